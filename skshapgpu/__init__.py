@@ -1,0 +1,1 @@
+"""Exact SHAP values for tree ensembles."""

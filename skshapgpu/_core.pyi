@@ -1,0 +1,38 @@
+"""The compiled core: everything that crosses between Python and C++."""
+
+from typing import Any
+
+import numpy as np
+
+class Plan:
+    """A compiled ensemble; immutable, safe to use from several threads at once."""
+
+    def __init__(self, ensemble: dict[str, Any], precision: str) -> None:
+        """Compile: ``ensemble`` holds the attributes of ``Ensemble``; precision "single" or "double"."""
+
+    def explain(
+        self,
+        X: np.ndarray,
+        values: np.ndarray,
+        margin: np.ndarray | None,
+        n_threads: int,
+    ) -> None:
+        """SHAP values of the rows X (float32 or float64, two-dimensional, any strides, NaN missing).
+
+        Writes every element of ``values`` (C-contiguous, float32 or float64, shape
+        (n_rows, n_outputs, n_features)) and, when given, of ``margin`` (C-contiguous float64,
+        (n_rows, n_outputs), intercept included). Releases the GIL; Ctrl-C interrupts it.
+        """
+
+    @property
+    def base_value(self) -> np.ndarray:
+        """Expected margin of each output, intercept included: float64, shape (n_outputs,)."""
+
+    def info(self) -> dict[str, Any]:
+        """Counts of the compiled form: n_trees, n_leaves, bytes, buckets (nodes -> trees), ..."""
+
+def instruction_set() -> str:
+    """The kernels in use: "avx512", "avx2" or "baseline"; forced by SKSHAPGPU_ISA."""
+
+def instruction_sets() -> list[str]:
+    """The kernels that this processor can run, fastest first."""

@@ -1,0 +1,68 @@
+"""From a fitted model to an :class:`~skshapgpu.schema.AdaptedModel`.
+
+The registry maps the full class path of a model (or of a base class) to the module that reads
+its family. A family's module is imported only when such a model arrives, so no model library
+is ever imported on behalf of another.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import UnsupportedModelError
+from ..schema import AdaptedModel
+
+#: Top-level package of the model's class -> module with ``adapt(model) -> AdaptedModel``.
+_FAMILIES: dict[str, str] = {
+    "sklearn": "skshapgpu.adapters.sklearn",
+    "xgboost": "skshapgpu.adapters.xgboost",
+    "lightgbm": "skshapgpu.adapters.lightgbm",
+    "catboost": "skshapgpu.adapters.catboost",
+}
+_REGISTERED: dict[str, Callable[[Any], AdaptedModel]] = {}
+
+
+def register_adapter(class_path: str, adapter: Callable[[Any], AdaptedModel]) -> None:
+    """Teach skshapgpu a further family of models.
+
+    Parameters
+    ----------
+    class_path : str
+        ``"package.module.Class"`` of the model, or of a base class of it.
+    adapter : callable
+        Takes the fitted model and returns an :class:`~skshapgpu.schema.AdaptedModel`.
+    """
+    if not callable(adapter):
+        raise TypeError(f"adapter must be callable, not {type(adapter).__name__}")
+    _REGISTERED[class_path] = adapter
+
+
+def adapt(model: Any) -> AdaptedModel:
+    """Read a fitted model of any known family.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The family is unknown, or the model uses something that cannot be explained exactly.
+    NotFittedError
+        The model is not fitted.
+    TypeError
+        ``model`` is a class instead of an instance.
+    """
+    if isinstance(model, type):
+        raise TypeError(f"expected a fitted model, got the class {model.__name__}; pass an instance")
+    bases = type(model).__mro__
+    for base in bases:
+        path = f"{base.__module__}.{base.__qualname__}"
+        if path in _REGISTERED:
+            return _REGISTERED[path](model)
+    for base in bases:
+        package = base.__module__.partition(".")[0]
+        if package in _FAMILIES:
+            return importlib.import_module(_FAMILIES[package]).adapt(model)
+    raise UnsupportedModelError(
+        f"cannot explain a {type(model).__module__}.{type(model).__qualname__}: it is no tree model "
+        "of scikit-learn, XGBoost, LightGBM or CatBoost, and no adapter is registered for it"
+    )

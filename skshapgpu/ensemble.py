@@ -1,0 +1,332 @@
+"""The one representation of a tree ensemble, whatever library trained it.
+
+An :class:`Ensemble` is a struct of arrays over the nodes of all trees. Adapters write it,
+the compiled core reads it, and :meth:`Ensemble.margin` evaluates it slowly and plainly, so
+that every adapter can be compared with the ``predict`` of the library it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+#: LightGBM's ``kZeroThreshold``: values of this magnitude or less count as zero.
+ZERO_MAGNITUDE = 1e-35
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree as an adapter reads it; see :class:`Ensemble` for the meaning of each array.
+
+    ``categories[i]`` lists the category codes of node ``i``, or the mapping is empty when the
+    tree has no categorical split. ``value`` is ``(n_nodes,)`` or ``(n_nodes, n_outputs)``.
+    """
+
+    left: npt.ArrayLike
+    right: npt.ArrayLike
+    feature: npt.ArrayLike
+    threshold: npt.ArrayLike
+    missing_left: npt.ArrayLike
+    cover: npt.ArrayLike
+    value: npt.ArrayLike
+    output: int = 0
+    categories: dict[int, np.ndarray] = field(default_factory=dict)
+    listed_left: bool = True
+
+
+def _empty(dtype: str) -> Any:
+    return field(default_factory=lambda: np.empty(0, dtype))
+
+
+_DTYPES = {
+    "tree_offsets": np.int64,
+    "tree_output": np.int32,
+    "left": np.int32,
+    "right": np.int32,
+    "feature": np.int32,
+    "threshold": np.float64,
+    "missing_left": np.bool_,
+    "cover": np.float64,
+    "value": np.float64,
+    "intercept": np.float64,
+    "zero_missing": np.bool_,
+    "category_set": np.int32,
+    "category_offsets": np.int64,
+    "category_values": np.int32,
+    "category_listed_left": np.bool_,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """All trees of a model, flat; immutable, validated on construction, picklable.
+
+    The nodes of tree ``i`` are ``tree_offsets[i]`` to ``tree_offsets[i + 1] - 1``; its root is
+    the first of them. A row x goes left at an inner node when
+
+    - x[feature] is missing (NaN, or a zero where ``zero_missing[feature]``): ``missing_left``;
+    - the node is categorical: the code ``trunc(x[feature])`` is in the node's category set and
+      the set is ``listed_left``, or it is in neither; a negative or infinite code is in no set;
+    - otherwise ``x[feature] <= threshold``, or ``x[feature] < threshold`` when ``strict``.
+      x is rounded to ``x_dtype`` first; the comparison itself is made in float64, exactly.
+
+    The margin of output k is ``intercept[k]`` plus the values of the leaves that x reaches.
+
+    Attributes
+    ----------
+    n_features : int
+    tree_offsets : ndarray of int64, shape (n_trees + 1,)
+    tree_output : ndarray of int32, shape (n_trees,)
+        The output a tree adds to; -1 in every tree when each leaf holds all outputs.
+    left, right : ndarray of int32, shape (n_nodes,)
+        Children, counted from the tree's root; -1 at a leaf.
+    feature : ndarray of int32, shape (n_nodes,)
+        Column of X; ignored at a leaf.
+    threshold : ndarray of float64, shape (n_nodes,)
+        Not NaN; ignored at leaves and categorical nodes.
+    missing_left : ndarray of bool, shape (n_nodes,)
+    cover : ndarray of float64, shape (n_nodes,)
+        Training weight that reached the node, >= 0. The share of a child is its cover over the
+        sum of both children's (one half each where both are 0), so shares always add up to 1.
+    value : ndarray of float64, shape (n_nodes, 1) or (n_nodes, n_outputs)
+        Leaf values, scaled as they are added; 0 at inner nodes.
+    intercept : ndarray of float64, shape (n_outputs,)
+        What the model adds to its trees, in margin space.
+    x_dtype : {"float32", "float64"}
+        Precision in which the model's library reads X.
+    strict : bool
+    zero_missing : ndarray of bool, shape (n_features,) or (0,)
+        Features where a value of magnitude 1e-35 or less is missing; empty: none.
+    category_set : ndarray of int32, shape (n_nodes,) or (0,)
+        Number of the node's category set, -1 at a numeric node; empty: all are numeric.
+    category_offsets : ndarray of int64, shape (n_sets + 1,) or (0,)
+    category_values : ndarray of int32
+        Codes of set s, ascending: ``category_offsets[s]`` to ``category_offsets[s + 1] - 1``.
+    category_listed_left : ndarray of bool, shape (n_sets,)
+        Whether listed codes go left (and all others right) or the reverse.
+    """
+
+    n_features: int
+    tree_offsets: np.ndarray
+    tree_output: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    missing_left: np.ndarray
+    cover: np.ndarray
+    value: np.ndarray
+    intercept: np.ndarray
+    x_dtype: str = "float32"
+    strict: bool = False
+    zero_missing: np.ndarray = _empty("bool")
+    category_set: np.ndarray = _empty("int32")
+    category_offsets: np.ndarray = _empty("int64")
+    category_values: np.ndarray = _empty("int32")
+    category_listed_left: np.ndarray = _empty("bool")
+
+    def __post_init__(self) -> None:
+        for name, dtype in _DTYPES.items():
+            array = np.ascontiguousarray(getattr(self, name), dtype=dtype)
+            if array.flags.writeable:
+                array = array.view()
+                array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        self.validate()
+
+    @property
+    def n_trees(self) -> int:
+        return len(self.tree_output)
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.left)
+
+    @property
+    def n_leaves(self) -> int:
+        return int(np.count_nonzero(self.left < 0))
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.intercept)
+
+    @classmethod
+    def from_trees(cls, trees: Sequence[Tree], *, n_features: int, intercept: npt.ArrayLike,
+                   **options: Any) -> Ensemble:
+        """Concatenate ``trees``; ``options`` are the remaining attributes of the class.
+
+        Every tree must have the same form of ``value``; a two-dimensional one has a column for
+        each output, and ``Tree.output`` is then ignored.
+        """
+        intercept = np.atleast_1d(np.asarray(intercept, np.float64))
+        vector = bool(trees) and np.ndim(trees[0].value) == 2
+        width = len(intercept) if vector else 1
+        sizes = np.array([len(np.asarray(t.left)) for t in trees], np.int64)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+
+        def flat(name: str) -> np.ndarray:
+            parts = [np.asarray(getattr(t, name), _DTYPES[name]) for t in trees]
+            return np.concatenate(parts) if parts else np.empty(0, _DTYPES[name])
+
+        values = [np.asarray(t.value, np.float64).reshape(-1, width) for t in trees]
+        if any(t.categories for t in trees):
+            category_set = np.full(offsets[-1], -1, np.int32)
+            lists, listed_left = [], []
+            for start, tree in zip(offsets, trees):
+                for node, codes in sorted(tree.categories.items()):
+                    category_set[start + node] = len(lists)
+                    lists.append(np.unique(np.asarray(codes, np.int32)))
+                    listed_left.append(tree.listed_left)
+            options |= {
+                "category_set": category_set,
+                "category_offsets": np.concatenate([[0], np.cumsum([len(c) for c in lists])]),
+                "category_values": np.concatenate(lists),
+                "category_listed_left": listed_left,
+            }
+        return cls(
+            n_features=n_features,
+            tree_offsets=offsets,
+            tree_output=[-1 if vector else t.output for t in trees],
+            left=flat("left"), right=flat("right"), feature=flat("feature"),
+            threshold=flat("threshold"), missing_left=flat("missing_left"), cover=flat("cover"),
+            value=np.concatenate(values) if values else np.empty((0, width)),
+            intercept=intercept,
+            **options,
+        )
+
+    def validate(self) -> None:
+        """Raise ``ValueError``, naming tree and node, unless every documented rule holds."""
+        if self.x_dtype not in ("float32", "float64"):
+            raise ValueError(f"x_dtype must be 'float32' or 'float64', not {self.x_dtype!r}")
+        if self.n_features < 0:
+            raise ValueError(f"n_features must be >= 0, not {self.n_features}")
+        if self.n_outputs < 1 or not np.isfinite(self.intercept).all():
+            raise ValueError("intercept must hold one finite number for each output")
+        offsets = self.tree_offsets
+        if len(offsets) != self.n_trees + 1 or offsets[0] != 0 or offsets[-1] != self.n_nodes:
+            raise ValueError("tree_offsets must start at 0, end at n_nodes and have n_trees + 1 entries")
+        if self.n_trees and (np.diff(offsets) < 1).any():
+            raise ValueError("every tree needs at least one node")
+        for name in ("right", "feature", "threshold", "missing_left", "cover"):
+            if len(getattr(self, name)) != self.n_nodes:
+                raise ValueError(f"{name} must have n_nodes = {self.n_nodes} entries")
+        self._validate_outputs()
+        self._validate_nodes()
+        self._validate_categories()
+        self._validate_links()
+
+    def _validate_outputs(self) -> None:
+        vector = self.n_trees > 0 and bool((self.tree_output == -1).any())
+        width = self.n_outputs if vector else 1
+        if vector and not (self.tree_output == -1).all():
+            raise ValueError("tree_output must be -1 in every tree or in none")
+        if not vector and ((self.tree_output < 0) | (self.tree_output >= self.n_outputs)).any():
+            raise ValueError(f"tree_output must lie in 0..{self.n_outputs - 1}")
+        if self.value.shape != (self.n_nodes, width):
+            raise ValueError(f"value must have shape {(self.n_nodes, width)}, not {self.value.shape}")
+        if len(self.zero_missing) not in (0, self.n_features):
+            raise ValueError("zero_missing must be empty or have n_features entries")
+
+    def _validate_nodes(self) -> None:
+        leaf = self.left < 0
+        self._require(leaf == (self.right < 0), "has exactly one child")
+        size = np.repeat(np.diff(self.tree_offsets), np.diff(self.tree_offsets))
+        self._require((self.left < size) & (self.right < size), "has a child outside its tree")
+        self._require(leaf | (self.feature >= 0) & (self.feature < self.n_features),
+                      f"splits on a feature outside 0..{self.n_features - 1}")
+        self._require(leaf | ~np.isnan(self.threshold), "has a NaN threshold")
+        self._require((self.cover >= 0) & np.isfinite(self.cover), "has a negative or non-finite cover")
+        self._require(np.isfinite(self.value).all(axis=1), "has a non-finite value")
+
+    def _validate_categories(self) -> None:
+        sets = self.category_set
+        if not len(sets):
+            return
+        offsets, values = self.category_offsets, self.category_values
+        n_sets = len(self.category_listed_left)
+        if len(sets) != self.n_nodes or len(offsets) != n_sets + 1:
+            raise ValueError("category_set needs n_nodes entries and category_offsets n_sets + 1")
+        if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
+            raise ValueError("category_offsets must rise from 0 to the length of category_values")
+        self._require((sets >= -1) & (sets < n_sets), "has an unknown category set")
+        first = np.zeros(len(values) + 1, bool)
+        first[offsets] = True
+        if (values < 0).any() or (np.diff(values) <= 0)[~first[1:-1]].any():
+            raise ValueError("category_values must be >= 0 and ascending inside each set")
+
+    def _validate_links(self) -> None:
+        """Every node is reached from its tree's root exactly once."""
+        starts = np.repeat(self.tree_offsets[:-1], np.diff(self.tree_offsets))
+        inner = np.flatnonzero(self.left >= 0)
+        children = np.concatenate([self.left[inner] + starts[inner], self.right[inner] + starts[inner]])
+        parents = np.bincount(children, minlength=self.n_nodes)
+        parents[self.tree_offsets[:-1]] += 1
+        self._require(parents == 1, "is not reached exactly once from its root")
+        if (children > np.concatenate([inner, inner])).all():
+            return  # parents precede children: no cycle is possible
+        reached, level = 0, self.tree_offsets[:-1]
+        while len(level):
+            reached += len(level)
+            level = level[self.left[level] >= 0]
+            level = np.concatenate([self.left[level] + starts[level], self.right[level] + starts[level]])
+        if reached != self.n_nodes:
+            raise ValueError("a tree contains a cycle")
+
+    def _require(self, ok: np.ndarray, problem: str) -> None:
+        if not ok.all():
+            node = int(np.argmin(ok))
+            tree = int(np.searchsorted(self.tree_offsets, node, side="right")) - 1
+            raise ValueError(f"node {node - self.tree_offsets[tree]} of tree {tree} {problem}")
+
+    def goes_left(self, node: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Whether values ``x`` (already in ``x_dtype``) go left at the inner nodes ``node``."""
+        x = x.astype(np.float64)
+        threshold = self.threshold[node]
+        left = x < threshold if self.strict else x <= threshold
+        if len(self.category_set):
+            for i in np.flatnonzero(self.category_set[node] >= 0):
+                s = self.category_set[node[i]]
+                listed = self.category_values[self.category_offsets[s]:self.category_offsets[s + 1]]
+                code = np.trunc(x[i])
+                left[i] = (code in listed) == self.category_listed_left[s]
+        missing = np.isnan(x)
+        if len(self.zero_missing):
+            missing |= self.zero_missing[self.feature[node]] & (np.abs(x) <= ZERO_MAGNITUDE)
+        return np.where(missing, self.missing_left[node], left)
+
+    def margin(self, X: npt.ArrayLike) -> np.ndarray:
+        """Evaluate the trees on encoded rows, slowly and plainly.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Numbers; NaN is missing, a categorical column holds codes.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_samples, n_outputs)
+        """
+        with np.errstate(over="ignore"):
+            X = np.asarray(X, np.float64).astype(self.x_dtype)
+        rows = np.arange(len(X))
+        margin = np.tile(self.intercept, (len(X), 1))
+        for start, output in zip(self.tree_offsets, self.tree_output):
+            node = np.full(len(X), start)
+            while (inner := self.left[node] >= 0).any():
+                here = node[inner]
+                left = self.goes_left(here, X[rows[inner], self.feature[here]])
+                node[inner] = start + np.where(left, self.left[here], self.right[here])
+            columns = slice(None) if output < 0 else slice(output, output + 1)
+            margin[:, columns] += self.value[node]
+        return margin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, ({f.name: getattr(self, f.name) for f in fields(self)},)
+
+
+def _rebuild(state: dict[str, Any]) -> Ensemble:
+    return Ensemble(**state)

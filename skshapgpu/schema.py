@@ -1,0 +1,105 @@
+"""How a model's own library reads X: the part of a model that is not in its trees.
+
+An adapter returns an :class:`AdaptedModel`: the :class:`~skshapgpu.ensemble.Ensemble` plus an
+:class:`InputSchema` that says which columns it expects, what counts as missing there and how
+categories become the codes that the trees test. ``inputs.py`` applies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from .ensemble import Ensemble
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of X on its way to a :class:`ColumnEncoder`.
+
+    Attributes
+    ----------
+    name : str
+        For error messages.
+    values : ndarray
+        Decoded values: numbers, or objects (``None`` or NaN where missing).
+    codes : ndarray of int64 or None
+        Dictionary codes of a categorical column of a data frame, -1 where missing.
+    from_frame : bool
+        Whether X is a data frame (else an array, whose columns have no dtype of their own).
+    """
+
+    name: str
+    values: np.ndarray
+    codes: np.ndarray | None = None
+    from_frame: bool = False
+
+
+class ColumnEncoder(Protocol):
+    """Turns a categorical column into the codes that the model's trees test; picklable."""
+
+    def encode(self, column: Column) -> np.ndarray:
+        """Return float64 codes: NaN where missing, negative where the category is unknown.
+
+        Raises ``ValueError``, naming the column and the value, where the model's own library
+        refuses the value.
+        """
+
+
+@dataclass(frozen=True)
+class InputSchema:
+    """What the model's library accepts as X and how it reads it.
+
+    Attributes
+    ----------
+    n_features : int
+        Columns that X must have.
+    feature_names : tuple of str or None
+        Names seen in training; a data frame must have the same names in the same order.
+    allow_nan, allow_inf : bool
+        Whether the library itself predicts such values; where it refuses, so do we.
+    missing_value : float
+        A number that means missing, besides NaN.
+    sparse_zero_missing : bool
+        Whether entries that a sparse X does not store are missing instead of zero.
+    encoders : mapping of int to ColumnEncoder
+        Encoder of each categorical column, by column number.
+    """
+
+    n_features: int
+    feature_names: tuple[str, ...] | None = None
+    allow_nan: bool = True
+    allow_inf: bool = True
+    missing_value: float = np.nan
+    sparse_zero_missing: bool = False
+    encoders: Mapping[int, ColumnEncoder] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AdaptedModel:
+    """A fitted model as the explainer sees it.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+    schema : InputSchema
+    family : str
+        "sklearn", "xgboost", "lightgbm", "catboost" or a registered name.
+    output_names : tuple or None
+        Names of the outputs when there are several: class labels, or target names.
+    binary : {None, "margin", "probability"}
+        Set when the single output is the positive class of a binary classifier: whether the
+        negative class would have minus its margin, or one minus its probability.
+    class_names : tuple or None
+        Both class labels of a binary classifier, negative first.
+    """
+
+    ensemble: Ensemble
+    schema: InputSchema
+    family: str
+    output_names: tuple[Any, ...] | None = None
+    binary: Literal["margin", "probability"] | None = None
+    class_names: tuple[Any, ...] | None = None
