@@ -1,0 +1,162 @@
+// The Python boundary: checks arguments, releases the GIL. skshapgpu/_core.pyi documents it.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <map>
+
+#include "plan.h"
+
+namespace py = pybind11;
+
+namespace skshap {
+namespace {
+
+template <class T>
+using Array = py::array_t<T, py::array::c_style>;
+
+// An attribute of the ensemble, of exactly the documented dtype; `n` is its length, or -1.
+template <class T>
+Array<T> attribute(const py::dict& ensemble, const char* name, py::ssize_t n) {
+  const py::object value = ensemble[name];
+  if (!py::isinstance<Array<T>>(value))
+    throw py::type_error(std::string(name) + " must be a C-contiguous array of " +
+                         std::string(py::str(py::dtype::of<T>())));
+  const auto array = py::reinterpret_borrow<Array<T>>(value);
+  if (n >= 0 && array.size() != n) throw py::value_error(std::string(name) + " has a wrong length");
+  return array;
+}
+
+template <class T>
+const T* or_null(const Array<T>& array) {
+  return array.size() ? array.data() : nullptr;
+}
+
+// Ensemble (ensemble.py) has validated all values; here only types and lengths are checked.
+Plan compile(const py::dict& ensemble, const std::string& precision) {
+  if (precision != "single" && precision != "double")
+    throw py::value_error("precision must be 'single' or 'double', not '" + precision + "'");
+  const auto tree_output = attribute<int32_t>(ensemble, "tree_output", -1);
+  const auto tree_offsets = attribute<int64_t>(ensemble, "tree_offsets", tree_output.size() + 1);
+  const auto left = attribute<int32_t>(ensemble, "left", tree_offsets.at(tree_output.size()));
+  const py::ssize_t n = left.size();
+  const auto right = attribute<int32_t>(ensemble, "right", n);
+  const auto feature = attribute<int32_t>(ensemble, "feature", n);
+  const auto threshold = attribute<double>(ensemble, "threshold", n);
+  const auto missing_left = attribute<bool>(ensemble, "missing_left", n);
+  const auto cover = attribute<double>(ensemble, "cover", n);
+  const auto value = attribute<double>(ensemble, "value", -1);
+  const auto intercept = attribute<double>(ensemble, "intercept", -1);
+  const auto zero_missing = attribute<bool>(ensemble, "zero_missing", -1);
+  const auto category_set = attribute<int32_t>(ensemble, "category_set", -1);
+  const auto category_offsets = attribute<int64_t>(ensemble, "category_offsets", -1);
+  const auto category_values = attribute<int32_t>(ensemble, "category_values", -1);
+  const auto category_listed_left = attribute<bool>(ensemble, "category_listed_left", -1);
+
+  EnsembleView view{};
+  view.n_features = ensemble["n_features"].cast<int32_t>();
+  view.n_outputs = static_cast<int32_t>(intercept.size());
+  view.n_trees = static_cast<int32_t>(tree_output.size());
+  view.tree_offsets = tree_offsets.data();
+  view.tree_output = tree_output.data();
+  view.left = left.data();
+  view.right = right.data();
+  view.feature = feature.data();
+  view.threshold = threshold.data();
+  view.missing_left = reinterpret_cast<const uint8_t*>(missing_left.data());
+  view.cover = cover.data();
+  view.value = value.data();
+  view.value_width = static_cast<int32_t>(value.ndim() == 2 ? value.shape(1) : 1);
+  view.intercept = intercept.data();
+  view.x_float32 = ensemble["x_dtype"].cast<std::string>() == "float32";
+  view.strict = ensemble["strict"].cast<bool>();
+  view.zero_missing = reinterpret_cast<const uint8_t*>(or_null(zero_missing));
+  view.category_set = or_null(category_set);
+  view.category_offsets = category_offsets.data();
+  view.category_values = category_values.data();
+  view.category_listed_left = reinterpret_cast<const uint8_t*>(category_listed_left.data());
+  const py::gil_scoped_release release;
+  return make_plan(view, precision == "single" ? Precision::kSingle : Precision::kDouble);
+}
+
+void check_array(const py::array& array, const char* name, std::vector<py::ssize_t> shape) {
+  const bool shape_ok = array.ndim() == static_cast<py::ssize_t>(shape.size()) &&
+                        std::equal(shape.begin(), shape.end(), array.shape());
+  if (!shape_ok) throw py::value_error(std::string(name) + " has a wrong shape");
+  if (!(array.flags() & py::array::c_style) || !array.writeable())
+    throw py::value_error(std::string(name) + " must be C-contiguous and writeable");
+}
+
+void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin, int n_threads) {
+  const auto float32 = py::dtype::of<float>(), float64 = py::dtype::of<double>();
+  if (!X.dtype().is(float32) && !X.dtype().is(float64)) throw py::type_error("X must be float32 or float64");
+  if (X.ndim() != 2 || X.shape(1) != plan.n_features)
+    throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_features) + ")");
+  if (!values.dtype().is(float32) && !values.dtype().is(float64))
+    throw py::type_error("values must be float32 or float64");
+  if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
+  check_array(values, "values", {X.shape(0), plan.n_outputs, plan.n_features});
+  Result result{values.mutable_data(), values.dtype().is(float32), nullptr};
+  py::array margins;
+  if (!margin.is_none()) {
+    if (!py::isinstance<Array<double>>(margin)) throw py::type_error("margin must be a float64 array");
+    margins = py::reinterpret_borrow<py::array>(margin);
+    check_array(margins, "margin", {X.shape(0), plan.n_outputs});
+    result.margin = static_cast<double*>(margins.mutable_data());
+  }
+  const Rows rows{X.data(), X.dtype().is(float32), X.shape(0), X.strides(0), X.strides(1)};
+  using Clock = std::chrono::steady_clock;
+  auto last = Clock::now();
+  const auto interrupted = [&last] {
+    const auto now = Clock::now();
+    if (now - last < std::chrono::milliseconds(100)) return false;
+    last = now;
+    const py::gil_scoped_acquire acquire;
+    return PyErr_CheckSignals() != 0;
+  };
+  bool complete;
+  {
+    const py::gil_scoped_release release;
+    complete = explain(plan, rows, result, n_threads, interrupted);
+  }
+  if (!complete) throw py::error_already_set();
+}
+
+py::array_t<double> base_value(const Plan& plan) {
+  return py::array_t<double>(static_cast<py::ssize_t>(plan.base_value.size()), plan.base_value.data());
+}
+
+py::dict info(const Plan& plan) {
+  std::map<int, size_t> buckets;
+  for (const Chunk& chunk : plan.chunks) buckets[chunk.n_nodes] += chunk.tree_end - chunk.tree_begin;
+  size_t n_repeated = 0;
+  for (const DecideNode& node : plan.decide) n_repeated += (node.flags & kRepeated) != 0;
+  py::dict out;
+  out["n_trees"] = plan.trees.size();
+  out["n_leaves"] = plan.n_leaves;
+  out["n_repeated"] = n_repeated;
+  out["trees_by_nodes"] = buckets;
+  out["n_chunks"] = plan.chunks.size();
+  out["n_features_used"] = plan.features.size();
+  out["leaf_magnitude"] = plan.leaf_magnitude;
+  out["bytes"] = plan.bytes();
+  out["scratch_bytes_per_thread"] = scratch_bytes(plan);
+  out["precision"] = plan.precision == Precision::kSingle ? "single" : "double";
+  out["instruction_set"] = kernels().name;
+  return out;
+}
+
+PYBIND11_MODULE(_core, module) {
+  py::class_<Plan>(module, "Plan")
+      .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"))
+      .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
+           py::arg("n_threads"))
+      .def_property_readonly("base_value", &base_value)
+      .def("info", &info);
+  module.def("instruction_set", [] { return std::string(kernels().name); });
+  module.def("instruction_sets", &supported_kernels);
+}
+
+}  // namespace
+}  // namespace skshap

@@ -1,0 +1,297 @@
+// explain(): which kernels run, and over which rows and trees. The one place for both.
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "coding.h"
+#include "plan.h"
+
+namespace skshap {
+namespace {
+
+// Codes and sums of a tile of rows, per thread; larger tiles stream a large model less often.
+constexpr size_t kTileBytes = 4 << 20;
+constexpr int kMaxTileRows = 1024;
+
+size_t n_used_outputs(const Plan& plan, const Chunk& chunk) { return chunk.output < 0 ? plan.n_outputs : 1; }
+
+// Rows of a tile: bounded by memory, and few enough that every thread gets some.
+int tile_rows(const Plan& plan, int64_t n_rows, int n_threads) {
+  const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) +
+                           sizeof(double) * plan.features.size() * plan.n_outputs + 1;
+  const int64_t by_memory = static_cast<int64_t>(kTileBytes / row_bytes);
+  const int64_t by_threads = (n_rows + 4 * n_threads - 1) / (4 * n_threads);
+  const int64_t rows = std::min<int64_t>({kMaxTileRows, by_memory, by_threads});
+  return static_cast<int>(std::max<int64_t>(1, rows / kBlockRows)) * kBlockRows;
+}
+
+// A buffer aligned to cache lines and to the widest vectors.
+template <class T>
+class Aligned {
+ public:
+  void resize(size_t n) {
+    size_ = n;
+    data_.reset(static_cast<T*>(std::aligned_alloc(64, (n * sizeof(T) + 63) / 64 * 64)));
+    if (!data_ && n) throw std::bad_alloc();
+  }
+  T* data() const { return data_.get(); }
+  size_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(T* p) const { std::free(p); }
+  };
+  std::unique_ptr<T, Free> data_;
+  size_t size_ = 0;
+};
+
+struct StackSizes {
+  size_t phi = 0, stack = 0, words = 0;
+};
+
+StackSizes stack_sizes(const Plan& plan, size_t element) {
+  StackSizes sizes;
+  for (const Chunk& chunk : plan.chunks) {
+    const size_t outputs = n_used_outputs(plan, chunk);
+    const size_t rows = chunk.output < 0 ? kVectorWalkRows : element == 4 ? walk_rows<float>() : walk_rows<double>();
+    sizes.phi = std::max(sizes.phi, outputs * chunk.slots.size() * kBlockRows);
+    sizes.stack = std::max(sizes.stack, rows * stack_size(chunk.n_nodes, static_cast<int>(outputs), chunk.height));
+    sizes.words = std::max(sizes.words, chunk.max_words);
+  }
+  return sizes;
+}
+
+template <class T>
+const std::vector<T>& constants(const Plan& plan) {
+  if constexpr (sizeof(T) == 4)
+    return plan.constants_float;
+  else
+    return plan.constants_double;
+}
+
+// One thread's work: tiles of rows, through all trees, into the result.
+template <class T>
+class Worker {
+ public:
+  Worker(const Plan& plan, const Kernels& kernels, const Rows& rows, const Result& result, int tile)
+      : plan_(plan), kernels_(kernels), rows_(rows), result_(result), tile_(tile) {
+    const StackSizes sizes = stack_sizes(plan, sizeof(T));
+    codes_.allocate(plan, tile);
+    phi_.resize(sizes.phi);
+    stack_.resize(sizes.stack);
+    masks_.resize(sizes.words);
+    sums_.resize(plan.features.size() * plan.n_outputs * tile);
+    margin_.resize(static_cast<size_t>(plan.n_outputs) * tile);
+  }
+
+  // Returns false when `stop` asked to.
+  template <class Stop>
+  bool run(int64_t first_row, int n_rows, const Stop& stop) {
+    code_tile(plan_, kernels_, rows_, first_row, n_rows, codes_);
+    std::fill(sums_.data(), sums_.data() + sums_.size(), 0.0);
+    for (int32_t o = 0; o < plan_.n_outputs; ++o)
+      std::fill_n(margin_.data() + static_cast<size_t>(o) * tile_, tile_, plan_.constant[o]);
+    for (const Chunk& chunk : plan_.chunks) {
+      std::vector<T> nodes, weights;
+      std::vector<double> t, w;
+      gauss_legendre(chunk.n_nodes, t, w);
+      nodes.assign(t.begin(), t.end());
+      weights.assign(w.begin(), w.end());
+      for (int block = 0; block * kBlockRows < n_rows; ++block)
+        run_chunk(chunk, nodes.data(), weights.data(), block, std::min(kBlockRows, n_rows - block * kBlockRows));
+      if (stop()) return false;
+    }
+    if (result_.is_float32)
+      write(static_cast<float*>(result_.values), first_row, n_rows);
+    else
+      write(static_cast<double*>(result_.values), first_row, n_rows);
+    return true;
+  }
+
+ private:
+  void run_chunk(const Chunk& chunk, const T* nodes, const T* weights, int block, int n_rows) {
+    const size_t n_slots = chunk.slots.size(), n_outputs = n_used_outputs(plan_, chunk);
+    std::fill_n(phi_.data(), n_outputs * n_slots * kBlockRows, T(0));
+    const CategoryRows* categories =
+        codes_.category_rows.empty() ? nullptr : codes_.category_rows.data() + block * plan_.columns.size();
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      const TreeProgram& tree = plan_.trees[i];
+      const DecideArgs decide{plan_.decide.data() + tree.decide_begin, tree.n_decide, codes_.codes(plan_, block),
+                              codes_.stride, categories, plan_.category_bits.data(), masks_.data()};
+      (plan_.wide_codes ? kernels_.decide32 : kernels_.decide16)(decide);
+      if (result_.margin) add_margin(chunk, tree, block, n_rows);
+      const WalkArgs<T> walk{plan_.ops.data() + tree.ops, constants<T>(plan_).data() + tree.constants,
+                             masks_.data(), nodes, weights, chunk.n_nodes, static_cast<int>(n_outputs),
+                             chunk.height, 0, n_rows, phi_.data(), n_slots * kBlockRows, stack_.data()};
+      run_walk(chunk, walk);
+    }
+    const int32_t first_output = std::max(chunk.output, 0);
+    for (size_t o = 0; o < n_outputs; ++o)
+      for (size_t s = 0; s < n_slots; ++s) {
+        const T* from = phi_.data() + (o * n_slots + s) * kBlockRows;
+        double* to = sums_.data() + ((first_output + o) * plan_.features.size() + chunk.slots[s]) * tile_ +
+                     block * kBlockRows;
+        for (int row = 0; row < kBlockRows; ++row) to[row] += from[row];
+      }
+  }
+
+  void run_walk(const Chunk& chunk, const WalkArgs<float>& args) const {
+    (chunk.output < 0 ? kernels_.walk_vector_float
+                      : kernels_.walk_float[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
+  }
+  void run_walk(const Chunk& chunk, const WalkArgs<double>& args) const {
+    (chunk.output < 0 ? kernels_.walk_vector_double
+                      : kernels_.walk_double[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
+  }
+
+  // Sends the rows of a block down the tree, by the decisions already made; visits only nodes
+  // that some row reaches.
+  void add_margin(const Chunk& chunk, const TreeProgram& tree, int block, int n_rows) {
+    const Route* routes = plan_.routes.data() + tree.routes;
+    const size_t width = n_used_outputs(plan_, chunk);
+    const double* leaves = plan_.leaf_values.data() + tree.leaves;
+    double* margin = margin_.data() + static_cast<size_t>(std::max(chunk.output, 0)) * tile_ + block * kBlockRows;
+    reach_.clear();
+    reach_.push_back({0, n_rows == kBlockRows ? ~uint64_t{0} : (uint64_t{1} << n_rows) - 1});
+    while (!reach_.empty()) {
+      const auto [node, rows] = reach_.back();
+      reach_.pop_back();
+      if (node < 0) {
+        const double* value = leaves + static_cast<size_t>(~node) * width;
+        for (uint64_t left = rows; left; left &= left - 1) {
+          const int row = __builtin_ctzll(left);
+          for (size_t o = 0; o < width; ++o) margin[o * tile_ + row] += value[o];
+        }
+        continue;
+      }
+      const uint64_t left = rows & masks_.data()[routes[node].word], right = rows & ~left;
+      if (right) reach_.push_back({routes[node].right, right});
+      if (left) reach_.push_back({routes[node].left, left});
+    }
+  }
+
+  template <class Out>
+  void write(Out* values, int64_t first_row, int n_rows) const {
+    const size_t row_size = static_cast<size_t>(plan_.n_outputs) * plan_.n_features, n_used = plan_.features.size();
+    for (int row = 0; row < n_rows; ++row) {
+      Out* out = values + (first_row + row) * row_size;
+      if (n_used < static_cast<size_t>(plan_.n_features)) std::fill_n(out, row_size, Out(0));
+      for (int32_t o = 0; o < plan_.n_outputs; ++o, out += plan_.n_features) {
+        const double* sums = sums_.data() + o * n_used * tile_ + row;
+        for (size_t i = 0; i < n_used; ++i) out[plan_.features[i]] = static_cast<Out>(sums[i * tile_]);
+        if (result_.margin)
+          result_.margin[(first_row + row) * plan_.n_outputs + o] = margin_.data()[static_cast<size_t>(o) * tile_ + row];
+      }
+    }
+  }
+
+  struct Reach {
+    int32_t node;
+    uint64_t rows;
+  };
+  const Plan& plan_;
+  const Kernels& kernels_;
+  const Rows& rows_;
+  const Result& result_;
+  const size_t tile_;
+  CodeTile codes_;
+  Aligned<T> phi_, stack_;
+  Aligned<uint64_t> masks_;
+  Aligned<double> sums_, margin_;
+  std::vector<Reach> reach_;
+};
+
+template <class T>
+bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, int n_threads,
+                   const std::function<bool()>& interrupted) {
+  const Kernels& table = kernels();
+  const int tile = tile_rows(plan, rows.n_rows, n_threads);
+  const int64_t n_tiles = (rows.n_rows + tile - 1) / tile;
+  std::atomic<int64_t> next{0};
+  std::atomic<bool> stopped{false};
+  std::exception_ptr error;
+  std::mutex error_mutex;
+  const auto work = [&](const auto& stop) {
+    try {
+      Worker<T> worker(plan, table, rows, result, tile);
+      for (int64_t i; !stopped && (i = next++) < n_tiles;) {
+        const int64_t first = i * tile;
+        if (!worker.run(first, static_cast<int>(std::min<int64_t>(tile, rows.n_rows - first)), stop)) stopped = true;
+      }
+    } catch (...) {
+      const std::lock_guard<std::mutex> lock(error_mutex);
+      error = std::current_exception();
+      stopped = true;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int64_t i = 1; i < std::min<int64_t>(n_threads, n_tiles); ++i)
+    threads.emplace_back(work, [&] { return stopped.load(); });
+  work([&] {
+    if (interrupted()) stopped = true;
+    return stopped.load();
+  });
+  for (std::thread& thread : threads) thread.join();
+  if (error) std::rethrow_exception(error);
+  return !stopped;
+}
+
+}  // namespace
+
+bool explain(const Plan& plan, const Rows& rows, const Result& result, int n_threads,
+             const std::function<bool()>& interrupted) {
+  return (plan.precision == Precision::kSingle ? explain_tiles<float> : explain_tiles<double>)(
+      plan, rows, result, n_threads, interrupted);
+}
+
+size_t scratch_bytes(const Plan& plan) {
+  const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
+  const StackSizes sizes = stack_sizes(plan, element);
+  const size_t tile = tile_rows(plan, INT64_MAX / 8, 1);
+  return element * (sizes.phi + sizes.stack) + 8 * sizes.words +
+         tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * plan.n_outputs * (plan.features.size() + 1)) +
+         tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows);
+}
+
+std::vector<std::string> supported_kernels() {
+  std::vector<std::string> names;
+#ifdef SKSHAP_X86_64
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+    names.push_back("avx512");
+  if (avx2) names.push_back("avx2");
+#endif
+  names.push_back("baseline");
+  return names;
+}
+
+const Kernels& kernels() {
+  static const Kernels& chosen = []() -> const Kernels& {
+    const std::vector<std::string> supported = supported_kernels();
+    std::string name = supported.front();
+    if (const char* forced = std::getenv("SKSHAPGPU_ISA"); forced && *forced) {
+      if (std::find(supported.begin(), supported.end(), forced) == supported.end()) {
+        std::string message = std::string("SKSHAPGPU_ISA=") + forced + " is not available here; choose one of:";
+        for (const std::string& s : supported) message += " " + s;
+        throw std::runtime_error(message);
+      }
+      name = forced;
+    }
+#ifdef SKSHAP_X86_64
+    if (name == "avx512") return kernels_avx512();
+    if (name == "avx2") return kernels_avx2();
+#endif
+    return kernels_baseline();
+  }();
+  return chosen;
+}
+
+}  // namespace skshap

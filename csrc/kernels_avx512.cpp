@@ -1,0 +1,12 @@
+#include "simd_avx512.h"
+
+#include "kernel.h"
+
+namespace skshap {
+
+const Kernels& kernels_avx512() {
+  static const Kernels kernels = make_kernels("avx512");
+  return kernels;
+}
+
+}  // namespace skshap

@@ -1,0 +1,12 @@
+#include "simd_baseline.h"
+
+#include "kernel.h"
+
+namespace skshap {
+
+const Kernels& kernels_baseline() {
+  static const Kernels kernels = make_kernels("baseline");
+  return kernels;
+}
+
+}  // namespace skshap

@@ -1,0 +1,557 @@
+// Ensemble -> Plan: codes the thresholds, labels the nodes and writes the programs. Host only.
+#include "plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+
+namespace skshap {
+namespace {
+
+// Sums in single precision are moved to double after this many trees.
+constexpr size_t kMaxChunkTrees = 64;
+// Half of a common L2 cache, for the programs of a chunk.
+constexpr size_t kMaxChunkBytes = 512 << 10;
+
+// Thresholds as x meets them: x is float32, so the nearest float32 on the side of the comparison
+// decides the same.
+float as_float(double threshold, bool strict) {
+  const float rounded = static_cast<float>(threshold);
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  if (strict) return rounded < threshold ? std::nextafter(rounded, inf) : rounded;
+  return rounded > threshold ? std::nextafter(rounded, -inf) : rounded;
+}
+
+template <class X>
+void sort_unique(std::vector<X>& x) {
+  std::sort(x.begin(), x.end());
+  x.erase(std::unique(x.begin(), x.end()), x.end());
+  x.shrink_to_fit();
+}
+
+template <class X>
+uint32_t position(const std::vector<X>& sorted, X x) {
+  return static_cast<uint32_t>(std::lower_bound(sorted.begin(), sorted.end(), x) - sorted.begin());
+}
+
+double left_share(double left, double right) {
+  const double sum = left + right;
+  if (!(sum > 0)) return 0.5;
+  return std::isfinite(sum) ? left / sum : left / 2 / (left / 2 + right / 2);
+}
+
+// What a path remembers of the last node that split on a feature.
+struct Seen {
+  uint32_t word;
+  bool repeated, right;
+  double zero_fraction;  // of the path so far, this node included
+};
+
+// An inner node with its place on the path resolved. Where exactly one child is a leaf it is the
+// right one (`flip` tells that children were swapped).
+struct Label {
+  int32_t left, right;
+  uint32_t slot, word;
+  bool flip, repeated;
+  double share;          // of the left child
+  double zero_fraction;  // of the path above, if repeated
+};
+
+class Compiler {
+ public:
+  Compiler(const EnsembleView& ensemble, Precision precision) : e_(ensemble), single_(precision == Precision::kSingle) {
+    plan_.n_features = e_.n_features;
+    plan_.n_outputs = e_.n_outputs;
+    plan_.x_float32 = e_.x_float32;
+    plan_.strict = e_.strict;
+    plan_.precision = precision;
+    plan_.constant.assign(e_.intercept, e_.intercept + e_.n_outputs);
+    plan_.base_value = plan_.constant;
+    plan_.n_leaves = 0;
+    width_ = e_.value_width;
+  }
+
+  Plan compile() {
+    make_columns();
+    std::vector<TreeShape> shapes(e_.n_trees);
+    seen_depth_.assign(e_.n_features, 0);
+    for (int32_t tree = 0; tree < e_.n_trees; ++tree) shapes[tree] = measure(tree);
+    sum_magnitudes(shapes);
+
+    std::vector<int32_t> order(e_.n_trees);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      if (e_.tree_output[a] != e_.tree_output[b]) return e_.tree_output[a] < e_.tree_output[b];
+      return shapes[a].n_nodes < shapes[b].n_nodes;
+    });
+    has_seen_.assign(e_.n_features, 0);
+    seen_.resize(e_.n_features);
+    slot_of_feature_.assign(e_.n_features, -1);
+    for (const int32_t tree : order) {
+      if (shapes[tree].height == 0) {
+        for (int32_t o = 0; o < width_; ++o) plan_.constant[output(tree) + o] += leaf(root(tree), o);
+        continue;
+      }
+      begin_chunk(tree, shapes[tree]);
+      emit(tree, shapes[tree]);
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  struct TreeShape {
+    int n_nodes = 0;  // K
+    int height = 0;
+    double magnitude = 0;
+  };
+
+  int64_t root(int32_t tree) const { return e_.tree_offsets[tree]; }
+  int32_t output(int32_t tree) const { return std::max(e_.tree_output[tree], 0); }
+  double leaf(int64_t node, int32_t o) const { return e_.value[node * width_ + o]; }
+  bool is_leaf(int64_t node) const { return e_.left[node] < 0; }
+  bool is_categorical(int64_t node) const { return e_.category_set && e_.category_set[node] >= 0; }
+
+  // --- Columns ---
+
+  void make_columns() {
+    std::vector<int32_t> numeric(e_.n_features, -1), categorical(e_.n_features, -1);
+    const int64_t n_nodes = e_.tree_offsets[e_.n_trees];
+    for (int64_t node = 0; node < n_nodes; ++node) {
+      if (is_leaf(node)) continue;
+      const int32_t f = e_.feature[node];
+      int32_t& index = is_categorical(node) ? categorical[f] : numeric[f];
+      if (index < 0) {
+        index = static_cast<int32_t>(plan_.columns.size());
+        plan_.columns.push_back({f, is_categorical(node), e_.zero_missing && e_.zero_missing[f], {}, {}, {}});
+        plan_.features.push_back(f);
+      }
+      Column& column = plan_.columns[index];
+      if (column.categorical) {
+        const int32_t set = e_.category_set[node];
+        column.categories.insert(column.categories.end(), e_.category_values + e_.category_offsets[set],
+                                 e_.category_values + e_.category_offsets[set + 1]);
+        // A thousand nodes may list the same thousand categories: keep the list near its final size.
+        if (column.categories.size() > 2 * n_listed_ + 4096) {
+          sort_unique(column.categories);
+          n_listed_ = column.categories.size();
+        }
+      } else if (e_.x_float32) {
+        column.thresholds_float.push_back(as_float(e_.threshold[node], e_.strict));
+      } else {
+        column.thresholds_double.push_back(e_.threshold[node]);
+      }
+    }
+    size_t most = 0;
+    for (Column& column : plan_.columns) {
+      sort_unique(column.thresholds_float);
+      sort_unique(column.thresholds_double);
+      sort_unique(column.categories);
+      most = std::max({most, column.thresholds_float.size(), column.thresholds_double.size()});
+    }
+    // The largest code is kept for missing, and a rank plus its bias must not wrap.
+    plan_.wide_codes = most > 0xfffe;
+    sort_unique(plan_.features);
+    numeric_ = std::move(numeric);
+    categorical_ = std::move(categorical);
+  }
+
+  // --- First pass: distinct features on a path, height, expected value ---
+
+  TreeShape measure(int32_t tree) {
+    struct Item {
+      int64_t node;
+      double share;
+      int depth;
+      bool leave;
+    };
+    TreeShape shape;
+    int distinct = 0, most_distinct = 0;
+    std::vector<Item> stack{{root(tree), 1.0, 0, false}};
+    while (!stack.empty()) {
+      const Item item = stack.back();
+      stack.pop_back();
+      if (item.leave) {
+        if (--seen_depth_[e_.feature[item.node]] == 0) --distinct;
+        continue;
+      }
+      if (is_leaf(item.node)) {
+        ++plan_.n_leaves;
+        shape.height = std::max(shape.height, item.depth);
+        most_distinct = std::max(most_distinct, distinct);
+        for (int32_t o = 0; o < width_; ++o) {
+          plan_.base_value[output(tree) + o] += item.share * leaf(item.node, o);
+          shape.magnitude = std::max(shape.magnitude, std::fabs(leaf(item.node, o)));
+        }
+        continue;
+      }
+      const int64_t left = root(tree) + e_.left[item.node], right = root(tree) + e_.right[item.node];
+      const double r = left_share(e_.cover[left], e_.cover[right]);
+      if (seen_depth_[e_.feature[item.node]]++ == 0) ++distinct;
+      stack.push_back({item.node, 0, 0, true});
+      stack.push_back({right, item.share * (1 - r), item.depth + 1, false});
+      stack.push_back({left, item.share * r, item.depth + 1, false});
+    }
+    shape.n_nodes = (most_distinct + 1) / 2;
+    return shape;
+  }
+
+  void sum_magnitudes(const std::vector<TreeShape>& shapes) {
+    std::vector<double> sums(e_.n_outputs, 0.0);
+    for (int32_t tree = 0; tree < e_.n_trees; ++tree) sums[output(tree)] += shapes[tree].magnitude;
+    plan_.leaf_magnitude = *std::max_element(sums.begin(), sums.end());
+  }
+
+  // --- Chunks ---
+
+  void begin_chunk(int32_t tree, const TreeShape& shape) {
+    const bool fits = !plan_.chunks.empty() && plan_.chunks.back().output == e_.tree_output[tree] &&
+                      plan_.chunks.back().n_nodes == shape.n_nodes &&
+                      plan_.chunks.back().tree_end - plan_.chunks.back().tree_begin < kMaxChunkTrees &&
+                      plan_.bytes() - chunk_start_bytes_ < kMaxChunkBytes;
+    if (fits) return;
+    for (const int32_t f : slot_features_) slot_of_feature_[f] = -1;
+    slot_features_.clear();
+    chunk_start_bytes_ = plan_.bytes();
+    plan_.chunks.push_back({e_.tree_output[tree], shape.n_nodes, 0, plan_.trees.size(), plan_.trees.size(), 0, {}});
+    gauss_legendre(shape.n_nodes, t_, weights_);
+  }
+
+  uint32_t slot(int32_t feature) {
+    int32_t& slot = slot_of_feature_[feature];
+    if (slot < 0) {
+      Chunk& chunk = plan_.chunks.back();
+      slot = static_cast<int32_t>(chunk.slots.size());
+      if (chunk.slots.size() >= kMaxSlots) throw std::invalid_argument("a tree uses too many features");
+      chunk.slots.push_back(static_cast<int32_t>(position(plan_.features, feature)));
+      slot_features_.push_back(feature);
+    }
+    return static_cast<uint32_t>(slot);
+  }
+
+  // --- Second pass: the programs of a tree ---
+
+  void emit(int32_t tree, const TreeShape& shape) {
+    enum Stage : uint8_t { kVisit, kBetween, kLeave };
+    struct Item {
+      int64_t node;  // or index into labels
+      Stage stage;
+      int32_t parent;  // route to complete
+      bool right;
+    };
+    base_ = root(tree);
+    first_decide_ = plan_.decide.size();
+    first_route_ = plan_.routes.size();
+    first_leaf_ = plan_.leaf_values.size();
+    n_words_ = 0;
+    plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), n_constants(), first_route_, first_leaf_});
+    Chunk& chunk = plan_.chunks.back();
+    chunk.tree_end = plan_.trees.size();
+    chunk.height = std::max(chunk.height, shape.height);
+    // Fused subtrees keep K values of three nodes in registers, and one value a leaf.
+    const bool fuse = shape.n_nodes <= kMaxFixedNodes && chunk.output >= 0;
+
+    std::vector<Label> labels;
+    std::vector<Seen> saved;
+    std::vector<char> saved_has;
+    std::vector<Item> stack{{base_, kVisit, -1, false}};
+    while (!stack.empty()) {
+      const Item item = stack.back();
+      stack.pop_back();
+      if (item.stage == kVisit) {
+        const Label n = label(item.node, item.parent, item.right);
+        const int32_t f = e_.feature[item.node];
+        const bool right_leaf = is_leaf(n.right);
+        if (is_leaf(n.left)) {
+          op(n.repeated ? kPairRep : kPairNew, n.slot);
+          pair_stream(n);
+          continue;
+        }
+        const int32_t route = last_route();
+        const Seen old = seen_[f];
+        const char had = has_seen_[f];
+        if (fuse && is_pair(n.left) && (right_leaf || is_pair(n.right))) {
+          see(f, n, false);
+          const Label first = label(n.left, route, false);
+          if (right_leaf) {
+            op(static_cast<Op>(kTrio + 2 * n.repeated + first.repeated), n.slot);
+            plan_.ops.push_back(first.slot);
+            split_stream(n, true);
+            fused_pair(first);
+            push(leaf(n.right, 0));
+          } else {
+            see(f, n, true);
+            const Label second = label(n.right, route, true);
+            op(static_cast<Op>(kQuad + 4 * n.repeated + 2 * first.repeated + second.repeated), n.slot);
+            plan_.ops.push_back(first.slot);
+            plan_.ops.push_back(second.slot);
+            split_stream(n, true);
+            fused_pair(first);
+            fused_pair(second);
+          }
+          seen_[f] = old;
+          has_seen_[f] = had;
+          continue;
+        }
+        op(n.repeated ? kEnterRep : kEnterNew, n.slot);
+        split_stream(n, false);
+        labels.push_back(n);
+        saved.push_back(old);
+        saved_has.push_back(had);
+        see(f, n, false);
+        stack.push_back({item.node, kLeave, 0, false});
+        if (!right_leaf) {
+          stack.push_back({n.right, kVisit, route, true});
+          stack.push_back({item.node, kBetween, 0, false});
+        }
+        stack.push_back({n.left, kVisit, route, false});
+      } else if (item.stage == kBetween) {
+        op(kMiddle, 0);
+        see(e_.feature[item.node], labels.back(), true);
+      } else {
+        const Label n = labels.back();
+        const int32_t f = e_.feature[item.node];
+        const bool right_leaf = is_leaf(n.right);
+        if (right_leaf)
+          op(n.repeated ? kExitLeafRep : kExitLeafNew, n.slot);
+        else
+          op(n.repeated ? kExitRep : kExitNew, n.slot);
+        if (n.repeated)
+          derivative_stream(n);
+        else
+          push(n.share);
+        if (right_leaf) push_leaf(n.right);
+        seen_[f] = saved.back();
+        has_seen_[f] = saved_has.back();
+        labels.pop_back();
+        saved.pop_back();
+        saved_has.pop_back();
+      }
+    }
+    op(kEnd, 0);
+    plan_.trees.back().n_decide = plan_.decide.size() - first_decide_;
+    chunk.max_words = std::max<size_t>(chunk.max_words, n_words_);
+  }
+
+  bool is_pair(int64_t node) const {
+    return !is_leaf(node) && is_leaf(base_ + e_.left[node]) && is_leaf(base_ + e_.right[node]);
+  }
+  int32_t last_route() const { return static_cast<int32_t>(plan_.routes.size() - first_route_) - 1; }
+
+  void see(int32_t feature, const Label& n, bool right) {
+    const double above = n.repeated ? n.zero_fraction : 1.0;
+    seen_[feature] = {n.word, n.repeated, right, above * (right ? 1 - n.share : n.share)};
+    has_seen_[feature] = 1;
+  }
+
+  // Resolves a node, writes its decision and its route.
+  Label label(int64_t node, int32_t parent, bool right_of_parent) {
+    Label n;
+    n.left = 0;
+    int64_t left = base_ + e_.left[node], right = base_ + e_.right[node];
+    n.flip = is_leaf(left) && !is_leaf(right);
+    if (n.flip) std::swap(left, right);
+    if (left > std::numeric_limits<int32_t>::max() || right > std::numeric_limits<int32_t>::max())
+      throw std::invalid_argument("the ensemble has more than 2,147,483,647 nodes");
+    n.left = static_cast<int32_t>(left);
+    n.right = static_cast<int32_t>(right);
+    const int32_t f = e_.feature[node];
+    n.slot = slot(f);
+    n.repeated = has_seen_[f];
+    n.zero_fraction = n.repeated ? seen_[f].zero_fraction : 1.0;
+    n.share = left_share(e_.cover[left], e_.cover[right]);
+    n.word = n_words_;
+    n_words_ += n.repeated ? 2 : 1;
+    write_decision(node, n);
+
+    const int32_t index = static_cast<int32_t>(plan_.routes.size() - first_route_);
+    if (parent >= 0) {
+      Route& route = plan_.routes[first_route_ + parent];
+      (right_of_parent ? route.right : route.left) = index;
+    }
+    Route route{0, 0, n.word + n.repeated};
+    if (is_leaf(left)) route.left = write_leaf(left);
+    if (is_leaf(right)) route.right = write_leaf(right);
+    plan_.routes.push_back(route);
+    return n;
+  }
+
+  int32_t write_leaf(int64_t node) {
+    const size_t index = (plan_.leaf_values.size() - first_leaf_) / width_;
+    for (int32_t o = 0; o < width_; ++o) plan_.leaf_values.push_back(leaf(node, o));
+    return ~static_cast<int32_t>(index);
+  }
+
+  void write_decision(int64_t node, const Label& n) {
+    const int32_t f = e_.feature[node];
+    const bool missing_left = e_.missing_left[node];
+    DecideNode d{0, 0, 0, 0, 0};
+    if (is_categorical(node)) {
+      d.column = static_cast<uint32_t>(categorical_[f]);
+      d.operand = write_categories(plan_.columns[d.column], e_.category_set[node], missing_left);
+      d.flags |= kCategorical;
+    } else {
+      d.column = static_cast<uint32_t>(numeric_[f]);
+      const Column& column = plan_.columns[d.column];
+      d.bias = missing_left;
+      d.operand = d.bias + (e_.x_float32
+                                ? position(column.thresholds_float, as_float(e_.threshold[node], e_.strict))
+                                : position(column.thresholds_double, e_.threshold[node]));
+    }
+    if (n.flip) d.flags |= kFlip;
+    if (n.repeated) {
+      const Seen& previous = seen_[f];
+      d.previous = previous.word;
+      d.flags |= kRepeated;
+      if (previous.repeated) d.flags |= kPreviousRepeated;
+      if (previous.right) d.flags |= kPreviousRight;
+    }
+    plan_.decide.push_back(d);
+  }
+
+  // Bits of the codes that go left: listed categories, then any other, then missing.
+  uint32_t write_categories(const Column& column, int32_t set, bool missing_left) {
+    const size_t n_codes = column.categories.size() + 2, first = plan_.category_bits.size();
+    if (first > std::numeric_limits<uint32_t>::max()) throw std::invalid_argument("too many categories");
+    const bool listed_left = e_.category_listed_left[set];
+    plan_.category_bits.resize(first + (n_codes + 31) / 32, listed_left ? 0u : ~0u);
+    uint32_t* bits = plan_.category_bits.data() + first;
+    const auto assign = [bits](size_t code, bool left) {
+      const uint32_t bit = 1u << (code & 31);
+      bits[code >> 5] = left ? bits[code >> 5] | bit : bits[code >> 5] & ~bit;
+    };
+    for (int64_t i = e_.category_offsets[set]; i < e_.category_offsets[set + 1]; ++i)
+      assign(position(column.categories, e_.category_values[i]), listed_left);
+    assign(n_codes - 1, missing_left);
+    return static_cast<uint32_t>(first);
+  }
+
+  // --- Streams; kernel.h says what each op reads ---
+
+  void op(Op code, uint32_t slot) { plan_.ops.push_back(slot << kSlotShift | code); }
+  size_t n_constants() const { return single_ ? plan_.constants_float.size() : plan_.constants_double.size(); }
+  void push(double x) {
+    if (single_)
+      plan_.constants_float.push_back(static_cast<float>(x));
+    else
+      plan_.constants_double.push_back(x);
+  }
+  void push_leaf(int64_t node) {
+    for (int32_t o = 0; o < width_; ++o) push(leaf(node, o));
+  }
+
+  // Left factor of an alive row of a repeated node, that goes right or left.
+  double factor(const Label& n, double t, bool left) const {
+    const double z = n.zero_fraction, a = z * (1 - t) + t;
+    return (z * n.share * (1 - t) + (left ? t : 0)) / a;
+  }
+  double derivative(const Label& n, double t) const {
+    const double a = n.zero_fraction * (1 - t) + t;
+    return n.zero_fraction / (a * a);
+  }
+  void derivative_stream(const Label& n) {
+    for (const double t : t_) push(derivative(n, t));
+  }
+  void factor_stream(const Label& n) {
+    for (const double t : t_) push(factor(n, t, false));
+    for (const double t : t_) push(factor(n, t, true));
+  }
+
+  void split_stream(const Label& n, bool fused) {
+    push(n.share);
+    push(-n.share);
+    push(1 - n.share);
+    if (!n.repeated) return;
+    factor_stream(n);
+    if (fused) derivative_stream(n);
+  }
+
+  void pair_stream(const Label& n) {
+    if (n.repeated) {
+      derivative_stream(n);
+      factor_stream(n);
+    }
+    for (int32_t o = 0; o < width_; ++o) {
+      const double right = leaf(n.right, o), difference = leaf(n.left, o) - right, r = n.share;
+      if (!n.repeated) {
+        push(right + r * difference);
+        push(-r * difference);
+        push((1 - r) * difference);
+      } else {
+        push(right + r * difference);
+        push(-r * difference);
+        push((1 - r) * difference);
+        push(right);
+        push(difference);
+      }
+    }
+  }
+
+  void fused_pair(const Label& n) {
+    const double right = leaf(n.right, 0), difference = leaf(n.left, 0) - right, r = n.share;
+    if (!n.repeated) {
+      push(right + r * difference);
+      push(-r * difference);
+      push((1 - r) * difference);
+      return;
+    }
+    push(-r * difference);
+    push((1 - r) * difference);
+    push(right + r * difference);
+    derivative_stream(n);
+    for (const double t : t_) push(right + factor(n, t, false) * difference);
+    for (const double t : t_) push(right + factor(n, t, true) * difference);
+  }
+
+  const EnsembleView& e_;
+  const bool single_;
+  Plan plan_;
+  int32_t width_;
+  size_t n_listed_ = 0;
+  std::vector<int32_t> numeric_, categorical_;  // feature -> column
+  std::vector<int32_t> seen_depth_;
+  std::vector<char> has_seen_;
+  std::vector<Seen> seen_;
+  std::vector<int32_t> slot_of_feature_, slot_features_;
+  std::vector<double> t_, weights_;
+  size_t chunk_start_bytes_ = 0;
+  int64_t base_ = 0;
+  size_t first_decide_ = 0, first_route_ = 0, first_leaf_ = 0;
+  uint32_t n_words_ = 0;
+};
+
+}  // namespace
+
+size_t Plan::bytes() const {
+  return decide.size() * sizeof(DecideNode) + category_bits.size() * 4 + ops.size() * 4 + constants_float.size() * 4 +
+         constants_double.size() * 8 + routes.size() * sizeof(Route) + leaf_values.size() * 8;
+}
+
+Plan make_plan(const EnsembleView& ensemble, Precision precision) { return Compiler(ensemble, precision).compile(); }
+
+void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weights) {
+  nodes.assign(n, 0.0);
+  weights.assign(n, 0.0);
+  for (int i = 0; i < n; ++i) {
+    // Newton's method on the Legendre polynomial, from Tricomi's approximation of its root.
+    const long double pi = 3.14159265358979323846264338327950288L;
+    long double x = std::cos(pi * (i + 0.75L) / (n + 0.5L)), derivative = 0;
+    for (int step = 0; step < 100; ++step) {
+      long double p0 = 1, p1 = x;
+      for (int j = 2; j <= n; ++j) {
+        const long double p2 = ((2 * j - 1) * x * p1 - (j - 1) * p0) / j;
+        p0 = p1;
+        p1 = p2;
+      }
+      derivative = n * (x * p1 - p0) / (x * x - 1);
+      const long double change = p1 / derivative;
+      x -= change;
+      if (std::fabs(change) < 1e-18L) break;
+    }
+    nodes[n - 1 - i] = static_cast<double>((1 + x) / 2);
+    weights[n - 1 - i] = static_cast<double>(1 / ((1 - x * x) * derivative * derivative));
+  }
+}
+
+}  // namespace skshap

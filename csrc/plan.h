@@ -1,0 +1,98 @@
+// The compiled ensemble: what the core keeps of a model, and the whole API of the core.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "program.h"
+#include "types.h"
+
+namespace skshap {
+
+// A column of X as the trees test it. A feature that is numeric in some nodes and categorical in
+// others has two.
+struct Column {
+  int32_t feature;
+  bool categorical;
+  bool zero_missing;
+  // Numeric: ascending thresholds, in the precision of x. Categorical: ascending listed codes;
+  // code n is any other category and code n + 1 missing.
+  std::vector<float> thresholds_float;
+  std::vector<double> thresholds_double;
+  std::vector<int32_t> categories;
+};
+
+// Where a tree's programs lie in the plan's streams.
+struct TreeProgram {
+  size_t decide_begin, n_decide, ops, constants, routes, leaves;
+};
+
+// Children of an inner node: its preorder number, or ~number of a leaf. `word` holds the rows
+// that go left among those that reach the node.
+struct Route {
+  int32_t left, right;
+  uint32_t word;
+};
+
+// Consecutive trees with the same output and node count, few enough to stay in the L2 cache and
+// to be summed in single precision.
+struct Chunk {
+  int32_t output;  // -1: each leaf holds all outputs
+  int n_nodes;     // K
+  int height;
+  size_t tree_begin, tree_end;
+  size_t max_words;
+  std::vector<int32_t> slots;  // slot -> position in Plan::features
+};
+
+struct Plan {
+  int32_t n_features, n_outputs;
+  bool x_float32, strict;
+  Precision precision;
+  bool wide_codes;  // 32-bit instead of 16-bit codes
+  std::vector<Column> columns;
+  std::vector<int32_t> features;  // used ones, ascending
+  std::vector<TreeProgram> trees;
+  std::vector<Chunk> chunks;
+  std::vector<DecideNode> decide;
+  std::vector<uint32_t> category_bits;
+  std::vector<uint32_t> ops;
+  std::vector<float> constants_float;  // the one of the plan's precision is filled
+  std::vector<double> constants_double;
+  std::vector<Route> routes;
+  std::vector<double> leaf_values;  // [leaf][1 or n_outputs]
+  std::vector<double> constant;     // per output: intercept and trees of a single leaf
+  std::vector<double> base_value;   // per output: expected margin
+  int64_t n_leaves;
+  double leaf_magnitude;            // largest sum over the trees of an output of max |leaf value|
+
+  size_t bytes() const;
+};
+
+// Compiles. Throws std::invalid_argument for an ensemble beyond the core's integer ranges.
+Plan make_plan(const EnsembleView& ensemble, Precision precision);
+
+// Gauss-Legendre nodes and weights on [0, 1], exact for polynomials of degree 2 n - 1.
+void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weights);
+
+// What explain() fills. values: [row][output][feature]; margin: [row][output], or null.
+struct Result {
+  void* values;
+  bool is_float32;
+  double* margin;
+};
+
+// `interrupted` is called now and then from the calling thread only; true ends the work early.
+// Returns whether the work was completed.
+bool explain(const Plan& plan, const Rows& rows, const Result& result, int n_threads,
+             const std::function<bool()>& interrupted);
+
+// Bytes that one thread of explain() allocates.
+size_t scratch_bytes(const Plan& plan);
+
+// The kernels in use: the best ones of this processor, or what SKSHAPGPU_ISA names.
+const Kernels& kernels();
+std::vector<std::string> supported_kernels();
+
+}  // namespace skshap

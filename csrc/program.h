@@ -1,0 +1,134 @@
+// The compiled form of a tree: what plan.cpp writes and the kernels read.
+//
+// A tree is two programs over the same preorder of inner nodes. `decide` answers every split for
+// a block of 64 rows, one bit a row. `walk` then runs the adjoint quadrature recursion on these
+// bits. Where exactly one child of a node is a leaf, that child is put on the right.
+#pragma once
+
+#include "types.h"
+
+namespace skshap {
+
+// Codes: the columns that trees test, as ranks among the thresholds (or among the listed
+// categories), so that every comparison rule becomes `code <= rank`; see coding.h.
+//
+// Missing has the largest code. Adding the node's bias of 1 wraps it to 0, which is below every
+// rank; a bias of 0 leaves it above every rank.
+struct DecideNode {
+  uint32_t column;   // coded column
+  uint32_t operand;  // rank + bias, or first word of the category bit set
+  uint32_t previous; // word of the nearest ancestor on the same feature, if repeated
+  uint8_t bias;
+  uint8_t flags;
+};
+
+enum DecideFlag : uint8_t {
+  kCategorical = 1,
+  kFlip = 2,            // children were swapped: the answer is negated
+  kRepeated = 4,        // the feature occurs above, at `previous`
+  kPreviousRepeated = 8,
+  kPreviousRight = 16,  // this node lies in the right subtree of `previous`
+};
+
+// `decide` writes one word for a node whose feature is new on its path: the rows that go left.
+// It writes two for a repeated one: the rows that satisfied every earlier split on that feature
+// ("alive"), and those of them that go left.
+
+// Rows of a block by category code, for categorical columns; built once for each block.
+struct CategoryRows {
+  uint32_t n;
+  uint32_t code[kBlockRows];
+  uint64_t rows[kBlockRows];
+};
+
+// Operations of `walk`. Suffix kNew/kRep: the node's feature is new / repeated on its path.
+// A `pair` is a node with two leaves, a `trio` a node with a pair and a leaf, and a `quad` a
+// node with two pairs. Each op is one 32-bit word, op in the low byte, slot of the feature above
+// it; trio and quad are followed by a word for each pair. Constants lie in a separate stream.
+enum Op : uint8_t {
+  kEnd,
+  kEnterNew, kEnterRep,
+  kMiddle,
+  kExitNew, kExitRep,
+  kExitLeafNew, kExitLeafRep,  // the right child is a leaf
+  kPairNew, kPairRep,
+  kTrio,                       // + 2 * root repeated + pair repeated
+  kQuad = kTrio + 4,           // + 4 * root repeated + 2 * first + second pair repeated
+  kOps = kQuad + 8,
+};
+constexpr int kSlotShift = 8;
+constexpr uint32_t kMaxSlots = 1u << 24;
+
+// Largest node count K that has kernels of its own; larger ones run the loop over K at run time.
+constexpr int kMaxFixedNodes = 8;
+
+// Rows that one walk carries: bounds its stack, which should stay in the L1 cache.
+template <class T>
+constexpr int walk_rows() { return sizeof(T) == 4 ? 64 : 32; }
+// Trees with vector leaves keep a value of each output on the stack.
+constexpr int kVectorWalkRows = 16;
+
+// Stack of `walk`, in elements a row: frames of C[K], g[K], delta; values of B[K] per output.
+constexpr size_t frame_size(int n_nodes) { return 2 * static_cast<size_t>(n_nodes) + 1; }
+constexpr size_t stack_size(int n_nodes, int n_outputs, int height) {
+  return (static_cast<size_t>(height) + 1) * frame_size(n_nodes) +
+         (static_cast<size_t>(height) + 2) * n_nodes * n_outputs;
+}
+
+template <class T>
+struct WalkArgs {
+  const uint32_t* ops;
+  const T* constants;
+  const uint64_t* masks;  // what `decide` wrote
+  const T* nodes;         // t_k
+  const T* weights;       // w_k
+  int n_nodes;            // K
+  int n_outputs;          // 1, or the outputs of a vector leaf
+  int height;             // of the tallest tree that the stack was made for
+  int first_row;          // of the block
+  int n_rows;             // to compute; the kernel may compute up to a full vector more
+  T* phi;                 // [output][slot][64]
+  size_t output_stride;   // elements between two outputs of phi
+  T* stack;               // 64-byte aligned
+};
+
+struct DecideArgs {
+  const DecideNode* nodes;
+  size_t n_nodes;
+  const void* codes;  // uint16 or uint32, [column][code_stride], at the block's first row
+  size_t code_stride;
+  const CategoryRows* category_rows;  // [column] of the block, where categorical
+  const uint32_t* category_bits;
+  uint64_t* masks;
+};
+
+// Ranks of up to 64 values in a sorted array: how many thresholds each value has passed.
+template <class X>
+struct RankArgs {
+  const X* values;
+  const X* thresholds;
+  size_t n_thresholds;
+  bool strict;
+  uint32_t* ranks;
+};
+
+// One set of kernels for each instruction set.
+struct Kernels {
+  const char* name;
+  void (*decide16)(const DecideArgs&);
+  void (*decide32)(const DecideArgs&);
+  void (*rank_float)(const RankArgs<float>&);
+  void (*rank_double)(const RankArgs<double>&);
+  void (*walk_float[kMaxFixedNodes + 1])(const WalkArgs<float>&);    // [K], [0]: any K
+  void (*walk_double[kMaxFixedNodes + 1])(const WalkArgs<double>&);
+  void (*walk_vector_float)(const WalkArgs<float>&);
+  void (*walk_vector_double)(const WalkArgs<double>&);
+};
+
+const Kernels& kernels_baseline();
+#ifdef SKSHAP_X86_64
+const Kernels& kernels_avx2();
+const Kernels& kernels_avx512();
+#endif
+
+}  // namespace skshap

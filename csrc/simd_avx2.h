@@ -1,0 +1,85 @@
+// Vectors of 8 floats or 4 doubles. Included by kernels_avx2.cpp only.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+namespace {
+
+struct FloatVector {
+  using T = float;
+  using V = __m256;
+  using M = __m256;
+  static constexpr int kWidth = 8;
+  static V load(const T* p) { return _mm256_load_ps(p); }
+  static void store(T* p, V x) { _mm256_store_ps(p, x); }
+  static V set1(T x) { return _mm256_set1_ps(x); }
+  static V zero() { return _mm256_setzero_ps(); }
+  static V add(V a, V b) { return _mm256_add_ps(a, b); }
+  static V sub(V a, V b) { return _mm256_sub_ps(a, b); }
+  static V mul(V a, V b) { return _mm256_mul_ps(a, b); }
+  static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+  // The lanes of vector `index` within the block whose bits are `word`.
+  static M mask(const uint64_t* word, int index) {
+    const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i bits = _mm256_set1_epi32(reinterpret_cast<const uint8_t*>(word)[index]);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(bits, lane), lane));
+  }
+  static V select(M m, V off, V on) { return _mm256_blendv_ps(off, on, m); }
+  static V select_or_zero(M m, V on) { return _mm256_and_ps(m, on); }
+};
+
+struct DoubleVector {
+  using T = double;
+  using V = __m256d;
+  using M = __m256d;
+  static constexpr int kWidth = 4;
+  static V load(const T* p) { return _mm256_load_pd(p); }
+  static void store(T* p, V x) { _mm256_store_pd(p, x); }
+  static V set1(T x) { return _mm256_set1_pd(x); }
+  static V zero() { return _mm256_setzero_pd(); }
+  static V add(V a, V b) { return _mm256_add_pd(a, b); }
+  static V sub(V a, V b) { return _mm256_sub_pd(a, b); }
+  static V mul(V a, V b) { return _mm256_mul_pd(a, b); }
+  static V fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
+  static M mask(const uint64_t* word, int index) {
+    const __m256i lane = _mm256_setr_epi64x(1, 2, 4, 8);
+    const __m256i bits = _mm256_set1_epi64x(static_cast<long long>(*word >> (4 * index)));
+    return _mm256_castsi256_pd(_mm256_cmpeq_epi64(_mm256_and_si256(bits, lane), lane));
+  }
+  static V select(M m, V off, V on) { return _mm256_blendv_pd(off, on, m); }
+  static V select_or_zero(M m, V on) { return _mm256_and_pd(m, on); }
+};
+
+// Bits of the 64 codes c with (c + bias) <= operand, in the codes' own width.
+inline uint64_t passes(const uint16_t* codes, uint32_t bias, uint32_t operand) {
+  const __m256i b = _mm256_set1_epi16(static_cast<short>(bias));
+  const __m256i limit = _mm256_set1_epi16(static_cast<short>(operand));
+  uint64_t bits = 0;
+  for (int i = 0; i < 2; ++i) {
+    const __m256i* p = reinterpret_cast<const __m256i*>(codes + 32 * i);
+    const __m256i lo = _mm256_add_epi16(_mm256_loadu_si256(p), b);
+    const __m256i hi = _mm256_add_epi16(_mm256_loadu_si256(p + 1), b);
+    const __m256i pass_lo = _mm256_cmpeq_epi16(_mm256_min_epu16(lo, limit), lo);
+    const __m256i pass_hi = _mm256_cmpeq_epi16(_mm256_min_epu16(hi, limit), hi);
+    // packs works within 128-bit halves; the permutation puts the rows back in order.
+    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(pass_lo, pass_hi), 0xD8);
+    bits |= static_cast<uint64_t>(static_cast<uint32_t>(_mm256_movemask_epi8(bytes))) << (32 * i);
+  }
+  return bits;
+}
+
+inline uint64_t passes(const uint32_t* codes, uint32_t bias, uint32_t operand) {
+  const __m256i b = _mm256_set1_epi32(static_cast<int>(bias));
+  const __m256i limit = _mm256_set1_epi32(static_cast<int>(operand));
+  uint64_t bits = 0;
+  for (int i = 0; i < 8; ++i) {
+    const __m256i c = _mm256_add_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 8 * i)), b);
+    const __m256i pass = _mm256_cmpeq_epi32(_mm256_min_epu32(c, limit), c);
+    bits |= static_cast<uint64_t>(static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(pass)))) << (8 * i);
+  }
+  return bits;
+}
+
+}  // namespace

@@ -1,0 +1,72 @@
+// Vectors of 16 floats or 8 doubles with mask registers. Included by kernels_avx512.cpp only.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+namespace {
+
+struct FloatVector {
+  using T = float;
+  using V = __m512;
+  using M = __mmask16;
+  static constexpr int kWidth = 16;
+  static V load(const T* p) { return _mm512_load_ps(p); }
+  static void store(T* p, V x) { _mm512_store_ps(p, x); }
+  static V set1(T x) { return _mm512_set1_ps(x); }
+  static V zero() { return _mm512_setzero_ps(); }
+  static V add(V a, V b) { return _mm512_add_ps(a, b); }
+  static V sub(V a, V b) { return _mm512_sub_ps(a, b); }
+  static V mul(V a, V b) { return _mm512_mul_ps(a, b); }
+  static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+  // The lanes of vector `index` within the block whose bits are `word`.
+  static M mask(const uint64_t* word, int index) {
+    uint16_t bits;
+    memcpy(&bits, reinterpret_cast<const char*>(word) + 2 * index, sizeof bits);
+    return bits;
+  }
+  static V select(M m, V off, V on) { return _mm512_mask_mov_ps(off, m, on); }
+  static V select_or_zero(M m, V on) { return _mm512_maskz_mov_ps(m, on); }
+};
+
+struct DoubleVector {
+  using T = double;
+  using V = __m512d;
+  using M = __mmask8;
+  static constexpr int kWidth = 8;
+  static V load(const T* p) { return _mm512_load_pd(p); }
+  static void store(T* p, V x) { _mm512_store_pd(p, x); }
+  static V set1(T x) { return _mm512_set1_pd(x); }
+  static V zero() { return _mm512_setzero_pd(); }
+  static V add(V a, V b) { return _mm512_add_pd(a, b); }
+  static V sub(V a, V b) { return _mm512_sub_pd(a, b); }
+  static V mul(V a, V b) { return _mm512_mul_pd(a, b); }
+  static V fma(V a, V b, V c) { return _mm512_fmadd_pd(a, b, c); }
+  static M mask(const uint64_t* word, int index) { return reinterpret_cast<const uint8_t*>(word)[index]; }
+  static V select(M m, V off, V on) { return _mm512_mask_mov_pd(off, m, on); }
+  static V select_or_zero(M m, V on) { return _mm512_maskz_mov_pd(m, on); }
+};
+
+// Bits of the 64 codes c with (c + bias) <= operand, in the codes' own width.
+inline uint64_t passes(const uint16_t* codes, uint32_t bias, uint32_t operand) {
+  const __m512i b = _mm512_set1_epi16(static_cast<short>(bias));
+  const __m512i limit = _mm512_set1_epi16(static_cast<short>(operand));
+  const __m512i lo = _mm512_add_epi16(_mm512_loadu_si512(codes), b);
+  const __m512i hi = _mm512_add_epi16(_mm512_loadu_si512(codes + 32), b);
+  return static_cast<uint64_t>(_mm512_cmple_epu16_mask(lo, limit)) |
+         static_cast<uint64_t>(_mm512_cmple_epu16_mask(hi, limit)) << 32;
+}
+
+inline uint64_t passes(const uint32_t* codes, uint32_t bias, uint32_t operand) {
+  const __m512i b = _mm512_set1_epi32(static_cast<int>(bias));
+  const __m512i limit = _mm512_set1_epi32(static_cast<int>(operand));
+  uint64_t bits = 0;
+  for (int i = 0; i < 4; ++i) {
+    const __m512i c = _mm512_add_epi32(_mm512_loadu_si512(codes + 16 * i), b);
+    bits |= static_cast<uint64_t>(_mm512_cmple_epu32_mask(c, limit)) << (16 * i);
+  }
+  return bits;
+}
+
+}  // namespace

@@ -1,0 +1,73 @@
+// Vectors of 128 bits by the compiler's vector extension: SSE2 on any x86-64, NEON on arm64.
+// Included by kernels_baseline.cpp only.
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+
+namespace {
+
+typedef float Float4 __attribute__((vector_size(16)));
+typedef double Double2 __attribute__((vector_size(16)));
+typedef int32_t Int4 __attribute__((vector_size(16)));
+typedef int64_t Long2 __attribute__((vector_size(16)));
+
+struct FloatVector {
+  using T = float;
+  using V = Float4;
+  using M = Int4;
+  static constexpr int kWidth = 4;
+  static V load(const T* p) { return *reinterpret_cast<const V*>(p); }
+  static void store(T* p, V x) { *reinterpret_cast<V*>(p) = x; }
+  static V set1(T x) { return V{x, x, x, x}; }
+  static V zero() { return V{}; }
+  static V add(V a, V b) { return a + b; }
+  static V sub(V a, V b) { return a - b; }
+  static V mul(V a, V b) { return a * b; }
+  static V fma(V a, V b, V c) { return a * b + c; }
+  // The lanes of vector `index` within the block whose bits are `word`.
+  static M mask(const uint64_t* word, int index) {
+    const int32_t bits = static_cast<int32_t>(*word >> (4 * index));
+    return (M{bits, bits, bits, bits} & M{1, 2, 4, 8}) == M{1, 2, 4, 8};
+  }
+  static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
+  static V select_or_zero(M m, V on) { return (V)((M)on & m); }
+};
+
+struct DoubleVector {
+  using T = double;
+  using V = Double2;
+  using M = Long2;
+  static constexpr int kWidth = 2;
+  static V load(const T* p) { return *reinterpret_cast<const V*>(p); }
+  static void store(T* p, V x) { *reinterpret_cast<V*>(p) = x; }
+  static V set1(T x) { return V{x, x}; }
+  static V zero() { return V{}; }
+  static V add(V a, V b) { return a + b; }
+  static V sub(V a, V b) { return a - b; }
+  static V mul(V a, V b) { return a * b; }
+  static V fma(V a, V b, V c) { return a * b + c; }
+  static M mask(const uint64_t* word, int index) {
+    const uint64_t bits = *word >> (2 * index);
+    return M{-static_cast<int64_t>(bits & 1), -static_cast<int64_t>(bits >> 1 & 1)};
+  }
+  static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
+  static V select_or_zero(M m, V on) { return (V)((M)on & m); }
+};
+
+// Bits of the 64 codes c with (c + bias) <= operand, in the codes' own width. The compiler
+// vectorises the comparison; eight bytes of 0 or 1 become eight bits by one multiplication.
+template <class Code>
+inline uint64_t passes(const Code* codes, uint32_t bias, uint32_t operand) {
+  alignas(16) uint8_t pass[64];
+  for (int i = 0; i < 64; ++i) pass[i] = static_cast<Code>(codes[i] + bias) <= static_cast<Code>(operand);
+  uint64_t bits = 0;
+  for (int i = 0; i < 8; ++i) {
+    uint64_t bytes = 0;
+    for (int j = 0; j < 8; ++j) bytes |= static_cast<uint64_t>(pass[8 * i + j]) << (8 * j);
+    bits |= (bytes * 0x0102040810204080ull >> 56) << (8 * i);
+  }
+  return bits;
+}
+
+}  // namespace

@@ -1,0 +1,43 @@
+// Plain types that every layer of the core shares; no Python, no STL containers in kernels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace skshap {
+
+// The arrays of skshapgpu.Ensemble (see ensemble.py for their meaning), borrowed from NumPy.
+struct EnsembleView {
+  int32_t n_features, n_outputs, n_trees;
+  const int64_t* tree_offsets;
+  const int32_t* tree_output;
+  const int32_t *left, *right, *feature;
+  const double* threshold;
+  const uint8_t* missing_left;
+  const double* cover;
+  const double* value;  // [node][value_width]
+  int32_t value_width;
+  const double* intercept;
+  bool x_float32, strict;
+  const uint8_t* zero_missing;          // per feature, or null
+  const int32_t* category_set;          // per node, or null
+  const int64_t* category_offsets;
+  const int32_t* category_values;
+  const uint8_t* category_listed_left;
+};
+
+enum class Precision { kSingle, kDouble };
+
+// Rows to explain: element (row, feature) lies row * row_stride + feature * column_stride bytes
+// after data. NaN is missing.
+struct Rows {
+  const void* data;
+  bool is_float32;
+  int64_t n_rows;
+  int64_t row_stride, column_stride;
+};
+
+// Rows are handled in blocks of 64, so that one word holds a yes or no of each row of a block.
+constexpr int kBlockRows = 64;
+
+}  // namespace skshap
