@@ -80,6 +80,15 @@ Plan compile(const py::dict& ensemble, const std::string& precision) {
   return make_plan(view, precision == "single" ? Precision::kSingle : Precision::kDouble);
 }
 
+// In native byte order and aligned, so that elements can be read where they are.
+template <class T>
+bool holds(const py::handle& array) {
+  constexpr int kAligned = 0x0100;  // NPY_ARRAY_ALIGNED
+  return py::isinstance<py::array_t<T, 0>>(array) && (py::reinterpret_borrow<py::array>(array).flags() & kAligned);
+}
+bool is_float32(const py::handle& array) { return holds<float>(array); }
+bool is_float64(const py::handle& array) { return holds<double>(array); }
+
 void check_array(const py::array& array, const char* name, std::vector<py::ssize_t> shape) {
   const bool shape_ok = array.ndim() == static_cast<py::ssize_t>(shape.size()) &&
                         std::equal(shape.begin(), shape.end(), array.shape());
@@ -89,23 +98,21 @@ void check_array(const py::array& array, const char* name, std::vector<py::ssize
 }
 
 void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin, int n_threads) {
-  const auto float32 = py::dtype::of<float>(), float64 = py::dtype::of<double>();
-  if (!X.dtype().is(float32) && !X.dtype().is(float64)) throw py::type_error("X must be float32 or float64");
+  if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
   if (X.ndim() != 2 || X.shape(1) != plan.n_features)
     throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_features) + ")");
-  if (!values.dtype().is(float32) && !values.dtype().is(float64))
-    throw py::type_error("values must be float32 or float64");
+  if (!is_float32(values) && !is_float64(values)) throw py::type_error("values must be float32 or float64");
   if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
   check_array(values, "values", {X.shape(0), plan.n_outputs, plan.n_features});
-  Result result{values.mutable_data(), values.dtype().is(float32), nullptr};
+  Result result{values.mutable_data(), is_float32(values), nullptr};
   py::array margins;
   if (!margin.is_none()) {
-    if (!py::isinstance<Array<double>>(margin)) throw py::type_error("margin must be a float64 array");
+    if (!py::isinstance<py::array>(margin) || !is_float64(margin)) throw py::type_error("margin must be a float64 array");
     margins = py::reinterpret_borrow<py::array>(margin);
     check_array(margins, "margin", {X.shape(0), plan.n_outputs});
     result.margin = static_cast<double*>(margins.mutable_data());
   }
-  const Rows rows{X.data(), X.dtype().is(float32), X.shape(0), X.strides(0), X.strides(1)};
+  const Rows rows{X.data(), is_float32(X), X.shape(0), X.strides(0), X.strides(1)};
   using Clock = std::chrono::steady_clock;
   auto last = Clock::now();
   const auto interrupted = [&last] {

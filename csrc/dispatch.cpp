@@ -52,7 +52,7 @@ class Aligned {
 };
 
 struct StackSizes {
-  size_t phi = 0, stack = 0, words = 0;
+  size_t phi = 0, stack = 0, inner = 0;
 };
 
 StackSizes stack_sizes(const Plan& plan, size_t element) {
@@ -62,7 +62,7 @@ StackSizes stack_sizes(const Plan& plan, size_t element) {
     const size_t rows = chunk.output < 0 ? kVectorWalkRows : element == 4 ? walk_rows<float>() : walk_rows<double>();
     sizes.phi = std::max(sizes.phi, outputs * chunk.slots.size() * kBlockRows);
     sizes.stack = std::max(sizes.stack, rows * stack_size(chunk.n_nodes, static_cast<int>(outputs), chunk.height));
-    sizes.words = std::max(sizes.words, chunk.max_words);
+    sizes.inner = std::max(sizes.inner, chunk.max_inner);
   }
   return sizes;
 }
@@ -85,7 +85,10 @@ class Worker {
     codes_.allocate(plan, tile);
     phi_.resize(sizes.phi);
     stack_.resize(sizes.stack);
-    masks_.resize(sizes.words);
+    masks_.resize(2 * sizes.inner);
+    rows_left_.resize(2 * sizes.inner + 1);
+    std::fill_n(rows_left_.data(), rows_left_.size(), uint64_t{0});  // leaves read theirs, too
+    reach_.resize(2 * sizes.inner + 1);
     sums_.resize(plan.features.size() * plan.n_outputs * tile);
     margin_.resize(static_cast<size_t>(plan.n_outputs) * tile);
   }
@@ -98,13 +101,8 @@ class Worker {
     for (int32_t o = 0; o < plan_.n_outputs; ++o)
       std::fill_n(margin_.data() + static_cast<size_t>(o) * tile_, tile_, plan_.constant[o]);
     for (const Chunk& chunk : plan_.chunks) {
-      std::vector<T> nodes, weights;
-      std::vector<double> t, w;
-      gauss_legendre(chunk.n_nodes, t, w);
-      nodes.assign(t.begin(), t.end());
-      weights.assign(w.begin(), w.end());
       for (int block = 0; block * kBlockRows < n_rows; ++block)
-        run_chunk(chunk, nodes.data(), weights.data(), block, std::min(kBlockRows, n_rows - block * kBlockRows));
+        run_chunk(chunk, block, std::min(kBlockRows, n_rows - block * kBlockRows));
       if (stop()) return false;
     }
     if (result_.is_float32)
@@ -115,20 +113,22 @@ class Worker {
   }
 
  private:
-  void run_chunk(const Chunk& chunk, const T* nodes, const T* weights, int block, int n_rows) {
+  void run_chunk(const Chunk& chunk, int block, int n_rows) {
+    const T* nodes = constants<T>(plan_).data() + chunk.quadrature;
     const size_t n_slots = chunk.slots.size(), n_outputs = n_used_outputs(plan_, chunk);
     std::fill_n(phi_.data(), n_outputs * n_slots * kBlockRows, T(0));
     const CategoryRows* categories =
         codes_.category_rows.empty() ? nullptr : codes_.category_rows.data() + block * plan_.columns.size();
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan_.trees[i];
-      const DecideArgs decide{plan_.decide.data() + tree.decide_begin, tree.n_decide, codes_.codes(plan_, block),
-                              codes_.stride, categories, plan_.category_bits.data(), masks_.data()};
+      const DecideArgs decide{plan_.decide.data() + tree.decide, tree.n_inner, codes_.codes(plan_, block),
+                              codes_.stride, categories, plan_.category_bits.data(), masks_.data(),
+                              rows_left_.data()};
       (plan_.wide_codes ? kernels_.decide32 : kernels_.decide16)(decide);
-      if (result_.margin) add_margin(chunk, tree, block, n_rows);
+      if (result_.margin) add_margin(chunk, tree, block);
       const WalkArgs<T> walk{plan_.ops.data() + tree.ops, constants<T>(plan_).data() + tree.constants,
-                             masks_.data(), nodes, weights, chunk.n_nodes, static_cast<int>(n_outputs),
-                             chunk.height, 0, n_rows, phi_.data(), n_slots * kBlockRows, stack_.data()};
+                             masks_.data(), nodes, nodes + chunk.n_nodes, chunk.n_nodes, static_cast<int>(n_outputs),
+                             chunk.height, n_rows, phi_.data(), n_slots * kBlockRows, stack_.data()};
       run_walk(chunk, walk);
     }
     const int32_t first_output = std::max(chunk.output, 0);
@@ -150,30 +150,25 @@ class Worker {
                       : kernels_.walk_double[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
   }
 
-  // Sends the rows of a block down the tree, by the decisions already made; visits only nodes
-  // that some row reaches.
-  void add_margin(const Chunk& chunk, const TreeProgram& tree, int block, int n_rows) {
-    const Route* routes = plan_.routes.data() + tree.routes;
-    const size_t width = n_used_outputs(plan_, chunk);
+  // Adds the leaf values that the rows reach, by the decisions already made.
+  void add_margin(const Chunk& chunk, const TreeProgram& tree, int block) {
+    const int32_t* children = plan_.children.data() + tree.children;
     const double* leaves = plan_.leaf_values.data() + tree.leaves;
+    const size_t width = n_used_outputs(plan_, chunk);
     double* margin = margin_.data() + static_cast<size_t>(std::max(chunk.output, 0)) * tile_ + block * kBlockRows;
-    reach_.clear();
-    reach_.push_back({0, n_rows == kBlockRows ? ~uint64_t{0} : (uint64_t{1} << n_rows) - 1});
-    while (!reach_.empty()) {
-      const auto [node, rows] = reach_.back();
-      reach_.pop_back();
-      if (node < 0) {
-        const double* value = leaves + static_cast<size_t>(~node) * width;
-        for (uint64_t left = rows; left; left &= left - 1) {
-          const int row = __builtin_ctzll(left);
-          for (size_t o = 0; o < width; ++o) margin[o * tile_ + row] += value[o];
-        }
-        continue;
-      }
-      const uint64_t left = rows & masks_.data()[routes[node].word], right = rows & ~left;
-      if (right) reach_.push_back({routes[node].right, right});
-      if (left) reach_.push_back({routes[node].left, left});
+    // Rows step down together, or every leaf is added where it is reached: a leaf costs about as
+    // much as nine steps of a level.
+    if (width == 1 && tree.n_inner < 9 * static_cast<size_t>(tree.height)) {
+      kernels_.leaf_sums({children, static_cast<int32_t>(tree.n_inner), leaves, rows_left_.data(), reach_.data(), margin});
+      return;
     }
+    int32_t node[kBlockRows] = {};
+    for (int level = 0; level < tree.height; ++level)
+      for (int row = 0; row < kBlockRows; ++row)
+        node[row] = children[2 * node[row] + (~rows_left_.data()[node[row]] >> row & 1)];
+    for (size_t o = 0; o < width; ++o)
+      for (int row = 0; row < kBlockRows; ++row)
+        margin[o * tile_ + row] += leaves[(node[row] - tree.n_inner) * width + o];
   }
 
   template <class Out>
@@ -191,10 +186,6 @@ class Worker {
     }
   }
 
-  struct Reach {
-    int32_t node;
-    uint64_t rows;
-  };
   const Plan& plan_;
   const Kernels& kernels_;
   const Rows& rows_;
@@ -202,9 +193,8 @@ class Worker {
   const size_t tile_;
   CodeTile codes_;
   Aligned<T> phi_, stack_;
-  Aligned<uint64_t> masks_;
+  Aligned<uint64_t> masks_, rows_left_, reach_;
   Aligned<double> sums_, margin_;
-  std::vector<Reach> reach_;
 };
 
 template <class T>
@@ -254,7 +244,7 @@ size_t scratch_bytes(const Plan& plan) {
   const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
   const StackSizes sizes = stack_sizes(plan, element);
   const size_t tile = tile_rows(plan, INT64_MAX / 8, 1);
-  return element * (sizes.phi + sizes.stack) + 8 * sizes.words +
+  return element * (sizes.phi + sizes.stack) + 8 * (6 * sizes.inner + 2) +
          tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * plan.n_outputs * (plan.features.size() + 1)) +
          tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows);
 }

@@ -43,270 +43,303 @@ struct Walker {
   static constexpr int W = S::kWidth;
   static constexpr int kFixed = K > 0 ? K : 1;
 
-  const WalkArgs<T>& args;
-  const T* t;
-  T* frame;        // C of the current subtree, then g and delta of its root
-  T* value;        // top of the stack of results
-  const T* c;      // constants of the current op
+  T* frame;           // C of the current subtree, then g and delta of its root
+  T* value;           // top of the stack of results
+  const T* c;         // constants of the current op
   const uint64_t* m;  // decisions of the next node
-  int first, n_vectors;
+  const T* t;
+  T* phi;
+  size_t output_stride;
+  int any_nodes, n_outputs, first, n_vectors;
 
-  SKSHAP_INLINE int n_nodes() const { return K > 0 ? K : args.n_nodes; }
+  SKSHAP_INLINE int n_nodes() const { return K > 0 ? K : any_nodes; }
   SKSHAP_INLINE size_t frame_elements() const { return frame_size(n_nodes()) * kRows; }
   SKSHAP_INLINE size_t value_elements() const { return static_cast<size_t>(n_nodes()) * kRows; }
   SKSHAP_INLINE V at(int i) const { return S::set1(c[i]); }
-  SKSHAP_INLINE T* C(T* f, int k, int v) const { return f + k * kRows + v * W; }
+  SKSHAP_INLINE V node(int k) const { return S::set1(t[k]); }
+  SKSHAP_INLINE V C(int k, int v) const { return S::load(frame + k * kRows + v * W); }
   SKSHAP_INLINE T* g(int k, int v) const { return frame + (n_nodes() + k) * kRows + v * W; }
   SKSHAP_INLINE T* delta(int v) const { return frame + 2 * n_nodes() * kRows + v * W; }
   SKSHAP_INLINE M mask(int word, int v) const { return S::mask(m + word, first + v); }
 
-  SKSHAP_INLINE void add_phi(uint32_t slot, int v, V x, int output = 0) const {
-    T* p = args.phi + output * args.output_stride + static_cast<size_t>(slot) * kBlockRows + (first + v) * W;
-    S::store(p, S::add(S::load(p), x));
-  }
-  SKSHAP_INLINE void add_phi(uint32_t slot, int v, V x, V y) const {
-    T* p = args.phi + static_cast<size_t>(slot) * kBlockRows + (first + v) * W;
+  SKSHAP_INLINE void add_phi(uint32_t slot, int v, V x, V y, int output = 0) const {
+    T* p = phi + output * output_stride + static_cast<size_t>(slot) * kBlockRows + v * W;
     S::store(p, S::fma(x, y, S::load(p)));
   }
 
   // delta of a repeated node: 0 for rows that are not alive.
-  SKSHAP_INLINE V repeated_delta(M alive, M alive_left, V off, V on) const {
+  static SKSHAP_INLINE V repeated_delta(M alive, M alive_left, V off, V on) {
     return S::select(alive_left, S::select_or_zero(alive, off), on);
   }
-  SKSHAP_INLINE V three_way(M alive, M alive_left, V dead, V off, V on) const {
+  static SKSHAP_INLINE V three_way(M alive, M alive_left, V dead, V off, V on) {
     return S::select(alive_left, S::select(alive, dead, off), on);
   }
 
-  // Constants: r, -r, 1 - r.
-  void enter_new() {
-    T* next = frame + frame_elements();
-    for (int v = 0; v < n_vectors; ++v) {
-      const V d = S::select(mask(0, v), at(1), at(2));
-      S::store(delta(v), d);
-      for (int k = 0; k < n_nodes(); ++k)
-        S::store(C(next, k, v), S::mul(S::load(C(frame, k, v)), S::fma(d, S::set1(t[k]), at(0))));
-    }
-    frame = next;
-    c += 3;
-    m += 1;
-  }
+  // Every op begins with a copy of the walker: the copy's address is never taken, so the compiler
+  // keeps its members in registers although vector stores may alias anything in memory.
 
-  // Constants: r, -r, 1 - r, g of alive rows that go right [K], that go left [K].
-  void enter_repeated() {
-    T* next = frame + frame_elements();
-    for (int v = 0; v < n_vectors; ++v) {
-      const M alive = mask(0, v), alive_left = mask(1, v);
-      S::store(delta(v), repeated_delta(alive, alive_left, at(1), at(2)));
-      for (int k = 0; k < n_nodes(); ++k) {
-        const V factor = three_way(alive, alive_left, at(0), at(3 + k), at(3 + n_nodes() + k));
-        S::store(g(k, v), factor);
-        S::store(C(next, k, v), S::mul(S::load(C(frame, k, v)), factor));
+  // Constants: r, -r, 1 - r; if repeated also g of alive rows that go right [K], left [K].
+  template <bool kRepeated>
+  SKSHAP_INLINE void enter() {
+    const Walker w = *this;
+    T* next = w.frame + w.frame_elements();
+    for (int v = 0; v < w.n_vectors; ++v) {
+      if constexpr (kRepeated) {
+        const M alive = w.mask(0, v), alive_left = w.mask(1, v);
+        S::store(w.delta(v), repeated_delta(alive, alive_left, w.at(1), w.at(2)));
+        for (int k = 0; k < w.n_nodes(); ++k) {
+          const V factor = three_way(alive, alive_left, w.at(0), w.at(3 + k), w.at(3 + w.n_nodes() + k));
+          S::store(w.g(k, v), factor);
+          S::store(next + k * kRows + v * W, S::mul(w.C(k, v), factor));
+        }
+      } else {
+        const V d = S::select(w.mask(0, v), w.at(1), w.at(2));
+        S::store(w.delta(v), d);
+        for (int k = 0; k < w.n_nodes(); ++k)
+          S::store(next + k * kRows + v * W, S::mul(w.C(k, v), S::fma(d, w.node(k), w.at(0))));
       }
     }
     frame = next;
-    c += 3 + 2 * n_nodes();
-    m += 2;
+    c += kRepeated ? 3 + 2 * n_nodes() : 3;
+    m += kRepeated ? 2 : 1;
   }
 
   // From the left to the right child: its C is what the left one did not take.
-  void middle() {
-    const T* parent = frame - frame_elements();
-    for (int k = 0; k < n_nodes(); ++k)
-      for (int v = 0; v < n_vectors; ++v) {
-        T* p = C(frame, k, v);
-        S::store(p, S::sub(S::load(parent + k * kRows + v * W), S::load(p)));
+  SKSHAP_INLINE void middle() {
+    const Walker w = *this;
+    const T* parent = w.frame - w.frame_elements();
+    for (int v = 0; v < w.n_vectors; ++v)
+      for (int k = 0; k < w.n_nodes(); ++k) {
+        const size_t i = k * kRows + v * W;
+        S::store(w.frame + i, S::sub(S::load(parent + i), S::load(w.frame + i)));
       }
   }
 
   // Constants: r if new, G[K] if repeated; then each output's right value if that is a leaf.
   template <bool kRepeated, bool kRightLeaf>
-  void exit(uint32_t slot) {
+  SKSHAP_INLINE void exit(uint32_t slot) {
     frame -= frame_elements();
-    const int n_constants = kRepeated ? n_nodes() : 1;
-    const T* right_leaf = c + n_constants;
-    T* right = value - value_elements() * args.n_outputs;
-    T* left = kRightLeaf ? right : right - value_elements() * args.n_outputs;
-    for (int output = 0; output < args.n_outputs; ++output) {
-      for (int v = 0; v < n_vectors; ++v) {
-        const V d = S::load(delta(v));
+    const Walker w = *this;
+    const int n_constants = kRepeated ? w.n_nodes() : 1;
+    const T* right_leaf = w.c + n_constants;
+    T* right = w.value - w.value_elements() * w.n_outputs;
+    T* left = kRightLeaf ? right : right - w.value_elements() * w.n_outputs;
+    for (int output = 0; output < w.n_outputs; ++output) {
+      for (int v = 0; v < w.n_vectors; ++v) {
+        const V d = S::load(w.delta(v));
         V sum = S::zero();
-        for (int k = 0; k < n_nodes(); ++k) {
+        for (int k = 0; k < w.n_nodes(); ++k) {
           T* l = left + k * kRows + v * W;
           const V b = kRightLeaf ? S::set1(right_leaf[output]) : S::load(right + k * kRows + v * W);
           const V difference = S::sub(S::load(l), b);
-          V weight = S::load(C(frame, k, v));
-          if (kRepeated) weight = S::mul(weight, at(k));
+          const V weight = kRepeated ? S::mul(w.C(k, v), w.at(k)) : w.C(k, v);
           sum = S::fma(weight, difference, sum);
-          const V factor = kRepeated ? S::load(g(k, v)) : S::fma(d, S::set1(t[k]), at(0));
+          const V factor = kRepeated ? S::load(w.g(k, v)) : S::fma(d, w.node(k), w.at(0));
           S::store(l, S::fma(factor, difference, b));
         }
-        add_phi(slot, v, S::mul(d, sum), output);
+        w.add_phi(slot, v, d, sum, output);
       }
-      left += value_elements();
-      right += value_elements();
+      left += w.value_elements();
+      right += w.value_elements();
     }
-    value -= kRightLeaf ? 0 : value_elements() * args.n_outputs;
-    c += n_constants + (kRightLeaf ? args.n_outputs : 0);
+    value -= kRightLeaf ? 0 : value_elements() * n_outputs;
+    c += n_constants + (kRightLeaf ? n_outputs : 0);
   }
 
-  // A node with two leaves: B = v_R + g (v_L - v_R).
-  // New: constants [output][c, F of rows going right, left]: B_k = c + F t_k.
-  void pair_new(uint32_t slot) {
-    for (int v = 0; v < n_vectors; ++v) {
-      const M left = mask(0, v);
-      V sum = S::load(C(frame, 0, v));
-      for (int k = 1; k < n_nodes(); ++k) sum = S::add(sum, S::load(C(frame, k, v)));
-      T* out = value + v * W;
-      for (int output = 0; output < args.n_outputs; ++output, out += value_elements()) {
-        const T* p = c + 3 * output;
-        const V slope = S::select(left, S::set1(p[1]), S::set1(p[2]));
-        add_phi(slot, v, S::mul(slope, sum), output);
-        for (int k = 0; k < n_nodes(); ++k)
-          S::store(out + k * kRows, S::fma(slope, S::set1(t[k]), S::set1(p[0])));
-      }
-    }
-    value += value_elements() * args.n_outputs;
-    c += 3 * args.n_outputs;
-    m += 1;
-  }
-
-  // Repeated: G[K], g of alive rows that go right [K], left [K], then [output][B of rows not
-  // alive, phi factor of alive rows going right, left, v_R, v_L - v_R].
-  void pair_repeated(uint32_t slot) {
-    const int n = n_nodes();
-    for (int v = 0; v < n_vectors; ++v) {
-      const M alive = mask(0, v), alive_left = mask(1, v);
-      V sum = S::mul(S::load(C(frame, 0, v)), at(0));
-      for (int k = 1; k < n; ++k) sum = S::fma(S::load(C(frame, k, v)), at(k), sum);
-      T* out = value + v * W;
-      for (int output = 0; output < args.n_outputs; ++output, out += value_elements()) {
-        const T* p = c + 3 * n + 5 * output;
-        add_phi(slot, v, S::mul(repeated_delta(alive, alive_left, S::set1(p[1]), S::set1(p[2])), sum), output);
+  // A node with two leaves, B = v_R + g (v_L - v_R). Constants: if repeated G[K], g of alive rows
+  // that go right [K], left [K]; then for each output B of rows not alive (for a new feature: B at
+  // t = 0), the phi factor of rows that go right, left, and if repeated v_R, v_L - v_R.
+  template <bool kRepeated>
+  SKSHAP_INLINE void leaves(uint32_t slot) {
+    const Walker w = *this;
+    const int n = w.n_nodes(), n_shared = kRepeated ? 3 * n : 0, n_each = kRepeated ? 5 : 3;
+    for (int v = 0; v < w.n_vectors; ++v) {
+      const M alive = w.mask(0, v), left = kRepeated ? w.mask(1, v) : alive;
+      V sum = S::zero();
+      for (int k = 0; k < n; ++k) sum = kRepeated ? S::fma(w.C(k, v), w.at(k), sum) : S::add(sum, w.C(k, v));
+      T* out = w.value + v * W;
+      for (int output = 0; output < w.n_outputs; ++output, out += w.value_elements()) {
+        const T* p = w.c + n_shared + n_each * output;
+        const V off = S::set1(p[1]), on = S::set1(p[2]);
+        const V slope = kRepeated ? repeated_delta(alive, left, off, on) : S::select(left, off, on);
+        w.add_phi(slot, v, slope, sum, output);
         for (int k = 0; k < n; ++k) {
-          const V off = S::fma(at(n + k), S::set1(p[4]), S::set1(p[3]));
-          const V on = S::fma(at(2 * n + k), S::set1(p[4]), S::set1(p[3]));
-          S::store(out + k * kRows, three_way(alive, alive_left, S::set1(p[0]), off, on));
+          if constexpr (kRepeated) {
+            const V b_off = S::fma(w.at(n + k), S::set1(p[4]), S::set1(p[3]));
+            const V b_on = S::fma(w.at(2 * n + k), S::set1(p[4]), S::set1(p[3]));
+            S::store(out + k * kRows, three_way(alive, left, S::set1(p[0]), b_off, b_on));
+          } else {
+            S::store(out + k * kRows, S::fma(slope, w.node(k), S::set1(p[0])));
+          }
         }
       }
     }
-    value += value_elements() * args.n_outputs;
-    c += 3 * n + 5 * args.n_outputs;
-    m += 2;
+    value += value_elements() * n_outputs;
+    c += n_shared + n_each * n_outputs;
+    m += kRepeated ? 2 : 1;
   }
 
-  // --- Fused subtrees of three and four leaves, in registers (scalar leaves, fixed K) ---
+  // --- Fused subtrees of two, three and four leaves, in registers (scalar leaves, fixed K) ---
 
   // Split at the fused root. Constants: r, -r, 1 - r; if repeated also g off [K], g on [K], G[K].
+  static constexpr int split_constants(bool repeated) { return repeated ? 3 + 3 * K : 3; }
   template <bool kRepeated>
-  static constexpr int split_constants() { return kRepeated ? 3 + 3 * K : 3; }
-  template <bool kRepeated>
-  SKSHAP_INLINE V split(int v, const T* p, V (&factor)[kFixed]) const {
+  SKSHAP_INLINE V split(int v, V (&factor)[kFixed]) const {
     if constexpr (kRepeated) {
       const M alive = mask(0, v), alive_left = mask(1, v);
-      for (int k = 0; k < K; ++k)
-        factor[k] = three_way(alive, alive_left, S::set1(p[0]), S::set1(p[3 + k]), S::set1(p[3 + K + k]));
-      return repeated_delta(alive, alive_left, S::set1(p[1]), S::set1(p[2]));
+      for (int k = 0; k < K; ++k) factor[k] = three_way(alive, alive_left, at(0), at(3 + k), at(3 + K + k));
+      return repeated_delta(alive, alive_left, at(1), at(2));
     } else {
-      const V d = S::select(mask(0, v), S::set1(p[1]), S::set1(p[2]));
-      for (int k = 0; k < K; ++k) factor[k] = S::fma(d, S::set1(t[k]), S::set1(p[0]));
+      const V d = S::select(mask(0, v), at(1), at(2));
+      for (int k = 0; k < K; ++k) factor[k] = S::fma(d, node(k), at(0));
       return d;
     }
   }
 
-  // A pair in registers: consumes C, leaves B in it. Constants if new: c, F off, F on; if
-  // repeated: phi factor off, on, B of rows not alive, then [K] each of G, B off, B on.
-  template <bool kRepeated>
-  static constexpr int pair_constants() { return kRepeated ? 3 + 3 * K : 3; }
+  // A pair in registers: takes C in x, leaves B there. Constants: B at t = 0 if new, B of rows not
+  // alive if repeated; phi factor off, on; if repeated also G[K], B off [K], B on [K].
+  static constexpr int pair_constants(bool repeated) { return repeated ? 3 + 3 * K : 3; }
   template <bool kRepeated>
   SKSHAP_INLINE void pair(int v, int word, uint32_t slot, const T* p, V (&x)[kFixed]) const {
+    const V off = S::set1(p[1]), on = S::set1(p[2]);
     if constexpr (kRepeated) {
       const M alive = mask(word, v), alive_left = mask(word + 1, v);
       V sum = S::mul(x[0], S::set1(p[3]));
       for (int k = 1; k < K; ++k) sum = S::fma(x[k], S::set1(p[3 + k]), sum);
-      add_phi(slot, v, repeated_delta(alive, alive_left, S::set1(p[0]), S::set1(p[1])), sum);
+      add_phi(slot, v, repeated_delta(alive, alive_left, off, on), sum);
       for (int k = 0; k < K; ++k)
-        x[k] = three_way(alive, alive_left, S::set1(p[2]), S::set1(p[3 + K + k]), S::set1(p[3 + 2 * K + k]));
+        x[k] = three_way(alive, alive_left, S::set1(p[0]), S::set1(p[3 + K + k]), S::set1(p[3 + 2 * K + k]));
     } else {
-      const V slope = S::select(mask(word, v), S::set1(p[1]), S::set1(p[2]));
+      const V slope = S::select(mask(word, v), off, on);
       V sum = x[0];
       for (int k = 1; k < K; ++k) sum = S::add(sum, x[k]);
       add_phi(slot, v, slope, sum);
-      for (int k = 0; k < K; ++k) x[k] = S::fma(slope, S::set1(t[k]), S::set1(p[0]));
+      for (int k = 0; k < K; ++k) x[k] = S::fma(slope, node(k), S::set1(p[0]));
     }
   }
 
-  template <bool kRoot, bool kFirst>
-  void trio(uint32_t slot, uint32_t slot1) {
-    const T *p1 = c + split_constants<kRoot>(), *leaf = p1 + pair_constants<kFirst>();
-    for (int v = 0; v < n_vectors; ++v) {
-      V factor[kFixed], left[kFixed];
-      const V d = split<kRoot>(v, c, factor);
-      for (int k = 0; k < K; ++k) left[k] = S::mul(S::load(C(frame, k, v)), factor[k]);
-      pair<kFirst>(v, kRoot ? 2 : 1, slot1, p1, left);
-      V sum = S::zero();
-      const V right = S::set1(*leaf);
+  template <bool kRepeated>
+  SKSHAP_INLINE void fused_pair(uint32_t slot) {
+    const Walker w = *this;
+    for (int v = 0; v < w.n_vectors; ++v) {
+      V x[kFixed];
+      for (int k = 0; k < K; ++k) x[k] = w.C(k, v);
+      w.template pair<kRepeated>(v, 0, slot, w.c, x);
+      for (int k = 0; k < K; ++k) S::store(w.value + k * kRows + v * W, x[k]);
+    }
+    value += value_elements();
+    c += pair_constants(kRepeated);
+    m += kRepeated ? 2 : 1;
+  }
+
+  // The root of a fused subtree, once both sides are known: adds to phi, stores B.
+  template <bool kRepeated>
+  SKSHAP_INLINE void join(uint32_t slot, int v, V d, const V (&factor)[kFixed], const V (&left)[kFixed],
+                          const V (&right)[kFixed]) const {
+    V sum = S::zero();
+    for (int k = 0; k < K; ++k) {
+      const V difference = S::sub(left[k], right[k]);
+      const V weight = kRepeated ? S::mul(C(k, v), at(3 + 2 * K + k)) : C(k, v);
+      sum = S::fma(weight, difference, sum);
+      S::store(value + k * kRows + v * W, S::fma(factor[k], difference, right[k]));
+    }
+    add_phi(slot, v, d, sum);
+  }
+
+  // A node with a pair on the left and a leaf on the right.
+  template <bool kRoot, bool kPair>
+  SKSHAP_INLINE void trio(uint32_t slot, uint32_t pair_slot) {
+    const Walker w = *this;
+    const T *p = w.c + split_constants(kRoot), *leaf = p + pair_constants(kPair);
+    for (int v = 0; v < w.n_vectors; ++v) {
+      V factor[kFixed], left[kFixed], right[kFixed];
+      const V d = w.template split<kRoot>(v, factor);
       for (int k = 0; k < K; ++k) {
-        const V difference = S::sub(left[k], right);
-        V weight = S::load(C(frame, k, v));
-        if (kRoot) weight = S::mul(weight, at(3 + 2 * K + k));
-        sum = S::fma(weight, difference, sum);
-        S::store(value + k * kRows + v * W, S::fma(factor[k], difference, right));
+        left[k] = S::mul(w.C(k, v), factor[k]);
+        right[k] = S::set1(*leaf);
       }
-      add_phi(slot, v, d, sum);
+      w.template pair<kPair>(v, kRoot ? 2 : 1, pair_slot, p, left);
+      w.template join<kRoot>(slot, v, d, factor, left, right);
     }
     value += value_elements();
     c = leaf + 1;
-    m += 2 + kRoot + kFirst;
+    m += 2 + kRoot + kPair;
   }
 
+  // A node with two pairs.
   template <bool kRoot, bool kFirst, bool kSecond>
-  void quad(uint32_t slot, uint32_t slot1, uint32_t slot2) {
-    const T *p1 = c + split_constants<kRoot>(), *p2 = p1 + pair_constants<kFirst>();
-    for (int v = 0; v < n_vectors; ++v) {
-      V factor[kFixed], left[kFixed], right[kFixed];
-      const V d = split<kRoot>(v, c, factor);
-      for (int k = 0; k < K; ++k) {
-        const V x = S::load(C(frame, k, v));
-        left[k] = S::mul(x, factor[k]);
-        right[k] = S::sub(x, left[k]);
+  SKSHAP_INLINE void quad(uint32_t slot, uint32_t slot1, uint32_t slot2) {
+    const Walker w = *this;
+    const T *p1 = w.c + split_constants(kRoot), *p2 = p1 + pair_constants(kFirst);
+    for (int v = 0; v < w.n_vectors; ++v) {
+      if constexpr (!kRoot && !kFirst && !kSecond) {
+        w.new_quad(v, slot, slot1, slot2);
+      } else {
+        V factor[kFixed], left[kFixed], right[kFixed];
+        const V d = w.template split<kRoot>(v, factor);
+        for (int k = 0; k < K; ++k) {
+          left[k] = S::mul(w.C(k, v), factor[k]);
+          right[k] = S::sub(w.C(k, v), left[k]);
+        }
+        w.template pair<kFirst>(v, kRoot ? 2 : 1, slot1, p1, left);
+        w.template pair<kSecond>(v, (kRoot ? 2 : 1) + (kFirst ? 2 : 1), slot2, p2, right);
+        w.template join<kRoot>(slot, v, d, factor, left, right);
       }
-      pair<kFirst>(v, kRoot ? 2 : 1, slot1, p1, left);
-      pair<kSecond>(v, (kRoot ? 2 : 1) + (kFirst ? 2 : 1), slot2, p2, right);
-      V sum = S::zero();
-      for (int k = 0; k < K; ++k) {
-        const V difference = S::sub(left[k], right[k]);
-        V weight = S::load(C(frame, k, v));
-        if (kRoot) weight = S::mul(weight, at(3 + 2 * K + k));
-        sum = S::fma(weight, difference, sum);
-        S::store(value + k * kRows + v * W, S::fma(factor[k], difference, right[k]));
-      }
-      add_phi(slot, v, d, sum);
     }
     value += value_elements();
-    c = p2 + pair_constants<kSecond>();
+    c = p2 + pair_constants(kSecond);
     m += 3 + kRoot + kFirst + kSecond;
   }
 
-  void run() {
+  // A quad whose three features are new is a polynomial of degree 2 in t, so it needs only the
+  // moments M_j = sum_k C_k t_k^j of its C, and is evaluated at the nodes once.
+  SKSHAP_INLINE void new_quad(int v, uint32_t slot, uint32_t slot1, uint32_t slot2) const {
+    V m0 = C(0, v), m1 = S::mul(m0, node(0));
+    for (int k = 1; k < K; ++k) {
+      const V x = C(k, v);
+      m0 = S::add(m0, x);
+      m1 = S::fma(x, node(k), m1);
+    }
+    const V d = S::select(mask(0, v), at(1), at(2));
+    const V slope1 = S::select(mask(1, v), at(4), at(5)), slope2 = S::select(mask(2, v), at(7), at(8));
+    const V left0 = S::fma(d, m1, S::mul(m0, at(0)));
+    add_phi(slot1, v, slope1, left0);
+    add_phi(slot2, v, slope2, S::sub(m0, left0));
+    // B of the pairs: c1 + slope1 t and c2 + slope2 t.
+    const V constant = S::sub(at(3), at(6)), slope = S::sub(slope1, slope2);
+    add_phi(slot, v, d, S::fma(slope, m1, S::mul(constant, m0)));
+    const V b0 = S::fma(constant, at(0), at(6));
+    const V b1 = S::fma(d, constant, S::fma(slope, at(0), slope2));
+    const V b2 = S::mul(d, slope);
+    for (int k = 0; k < K; ++k)
+      S::store(value + k * kRows + v * W, S::fma(S::fma(b2, node(k), b1), node(k), b0));
+  }
+
+  void run(const uint32_t* op, const T* weights) {
     for (int k = 0; k < n_nodes(); ++k)
-      for (int v = 0; v < n_vectors; ++v) S::store(C(frame, k, v), S::set1(args.weights[k]));
-    for (const uint32_t* op = args.ops;; ++op) {
+      for (int v = 0; v < n_vectors; ++v) S::store(frame + k * kRows + v * W, S::set1(weights[k]));
+    for (;; ++op) {
       const uint32_t slot = *op >> kSlotShift;
       const uint8_t code = static_cast<uint8_t>(*op);
       switch (code) {
         case kEnd: return;
-        case kEnterNew: enter_new(); break;
-        case kEnterRep: enter_repeated(); break;
+        case kEnterNew: enter<false>(); break;
+        case kEnterRep: enter<true>(); break;
         case kMiddle: middle(); break;
         case kExitNew: exit<false, false>(slot); break;
         case kExitRep: exit<true, false>(slot); break;
         case kExitLeafNew: exit<false, true>(slot); break;
         case kExitLeafRep: exit<true, true>(slot); break;
-        case kPairNew: pair_new(slot); break;
-        case kPairRep: pair_repeated(slot); break;
         default:
-          if constexpr (K > 0) {
+          if constexpr (K == 0) {
+            if (code == kPairNew)
+              leaves<false>(slot);
+            else
+              leaves<true>(slot);
+          } else {
             switch (code) {
+              case kPairNew: fused_pair<false>(slot); break;
+              case kPairRep: fused_pair<true>(slot); break;
               case kTrio: trio<false, false>(slot, op[1]); break;
               case kTrio + 1: trio<false, true>(slot, op[1]); break;
               case kTrio + 2: trio<true, false>(slot, op[1]); break;
@@ -320,7 +353,7 @@ struct Walker {
               case kQuad + 6: quad<true, true, false>(slot, op[1], op[2]); break;
               default: quad<true, true, true>(slot, op[1], op[2]); break;
             }
-            op += code >= kQuad ? 2 : 1;
+            op += (code >= kTrio) + (code >= kQuad);
           }
       }
     }
@@ -330,18 +363,20 @@ struct Walker {
 template <class S, int K, int kRows>
 void walk(const WalkArgs<typename S::T>& args) {
   using T = typename S::T;
-  for (int first = args.first_row; first < args.first_row + args.n_rows; first += kRows) {
-    const int n_rows = args.first_row + args.n_rows - first < kRows ? args.first_row + args.n_rows - first : kRows;
-    T* values = args.stack + (static_cast<size_t>(args.height) + 1) * frame_size(args.n_nodes) * kRows;
-    Walker<S, K, kRows> walker{args, args.nodes, args.stack, values, args.constants, args.masks,
-                               first / S::kWidth, (n_rows + S::kWidth - 1) / S::kWidth};
-    walker.run();
+  T* values = args.stack + (static_cast<size_t>(args.height) + 1) * frame_size(args.n_nodes) * kRows;
+  for (int first = 0; first < args.n_rows; first += kRows) {
+    const int n_rows = args.n_rows - first < kRows ? args.n_rows - first : kRows;
+    Walker<S, K, kRows> walker{args.stack,         values,         args.constants,
+                               args.masks,         args.nodes,     args.phi + first,
+                               args.output_stride, args.n_nodes,   K > 0 ? 1 : args.n_outputs,
+                               first / S::kWidth,  (n_rows + S::kWidth - 1) / S::kWidth};
+    walker.run(args.ops, args.weights);
   }
 }
 
 template <class Code>
 void decide(const DecideArgs& args) {
-  uint64_t* out = args.masks;
+  uint64_t *out = args.masks, *rows_left = args.rows_left;
   for (const DecideNode *node = args.nodes, *end = node + args.n_nodes; node != end; ++node) {
     uint64_t left;
     if (node->flags & kCategorical) {
@@ -366,6 +401,28 @@ void decide(const DecideArgs& args) {
       left &= alive;
     }
     *out++ = left;
+    *rows_left++ = left;
+  }
+}
+
+void leaf_sums(const LeafSumArgs& args) {
+  using S = DoubleVector;
+  constexpr int kAtOnce = 4;  // sums in flight
+  args.reach[0] = ~uint64_t{0};
+  for (int32_t i = 0; i < args.n_inner; ++i) {
+    const uint64_t reach = args.reach[i], left = reach & args.rows_left[i];
+    args.reach[args.children[2 * i]] = left;
+    args.reach[args.children[2 * i + 1]] = reach & ~left;
+  }
+  for (int v = 0; v < kBlockRows / S::kWidth; v += kAtOnce) {
+    S::V sum[kAtOnce];
+    for (int i = 0; i < kAtOnce; ++i) sum[i] = S::load(args.margin + (v + i) * S::kWidth);
+    for (int32_t leaf = 0; leaf <= args.n_inner; ++leaf)
+      for (int i = 0; i < kAtOnce; ++i) {
+        const S::M reached = S::mask(args.reach + args.n_inner + leaf, v + i);
+        sum[i] = S::add(sum[i], S::select_or_zero(reached, S::set1(args.leaf_values[leaf])));
+      }
+    for (int i = 0; i < kAtOnce; ++i) S::store(args.margin + (v + i) * S::kWidth, sum[i]);
   }
 }
 
@@ -389,7 +446,7 @@ void rank(const RankArgs<X>& args) {
 Kernels make_kernels(const char* name) {
   constexpr int kFloatRows = walk_rows<float>(), kDoubleRows = walk_rows<double>();
   return Kernels{
-      name, &decide<uint16_t>, &decide<uint32_t>, &rank<float>, &rank<double>,
+      name, &decide<uint16_t>, &decide<uint32_t>, &leaf_sums, &rank<float>, &rank<double>,
       {&walk<FloatVector, 0, kFloatRows>, &walk<FloatVector, 1, kFloatRows>, &walk<FloatVector, 2, kFloatRows>,
        &walk<FloatVector, 3, kFloatRows>, &walk<FloatVector, 4, kFloatRows>, &walk<FloatVector, 5, kFloatRows>,
        &walk<FloatVector, 6, kFloatRows>, &walk<FloatVector, 7, kFloatRows>, &walk<FloatVector, 8, kFloatRows>},

@@ -214,8 +214,16 @@ class Compiler {
     for (const int32_t f : slot_features_) slot_of_feature_[f] = -1;
     slot_features_.clear();
     chunk_start_bytes_ = plan_.bytes();
-    plan_.chunks.push_back({e_.tree_output[tree], shape.n_nodes, 0, plan_.trees.size(), plan_.trees.size(), 0, {}});
-    gauss_legendre(shape.n_nodes, t_, weights_);
+    Chunk chunk{};
+    chunk.output = e_.tree_output[tree];
+    chunk.n_nodes = shape.n_nodes;
+    chunk.tree_begin = chunk.tree_end = plan_.trees.size();
+    chunk.quadrature = n_constants();
+    plan_.chunks.push_back(chunk);
+    std::vector<double> weights;
+    gauss_legendre(shape.n_nodes, t_, weights);
+    for (const double t : t_) push(t);
+    for (const double w : weights) push(w);
   }
 
   uint32_t slot(int32_t feature) {
@@ -235,17 +243,18 @@ class Compiler {
   void emit(int32_t tree, const TreeShape& shape) {
     enum Stage : uint8_t { kVisit, kBetween, kLeave };
     struct Item {
-      int64_t node;  // or index into labels
+      int64_t node;
       Stage stage;
-      int32_t parent;  // route to complete
-      bool right;
+      int32_t parent;  // preorder number
+      bool right;      // child of the parent
     };
     base_ = root(tree);
     first_decide_ = plan_.decide.size();
-    first_route_ = plan_.routes.size();
+    first_child_ = plan_.children.size();
     first_leaf_ = plan_.leaf_values.size();
     n_words_ = 0;
-    plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), n_constants(), first_route_, first_leaf_});
+    plan_.trees.push_back(
+        {first_decide_, 0, plan_.ops.size(), n_constants(), first_child_, first_leaf_, shape.height});
     Chunk& chunk = plan_.chunks.back();
     chunk.tree_end = plan_.trees.size();
     chunk.height = std::max(chunk.height, shape.height);
@@ -265,15 +274,18 @@ class Compiler {
         const bool right_leaf = is_leaf(n.right);
         if (is_leaf(n.left)) {
           op(n.repeated ? kPairRep : kPairNew, n.slot);
-          pair_stream(n);
+          if (fuse)
+            fused_pair(n);
+          else
+            pair_stream(n);
           continue;
         }
-        const int32_t route = last_route();
+        const int32_t index = last_inner();
         const Seen old = seen_[f];
         const char had = has_seen_[f];
         if (fuse && is_pair(n.left) && (right_leaf || is_pair(n.right))) {
           see(f, n, false);
-          const Label first = label(n.left, route, false);
+          const Label first = label(n.left, index, false);
           if (right_leaf) {
             op(static_cast<Op>(kTrio + 2 * n.repeated + first.repeated), n.slot);
             plan_.ops.push_back(first.slot);
@@ -282,7 +294,7 @@ class Compiler {
             push(leaf(n.right, 0));
           } else {
             see(f, n, true);
-            const Label second = label(n.right, route, true);
+            const Label second = label(n.right, index, true);
             op(static_cast<Op>(kQuad + 4 * n.repeated + 2 * first.repeated + second.repeated), n.slot);
             plan_.ops.push_back(first.slot);
             plan_.ops.push_back(second.slot);
@@ -302,10 +314,10 @@ class Compiler {
         see(f, n, false);
         stack.push_back({item.node, kLeave, 0, false});
         if (!right_leaf) {
-          stack.push_back({n.right, kVisit, route, true});
+          stack.push_back({n.right, kVisit, index, true});
           stack.push_back({item.node, kBetween, 0, false});
         }
-        stack.push_back({n.left, kVisit, route, false});
+        stack.push_back({n.left, kVisit, index, false});
       } else if (item.stage == kBetween) {
         op(kMiddle, 0);
         see(e_.feature[item.node], labels.back(), true);
@@ -330,14 +342,20 @@ class Compiler {
       }
     }
     op(kEnd, 0);
-    plan_.trees.back().n_decide = plan_.decide.size() - first_decide_;
-    chunk.max_words = std::max<size_t>(chunk.max_words, n_words_);
+    const size_t n_inner = plan_.decide.size() - first_decide_;
+    plan_.trees.back().n_inner = n_inner;
+    chunk.max_inner = std::max(chunk.max_inner, n_inner);
+    // Leaves were numbered ~0, ~1, ...; now that all inner nodes are, they follow them.
+    for (size_t i = first_child_; i < plan_.children.size(); ++i)
+      if (plan_.children[i] < 0) plan_.children[i] = static_cast<int32_t>(n_inner) + ~plan_.children[i];
+    for (size_t leaf = n_inner; leaf <= 2 * n_inner; ++leaf)
+      plan_.children.insert(plan_.children.end(), 2, static_cast<int32_t>(leaf));
   }
 
   bool is_pair(int64_t node) const {
     return !is_leaf(node) && is_leaf(base_ + e_.left[node]) && is_leaf(base_ + e_.right[node]);
   }
-  int32_t last_route() const { return static_cast<int32_t>(plan_.routes.size() - first_route_) - 1; }
+  int32_t last_inner() const { return static_cast<int32_t>(plan_.decide.size() - first_decide_) - 1; }
 
   void see(int32_t feature, const Label& n, bool right) {
     const double above = n.repeated ? n.zero_fraction : 1.0;
@@ -345,7 +363,7 @@ class Compiler {
     has_seen_[feature] = 1;
   }
 
-  // Resolves a node, writes its decision and its route.
+  // Resolves a node, writes its decision and its children.
   Label label(int64_t node, int32_t parent, bool right_of_parent) {
     Label n;
     n.left = 0;
@@ -365,15 +383,8 @@ class Compiler {
     n_words_ += n.repeated ? 2 : 1;
     write_decision(node, n);
 
-    const int32_t index = static_cast<int32_t>(plan_.routes.size() - first_route_);
-    if (parent >= 0) {
-      Route& route = plan_.routes[first_route_ + parent];
-      (right_of_parent ? route.right : route.left) = index;
-    }
-    Route route{0, 0, n.word + n.repeated};
-    if (is_leaf(left)) route.left = write_leaf(left);
-    if (is_leaf(right)) route.right = write_leaf(right);
-    plan_.routes.push_back(route);
+    if (parent >= 0) plan_.children[first_child_ + 2 * parent + right_of_parent] = last_inner();
+    for (const int64_t child : {left, right}) plan_.children.push_back(is_leaf(child) ? write_leaf(child) : 0);
     return n;
   }
 
@@ -467,41 +478,35 @@ class Compiler {
     if (fused) derivative_stream(n);
   }
 
+  // The generic form of a pair, for any K and number of outputs.
   void pair_stream(const Label& n) {
     if (n.repeated) {
       derivative_stream(n);
       factor_stream(n);
     }
     for (int32_t o = 0; o < width_; ++o) {
-      const double right = leaf(n.right, o), difference = leaf(n.left, o) - right, r = n.share;
-      if (!n.repeated) {
-        push(right + r * difference);
-        push(-r * difference);
-        push((1 - r) * difference);
-      } else {
-        push(right + r * difference);
-        push(-r * difference);
-        push((1 - r) * difference);
-        push(right);
-        push(difference);
-      }
+      slope_stream(n, o);
+      if (!n.repeated) continue;
+      push(leaf(n.right, o));
+      push(leaf(n.left, o) - leaf(n.right, o));
     }
   }
 
+  // The form in registers, with B itself instead of the factors.
   void fused_pair(const Label& n) {
-    const double right = leaf(n.right, 0), difference = leaf(n.left, 0) - right, r = n.share;
-    if (!n.repeated) {
-      push(right + r * difference);
-      push(-r * difference);
-      push((1 - r) * difference);
-      return;
-    }
-    push(-r * difference);
-    push((1 - r) * difference);
-    push(right + r * difference);
+    slope_stream(n, 0);
+    if (!n.repeated) return;
+    const double right = leaf(n.right, 0), difference = leaf(n.left, 0) - right;
     derivative_stream(n);
     for (const double t : t_) push(right + factor(n, t, false) * difference);
     for (const double t : t_) push(right + factor(n, t, true) * difference);
+  }
+
+  void slope_stream(const Label& n, int32_t o) {
+    const double right = leaf(n.right, o), difference = leaf(n.left, o) - right, r = n.share;
+    push(right + r * difference);
+    push(-r * difference);
+    push((1 - r) * difference);
   }
 
   const EnsembleView& e_;
@@ -514,10 +519,10 @@ class Compiler {
   std::vector<char> has_seen_;
   std::vector<Seen> seen_;
   std::vector<int32_t> slot_of_feature_, slot_features_;
-  std::vector<double> t_, weights_;
+  std::vector<double> t_;
   size_t chunk_start_bytes_ = 0;
   int64_t base_ = 0;
-  size_t first_decide_ = 0, first_route_ = 0, first_leaf_ = 0;
+  size_t first_decide_ = 0, first_child_ = 0, first_leaf_ = 0;
   uint32_t n_words_ = 0;
 };
 
@@ -525,7 +530,7 @@ class Compiler {
 
 size_t Plan::bytes() const {
   return decide.size() * sizeof(DecideNode) + category_bits.size() * 4 + ops.size() * 4 + constants_float.size() * 4 +
-         constants_double.size() * 8 + routes.size() * sizeof(Route) + leaf_values.size() * 8;
+         constants_double.size() * 8 + children.size() * 4 + leaf_values.size() * 8;
 }
 
 Plan make_plan(const EnsembleView& ensemble, Precision precision) { return Compiler(ensemble, precision).compile(); }

@@ -25,14 +25,8 @@ struct Column {
 
 // Where a tree's programs lie in the plan's streams.
 struct TreeProgram {
-  size_t decide_begin, n_decide, ops, constants, routes, leaves;
-};
-
-// Children of an inner node: its preorder number, or ~number of a leaf. `word` holds the rows
-// that go left among those that reach the node.
-struct Route {
-  int32_t left, right;
-  uint32_t word;
+  size_t decide, n_inner, ops, constants, children, leaves;
+  int height;
 };
 
 // Consecutive trees with the same output and node count, few enough to stay in the L2 cache and
@@ -42,7 +36,8 @@ struct Chunk {
   int n_nodes;     // K
   int height;
   size_t tree_begin, tree_end;
-  size_t max_words;
+  size_t quadrature;  // t_k, then w_k, in the constants
+  size_t max_inner;
   std::vector<int32_t> slots;  // slot -> position in Plan::features
 };
 
@@ -60,7 +55,7 @@ struct Plan {
   std::vector<uint32_t> ops;
   std::vector<float> constants_float;  // the one of the plan's precision is filled
   std::vector<double> constants_double;
-  std::vector<Route> routes;
+  std::vector<int32_t> children;  // [node][2]: inner nodes in preorder, then leaves, which point to themselves
   std::vector<double> leaf_values;  // [leaf][1 or n_outputs]
   std::vector<double> constant;     // per output: intercept and trees of a single leaf
   std::vector<double> base_value;   // per output: expected margin

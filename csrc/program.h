@@ -32,7 +32,7 @@ enum DecideFlag : uint8_t {
 
 // `decide` writes one word for a node whose feature is new on its path: the rows that go left.
 // It writes two for a repeated one: the rows that satisfied every earlier split on that feature
-// ("alive"), and those of them that go left.
+// ("alive"), and those of them that go left. A row that reaches a node is alive there.
 
 // Rows of a block by category code, for categorical columns; built once for each block.
 struct CategoryRows {
@@ -85,8 +85,7 @@ struct WalkArgs {
   int n_nodes;            // K
   int n_outputs;          // 1, or the outputs of a vector leaf
   int height;             // of the tallest tree that the stack was made for
-  int first_row;          // of the block
-  int n_rows;             // to compute; the kernel may compute up to a full vector more
+  int n_rows;             // of the block; the kernel may compute up to a full vector more
   T* phi;                 // [output][slot][64]
   size_t output_stride;   // elements between two outputs of phi
   T* stack;               // 64-byte aligned
@@ -99,7 +98,18 @@ struct DecideArgs {
   size_t code_stride;
   const CategoryRows* category_rows;  // [column] of the block, where categorical
   const uint32_t* category_bits;
-  uint64_t* masks;
+  uint64_t* masks;      // for `walk`
+  uint64_t* rows_left;  // [node] rows that go left, right for the rows that reach the node
+};
+
+// The values of the leaves that the rows of a block reach, added to margin[64].
+struct LeafSumArgs {
+  const int32_t* children;  // [node][2]: inner nodes 0 .. n_inner - 1, then the leaves
+  int32_t n_inner;
+  const double* leaf_values;
+  const uint64_t* rows_left;
+  uint64_t* reach;  // [node], scratch
+  double* margin;
 };
 
 // Ranks of up to 64 values in a sorted array: how many thresholds each value has passed.
@@ -117,6 +127,7 @@ struct Kernels {
   const char* name;
   void (*decide16)(const DecideArgs&);
   void (*decide32)(const DecideArgs&);
+  void (*leaf_sums)(const LeafSumArgs&);
   void (*rank_float)(const RankArgs<float>&);
   void (*rank_double)(const RankArgs<double>&);
   void (*walk_float[kMaxFixedNodes + 1])(const WalkArgs<float>&);    // [K], [0]: any K
