@@ -146,7 +146,6 @@ py::dict info(const Plan& plan) {
   out["trees_by_nodes"] = buckets;
   out["n_chunks"] = plan.chunks.size();
   out["n_features_used"] = plan.features.size();
-  out["leaf_magnitude"] = plan.leaf_magnitude;
   out["bytes"] = plan.bytes();
   out["scratch_bytes_per_thread"] = scratch_bytes(plan);
   out["precision"] = plan.precision == Precision::kSingle ? "single" : "double";

@@ -6,7 +6,7 @@
 namespace skshap {
 namespace {
 
-constexpr double kZeroMagnitude = 1e-35;  // LightGBM's kZeroThreshold
+constexpr double kZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold, a float
 constexpr uint32_t kMissing = 0xffffffffu;
 
 // One column of a block as X, the precision in which the model reads it.

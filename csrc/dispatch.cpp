@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 
 #include "coding.h"
@@ -22,7 +23,7 @@ constexpr int kMaxTileRows = 1024;
 size_t n_used_outputs(const Plan& plan, const Chunk& chunk) { return chunk.output < 0 ? plan.n_outputs : 1; }
 
 // Rows of a tile: bounded by memory, and few enough that every thread gets some.
-int tile_rows(const Plan& plan, int64_t n_rows, int n_threads) {
+int tile_rows(const Plan& plan, int64_t n_rows, int64_t n_threads) {
   const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) +
                            sizeof(double) * plan.features.size() * plan.n_outputs + 1;
   const int64_t by_memory = static_cast<int64_t>(kTileBytes / row_bytes);
@@ -137,7 +138,7 @@ class Worker {
         const T* from = phi_.data() + (o * n_slots + s) * kBlockRows;
         double* to = sums_.data() + ((first_output + o) * plan_.features.size() + chunk.slots[s]) * tile_ +
                      block * kBlockRows;
-        for (int row = 0; row < kBlockRows; ++row) to[row] += from[row];
+        for (int row = 0; row < kBlockRows; ++row) to[row] += plan_.leaf_scale * from[row];
       }
   }
 
@@ -198,7 +199,7 @@ class Worker {
 };
 
 template <class T>
-bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, int n_threads,
+bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, int64_t n_threads,
                    const std::function<bool()>& interrupted) {
   const Kernels& table = kernels();
   const int tile = tile_rows(plan, rows.n_rows, n_threads);
@@ -221,8 +222,12 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, int
     }
   };
   std::vector<std::thread> threads;
-  for (int64_t i = 1; i < std::min<int64_t>(n_threads, n_tiles); ++i)
-    threads.emplace_back(work, [&] { return stopped.load(); });
+  try {
+    for (int64_t i = 1; i < std::min(n_threads, n_tiles); ++i)
+      threads.emplace_back(work, [&] { return stopped.load(); });
+  } catch (const std::system_error&) {
+    // The system has no more threads: those that started, and this one, do all the work.
+  }
   work([&] {
     if (interrupted()) stopped = true;
     return stopped.load();

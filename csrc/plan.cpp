@@ -78,7 +78,7 @@ class Compiler {
     std::vector<TreeShape> shapes(e_.n_trees);
     seen_depth_.assign(e_.n_features, 0);
     for (int32_t tree = 0; tree < e_.n_trees; ++tree) shapes[tree] = measure(tree);
-    sum_magnitudes(shapes);
+    choose_scale(shapes);
 
     std::vector<int32_t> order(e_.n_trees);
     std::iota(order.begin(), order.end(), 0);
@@ -110,6 +110,7 @@ class Compiler {
   int64_t root(int32_t tree) const { return e_.tree_offsets[tree]; }
   int32_t output(int32_t tree) const { return std::max(e_.tree_output[tree], 0); }
   double leaf(int64_t node, int32_t o) const { return e_.value[node * width_ + o]; }
+  double scaled_leaf(int64_t node, int32_t o) const { return std::ldexp(leaf(node, o), -exponent_); }
   bool is_leaf(int64_t node) const { return e_.left[node] < 0; }
   bool is_categorical(int64_t node) const { return e_.category_set && e_.category_set[node] >= 0; }
 
@@ -197,10 +198,14 @@ class Compiler {
     return shape;
   }
 
-  void sum_magnitudes(const std::vector<TreeShape>& shapes) {
-    std::vector<double> sums(e_.n_outputs, 0.0);
-    for (int32_t tree = 0; tree < e_.n_trees; ++tree) sums[output(tree)] += shapes[tree].magnitude;
-    plan_.leaf_magnitude = *std::max_element(sums.begin(), sums.end());
+  void choose_scale(const std::vector<TreeShape>& shapes) {
+    // Leaf values are brought near 1, exactly, so that neither they nor their differences leave
+    // the range of the precision.
+    double largest = 0;
+    for (const TreeShape& shape : shapes) largest = std::max(largest, shape.magnitude);
+    if (largest > 0) std::frexp(largest, &exponent_);
+    exponent_ = std::min(exponent_, std::numeric_limits<double>::max_exponent - 1);
+    plan_.leaf_scale = std::ldexp(1.0, exponent_);
   }
 
   // --- Chunks ---
@@ -291,7 +296,7 @@ class Compiler {
             plan_.ops.push_back(first.slot);
             split_stream(n, true);
             fused_pair(first);
-            push(leaf(n.right, 0));
+            push(scaled_leaf(n.right, 0));
           } else {
             see(f, n, true);
             const Label second = label(n.right, index, true);
@@ -449,7 +454,7 @@ class Compiler {
       plan_.constants_double.push_back(x);
   }
   void push_leaf(int64_t node) {
-    for (int32_t o = 0; o < width_; ++o) push(leaf(node, o));
+    for (int32_t o = 0; o < width_; ++o) push(scaled_leaf(node, o));
   }
 
   // Left factor of an alive row of a repeated node, that goes right or left.
@@ -487,8 +492,8 @@ class Compiler {
     for (int32_t o = 0; o < width_; ++o) {
       slope_stream(n, o);
       if (!n.repeated) continue;
-      push(leaf(n.right, o));
-      push(leaf(n.left, o) - leaf(n.right, o));
+      push(scaled_leaf(n.right, o));
+      push(scaled_leaf(n.left, o) - scaled_leaf(n.right, o));
     }
   }
 
@@ -496,14 +501,14 @@ class Compiler {
   void fused_pair(const Label& n) {
     slope_stream(n, 0);
     if (!n.repeated) return;
-    const double right = leaf(n.right, 0), difference = leaf(n.left, 0) - right;
+    const double right = scaled_leaf(n.right, 0), difference = scaled_leaf(n.left, 0) - right;
     derivative_stream(n);
     for (const double t : t_) push(right + factor(n, t, false) * difference);
     for (const double t : t_) push(right + factor(n, t, true) * difference);
   }
 
   void slope_stream(const Label& n, int32_t o) {
-    const double right = leaf(n.right, o), difference = leaf(n.left, o) - right, r = n.share;
+    const double right = scaled_leaf(n.right, o), difference = scaled_leaf(n.left, o) - right, r = n.share;
     push(right + r * difference);
     push(-r * difference);
     push((1 - r) * difference);
@@ -513,6 +518,7 @@ class Compiler {
   const bool single_;
   Plan plan_;
   int32_t width_;
+  int exponent_ = 0;
   size_t n_listed_ = 0;
   std::vector<int32_t> numeric_, categorical_;  // feature -> column
   std::vector<int32_t> seen_depth_;

@@ -60,7 +60,7 @@ struct Plan {
   std::vector<double> constant;     // per output: intercept and trees of a single leaf
   std::vector<double> base_value;   // per output: expected margin
   int64_t n_leaves;
-  double leaf_magnitude;            // largest sum over the trees of an output of max |leaf value|
+  double leaf_scale;                // power of two; phi is computed from leaf values over it
 
   size_t bytes() const;
 };

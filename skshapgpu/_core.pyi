@@ -29,7 +29,13 @@ class Plan:
         """Expected margin of each output, intercept included: float64, shape (n_outputs,)."""
 
     def info(self) -> dict[str, Any]:
-        """Counts of the compiled form: n_trees, n_leaves, bytes, buckets (nodes -> trees), ..."""
+        """Counts of the compiled form.
+
+        n_trees and n_leaves; n_repeated, the nodes whose feature occurs above them;
+        trees_by_nodes, how many trees have each number of quadrature nodes; n_chunks;
+        n_features_used; bytes; scratch_bytes_per_thread, what explain() allocates beside its
+        result; precision; instruction_set.
+        """
 
 def instruction_set() -> str:
     """The kernels in use: "avx512", "avx2" or "baseline"; forced by SKSHAPGPU_ISA."""

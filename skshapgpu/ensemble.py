@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-#: LightGBM's ``kZeroThreshold``: values of this magnitude or less count as zero.
-ZERO_MAGNITUDE = 1e-35
+#: LightGBM's ``kZeroThreshold``, a float32: values of this magnitude or less count as zero.
+ZERO_MAGNITUDE = float(np.float32(1e-35))
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,19 @@ _DTYPES = {
 }
 
 
+def _cast(name: str, values: npt.ArrayLike) -> np.ndarray:
+    """An attribute in its dtype; refuses numbers that it would change."""
+    values = np.asarray(values)
+    dtype = np.dtype(_DTYPES[name])
+    if values.dtype == dtype:
+        return values
+    if dtype.kind == "i" and values.size:
+        limits = np.iinfo(dtype)
+        if values.dtype.kind not in "iub" or values.min() < limits.min or values.max() > limits.max:
+            raise ValueError(f"{name} must hold integers within the range of {dtype}")
+    return values.astype(dtype)
+
+
 @dataclass(frozen=True, eq=False)
 class Ensemble:
     """All trees of a model, flat; immutable, validated on construction, picklable.
@@ -100,7 +113,7 @@ class Ensemble:
         Precision in which the model's library reads X.
     strict : bool
     zero_missing : ndarray of bool, shape (n_features,) or (0,)
-        Features where a value of magnitude 1e-35 or less is missing; empty: none.
+        Features where a value of magnitude ``ZERO_MAGNITUDE`` or less is missing; empty: none.
     category_set : ndarray of int32, shape (n_nodes,) or (0,)
         Number of the node's category set, -1 at a numeric node; empty: all are numeric.
     category_offsets : ndarray of int64, shape (n_sets + 1,) or (0,)
@@ -130,10 +143,12 @@ class Ensemble:
     category_listed_left: np.ndarray = _empty("bool")
 
     def __post_init__(self) -> None:
-        for name, dtype in _DTYPES.items():
-            array = np.ascontiguousarray(getattr(self, name), dtype=dtype)
+        for name in _DTYPES:
+            array = np.ascontiguousarray(_cast(name, getattr(self, name)))
+            if array.ndim != (2 if name == "value" else 1):
+                raise ValueError(f"{name} must have {'two dimensions' if name == 'value' else 'one dimension'}")
             if array.flags.writeable:
-                array = array.view()
+                array = array.copy() if array is getattr(self, name) else array
                 array.flags.writeable = False
             object.__setattr__(self, name, array)
         self.validate()
@@ -169,7 +184,7 @@ class Ensemble:
         offsets = np.concatenate([[0], np.cumsum(sizes)])
 
         def flat(name: str) -> np.ndarray:
-            parts = [np.asarray(getattr(t, name), _DTYPES[name]) for t in trees]
+            parts = [_cast(name, getattr(t, name)) for t in trees]
             return np.concatenate(parts) if parts else np.empty(0, _DTYPES[name])
 
         values = [np.asarray(t.value, np.float64).reshape(-1, width) for t in trees]
@@ -202,8 +217,8 @@ class Ensemble:
         """Raise ``ValueError``, naming tree and node, unless every documented rule holds."""
         if self.x_dtype not in ("float32", "float64"):
             raise ValueError(f"x_dtype must be 'float32' or 'float64', not {self.x_dtype!r}")
-        if self.n_features < 0:
-            raise ValueError(f"n_features must be >= 0, not {self.n_features}")
+        if not isinstance(self.n_features, (int, np.integer)) or self.n_features < 0:
+            raise ValueError(f"n_features must be an integer >= 0, not {self.n_features!r}")
         if self.n_outputs < 1 or not np.isfinite(self.intercept).all():
             raise ValueError("intercept must hold one finite number for each output")
         offsets = self.tree_offsets
@@ -234,6 +249,7 @@ class Ensemble:
     def _validate_nodes(self) -> None:
         leaf = self.left < 0
         self._require(leaf == (self.right < 0), "has exactly one child")
+        self._require((self.left >= -1) & (self.right >= -1), "has a child below -1")
         size = np.repeat(np.diff(self.tree_offsets), np.diff(self.tree_offsets))
         self._require((self.left < size) & (self.right < size), "has a child outside its tree")
         self._require(leaf | (self.feature >= 0) & (self.feature < self.n_features),
@@ -241,6 +257,7 @@ class Ensemble:
         self._require(leaf | ~np.isnan(self.threshold), "has a NaN threshold")
         self._require((self.cover >= 0) & np.isfinite(self.cover), "has a negative or non-finite cover")
         self._require(np.isfinite(self.value).all(axis=1), "has a non-finite value")
+        self._require(leaf | (self.value == 0).all(axis=1), "has a value, but is no leaf")
 
     def _validate_categories(self) -> None:
         sets = self.category_set
@@ -310,8 +327,11 @@ class Ensemble:
         -------
         ndarray of float64, shape (n_samples, n_outputs)
         """
+        X = np.asarray(X, np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(f"X must have shape (n_samples, {self.n_features}), not {X.shape}")
         with np.errstate(over="ignore"):
-            X = np.asarray(X, np.float64).astype(self.x_dtype)
+            X = X.astype(self.x_dtype)
         rows = np.arange(len(X))
         margin = np.tile(self.intercept, (len(X), 1))
         for start, output in zip(self.tree_offsets, self.tree_output):

@@ -30,12 +30,15 @@ class Column:
         Dictionary codes of a categorical column of a data frame, -1 where missing.
     from_frame : bool
         Whether X is a data frame (else an array, whose columns have no dtype of their own).
+    category_number : int
+        How many categorical columns stand before this one in the data frame.
     """
 
     name: str
     values: np.ndarray
     codes: np.ndarray | None = None
     from_frame: bool = False
+    category_number: int = 0
 
 
 class ColumnEncoder(Protocol):
@@ -61,21 +64,34 @@ class InputSchema:
         Names seen in training; a data frame must have the same names in the same order.
     allow_nan, allow_inf : bool
         Whether the library itself predicts such values; where it refuses, so do we.
+    blank_as_underscore : bool
+        Whether ``feature_names`` have an underscore where the names in training had a blank.
+    array_dtype : str or None
+        What the library rounds arrays to that are neither float32 nor float64.
     missing_value : float
-        A number that means missing, besides NaN.
+        A number that means missing, besides NaN, in columns without an encoder.
     sparse_zero_missing : bool
         Whether entries that a sparse X does not store are missing instead of zero.
     encoders : mapping of int to ColumnEncoder
         Encoder of each categorical column, by column number.
+    frame_encoder : ColumnEncoder or None
+        Encoder of a data frame's categorical columns that have none of their own; None: the values
+        are numbers.
+    n_categorical : int or None
+        How many categorical columns a data frame must have, where the library insists on it.
     """
 
     n_features: int
     feature_names: tuple[str, ...] | None = None
+    blank_as_underscore: bool = False
+    array_dtype: str | None = None
     allow_nan: bool = True
     allow_inf: bool = True
     missing_value: float = np.nan
     sparse_zero_missing: bool = False
     encoders: Mapping[int, ColumnEncoder] = field(default_factory=dict)
+    frame_encoder: ColumnEncoder | None = None
+    n_categorical: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,61 @@
+"""
+SHAP values inside a pipeline
+=============================
+
+:class:`skshapgpu.ShapTransformer` wraps a tree model as a scikit-learn transformer: ``fit`` fits the model,
+``transform`` returns the SHAP values, and ``predict`` and ``score`` are the model's own. It stands wherever a
+transformer or the last step of a pipeline can stand.
+"""
+
+# %%
+# Columns that need different preparation, and a model at the end.
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from skshapgpu import ShapTransformer
+
+rng = np.random.default_rng(0)
+n = 1_000
+X = pd.DataFrame(
+    {
+        "age": rng.integers(18, 80, n),
+        "income": rng.lognormal(10, 0.5, n),
+        "city": rng.choice(["Bern", "Geneva", "Basel"], n),
+    }
+)
+y = (X["age"] > 45) ^ ((X["city"] == "Basel") & (rng.random(n) < 0.9))
+X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+
+columns = make_column_transformer(
+    (StandardScaler(), ["age", "income"]),
+    (OneHotEncoder(sparse_output=False), ["city"]),
+    verbose_feature_names_out=False,
+)
+pipeline = make_pipeline(columns, ShapTransformer(RandomForestClassifier(max_depth=6, random_state=0)))
+pipeline.set_output(transform="pandas").fit(X_train, y_train)
+
+# %%
+# ``transform`` gives a data frame of SHAP values, one column for each prepared column, with the rows' index.
+values = pipeline.transform(X_test)
+print(values.head().round(3))
+print("accuracy:", pipeline.score(X_test, y_test))
+
+# %%
+# The last step explains with names and base values, too. The values of the one-hot columns add up to the
+# value of the column that they came from: ``group`` gives one feature for each input column.
+explanation = pipeline[-1].explain(pipeline[:-1].transform(X_test))
+one_hot = [name for name in explanation.feature_names if name.startswith("city_")]
+by_input = explanation.group({"city": one_hot})
+importance = by_input.importance()
+order = np.argsort(importance)
+
+figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+ax.barh(np.array(by_input.feature_names)[order], importance[order])
+ax.set_xlabel("mean |SHAP value|")
+plt.show()

@@ -1,0 +1,37 @@
+"""What a bug report needs to say about the machine."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+_PACKAGES = (
+    "skshapgpu",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "xgboost",
+    "lightgbm",
+    "catboost",
+    "shap",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "joblib",
+)
+
+
+def show_versions() -> None:
+    """Print the versions of Python, skshapgpu and the libraries it works with, and the kernels in use."""
+    from . import _core
+
+    facts = {"python": sys.version.split()[0], "platform": platform.platform()}
+    for package in _PACKAGES:
+        try:
+            facts[package] = version(package)
+        except PackageNotFoundError:
+            facts[package] = "not installed"
+    facts["instruction set"] = f"{_core.instruction_set()} of {', '.join(_core.instruction_sets())}"
+    for name, value in facts.items():
+        print(f"{name:>16}: {value}")

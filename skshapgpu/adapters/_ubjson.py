@@ -1,0 +1,139 @@
+"""Reader for Universal Binary JSON (draft 12), as far as XGBoost writes it.
+
+Numbers are big-endian. Typed arrays come back as read-only views of the input, so that a large
+model is not copied. Lengths are checked against the bytes that remain before anything is
+allocated, and nesting is bounded: whatever the bytes are, the result is a value or a ``ValueError``.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+_NUMBERS = {
+    tag: (struct.Struct(code), np.dtype(code))
+    for tag, code in {"i": ">b", "U": ">B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"}.items()
+}
+_INTEGERS = frozenset("iUIlL")
+_CONSTANTS = {"Z": None, "T": True, "F": False}
+
+#: XGBoost nests nine levels; the bound keeps hostile bytes within Python's own recursion limit.
+_MAX_DEPTH = 64
+
+
+def loads(data: bytes | bytearray | memoryview) -> Any:
+    """Decode one UBJSON value that fills ``data``.
+
+    Parameters
+    ----------
+    data : bytes-like
+        Must not change while the result is in use.
+
+    Returns
+    -------
+    dict, list, ndarray, str, int, float, bool or None
+        A typed array is a one-dimensional big-endian ndarray, any other array a list.
+
+    Raises
+    ------
+    ValueError
+        The bytes are truncated, followed by others, or no UBJSON.
+    """
+    reader = _Reader(data)
+    value = reader.value(reader.tag(), 0)
+    if reader.at != reader.end:
+        raise ValueError(f"UBJSON value ends at byte {reader.at} of {reader.end}")
+    return value
+
+
+class _Reader:
+    """A position in the bytes, and the grammar as methods that advance it."""
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        self.data = memoryview(data).toreadonly().cast("B")
+        self.end = len(self.data)
+        self.at = 0
+
+    def skip(self, n_bytes: int) -> int:
+        """Advance, and return where the skipped bytes start."""
+        start = self.at
+        if n_bytes > self.end - start:
+            raise ValueError(f"UBJSON is truncated: byte {start} needs {n_bytes} more")
+        self.at = start + n_bytes
+        return start
+
+    def peek(self) -> str:
+        if self.at == self.end:
+            raise ValueError(f"UBJSON is truncated at byte {self.at}")
+        return chr(self.data[self.at])
+
+    def tag(self) -> str:
+        tag = self.peek()
+        self.at += 1
+        return tag
+
+    def number(self, tag: str) -> int | float:
+        form = _NUMBERS[tag][0]
+        return form.unpack_from(self.data, self.skip(form.size))[0]
+
+    def length(self) -> int:
+        """Length of a string or array, at most the bytes that remain: every element takes one or more."""
+        tag = self.tag()
+        if tag not in _INTEGERS:
+            raise ValueError(f"UBJSON has no length before byte {self.at}")
+        n = int(self.number(tag))
+        if not 0 <= n <= self.end - self.at:
+            raise ValueError(f"UBJSON has the impossible length {n} before byte {self.at}")
+        return n
+
+    def string(self) -> str:
+        n = self.length()
+        start = self.skip(n)
+        return str(self.data[start:start + n], "utf-8")
+
+    def value(self, tag: str, depth: int) -> Any:
+        if tag in _NUMBERS:
+            return self.number(tag)
+        if tag == "S":
+            return self.string()
+        if depth == _MAX_DEPTH:
+            raise ValueError(f"UBJSON is nested deeper than {_MAX_DEPTH} levels at byte {self.at}")
+        if tag == "{":
+            return self.members(depth + 1)
+        if tag == "[":
+            return self.items(depth + 1)
+        if tag in _CONSTANTS:
+            return _CONSTANTS[tag]
+        raise ValueError(f"UBJSON has an unknown marker {tag!r} before byte {self.at}")
+
+    def members(self, depth: int) -> dict[str, Any]:
+        result = {}
+        while self.peek() != "}":
+            key = self.string()
+            result[key] = self.value(self.tag(), depth)
+        self.at += 1
+        return result
+
+    def items(self, depth: int) -> list[Any] | np.ndarray:
+        first = self.peek()
+        if first == "$":
+            self.at += 1
+            return self.typed_items(self.tag())
+        if first == "#":
+            self.at += 1
+            return [self.value(self.tag(), depth) for _ in range(self.length())]
+        result = []
+        while self.peek() != "]":
+            result.append(self.value(self.tag(), depth))
+        self.at += 1
+        return result
+
+    def typed_items(self, tag: str) -> np.ndarray:
+        if tag not in _NUMBERS or self.tag() != "#":
+            raise ValueError(f"UBJSON has a typed array without type or length before byte {self.at}")
+        dtype = _NUMBERS[tag][1]
+        n = self.length()
+        start = self.skip(n * dtype.itemsize)
+        return np.frombuffer(self.data, dtype, n, start)

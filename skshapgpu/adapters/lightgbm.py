@@ -1,0 +1,297 @@
+"""LightGBM: ``Booster`` and the scikit-learn wrappers, read from the model text.
+
+How LightGBM reads a row, and what that becomes in the :class:`~skshapgpu.ensemble.Ensemble`:
+
+- Values are float64. A numeric node sends ``x <= threshold`` left; first a value of magnitude
+  ``ZERO_MAGNITUDE`` or less becomes 0.0. Its missing type says what happens to the rest: "NaN" sends NaN
+  to the node's default side; "Zero" sends zeros there, NaN included; "None" reads NaN as 0.0.
+- A categorical node sends the codes ``int(x)`` that it lists left and everything else right: NaN,
+  negative, infinite and unseen codes, whatever the missing type. -0.5 is code 0.
+- ``boosting="rf"`` averages its trees in ``predict``, but adds them up for ``raw_score=True`` and
+  ``pred_contrib=True``. The margin here is the average.
+- As many trees are read as ``predict`` uses: up to ``best_iteration`` where that is set.
+- Covers are the training rows of each node, without sample weights, as in ``pred_contrib``.
+- The average that boosting starts from is part of the first trees. An ``init_score`` given to the
+  training data is not in the model: neither ``predict`` nor the margin here contains it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ensemble import ZERO_MAGNITUDE, Ensemble
+from ..errors import UnsupportedModelError
+from ..schema import AdaptedModel, Column, InputSchema
+
+#: Bits of ``decision_type``; the missing type stands above them.
+_CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
+_MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = 0, 1, 2
+
+_INNER_FIELDS = {
+    "split_feature": np.int64, "threshold": np.float64, "decision_type": np.int64,
+    "left_child": np.int64, "right_child": np.int64, "internal_count": np.int64,
+}
+
+
+def adapt(model: Any) -> AdaptedModel:
+    """Read a ``lightgbm.Booster``, ``LGBMClassifier``, ``LGBMRegressor`` or ``LGBMRanker``.
+
+    Parameters
+    ----------
+    model : lightgbm.Booster or lightgbm.LGBMModel
+        Trained with any objective, also a custom one, and boosting "gbdt", "dart" or "rf".
+
+    Returns
+    -------
+    AdaptedModel
+        Its margin is ``predict(raw_score=True)``, divided by the number of iterations for
+        ``boosting="rf"``. It has one output for each tree of an iteration: the classes of a
+        multiclass model, otherwise one.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The model has linear trees, or treats zeros of one feature as missing in one place and
+        as numbers in another (as continued training with changed parameters can).
+    NotFittedError
+        A wrapper was not fitted.
+    ValueError
+        The model text is damaged.
+    """
+    import lightgbm
+
+    classes = None
+    if isinstance(model, lightgbm.LGBMModel):
+        booster = model.booster_
+        if isinstance(model, lightgbm.LGBMClassifier):
+            classes = tuple(np.asarray(model.classes_).tolist())
+    elif isinstance(model, lightgbm.Booster):
+        booster = model
+    else:
+        raise UnsupportedModelError(f"cannot explain a {type(model).__module__}.{type(model).__qualname__}; "
+                                    "pass a lightgbm.Booster or a fitted LGBMModel")
+    return _read(booster.model_to_string(), classes)
+
+
+def _read(text: str, classes: tuple[Any, ...] | None = None) -> AdaptedModel:
+    """Read a model text; ``classes`` are the labels that a classifier knows."""
+    body, end, tail = text.partition("\nend of trees\n")
+    if not end:
+        raise ValueError("the LightGBM model text is truncated: it has no line 'end of trees'")
+    head_text, *tree_texts = body.split("\nTree=")
+    head = _fields(head_text)
+    for name in ("num_tree_per_iteration", "max_feature_idx", "feature_names"):
+        if name not in head:
+            raise ValueError(f"the LightGBM model text has no {name}")
+    if len(tree_texts) != len(head.get("tree_sizes", "").split()):
+        raise ValueError("the LightGBM model text has more or fewer trees than its header says")
+    n_features = int(head["max_feature_idx"]) + 1
+    n_outputs = int(head["num_tree_per_iteration"])
+    names = head["feature_names"].split(" ")
+    if len(names) != n_features:
+        raise ValueError(f"the LightGBM model text names {len(names)} of {n_features} features")
+
+    ensemble = _ensemble([_tree(i, tree) for i, tree in enumerate(tree_texts)], n_features, n_outputs,
+                         average="average_output" in head)
+    invented = all(name == f"Column_{i}" for i, name in enumerate(names))
+    lists = json.loads(tail.rpartition("\npandas_categorical:")[2] or "null")
+    categories = None if lists is None else tuple(map(tuple, lists))
+    schema = InputSchema(
+        n_features=n_features,
+        feature_names=None if invented else tuple(names),
+        blank_as_underscore=True,
+        array_dtype="float32",
+        frame_encoder=PandasCategories(categories),
+        n_categorical=None if categories is None else len(categories),
+    )
+    objective = head.get("objective", "").partition(" ")[0]  # a custom one is not in the text
+    is_binary = n_outputs == 1 and (objective == "binary" or (not objective and classes is not None))
+    return AdaptedModel(
+        ensemble=ensemble,
+        schema=schema,
+        family="lightgbm",
+        output_names=classes if classes is not None and len(classes) == n_outputs > 1 else None,
+        binary="margin" if is_binary else None,
+        class_names=classes if is_binary and classes is not None and len(classes) == 2 else None,
+    )
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Lines ``name=value``; a line without a value is a flag."""
+    return dict(line.partition("=")[::2] for line in text.split("\n"))
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """Arrays of one tree as the text has them; a child below 0 is the complement of a leaf's number."""
+
+    inner: dict[str, np.ndarray]
+    leaf_value: np.ndarray
+    leaf_count: np.ndarray
+    cat_boundaries: np.ndarray
+    cat_words: np.ndarray
+
+
+def _tree(number: int, text: str) -> _Tree:
+    fields = _fields(text)
+
+    def numbers(name: str, dtype: Any, size: int) -> np.ndarray:
+        array = np.fromstring(fields.get(name, ""), dtype, sep=" ") if size else np.empty(0, dtype)
+        if len(array) != size:
+            raise ValueError(f"tree {number} of the LightGBM model text needs {size} numbers as {name}, "
+                             f"not {len(array)}")
+        return array
+
+    if fields.get("is_linear", "0") != "0":
+        raise UnsupportedModelError("cannot explain a LightGBM model with linear trees (linear_tree=True): "
+                                    "their leaves are functions of X, not numbers")
+    n_leaves = int(numbers("num_leaves", np.int64, 1)[0])
+    n_sets = int(numbers("num_cat", np.int64, 1)[0])
+    if n_leaves < 1 or n_sets < 0:
+        raise ValueError(f"tree {number} of the LightGBM model text has a negative size")
+    inner = {name: numbers(name, dtype, n_leaves - 1) for name, dtype in _INNER_FIELDS.items()}
+    for name in ("left_child", "right_child"):
+        child = inner[name]
+        if ((child < -n_leaves) | (child >= n_leaves - 1)).any():
+            raise ValueError(f"tree {number} of the LightGBM model text has a {name} outside the tree")
+    missing = inner["decision_type"] >> _MISSING_SHIFT
+    if ((missing < _MISSING_NONE) | (missing > _MISSING_NAN)).any():
+        raise ValueError(f"tree {number} of the LightGBM model text has an unknown decision_type")
+    boundaries = numbers("cat_boundaries", np.int64, n_sets + 1) if n_sets else np.zeros(1, np.int64)
+    if boundaries[0] != 0 or (np.diff(boundaries) < 0).any():
+        raise ValueError(f"tree {number} of the LightGBM model text has cat_boundaries that do not rise")
+    sets = inner["threshold"][inner["decision_type"] & _CATEGORICAL > 0]
+    if ((sets < 0) | (sets >= n_sets) | (sets != np.trunc(sets))).any():
+        raise ValueError(f"tree {number} of the LightGBM model text has an unknown category set")
+    return _Tree(
+        inner=inner,
+        leaf_value=numbers("leaf_value", np.float64, n_leaves),
+        # LightGBM 4.0 leaves out the count of a tree that is one leaf; nothing depends on it.
+        leaf_count=numbers("leaf_count", np.int64, n_leaves) if n_leaves > 1 else np.zeros(1),
+        cat_boundaries=boundaries,
+        cat_words=numbers("cat_threshold", np.int64, int(boundaries[-1])),
+    )
+
+
+def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, average: bool) -> Ensemble:
+    """Number the inner nodes of each tree as the text does, and the leaves after them."""
+    n_leaves = np.array([len(t.leaf_value) for t in trees], np.int64)
+    n_inner = n_leaves - 1
+    offsets = np.concatenate([[0], np.cumsum(n_leaves + n_inner)])
+    inner_at = np.arange(n_inner.sum()) + np.repeat(np.cumsum(n_leaves) - n_leaves, n_inner)
+    leaf_at = np.ones(offsets[-1], bool)
+    leaf_at[inner_at] = False
+
+    def nodes(dtype: Any, inner: Any, leaf: Any) -> np.ndarray:
+        array = np.empty(offsets[-1], dtype)
+        array[inner_at], array[leaf_at] = inner, leaf
+        return array
+
+    def join(arrays: list[np.ndarray], dtype: Any = np.float64) -> np.ndarray:
+        return np.concatenate([np.empty(0, dtype), *arrays])
+
+    field = {name: join([t.inner[name] for t in trees], dtype) for name, dtype in _INNER_FIELDS.items()}
+    first_leaf = np.repeat(n_inner, n_inner)
+    left, right = (np.where(child >= 0, child, first_leaf + ~child)
+                   for child in (field["left_child"], field["right_child"]))
+    feature = field["split_feature"]
+    if ((feature < 0) | (feature >= n_features)).any():
+        raise ValueError(f"the LightGBM model text splits on a feature outside 0..{n_features - 1}")
+    default_left = field["decision_type"] & _DEFAULT_LEFT > 0
+    missing = field["decision_type"] >> _MISSING_SHIFT
+    threshold = _round_at_zero(field["threshold"])
+    zero_left = np.where(missing == _MISSING_ZERO, default_left, threshold >= 0)
+    nan_left = np.where(missing == _MISSING_NAN, default_left, zero_left)
+    options: dict[str, Any] = {}
+    categorical = field["decision_type"] & _CATEGORICAL > 0
+    if categorical.any():
+        first_set = np.cumsum([0] + [len(t.cat_boundaries) - 1 for t in trees[:-1]])
+        number = field["threshold"] + np.repeat(first_set, n_inner)
+        number = np.where(categorical, number, -1).astype(np.int64)
+        sets, lists_zero = _category_sets(trees)
+        zero_left[categorical] = lists_zero[number[categorical]]
+        nan_left[categorical] = False
+        threshold[categorical] = 0.0
+        options = sets | {"category_set": nodes(np.int32, number, -1)}
+    if (zero_is_missing := (missing == _MISSING_ZERO) & ~categorical).any():
+        zero_missing = options["zero_missing"] = np.zeros(n_features, bool)
+        zero_missing[feature[zero_is_missing]] = True
+        if (mixed := zero_missing[feature] & (zero_left != nan_left)).any():
+            raise UnsupportedModelError(
+                f"cannot explain this LightGBM model: zeros of feature {feature[np.argmax(mixed)]} are "
+                "missing in some nodes and numbers in others")
+
+    value = join([t.leaf_value for t in trees])
+    if average:
+        value = value / (len(trees) / n_outputs)
+    return Ensemble(
+        n_features=n_features,
+        tree_offsets=offsets,
+        tree_output=np.arange(len(trees)) % n_outputs,
+        left=nodes(np.int32, left, -1),
+        right=nodes(np.int32, right, -1),
+        feature=nodes(np.int32, feature, 0),
+        threshold=nodes(np.float64, threshold, 0.0),
+        missing_left=nodes(bool, nan_left, False),
+        cover=nodes(np.float64, field["internal_count"], join([t.leaf_count for t in trees])),
+        value=nodes(np.float64, 0.0, value)[:, np.newaxis],
+        intercept=np.zeros(n_outputs),
+        x_dtype="float64",
+        **options,
+    )
+
+
+def _round_at_zero(threshold: np.ndarray) -> np.ndarray:
+    """Let all x in [-ZERO_MAGNITUDE, ZERO_MAGNITUDE] pass a threshold, or none: ``predict`` makes 0.0 of each of them."""
+    threshold = np.where((threshold >= 0) & (threshold <= ZERO_MAGNITUDE), ZERO_MAGNITUDE, threshold)
+    return np.where((threshold < 0) & (threshold >= -ZERO_MAGNITUDE), np.nextafter(-ZERO_MAGNITUDE, -np.inf), threshold)
+
+
+def _category_sets(trees: Sequence[_Tree]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The sets of all trees as ``Ensemble`` has them, and whether each lists code 0.
+
+    The text has bit sets of 32-bit words: bit b of word w of a set is code 32 w + b.
+    """
+    words = np.concatenate([t.cat_words for t in trees])
+    n_words = np.concatenate([np.diff(t.cat_boundaries) for t in trees])
+    bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little").reshape(-1, 32)
+    word, bit = np.nonzero(bits)
+    first_word = np.repeat(np.cumsum(n_words) - n_words, n_words)[word]
+    owner = np.repeat(np.arange(len(n_words)), n_words)[word]
+    codes = 32 * (word - first_word) + bit
+    n_codes = np.bincount(owner, minlength=len(n_words))
+    sets = {
+        "category_offsets": np.concatenate([[0], np.cumsum(n_codes)]),
+        "category_values": codes,
+        "category_listed_left": np.ones(len(n_words), bool),
+    }
+    return sets, np.bincount(owner[codes == 0], minlength=len(n_words)) > 0
+
+
+@dataclass(frozen=True)
+class PandasCategories:
+    """Codes of the categorical columns of a data frame; see ``ColumnEncoder``.
+
+    Attributes
+    ----------
+    lists : tuple of tuple, or None
+        The categories of each categorical column in training, in the order of their codes. None
+        where the model was trained on an array: LightGBM then takes the codes of X as they are.
+    """
+
+    lists: tuple[tuple[Any, ...], ...] | None
+
+    def encode(self, column: Column) -> np.ndarray:
+        """Return float64 codes, NaN where the value is missing or was not seen in training."""
+        assert column.codes is not None  # only categorical columns come here
+        if self.lists is None:
+            return np.where(column.codes < 0, np.nan, column.codes)
+        code_of = {category: float(code) for code, category in enumerate(self.lists[column.category_number])}
+        _, first, inverse = np.unique(column.codes, return_index=True, return_inverse=True)
+        codes = [code_of.get(column.values[i], np.nan) if column.codes[i] >= 0 else np.nan for i in first]
+        return np.array(codes, np.float64)[inverse]

@@ -1,0 +1,356 @@
+"""scikit-learn: single trees, forests, bagging, both kinds of gradient boosting, IsolationForest.
+
+=========================================  ====================================================
+model                                      margin
+=========================================  ====================================================
+decision trees, forests, bagging of trees  ``predict``, or ``predict_proba``
+``GradientBoosting*``                      ``decision_function``, or ``predict``
+``HistGradientBoosting*``                  ``decision_function``, or ``predict`` before its
+                                           inverse link (log link: poisson and gamma loss)
+``IsolationForest``                        average path length E, as shap explains it;
+                                           ``score_samples`` is ``-2 ** (-E / c)``
+=========================================  ====================================================
+
+A binary classifier has one output, its positive class ``classes_[1]``; a classifier of three or
+more classes has one output for each. One that met a single class in training has one constant
+output: its probability, 1, or the ``decision_function`` of HistGradientBoosting.
+
+Trees compare X rounded to float32 with a float64 threshold, HistGradientBoosting compares
+float64 with float64; both go left at ``<=``, and NaN goes where the node says. A model that
+refuses infinities also refuses numbers that are infinite once rounded to float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    AdaBoostRegressor,
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    IsolationForest,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    StackingClassifier,
+    StackingRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils.validation import check_is_fitted
+
+from ..ensemble import Ensemble, Tree
+from ..errors import UnsupportedModelError
+from ..schema import AdaptedModel, Column, ColumnEncoder, InputSchema
+
+#: Why a model built from trees is refused; subclasses included.
+_REFUSED: dict[type, str] = {
+    AdaBoostClassifier: "its decision adds up votes, not class probabilities",
+    AdaBoostRegressor: "it predicts a weighted median of its trees, which is no sum over them",
+    VotingClassifier: "explain each of its estimators_",
+    VotingRegressor: "explain each of its estimators_",
+    StackingClassifier: "explain its final_estimator_ on the output of transform, or each of its estimators_",
+    StackingRegressor: "explain its final_estimator_ on the output of transform, or each of its estimators_",
+    CalibratedClassifierCV: "explain the estimator of each of its calibrated_classifiers_",
+    MultiOutputClassifier: "explain each of its estimators_",
+    MultiOutputRegressor: "explain each of its estimators_",
+    ClassifierChain: "explain each of its estimators_",
+    RegressorChain: "explain each of its estimators_",
+    OneVsRestClassifier: "explain each of its estimators_",
+    OneVsOneClassifier: "explain each of its estimators_",
+    OutputCodeClassifier: "explain each of its estimators_",
+}
+
+
+@dataclass(frozen=True)
+class OrdinalCategories:
+    """Encoder of a categorical column of HistGradientBoosting: the position of each category.
+
+    Attributes
+    ----------
+    categories : ndarray, shape (n_categories,)
+        Ascending, as ``OrdinalEncoder`` found them in training; a NaN comes last.
+    """
+
+    categories: np.ndarray
+
+    def encode(self, column: Column) -> np.ndarray:
+        """Return the code of each value; NaN where missing or unknown, which is the same here.
+
+        Raises ``ValueError`` for a number in a column of strings, and for an infinity.
+        """
+        values, known = np.asarray(column.values), self.categories
+        if values.dtype.kind not in "biuf":
+            return self._look_up(values)
+        if np.isinf(values).any():
+            raise ValueError(f"column {column.name!r} contains infinity, which is no category")
+        if known.dtype.kind in "biuf":
+            codes = np.minimum(np.searchsorted(known, values), len(known) - 1)
+            return np.where(known[codes] == values, codes.astype(np.float64), np.nan)
+        present = values[~np.isnan(values)]
+        if len(present) and any(isinstance(category, str) for category in known):
+            raise ValueError(
+                f"column {column.name!r} contains the number {present[0]}, but its categories in training "
+                f"were strings such as {known[0]!r}"
+            )
+        return self._look_up(values)
+
+    def _look_up(self, values: np.ndarray) -> np.ndarray:
+        # A NaN left in the table would be found by identity, which two missing values may share or not.
+        codes = {category: float(code) for code, category in enumerate(self.categories.tolist())
+                 if category == category}
+        return np.array([codes.get(value, np.nan) for value in values.tolist()], np.float64)
+
+
+def adapt(model: Any) -> AdaptedModel:
+    """Read a fitted model of scikit-learn, or of a subclass that predicts in the same way.
+
+    Parameters
+    ----------
+    model : estimator
+        The final model itself: Pipelines, searches and FrozenEstimator are unwrapped before.
+
+    Returns
+    -------
+    AdaptedModel
+        What its margin is depends on the class: see the head of this module.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The model, or one of its options, cannot be explained exactly.
+    NotFittedError
+        The model is not fitted.
+    """
+    name = type(model).__name__
+    for base, reason in _REFUSED.items():
+        if isinstance(model, base):
+            raise UnsupportedModelError(f"cannot explain a {name}: {reason}")
+    for base, fitted, method, read in _READERS:
+        if isinstance(model, base):
+            check_is_fitted(model, fitted)
+            _require_own_method(name, type(model), method)
+            return read(model)
+    raise UnsupportedModelError(f"cannot explain a {name}: it is no tree model of scikit-learn that is known")
+
+
+def _require_own_method(name: str, cls: type, method: str) -> None:
+    """Refuse a third party's subclass whose prediction is not the one that is read here."""
+    owner = next(base for base in cls.__mro__ if method in vars(base))
+    if owner.__module__.partition(".")[0] != "sklearn":
+        raise UnsupportedModelError(
+            f"cannot explain a {name}: {owner.__module__}.{owner.__qualname__} has a {method} of its own"
+        )
+
+
+def _trees(model: Any, estimators: Iterable[Any], kind: type, method: str) -> list[Any]:
+    """Check that every member is a tree of that kind with its own ``method``; return them as a list."""
+    estimators = list(estimators)
+    name = type(model).__name__
+    if not estimators or any(e is None for e in estimators):
+        raise NotFittedError(f"This {name} instance is not fitted yet: its training did not finish.")
+    for cls in {type(e) for e in estimators}:
+        if not issubclass(cls, kind):
+            raise UnsupportedModelError(
+                f"cannot explain a {name} of {cls.__name__}: each member must be a {kind.__name__}"
+            )
+        _require_own_method(f"{name} of {cls.__name__}", cls, method)
+    return estimators
+
+
+def _read_tree(estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None,
+               output: int = 0) -> Tree:
+    """One tree with the given node values; ``columns`` are the columns of X that it was shown."""
+    tree = estimator.tree_
+    leaf = tree.children_left < 0
+    return Tree(
+        left=tree.children_left,
+        right=tree.children_right,
+        feature=tree.feature if columns is None else columns[np.where(leaf, 0, tree.feature)],
+        threshold=tree.threshold,
+        missing_left=tree.missing_go_to_left,
+        cover=tree.weighted_n_node_samples,
+        value=np.where(leaf.reshape((-1,) + (1,) * (value.ndim - 1)), value, 0.0),
+        output=output,
+    )
+
+
+def _node_values(estimator: Any, n_classes: int) -> np.ndarray:
+    """What each node of a tree predicts: (n_nodes,), or (n_nodes, n_outputs) where several.
+
+    ``n_classes`` is that of the whole model, 0 for a regressor.
+    """
+    value = estimator.tree_.value  # (n_nodes, n_outputs, max_n_classes); proportions of the classes
+    if not n_classes:
+        return value[:, 0, 0] if value.shape[1] == 1 else value[:, :, 0]
+    proba = value[:, 0, :]
+    if len(estimator.classes_) != n_classes:
+        # A tree of a bag may have met some of the classes only; it knows them by their number.
+        proba = np.zeros((len(value), n_classes))
+        proba[:, estimator.classes_.astype(np.intp)] = value[:, 0, :]
+    return proba if n_classes > 2 else proba[:, -1]
+
+
+def _mean_of_trees(model: Any, estimators: Iterable[Any],
+                   columns: Sequence[np.ndarray] | None = None) -> AdaptedModel:
+    """Average the prediction or class probabilities of trees."""
+    n_classes = 0
+    if is_classifier(model):
+        estimators = _trees(model, estimators, DecisionTreeClassifier, "predict_proba")
+        if getattr(model, "n_outputs_", 1) > 1:
+            raise UnsupportedModelError(
+                f"cannot explain a {type(model).__name__} of several targets: fit one model for each"
+            )
+        n_classes = len(model.classes_)
+    else:
+        estimators = _trees(model, estimators, DecisionTreeRegressor, "predict")
+    values = [_node_values(estimator, n_classes) / len(estimators) for estimator in estimators]
+    shown: list[np.ndarray | None] = list(columns) if columns else [None] * len(estimators)
+    trees = [_read_tree(estimator, value, columns=seen)
+             for estimator, value, seen in zip(estimators, values, shown, strict=True)]
+    n_outputs = values[0].shape[1] if values[0].ndim == 2 else 1
+    ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=np.zeros(n_outputs))
+    # Whether NaN is accepted depends on the splitter and, in older releases, on the criterion and on
+    # monotonic constraints: the tree itself knows. It looks at X only to see that it is not sparse.
+    allow_nan = estimators[0]._support_missing_values(np.empty((0, 0)))
+    return _adapted(model, ensemble, binary="probability", allow_nan=allow_nan)
+
+
+def _single_tree(model: Any) -> AdaptedModel:
+    return _mean_of_trees(model, [model])
+
+
+def _forest(model: Any) -> AdaptedModel:
+    return _mean_of_trees(model, model.estimators_)
+
+
+def _bagging(model: Any) -> AdaptedModel:
+    return _mean_of_trees(model, model.estimators_, model.estimators_features_)
+
+
+def _isolation_forest(model: Any) -> AdaptedModel:
+    estimators = _trees(model, model.estimators_, DecisionTreeRegressor, "apply")
+    # A leaf of n rows stands for the subtree that was not grown: the mean depth of n rows in it is added.
+    # scikit-learn counts the root as depth 1.
+    lengths = zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)
+    trees = [
+        _read_tree(estimator, (depth + rest - 1.0) / len(estimators), columns=columns)
+        for estimator, columns, (depth, rest)
+        in zip(estimators, model.estimators_features_, lengths, strict=True)
+    ]
+    ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=0.0)
+    return _adapted(model, ensemble, allow_nan=True, allow_inf=True)
+
+
+def _gradient_boosting(model: Any) -> AdaptedModel:
+    name, init = type(model).__name__, model.init_
+    if not isinstance(init, str) and type(init) not in (DummyClassifier, DummyRegressor):
+        raise UnsupportedModelError(
+            f"cannot explain a {name} with init={type(init).__name__}: only a constant start, "
+            "init=None, 'zero' or a Dummy estimator, can be explained from its trees"
+        )
+    if isinstance(init, DummyClassifier) and init.strategy == "stratified":
+        raise UnsupportedModelError(
+            f"cannot explain a {name} whose init, strategy='stratified', predicts at random"
+        )
+    estimators = _trees(model, model.estimators_.ravel(), DecisionTreeRegressor, "predict")
+    n_outputs = model.estimators_.shape[1]
+    trees = [_read_tree(e, model.learning_rate * e.tree_.value[:, 0, 0], output=i % n_outputs)
+             for i, e in enumerate(estimators)]
+    # The loss turns the prior into the start: the exponential one takes half of the log-odds.
+    start = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))
+    ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=start[0])
+    return _adapted(model, ensemble, binary="margin")
+
+
+def _hist_gradient_boosting(model: Any) -> AdaptedModel:
+    # Trees number the columns as the model's own preprocessor leaves them: categorical ones first.
+    columns = np.arange(model.n_features_in_)
+    encoders = {}
+    if model._preprocessor is not None:
+        categorical = np.flatnonzero(model.is_categorical_)
+        columns = np.concatenate([categorical, np.flatnonzero(~model.is_categorical_)])
+        found = model._preprocessor.named_transformers_["encoder"].categories_
+        encoders = {int(c): OrdinalCategories(np.asarray(k)) for c, k in zip(categorical, found, strict=True)}
+    trees = [_read_predictor(predictor, columns, output)
+             for iteration in model._predictors for output, predictor in enumerate(iteration)]
+    ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, x_dtype="float64",
+                                   intercept=np.ravel(model._baseline_prediction))
+    return _adapted(model, ensemble, binary="margin", allow_nan=True, allow_inf=True, encoders=encoders)
+
+
+def _read_predictor(predictor: Any, columns: np.ndarray, output: int) -> Tree:
+    nodes = predictor.nodes
+    leaf = nodes["is_leaf"].astype(bool)
+    categorical = nodes["is_categorical"].astype(bool) & ~leaf
+    # One row of 8 words for each categorical split: bit i is set when category i goes left.
+    words = np.ascontiguousarray(predictor.raw_left_cat_bitsets, "<u4").view(np.uint8)
+    bits = np.unpackbits(words, axis=1, bitorder="little")
+    return Tree(
+        left=np.where(leaf, -1, nodes["left"].astype(np.int32)),
+        right=np.where(leaf, -1, nodes["right"].astype(np.int32)),
+        feature=columns[np.where(leaf, 0, nodes["feature_idx"])],
+        threshold=np.where(leaf | categorical, 0.0, nodes["num_threshold"]),
+        missing_left=nodes["missing_go_to_left"],
+        cover=nodes["count"],
+        value=np.where(leaf, nodes["value"], 0.0),
+        output=output,
+        categories={int(node): np.flatnonzero(bits[nodes["bitset_idx"][node]])
+                    for node in np.flatnonzero(categorical)},
+    )
+
+
+def _adapted(model: Any, ensemble: Ensemble, *, binary: Literal["margin", "probability"] | None = None,
+             allow_nan: bool = False, allow_inf: bool = False,
+             encoders: Mapping[int, ColumnEncoder] | None = None) -> AdaptedModel:
+    """Add names; ``binary`` is what the model's space would be if it is a binary classifier."""
+    classes = tuple(model.classes_.tolist()) if is_classifier(model) else ()
+    names = getattr(model, "feature_names_in_", None)
+    return AdaptedModel(
+        ensemble=ensemble,
+        schema=InputSchema(
+            n_features=model.n_features_in_,
+            feature_names=None if names is None else tuple(map(str, names)),
+            allow_nan=allow_nan,
+            allow_inf=allow_inf,
+            encoders=encoders or {},
+        ),
+        family="sklearn",
+        output_names=classes if len(classes) > 2 else None,
+        binary=binary if len(classes) == 2 else None,
+        class_names=classes if len(classes) == 2 else None,
+    )
+
+
+#: Class, what a fitted one has, the method that its margin equals, and the reader.
+_READERS: tuple[tuple[type, str, str, Callable[[Any], AdaptedModel]], ...] = (
+    (DecisionTreeClassifier, "tree_", "predict_proba", _single_tree),
+    (DecisionTreeRegressor, "tree_", "predict", _single_tree),
+    (RandomForestClassifier, "estimators_", "predict_proba", _forest),
+    (RandomForestRegressor, "estimators_", "predict", _forest),
+    (ExtraTreesClassifier, "estimators_", "predict_proba", _forest),
+    (ExtraTreesRegressor, "estimators_", "predict", _forest),
+    (BaggingClassifier, "estimators_", "predict_proba", _bagging),
+    (BaggingRegressor, "estimators_", "predict", _bagging),
+    (IsolationForest, "estimators_", "score_samples", _isolation_forest),
+    (GradientBoostingClassifier, "estimators_", "decision_function", _gradient_boosting),
+    (GradientBoostingRegressor, "estimators_", "predict", _gradient_boosting),
+    (HistGradientBoostingClassifier, "_predictors", "decision_function", _hist_gradient_boosting),
+    (HistGradientBoostingRegressor, "_predictors", "predict", _hist_gradient_boosting),
+)

@@ -1,0 +1,378 @@
+"""XGBoost 2.0 to 3.4: native boosters and the scikit-learn wrappers.
+
+A model is read from ``Booster.save_raw("ubj")``, XGBoost's own stable format. The fields that are
+there decide how it is read, not the version that wrote them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import NotFittedError
+
+from ..ensemble import Ensemble
+from ..errors import UnsupportedModelError
+from ..schema import AdaptedModel, Column, ColumnEncoder, InputSchema
+from . import _ubjson
+
+#: Objectives whose base_score is a probability, and those where it is a mean behind a log link;
+#: everywhere else it is a margin already.
+_LOGIT = frozenset({"binary:logistic", "reg:logistic"})
+_LOG = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft"})
+
+#: Without trees nothing else bounds num_class, and an edited one would ask for gigabytes.
+_MAX_OUTPUTS_WITHOUT_TREES = 2**16
+
+
+def adapt(model: Any) -> AdaptedModel:
+    """Read a ``Booster``, ``XGBClassifier``, ``XGBRegressor``, ``XGBRanker`` or ``XGBRF...``.
+
+    As many rounds are read as the model's own ``predict`` uses: after early stopping a wrapper
+    stops at ``best_iteration``, a ``Booster`` never does. Only a wrapper knows which number means
+    missing; for a ``Booster`` that belongs to the ``DMatrix``, and only NaN is missing.
+    ``base_margin`` belongs to the ``DMatrix`` too, where it replaces the intercept row by row: it
+    moves no SHAP value and is not part of what is read here.
+
+    Parameters
+    ----------
+    model : xgboost.Booster or xgboost.XGBModel
+
+    Returns
+    -------
+    AdaptedModel
+
+    Raises
+    ------
+    UnsupportedModelError
+        The model is linear, or its leaves hold several outputs and it has no covers (XGBoost
+        before 3.2).
+    NotFittedError
+    ValueError
+        The model was edited into something that is no ensemble of trees.
+    """
+    import xgboost
+
+    if isinstance(model, xgboost.Booster):
+        booster, best_iteration = model, None
+    elif isinstance(model, xgboost.XGBModel):
+        booster = model.get_booster()
+        best_iteration = getattr(model, "best_iteration", None)
+    else:
+        raise UnsupportedModelError(
+            f"cannot explain a {type(model).__module__}.{type(model).__qualname__}: it is neither a Booster "
+            "nor a scikit-learn wrapper of XGBoost; if it has get_booster(), pass that"
+        )
+    try:
+        raw = booster.save_raw("ubj")
+    except xgboost.core.XGBoostError as error:
+        raise NotFittedError("this Booster holds no model; train or load it first") from error
+
+    document = _ubjson.loads(raw)
+    learner = document["learner"]
+    gradient_booster = learner["gradient_booster"]
+    if gradient_booster["name"] == "gblinear":
+        raise UnsupportedModelError("a gblinear model has no trees; its coefficients explain it")
+    # DART was a booster around a gbtree up to 3.2; since then its weights are a field of the gbtree.
+    forest = gradient_booster.get("gbtree", gradient_booster)["model"]
+    weights = gradient_booster.get("weight_drop", forest.get("weight_drop"))
+    trees, weights, tree_output = _used_trees(forest, weights, best_iteration)
+
+    params = learner["learner_model_param"]
+    n_features, n_classes = int(params["num_feature"]), int(params["num_class"])
+    n_outputs = max(n_classes, int(params["num_target"]), 1)
+    limit = max(len(trees), *map(_leaf_width, trees)) if trees else _MAX_OUTPUTS_WITHOUT_TREES
+    if n_outputs > limit:  # a round has a tree for each output, or trees with all outputs in a leaf
+        raise ValueError(f"the model claims {n_outputs} outputs, but its trees have at most {limit}")
+    objective = learner["objective"]["name"]
+    ensemble = Ensemble(
+        n_features=n_features,
+        intercept=_intercept(params["base_score"], objective, n_outputs),
+        x_dtype="float32",
+        strict=True,
+        **_nodes(trees, weights, tree_output, n_outputs),
+    )
+    # XGBoost rounds X to float32 before it compares.
+    missing = float(np.float32(getattr(model, "missing", np.nan)))
+    schema = InputSchema(
+        n_features=n_features,
+        feature_names=tuple(learner["feature_names"]) or None,
+        allow_inf=False,
+        missing_value=missing,
+        sparse_zero_missing=True,
+        encoders=_encoders(ensemble, document, forest, missing),
+    )
+    classes: tuple[Any, ...] | None = None
+    if isinstance(model, xgboost.XGBClassifier):
+        classes = tuple(model.classes_.tolist())
+    is_binary = n_outputs == 1 and (classes is not None or objective.startswith("binary:"))
+    # XGBoost itself trains on the labels 0 to n - 1 only, even where some are absent from y.
+    n_labels = 2 if is_binary else n_classes
+    if classes is None or len(classes) != n_labels:
+        classes = tuple(range(n_labels))
+    return AdaptedModel(
+        ensemble,
+        schema,
+        family="xgboost",
+        output_names=classes if n_classes > 1 else None,
+        binary="margin" if is_binary else None,
+        class_names=classes if is_binary else None,
+    )
+
+
+def _used_trees(
+    forest: dict[str, Any], weights: npt.ArrayLike | None, best_iteration: int | None
+) -> tuple[list[dict[str, Any]], np.ndarray, np.ndarray]:
+    """The trees that ``predict`` adds up, with the factor and the output of each."""
+    trees = forest["trees"]
+    tree_output = np.asarray(forest["tree_info"], np.int64)
+    weights = np.ones(len(trees)) if weights is None else np.asarray(weights, np.float64)
+    ends = np.asarray(forest["iteration_indptr"], np.int64)
+    n_rounds = len(ends) - 1
+    n_used = n_rounds if best_iteration is None else best_iteration + 1
+    if not 0 <= n_used <= n_rounds:
+        raise ValueError(f"best_iteration is {best_iteration}, but the model has {n_rounds} rounds")
+    if not 0 <= ends[n_used] <= len(trees) == len(tree_output) == len(weights):
+        raise ValueError("iteration_indptr, tree_info or weight_drop does not fit the number of trees")
+    used = slice(int(ends[n_used]))
+    return trees[used], weights[used], tree_output[used]
+
+
+def _leaf_width(tree: dict[str, Any]) -> int:
+    return max(int(tree["tree_param"]["size_leaf_vector"]), 1)
+
+
+def _intercept(base_score: str, objective: str, n_outputs: int) -> np.ndarray:
+    """``base_score``, one number or (since 3.1) a list with one for each output, as margins."""
+    score = np.atleast_1d(np.asarray(json.loads(base_score), np.float32)).astype(np.float64)
+    if score.shape not in ((1,), (n_outputs,)):
+        raise ValueError(f"base_score has shape {score.shape}, but the model has {n_outputs} outputs")
+    with np.errstate(divide="ignore", invalid="ignore"):  # Ensemble refuses what is not finite
+        if objective in _LOGIT:
+            score = np.log(score) - np.log1p(-score)
+        elif objective in _LOG:
+            score = np.log(score)
+    return np.broadcast_to(score, n_outputs)
+
+
+def _field(trees: Sequence[dict[str, Any]], name: str, dtype: npt.DTypeLike) -> np.ndarray:
+    if not trees:
+        return np.empty(0, dtype)
+    return np.concatenate([tree[name] for tree in trees], dtype=dtype, casting="unsafe")
+
+
+def _nodes(
+    trees: Sequence[dict[str, Any]], weights: np.ndarray, tree_output: np.ndarray, n_outputs: int
+) -> dict[str, np.ndarray]:
+    """The attributes of :class:`Ensemble` that hold trees and nodes."""
+    if any(_leaf_width(tree) > 1 and not tree.keys() >= {"leaf_weights", "sum_hessian"} for tree in trees):
+        raise UnsupportedModelError(
+            "this model's leaves hold several outputs (multi_strategy='multi_output_tree') and it stores no "
+            "sum_hessian; train it with XGBoost 3.2 or later, or with multi_strategy='one_output_per_tree'"
+        )
+    sizes = np.array([len(tree["left_children"]) for tree in trees], np.int64)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    left = _field(trees, "left_children", np.int32)
+    right = _field(trees, "right_children", np.int32)
+    leaf = left == -1
+    condition = _field(trees, "split_conditions", np.float64)
+    if any(_leaf_width(tree) > 1 for tree in trees):
+        leaf_value = _vector_values(trees, weights, tree_output, n_outputs)
+        tree_output = np.full(len(trees), -1)
+    else:
+        leaf_value = (condition * np.repeat(weights, sizes))[:, None]
+    right[leaf] = -1  # where leaves hold several outputs it is the number of the leaf
+    inside = (left >= 0) & (right >= 0) & (np.maximum(left, right) < np.repeat(sizes, sizes))
+    if not (leaf | inside).all():
+        raise ValueError("a node has one child only, or a child outside its tree")
+    categorical = ~leaf & (_field(trees, "split_type", np.uint8) != 0)
+    nodes = {
+        "left": left,
+        "right": right,
+        "feature": _field(trees, "split_indices", np.int32),
+        "threshold": np.where(leaf | categorical, 0.0, condition),
+        "missing_left": _field(trees, "default_left", np.bool_),
+        "cover": _field(trees, "sum_hessian", np.float64),
+        "value": np.where(leaf[:, None], leaf_value, 0.0),
+    }
+    sets: dict[str, np.ndarray] = {}
+    if categorical.any():
+        sets = _category_sets(trees, offsets, categorical)
+        nodes["category_set"] = sets.pop("category_set")
+    nodes, offsets = _without_pruned(nodes, offsets)
+    return {"tree_offsets": offsets, "tree_output": tree_output, **nodes, **sets}
+
+
+def _vector_values(
+    trees: Sequence[dict[str, Any]], weights: np.ndarray, tree_output: np.ndarray, n_outputs: int
+) -> np.ndarray:
+    """Leaf values where a leaf holds all outputs; continued training can mix such trees with others."""
+    values = []
+    for tree, weight, output in zip(trees, weights, tree_output):
+        leaf = np.flatnonzero(tree["left_children"] == -1)
+        value = np.zeros((len(tree["left_children"]), n_outputs))
+        if _leaf_width(tree) == 1:
+            if not 0 <= output < n_outputs:
+                raise ValueError(f"a tree adds to output {output}, but the model has {n_outputs}")
+            value[leaf, output] = tree["split_conditions"][leaf]
+        else:
+            if _leaf_width(tree) != n_outputs or len(tree["leaf_weights"]) != len(leaf) * n_outputs:
+                raise ValueError(f"a tree's leaves do not hold the model's {n_outputs} outputs")
+            number = tree["right_children"][leaf]
+            if ((number < 0) | (number >= len(leaf))).any():
+                raise ValueError("a leaf has no values")
+            value[leaf] = tree["leaf_weights"].reshape(-1, n_outputs)[number]
+        values.append(value * weight)
+    return np.concatenate(values)
+
+
+def _category_sets(
+    trees: Sequence[dict[str, Any]], offsets: np.ndarray, categorical: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The category attributes of :class:`Ensemble`; the codes that XGBoost lists go right."""
+    listing = [(tree, start) for tree, start in zip(trees, offsets) if len(tree["categories_nodes"])]
+    node = np.concatenate([start + tree["categories_nodes"] for tree, start in listing])
+    values = _field([tree for tree, _ in listing], "categories", np.int32)
+    size = _field([tree for tree, _ in listing], "categories_sizes", np.int64)
+    ends = np.cumsum([len(tree["categories"]) for tree, _ in listing])
+    begin = np.concatenate([
+        first + tree["categories_segments"]
+        for (tree, _), first in zip(listing, np.concatenate([[0], ends[:-1]]))
+    ])
+    if ((begin < 0) | (size < 0) | (begin + size > len(values))).any() or (node >= len(categorical)).any():
+        raise ValueError("a node lists categories that the model does not hold")
+    set_offsets = np.concatenate([[0], np.cumsum(size)])
+    position = np.arange(set_offsets[-1]) + np.repeat(begin - set_offsets[:-1], size)
+    category_set = np.full(len(categorical), -1, np.int32)
+    category_set[node] = np.arange(len(node))
+    if (category_set[categorical] < 0).any():
+        raise ValueError("a categorical split lists no categories")
+    category_set[~categorical] = -1  # a node that pruning made a leaf keeps its list
+    return {
+        "category_set": category_set,
+        "category_offsets": set_offsets,
+        "category_values": values[position],
+        "category_listed_left": np.zeros(len(node), bool),
+    }
+
+
+def _without_pruned(
+    nodes: dict[str, np.ndarray], offsets: np.ndarray
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Drop the nodes that pruning cut off: XGBoost keeps them in the arrays."""
+    left, right, sizes = nodes["left"], nodes["right"], np.diff(offsets)
+    inner = left >= 0
+    n_inner = np.diff(np.concatenate([[0], np.cumsum(inner)])[offsets])
+    pruned = 2 * n_inner + 1 != sizes
+    if not pruned.any():
+        return nodes, offsets
+    start = np.repeat(offsets[:-1], sizes)
+    keep = np.repeat(~pruned, sizes)
+    level, unvisited = offsets[:-1][pruned], int(sizes[pruned].sum())
+    while len(level):
+        unvisited -= len(level)
+        if unvisited < 0:
+            raise ValueError("a tree contains a cycle, or a node with two parents")
+        keep[level] = True
+        level = level[inner[level]]
+        level = np.concatenate([left[level] + start[level], right[level] + start[level]])
+    number = np.cumsum(keep) - 1
+    kept = {name: array[keep] for name, array in nodes.items()}
+    for name in ("left", "right"):
+        kept[name] = np.where(inner, number[nodes[name] + start] - number[start], -1)[keep]
+    return kept, np.concatenate([number[offsets[:-1]], [len(kept["left"])]])
+
+
+@dataclass(frozen=True)
+class _CategoryEncoder:
+    """Codes of a categorical column.
+
+    ``known`` maps the categories of training to their codes, since XGBoost 3.1 and for a model
+    trained on a data frame: a frame's categories are then matched by value. Otherwise the codes
+    that a frame has are used as they are, in whatever order its categories stand; so are numbers
+    always. ``missing`` is compared with codes, those of a frame too, before they are matched.
+
+    XGBoost before 3.4 counts the characters of a pandas category where it needs the bytes, so that
+    beyond ASCII one category takes letters of the next; the names are then ``garbled``. Before 3.3
+    it takes most categories that it never saw for one that it knows; here they are refused always.
+    """
+
+    known: dict[str | int, int] | None
+    missing: float
+    garbled: bool = False
+
+    def encode(self, column: Column) -> np.ndarray:
+        if column.codes is None:
+            return self._from_numbers(column)
+        codes = column.codes.astype(np.float64)
+        is_missing = (codes < 0) | (codes == self.missing)
+        if self.known is not None:
+            codes = self._from_categories(column, column.codes, self.known)
+        codes[is_missing] = np.nan
+        return codes
+
+    def _from_categories(self, column: Column, codes: np.ndarray, known: dict[str | int, int]) -> np.ndarray:
+        if self.garbled:
+            raise ValueError(f"the model does not know the categories of column {column.name!r}: XGBoost "
+                             "before 3.4 garbles those that are not ASCII; train it with 3.4 or later, or "
+                             "pass an array of codes")
+        distinct, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        matched = np.full(len(distinct), np.nan)
+        for i in np.flatnonzero(distinct >= 0):
+            value = column.values[first[i]]
+            if value not in known:
+                raise ValueError(f"column {column.name!r} holds the category {value!r}, which was not in the "
+                                 "training set")
+            matched[i] = known[value]
+        return matched[inverse]
+
+    def _from_numbers(self, column: Column) -> np.ndarray:
+        if column.from_frame and self.known is not None:
+            raise ValueError(f"column {column.name!r} was categorical in training and must be so here; to "
+                             "pass codes, pass an array")
+        try:
+            with np.errstate(over="ignore"):
+                codes = np.asarray(column.values, np.float64).astype(np.float32).astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"column {column.name!r} is categorical: it must hold codes, or be a "
+                             "categorical column of a data frame") from None
+        is_missing = codes == self.missing
+        codes[codes < 0] = -1.0  # -0.5 would truncate to code 0, but no negative number is a category
+        codes[is_missing] = np.nan
+        return codes
+
+
+def _encoders(
+    ensemble: Ensemble, document: dict[str, Any], forest: dict[str, Any], missing: float
+) -> dict[int, ColumnEncoder]:
+    """Encoder of each categorical column."""
+    categorical = {f for f, kind in enumerate(document["learner"]["feature_types"]) if kind == "c"}
+    numeric = ensemble.left >= 0
+    if len(ensemble.category_set):
+        is_set = ensemble.category_set >= 0
+        categorical |= set(np.unique(ensemble.feature[is_set]).tolist())
+        numeric &= ~is_set
+    if not categorical:
+        return {}
+    if mixed := categorical & set(np.unique(ensemble.feature[numeric]).tolist()):
+        raise UnsupportedModelError(f"feature {min(mixed)} is categorical, but a tree splits it as a number")
+    seen = forest.get("cats", {"enc": []})["enc"]  # absent before 3.1, empty after training on an array
+    before_3_4 = tuple(document["version"][:2]) < (3, 4)
+    return {f: _encoder(seen[f] if seen else {}, missing, before_3_4) for f in sorted(categorical)}
+
+
+def _encoder(seen: dict[str, np.ndarray], missing: float, before_3_4: bool) -> _CategoryEncoder:
+    """``seen`` lists a feature's categories by code: integers, or strings as their UTF-8 bytes in a row."""
+    if not seen:
+        return _CategoryEncoder(None, missing)
+    if "offsets" not in seen:
+        return _CategoryEncoder({number: i for i, number in enumerate(seen["values"].tolist())}, missing)
+    text = seen["values"].astype(np.uint8).tobytes()
+    names = [text[a:b].decode("utf-8", "replace") for a, b in itertools.pairwise(seen["offsets"].tolist())]
+    known: dict[str | int, int] = {name: i for i, name in enumerate(names)}
+    return _CategoryEncoder(known, missing, garbled=before_3_4 and not text.isascii())

@@ -1,0 +1,447 @@
+"""From a fitted model to SHAP values: adapt it, compile it once, explain many rows.
+
+A model goes through :func:`unwrap` (pipelines, searches, frozen estimators), ``adapters.adapt``
+and ``_core.Plan``; X goes through the leading steps of the pipeline, ``inputs.read`` and, in
+chunks of rows, ``Plan.explain``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+
+from .adapters import adapt
+from .ensemble import Ensemble
+from .errors import UnsupportedModelError
+from .explanation import Explanation
+from .inputs import Rows, read, row_labels
+
+#: Buffers of one chunk without a memory limit: larger ones would not make anything faster.
+_CHUNK_BYTES = 256 * 2**20
+
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
+
+#: Largest additivity gap of values computed (or, as float32, stored) in each precision, relative to the
+#: sum over the trees of their largest leaf. The gap adds up the rounding at a tree's nodes, of which each
+#: is a few units in the last place of that leaf: 2^-18 is 32 units of float32, of which 1 to 3 are seen
+#: in practice. A wrong path shows as a good part of one leaf, far above it.
+_RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
+
+
+def explain(model: Any, X: Any, **options: Any) -> Explanation:
+    """Exact SHAP values of a tree model, in one call.
+
+    Parameters
+    ----------
+    model : fitted model
+        As for :class:`TreeExplainer`.
+    X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+        What ``model.predict`` takes.
+    **options
+        Options of :class:`TreeExplainer`.
+
+    Returns
+    -------
+    Explanation
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import explain
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> explain(model, X).shape
+    (442, 10)
+    """
+    return TreeExplainer(model, **options).explain(X)
+
+
+class TreeExplainer:
+    """Exact path-dependent SHAP values of a tree model, compiled once for many calls.
+
+    Immutable, safe to use from several threads, and picklable without the model's library.
+
+    One output (regression, ranking, or the positive class of a binary classifier) gives values
+    of shape (n_rows, n_features) and a scalar base value; k > 1 outputs give (n_rows,
+    n_features, k) and (k,). Values are float32 for float32 X, else float64. They are in the
+    space in which the trees add up (log-odds of a boosted classifier, the probability of a
+    forest): the base value plus the values of a row is its margin.
+
+    Parameters
+    ----------
+    model : fitted model
+        Of scikit-learn, XGBoost, LightGBM or CatBoost, or of a registered adapter. Of a
+        ``Pipeline`` the last step is explained, with the columns that it sees; the others
+        transform X. A fitted search stands for its ``best_estimator_``, a ``FrozenEstimator``
+        for what it holds.
+    algorithm : {"auto", "quadrature"}, default="auto"
+        Both are the exact quadrature today.
+    precision : {"single", "double"}, default="single"
+        Arithmetic inside a tree; trees are added up in float64 in both.
+    outputs : {"auto", "all"}, default="auto"
+        "all" gives a binary classifier an output for each of its two classes.
+    n_jobs : int or None, default=None
+        Threads, as joblib counts them: None is 1 unless a ``joblib.parallel_config`` says
+        otherwise, -1 all processors.
+    memory_limit : int, str or None, default=None
+        Bytes that a call may allocate, result included: a number or a text such as "500MB" or
+        "2GiB". X is worked off in chunks of rows to stay below it. None lets the result take
+        what it needs, and buffers beside it about 256 MiB.
+    check_additivity : bool, default=True
+        Compare base value plus SHAP values with the margin of each row, found in the same pass.
+        They may differ by 2^-18 (2^-40 in double precision with float64 X) of the sum over all
+        trees of the largest magnitude of a leaf, intercept included.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The model cannot be explained exactly.
+    NotFittedError
+        The model is not fitted.
+    ValueError, TypeError
+        An option has no such value.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skshapgpu import TreeExplainer
+    >>> X, y = load_iris(return_X_y=True)
+    >>> explainer = TreeExplainer(RandomForestClassifier(10, random_state=0).fit(X, y))
+    >>> explainer.shap_values(X).shape
+    (150, 4, 3)
+    >>> explainer.expected_value.shape
+    (3,)
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        algorithm: str = "auto",
+        precision: str = "single",
+        outputs: str = "auto",
+        n_jobs: int | None = None,
+        memory_limit: int | str | None = None,
+        check_additivity: bool = True,
+    ) -> None:
+        _require("algorithm", algorithm, ("auto", "quadrature"))
+        _require("precision", precision, ("single", "double"))
+        _require("outputs", outputs, ("auto", "all"))
+        effective_n_jobs(n_jobs)  # refuses 0
+        self._memory_limit = _parse_bytes(memory_limit)
+        self._precision = precision
+        self._n_jobs = n_jobs
+        self._check_additivity = bool(check_additivity)
+        self._steps, last = unwrap(model)
+        self._adapted = adapt(last)
+        self._widen = outputs == "all" and self._adapted.binary is not None
+        self._compile()
+
+    def _compile(self) -> None:
+        from . import _core
+
+        adapted, ensemble = self._adapted, self._adapted.ensemble
+        attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+        self._plan = _core.Plan(attributes, self._precision)
+        self._core_base = np.array(self._plan.base_value, np.float64)
+        base = self._core_base
+        if self._widen:
+            total = 0.0 if adapted.binary == "margin" else 1.0
+            base = np.array([total - base[0], base[0]])
+        self._base = base
+        self._n_outputs = len(base)
+        self._output_names: tuple[Any, ...] | None = None
+        if self._widen:
+            self._output_names = adapted.class_names or (0, 1)
+        elif self._n_outputs > 1:
+            self._output_names = adapted.output_names or tuple(range(self._n_outputs))
+        self._leaf_sum = _largest_leaves(ensemble)
+        self._scratch_bytes = self._plan.info()["scratch_bytes_per_thread"]
+
+    @property
+    def expected_value(self) -> float | np.ndarray:
+        """Base value: float, or float64 array of shape (n_outputs,) if there are several."""
+        return float(self._base[0]) if self._n_outputs == 1 else self._base.copy()
+
+    @property
+    def output_names(self) -> tuple[Any, ...] | None:
+        """Class labels or target names of the outputs; None if there is one."""
+        return self._output_names
+
+    @property
+    def family(self) -> str:
+        """Library of the model, or the name of a registered family."""
+        return self._adapted.family
+
+    @property
+    def steps(self) -> tuple[Any, ...]:
+        """Transformers that X goes through first: the leading steps of a pipeline."""
+        return tuple(self._steps)
+
+    @property
+    def n_features(self) -> int:
+        """Columns that the model proper expects."""
+        return self._adapted.schema.n_features
+
+    @property
+    def feature_names_in(self) -> tuple[str, ...] | None:
+        """Names that X must have if it has any; None if unknown, or if X goes through a pipeline first."""
+        return None if self._steps else self._adapted.schema.feature_names
+
+    def plan_info(self) -> dict[str, Any]:
+        """Counts of the compiled model: trees, leaves, bytes, quadrature nodes."""
+        return self._plan.info()
+
+    def explain(self, X: Any) -> Explanation:
+        """SHAP values with names, data, row labels and base values.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+            What the model's ``predict`` takes. A data frame must have the columns of the
+            training data in the same order.
+
+        Returns
+        -------
+        Explanation
+
+        Raises
+        ------
+        ValueError, TypeError
+            X is nothing that the model takes; the message names the row and column.
+        MemoryError
+            The result alone exceeds ``memory_limit``.
+        RuntimeError
+            Values of a row do not add up to its margin.
+        """
+        start = perf_counter()
+        rows = self._read(X)
+        values, gap = self._values(rows)
+        return Explanation(
+            values=self._shaped(values),
+            base_values=self.expected_value,
+            data=rows.data,
+            feature_names=rows.names or self.names_seen(),
+            output_names=self._output_names,
+            index=rows.index,
+            precision=self._precision,
+            seconds=perf_counter() - start,
+            additivity_error=gap,
+        )
+
+    __call__ = explain
+
+    def shap_values(self, X: Any) -> np.ndarray:
+        """SHAP values alone.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+            As for :meth:`explain`, which also says what is raised.
+
+        Returns
+        -------
+        ndarray of float32 or float64, shape (n_rows, n_features[, n_outputs])
+        """
+        return self._shaped(self._values(self._read(X))[0])
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        """(n_rows, n_outputs, n_features) as users see it, without a copy."""
+        return values[:, 0] if self._n_outputs == 1 else values.transpose(0, 2, 1)
+
+    def _read(self, X: Any) -> Rows:
+        schema, x_dtype = self._adapted.schema, self._adapted.ensemble.x_dtype
+        if not self._steps:
+            return read(X, schema, x_dtype)
+        transformed = X
+        for step in self._steps:
+            transformed = step.transform(transformed)
+        rows = read(transformed, schema, x_dtype)
+        labels = row_labels(X)
+        if labels is not None and len(labels) == rows.n_rows:
+            rows.index = labels
+        return rows
+
+    def names_seen(self, input_features: Any = None) -> tuple[str, ...]:
+        """Names of the columns that the model proper sees, behind the leading steps of a pipeline.
+
+        Parameters
+        ----------
+        input_features : sequence of str or None
+            Names of the columns of X.
+        """
+        names = input_features
+        if self._steps:
+            named = all(hasattr(step, "get_feature_names_out") for step in self._steps)
+            for step in self._steps if named else ():
+                names = step.get_feature_names_out(names)
+            names = names if named else None
+        if names is None:
+            names = self._adapted.schema.feature_names or (f"x{i}" for i in range(self.n_features))
+        return tuple(map(str, names))
+
+    def _values(self, rows: Rows) -> tuple[np.ndarray, float | None]:
+        n_rows = rows.n_rows
+        shape = n_rows, self._n_outputs, self.n_features
+        n_threads = effective_n_jobs(self._n_jobs)
+        size = self._chunk_rows(rows, shape, n_threads)
+        values = np.empty(shape, rows.dtype)
+        gap = 0.0
+        for start in range(0, n_rows, size):
+            gap = max(gap, self._explain_chunk(rows, start, values[start : start + size], n_threads))
+        return values, gap if self._check_additivity else None
+
+    def _chunk_rows(self, rows: Rows, shape: tuple[int, int, int], n_threads: int) -> int:
+        """How many rows to work off at once."""
+        n_rows, n_outputs, n_features = shape
+        item = rows.dtype.itemsize
+        per_row = rows.row_bytes + (n_features * item if self._widen else 0)
+        if self._check_additivity:  # margin, sum, gap and what compares them
+            per_row += 40 * n_outputs
+        if self._memory_limit is None:
+            return max(1, _CHUNK_BYTES // max(per_row, 1))
+        result = n_rows * n_outputs * n_features * item
+        scratch = n_threads * self._scratch_bytes
+        left = self._memory_limit - result - scratch
+        if n_rows and left < per_row:
+            raise MemoryError(
+                f"memory_limit is {self._memory_limit:,} bytes, but {n_rows} rows need {result:,} for their "
+                f"SHAP values ({n_features} features, {n_outputs} outputs), {scratch:,} for {n_threads} "
+                f"threads and {per_row:,} for each row in work; raise memory_limit or explain fewer rows"
+            )
+        return max(1, left // max(per_row, 1))
+
+    def _explain_chunk(self, rows: Rows, start: int, out: np.ndarray, n_threads: int) -> float:
+        """Fill ``out`` with the values of the rows from ``start`` on; return their additivity gap."""
+        block = rows.chunk(start, start + len(out))
+        values = np.empty((len(out), 1, out.shape[2]), out.dtype) if self._widen else out
+        margin = np.empty(values.shape[:2]) if self._check_additivity else None
+        self._plan.explain(block, values, margin, n_threads)
+        gap = 0.0 if margin is None else self._additivity_gap(values, margin, rows, start)
+        if self._widen:
+            np.negative(values[:, 0], out=out[:, 0])
+            out[:, 1] = values[:, 0]
+        return gap
+
+    def _additivity_gap(self, values: np.ndarray, margin: np.ndarray, rows: Rows, start: int) -> float:
+        total = values.sum(axis=2, dtype=np.float64) + self._core_base
+        gap = np.abs(total - margin)
+        worst = float(gap.max())
+        precision = "single" if values.dtype == np.float32 else self._precision
+        allowed = _RELATIVE_GAP[precision] * self._leaf_sum
+        if worst <= allowed.min() or (gap <= allowed).all():
+            return worst
+        row, output = np.argwhere(~(gap <= allowed))[0]
+        label = "" if rows.index is None else f" (index {rows.index[start + row]!r})"
+        name = "" if self._output_names is None or self._widen else f", output {self._output_names[output]!r}"
+        raise RuntimeError(
+            f"additivity check failed at row {start + row}{label}{name}: base value plus SHAP values is "
+            f"{total[row, output]:.9g}, the margin is {margin[row, output]:.9g}; they may differ by "
+            f"{allowed[output]:.3g}. The values were computed in {self._precision} precision and are "
+            f"{values.dtype}. Likely cause: rounding in trees whose leaves differ hugely in magnitude, if "
+            "precision='double' with float64 X helps; otherwise an error in skshapgpu, worth a report. "
+            "check_additivity=False returns the values as they are"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_plan"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._compile()
+
+    def __copy__(self) -> TreeExplainer:
+        return self  # immutable
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TreeExplainer:
+        return self
+
+    def __repr__(self) -> str:
+        ensemble = self._adapted.ensemble
+        return (
+            f"<TreeExplainer of a {self.family} model: {ensemble.n_trees} trees, "
+            f"{ensemble.n_leaves} leaves, {ensemble.n_features} features, "
+            f"{self._n_outputs} output{'s' * (self._n_outputs > 1)}, {self._precision} precision>"
+        )
+
+
+def unwrap(model: Any) -> tuple[list[Any], Any]:
+    """The steps that transform X, and the model proper, of any nest of pipelines and searches.
+
+    Raises
+    ------
+    NotFittedError
+        A search is not fitted.
+    UnsupportedModelError
+        A pipeline ends without a model, or a search kept none.
+    """
+    steps: list[Any] = []
+    while True:
+        if isinstance(model, Pipeline):
+            steps += [step for _, step in model.steps[:-1] if not (step is None or isinstance(step, str))]
+            model = model.steps[-1][1]
+            if model is None or isinstance(model, str):
+                raise UnsupportedModelError("cannot explain a Pipeline whose last step is no model")
+        elif isinstance(model, FrozenEstimator):
+            model = model.estimator
+        elif hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        elif any(base.__name__ == "BaseSearchCV" for base in type(model).__mro__):
+            if hasattr(model, "cv_results_"):
+                raise UnsupportedModelError(f"this {type(model).__name__} kept no model: use refit=True")
+            raise NotFittedError(f"this {type(model).__name__} is not fitted yet: call fit first")
+        else:
+            return steps, model
+
+
+def _require(option: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{option} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+
+
+def _parse_bytes(limit: int | str | None) -> int | None:
+    """Bytes from a number or from text such as "500MB", "1.5 GiB"."""
+    if limit is None:
+        return None
+    if isinstance(limit, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]i?|)b?\s*", limit, re.IGNORECASE)
+        if match is None:
+            raise ValueError(f"memory_limit must be bytes or a text such as '500MB' or '2GiB', not {limit!r}")
+        limit = int(float(match[1]) * _UNITS[match[2].lower()])
+    elif isinstance(limit, bool) or not isinstance(limit, (int, np.integer)):
+        raise TypeError(f"memory_limit must be an int, a str or None, not {limit!r}")
+    if limit <= 0:
+        raise ValueError(f"memory_limit must be positive, not {limit!r}")
+    return int(limit)
+
+
+def _largest_leaves(ensemble: Ensemble) -> np.ndarray:
+    """For each output, the magnitude of the intercept plus that of the largest leaf of each tree."""
+    largest = np.abs(ensemble.intercept)
+    if ensemble.n_trees:
+        by_tree = np.maximum.reduceat(np.abs(ensemble.value), ensemble.tree_offsets[:-1])
+        if ensemble.tree_output[0] < 0:
+            largest = largest + by_tree.sum(axis=0)
+        else:
+            largest = largest + np.bincount(ensemble.tree_output, by_tree[:, 0], ensemble.n_outputs)
+    return largest

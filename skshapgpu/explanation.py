@@ -1,0 +1,275 @@
+"""SHAP values together with everything that says what they are values of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from .inputs import select, to_array
+
+#: Features in the table that a notebook shows.
+_N_SHOWN = 12
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """SHAP values of some rows, with their features, outputs and row labels.
+
+    ``explanation[rows, features, outputs]`` selects; each part is a number (a position), a slice,
+    a list of numbers or a boolean mask, or, for features and outputs, a name or a list of names.
+    Rows and features stay axes of ``values`` even when one is selected, so that every method goes
+    on working; the axis of the outputs is there when there are several.
+
+    Attributes
+    ----------
+    values : ndarray of float32 or float64, shape (n_rows, n_features[, n_outputs])
+    base_values : float or ndarray of shape (n_outputs,)
+        Expected margin: base value and SHAP values of a row add up to its margin.
+    data : array, sparse matrix, data frame or None
+        The rows explained, as the model's last step saw them; X itself, not a copy.
+    feature_names : tuple of str
+    output_names : tuple or None
+        Class labels or target names; None when the model has one output.
+    index : pandas.Index or None
+        Row labels of the pandas data frame that was explained.
+    precision : {"single", "double"}
+        Arithmetic of the values.
+    seconds : float
+        Time that the values took.
+    additivity_error : float or None
+        Largest gap, over rows and outputs, between a margin and its base value plus SHAP values;
+        None when it was not checked.
+    """
+
+    values: np.ndarray
+    base_values: Any
+    data: Any
+    feature_names: tuple[str, ...]
+    output_names: Any = None
+    index: Any = None
+    precision: str = "single"
+    seconds: float = 0.0
+    additivity_error: float | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of ``values``."""
+        return self.values.shape
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, key: Any) -> Explanation:
+        parts = _expand(key, self.values.ndim)
+        rows = _positions(parts[0], len(self), None)
+        features = _positions(parts[1], len(self.feature_names), self.feature_names)
+        values = self.values[rows] if features is None else self.values[rows][:, features]
+        base_values, output_names = self.base_values, self.output_names
+        if values.ndim == 3:
+            outputs = _positions(parts[2], values.shape[2], output_names)
+            if outputs is not None:
+                values, base_values = values[:, :, outputs], base_values[outputs]
+                output_names = tuple(output_names[i] for i in outputs)
+            if values.shape[2] == 1:
+                values, base_values = values[:, :, 0], float(base_values[0])
+        names = self.feature_names
+        return replace(
+            self,
+            values=values,
+            base_values=base_values,
+            output_names=output_names,
+            data=None if self.data is None else select(self.data, rows, features),
+            feature_names=names if features is None else tuple(names[i] for i in features),
+            index=None if self.index is None else self.index[rows],
+        )
+
+    def importance(self) -> np.ndarray:
+        """Mean magnitude of the SHAP values over the rows.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_features,) or (n_features, n_outputs)
+            NaN when there are no rows.
+        """
+        if not len(self):
+            return np.full(self.values.shape[1:], np.nan)
+        return np.abs(self.values).mean(axis=0, dtype=np.float64)
+
+    def group(self, mapping: Mapping[str, Sequence[str]]) -> Explanation:
+        """Add up the values of features that belong together, such as one-hot columns.
+
+        Base value and values of a row still add up to its margin.
+
+        Parameters
+        ----------
+        mapping : mapping of str to sequence of str
+            Name of each group, and the features in it. Features in no group stay; a group stands
+            where its first feature stood.
+
+        Returns
+        -------
+        Explanation
+            Without ``data``, as a group has no single value in a row.
+
+        Raises
+        ------
+        ValueError
+            A feature is unknown or in two groups, or a group is empty or named like a feature
+            outside it.
+        """
+        known, group_of = set(self.feature_names), dict[str, str]()
+        for group, members in mapping.items():
+            if isinstance(members, str) or not len(members):
+                raise ValueError(f"group {group!r} must be a list of feature names, not {members!r}")
+            for name in members:
+                if name not in known:
+                    raise ValueError(f"group {group!r} names the unknown feature {name!r}")
+                if name in group_of:
+                    raise ValueError(f"feature {name!r} is in group {group_of[name]!r} and in {group!r}")
+                group_of[name] = group
+        if both := sorted((known - set(group_of)) & set(mapping)):
+            raise ValueError(f"group {both[0]!r} has the name of a feature that is not in it")
+        targets = [group_of.get(name, name) for name in self.feature_names]
+        names = tuple(dict.fromkeys(targets))
+        column = {name: i for i, name in enumerate(names)}
+        values = np.zeros((len(self), len(names), *self.values.shape[2:]), self.values.dtype)
+        for feature, target in enumerate(targets):
+            values[:, column[target]] += self.values[:, feature]
+        return replace(self, values=values, data=None, feature_names=names)
+
+    def to_frame(self) -> Any:
+        """The values as a pandas data frame with the row labels of X.
+
+        Returns
+        -------
+        pandas.DataFrame of shape (n_rows, n_features * n_outputs)
+            Columns as :meth:`ShapTransformer.get_feature_names_out` names them.
+        """
+        import pandas as pd
+
+        columns = column_names(self.feature_names, self._several_outputs())
+        return pd.DataFrame(self.values.reshape(len(self), len(columns)), index=self.index, columns=columns)
+
+    def to_shap(self) -> Any:
+        """The same as a ``shap.Explanation``, for the plots of shap.
+
+        Returns
+        -------
+        shap.Explanation
+            With a base value for each row (and output), and ``data`` as a dense array.
+        """
+        import shap
+
+        outputs = self._several_outputs()
+        base_values = np.broadcast_to(self.base_values, (len(self), *self.values.shape[2:])).copy()
+        return shap.Explanation(
+            values=self.values,
+            base_values=base_values,
+            data=None if self.data is None else to_array(self.data),
+            feature_names=list(self.feature_names),
+            output_names=None if outputs is None else [str(name) for name in outputs],
+            compute_time=self.seconds,
+        )
+
+    def _several_outputs(self) -> tuple[Any, ...] | None:
+        return self.output_names if self.values.ndim == 3 else None
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [("rows", f"{len(self)}"), ("features", f"{len(self.feature_names)}")]
+        if self.output_names is not None:
+            facts.append(("outputs", ", ".join(map(str, self.output_names))))
+        base = np.atleast_1d(self.base_values)
+        facts.append(
+            (
+                "base value",
+                ", ".join(f"{value:.6g}" for value in base[:_N_SHOWN])
+                + (", ..." if len(base) > _N_SHOWN else ""),
+            )
+        )
+        facts.append(("computed", f"on the CPU in {self.seconds:.3g} s, {self.precision} precision"))
+        gap = self.additivity_error
+        facts.append(("additivity error", "not checked" if gap is None else f"at most {gap:.2g}"))
+        return facts
+
+    def _ranked(self) -> list[tuple[str, float]]:
+        """Names and mean magnitudes, summed over the outputs, of the features that matter most."""
+        mean = self.importance().reshape(len(self.feature_names), -1).sum(axis=1)
+        order = np.argsort(-mean, kind="stable")[:_N_SHOWN]
+        return [(self.feature_names[i], float(mean[i])) for i in order]
+
+    def __repr__(self) -> str:
+        lines = [f"{what}: {value}" for what, value in self._facts()]
+        lines += [f"  {name}: {mean:.4g}" for name, mean in self._ranked()]
+        return "Explanation\n" + "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        ranked = self._ranked()
+        longest = max((mean for _, mean in ranked if mean > 0), default=1.0)
+        rows = "".join(
+            f"<tr><td style='text-align:left'>{escape(name)}</td><td>{mean:.4g}</td>"
+            f"<td style='text-align:left'><div style='background:#1e88e5;height:0.8em;"
+            f"width:{10 * mean / longest if mean > 0 else 0:.2f}em'></div></td></tr>"
+            for name, mean in ranked
+        )
+        facts = "<br>".join(f"{what}: {escape(value)}" for what, value in self._facts())
+        return (
+            f"<div><b>SHAP values</b><br>{facts}<table><thead><tr><th>feature</th><th>mean |value|</th>"
+            f"<th></th></tr></thead><tbody>{rows}</tbody></table></div>"
+        )
+
+
+def column_names(feature_names: Sequence[str], output_names: Sequence[Any] | None) -> list[str]:
+    """Unique names of values laid out as ``values.reshape(n_rows, n_features * n_outputs)``.
+
+    The feature names themselves when ``output_names`` is None, else ``feature__output``; where
+    such names would collide, outputs go by their numbers.
+    """
+    if output_names is None:
+        return list(feature_names)
+    names = [f"{feature}__{output}" for feature in feature_names for output in output_names]
+    if len(set(names)) < len(names):
+        names = [f"{feature}__{output}" for feature in feature_names for output in range(len(output_names))]
+    return names
+
+
+def _expand(key: Any, ndim: int) -> list[Any]:
+    """The parts of an index: rows, features and outputs."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    dots = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if len(parts) - len(dots) > ndim or len(dots) > 1:
+        raise IndexError(f"an explanation with {ndim} axes takes at most {ndim} indices")
+    for i in dots:
+        parts[i : i + 1] = [slice(None)] * (ndim - len(parts) + 1)
+    return parts + [slice(None)] * (3 - len(parts))
+
+
+def _positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
+    """A selection as an array of positions; of rows (``names`` is None) a slice stays a slice.
+
+    None stands for all features or outputs.
+    """
+    if isinstance(key, slice):
+        if names is None:
+            return key
+        return None if key == slice(None) else np.arange(size)[key]
+    keys = [key] if isinstance(key, str) or np.ndim(key) == 0 else list(key)
+    if names is not None and any(isinstance(k, str) for k in keys):
+        labels = [str(name) for name in names]
+        for k in keys:
+            if k not in labels:
+                raise KeyError(f"{k!r} is none of {', '.join(labels[:10])}{', ...' if size > 10 else ''}")
+        return np.array([labels.index(k) for k in keys], np.int64)
+    chosen = np.asarray(keys) if len(keys) else np.empty(0, np.int64)
+    if chosen.dtype == bool and np.ndim(key) == 1:
+        if len(chosen) != size:
+            raise IndexError(f"a mask of {len(chosen)} entries does not fit {size}")
+        return np.flatnonzero(chosen)
+    if chosen.dtype.kind not in "iu":
+        raise IndexError(f"cannot select by {key!r}")
+    if len(chosen) and (chosen.min() < -size or chosen.max() >= size):
+        raise IndexError(f"{key!r} is out of range for {size}")
+    return chosen % size if size else chosen

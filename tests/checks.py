@@ -1,0 +1,63 @@
+"""Rows and comparisons that every family's tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skshapgpu.ensemble import Ensemble
+
+
+def hard_rows(ensemble: Ensemble, n_rows: int = 2000, seed: int = 0, *, nan: bool = True,
+              inf: bool = True, unseen: bool = True) -> np.ndarray:
+    """Encoded rows that meet every comparison of the trees at its edge.
+
+    Each value is drawn from: a threshold of its feature; the next number of the model's
+    ``x_dtype`` above or below it; a number between thresholds; zero, minus zero and denormal
+    zeros; NaN; both infinities. A categorical column holds listed codes, and unseen, negative
+    and fractional ones.
+
+    Returns
+    -------
+    ndarray of the ensemble's ``x_dtype``, shape (n_rows, n_features)
+    """
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(ensemble.x_dtype).type
+    inner = ensemble.left >= 0
+    sets = ensemble.category_set if len(ensemble.category_set) else np.full(ensemble.n_nodes, -1)
+    X = np.empty((n_rows, ensemble.n_features), dtype)
+    for f in range(ensemble.n_features):
+        nodes = np.flatnonzero(inner & (ensemble.feature == f))
+        used = sets[nodes][sets[nodes] >= 0]
+        if len(used):
+            listed = np.concatenate([
+                ensemble.category_values[ensemble.category_offsets[s]:ensemble.category_offsets[s + 1]]
+                for s in np.unique(used)]).astype(dtype)
+            pool = [listed, listed] + ([[listed.max() + 1, listed.max() + 100, -1.0]] if unseen else [])
+        else:
+            thresholds = np.unique(ensemble.threshold[nodes])
+            thresholds = thresholds[np.isfinite(thresholds)].astype(dtype)
+            if not len(thresholds):
+                thresholds = np.zeros(1, dtype)
+            spread = np.float64(thresholds.max()) - np.float64(thresholds.min()) + 1.0
+            between = rng.uniform(thresholds.min() - spread * 0.1, thresholds.max() + spread * 0.1, 200)
+            pool = [thresholds, np.nextafter(thresholds, dtype(np.inf)),
+                    np.nextafter(thresholds, dtype(-np.inf)), between,
+                    [0.0, -0.0, 1e-36, -1e-36]]
+            if inf:
+                pool.append([np.inf, -np.inf])
+        which = rng.integers(len(pool), size=n_rows)
+        for i, candidates in enumerate(pool):
+            rows = which == i
+            X[rows, f] = rng.choice(np.asarray(candidates, dtype), rows.sum())
+        if nan:
+            X[rng.random(n_rows) < 0.1, f] = np.nan
+    assert len(np.unique(X, axis=0)) > min(n_rows, 10) or ensemble.n_features == 0
+    return X
+
+
+def assert_margin(ensemble: Ensemble, X: np.ndarray, expected: np.ndarray, rtol: float) -> None:
+    """``Ensemble.margin`` equals the library's raw prediction, relative to max(1, |expected|)."""
+    expected = np.asarray(expected, np.float64).reshape(len(X), ensemble.n_outputs)
+    error = np.abs(ensemble.margin(X) - expected) / np.maximum(1.0, np.abs(expected))
+    worst = np.unravel_index(np.argmax(error), error.shape)
+    assert error.max() <= rtol, f"row {worst[0]}, output {worst[1]}: relative error {error.max():.3g}"

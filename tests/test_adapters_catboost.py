@@ -1,0 +1,697 @@
+"""CatBoost: what its models predict, read from their trees."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+from checks import assert_margin, hard_rows
+from sklearn.exceptions import NotFittedError
+
+from skshapgpu.adapters import adapt
+from skshapgpu.adapters.catboost import read_document
+from skshapgpu.errors import UnsupportedModelError
+from skshapgpu.schema import Column
+
+catboost = pytest.importorskip("catboost")
+
+#: CatBoost adds leaf values in double precision, tree by tree as we do; only the scale is applied
+#: in another order.
+RTOL = 1e-13
+TINY = {"iterations": 8, "depth": 4, "learning_rate": 0.3, "thread_count": 1, "random_seed": 0,
+        "allow_writing_files": False, "logging_level": "Silent"}
+
+
+def data(n_rows=300, n_features=5, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, n_features))
+    return X, X[:, 0] * X[:, 1] + X[:, 2] + 0.1 * rng.normal(size=n_rows)
+
+
+def raw(model, X):
+    """RawFormulaVal; only the base class lets a ranker give it by name."""
+    return catboost.CatBoost.predict(model, X, prediction_type="RawFormulaVal")
+
+
+def check(model, n_rows=2000):
+    adapted = adapt(model)
+    X = hard_rows(adapted.ensemble, n_rows)
+    assert_margin(adapted.ensemble, X, raw(model, X), RTOL)
+    return adapted
+
+
+def export(model, path):
+    model.save_model(str(path), format="json")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def regressor(X, y, **options):
+    return catboost.CatBoostRegressor(**TINY | options).fit(X, y)
+
+
+# Trees and missing values
+
+@pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise", "Lossguide"])
+@pytest.mark.parametrize("nan_mode", ["Min", "Max"])
+@pytest.mark.parametrize("trained_with_nan", [False, True])
+def test_missing_values(grow_policy, nan_mode, trained_with_nan):
+    X, y = data()
+    if trained_with_nan:
+        X[::4, :2] = np.nan
+    ensemble = check(regressor(X, y, grow_policy=grow_policy, nan_mode=nan_mode)).ensemble
+    inner = ensemble.left >= 0
+    goes_right = {f: not ensemble.missing_left[inner & (ensemble.feature == f)].all() for f in range(3)}
+    expected = nan_mode == "Max" and trained_with_nan
+    assert goes_right == {0: expected, 1: expected, 2: False}
+
+
+def test_nan_mode_of_one_feature():
+    X, y = data()
+    X[::4, :2] = np.nan
+    check(regressor(X, y, per_float_feature_quantization=["0:nan_mode=Max", "1:nan_mode=Min"]))
+
+
+@pytest.mark.parametrize("options", [
+    {"loss_function": "Quantile:alpha=0.3"}, {"loss_function": "MAE"}, {"loss_function": "Poisson"},
+    {"loss_function": "Tweedie:variance_power=1.5"}, {"boosting_type": "Ordered"},
+    {"boost_from_average": False}, {"bootstrap_type": "Bernoulli", "subsample": 0.5},
+    {"leaf_estimation_method": "Gradient"},
+    {"score_function": "L2", "grow_policy": "Depthwise", "min_data_in_leaf": 30},
+    {"grow_policy": "Lossguide", "max_leaves": 5, "depth": 12}, {"border_count": 1}, {"depth": 1},
+    {"posterior_sampling": True}, {"monotone_constraints": [1, 0, 0, 0, 0]}, {"ignored_features": [0, 4]},
+], ids=str)
+def test_regression_settings(options):
+    X, y = data()
+    check(regressor(X, np.exp(y), **options))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise", "Lossguide"])
+def test_cover_is_the_training_weight(grow_policy, weighted):
+    """Also catboost#1703: leaves at different depths still share out the whole weight."""
+    X, y = data()
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, len(X)) if weighted else np.ones(len(X))
+    model = catboost.CatBoostRegressor(**TINY, grow_policy=grow_policy).fit(X, y, sample_weight=weight)
+    ensemble = adapt(model).ensemble
+    roots = ensemble.tree_offsets[:-1]
+    np.testing.assert_allclose(ensemble.cover[roots], weight.sum(), rtol=1e-6)
+    start = np.repeat(roots, np.diff(ensemble.tree_offsets))
+    inner = np.flatnonzero(ensemble.left >= 0)
+    children = (ensemble.cover[start[inner] + ensemble.left[inner]]
+                + ensemble.cover[start[inner] + ensemble.right[inner]])
+    np.testing.assert_allclose(ensemble.cover[inner], children, rtol=1e-15)
+
+
+def test_symmetric_levels_ask_one_question():
+    ensemble = adapt(regressor(*data())).ensemble
+    for start, end in itertools.pairwise(ensemble.tree_offsets):
+        level = [0]
+        while ensemble.left[start + level[0]] >= 0:
+            nodes = start + np.array(level)
+            assert len(set(zip(ensemble.feature[nodes], ensemble.threshold[nodes]))) == 1
+            level = [child for i in nodes for child in (ensemble.left[i], ensemble.right[i])]
+        assert len(level) == (end - start + 1) // 2
+
+
+def test_depth_16():
+    X, y = data(n_rows=1000, n_features=16)
+    ensemble = check(regressor(X, y, depth=16, iterations=1, border_count=16), n_rows=300).ensemble
+    assert ensemble.n_leaves == 1 << 16
+
+
+@pytest.mark.parametrize("grow_policy", ["Depthwise", "Lossguide"])
+def test_trees_of_one_leaf(grow_policy):
+    X, y = data()
+    model = regressor(X, y, grow_policy=grow_policy, min_data_in_leaf=1000, model_shrink_rate=0.1)
+    adapted = check(model)
+    assert adapted.ensemble.n_nodes == adapted.ensemble.n_trees == 8
+
+
+def test_symmetric_tree_without_splits(tmp_path):
+    X, y = data()
+    document = export(regressor(X, y, iterations=2), tmp_path / "model.json")
+    document["oblivious_trees"][0] = {"leaf_values": [0.75], "leaf_weights": [300], "splits": None}
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps(document))
+    model = catboost.CatBoostRegressor().load_model(str(path), format="json")
+    adapted = check(model)
+    assert list(np.diff(adapted.ensemble.tree_offsets)) == [1, 31]
+
+
+# Outputs
+
+def test_binary_classification():
+    X, y = data()
+    model = catboost.CatBoostClassifier(**TINY).fit(X, np.where(y > 0, "yes", "no"))
+    adapted = check(model)
+    assert (adapted.binary, adapted.class_names, adapted.output_names) == ("margin", ("no", "yes"), None)
+    probability = 1 / (1 + np.exp(-adapted.ensemble.margin(X)[:, 0]))
+    np.testing.assert_allclose(probability, model.predict_proba(X)[:, 1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("labels", [(0, 1), (0.0, 1.5), ("no", "yes")])
+def test_class_names_are_the_labels(labels):
+    X, y = data()
+    model = catboost.CatBoost(TINY | {"loss_function": "Logloss"}).fit(X, np.where(y > 0, *labels[::-1]))
+    adapted = adapt(model)
+    assert adapted.class_names == labels
+    assert [type(name) for name in adapted.class_names] == [type(label) for label in labels]
+
+
+def test_cross_entropy():
+    X, y = data()
+    model = catboost.CatBoostClassifier(loss_function="CrossEntropy", **TINY)
+    adapted = check(model.fit(X, 1 / (1 + np.exp(-y))))
+    assert (adapted.binary, adapted.class_names) == ("margin", (0, 1))
+
+
+@pytest.mark.parametrize("loss", ["MultiClass", "MultiClassOneVsAll"])
+@pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Lossguide"])
+def test_multiclass(loss, grow_policy):
+    X, y = data()
+    labels = np.array(["a", "b", "c"])[np.digitize(y, [-0.5, 0.5])]
+    model = catboost.CatBoostClassifier(loss_function=loss, grow_policy=grow_policy, **TINY).fit(X, labels)
+    adapted = check(model)
+    assert (adapted.binary, adapted.class_names, adapted.output_names) == (None, None, ("a", "b", "c"))
+
+
+def test_multiclass_deep():
+    """shap#429, #1752, #3276 and #2085: memory errors from depth 7 on."""
+    X, y = data()
+    check(catboost.CatBoostClassifier(**TINY | {"depth": 8}).fit(X, np.digitize(y, [-1, 0, 1])), n_rows=500)
+
+
+def test_multiclass_of_two_classes_has_two_outputs():
+    X, y = data()
+    model = catboost.CatBoostClassifier(loss_function="MultiClass", **TINY)
+    adapted = check(model.fit(X, (y > 0).astype(int)))
+    assert (adapted.binary, adapted.output_names) == (None, (0, 1))
+
+
+def test_class_that_was_never_seen_has_no_output():
+    X, y = data()
+    model = catboost.CatBoostClassifier(loss_function="MultiClass", class_names=[10, 20, 30, 40], **TINY)
+    model.fit(X, np.array([10, 30, 40])[np.digitize(y, [-0.5, 0.5])])
+    adapted = adapt(model)
+    X = hard_rows(adapted.ensemble)
+    expected = raw(model, X)
+    assert np.isneginf(expected[:, 1]).all()
+    assert adapted.output_names == (10, 30, 40)
+    assert_margin(adapted.ensemble, X, expected[:, [0, 2, 3]], RTOL)
+
+
+@pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise"])
+@pytest.mark.parametrize(("loss", "n_outputs"), [
+    ("MultiRMSE", 2), ("RMSEWithUncertainty", 2), ("MultiQuantile:alpha=0.2,0.5,0.8", 3)])
+def test_several_regression_outputs(loss, n_outputs, grow_policy):
+    X, y = data()
+    target = np.column_stack([y, y ** 2]) if loss == "MultiRMSE" else y
+    adapted = check(regressor(X, target, loss_function=loss, grow_policy=grow_policy))
+    assert adapted.ensemble.n_outputs == n_outputs
+    assert (adapted.output_names, adapted.binary, adapted.class_names) == (None, None, None)
+
+
+@pytest.mark.parametrize("loss", ["MultiLogloss", "MultiCrossEntropy"])
+def test_several_labels(loss):
+    X, y = data()
+    target = np.column_stack([y > 0, y > 1, X[:, 0] > 0]).astype(int)
+    adapted = check(catboost.CatBoostClassifier(loss_function=loss, **TINY).fit(X, target))
+    assert (adapted.ensemble.n_outputs, adapted.output_names, adapted.binary) == (3, (0, 1, 2), None)
+
+
+@pytest.mark.parametrize("loss", ["YetiRank", "PairLogit", "QueryRMSE"])
+def test_ranking(loss):
+    X, y = data()
+    model = catboost.CatBoostRanker(loss_function=loss, **TINY)
+    adapted = check(model.fit(X, np.digitize(y, [-1, 0, 1]), group_id=np.repeat(np.arange(30), 10)))
+    assert (adapted.family, adapted.binary, adapted.output_names) == ("catboost", None, None)
+
+
+# Scale, bias and the number of trees
+
+def test_scale_and_bias():
+    """catboost#1125, #2136, #1170, #1505 and #2389; shap leaves both out."""
+    X, y = data()
+    model = regressor(X, y)
+    before = adapt(model).ensemble
+    model.set_scale_and_bias(-2.5, 7.0)
+    after = check(model).ensemble
+    np.testing.assert_allclose(after.value, -2.5 * before.value, rtol=1e-15)
+    assert after.intercept == [7.0]
+
+
+def test_bias_of_each_output():
+    X, y = data()
+    model = regressor(X, np.column_stack([y, y + 5]), loss_function="MultiRMSE")
+    np.testing.assert_allclose(check(model).ensemble.intercept, [y.mean(), y.mean() + 5], rtol=1e-5)
+    model.set_scale_and_bias(0.5, [1.0, -2.0])
+    np.testing.assert_array_equal(check(model).ensemble.intercept, [1.0, -2.0])
+
+
+def test_best_iteration():
+    X, y = data()
+    model = catboost.CatBoostRegressor(**TINY | {"iterations": 40, "learning_rate": 1.0})
+    model.fit(X[:100], y[:100], eval_set=(X[100:], y[99:-1]), use_best_model=True)
+    assert model.tree_count_ < 40
+    assert check(model).ensemble.n_trees == model.tree_count_
+
+
+def test_shrink():
+    X, y = data()
+    model = regressor(X, y)
+    model.shrink(6, ntree_start=2)
+    assert check(model).ensemble.n_trees == 4
+
+
+@pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Lossguide"])
+def test_sum_of_models(grow_policy):
+    X, y = data()
+    models = [catboost.CatBoostClassifier(**TINY, grow_policy=grow_policy).fit(X, y > bound)
+              for bound in (0, 1)]
+    adapted = check(catboost.sum_models(models, weights=[0.5, 2.0]))
+    assert adapted.ensemble.n_trees == 16
+    assert (adapted.binary, adapted.class_names) == ("margin", tuple(models[0].classes_.tolist()))
+
+
+def test_sum_of_models_with_different_biases():
+    X, y = data()
+    check(catboost.sum_models([regressor(X, y), regressor(X, y + 10)], weights=[1.0, -0.25]))
+
+
+def test_changed_leaf_values():
+    """catboost#1243: a value in a leaf that no training row reached."""
+    X, y = data()
+    model = regressor(X, y, iterations=2)
+    model.set_leaf_values(np.arange(1.0, 33.0))
+    ensemble = check(model).ensemble
+    leaf = ensemble.left < 0
+    assert (ensemble.cover[leaf] == 0).any()
+    np.testing.assert_array_equal(np.sort(ensemble.value[leaf, 0]), np.arange(1.0, 33.0))
+
+
+@pytest.mark.parametrize("format", ["cbm", "json"])
+def test_loaded_model(tmp_path, format):
+    X, y = data()
+    model = regressor(X, y)
+    path = str(tmp_path / "model")
+    model.save_model(path, format=format)
+    loaded = catboost.CatBoostRegressor().load_model(path, format=format)
+    assert check(loaded).schema.n_features == 5
+    assert check(pickle.loads(pickle.dumps(model))).schema.n_features == 5
+
+
+# The columns of X
+
+def test_feature_names():
+    pd = pytest.importorskip("pandas")
+    X, y = data()
+    assert adapt(regressor(X, y)).schema.feature_names is None
+    assert adapt(regressor(pd.DataFrame(X), y)).schema.feature_names is None
+    frame = pd.DataFrame(X, columns=list("edcba"))
+    assert adapt(regressor(frame, y)).schema.feature_names == tuple("edcba")
+    unused = regressor(frame, y, ignored_features=[1, 4])
+    schema = adapt(unused).schema
+    assert (schema.n_features, schema.feature_names) == (5, tuple("edcba"))
+
+
+def test_dropped_features_leave_column_numbers_alone():
+    pd = pytest.importorskip("pandas")
+    X, y = data()
+    model = regressor(pd.DataFrame(X, columns=list("edcba")), y, ignored_features=[0, 3])
+    model.drop_unused_features()
+    adapted = check(model)
+    assert (adapted.schema.n_features, adapted.schema.feature_names) == (5, None)
+    assert not {0, 3} & set(adapted.ensemble.feature[adapted.ensemble.left >= 0])
+
+
+def test_input_rules():
+    """inf and NaN are predicted; float64 beyond float32 counts as inf (checked by hard_rows too)."""
+    X, y = data()
+    model = regressor(X, y)
+    schema, ensemble = adapt(model).schema, adapt(model).ensemble
+    assert (schema.allow_nan, schema.allow_inf, schema.sparse_zero_missing) == (True, True, False)
+    rows = np.zeros((4, 5))
+    rows[:, 0] = [1e300, -1e300, np.inf, -np.inf]
+    assert_margin(ensemble, rows, raw(model, rows), RTOL)
+    threshold = ensemble.threshold[(ensemble.left >= 0) & (ensemble.feature == 0)]
+    rows = np.zeros((len(threshold), 5))
+    rows[:, 0] = threshold * (1 + 1e-12)  # rounds to the threshold itself
+    assert (rows[:, 0] != threshold).all()
+    assert_margin(ensemble, rows, raw(model, rows), RTOL)
+
+
+# Categories
+
+CATEGORIES = ["red", "green", "", "é", "1", "0", "-7", "x" * 40]
+
+
+def category_model(**options):
+    """A model of one numeric and two one-hot columns, with the training frame."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    n_rows = 600
+    text = rng.integers(len(CATEGORIES), size=n_rows)
+    number = rng.integers(5, size=n_rows)
+    x = rng.normal(size=n_rows)
+    frame = pd.DataFrame({"text": np.array(CATEGORIES, object)[text], "x": x, "number": number})
+    y = np.sqrt(1.0 + text) * 3 + number ** 2 + x * (number == 3)
+    options = TINY | {"iterations": 30, "one_hot_max_size": 20} | options
+    return catboost.CatBoostRegressor(cat_features=["text", "number"], **options).fit(frame, y), frame
+
+
+def encoded(adapted, frame, from_frame=True):
+    return np.column_stack([
+        adapted.schema.encoders[i].encode(Column(name, frame[name].to_numpy(), from_frame=from_frame))
+        if i in adapted.schema.encoders else frame[name].to_numpy(float)
+        for i, name in enumerate(frame)])
+
+
+@pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise", "Lossguide"])
+def test_one_hot(grow_policy):
+    pd = pytest.importorskip("pandas")
+    model, _ = category_model(grow_policy=grow_policy, iterations=5)
+    adapted = adapt(model)
+    assert set(adapted.schema.encoders) == {0, 2}
+    assert set(adapted.ensemble.feature[np.flatnonzero(adapted.ensemble.category_set >= 0)]) == {0, 2}
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({
+        "text": rng.choice(np.array([*CATEGORIES, "blue", "Red", "2"], object), 2000),
+        "x": hard_rows(adapted.ensemble)[:, 1],
+        "number": rng.integers(-2, 8, 2000)})
+    codes = encoded(adapted, frame)
+    assert (codes[:, 0] == -1).any() and (codes[:, 2] == -1).any()
+    assert_margin(adapted.ensemble, codes, raw(model, frame), RTOL)
+
+
+def test_one_hot_of_several_outputs():
+    pytest.importorskip("pandas")
+    _, frame = category_model(iterations=1)
+    labels = (frame["text"] == "red").to_numpy(int) + (frame["number"] > 2)
+    options = TINY | {"one_hot_max_size": 20}
+    model = catboost.CatBoostClassifier(cat_features=[0, 2], **options).fit(frame, labels)
+    adapted = adapt(model)
+    assert_margin(adapted.ensemble, encoded(adapted, frame), raw(model, frame), RTOL)
+
+
+ACCEPTED = [1, -7, 0, True, False, np.int8(-7), np.uint64(1), np.bool_(True), "red", np.str_("green"), b"red",
+            "é".encode(), "é", "", "1", "01", " 1", "True", "nan", "x" * 40, -(1 << 63)]
+
+
+@pytest.mark.parametrize("value", ACCEPTED, ids=repr)
+def test_category_is_read_as_catboost_reads_it(value):
+    model, _ = category_model()
+    row = np.empty((1, 3), object)
+    row[0] = [value, 0.25, 3]
+    adapted = adapt(model)
+    codes = [adapted.schema.encoders[i].encode(Column(str(i), row[:, i])) for i in (0, 2)]
+    X = np.column_stack([codes[0], [0.25], codes[1]])
+    assert_margin(adapted.ensemble, X, raw(model, row), RTOL)
+
+
+def test_accepted_categories_are_told_apart():
+    """Otherwise the comparison of each value above would prove nothing."""
+    model, _ = category_model()
+    rows = np.array([[c, 0.25, 3] for c in [*CATEGORIES, "unseen"]], object)
+    assert len(set(raw(model, rows))) == len(rows)
+
+
+@pytest.mark.parametrize("value", [1.0, 1.5, np.float32(2), math.nan, math.inf, None, 1j, (1,), [1], 1 << 70,
+                                   np.datetime64("2020-01-01")], ids=repr)
+def test_category_that_catboost_refuses(value):
+    model, _ = category_model(iterations=1)
+    rows = np.empty((3, 3), object)
+    rows[:] = [[1, 0.25, 3]]
+    rows[2, 0] = value
+    with pytest.raises((catboost.CatBoostError, TypeError, OverflowError)):
+        model.predict(rows)
+    with pytest.raises(ValueError, match="column 'text'"):
+        adapt(model).schema.encoders[0].encode(Column("text", rows[:, 0]))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int8", "bool", "category", "string", "Int64", "boolean"])
+def test_category_column_of_a_frame(dtype):
+    pd = pytest.importorskip("pandas")
+    model, frame = category_model()
+    frame = frame.head(50).assign(text=pd.Series([0, 1] * 25).astype(dtype))
+    adapted = adapt(model)
+    assert_margin(adapted.ensemble, encoded(adapted, frame), raw(model, frame), RTOL)
+
+
+@pytest.mark.parametrize("X", [[[1, 2, 3], [0, 1, 0]], [[True, False, True]], [["1", "0", "3"]]], ids=str)
+def test_category_column_of_an_array(X):
+    model, _ = category_model()
+    X = np.array(X)
+    adapted = adapt(model)
+    codes = [adapted.schema.encoders[i].encode(Column(str(i), X[:, i])) for i in (0, 2)]
+    assert_margin(adapted.ensemble, np.column_stack([codes[0], X[:, 1].astype(float), codes[1]]),
+                  raw(model, X), RTOL)
+
+
+def test_array_of_floats_is_refused():
+    model, _ = category_model(iterations=1)
+    X = np.array([[1.0, 2.0, 3.0]])
+    with pytest.raises(catboost.CatBoostError):
+        model.predict(X)
+    with pytest.raises(ValueError, match=r"'number'.*holds 3\.0"):
+        adapt(model).schema.encoders[2].encode(Column("number", X[:, 2]))
+
+
+def test_unused_category_column_is_still_read():
+    pd = pytest.importorskip("pandas")
+    X, y = data()
+    frame = pd.DataFrame(X, columns=list("abcde")).assign(constant="k")
+    adapted = adapt(catboost.CatBoostRegressor(cat_features=["constant"], **TINY).fit(frame, y))
+    encoder = adapted.schema.encoders[5]
+    np.testing.assert_array_equal(encoder.encode(Column("constant", np.array(["k", 3], object))), [-1, -1])
+    with pytest.raises(ValueError, match="'constant'"):
+        encoder.encode(Column("constant", np.array(["k", None], object)))
+    assert len(encoder.encode(Column("constant", np.empty(0, object)))) == 0
+
+
+def test_hashes_of_every_length(tmp_path):
+    """Each length of CityHash64 takes another branch; CatBoost's export tells its own hashes."""
+    from skshapgpu.adapters._cityhash import cityhash64
+
+    rng = np.random.default_rng(0)
+    letters = list("abcXYZ 0189_-é漢😀ß")
+    texts = list(dict.fromkeys(
+        ["x" * n for n in range(101)] + ["".join(rng.choice(letters, n)) for n in range(101)]
+        + ["\xff" * n for n in range(1, 70)] + ["y" * n for n in (127, 128, 129, 191, 192, 193, 1000)]))
+    y = rng.normal(size=2 * len(texts))
+    pool = catboost.Pool(np.array(texts * 2, object)[:, None], y, cat_features=[0])
+    options = TINY | {"iterations": 1, "depth": 1, "one_hot_max_size": 1000}
+    model = catboost.CatBoostRegressor(**options).fit(pool)
+    path = tmp_path / "model.json"
+    model.save_model(str(path), format="json", pool=pool)
+    entries = json.loads(path.read_text(encoding="utf-8"))["features_info"]["cat_features_hash"]
+    expected = {entry["value"]: entry["hash"] & 0xFFFFFFFF for entry in entries}
+    assert set(expected) == set(texts)
+    assert {text: cityhash64(text.encode()) & 0xFFFFFFFF for text in texts} == expected
+
+
+# Path-dependent values
+
+def expectation(ensemble, tree, node, x, known):
+    start = ensemble.tree_offsets[tree]
+    i = start + node
+    if ensemble.left[i] < 0:
+        return ensemble.value[i, 0]
+    left, right = ensemble.left[i], ensemble.right[i]
+    if ensemble.feature[i] in known:
+        follows_left = ensemble.goes_left(np.array([i]), x[[ensemble.feature[i]]])[0]
+        return expectation(ensemble, tree, left if follows_left else right, x, known)
+    cover = ensemble.cover[[start + left, start + right]]
+    share = cover / cover.sum() if cover.sum() else [0.5, 0.5]
+    return sum(s * expectation(ensemble, tree, child, x, known) for s, child in zip(share, (left, right)))
+
+
+def shapley(ensemble, x):
+    """Shapley values of the trees from the definition."""
+    n = ensemble.n_features
+    subsets = [frozenset(s) for r in range(n + 1) for s in itertools.combinations(range(n), r)]
+    worth = {s: sum(expectation(ensemble, t, 0, x, s) for t in range(ensemble.n_trees)) for s in subsets}
+    return [sum((worth[s | {f}] - worth[s]) / (n * math.comb(n - 1, len(s))) for s in subsets if f not in s)
+            for f in range(n)]
+
+
+def test_order_of_levels_gives_catboosts_own_values():
+    """catboost#2556: the same conditional expectations, features repeating on a path included."""
+    X, y = data(n_features=3)
+    X[::5, 0] = np.nan
+    model = regressor(X, y, iterations=3)
+    own = model.get_feature_importance(catboost.Pool(X[:8]), type="ShapValues")[:, :-1]
+    ensemble = adapt(model).ensemble
+    values = [shapley(ensemble, x) for x in X[:8].astype(np.float32)]
+    assert np.abs(own).min(axis=0).max() > 1e-3
+    np.testing.assert_allclose(values, own, rtol=0, atol=1e-12)
+
+
+# Refusals
+
+def test_unfitted():
+    for model in (catboost.CatBoost(), catboost.CatBoostClassifier(), catboost.CatBoostRegressor()):
+        with pytest.raises(NotFittedError, match=type(model).__name__):
+            adapt(model)
+
+
+def test_not_a_model():
+    with pytest.raises(UnsupportedModelError, match="Pool"):
+        adapt(catboost.Pool(np.zeros((2, 1))))
+
+
+@pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise"])
+def test_ctr_is_refused(grow_policy):
+    """catboost#314 and its kin: a CTR depends on several columns at once."""
+    model, _ = category_model(one_hot_max_size=2, grow_policy=grow_policy)
+    with pytest.raises(UnsupportedModelError, match=r"CTR.*\[0.*\].*one_hot_max_size"):
+        adapt(model)
+
+
+def test_ctr_in_no_tree_is_no_obstacle():
+    model, _ = category_model(one_hot_max_size=6)
+    with pytest.raises(UnsupportedModelError, match="CTR"):
+        adapt(model)
+    for i in range(model.tree_count_):
+        part = model.copy()
+        part.shrink(i + 1, ntree_start=i)
+        try:
+            adapted = adapt(part)
+        except UnsupportedModelError:
+            continue
+        assert adapted.ensemble.n_trees == 1
+        return
+    pytest.fail("every tree splits on a CTR")
+
+
+def test_text_is_refused():
+    pd = pytest.importorskip("pandas")
+    X, y = data()
+    frame = pd.DataFrame({"x": X[:, 0], "t": [f"word{i % 5} word{i % 3}" for i in range(300)]})
+    model = catboost.CatBoostClassifier(text_features=["t"], **TINY).fit(frame, y > 0)
+    with pytest.raises(UnsupportedModelError, match=r"text features \(columns \[1\]\)"):
+        adapt(model)
+
+
+def test_embeddings_are_refused():
+    pd = pytest.importorskip("pandas")
+    X, y = data()
+    frame = pd.DataFrame({"x": X[:, 0], "e": list(X)})
+    model = catboost.CatBoostClassifier(embedding_features=["e"], **TINY).fit(frame, y > 0)
+    with pytest.raises(UnsupportedModelError, match=r"embedding features \(columns \[1\]\)"):
+        adapt(model)
+
+
+def test_model_without_leaf_weights(tmp_path):
+    document = export(regressor(*data()), tmp_path / "model.json")
+    for tree in document["oblivious_trees"]:
+        del tree["leaf_weights"]
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(UnsupportedModelError, match=r"no leaf weights.*train it again"):
+        adapt(catboost.CatBoostRegressor().load_model(str(path), format="json"))
+
+
+def test_leaf_values_that_are_no_numbers():
+    model = regressor(*data(), iterations=1)
+    model.set_leaf_values(np.full(16, np.nan))
+    with pytest.raises(ValueError, match="cannot export"):
+        adapt(model)
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("documents")
+    return {policy: export(category_model(grow_policy=policy, iterations=3)[0], folder / f"{policy}.json")
+            for policy in ("SymmetricTree", "Depthwise")}
+
+
+def paths_of(node, path=()):
+    """Every place in a nested document except inside model_info."""
+    if path[:1] == ("model_info",):
+        return
+    if path:
+        yield path
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in items:
+        yield from paths_of(child, (*path, key))
+
+
+@pytest.mark.parametrize("policy", ["SymmetricTree", "Depthwise"])
+@pytest.mark.parametrize("wrong", ["delete", None, -1, 3, 1e9, "text", [], {}, math.nan])
+def test_edited_document_never_crashes(documents, policy, wrong):
+    """Any one field replaced: an error that callers expect, or an ensemble that is valid."""
+    document = documents[policy]
+    refused = 0
+    for path in list(paths_of(document))[::4]:
+        edited = copy.deepcopy(document)
+        parent = edited
+        for key in path[:-1]:
+            parent = parent[key]
+        if wrong == "delete":
+            del parent[path[-1]]
+        else:
+            parent[path[-1]] = wrong
+        try:
+            ensemble, encoders = read_document(edited, 3)
+        except (ValueError, UnsupportedModelError):
+            refused += 1
+        else:
+            assert ensemble.margin(np.zeros((1, ensemble.n_features))).shape == (1, ensemble.n_outputs)
+            assert all(column < ensemble.n_features for column in encoders)
+    assert refused
+
+
+FLOAT_SPLIT = {"split_type": "FloatFeature", "float_feature_index": 0, "border": 0.0}
+
+
+def edit_trees(document, **fields):
+    document["oblivious_trees"][0].update(fields)
+
+
+@pytest.mark.parametrize("edit", [
+    lambda d: edit_trees(d, leaf_values=[0.0]),
+    lambda d: edit_trees(d, leaf_values=[math.inf] * 16),
+    lambda d: edit_trees(d, leaf_weights=[1.0]),
+    lambda d: edit_trees(d, leaf_weights=[-1.0] * 16),
+    lambda d: edit_trees(d, splits=d["oblivious_trees"][0]["splits"] * 20),
+    lambda d: edit_trees(d, splits=[FLOAT_SPLIT | {"float_feature_index": 9}] * 4),
+    lambda d: edit_trees(d, splits=[FLOAT_SPLIT | {"border": math.nan}] * 4),
+    lambda d: edit_trees(d, splits=[{"split_type": "OneHotFeature", "cat_feature_index": 0, "value": 5}] * 4),
+    lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=-1),
+    lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=0),
+    lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=0.5),
+    lambda d: d["features_info"]["float_features"][0].update(nan_value_treatment="AsMaybe"),
+    lambda d: d.update(scale_and_bias=[math.nan, [0.0]]),
+    lambda d: d.update(scale_and_bias=[1.0, [math.inf]]),
+    lambda d: d.update(scale_and_bias=[1.0, []]),
+    lambda d: d.update(scale_and_bias=[1.0, [[]]]),
+    lambda d: d.update(scale_and_bias=[1.0, [0.0, 0.0]]),
+    lambda d: d.pop("oblivious_trees"),
+    lambda d: d.pop("features_info"),
+])
+def test_edited_document(documents, edit):
+    document = copy.deepcopy(documents["SymmetricTree"])
+    read_document(document, 3)
+    edit(document)
+    with pytest.raises(ValueError):
+        read_document(document, 3)
+
+
+def test_unknown_split(documents):
+    document = copy.deepcopy(documents["SymmetricTree"])
+    document["oblivious_trees"][0]["splits"][0]["split_type"] = "EstimatedFeature"
+    with pytest.raises(UnsupportedModelError, match="EstimatedFeature"):
+        read_document(document, 3)
+
+
+def test_result_pickles():
+    model, frame = category_model()
+    adapted = adapt(model)
+    loaded = pickle.loads(pickle.dumps(adapted))
+    np.testing.assert_array_equal(encoded(loaded, frame), encoded(adapted, frame))
+    np.testing.assert_array_equal(loaded.ensemble.value, adapted.ensemble.value)

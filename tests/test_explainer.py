@@ -1,0 +1,803 @@
+"""TreeExplainer and explain: shapes, options, pipelines, memory, threads, additivity."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import time
+import timeit
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+import skshapgpu.explainer
+from skshapgpu import TreeExplainer, UnsupportedModelError, explain, register_adapter
+from skshapgpu.adapters import _REGISTERED, adapt
+from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.reference import path_dependent_shap
+from skshapgpu.schema import AdaptedModel, InputSchema
+
+IRIS, SPECIES = load_iris(return_X_y=True)
+DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
+CANCER, BENIGN = load_breast_cancer(return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def regressor() -> RandomForestRegressor:
+    return RandomForestRegressor(8, max_depth=6, random_state=0).fit(DIABETES, PROGRESSION)
+
+
+@pytest.fixture(scope="module")
+def binary() -> GradientBoostingClassifier:
+    return GradientBoostingClassifier(n_estimators=8, random_state=0).fit(CANCER, BENIGN)
+
+
+@pytest.fixture(scope="module")
+def multiclass() -> RandomForestClassifier:
+    return RandomForestClassifier(8, max_depth=5, random_state=0).fit(IRIS, SPECIES)
+
+
+# Values, shapes and dtypes
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_values_are_those_of_the_definition(multiclass: Any, precision: str) -> None:
+    expected, base_value = path_dependent_shap(adapt(multiclass).ensemble, IRIS)
+    explainer = TreeExplainer(multiclass, precision=precision)
+    tolerance = 1e-6 if precision == "single" else 1e-14
+    np.testing.assert_allclose(explainer.shap_values(IRIS), expected.transpose(0, 2, 1), atol=tolerance)
+    np.testing.assert_allclose(explainer.expected_value, base_value, atol=1e-14)
+
+
+def test_one_output(regressor: Any) -> None:
+    explainer = TreeExplainer(regressor)
+    values = explainer.shap_values(DIABETES)
+    assert values.shape == DIABETES.shape
+    assert values.flags.c_contiguous
+    assert isinstance(explainer.expected_value, float)
+    assert explainer.output_names is None
+    np.testing.assert_allclose(
+        explainer.expected_value + values.sum(axis=1), regressor.predict(DIABETES), rtol=1e-6
+    )
+
+
+def test_several_outputs(multiclass: Any) -> None:
+    explainer = TreeExplainer(multiclass)
+    values = explainer.shap_values(IRIS)
+    assert values.shape == (150, 4, 3)
+    assert explainer.expected_value.shape == (3,)
+    assert explainer.output_names == (0, 1, 2)
+    np.testing.assert_allclose(
+        explainer.expected_value + values.sum(axis=1), multiclass.predict_proba(IRIS), atol=1e-6
+    )
+
+
+def test_several_targets() -> None:
+    Y = np.column_stack([PROGRESSION, -2 * PROGRESSION])
+    model = DecisionTreeRegressor(max_depth=4).fit(DIABETES, Y)
+    explanation = explain(model, DIABETES)
+    assert explanation.shape == (*DIABETES.shape, 2)
+    assert explanation.output_names == (0, 1)
+    np.testing.assert_allclose(explanation.values[..., 1], -2 * explanation.values[..., 0], atol=1e-3)
+
+
+def test_binary_classifier_is_its_positive_class(binary: Any) -> None:
+    explainer = TreeExplainer(binary)
+    values = explainer.shap_values(CANCER)
+    assert values.shape == CANCER.shape
+    np.testing.assert_allclose(
+        explainer.expected_value + values.sum(axis=1), binary.decision_function(CANCER), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "total"),
+    [(DecisionTreeClassifier(max_depth=4), 1.0), (GradientBoostingClassifier(n_estimators=5), 0.0)],
+)
+def test_outputs_all_widens_a_binary_classifier(model: Any, total: float) -> None:
+    labels = np.array(["malignant", "benign"])[BENIGN]
+    model.fit(CANCER, labels)
+    one, both = TreeExplainer(model), TreeExplainer(model, outputs="all")
+    assert both.output_names == ("benign", "malignant")
+    values = both.shap_values(CANCER)
+    assert values.shape == (*CANCER.shape, 2)
+    np.testing.assert_array_equal(values[..., 1], one.shap_values(CANCER))
+    np.testing.assert_array_equal(values[..., 0], -values[..., 1])
+    np.testing.assert_allclose(both.expected_value, [total - one.expected_value, one.expected_value])
+    if total:
+        np.testing.assert_allclose(
+            both.expected_value + values.sum(axis=1), model.predict_proba(CANCER), atol=1e-6
+        )
+
+
+def test_outputs_all_leaves_other_models_alone(regressor: Any, multiclass: Any) -> None:
+    assert TreeExplainer(regressor, outputs="all").shap_values(DIABETES).ndim == 2
+    assert TreeExplainer(multiclass, outputs="all").shap_values(IRIS).shape == (150, 4, 3)
+
+
+def test_float32_in_float32_out(regressor: Any) -> None:
+    explainer = TreeExplainer(regressor)
+    assert explainer.shap_values(DIABETES.astype(np.float32)).dtype == np.float32
+    assert explainer.shap_values(DIABETES).dtype == np.float64
+    assert explainer.shap_values(DIABETES.astype(int)).dtype == np.float64
+
+
+def test_no_rows(regressor: Any, multiclass: Any) -> None:
+    assert TreeExplainer(regressor).shap_values(np.empty((0, 10))).shape == (0, 10)
+    assert TreeExplainer(multiclass).explain(np.empty((0, 4))).values.shape == (0, 4, 3)
+
+
+def test_call_is_explain(regressor: Any) -> None:
+    explainer = TreeExplainer(regressor)
+    np.testing.assert_array_equal(explainer(DIABETES).values, explainer.explain(DIABETES).values)
+
+
+def test_explain_passes_options_on(binary: Any) -> None:
+    explanation = explain(binary, CANCER, outputs="all", precision="double")
+    assert explanation.shape[2] == 2
+    assert explanation.precision == "double"
+    with pytest.raises(TypeError, match="unknown"):
+        explain(binary, CANCER, unknown=1)
+
+
+# The explanation
+
+
+def test_explanation_of_a_frame(regressor: Any) -> None:
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(DIABETES, columns=[f"f{i}" for i in range(10)], index=[f"row {i}" for i in range(442)])
+    model = RandomForestRegressor(3, random_state=0).fit(X, PROGRESSION)
+    explanation = explain(model, X)
+    assert explanation.feature_names == tuple(X.columns)
+    assert explanation.index is X.index
+    assert explanation.data is X
+    assert explanation.seconds > 0
+    assert 0 < explanation.additivity_error < 1e-3
+    assert explain(model, DIABETES).feature_names == tuple(X.columns)
+    with pytest.raises(ValueError, match="same order"):
+        explain(model, X[X.columns[::-1]])
+
+
+def test_names_without_a_frame(regressor: Any) -> None:
+    assert explain(regressor, DIABETES).feature_names == tuple(f"x{i}" for i in range(10))
+
+
+def test_data_is_x_itself(regressor: Any) -> None:
+    assert explain(regressor, DIABETES).data is DIABETES
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"algorithm": "fast_v2"},
+            ValueError,
+            "algorithm must be one of 'auto', 'quadrature', not 'fast_v2'",
+        ),
+        ({"precision": "half"}, ValueError, "precision must be one of"),
+        ({"outputs": ["all"]}, ValueError, "outputs must be one of"),
+        ({"n_jobs": 0}, ValueError, "n_jobs"),
+        ({"memory_limit": "much"}, ValueError, "memory_limit must be bytes or a text such as"),
+        ({"memory_limit": 0}, ValueError, "memory_limit must be positive"),
+        ({"memory_limit": -5}, ValueError, "memory_limit must be positive"),
+        ({"memory_limit": 1.5}, TypeError, "memory_limit must be an int, a str or None"),
+        ({"memory_limit": True}, TypeError, "memory_limit must be an int"),
+    ],
+)
+def test_options_are_checked(
+    regressor: Any, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        TreeExplainer(regressor, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("500MB", 500_000_000),
+        ("2GiB", 2**31),
+        ("1.5 kb", 1500),
+        ("7", 7),
+        (" 3 B ", 3),
+        ("1T", 10**12),
+        (12, 12),
+        (np.int64(5), 5),
+        (None, None),
+    ],
+)
+def test_memory_limit_is_read(text: Any, expected: int | None) -> None:
+    assert skshapgpu.explainer._parse_bytes(text) == expected
+
+
+def test_both_algorithms_are_the_same_today(regressor: Any) -> None:
+    np.testing.assert_array_equal(
+        TreeExplainer(regressor, algorithm="quadrature").shap_values(DIABETES),
+        TreeExplainer(regressor).shap_values(DIABETES),
+    )
+
+
+def test_public_attributes_are_read_only(multiclass: Any) -> None:
+    explainer = TreeExplainer(multiclass)
+    for name in ("expected_value", "output_names", "n_features", "family", "steps"):
+        with pytest.raises(AttributeError):
+            setattr(explainer, name, None)
+    explainer.expected_value[:] = 7
+    assert explainer.expected_value.max() < 1
+    assert explainer.family == "sklearn"
+    assert explainer.n_features == 4
+    assert "8 trees" in repr(explainer) and "3 outputs" in repr(explainer)
+    assert explainer.plan_info()["n_trees"] == 8
+
+
+def test_expected_value_does_not_change_with_use(multiclass: Any) -> None:
+    explainer = TreeExplainer(multiclass)
+    before = explainer.expected_value
+    explainer.shap_values(IRIS[:1])
+    np.testing.assert_array_equal(explainer.expected_value, before)
+
+
+# Models in models
+
+
+def test_pipeline() -> None:
+    pipeline = make_pipeline(StandardScaler(), "passthrough", RandomForestRegressor(5, random_state=0))
+    pipeline.fit(DIABETES, PROGRESSION)
+    explanation = explain(pipeline, DIABETES)
+    scaled = pipeline[0].transform(DIABETES)
+    np.testing.assert_array_equal(explanation.values, explain(pipeline[-1], scaled).values)
+    np.testing.assert_array_equal(explanation.data, scaled)
+    np.testing.assert_allclose(
+        explanation.base_values + explanation.values.sum(axis=1), pipeline.predict(DIABETES), rtol=1e-6
+    )
+
+
+def mixed_frame() -> tuple[Any, np.ndarray]:
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {"color": rng.choice(["red", "green", "blue"], 120), "size": rng.normal(size=120)},
+        index=[f"id{i}" for i in range(120)],
+    )
+    return X, (X["color"] == "red") * 2.0 + X["size"].to_numpy()
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("set_output", [True, False])
+def test_pipeline_with_column_transformer(sparse: bool, set_output: bool) -> None:
+    X, y = mixed_frame()
+    if sparse and set_output:
+        pytest.skip("pandas output cannot be sparse")
+    encode = ColumnTransformer(
+        [("one", OneHotEncoder(sparse_output=sparse), ["color"])],
+        remainder=StandardScaler(),
+        sparse_threshold=1.0,
+    )
+    pipeline = make_pipeline(encode, ExtraTreesRegressor(5, random_state=0))
+    if set_output:
+        pipeline.set_output(transform="pandas")
+    pipeline.fit(X, y)
+    explanation = explain(pipeline, X, precision="double")
+    assert explanation.feature_names == (
+        "one__color_blue",
+        "one__color_green",
+        "one__color_red",
+        "remainder__size",
+    )
+    assert list(explanation.index) == list(X.index)
+    assert sp.issparse(explanation.data) == sparse
+    np.testing.assert_allclose(
+        explanation.base_values + explanation.values.sum(axis=1), pipeline.predict(X), rtol=1e-6
+    )
+    grouped = explanation.group({"color": explanation.feature_names[:3]})
+    assert grouped.feature_names == ("color", "remainder__size")
+    np.testing.assert_allclose(grouped.values.sum(axis=1), explanation.values.sum(axis=1), atol=1e-12)
+
+
+def test_pipeline_of_text() -> None:
+    texts = ["good movie", "bad movie", "good plot", "bad plot"] * 5
+    pipeline = make_pipeline(CountVectorizer(), RandomForestClassifier(5, random_state=0)).fit(
+        texts, [1, 0] * 10
+    )
+    explanation = explain(pipeline, texts)
+    assert explanation.feature_names == ("bad", "good", "movie", "plot")
+    assert sp.issparse(explanation.data)
+    assert set(np.argsort(-explanation.importance())[:2]) <= {0, 1}
+
+
+def test_pipeline_whose_steps_have_no_names() -> None:
+    pipeline = make_pipeline(FunctionTransformer(lambda X: X[:, :3]), DecisionTreeRegressor(max_depth=3))
+    assert explain(pipeline.fit(DIABETES, PROGRESSION), DIABETES).feature_names == ("x0", "x1", "x2")
+
+
+def wrapped() -> dict[str, Any]:
+    forest = RandomForestRegressor(3, max_depth=4, random_state=0)
+    grid = {"max_leaf_nodes": [4, 8]}
+    return {
+        "frozen": FrozenEstimator(forest.fit(DIABETES, PROGRESSION)),
+        "search": GridSearchCV(forest, grid, cv=2),
+        "random search": RandomizedSearchCV(forest, grid, n_iter=2, cv=2),
+        "pipeline of search": make_pipeline(StandardScaler(), GridSearchCV(forest, grid, cv=2)),
+        "search of pipeline": GridSearchCV(
+            make_pipeline(StandardScaler(), forest), {"randomforestregressor__max_leaf_nodes": [4]}, cv=2
+        ),
+        "pipeline of pipeline": make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), forest)),
+        "frozen pipeline": FrozenEstimator(
+            make_pipeline(StandardScaler(), forest).fit(DIABETES, PROGRESSION)
+        ),
+        "pipeline of frozen": make_pipeline(
+            StandardScaler(with_mean=False), FrozenEstimator(forest.fit(DIABETES, PROGRESSION))
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", list(wrapped()))
+def test_models_in_models(kind: str) -> None:
+    model = wrapped()[kind].fit(DIABETES, PROGRESSION)
+    explanation = explain(model, DIABETES)
+    np.testing.assert_allclose(
+        explanation.base_values + explanation.values.sum(axis=1), model.predict(DIABETES), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (RandomForestRegressor(), NotFittedError, "not fitted yet"),
+        (make_pipeline(StandardScaler(), RandomForestRegressor()), NotFittedError, "not fitted yet"),
+        (GridSearchCV(RandomForestRegressor(), {}), NotFittedError, "GridSearchCV is not fitted"),
+        (
+            GridSearchCV(DecisionTreeRegressor(), {}, refit=False, cv=2).fit(DIABETES, PROGRESSION),
+            UnsupportedModelError,
+            "kept no model: use refit=True",
+        ),
+        (make_pipeline(StandardScaler(), "passthrough"), UnsupportedModelError, "last step is no model"),
+        (
+            make_pipeline(StandardScaler(), LinearRegression()).fit(DIABETES, PROGRESSION),
+            UnsupportedModelError,
+            "LinearRegression",
+        ),
+        (RandomForestRegressor, TypeError, "pass an instance"),
+        ("model", UnsupportedModelError, "builtins.str"),
+    ],
+)
+def test_models_that_are_refused(model: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        TreeExplainer(model)
+
+
+def test_registered_adapter() -> None:
+    class Stump:
+        def __init__(self, threshold: float) -> None:
+            self.threshold = threshold
+
+    def adapt_stump(model: Any) -> AdaptedModel:
+        tree = Tree(
+            left=[1, -1, -1],
+            right=[2, -1, -1],
+            feature=[1, 0, 0],
+            threshold=[model.threshold, 0, 0],
+            missing_left=[True] * 3,
+            cover=[4, 3, 1],
+            value=[0, -1, 3],
+        )
+        ensemble = Ensemble.from_trees([tree], n_features=2, intercept=5.0)
+        return AdaptedModel(ensemble, InputSchema(2, feature_names=("a", "b")), family="stump")
+
+    path = f"{Stump.__module__}.{Stump.__qualname__}"
+    register_adapter(path, adapt_stump)
+    try:
+        explanation = explain(Stump(0.5), [[0, 0], [0, 1], [0, np.nan]])
+    finally:
+        del _REGISTERED[path]
+    # The base value is 5 + (3 * -1 + 1 * 3) / 4 = 5.
+    assert explanation.base_values == 5
+    np.testing.assert_allclose(explanation.values, [[0, -1], [0, 3], [0, -1]], atol=1e-6)
+    assert explanation.feature_names == ("a", "b")
+
+
+# Memory
+
+
+def peak_of(call: Any) -> int:
+    tracemalloc.start()
+    call()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+@pytest.mark.parametrize("kind", ["array", "ints", "sparse", "pandas", "objects"])
+def test_memory_limit_bounds_everything_that_is_allocated(kind: str) -> None:
+    n_rows, n_features = 20_000, 50
+    dense = np.random.default_rng(0).integers(0, 5, (n_rows, n_features))
+    X: Any = {"array": dense.astype(np.float64), "ints": dense, "objects": dense[:4000].astype(object)}.get(
+        kind
+    )
+    if kind == "sparse":
+        X = sp.csr_array(dense * (dense > 3))
+    if kind == "pandas":
+        pd = pytest.importorskip("pandas")
+        X = pd.DataFrame(dense).astype({i: np.float32 for i in range(0, n_features, 2)})
+        X.columns = [f"f{i}" for i in range(n_features)]
+    model = HistGradientBoostingRegressor(max_iter=3).fit(dense[:500].astype(float), dense[:500].sum(axis=1))
+    free = TreeExplainer(model)
+    result = free.shap_values(X)
+    limit = result.nbytes + free.plan_info()["scratch_bytes_per_thread"] + 600_000
+    tight = TreeExplainer(model, memory_limit=limit)
+    assert peak_of(lambda: tight.shap_values(X)) < limit
+    np.testing.assert_array_equal(tight.shap_values(X), result)
+
+
+def test_chunks_of_a_widened_classifier_and_of_single_rows(binary: Any) -> None:
+    free = TreeExplainer(binary, outputs="all")
+    expected = free.shap_values(CANCER)
+    scratch = free.plan_info()["scratch_bytes_per_thread"]
+    row = 30 * 8 + 80
+    for rows in (1, 7, 569):
+        tight = TreeExplainer(binary, outputs="all", memory_limit=expected.nbytes + scratch + rows * row)
+        np.testing.assert_array_equal(tight.shap_values(CANCER), expected)
+
+
+def test_memory_limit_below_the_result(regressor: Any) -> None:
+    with pytest.raises(
+        MemoryError, match=r"memory_limit is 1,000 bytes, but 442 rows need 35,360 for their SHAP values"
+    ):
+        TreeExplainer(regressor, memory_limit=1000).shap_values(DIABETES)
+    assert TreeExplainer(regressor, memory_limit=1000).shap_values(DIABETES[:0]).shape == (0, 10)
+
+
+def test_an_error_in_a_late_chunk_names_the_row(regressor: Any) -> None:
+    X = np.tile(DIABETES, (3, 1)).astype(object)
+    X[1300, 4] = "text"
+    scratch = TreeExplainer(regressor).plan_info()["scratch_bytes_per_thread"]
+    with pytest.raises(ValueError, match="row 1300 of column 4 is 'text'"):
+        TreeExplainer(regressor, memory_limit=len(X) * 80 + scratch + 20_000).shap_values(X)
+
+
+# Additivity
+
+
+class Skewed:
+    """A plan whose margins are off: by ``offset`` in one row."""
+
+    def __init__(self, plan: Any, row: int, offset: float) -> None:
+        self._plan, self._row, self._offset = plan, row, offset
+
+    def explain(self, X: np.ndarray, values: np.ndarray, margin: np.ndarray | None, n_threads: int) -> None:
+        self._plan.explain(X, values, margin, n_threads)
+        if margin is not None:
+            margin[self._row, -1] += self._offset
+
+
+def skew(explainer: TreeExplainer, row: int, offset: float) -> TreeExplainer:
+    explainer._plan = Skewed(explainer._plan, row, offset)
+    return explainer
+
+
+def test_additivity_check_names_row_output_and_numbers(multiclass: Any) -> None:
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(IRIS, index=[f"flower {i}" for i in range(150)])
+    explainer = skew(TreeExplainer(multiclass), 7, 0.01)
+    margin = multiclass.predict_proba(IRIS)[7, 2]
+    with pytest.raises(
+        RuntimeError, match=r"at row 7 \(index 'flower 7'\), output 2: base value plus SHAP"
+    ) as error:
+        explainer.explain(X)
+    message = str(error.value)
+    assert f"the margin is {margin + 0.01:.6g}"[:22] in message
+    assert "single precision" in message and "float64" in message and "precision='double'" in message
+    assert (
+        skew(TreeExplainer(multiclass, check_additivity=False), 7, 0.01).explain(X).additivity_error is None
+    )
+
+
+@pytest.mark.parametrize("offset", [np.nan, np.inf, -1.0])
+def test_additivity_check_of_one_output(regressor: Any, offset: float) -> None:
+    with pytest.raises(RuntimeError, match="at row 3: base value"):
+        skew(TreeExplainer(regressor), 3, offset).shap_values(DIABETES)
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype", "unit"),
+    [("single", "f8", 2.0**-18), ("double", "f8", 2.0**-40), ("double", "f4", 2.0**-18)],
+)
+def test_additivity_tolerance_is_relative_to_the_leaves(precision: str, dtype: str, unit: float) -> None:
+    model = DecisionTreeRegressor(max_depth=3).fit(DIABETES, PROGRESSION)
+    allowed = unit * np.abs(model.tree_.value[model.tree_.children_left < 0]).max()
+    X = DIABETES.astype(dtype)
+    clean = explain(model, X, precision=precision).additivity_error
+    assert clean < allowed / 8
+    skew(TreeExplainer(model, precision=precision), 0, 0.8 * allowed).shap_values(X)
+    with pytest.raises(RuntimeError, match="additivity"):
+        skew(TreeExplainer(model, precision=precision), 0, 1.2 * allowed).shap_values(X)
+
+
+def test_additivity_error_is_the_largest_gap(regressor: Any) -> None:
+    explanation = explain(regressor, DIABETES)
+    gap = np.abs(
+        explanation.values.sum(axis=1)
+        + explanation.base_values
+        - adapt(regressor).ensemble.margin(DIABETES)[:, 0]
+    )
+    np.testing.assert_allclose(explanation.additivity_error, gap.max(), atol=1e-12)
+
+
+def test_largest_leaves() -> None:
+    def stump(left: Any, right: Any, output: int = 0) -> Tree:
+        return Tree(
+            [1, -1, -1],
+            [2, -1, -1],
+            [0] * 3,
+            [0.0] * 3,
+            [False] * 3,
+            [2, 1, 1],
+            np.array([np.zeros_like(left), left, right]),
+            output,
+        )
+
+    scalar = Ensemble.from_trees(
+        [stump(1.0, -3.0, 0), stump(2.0, 1.0, 1), stump(-5.0, 0.5, 1)],
+        n_features=1,
+        intercept=[-1.0, 2.0, 4.0],
+    )
+    np.testing.assert_array_equal(skshapgpu.explainer._largest_leaves(scalar), [4, 9, 4])
+    vector = Ensemble.from_trees(
+        [stump([1.0, 2.0], [-3.0, 1.0]), stump([1.0, 1.0], [0.5, -6.0])], n_features=1, intercept=[1.0, 1.0]
+    )
+    np.testing.assert_array_equal(skshapgpu.explainer._largest_leaves(vector), [5, 9])
+    empty = Ensemble.from_trees([], n_features=1, intercept=[-2.0])
+    np.testing.assert_array_equal(skshapgpu.explainer._largest_leaves(empty), [2])
+
+
+# Copies, processes and threads
+
+
+@pytest.mark.parametrize("how", ["pickle", "copy", "deepcopy", "joblib"])
+def test_copies(multiclass: Any, how: str, tmp_path: Any) -> None:
+    explainer = TreeExplainer(
+        make_pipeline(StandardScaler(), multiclass).fit(IRIS, SPECIES), outputs="all", n_jobs=2
+    )
+    if how == "joblib":
+        joblib.dump(explainer, tmp_path / "explainer")
+        other = joblib.load(tmp_path / "explainer", mmap_mode="r")
+    else:
+        other = {
+            "pickle": lambda e: pickle.loads(pickle.dumps(e)),
+            "copy": copy.copy,
+            "deepcopy": copy.deepcopy,
+        }[how](explainer)
+    np.testing.assert_array_equal(other.shap_values(IRIS), explainer.shap_values(IRIS))
+    np.testing.assert_array_equal(other.expected_value, explainer.expected_value)
+    assert repr(other) == repr(explainer)
+
+
+def test_pickle_does_not_hold_the_model(regressor: Any) -> None:
+    assert b"RandomForestRegressor" not in pickle.dumps(TreeExplainer(regressor))
+
+
+def test_many_threads_at_once(multiclass: Any) -> None:
+    explainer = TreeExplainer(multiclass)
+    expected = explainer.shap_values(IRIS)
+    with ThreadPoolExecutor(8) as pool:
+        for values in pool.map(lambda i: explainer.shap_values(IRIS[i % 20 :]), range(64)):
+            np.testing.assert_array_equal(values, expected[len(expected) - len(values) :])
+
+
+@pytest.mark.parametrize("n_jobs", [None, 1, 2, 5, -1])
+def test_result_does_not_depend_on_threads(regressor: Any, n_jobs: int | None) -> None:
+    np.testing.assert_array_equal(
+        TreeExplainer(regressor, n_jobs=n_jobs).shap_values(DIABETES),
+        TreeExplainer(regressor).shap_values(DIABETES),
+    )
+
+
+def threads_asked_for(explainer: TreeExplainer) -> int:
+    asked = []
+
+    class Watched(Skewed):
+        def explain(
+            self, X: np.ndarray, values: np.ndarray, margin: np.ndarray | None, n_threads: int
+        ) -> None:
+            asked.append(n_threads)
+            super().explain(X, values, margin, n_threads)
+
+    watched = copy.copy(explainer)
+    plan = watched._plan
+    try:
+        watched._plan = Watched(plan, 0, 0.0)
+        watched.shap_values(DIABETES)
+    finally:
+        watched._plan = plan
+    return asked[0]
+
+
+def test_n_jobs_is_that_of_joblib(regressor: Any) -> None:
+    assert threads_asked_for(TreeExplainer(regressor)) == 1
+    assert threads_asked_for(TreeExplainer(regressor, n_jobs=3)) == 3
+    assert threads_asked_for(TreeExplainer(regressor, n_jobs=-1)) == joblib.cpu_count()
+    with joblib.parallel_config("threading", n_jobs=2):
+        assert threads_asked_for(TreeExplainer(regressor)) == 2
+        assert threads_asked_for(TreeExplainer(regressor, n_jobs=1)) == 1
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_inside_joblib(regressor: Any, backend: str) -> None:
+    explainer = TreeExplainer(regressor, n_jobs=-1)
+    parts = np.array_split(DIABETES, 3)
+    found = joblib.Parallel(2, backend=backend)(joblib.delayed(explainer.shap_values)(part) for part in parts)
+    np.testing.assert_array_equal(np.concatenate(found), explainer.shap_values(DIABETES))
+
+
+def test_call_of_one_row_is_quick(regressor: Any) -> None:
+    explainer = TreeExplainer(regressor)
+    for dtype in (np.float32, np.float64):
+        x = np.ascontiguousarray(DIABETES[:1], dtype)
+        values, margin = np.empty((1, 1, 10), dtype), np.empty((1, 1))
+
+        def kernel() -> None:
+            explainer._plan.explain(x, values, margin, 1)  # noqa: B023
+
+        def whole() -> None:
+            explainer.shap_values(x)  # noqa: B023
+
+        # Of processor time, so that a busy machine does not count.
+        seconds = [
+            min(timeit.repeat(call, timer=time.process_time, number=200, repeat=7)) / 200
+            for call in (whole, kernel)
+        ]
+        assert seconds[0] - seconds[1] < 100e-6
+
+
+# All libraries
+
+
+def library_models() -> dict[str, Any]:
+    """Fits a model of each library on (X, y), by name; X has categories in ``color``."""
+
+    def xgboost(X: Any, y: Any) -> Any:
+        module = pytest.importorskip("xgboost")
+        return module.XGBRegressor(n_estimators=5, enable_categorical=True, max_depth=4, n_jobs=1).fit(X, y)
+
+    def lightgbm(X: Any, y: Any) -> Any:
+        module = pytest.importorskip("lightgbm")
+        return module.LGBMRegressor(
+            n_estimators=5, verbose=-1, n_jobs=1, min_child_samples=5, min_data_per_group=5
+        ).fit(X, y)
+
+    def catboost(X: Any, y: Any) -> Any:
+        module = pytest.importorskip("catboost")
+        return module.CatBoostRegressor(
+            iterations=5,
+            depth=4,
+            cat_features=["color"],
+            one_hot_max_size=10,
+            thread_count=1,
+            verbose=False,
+            allow_writing_files=False,
+        ).fit(X.astype({"color": str}), y)
+
+    def histogram(X: Any, y: Any) -> Any:
+        return HistGradientBoostingRegressor(max_iter=5, categorical_features="from_dtype").fit(X, y)
+
+    return {"xgboost": xgboost, "lightgbm": lightgbm, "catboost": catboost, "sklearn": histogram}
+
+
+@pytest.mark.parametrize("library", list(library_models()))
+def test_frame_with_categories_in_every_library(library: str) -> None:
+    pd = pytest.importorskip("pandas")
+    X, y = mixed_frame()
+    X["color"] = pd.Categorical(X["color"], categories=["red", "blue", "green"])
+    X.loc[X.index[::10], "size"] = np.nan
+    y = np.nan_to_num(y)
+    model = library_models()[library](X, y)
+    if library == "catboost":
+        X = X.astype({"color": str})
+    explainer = TreeExplainer(model, precision="double")
+    explanation = explainer.explain(X)
+    assert explainer.family == library
+    assert explanation.feature_names == ("color", "size")
+    assert explanation.importance()[0] > 0.1
+    np.testing.assert_allclose(
+        explanation.base_values + explanation.values.sum(axis=1), model.predict(X), atol=1e-5
+    )
+    if library != "catboost":
+        # The same categories, in another order: the same rows, except for XGBoost before 3.1.
+        reordered = X.assign(
+            color=pd.Categorical(X["color"].astype(object), categories=["green", "red", "blue"])
+        )
+        again = explainer.explain(reordered)
+        np.testing.assert_allclose(
+            again.base_values + again.values.sum(axis=1), model.predict(reordered), atol=1e-5
+        )
+    other = pickle.loads(pickle.dumps(explainer))
+    np.testing.assert_array_equal(other.shap_values(X), explanation.values)
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost"])
+def test_classifiers_of_every_library(library: str) -> None:
+    module = pytest.importorskip(library)
+    make = {
+        "xgboost": lambda: module.XGBClassifier(n_estimators=3, n_jobs=1),
+        "lightgbm": lambda: module.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1),
+        "catboost": lambda: module.CatBoostClassifier(
+            iterations=3, verbose=False, allow_writing_files=False, thread_count=1
+        ),
+    }[library]
+    model = make().fit(CANCER, BENIGN)
+    one, both = explain(model, CANCER), explain(model, CANCER, outputs="all")
+    assert one.shape == CANCER.shape and both.shape == (*CANCER.shape, 2)
+    assert both.output_names == (0, 1)
+    margin = one.base_values + one.values.sum(axis=1)
+    np.testing.assert_allclose(1 / (1 + np.exp(-margin)), model.predict_proba(CANCER)[:, 1], atol=1e-5)
+
+    model = make().fit(IRIS, SPECIES)
+    explanation = explain(model, IRIS)
+    assert explanation.shape == (150, 4, 3)
+    assert explanation.output_names == (0, 1, 2)
+    margin = np.exp(explanation.base_values + explanation.values.sum(axis=1))
+    np.testing.assert_allclose(
+        margin / margin.sum(axis=1, keepdims=True), model.predict_proba(IRIS), atol=1e-5
+    )
+
+
+def test_xgboost_takes_what_a_sparse_matrix_does_not_store_as_missing() -> None:
+    module = pytest.importorskip("xgboost")
+    X = np.where(np.abs(CANCER) > np.median(CANCER, axis=0), CANCER, 0.0)
+    model = module.XGBRegressor(n_estimators=5, n_jobs=1).fit(sp.csr_matrix(X), BENIGN)
+    explanation = explain(model, sp.csr_matrix(X))
+    np.testing.assert_allclose(
+        explanation.base_values + explanation.values.sum(axis=1), model.predict(sp.csr_matrix(X)), atol=1e-5
+    )
+    missing = np.where(X == 0, np.nan, X)
+    np.testing.assert_array_equal(explanation.values, explain(model, missing).values)
+    assert np.abs(explain(model, X).values - explanation.values).max() > 1e-3
+
+
+def test_xgboost_missing_number() -> None:
+    module = pytest.importorskip("xgboost")
+    X = np.where(DIABETES > 0.05, -999.0, DIABETES)
+    model = module.XGBRegressor(n_estimators=5, n_jobs=1, missing=-999.0).fit(X, PROGRESSION)
+    explanation = explain(model, X)
+    np.testing.assert_allclose(
+        explanation.base_values + explanation.values.sum(axis=1), model.predict(X), rtol=1e-5
+    )
+
+
+def test_hist_gradient_boosting_classifier_of_strings() -> None:
+    pd = pytest.importorskip("pandas")
+    X, y = mixed_frame()
+    X["color"] = X["color"].astype("category")
+    model = HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype")
+    model.fit(X, np.digitize(y, [0.0, 1.0]))
+    explanation = explain(model, X)
+    assert explanation.shape == (120, 2, 3)
+    np.testing.assert_allclose(
+        explanation.base_values + explanation.values.sum(axis=1), model.decision_function(X), atol=1e-5
+    )
+    assert isinstance(explanation.index, pd.Index)

@@ -1,0 +1,148 @@
+"""Which module may import which, and what importing the package costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import skshapgpu
+
+PACKAGE = Path(skshapgpu.__file__).parent
+
+#: What each module may import from the package, whenever: at its head or inside a function.
+MAY_IMPORT = {
+    "__init__": {"_versions", "adapters", "errors", "explainer", "explanation", "transformers"},
+    "_versions": {"_core"},
+    "adapters": {"ensemble", "errors", "schema"},
+    "ensemble": set(),
+    "errors": set(),
+    "explainer": {"_core", "adapters", "ensemble", "errors", "explanation", "inputs"},
+    "explanation": {"inputs"},
+    "inputs": {"schema"},
+    "reference": {"ensemble"},
+    "schema": {"ensemble"},
+    "transformers": {"explainer", "explanation", "inputs"},
+}
+
+#: Libraries that a module may import at its head; everything else waits for the object that needs it.
+AT_THE_HEAD = {"numpy", "scipy", "sklearn", "joblib"}
+
+OPTIONAL = {
+    "xgboost",
+    "lightgbm",
+    "catboost",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "cupy",
+    "shap",
+    "matplotlib",
+    "skshapgpu._core",
+}
+
+MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+
+
+def layer(path: Path) -> str:
+    return path.parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> list[tuple[str, str, bool]]:
+    """(first part of the name, the same within the package or "", at the head) of each import of a file."""
+    tree = ast.parse((PACKAGE / path).read_text())
+    found = []
+    for node in ast.walk(tree):
+        at_head = node in tree.body
+        if isinstance(node, ast.Import):
+            found += [(alias.name.partition(".")[0], "", at_head) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            assert node.module is not None
+            found.append((node.module.partition(".")[0], "", at_head))
+        elif isinstance(node, ast.ImportFrom):
+            folder = (PACKAGE / path).parents[node.level - 1].relative_to(PACKAGE)
+            for alias in node.names:
+                target = [*folder.parts, *(node.module or alias.name).split(".")]
+                found.append(("skshapgpu", target[0], at_head))
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_module_imports_only_its_layers(path: Path) -> None:
+    inside = {target for _, target, _ in imports(path) if target}
+    assert inside - {layer(path)} <= MAY_IMPORT[layer(path)]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_module_names_the_package_relatively(path: Path) -> None:
+    assert not [name for name, target, _ in imports(path) if name == "skshapgpu" and not target]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_module_imports_no_optional_library_at_its_head(path: Path) -> None:
+    heads = {name for name, target, at_head in imports(path) if at_head and not target}
+    assert heads - set(sys.stdlib_module_names) <= AT_THE_HEAD
+
+
+def test_the_table_of_layers_is_complete() -> None:
+    assert {layer(path) for path in MODULES} == set(MAY_IMPORT)
+
+
+def modules_after(code: str) -> tuple[set[str], float]:
+    """Libraries, other than those that scikit-learn itself imports, that ``code`` brings in, and its seconds.
+
+    In a fresh process; the core counts as a library.
+    """
+    program = f"""
+import sys, time
+import sklearn.base
+before, start = set(sys.modules), time.process_time()
+{code}
+seconds = time.process_time() - start
+print(*sorted({OPTIONAL!r} & (set(sys.modules) - before)), seconds)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    *modules, seconds = run.stdout.split()
+    return set(modules), float(seconds)
+
+
+def test_import_is_light() -> None:
+    modules, seconds = modules_after("import skshapgpu")
+    assert modules == set()
+    assert seconds < 0.5
+
+
+def test_explaining_one_library_imports_no_other() -> None:
+    modules, _ = modules_after("""
+import numpy as np
+from sklearn.tree import DecisionTreeRegressor
+import skshapgpu
+X = np.arange(12.0).reshape(6, 2)
+skshapgpu.explain(DecisionTreeRegressor().fit(X, X[:, 0]), X)
+""")
+    assert modules == {"skshapgpu._core"}
+
+
+def test_public_names() -> None:
+    assert sorted(skshapgpu.__all__) == skshapgpu.__all__
+    for name in skshapgpu.__all__:
+        assert getattr(skshapgpu, name).__doc__
+
+
+def test_version_is_that_of_the_project() -> None:
+    project = PACKAGE.parent / "pyproject.toml"
+    if not project.exists():
+        pytest.skip("not a checkout")
+    assert f'\nversion = "{skshapgpu.__version__}"\n' in project.read_text()
+
+
+def test_show_versions(capsys: pytest.CaptureFixture[str]) -> None:
+    skshapgpu.show_versions()
+    lines = dict(line.strip().split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    import sklearn
+
+    assert lines["scikit-learn"] == sklearn.__version__
+    assert lines["instruction set"].split()[0] in ("avx512", "avx2", "baseline")

@@ -1,0 +1,132 @@
+"""The definition itself: hand-computed values, Shapley's axioms, and exact arithmetic beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ensembles import ensemble_options, exact_shap, leaf_scale, random_chain, random_ensemble, random_rows
+from hypothesis import given, settings
+
+from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.reference import path_dependent_shap
+
+
+def and_tree(cover: tuple[float, float, float, float, float] = (4, 1, 3, 1, 2)) -> Ensemble:
+    """x0 <= 0.5: 1, else x1 <= 0.5: 2, else 10; covers (root, leaf 1, inner, leaf 2, leaf 10)."""
+    tree = Tree(left=[1, -1, 3, -1, -1], right=[2, -1, 4, -1, -1], feature=[0, 0, 1, 0, 0],
+                threshold=[0.5, 0, 0.5, 0, 0], missing_left=[True, False, False, False, False],
+                cover=cover, value=[0, 1, 0, 2, 10])
+    return Ensemble.from_trees([tree], n_features=3, intercept=[100.0])
+
+
+def test_two_features_by_hand():
+    """v() = 1/4 + 3/4 (2/3 + 20/3) = 23/4; with x0: 22/3, with x1: 31/4, with both: 10."""
+    values, base = path_dependent_shap(and_tree(), [[1.0, 1.0, 0.0]])
+    assert base == pytest.approx([105.75], rel=1e-15)
+    x0 = ((22 / 3 - 23 / 4) + (10 - 31 / 4)) / 2
+    x1 = ((31 / 4 - 23 / 4) + (10 - 22 / 3)) / 2
+    np.testing.assert_allclose(values, [[[x0, x1, 0.0]]], rtol=1e-14)
+    assert values[0, 0, 2] == 0.0
+
+
+def test_children_without_cover_weigh_half_each():
+    """v() = 1/2 + (2 + 10) / 4 = 7/2; with x0: 1, with x1: 1/2 + 10/2 = 11/2, with both: 1."""
+    values, base = path_dependent_shap(and_tree((7, 0, 0, 0, 0)), [[np.nan, np.nan, 0.0]])
+    assert base == pytest.approx([103.5], rel=1e-15)
+    np.testing.assert_allclose(values, [[[((1 - 3.5) + (1 - 5.5)) / 2, ((5.5 - 3.5) + 0) / 2, 0.0]]],
+                               rtol=1e-14)
+
+
+def test_a_child_without_cover_weighs_nothing():
+    values, base = path_dependent_shap(and_tree((3, 3, 0, 1, 2)), [[0.0, 1.0, 0.0]])
+    assert base == pytest.approx([101.0])
+    np.testing.assert_array_equal(values, [[[0.0, 0.0, 0.0]]])
+
+
+def test_parents_cover_is_ignored():
+    X = random_rows(0, and_tree(), 20)
+    expected = path_dependent_shap(and_tree((4, 1, 3, 1, 2)), X)
+    for got, want in zip(path_dependent_shap(and_tree((1e12, 1, 3, 1, 2)), X), expected):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_shares_of_covers_whose_sum_overflows():
+    values, base = path_dependent_shap(and_tree((4, 1.5e308, 0.5e308, 1.2e308, 1.2e308)), [[0.0, 0.0, 0.0]])
+    assert base == pytest.approx([100 + 3 / 4 + 6 / 4], rel=1e-14)
+    assert values.sum() == pytest.approx(1 - 9 / 4, rel=1e-13)
+
+
+def test_outputs_of_scalar_trees_and_of_vector_leaves():
+    split = {"left": [1, -1, -1], "right": [2, -1, -1], "feature": [0] * 3, "threshold": [0.0] * 3,
+             "missing_left": [False] * 3, "cover": [4, 1, 3]}
+    scalar = Ensemble.from_trees([Tree(**split, value=[0, 4, 8], output=1),
+                                  Tree(**split, value=[0, -4, 0], output=0)], n_features=1, intercept=[0, 1])
+    vector = Ensemble.from_trees([Tree(**split, value=[[0, 0], [-4, 4], [0, 8]])], n_features=1,
+                                 intercept=[0, 1])
+    for ensemble in (scalar, vector):
+        values, base = path_dependent_shap(ensemble, [[0.0], [1.0]])
+        np.testing.assert_array_equal(base, [-1.0, 8.0])
+        np.testing.assert_array_equal(values, [[[-3.0], [-3.0]], [[1.0], [1.0]]])
+
+
+@given(ensemble_options())
+@settings(max_examples=60)
+def test_axioms(options):
+    """Additivity against ``margin``; nothing for unused features; the sum of trees is the sum of values."""
+    ensemble = random_ensemble(**options)
+    X = random_rows(options["seed"], ensemble, 8)
+    values, base = path_dependent_shap(ensemble, X)
+    scale = leaf_scale(ensemble) + np.abs(ensemble.intercept)
+    assert values.shape == (8, ensemble.n_outputs, ensemble.n_features)
+    assert (np.abs(values.sum(axis=2) + base - ensemble.margin(X)) <= 1e-13 * scale).all()
+    used = np.unique(ensemble.feature[ensemble.left >= 0])
+    assert (np.delete(values, used, axis=2) == 0).all()
+
+
+@given(ensemble_options())
+@settings(max_examples=40)
+def test_equals_exact_path_arithmetic(options):
+    ensemble = random_ensemble(**options)
+    X = random_rows(options["seed"], ensemble, 2)
+    values, _ = path_dependent_shap(ensemble, X)
+    scale = leaf_scale(ensemble)[:, np.newaxis]
+    for x, row in zip(X, values):
+        assert (np.abs(row - exact_shap(ensemble, x)) <= 1e-14 * scale).all()
+
+
+def test_twelve_features_and_no_more():
+    twelve = random_chain(1, depth=30, n_features=12)
+    x = np.random.default_rng(1).random((1, 12))
+    values, _ = path_dependent_shap(twelve, x)
+    assert np.count_nonzero(values) == 12
+    assert np.abs(values[0] - exact_shap(twelve, x[0])).max() <= 1e-14 * leaf_scale(twelve)[0]
+    with pytest.raises(ValueError, match="uses 13 features"):
+        path_dependent_shap(random_chain(1, depth=13, n_features=13), np.zeros((1, 13)))
+
+
+def test_no_rows_and_no_trees():
+    ensemble = random_ensemble(0, n_outputs=2)
+    values, base = path_dependent_shap(ensemble, np.empty((0, 5)))
+    assert values.shape == (0, 2, 5)
+    np.testing.assert_array_equal(base, path_dependent_shap(ensemble, np.zeros((1, 5)))[1])
+    values, base = path_dependent_shap(random_ensemble(0, n_trees=0), np.zeros((2, 5)))
+    np.testing.assert_array_equal(values, np.zeros((2, 1, 5)))
+    np.testing.assert_array_equal(base, random_ensemble(0, n_trees=0).intercept)
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 4), (2, 6), (2, 5, 1)])
+def test_wrong_shape_of_X(shape):
+    with pytest.raises(ValueError, match=r"X must have shape \(n_rows, 5\)"):
+        path_dependent_shap(random_ensemble(0), np.zeros(shape))
+
+
+def test_float64_rows_are_rounded_to_float32_first():
+    """0.1 lies below the next float64, but both are one float32."""
+    above = np.nextafter(0.1, 1)
+    tree = Tree(left=[1, -1, -1], right=[2, -1, -1], feature=[0] * 3, threshold=[0.1, 0, 0],
+                missing_left=[False] * 3, cover=[2, 1, 1], value=[0, -1, 1])
+    X = [[0.1], [above]]
+    float64 = Ensemble.from_trees([tree], n_features=1, intercept=0, x_dtype="float64")
+    np.testing.assert_array_equal(path_dependent_shap(float64, X)[0].ravel(), [-1, 1])
+    float32 = Ensemble.from_trees([tree], n_features=1, intercept=0, x_dtype="float32")
+    np.testing.assert_array_equal(path_dependent_shap(float32, X)[0].ravel(), [1, 1])
