@@ -138,7 +138,7 @@ py::dict info(const Plan& plan) {
   std::map<int, size_t> buckets;
   for (const Chunk& chunk : plan.chunks) buckets[chunk.n_nodes] += chunk.tree_end - chunk.tree_begin;
   size_t n_repeated = 0;
-  for (const DecideNode& node : plan.decide) n_repeated += (node.flags & kRepeated) != 0;
+  for (const DecideNode& node : plan.decide) n_repeated += node.previous != 0;
   py::dict out;
   out["n_trees"] = plan.trees.size();
   out["n_leaves"] = plan.n_leaves;

@@ -32,6 +32,9 @@ int tile_rows(const Plan& plan, int64_t n_rows, int64_t n_threads) {
   return static_cast<int>(std::max<int64_t>(1, rows / kBlockRows)) * kBlockRows;
 }
 
+// leaf_sums takes time for each leaf, descend for each level; measured, they break even here.
+constexpr size_t kLeavesPerLevel = 9;
+
 // A buffer aligned to cache lines and to the widest vectors.
 template <class T>
 class Aligned {
@@ -86,10 +89,10 @@ class Worker {
     codes_.allocate(plan, tile);
     phi_.resize(sizes.phi);
     stack_.resize(sizes.stack);
-    masks_.resize(2 * sizes.inner);
-    rows_left_.resize(2 * sizes.inner + 1);
-    std::fill_n(rows_left_.data(), rows_left_.size(), uint64_t{0});  // leaves read theirs, too
-    reach_.resize(2 * sizes.inner + 1);
+    const size_t n_nodes = 2 * sizes.inner + 1;
+    words_.resize(kFirstWord + 2 * n_nodes);
+    std::fill_n(words_.data(), words_.size(), uint64_t{0});  // those of leaves are read, too
+    reach_.resize(n_nodes);
     sums_.resize(plan.features.size() * plan.n_outputs * tile);
     margin_.resize(static_cast<size_t>(plan.n_outputs) * tile);
   }
@@ -123,12 +126,11 @@ class Worker {
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan_.trees[i];
       const DecideArgs decide{plan_.decide.data() + tree.decide, tree.n_inner, codes_.codes(plan_, block),
-                              codes_.stride, categories, plan_.category_bits.data(), masks_.data(),
-                              rows_left_.data()};
+                              codes_.stride, categories, plan_.category_bits.data(), words_.data()};
       (plan_.wide_codes ? kernels_.decide32 : kernels_.decide16)(decide);
       if (result_.margin) add_margin(chunk, tree, block);
       const WalkArgs<T> walk{plan_.ops.data() + tree.ops, constants<T>(plan_).data() + tree.constants,
-                             masks_.data(), nodes, nodes + chunk.n_nodes, chunk.n_nodes, static_cast<int>(n_outputs),
+                             words_.data(), nodes, nodes + chunk.n_nodes, chunk.n_nodes, static_cast<int>(n_outputs),
                              chunk.height, n_rows, phi_.data(), n_slots * kBlockRows, stack_.data()};
       run_walk(chunk, walk);
     }
@@ -157,19 +159,16 @@ class Worker {
     const double* leaves = plan_.leaf_values.data() + tree.leaves;
     const size_t width = n_used_outputs(plan_, chunk);
     double* margin = margin_.data() + static_cast<size_t>(std::max(chunk.output, 0)) * tile_ + block * kBlockRows;
-    // Rows step down together, or every leaf is added where it is reached: a leaf costs about as
-    // much as nine steps of a level.
-    if (width == 1 && tree.n_inner < 9 * static_cast<size_t>(tree.height)) {
-      kernels_.leaf_sums({children, static_cast<int32_t>(tree.n_inner), leaves, rows_left_.data(), reach_.data(), margin});
+    int32_t reached[kBlockRows];
+    const ReachArgs args{children, static_cast<int32_t>(tree.n_inner), tree.height, words_.data(), leaves,
+                         reach_.data(), margin, reached};
+    if (width == 1 && tree.n_inner < kLeavesPerLevel * tree.height) {
+      kernels_.leaf_sums(args);
       return;
     }
-    int32_t node[kBlockRows] = {};
-    for (int level = 0; level < tree.height; ++level)
-      for (int row = 0; row < kBlockRows; ++row)
-        node[row] = children[2 * node[row] + (~rows_left_.data()[node[row]] >> row & 1)];
+    kernels_.descend(args);
     for (size_t o = 0; o < width; ++o)
-      for (int row = 0; row < kBlockRows; ++row)
-        margin[o * tile_ + row] += leaves[(node[row] - tree.n_inner) * width + o];
+      for (int row = 0; row < kBlockRows; ++row) margin[o * tile_ + row] += leaves[reached[row] * width + o];
   }
 
   template <class Out>
@@ -194,7 +193,7 @@ class Worker {
   const size_t tile_;
   CodeTile codes_;
   Aligned<T> phi_, stack_;
-  Aligned<uint64_t> masks_, rows_left_, reach_;
+  Aligned<uint64_t> words_, reach_;
   Aligned<double> sums_, margin_;
 };
 
@@ -249,7 +248,7 @@ size_t scratch_bytes(const Plan& plan) {
   const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
   const StackSizes sizes = stack_sizes(plan, element);
   const size_t tile = tile_rows(plan, INT64_MAX / 8, 1);
-  return element * (sizes.phi + sizes.stack) + 8 * (6 * sizes.inner + 2) +
+  return element * (sizes.phi + sizes.stack) + 8 * (6 * sizes.inner + 5) +
          tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * plan.n_outputs * (plan.features.size() + 1)) +
          tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows);
 }

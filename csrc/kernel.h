@@ -93,7 +93,7 @@ struct Walker {
           S::store(next + k * kRows + v * W, S::mul(w.C(k, v), factor));
         }
       } else {
-        const V d = S::select(w.mask(0, v), w.at(1), w.at(2));
+        const V d = S::select(w.mask(1, v), w.at(1), w.at(2));
         S::store(w.delta(v), d);
         for (int k = 0; k < w.n_nodes(); ++k)
           S::store(next + k * kRows + v * W, S::mul(w.C(k, v), S::fma(d, w.node(k), w.at(0))));
@@ -101,7 +101,7 @@ struct Walker {
     }
     frame = next;
     c += kRepeated ? 3 + 2 * n_nodes() : 3;
-    m += kRepeated ? 2 : 1;
+    m += 2;
   }
 
   // From the left to the right child: its C is what the left one did not take.
@@ -154,7 +154,7 @@ struct Walker {
     const Walker w = *this;
     const int n = w.n_nodes(), n_shared = kRepeated ? 3 * n : 0, n_each = kRepeated ? 5 : 3;
     for (int v = 0; v < w.n_vectors; ++v) {
-      const M alive = w.mask(0, v), left = kRepeated ? w.mask(1, v) : alive;
+      const M alive = w.mask(0, v), left = w.mask(1, v);
       V sum = S::zero();
       for (int k = 0; k < n; ++k) sum = kRepeated ? S::fma(w.C(k, v), w.at(k), sum) : S::add(sum, w.C(k, v));
       T* out = w.value + v * W;
@@ -176,7 +176,7 @@ struct Walker {
     }
     value += value_elements() * n_outputs;
     c += n_shared + n_each * n_outputs;
-    m += kRepeated ? 2 : 1;
+    m += 2;
   }
 
   // --- Fused subtrees of two, three and four leaves, in registers (scalar leaves, fixed K) ---
@@ -190,27 +190,27 @@ struct Walker {
       for (int k = 0; k < K; ++k) factor[k] = three_way(alive, alive_left, at(0), at(3 + k), at(3 + K + k));
       return repeated_delta(alive, alive_left, at(1), at(2));
     } else {
-      const V d = S::select(mask(0, v), at(1), at(2));
+      const V d = S::select(mask(1, v), at(1), at(2));
       for (int k = 0; k < K; ++k) factor[k] = S::fma(d, node(k), at(0));
       return d;
     }
   }
 
-  // A pair in registers: takes C in x, leaves B there. Constants: B at t = 0 if new, B of rows not
+  // A pair in registers, the index-th node of the subtree: takes C in x, leaves B there. Constants: B at t = 0 if new, B of rows not
   // alive if repeated; phi factor off, on; if repeated also G[K], B off [K], B on [K].
   static constexpr int pair_constants(bool repeated) { return repeated ? 3 + 3 * K : 3; }
   template <bool kRepeated>
-  SKSHAP_INLINE void pair(int v, int word, uint32_t slot, const T* p, V (&x)[kFixed]) const {
+  SKSHAP_INLINE void pair(int v, int index, uint32_t slot, const T* p, V (&x)[kFixed]) const {
     const V off = S::set1(p[1]), on = S::set1(p[2]);
     if constexpr (kRepeated) {
-      const M alive = mask(word, v), alive_left = mask(word + 1, v);
+      const M alive = mask(2 * index, v), alive_left = mask(2 * index + 1, v);
       V sum = S::mul(x[0], S::set1(p[3]));
       for (int k = 1; k < K; ++k) sum = S::fma(x[k], S::set1(p[3 + k]), sum);
       add_phi(slot, v, repeated_delta(alive, alive_left, off, on), sum);
       for (int k = 0; k < K; ++k)
         x[k] = three_way(alive, alive_left, S::set1(p[0]), S::set1(p[3 + K + k]), S::set1(p[3 + 2 * K + k]));
     } else {
-      const V slope = S::select(mask(word, v), off, on);
+      const V slope = S::select(mask(2 * index + 1, v), off, on);
       V sum = x[0];
       for (int k = 1; k < K; ++k) sum = S::add(sum, x[k]);
       add_phi(slot, v, slope, sum);
@@ -229,7 +229,7 @@ struct Walker {
     }
     value += value_elements();
     c += pair_constants(kRepeated);
-    m += kRepeated ? 2 : 1;
+    m += 2;
   }
 
   // The root of a fused subtree, once both sides are known: adds to phi, stores B.
@@ -258,12 +258,12 @@ struct Walker {
         left[k] = S::mul(w.C(k, v), factor[k]);
         right[k] = S::set1(*leaf);
       }
-      w.template pair<kPair>(v, kRoot ? 2 : 1, pair_slot, p, left);
+      w.template pair<kPair>(v, 1, pair_slot, p, left);
       w.template join<kRoot>(slot, v, d, factor, left, right);
     }
     value += value_elements();
     c = leaf + 1;
-    m += 2 + kRoot + kPair;
+    m += 4;
   }
 
   // A node with two pairs.
@@ -281,14 +281,14 @@ struct Walker {
           left[k] = S::mul(w.C(k, v), factor[k]);
           right[k] = S::sub(w.C(k, v), left[k]);
         }
-        w.template pair<kFirst>(v, kRoot ? 2 : 1, slot1, p1, left);
-        w.template pair<kSecond>(v, (kRoot ? 2 : 1) + (kFirst ? 2 : 1), slot2, p2, right);
+        w.template pair<kFirst>(v, 1, slot1, p1, left);
+        w.template pair<kSecond>(v, 2, slot2, p2, right);
         w.template join<kRoot>(slot, v, d, factor, left, right);
       }
     }
     value += value_elements();
     c = p2 + pair_constants(kSecond);
-    m += 3 + kRoot + kFirst + kSecond;
+    m += 6;
   }
 
   // A quad whose three features are new is a polynomial of degree 2 in t, so it needs only the
@@ -300,8 +300,8 @@ struct Walker {
       m0 = S::add(m0, x);
       m1 = S::fma(x, node(k), m1);
     }
-    const V d = S::select(mask(0, v), at(1), at(2));
-    const V slope1 = S::select(mask(1, v), at(4), at(5)), slope2 = S::select(mask(2, v), at(7), at(8));
+    const V d = S::select(mask(1, v), at(1), at(2));
+    const V slope1 = S::select(mask(3, v), at(4), at(5)), slope2 = S::select(mask(5, v), at(7), at(8));
     const V left0 = S::fma(d, m1, S::mul(m0, at(0)));
     add_phi(slot1, v, slope1, left0);
     add_phi(slot2, v, slope2, S::sub(m0, left0));
@@ -367,7 +367,7 @@ void walk(const WalkArgs<typename S::T>& args) {
   for (int first = 0; first < args.n_rows; first += kRows) {
     const int n_rows = args.n_rows - first < kRows ? args.n_rows - first : kRows;
     Walker<S, K, kRows> walker{args.stack,         values,         args.constants,
-                               args.masks,         args.nodes,     args.phi + first,
+                               args.words + kFirstWord, args.nodes,     args.phi + first,
                                args.output_stride, args.n_nodes,   K > 0 ? 1 : args.n_outputs,
                                first / S::kWidth,  (n_rows + S::kWidth - 1) / S::kWidth};
     walker.run(args.ops, args.weights);
@@ -376,7 +376,8 @@ void walk(const WalkArgs<typename S::T>& args) {
 
 template <class Code>
 void decide(const DecideArgs& args) {
-  uint64_t *out = args.masks, *rows_left = args.rows_left;
+  uint64_t* out = args.words;
+  for (int i = 0; i < kFirstWord; ++i) *out++ = ~uint64_t{0};
   for (const DecideNode *node = args.nodes, *end = node + args.n_nodes; node != end; ++node) {
     uint64_t left;
     if (node->flags & kCategorical) {
@@ -389,28 +390,22 @@ void decide(const DecideArgs& args) {
       const Code* codes = static_cast<const Code*>(args.codes) + node->column * args.code_stride;
       left = passes(codes, node->bias, node->operand);
     }
-    if (node->flags & kFlip) left = ~left;
-    if (node->flags & kRepeated) {
-      const uint64_t* previous = args.masks + node->previous;
-      uint64_t alive;
-      if (node->flags & kPreviousRepeated)
-        alive = node->flags & kPreviousRight ? previous[0] & ~previous[1] : previous[1];
-      else
-        alive = node->flags & kPreviousRight ? ~previous[0] : previous[0];
-      *out++ = alive;
-      left &= alive;
-    }
-    *out++ = left;
-    *rows_left++ = left;
+    // Without branches: which nodes are flipped or repeated is as good as random.
+    const uint64_t flip = node->flags & kFlip ? ~uint64_t{0} : 0;
+    const uint64_t right = node->flags & kPreviousRight ? ~uint64_t{0} : 0;
+    const uint64_t* previous = args.words + node->previous;
+    const uint64_t alive = (previous[0] & right) ^ previous[1];
+    *out++ = alive;
+    *out++ = (left ^ flip) & alive;
   }
 }
 
-void leaf_sums(const LeafSumArgs& args) {
+void leaf_sums(const ReachArgs& args) {
   using S = DoubleVector;
   constexpr int kAtOnce = 4;  // sums in flight
   args.reach[0] = ~uint64_t{0};
   for (int32_t i = 0; i < args.n_inner; ++i) {
-    const uint64_t reach = args.reach[i], left = reach & args.rows_left[i];
+    const uint64_t reach = args.reach[i], left = reach & args.words[kFirstWord + 2 * i + 1];
     args.reach[args.children[2 * i]] = left;
     args.reach[args.children[2 * i + 1]] = reach & ~left;
   }
@@ -424,6 +419,17 @@ void leaf_sums(const LeafSumArgs& args) {
       }
     for (int i = 0; i < kAtOnce; ++i) S::store(args.margin + (v + i) * S::kWidth, sum[i]);
   }
+}
+
+// Rows step down together, so that the loop vectorises: rows at a leaf stay there.
+void descend(const ReachArgs& args) {
+  int32_t node[kBlockRows] = {};
+  for (int level = 0; level < args.height; ++level)
+    for (int row = 0; row < kBlockRows; ++row) {
+      const uint64_t left = args.words[kFirstWord + 2 * node[row] + 1] >> row;
+      node[row] = args.children[2 * node[row] + 1 - static_cast<int32_t>(left & 1)];
+    }
+  for (int row = 0; row < kBlockRows; ++row) args.leaves[row] = node[row] - args.n_inner;
 }
 
 // Binary search in lockstep: every value takes the same steps, so the inner loop vectorises.
@@ -446,7 +452,7 @@ void rank(const RankArgs<X>& args) {
 Kernels make_kernels(const char* name) {
   constexpr int kFloatRows = walk_rows<float>(), kDoubleRows = walk_rows<double>();
   return Kernels{
-      name, &decide<uint16_t>, &decide<uint32_t>, &leaf_sums, &rank<float>, &rank<double>,
+      name, &decide<uint16_t>, &decide<uint32_t>, &leaf_sums, &descend, &rank<float>, &rank<double>,
       {&walk<FloatVector, 0, kFloatRows>, &walk<FloatVector, 1, kFloatRows>, &walk<FloatVector, 2, kFloatRows>,
        &walk<FloatVector, 3, kFloatRows>, &walk<FloatVector, 4, kFloatRows>, &walk<FloatVector, 5, kFloatRows>,
        &walk<FloatVector, 6, kFloatRows>, &walk<FloatVector, 7, kFloatRows>, &walk<FloatVector, 8, kFloatRows>},

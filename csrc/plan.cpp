@@ -45,7 +45,7 @@ double left_share(double left, double right) {
 // What a path remembers of the last node that split on a feature.
 struct Seen {
   uint32_t word;
-  bool repeated, right;
+  bool right;
   double zero_fraction;  // of the path so far, this node included
 };
 
@@ -257,7 +257,6 @@ class Compiler {
     first_decide_ = plan_.decide.size();
     first_child_ = plan_.children.size();
     first_leaf_ = plan_.leaf_values.size();
-    n_words_ = 0;
     plan_.trees.push_back(
         {first_decide_, 0, plan_.ops.size(), n_constants(), first_child_, first_leaf_, shape.height});
     Chunk& chunk = plan_.chunks.back();
@@ -364,7 +363,7 @@ class Compiler {
 
   void see(int32_t feature, const Label& n, bool right) {
     const double above = n.repeated ? n.zero_fraction : 1.0;
-    seen_[feature] = {n.word, n.repeated, right, above * (right ? 1 - n.share : n.share)};
+    seen_[feature] = {n.word, right, above * (right ? 1 - n.share : n.share)};
     has_seen_[feature] = 1;
   }
 
@@ -384,8 +383,7 @@ class Compiler {
     n.repeated = has_seen_[f];
     n.zero_fraction = n.repeated ? seen_[f].zero_fraction : 1.0;
     n.share = left_share(e_.cover[left], e_.cover[right]);
-    n.word = n_words_;
-    n_words_ += n.repeated ? 2 : 1;
+    n.word = static_cast<uint32_t>(kFirstWord + 2 * (plan_.decide.size() - first_decide_));
     write_decision(node, n);
 
     if (parent >= 0) plan_.children[first_child_ + 2 * parent + right_of_parent] = last_inner();
@@ -417,11 +415,8 @@ class Compiler {
     }
     if (n.flip) d.flags |= kFlip;
     if (n.repeated) {
-      const Seen& previous = seen_[f];
-      d.previous = previous.word;
-      d.flags |= kRepeated;
-      if (previous.repeated) d.flags |= kPreviousRepeated;
-      if (previous.right) d.flags |= kPreviousRight;
+      d.previous = seen_[f].word;
+      if (seen_[f].right) d.flags |= kPreviousRight;
     }
     plan_.decide.push_back(d);
   }
@@ -529,7 +524,6 @@ class Compiler {
   size_t chunk_start_bytes_ = 0;
   int64_t base_ = 0;
   size_t first_decide_ = 0, first_child_ = 0, first_leaf_ = 0;
-  uint32_t n_words_ = 0;
 };
 
 }  // namespace

@@ -15,24 +15,24 @@ namespace skshap {
 // Missing has the largest code. Adding the node's bias of 1 wraps it to 0, which is below every
 // rank; a bias of 0 leaves it above every rank.
 struct DecideNode {
-  uint32_t column;   // coded column
-  uint32_t operand;  // rank + bias, or first word of the category bit set
-  uint32_t previous; // word of the nearest ancestor on the same feature, if repeated
+  uint32_t column;    // coded column
+  uint32_t operand;   // rank + bias, or first word of the category bit set
+  uint32_t previous;  // words of the nearest ancestor on the same feature, from kFirstWord - 2
   uint8_t bias;
   uint8_t flags;
 };
 
 enum DecideFlag : uint8_t {
   kCategorical = 1,
-  kFlip = 2,            // children were swapped: the answer is negated
-  kRepeated = 4,        // the feature occurs above, at `previous`
-  kPreviousRepeated = 8,
-  kPreviousRight = 16,  // this node lies in the right subtree of `previous`
+  kFlip = 2,           // children were swapped: the answer is negated
+  kPreviousRight = 4,  // this node lies in the right subtree of `previous`
 };
 
-// `decide` writes one word for a node whose feature is new on its path: the rows that go left.
-// It writes two for a repeated one: the rows that satisfied every earlier split on that feature
-// ("alive"), and those of them that go left. A row that reaches a node is alive there.
+// `decide` writes two words for each node, in preorder: the rows that satisfied every earlier split
+// on its feature ("alive", all rows where the feature is new on the path), and those of them that
+// go left. A row that reaches a node is alive there. Before them stand two words of all ones, the
+// `previous` of nodes whose feature is new.
+constexpr int kFirstWord = 2;
 
 // Rows of a block by category code, for categorical columns; built once for each block.
 struct CategoryRows {
@@ -79,7 +79,7 @@ template <class T>
 struct WalkArgs {
   const uint32_t* ops;
   const T* constants;
-  const uint64_t* masks;  // what `decide` wrote
+  const uint64_t* words;  // what `decide` wrote
   const T* nodes;         // t_k
   const T* weights;       // w_k
   int n_nodes;            // K
@@ -98,18 +98,21 @@ struct DecideArgs {
   size_t code_stride;
   const CategoryRows* category_rows;  // [column] of the block, where categorical
   const uint32_t* category_bits;
-  uint64_t* masks;      // for `walk`
-  uint64_t* rows_left;  // [node] rows that go left, right for the rows that reach the node
+  uint64_t* words;
 };
 
-// The values of the leaves that the rows of a block reach, added to margin[64].
-struct LeafSumArgs {
-  const int32_t* children;  // [node][2]: inner nodes 0 .. n_inner - 1, then the leaves
+// Where the decisions lead the rows of a block.
+struct ReachArgs {
+  const int32_t* children;  // [node][2]: inner nodes in preorder, then leaves, which lead to themselves
   int32_t n_inner;
+  int height;
+  const uint64_t* words;  // what `decide` wrote, with room for the leaves
+  // leaf_sums: adds the values of the leaves reached to margin[64]; reach: [node], scratch.
   const double* leaf_values;
-  const uint64_t* rows_left;
-  uint64_t* reach;  // [node], scratch
+  uint64_t* reach;
   double* margin;
+  // descend: the leaf of each row, as a node.
+  int32_t* leaves;
 };
 
 // Ranks of up to 64 values in a sorted array: how many thresholds each value has passed.
@@ -127,7 +130,8 @@ struct Kernels {
   const char* name;
   void (*decide16)(const DecideArgs&);
   void (*decide32)(const DecideArgs&);
-  void (*leaf_sums)(const LeafSumArgs&);
+  void (*leaf_sums)(const ReachArgs&);  // for small trees
+  void (*descend)(const ReachArgs&);
   void (*rank_float)(const RankArgs<float>&);
   void (*rank_double)(const RankArgs<double>&);
   void (*walk_float[kMaxFixedNodes + 1])(const WalkArgs<float>&);    // [K], [0]: any K

@@ -236,6 +236,9 @@ def test_leaves_with_several_outputs():
     assert mixed.n_trees == ensemble.n_trees + 6
     params = {"multi_strategy": "multi_output_tree", "objective": "multi:softprob", "num_class": 3}
     assert check_booster(train(params | {"num_parallel_tree": 2}, CLASSES, 1)).n_trees == 2
+    if VERSION >= (3, 4):
+        params = {"multi_strategy": "multi_output_tree", "booster": "dart", "rate_drop": 0.5, "one_drop": 1}
+        check_booster(train(params, label, 5))
 
 
 def test_pruned_trees_keep_no_unreachable_node():
@@ -245,6 +248,23 @@ def test_pruned_trees_keep_no_unreachable_node():
     ensemble = check_booster(booster)
     assert ensemble.n_nodes == 2 * ensemble.n_leaves - ensemble.n_trees
     assert ensemble.n_nodes < sum(len(tree["left_children"]) for tree in trees)
+
+
+def test_pruned_categories():
+    """A node that becomes a leaf keeps its categories in the document."""
+    X, y = category_data()
+    types = {"feature_types": ["c", "c", "float"], "enable_categorical": True}
+    grown = train({"max_depth": 5}, y, 3, X=X, **types)
+    pruned = train({"process_type": "update", "updater": "prune", "gamma": 30.0}, y, 3, X=X, xgb_model=grown,
+                   **types)
+    trees = forest(pruned)["trees"]
+    assert any(tree["left_children"][node] == -1 for tree in trees for node in tree["categories_nodes"])
+    ensemble = adapt(pruned).ensemble
+    leaf = ensemble.left < 0
+    assert (ensemble.category_set[leaf] == -1).all()
+    assert (ensemble.category_set[~leaf] >= 0).any()
+    rows = hard_rows(ensemble, inf=False)
+    assert_margin(ensemble, rows, pruned.predict(xgb.DMatrix(rows, **types), output_margin=True), RTOL)
 
 
 @pytest.mark.parametrize("refresh_leaf", [0, 1])
@@ -391,7 +411,7 @@ def test_missing_of_the_wrapper(missing):
     X, y = data()
     X = np.where(np.isnan(X), missing, X.astype(np.float64).round(1))
     model = xgb.XGBRegressor(n_estimators=10, missing=missing, n_jobs=1).fit(X, y)
-    assert adapt(model).schema.missing_value == np.float32(missing)
+    assert adapt(model).schema.missing_value == float(np.float32(missing))
     probe = X.copy()
     probe[::3] = np.nan
     probe[1::3, 2] = missing
@@ -654,7 +674,9 @@ def edited(params: dict[str, Any] | None = None) -> tuple[Edited, dict[str, Any]
 
 
 def test_edited_document_is_read():
-    model, _ = edited()
+    model, tree = edited()
+    assert tree["split_type"][0] == 1
+    tree["split_conditions"][0] = np.nan  # XGBoost 2.1 leaves the threshold of a categorical split so
     assert adapt(model).ensemble.n_trees == 2
 
 

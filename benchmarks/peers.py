@@ -1,0 +1,372 @@
+"""The systems that are compared, each behind the same three functions, and the processes they may run in.
+
+Everything here runs on one thread unless its name says otherwise. ``python peers.py`` serves a
+:class:`Runner` to a parent through pipes, in another environment or with another interpreter; that
+side imports nothing but NumPy and the peer.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+
+#: FastTreeSHAP v2 makes tables of leaves x 2^depth entries in every call: at 2^30 this takes minutes.
+MAX_TABLE_ENTRIES = 2**30
+
+#: NumPy 1.26 reads what NumPy 2 pickled up to this protocol.
+PROTOCOL = 4
+
+
+class NotApplicable(Exception):
+    """The system has no exact path-dependent SHAP values for this model, or none in reasonable time."""
+
+
+@dataclass
+class System:
+    """One way to compute the SHAP values of a model."""
+
+    #: Rows of float32 -> what ``call`` takes; not timed.
+    prepare: Callable[[np.ndarray], Any]
+    #: The call that is timed.
+    call: Callable[[Any], Any]
+    #: What ``call`` returned, and the number of rows -> (n_rows, n_outputs, n_features).
+    values: Callable[[Any, int], np.ndarray]
+    note: str = ""
+
+
+class Runner:
+    """Times one system on the first rows of X."""
+
+    def __init__(self, build: str, payload: Any, X: np.ndarray) -> None:
+        self._system = BUILDERS[build](payload)
+        self._X = X
+        self._prepared: tuple[int, Any] | None = None
+        self.note = self._system.note
+
+    def _input(self, n_rows: int) -> Any:
+        if self._prepared is None or self._prepared[0] != n_rows:
+            self._prepared = n_rows, self._system.prepare(self._X[:n_rows])
+        return self._prepared[1]
+
+    def time(self, n_rows: int, n_calls: int = 1) -> tuple[float, float]:
+        """Wall-clock and CPU seconds of one call, averaged over ``n_calls``."""
+        rows, call = self._input(n_rows), self._system.call
+        wall, cpu = perf_counter(), process_time()
+        for _ in range(n_calls):
+            call(rows)
+        return (perf_counter() - wall) / n_calls, (process_time() - cpu) / n_calls
+
+    def values(self, n_rows: int) -> np.ndarray:
+        """SHAP values as float64, shape (n_rows, n_outputs, n_features)."""
+        raw = self._system.call(self._input(n_rows))
+        return np.asarray(self._system.values(raw, n_rows), np.float64)
+
+    def close(self) -> None:
+        """Nothing to end; see :class:`RemoteRunner`."""
+
+
+class RemoteRunner:
+    """A :class:`Runner` in a process of its own, which waits on a pipe between calls."""
+
+    def __init__(self, python: str, environment: dict[str, str], build: str, payload: Any, X: np.ndarray) -> None:
+        self._process = subprocess.Popen(
+            [python, __file__],
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            self.note = self._ask("start", build, payload, X)
+        except Exception:
+            self.close()
+            raise
+
+    def _ask(self, *request: Any) -> Any:
+        try:
+            pickle.dump(request, self._process.stdin, protocol=PROTOCOL)
+            self._process.stdin.flush()
+            succeeded, answer = pickle.load(self._process.stdout)
+        except (EOFError, OSError):
+            raise NotApplicable(f"its process ended with code {self._process.wait()}") from None
+        if not succeeded:
+            raise NotApplicable(answer)
+        return answer
+
+    def time(self, n_rows: int, n_calls: int = 1) -> tuple[float, float]:
+        return self._ask("time", n_rows, n_calls)
+
+    def values(self, n_rows: int) -> np.ndarray:
+        return self._ask("values", n_rows)
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def serve() -> None:
+    """Answer the requests of a :class:`RemoteRunner` until it closes the pipe."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the libraries print must not get among the answers
+    runner: Runner | None = None
+    while True:
+        try:
+            method, *arguments = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            if method == "start":
+                runner = Runner(*arguments)
+                answer = True, runner.note
+            else:
+                answer = True, getattr(runner, method)(*arguments)
+        except Exception as error:
+            answer = False, reason(error)
+        pickle.dump(answer, answers, protocol=PROTOCOL)
+        answers.flush()
+
+
+def reason(error: Exception) -> str:
+    """Why a system cannot be used, in one line."""
+    if isinstance(error, NotApplicable):
+        return str(error)
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
+def _same(X: np.ndarray) -> np.ndarray:
+    return X
+
+
+def _outputs_second(raw: np.ndarray, n_rows: int) -> np.ndarray:
+    """(n_rows, n_features[, n_outputs]), as scikit-learn and shap order them."""
+    return raw[:, np.newaxis] if raw.ndim == 2 else raw.transpose(0, 2, 1)
+
+
+def _without_base(raw: np.ndarray, n_rows: int) -> np.ndarray:
+    """(n_rows, [n_outputs,] n_features + 1), the last column the base value."""
+    return raw.reshape(n_rows, -1, raw.shape[-1])[:, :, :-1]
+
+
+def _ours(payload: dict[str, Any]) -> System:
+    from skshapgpu import TreeExplainer
+
+    double = payload["precision"] == "double"
+    explainer = TreeExplainer(**payload)
+    return System(
+        (lambda X: X.astype(np.float64)) if double else _same,
+        explainer.shap_values,
+        _outputs_second,
+        explainer.plan_info()["instruction_set"],
+    )
+
+
+def _xgboost(case: Any) -> System:
+    import xgboost
+
+    booster = case.model.copy()
+    booster.set_param({"nthread": 1})
+    return System(
+        lambda X: xgboost.DMatrix(X, nthread=1),
+        lambda rows: booster.predict(rows, pred_contribs=True),
+        _without_base,
+        "DMatrix made before",
+    )
+
+
+def _xgboost_dmatrix(case: Any) -> System:
+    import xgboost
+
+    system = _xgboost(case)
+    return System(
+        _same,
+        lambda X: system.call(xgboost.DMatrix(X, nthread=1)),
+        _without_base,
+        "DMatrix made in the call",
+    )
+
+
+def _lightgbm(case: Any) -> System:
+
+    def values(raw: np.ndarray, n_rows: int) -> np.ndarray:
+        return _without_base(raw.reshape(n_rows, -1, case.X.shape[1] + 1), n_rows)
+
+    return System(_same, lambda X: case.model.predict(X, pred_contrib=True, num_threads=1), values)
+
+
+def _catboost(case: Any) -> System:
+    from catboost import Pool
+
+    return System(
+        lambda X: Pool(X, thread_count=1),
+        lambda pool: case.model.get_feature_importance(pool, type="ShapValues", thread_count=1),
+        _without_base,
+        "Pool made before",
+    )
+
+
+def _shap(case: Any) -> System:
+    import shap
+
+    native = case.family == "sklearn"
+    model = case.model if native else plain_trees(case.model)
+    explainer = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent")
+    # It hands models of the other libraries back to these; its own code runs on trees given as arrays.
+    return System(
+        _same,
+        lambda X: explainer.shap_values(X, check_additivity=False),
+        _outputs_second,
+        "" if native else "its own code, trees as arrays",
+    )
+
+
+def _shapiq(case: Any) -> System:
+    from shapiq.tree import QuadratureTreeSHAP
+    from shapiq.tree.quadrature.cext import quadrature_tree_shap
+
+    n_outputs = n_outputs_of(case.model)
+    explainers = [QuadratureTreeSHAP(case.model, class_index=i if n_outputs > 1 else None) for i in range(n_outputs)]
+    for explainer in explainers:
+        explainer.explain(case.X[0])  # makes the arguments of its kernel
+
+    # The public explain() takes one row, but its kernel takes many: called as explain() calls it.
+    def call(X: np.ndarray) -> list[np.ndarray]:
+        results = []
+        for explainer in explainers:
+            arguments = explainer._kernel_args
+            rows = explainer._trees[0].cast_input(X.astype(np.float64))[:, explainer._relevant_features]
+            out = np.zeros((len(X), explainer._output_size))
+            quadrature_tree_shap(*arguments[:18], np.ascontiguousarray(rows, np.float64), out, *arguments[18:])
+            results.append(out)
+        return results
+
+    def values(raw: list[np.ndarray], n_rows: int) -> np.ndarray:
+        full = np.zeros((n_rows, len(raw), case.X.shape[1]))
+        for output, (explainer, found) in enumerate(zip(explainers, raw)):
+            full[:, output, explainer._relevant_features] = found[:, : len(explainer._relevant_features)]
+        return full
+
+    note = "its kernel called for many rows at once"
+    return System(_same, call, values, note if n_outputs == 1 else f"{note}, for each output")
+
+
+def _woodelf(case: Any) -> System:
+    import pandas as pd
+    from woodelf import WoodelfExplainer
+    from woodelf.core.trees.parse_models import load_decision_tree_ensemble_model
+
+    columns = [f"x{i}" for i in range(case.X.shape[1])]
+    explainers = [
+        WoodelfExplainer(
+            load_decision_tree_ensemble_model(case.model, columns, output),
+            feature_perturbation="tree_path_dependent",
+        )
+        for output in range(n_outputs_of(case.model))
+    ]
+    return System(
+        lambda X: pd.DataFrame(X, columns=columns),
+        lambda rows: [explainer.shap_values(rows, verbose=False) for explainer in explainers],
+        lambda raw, n_rows: np.stack(raw, axis=1),
+        "" if len(explainers) == 1 else "for each output",
+    )
+
+
+def _fasttreeshap(model: dict[str, Any]) -> System:
+    import fasttreeshap
+
+    algorithm = "v2" if model["table_entries"] <= MAX_TABLE_ENTRIES else "v1"
+    explainer = fasttreeshap.TreeExplainer(
+        model, feature_perturbation="tree_path_dependent", algorithm=algorithm, n_jobs=1
+    )
+
+    def values(raw: Any, n_rows: int) -> np.ndarray:
+        return np.stack(raw, axis=1) if isinstance(raw, list) else raw[:, np.newaxis]
+
+    return System(
+        _same,
+        lambda X: explainer.shap_values(X, check_additivity=False),
+        values,
+        f"{algorithm}, trees as arrays, NumPy {np.__version__}",
+    )
+
+
+def ensemble_of(model: Any) -> Any:
+    """The trees of a model as skshapgpu reads them."""
+    from skshapgpu.adapters import adapt
+
+    return adapt(model).ensemble
+
+
+def n_outputs_of(model: Any) -> int:
+    """How many outputs a model has."""
+    return ensemble_of(model).n_outputs
+
+
+def depths(ensemble: Any) -> np.ndarray:
+    """Depth of every node."""
+    depth = np.zeros(ensemble.n_nodes, np.int64)
+    root = np.repeat(ensemble.tree_offsets[:-1], np.diff(ensemble.tree_offsets))
+    level = ensemble.tree_offsets[:-1]
+    while len(level := level[ensemble.left[level] >= 0]):
+        children = np.concatenate([root[level] + ensemble.left[level], root[level] + ensemble.right[level]])
+        depth[children] = np.tile(depth[level] + 1, 2)
+        level = children
+    return depth
+
+
+def plain_trees(model: Any) -> dict[str, Any]:
+    """A model as the dict of trees that shap and FastTreeSHAP take."""
+    ensemble = ensemble_of(model)
+    if len(ensemble.category_offsets) or ensemble.zero_missing.any():
+        raise NotApplicable("categorical splits and zeros that are missing do not fit in its trees")
+    threshold = ensemble.threshold
+    if ensemble.strict:  # their trees compare with <=, rows are float32
+        threshold = np.nextafter(threshold.astype(np.float32), np.float32(-np.inf)).astype(np.float64)
+    trees = []
+    for i, (start, stop) in enumerate(zip(ensemble.tree_offsets, ensemble.tree_offsets[1:])):
+        left, right = ensemble.left[start:stop], ensemble.right[start:stop]
+        value = ensemble.value[start:stop]
+        if ensemble.tree_output[i] >= 0:
+            value = np.zeros((stop - start, ensemble.n_outputs))
+            value[:, ensemble.tree_output[i]] = ensemble.value[start:stop, 0]
+        trees.append(
+            {
+                "children_left": left,
+                "children_right": right,
+                "children_default": np.where(ensemble.missing_left[start:stop], left, right),
+                "features": ensemble.feature[start:stop],
+                "thresholds": threshold[start:stop],
+                "values": value,
+                "node_sample_weight": ensemble.cover[start:stop],
+            }
+        )
+    return {"trees": trees, "table_entries": int(ensemble.n_leaves << int(depths(ensemble).max()))}
+
+
+BUILDERS: dict[str, Callable[[Any], System]] = {
+    "ours": _ours,
+    "xgboost": _xgboost,
+    "xgboost-dmatrix": _xgboost_dmatrix,
+    "lightgbm": _lightgbm,
+    "catboost": _catboost,
+    "shap": _shap,
+    "shapiq": _shapiq,
+    "woodelf": _woodelf,
+    "fasttreeshap": _fasttreeshap,
+}
+
+PEERS = tuple(name for name in BUILDERS if name != "ours")
+
+#: Peers that explain only the models of one family.
+FAMILY = {"xgboost": "xgboost", "xgboost-dmatrix": "xgboost", "lightgbm": "lightgbm", "catboost": "catboost"}
+
+
+if __name__ == "__main__":
+    serve()
