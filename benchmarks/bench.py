@@ -56,9 +56,6 @@ OURS: dict[str, tuple[str, int, str | None]] = {
 #: with a fixed number of quadrature nodes, against ours in double.
 TOLERANCE = {"definition": 1e-11, "single": 1e-5, "additivity": 1e-5, "peer": 1e-3}
 
-#: Peers that need longer for a single row are left out.
-MAX_FIRST_ROW_SECONDS = 60.0
-
 #: The definition is evaluated for all subsets of features: nodes x subsets of the trees that are checked.
 MAX_DEFINITION_WORK = 2e7
 
@@ -80,6 +77,8 @@ def main() -> None:
     values.add_argument("--peers", nargs="*", choices=peers.PEERS, default=list(peers.PEERS), metavar="NAME",
                         help=f"of: {' '.join(peers.PEERS)}")
     values.add_argument("--seconds", type=float, help="aimed-at length of a timed call (1.5; 0.1 with --quick)")
+    values.add_argument("--slowest", type=float, default=30.0, metavar="SECONDS",
+                        help="leave out systems that take longer for a single row (30)")
     values.add_argument("--full", action="store_true", help="1,000 boosting rounds for large models, not 100")
     values.add_argument("--quick", action="store_true", help="small models, few rows: tries everything")
     values.add_argument("--train-only", action="store_true", help="fill the cache, measure nothing")
@@ -156,7 +155,7 @@ def measure(case: models.Case, arguments: argparse.Namespace) -> dict[str, Any]:
                 allowed = TOLERANCE["single" if name in OURS else "peer"]
                 if not entry["error"] <= allowed:
                     raise peers.NotApplicable(f"not timed: error {entry['error']:.1e} beyond {allowed:g}")
-                entry |= plan_calls(runner, len(case.X), arguments.seconds)
+                entry |= plan_calls(runner, len(case.X), arguments)
             except Exception as error:
                 if name == "ours":
                     raise
@@ -245,29 +244,31 @@ def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(found - expected).max()) / (scale or 1.0)
 
 
-def plan_calls(runner: Any, n_rows: int, seconds: float) -> dict[str, Any]:
+def plan_calls(runner: Any, n_rows: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """How many rows a timed call has, and how many calls are timed at once.
 
-    A system whose call has a notable fixed cost (its time for one row) is given enough rows for the
-    rest to outweigh it; with fewer rows than asked for, the time for all is then extrapolated from
-    both. All rows are used where this takes no longer than ``seconds``.
+    So many rows that a call takes about ``--seconds``. A system whose call has a notable fixed cost
+    (its time for one row) gets rows enough to outweigh it: all of them where it is long; with fewer
+    the time for all is extrapolated from both.
     """
-    runner.time(1)
+    seconds = arguments.seconds
     one_row = runner.time(1)[0]
-    if one_row > MAX_FIRST_ROW_SECONDS:
+    if one_row > arguments.slowest:
         raise peers.NotApplicable(f"not timed: one row takes {one_row:.0f} s")
+    if one_row > seconds / 2 and runner.time(2)[0] < 1.5 * one_row:
+        return {"call_rows": n_rows, "calls": 1, "one_row_seconds": one_row, "extrapolated": False}
     tried, taken = 1, one_row
     while tried < n_rows and taken - one_row < seconds / 5:
         tried = min(n_rows, tried * 8)
         taken = runner.time(tried)[0]
-    per_row = max((taken - one_row) / max(tried - 1, 1), 1e-9) if tried > 1 else max(taken, 1e-9)
+    per_row = max((taken - one_row) / (tried - 1) if tried > 1 else taken, 1e-9)
     wanted = min(n_rows, math.ceil(max(seconds, one_row) / per_row))
-    expected = one_row + per_row * wanted
+    expected = one_row + per_row * (wanted - 1)
     return {
         "call_rows": wanted,
-        "calls": max(1, math.ceil(seconds / 5 / max(expected, 1e-6))),
+        "calls": max(1, math.ceil(seconds / 5 / expected)),
         "one_row_seconds": one_row,
-        "extrapolated": wanted < n_rows and wanted > 1 and one_row > 0.02 * expected,
+        "extrapolated": 1 < wanted < n_rows and one_row - per_row > 0.02 * expected,
     }
 
 

@@ -84,7 +84,8 @@ Plan compile(const py::dict& ensemble, const std::string& precision) {
 template <class T>
 bool holds(const py::handle& array) {
   constexpr int kAligned = 0x0100;  // NPY_ARRAY_ALIGNED
-  return py::isinstance<py::array_t<T, 0>>(array) && (py::reinterpret_borrow<py::array>(array).flags() & kAligned);
+  return py::isinstance<py::array_t<T, 0>>(array) &&
+         (py::reinterpret_borrow<py::array>(array).flags() & kAligned);
 }
 bool is_float32(const py::handle& array) { return holds<float>(array); }
 bool is_float64(const py::handle& array) { return holds<double>(array); }
@@ -97,7 +98,8 @@ void check_array(const py::array& array, const char* name, std::vector<py::ssize
     throw py::value_error(std::string(name) + " must be C-contiguous and writeable");
 }
 
-void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin, int n_threads) {
+void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
+                  int n_threads) {
   if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
   if (X.ndim() != 2 || X.shape(1) != plan.n_features)
     throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_features) + ")");
@@ -107,7 +109,8 @@ void explain_rows(const Plan& plan, const py::array& X, py::array& values, const
   Result result{values.mutable_data(), is_float32(values), nullptr};
   py::array margins;
   if (!margin.is_none()) {
-    if (!py::isinstance<py::array>(margin) || !is_float64(margin)) throw py::type_error("margin must be a float64 array");
+    if (!py::isinstance<py::array>(margin) || !is_float64(margin))
+      throw py::type_error("margin must be a float64 array");
     margins = py::reinterpret_borrow<py::array>(margin);
     check_array(margins, "margin", {X.shape(0), plan.n_outputs});
     result.margin = static_cast<double*>(margins.mutable_data());

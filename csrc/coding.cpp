@@ -12,7 +12,8 @@ constexpr uint32_t kMissing = 0xffffffffu;
 // One column of a block as X, the precision in which the model reads it.
 template <class X>
 void gather(const Rows& rows, int32_t feature, int64_t first_row, int n_rows, X* out) {
-  const char* p = static_cast<const char*>(rows.data) + first_row * rows.row_stride + feature * rows.column_stride;
+  const char* p =
+      static_cast<const char*>(rows.data) + first_row * rows.row_stride + feature * rows.column_stride;
   if (rows.is_float32)
     for (int i = 0; i < n_rows; ++i, p += rows.row_stride) out[i] = *reinterpret_cast<const float*>(p);
   else
@@ -26,7 +27,8 @@ uint32_t category_code(const std::vector<int32_t>& categories, double x) {
   const uint32_t other = static_cast<uint32_t>(categories.size());
   if (!(code >= 0 && code <= 2147483647.0)) return other;
   const auto found = std::lower_bound(categories.begin(), categories.end(), static_cast<int32_t>(code));
-  return found != categories.end() && *found == code ? static_cast<uint32_t>(found - categories.begin()) : other;
+  return found != categories.end() && *found == code ? static_cast<uint32_t>(found - categories.begin())
+                                                     : other;
 }
 
 template <class X>
@@ -39,7 +41,8 @@ void code_block(const Column& column, const RankArgs<X>& rank_args, void (*rank)
   }
   for (int i = 0; i < kBlockRows; ++i) {
     const X x = rank_args.values[i];
-    if (std::isnan(x) || (column.zero_missing && std::fabs(x) <= kZeroMagnitude)) rank_args.ranks[i] = kMissing;
+    if (std::isnan(x) || (column.zero_missing && std::fabs(x) <= kZeroMagnitude))
+      rank_args.ranks[i] = kMissing;
   }
 }
 
@@ -89,13 +92,15 @@ void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64
       const Column& column = plan.columns[c];
       if (plan.x_float32) {
         gather(rows, column.feature, first, count, floats);
-        code_block<float>(column,
-                          {floats, column.thresholds_float.data(), column.thresholds_float.size(), plan.strict, ranks},
-                          kernels.rank_float);
+        code_block<float>(
+            column,
+            {floats, column.thresholds_float.data(), column.thresholds_float.size(), plan.strict, ranks},
+            kernels.rank_float);
       } else {
         gather(rows, column.feature, first, count, doubles);
         code_block<double>(
-            column, {doubles, column.thresholds_double.data(), column.thresholds_double.size(), plan.strict, ranks},
+            column,
+            {doubles, column.thresholds_double.data(), column.thresholds_double.size(), plan.strict, ranks},
             kernels.rank_double);
       }
       if (column.categorical) {

@@ -63,9 +63,12 @@ StackSizes stack_sizes(const Plan& plan, size_t element) {
   StackSizes sizes;
   for (const Chunk& chunk : plan.chunks) {
     const size_t outputs = n_used_outputs(plan, chunk);
-    const size_t rows = chunk.output < 0 ? kVectorWalkRows : element == 4 ? walk_rows<float>() : walk_rows<double>();
+    const size_t rows = chunk.output < 0 ? kVectorWalkRows
+                        : element == 4   ? walk_rows<float>()
+                                         : walk_rows<double>();
     sizes.phi = std::max(sizes.phi, outputs * chunk.slots.size() * kBlockRows);
-    sizes.stack = std::max(sizes.stack, rows * stack_size(chunk.n_nodes, static_cast<int>(outputs), chunk.height));
+    sizes.stack =
+        std::max(sizes.stack, rows * stack_size(chunk.n_nodes, static_cast<int>(outputs), chunk.height));
     sizes.inner = std::max(sizes.inner, chunk.max_inner);
   }
   return sizes;
@@ -125,13 +128,27 @@ class Worker {
         codes_.category_rows.empty() ? nullptr : codes_.category_rows.data() + block * plan_.columns.size();
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan_.trees[i];
-      const DecideArgs decide{plan_.decide.data() + tree.decide, tree.n_inner, codes_.codes(plan_, block),
-                              codes_.stride, categories, plan_.category_bits.data(), words_.data()};
+      const DecideArgs decide{plan_.decide.data() + tree.decide,
+                              tree.n_inner,
+                              codes_.codes(plan_, block),
+                              codes_.stride,
+                              categories,
+                              plan_.category_bits.data(),
+                              words_.data()};
       (plan_.wide_codes ? kernels_.decide32 : kernels_.decide16)(decide);
       if (result_.margin) add_margin(chunk, tree, block);
-      const WalkArgs<T> walk{plan_.ops.data() + tree.ops, constants<T>(plan_).data() + tree.constants,
-                             words_.data(), nodes, nodes + chunk.n_nodes, chunk.n_nodes, static_cast<int>(n_outputs),
-                             chunk.height, n_rows, phi_.data(), n_slots * kBlockRows, stack_.data()};
+      const WalkArgs<T> walk{plan_.ops.data() + tree.ops,
+                             constants<T>(plan_).data() + tree.constants,
+                             words_.data(),
+                             nodes,
+                             nodes + chunk.n_nodes,
+                             chunk.n_nodes,
+                             static_cast<int>(n_outputs),
+                             chunk.height,
+                             n_rows,
+                             phi_.data(),
+                             n_slots * kBlockRows,
+                             stack_.data()};
       run_walk(chunk, walk);
     }
     const int32_t first_output = std::max(chunk.output, 0);
@@ -158,10 +175,13 @@ class Worker {
     const int32_t* children = plan_.children.data() + tree.children;
     const double* leaves = plan_.leaf_values.data() + tree.leaves;
     const size_t width = n_used_outputs(plan_, chunk);
-    double* margin = margin_.data() + static_cast<size_t>(std::max(chunk.output, 0)) * tile_ + block * kBlockRows;
+    double* margin =
+        margin_.data() + static_cast<size_t>(std::max(chunk.output, 0)) * tile_ + block * kBlockRows;
     int32_t reached[kBlockRows];
-    const ReachArgs args{children, static_cast<int32_t>(tree.n_inner), tree.height, words_.data(), leaves,
-                         reach_.data(), margin, reached};
+    const ReachArgs args{children,    static_cast<int32_t>(tree.n_inner),
+                         tree.height, words_.data(),
+                         leaves,      reach_.data(),
+                         margin,      reached};
     if (width == 1 && tree.n_inner < kLeavesPerLevel * tree.height) {
       kernels_.leaf_sums(args);
       return;
@@ -173,7 +193,8 @@ class Worker {
 
   template <class Out>
   void write(Out* values, int64_t first_row, int n_rows) const {
-    const size_t row_size = static_cast<size_t>(plan_.n_outputs) * plan_.n_features, n_used = plan_.features.size();
+    const size_t row_size = static_cast<size_t>(plan_.n_outputs) * plan_.n_features,
+                 n_used = plan_.features.size();
     for (int row = 0; row < n_rows; ++row) {
       Out* out = values + (first_row + row) * row_size;
       if (n_used < static_cast<size_t>(plan_.n_features)) std::fill_n(out, row_size, Out(0));
@@ -181,7 +202,8 @@ class Worker {
         const double* sums = sums_.data() + o * n_used * tile_ + row;
         for (size_t i = 0; i < n_used; ++i) out[plan_.features[i]] = static_cast<Out>(sums[i * tile_]);
         if (result_.margin)
-          result_.margin[(first_row + row) * plan_.n_outputs + o] = margin_.data()[static_cast<size_t>(o) * tile_ + row];
+          result_.margin[(first_row + row) * plan_.n_outputs + o] =
+              margin_.data()[static_cast<size_t>(o) * tile_ + row];
       }
     }
   }
@@ -212,7 +234,8 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, int
       Worker<T> worker(plan, table, rows, result, tile);
       for (int64_t i; !stopped && (i = next++) < n_tiles;) {
         const int64_t first = i * tile;
-        if (!worker.run(first, static_cast<int>(std::min<int64_t>(tile, rows.n_rows - first)), stop)) stopped = true;
+        if (!worker.run(first, static_cast<int>(std::min<int64_t>(tile, rows.n_rows - first)), stop))
+          stopped = true;
       }
     } catch (...) {
       const std::lock_guard<std::mutex> lock(error_mutex);
@@ -240,8 +263,9 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, int
 
 bool explain(const Plan& plan, const Rows& rows, const Result& result, int n_threads,
              const std::function<bool()>& interrupted) {
-  return (plan.precision == Precision::kSingle ? explain_tiles<float> : explain_tiles<double>)(
-      plan, rows, result, n_threads, interrupted);
+  return (plan.precision == Precision::kSingle
+              ? explain_tiles<float>
+              : explain_tiles<double>)(plan, rows, result, n_threads, interrupted);
 }
 
 size_t scratch_bytes(const Plan& plan) {
@@ -249,7 +273,8 @@ size_t scratch_bytes(const Plan& plan) {
   const StackSizes sizes = stack_sizes(plan, element);
   const size_t tile = tile_rows(plan, INT64_MAX / 8, 1);
   return element * (sizes.phi + sizes.stack) + 8 * (6 * sizes.inner + 5) +
-         tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * plan.n_outputs * (plan.features.size() + 1)) +
+         tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) +
+                 8 * plan.n_outputs * (plan.features.size() + 1)) +
          tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows);
 }
 
@@ -257,7 +282,8 @@ std::vector<std::string> supported_kernels() {
   std::vector<std::string> names;
 #ifdef SKSHAP_X86_64
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  const bool avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
     names.push_back("avx512");
@@ -273,7 +299,8 @@ const Kernels& kernels() {
     std::string name = supported.front();
     if (const char* forced = std::getenv("SKSHAPGPU_ISA"); forced && *forced) {
       if (std::find(supported.begin(), supported.end(), forced) == supported.end()) {
-        std::string message = std::string("SKSHAPGPU_ISA=") + forced + " is not available here; choose one of:";
+        std::string message =
+            std::string("SKSHAPGPU_ISA=") + forced + " is not available here; choose one of:";
         for (const std::string& s : supported) message += " " + s;
         throw std::runtime_error(message);
       }

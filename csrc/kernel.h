@@ -196,8 +196,9 @@ struct Walker {
     }
   }
 
-  // A pair in registers, the index-th node of the subtree: takes C in x, leaves B there. Constants: B at t = 0 if new, B of rows not
-  // alive if repeated; phi factor off, on; if repeated also G[K], B off [K], B on [K].
+  // A pair in registers, the index-th node of the subtree: takes C in x, leaves B there. Constants: B at t =
+  // 0 if new, B of rows not alive if repeated; phi factor off, on; if repeated also G[K], B off [K], B on
+  // [K].
   static constexpr int pair_constants(bool repeated) { return repeated ? 3 + 3 * K : 3; }
   template <bool kRepeated>
   SKSHAP_INLINE void pair(int v, int index, uint32_t slot, const T* p, V (&x)[kFixed]) const {
@@ -366,10 +367,17 @@ void walk(const WalkArgs<typename S::T>& args) {
   T* values = args.stack + (static_cast<size_t>(args.height) + 1) * frame_size(args.n_nodes) * kRows;
   for (int first = 0; first < args.n_rows; first += kRows) {
     const int n_rows = args.n_rows - first < kRows ? args.n_rows - first : kRows;
-    Walker<S, K, kRows> walker{args.stack,         values,         args.constants,
-                               args.words + kFirstWord, args.nodes,     args.phi + first,
-                               args.output_stride, args.n_nodes,   K > 0 ? 1 : args.n_outputs,
-                               first / S::kWidth,  (n_rows + S::kWidth - 1) / S::kWidth};
+    Walker<S, K, kRows> walker{args.stack,
+                               values,
+                               args.constants,
+                               args.words + kFirstWord,
+                               args.nodes,
+                               args.phi + first,
+                               args.output_stride,
+                               args.n_nodes,
+                               K > 0 ? 1 : args.n_outputs,
+                               first / S::kWidth,
+                               (n_rows + S::kWidth - 1) / S::kWidth};
     walker.run(args.ops, args.weights);
   }
 }
@@ -451,17 +459,25 @@ void rank(const RankArgs<X>& args) {
 
 Kernels make_kernels(const char* name) {
   constexpr int kFloatRows = walk_rows<float>(), kDoubleRows = walk_rows<double>();
-  return Kernels{
-      name, &decide<uint16_t>, &decide<uint32_t>, &leaf_sums, &descend, &rank<float>, &rank<double>,
-      {&walk<FloatVector, 0, kFloatRows>, &walk<FloatVector, 1, kFloatRows>, &walk<FloatVector, 2, kFloatRows>,
-       &walk<FloatVector, 3, kFloatRows>, &walk<FloatVector, 4, kFloatRows>, &walk<FloatVector, 5, kFloatRows>,
-       &walk<FloatVector, 6, kFloatRows>, &walk<FloatVector, 7, kFloatRows>, &walk<FloatVector, 8, kFloatRows>},
-      {&walk<DoubleVector, 0, kDoubleRows>, &walk<DoubleVector, 1, kDoubleRows>,
-       &walk<DoubleVector, 2, kDoubleRows>, &walk<DoubleVector, 3, kDoubleRows>,
-       &walk<DoubleVector, 4, kDoubleRows>, &walk<DoubleVector, 5, kDoubleRows>,
-       &walk<DoubleVector, 6, kDoubleRows>, &walk<DoubleVector, 7, kDoubleRows>,
-       &walk<DoubleVector, 8, kDoubleRows>},
-      &walk<FloatVector, 0, kVectorWalkRows>, &walk<DoubleVector, 0, kVectorWalkRows>};
+  return Kernels{name,
+                 &decide<uint16_t>,
+                 &decide<uint32_t>,
+                 &leaf_sums,
+                 &descend,
+                 &rank<float>,
+                 &rank<double>,
+                 {&walk<FloatVector, 0, kFloatRows>, &walk<FloatVector, 1, kFloatRows>,
+                  &walk<FloatVector, 2, kFloatRows>, &walk<FloatVector, 3, kFloatRows>,
+                  &walk<FloatVector, 4, kFloatRows>, &walk<FloatVector, 5, kFloatRows>,
+                  &walk<FloatVector, 6, kFloatRows>, &walk<FloatVector, 7, kFloatRows>,
+                  &walk<FloatVector, 8, kFloatRows>},
+                 {&walk<DoubleVector, 0, kDoubleRows>, &walk<DoubleVector, 1, kDoubleRows>,
+                  &walk<DoubleVector, 2, kDoubleRows>, &walk<DoubleVector, 3, kDoubleRows>,
+                  &walk<DoubleVector, 4, kDoubleRows>, &walk<DoubleVector, 5, kDoubleRows>,
+                  &walk<DoubleVector, 6, kDoubleRows>, &walk<DoubleVector, 7, kDoubleRows>,
+                  &walk<DoubleVector, 8, kDoubleRows>},
+                 &walk<FloatVector, 0, kVectorWalkRows>,
+                 &walk<DoubleVector, 0, kVectorWalkRows>};
 }
 
 }  // namespace

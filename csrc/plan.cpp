@@ -61,7 +61,8 @@ struct Label {
 
 class Compiler {
  public:
-  Compiler(const EnsembleView& ensemble, Precision precision) : e_(ensemble), single_(precision == Precision::kSingle) {
+  Compiler(const EnsembleView& ensemble, Precision precision)
+      : e_(ensemble), single_(precision == Precision::kSingle) {
     plan_.n_features = e_.n_features;
     plan_.n_outputs = e_.n_outputs;
     plan_.x_float32 = e_.x_float32;
@@ -387,7 +388,8 @@ class Compiler {
     write_decision(node, n);
 
     if (parent >= 0) plan_.children[first_child_ + 2 * parent + right_of_parent] = last_inner();
-    for (const int64_t child : {left, right}) plan_.children.push_back(is_leaf(child) ? write_leaf(child) : 0);
+    for (const int64_t child : {left, right})
+      plan_.children.push_back(is_leaf(child) ? write_leaf(child) : 0);
     return n;
   }
 
@@ -409,9 +411,9 @@ class Compiler {
       d.column = static_cast<uint32_t>(numeric_[f]);
       const Column& column = plan_.columns[d.column];
       d.bias = missing_left;
-      d.operand = d.bias + (e_.x_float32
-                                ? position(column.thresholds_float, as_float(e_.threshold[node], e_.strict))
-                                : position(column.thresholds_double, e_.threshold[node]));
+      d.operand =
+          d.bias + (e_.x_float32 ? position(column.thresholds_float, as_float(e_.threshold[node], e_.strict))
+                                 : position(column.thresholds_double, e_.threshold[node]));
     }
     if (n.flip) d.flags |= kFlip;
     if (n.repeated) {
@@ -441,7 +443,9 @@ class Compiler {
   // --- Streams; kernel.h says what each op reads ---
 
   void op(Op code, uint32_t slot) { plan_.ops.push_back(slot << kSlotShift | code); }
-  size_t n_constants() const { return single_ ? plan_.constants_float.size() : plan_.constants_double.size(); }
+  size_t n_constants() const {
+    return single_ ? plan_.constants_float.size() : plan_.constants_double.size();
+  }
   void push(double x) {
     if (single_)
       plan_.constants_float.push_back(static_cast<float>(x));
@@ -529,11 +533,14 @@ class Compiler {
 }  // namespace
 
 size_t Plan::bytes() const {
-  return decide.size() * sizeof(DecideNode) + category_bits.size() * 4 + ops.size() * 4 + constants_float.size() * 4 +
-         constants_double.size() * 8 + children.size() * 4 + leaf_values.size() * 8;
+  return decide.size() * sizeof(DecideNode) + category_bits.size() * 4 + ops.size() * 4 +
+         constants_float.size() * 4 + constants_double.size() * 8 + children.size() * 4 +
+         leaf_values.size() * 8;
 }
 
-Plan make_plan(const EnsembleView& ensemble, Precision precision) { return Compiler(ensemble, precision).compile(); }
+Plan make_plan(const EnsembleView& ensemble, Precision precision) {
+  return Compiler(ensemble, precision).compile();
+}
 
 void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weights) {
   nodes.assign(n, 0.0);

@@ -55,12 +55,13 @@ struct Plan {
   std::vector<uint32_t> ops;
   std::vector<float> constants_float;  // the one of the plan's precision is filled
   std::vector<double> constants_double;
-  std::vector<int32_t> children;  // [node][2]: inner nodes in preorder, then leaves, which point to themselves
+  std::vector<int32_t>
+      children;  // [node][2]: inner nodes in preorder, then leaves, which point to themselves
   std::vector<double> leaf_values;  // [leaf][1 or n_outputs]
   std::vector<double> constant;     // per output: intercept and trees of a single leaf
   std::vector<double> base_value;   // per output: expected margin
   int64_t n_leaves;
-  double leaf_scale;                // power of two; phi is computed from leaf values over it
+  double leaf_scale;  // power of two; phi is computed from leaf values over it
 
   size_t bytes() const;
 };

@@ -47,13 +47,17 @@ struct CategoryRows {
 // it; trio and quad are followed by a word for each pair. Constants lie in a separate stream.
 enum Op : uint8_t {
   kEnd,
-  kEnterNew, kEnterRep,
+  kEnterNew,
+  kEnterRep,
   kMiddle,
-  kExitNew, kExitRep,
-  kExitLeafNew, kExitLeafRep,  // the right child is a leaf
-  kPairNew, kPairRep,
-  kTrio,                       // + 2 * root repeated + pair repeated
-  kQuad = kTrio + 4,           // + 4 * root repeated + 2 * first + second pair repeated
+  kExitNew,
+  kExitRep,
+  kExitLeafNew,
+  kExitLeafRep,  // the right child is a leaf
+  kPairNew,
+  kPairRep,
+  kTrio,              // + 2 * root repeated + pair repeated
+  kQuad = kTrio + 4,  // + 4 * root repeated + 2 * first + second pair repeated
   kOps = kQuad + 8,
 };
 constexpr int kSlotShift = 8;
@@ -64,7 +68,9 @@ constexpr int kMaxFixedNodes = 8;
 
 // Rows that one walk carries: bounds its stack, which should stay in the L1 cache.
 template <class T>
-constexpr int walk_rows() { return sizeof(T) == 4 ? 64 : 32; }
+constexpr int walk_rows() {
+  return sizeof(T) == 4 ? 64 : 32;
+}
 // Trees with vector leaves keep a value of each output on the stack.
 constexpr int kVectorWalkRows = 16;
 
@@ -134,7 +140,7 @@ struct Kernels {
   void (*descend)(const ReachArgs&);
   void (*rank_float)(const RankArgs<float>&);
   void (*rank_double)(const RankArgs<double>&);
-  void (*walk_float[kMaxFixedNodes + 1])(const WalkArgs<float>&);    // [K], [0]: any K
+  void (*walk_float[kMaxFixedNodes + 1])(const WalkArgs<float>&);  // [K], [0]: any K
   void (*walk_double[kMaxFixedNodes + 1])(const WalkArgs<double>&);
   void (*walk_vector_float)(const WalkArgs<float>&);
   void (*walk_vector_double)(const WalkArgs<double>&);

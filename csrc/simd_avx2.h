@@ -75,9 +75,11 @@ inline uint64_t passes(const uint32_t* codes, uint32_t bias, uint32_t operand) {
   const __m256i limit = _mm256_set1_epi32(static_cast<int>(operand));
   uint64_t bits = 0;
   for (int i = 0; i < 8; ++i) {
-    const __m256i c = _mm256_add_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 8 * i)), b);
+    const __m256i c =
+        _mm256_add_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 8 * i)), b);
     const __m256i pass = _mm256_cmpeq_epi32(_mm256_min_epu32(c, limit), c);
-    bits |= static_cast<uint64_t>(static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(pass)))) << (8 * i);
+    bits |= static_cast<uint64_t>(static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(pass))))
+            << (8 * i);
   }
   return bits;
 }

@@ -19,8 +19,8 @@ struct EnsembleView {
   int32_t value_width;
   const double* intercept;
   bool x_float32, strict;
-  const uint8_t* zero_missing;          // per feature, or null
-  const int32_t* category_set;          // per node, or null
+  const uint8_t* zero_missing;  // per feature, or null
+  const int32_t* category_set;  // per node, or null
   const int64_t* category_offsets;
   const int32_t* category_values;
   const uint8_t* category_listed_left;

@@ -64,7 +64,7 @@ _DTYPES = {
 def _cast(name: str, values: npt.ArrayLike) -> np.ndarray:
     """An attribute in its dtype; refuses numbers that it would change."""
     values = np.asarray(values)
-    dtype = np.dtype(_DTYPES[name])
+    dtype: np.dtype[Any] = np.dtype(_DTYPES[name])
     if values.dtype == dtype:
         return values
     if dtype.kind == "i" and values.size:
@@ -144,12 +144,12 @@ class Ensemble:
 
     def __post_init__(self) -> None:
         for name in _DTYPES:
-            array = np.ascontiguousarray(_cast(name, getattr(self, name)))
+            array = np.array(_cast(name, getattr(self, name)), order="C")  # its own, whoever holds the other
             if array.ndim != (2 if name == "value" else 1):
-                raise ValueError(f"{name} must have {'two dimensions' if name == 'value' else 'one dimension'}")
-            if array.flags.writeable:
-                array = array.copy() if array is getattr(self, name) else array
-                array.flags.writeable = False
+                raise ValueError(
+                    f"{name} must have {'two dimensions' if name == 'value' else 'one dimension'}"
+                )
+            array.flags.writeable = False
             object.__setattr__(self, name, array)
         self.validate()
 
@@ -170,8 +170,9 @@ class Ensemble:
         return len(self.intercept)
 
     @classmethod
-    def from_trees(cls, trees: Sequence[Tree], *, n_features: int, intercept: npt.ArrayLike,
-                   **options: Any) -> Ensemble:
+    def from_trees(
+        cls, trees: Sequence[Tree], *, n_features: int, intercept: npt.ArrayLike, **options: Any
+    ) -> Ensemble:
         """Concatenate ``trees``; ``options`` are the remaining attributes of the class.
 
         Every tree must have the same form of ``value``; a two-dimensional one has a column for
@@ -190,7 +191,8 @@ class Ensemble:
         values = [np.asarray(t.value, np.float64).reshape(-1, width) for t in trees]
         if any(t.categories for t in trees):
             category_set = np.full(offsets[-1], -1, np.int32)
-            lists, listed_left = [], []
+            lists: list[np.ndarray] = []
+            listed_left: list[bool] = []
             for start, tree in zip(offsets, trees):
                 for node, codes in sorted(tree.categories.items()):
                     category_set[start + node] = len(lists)
@@ -205,9 +207,13 @@ class Ensemble:
         return cls(
             n_features=n_features,
             tree_offsets=offsets,
-            tree_output=[-1 if vector else t.output for t in trees],
-            left=flat("left"), right=flat("right"), feature=flat("feature"),
-            threshold=flat("threshold"), missing_left=flat("missing_left"), cover=flat("cover"),
+            tree_output=np.array([-1 if vector else t.output for t in trees], np.int32),
+            left=flat("left"),
+            right=flat("right"),
+            feature=flat("feature"),
+            threshold=flat("threshold"),
+            missing_left=flat("missing_left"),
+            cover=flat("cover"),
             value=np.concatenate(values) if values else np.empty((0, width)),
             intercept=intercept,
             **options,
@@ -252,8 +258,10 @@ class Ensemble:
         self._require((self.left >= -1) & (self.right >= -1), "has a child below -1")
         size = np.repeat(np.diff(self.tree_offsets), np.diff(self.tree_offsets))
         self._require((self.left < size) & (self.right < size), "has a child outside its tree")
-        self._require(leaf | (self.feature >= 0) & (self.feature < self.n_features),
-                      f"splits on a feature outside 0..{self.n_features - 1}")
+        self._require(
+            leaf | (self.feature >= 0) & (self.feature < self.n_features),
+            f"splits on a feature outside 0..{self.n_features - 1}",
+        )
         self._require(leaf | ~np.isnan(self.threshold), "has a NaN threshold")
         self._require((self.cover >= 0) & np.isfinite(self.cover), "has a negative or non-finite cover")
         self._require(np.isfinite(self.value).all(axis=1), "has a non-finite value")
@@ -307,7 +315,7 @@ class Ensemble:
         if len(self.category_set):
             for i in np.flatnonzero(self.category_set[node] >= 0):
                 s = self.category_set[node[i]]
-                listed = self.category_values[self.category_offsets[s]:self.category_offsets[s + 1]]
+                listed = self.category_values[self.category_offsets[s] : self.category_offsets[s + 1]]
                 code = np.trunc(x[i])
                 left[i] = (code in listed) == self.category_listed_left[s]
         missing = np.isnan(x)

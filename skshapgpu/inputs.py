@@ -175,7 +175,9 @@ class Rows:
             if encoder is None:
                 block[:, feature] = _numbers(values, start, name)
             else:
-                block[:, feature] = encoder.encode(Column(name, values, codes, bool(self._sources), number or 0))
+                block[:, feature] = encoder.encode(
+                    Column(name, values, codes, bool(self._sources), number or 0)
+                )
 
     def _check(self, block: np.ndarray, start: int) -> None:
         schema = self._schema

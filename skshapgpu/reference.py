@@ -72,8 +72,9 @@ def path_dependent_shap(ensemble: Ensemble, X: npt.ArrayLike) -> tuple[np.ndarra
 
 def _shapley_weights(subsets: np.ndarray, n_players: int) -> np.ndarray:
     """|S|! (u - |S| - 1)! / u! of each subset S, given as bits."""
-    by_size = np.array([factorial(s) * factorial(n_players - s - 1) / factorial(n_players)
-                        for s in range(n_players)])
+    by_size = np.array(
+        [factorial(s) * factorial(n_players - s - 1) / factorial(n_players) for s in range(n_players)]
+    )
     return by_size[[int(s).bit_count() for s in subsets]]
 
 
@@ -92,6 +93,7 @@ def _worth(ensemble: Ensemble, X: np.ndarray, known: dict[int, np.ndarray]) -> n
 
 def _tree_worth(ensemble: Ensemble, root: int, X: np.ndarray, known: dict[int, np.ndarray]) -> np.ndarray:
     """Expected leaf value of one tree; broadcasts to (n_rows, outputs of the tree, n_subsets)."""
+
     def children(node: int) -> tuple[int, int]:
         return root + ensemble.left[node], root + ensemble.right[node]
 

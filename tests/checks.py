@@ -7,8 +7,15 @@ import numpy as np
 from skshapgpu.ensemble import Ensemble
 
 
-def hard_rows(ensemble: Ensemble, n_rows: int = 2000, seed: int = 0, *, nan: bool = True,
-              inf: bool = True, unseen: bool = True) -> np.ndarray:
+def hard_rows(
+    ensemble: Ensemble,
+    n_rows: int = 2000,
+    seed: int = 0,
+    *,
+    nan: bool = True,
+    inf: bool = True,
+    unseen: bool = True,
+) -> np.ndarray:
     """Encoded rows that meet every comparison of the trees at its edge.
 
     Each value is drawn from: a threshold of its feature; the next number of the model's
@@ -29,9 +36,12 @@ def hard_rows(ensemble: Ensemble, n_rows: int = 2000, seed: int = 0, *, nan: boo
         nodes = np.flatnonzero(inner & (ensemble.feature == f))
         used = sets[nodes][sets[nodes] >= 0]
         if len(used):
-            listed = np.concatenate([
-                ensemble.category_values[ensemble.category_offsets[s]:ensemble.category_offsets[s + 1]]
-                for s in np.unique(used)]).astype(dtype)
+            listed = np.concatenate(
+                [
+                    ensemble.category_values[ensemble.category_offsets[s] : ensemble.category_offsets[s + 1]]
+                    for s in np.unique(used)
+                ]
+            ).astype(dtype)
             pool = [listed, listed] + ([[listed.max() + 1, listed.max() + 100, -1.0]] if unseen else [])
         else:
             thresholds = np.unique(ensemble.threshold[nodes])
@@ -40,9 +50,13 @@ def hard_rows(ensemble: Ensemble, n_rows: int = 2000, seed: int = 0, *, nan: boo
                 thresholds = np.zeros(1, dtype)
             spread = np.float64(thresholds.max()) - np.float64(thresholds.min()) + 1.0
             between = rng.uniform(thresholds.min() - spread * 0.1, thresholds.max() + spread * 0.1, 200)
-            pool = [thresholds, np.nextafter(thresholds, dtype(np.inf)),
-                    np.nextafter(thresholds, dtype(-np.inf)), between,
-                    [0.0, -0.0, 1e-36, -1e-36]]
+            pool = [
+                thresholds,
+                np.nextafter(thresholds, dtype(np.inf)),
+                np.nextafter(thresholds, dtype(-np.inf)),
+                between,
+                [0.0, -0.0, 1e-36, -1e-36],
+            ]
             if inf:
                 pool.append([np.inf, -np.inf])
         which = rng.integers(len(pool), size=n_rows)

@@ -16,11 +16,37 @@ COVERS = ("consistent", "independent", "extreme", "zero")
 ORDERS = ("preorder", "breadth_first", "shuffled")
 
 #: Both zeros, infinities, denormal and huge numbers, and some that only float64 tells apart.
-THRESHOLDS = np.array([
-    0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, 3.0, 0.1, np.nextafter(0.1, 1), np.float32(0.1), 1 / 3,
-    np.inf, -np.inf, 5e-324, -5e-324, 1e-45, 1e-40, -1e-40, 1e-35, -1e-35, 2e-35, 3e38, 3.5e38,
-    1e300, -1e300, 16777217.0,
-])
+THRESHOLDS = np.array(
+    [
+        0.0,
+        -0.0,
+        0.5,
+        -0.5,
+        1.0,
+        -1.0,
+        2.0,
+        3.0,
+        0.1,
+        np.nextafter(0.1, 1),
+        np.float32(0.1),
+        1 / 3,
+        np.inf,
+        -np.inf,
+        5e-324,
+        -5e-324,
+        1e-45,
+        1e-40,
+        -1e-40,
+        1e-35,
+        -1e-35,
+        2e-35,
+        3e38,
+        3.5e38,
+        1e300,
+        -1e300,
+        16777217.0,
+    ]
+)
 #: The largest number that ``zero_missing`` takes for a zero.
 ZERO = float(np.float32(1e-35))
 #: Ends of 32- and 64-bit words, of a byte, of float32's whole numbers and of int32.
@@ -51,7 +77,7 @@ def random_ensemble(
     not in every node; ``zero_missing`` lets zeros be missing in about half of all features.
     """
     rng = np.random.default_rng(seed)
-    used = rng.permutation(n_features)[:n_features if n_used is None else n_used]
+    used = rng.permutation(n_features)[: n_features if n_used is None else n_used]
     is_categorical = np.zeros(n_features, bool)
     is_categorical[used] = categorical & (rng.random(len(used)) < 0.5)
     thresholds = rng.choice(THRESHOLDS, rng.integers(1, len(THRESHOLDS)), replace=False)
@@ -73,7 +99,11 @@ def random_ensemble(
         value[rng.random(n_nodes) < 0.1] = 0.0
         value[inner] = 0.0
         tree = Tree(
-            left, right, feature, threshold, missing_left,
+            left,
+            right,
+            feature,
+            threshold,
+            missing_left,
             cover=_covers(rng, str(rng.choice(covers)), left, right),
             value=value if vector else value[:, 0],
             output=int(rng.integers(n_outputs)),
@@ -82,7 +112,11 @@ def random_ensemble(
         )
         trees.append(_reorder(rng, tree, order))
     return Ensemble.from_trees(
-        trees, n_features=n_features, intercept=rng.normal(size=n_outputs), x_dtype=x_dtype, strict=strict,
+        trees,
+        n_features=n_features,
+        intercept=rng.normal(size=n_outputs),
+        x_dtype=x_dtype,
+        strict=strict,
         zero_missing=rng.random(n_features) < 0.5 if zero_missing else [],
     )
 
@@ -145,10 +179,18 @@ def _reorder(rng: np.random.Generator, tree: Tree, order: str) -> Tree:
     def moved(children: np.ndarray) -> np.ndarray:
         return np.where(children[nodes] < 0, -1, position[children[nodes]])
 
-    per_node = {name: np.asarray(getattr(tree, name))[nodes]
-                for name in ("feature", "threshold", "missing_left", "cover", "value")}
-    return Tree(moved(left), moved(right), **per_node, output=tree.output, listed_left=tree.listed_left,
-                categories={int(position[i]): codes for i, codes in tree.categories.items()})
+    per_node = {
+        name: np.asarray(getattr(tree, name))[nodes]
+        for name in ("feature", "threshold", "missing_left", "cover", "value")
+    }
+    return Tree(
+        moved(left),
+        moved(right),
+        **per_node,
+        output=tree.output,
+        listed_left=tree.listed_left,
+        categories={int(position[i]): codes for i, codes in tree.categories.items()},
+    )
 
 
 @st.composite
@@ -188,20 +230,35 @@ def random_rows(seed: int | np.random.Generator, ensemble: Ensemble, n_rows: int
     for f in range(ensemble.n_features):
         nodes = np.flatnonzero((ensemble.left >= 0) & (ensemble.feature == f))
         if (sets[nodes] >= 0).any():
-            listed = [ensemble.category_values[ensemble.category_offsets[s]:ensemble.category_offsets[s + 1]]
-                      for s in np.unique(sets[nodes])]
+            listed = [
+                ensemble.category_values[ensemble.category_offsets[s] : ensemble.category_offsets[s + 1]]
+                for s in np.unique(sets[nodes])
+            ]
             codes = np.concatenate([*listed, CODES[:4]]).astype(float)
-            pools = [codes, codes, rng.choice(CODES, 5) + 1.0, codes + 0.9, -codes - 0.5,
-                     [-1.0, -np.inf, np.inf, 2.0**31, 2.0**32 + 1, 2.0**63, 1e300, -1e300]]
+            pools = [
+                codes,
+                codes,
+                rng.choice(CODES, 5) + 1.0,
+                codes + 0.9,
+                -codes - 0.5,
+                [-1.0, -np.inf, np.inf, 2.0**31, 2.0**32 + 1, 2.0**63, 1e300, -1e300],
+            ]
         else:
             t = np.concatenate([ensemble.threshold[nodes], [0.5]])
             with np.errstate(over="ignore"):
                 t32 = t.astype(np.float32)
-            pools = [t, t, np.nextafter(t, np.inf), np.nextafter(t, -np.inf),
-                     np.nextafter(t32, np.float32(np.inf)), np.nextafter(t32, np.float32(-np.inf)),
-                     rng.normal(size=5), [0.0, -0.0, 1e-36, -1e-36],
-                     [1e-35, ZERO, -ZERO, np.nextafter(ZERO, 1), -np.nextafter(ZERO, 1)],
-                     [np.inf, -np.inf, 1e38, -1e39]]
+            pools = [
+                t,
+                t,
+                np.nextafter(t, np.inf),
+                np.nextafter(t, -np.inf),
+                np.nextafter(t32, np.float32(np.inf)),
+                np.nextafter(t32, np.float32(-np.inf)),
+                rng.normal(size=5),
+                [0.0, -0.0, 1e-36, -1e-36],
+                [1e-35, ZERO, -ZERO, np.nextafter(ZERO, 1), -np.nextafter(ZERO, 1)],
+                [np.inf, -np.inf, 1e38, -1e39],
+            ]
         pools.append([np.nan])
         which = rng.integers(len(pools), size=n_rows)
         for i, pool in enumerate(pools):
@@ -224,9 +281,12 @@ def full_tree(rng: np.random.Generator, depth: int, n_features: int) -> Tree:
     inner = node < 2**depth - 1
     level = np.repeat(np.arange(depth + 1), 2 ** np.arange(depth + 1))
     return Tree(
-        left=np.where(inner, 2 * node + 1, -1), right=np.where(inner, 2 * node + 2, -1),
-        feature=level % n_features, threshold=rng.random(len(node)),
-        missing_left=rng.random(len(node)) < 0.5, cover=rng.integers(0, 9, len(node)).astype(float),
+        left=np.where(inner, 2 * node + 1, -1),
+        right=np.where(inner, 2 * node + 2, -1),
+        feature=level % n_features,
+        threshold=rng.random(len(node)),
+        missing_left=rng.random(len(node)) < 0.5,
+        cover=rng.integers(0, 9, len(node)).astype(float),
         value=np.where(inner, 0.0, rng.normal(size=len(node))),
     )
 
@@ -279,7 +339,7 @@ def exact_shap(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
             f = int(ensemble.feature[node])
             children = root + ensemble.left[node], root + ensemble.right[node]
             covers = [Fraction(float(ensemble.cover[child])) for child in children]
-            goes_left = bool(ensemble.goes_left(np.array([node]), x[f:f + 1])[0])
+            goes_left = bool(ensemble.goes_left(np.array([node]), x[f : f + 1])[0])
             for child, cover, follows in zip(children, covers, (goes_left, not goes_left)):
                 fraction = cover / sum(covers) if sum(covers) else Fraction(1, 2)
                 z, on = path.get(f, (Fraction(1), True))

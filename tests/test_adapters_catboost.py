@@ -23,8 +23,15 @@ catboost = pytest.importorskip("catboost")
 #: CatBoost adds leaf values in double precision, tree by tree as we do; only the scale is applied
 #: in another order.
 RTOL = 1e-13
-TINY = {"iterations": 8, "depth": 4, "learning_rate": 0.3, "thread_count": 1, "random_seed": 0,
-        "allow_writing_files": False, "logging_level": "Silent"}
+TINY = {
+    "iterations": 8,
+    "depth": 4,
+    "learning_rate": 0.3,
+    "thread_count": 1,
+    "random_seed": 0,
+    "allow_writing_files": False,
+    "logging_level": "Silent",
+}
 
 
 def data(n_rows=300, n_features=5, seed=0):
@@ -56,6 +63,7 @@ def regressor(X, y, **options):
 
 # Trees and missing values
 
+
 @pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise", "Lossguide"])
 @pytest.mark.parametrize("nan_mode", ["Min", "Max"])
 @pytest.mark.parametrize("trained_with_nan", [False, True])
@@ -76,15 +84,27 @@ def test_nan_mode_of_one_feature():
     check(regressor(X, y, per_float_feature_quantization=["0:nan_mode=Max", "1:nan_mode=Min"]))
 
 
-@pytest.mark.parametrize("options", [
-    {"loss_function": "Quantile:alpha=0.3"}, {"loss_function": "MAE"}, {"loss_function": "Poisson"},
-    {"loss_function": "Tweedie:variance_power=1.5"}, {"boosting_type": "Ordered"},
-    {"boost_from_average": False}, {"bootstrap_type": "Bernoulli", "subsample": 0.5},
-    {"leaf_estimation_method": "Gradient"},
-    {"score_function": "L2", "grow_policy": "Depthwise", "min_data_in_leaf": 30},
-    {"grow_policy": "Lossguide", "max_leaves": 5, "depth": 12}, {"border_count": 1}, {"depth": 1},
-    {"posterior_sampling": True}, {"monotone_constraints": [1, 0, 0, 0, 0]}, {"ignored_features": [0, 4]},
-], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss_function": "Quantile:alpha=0.3"},
+        {"loss_function": "MAE"},
+        {"loss_function": "Poisson"},
+        {"loss_function": "Tweedie:variance_power=1.5"},
+        {"boosting_type": "Ordered"},
+        {"boost_from_average": False},
+        {"bootstrap_type": "Bernoulli", "subsample": 0.5},
+        {"leaf_estimation_method": "Gradient"},
+        {"score_function": "L2", "grow_policy": "Depthwise", "min_data_in_leaf": 30},
+        {"grow_policy": "Lossguide", "max_leaves": 5, "depth": 12},
+        {"border_count": 1},
+        {"depth": 1},
+        {"posterior_sampling": True},
+        {"monotone_constraints": [1, 0, 0, 0, 0]},
+        {"ignored_features": [0, 4]},
+    ],
+    ids=str,
+)
 def test_regression_settings(options):
     X, y = data()
     check(regressor(X, np.exp(y), **options))
@@ -102,8 +122,10 @@ def test_cover_is_the_training_weight(grow_policy, weighted):
     np.testing.assert_allclose(ensemble.cover[roots], weight.sum(), rtol=1e-6)
     start = np.repeat(roots, np.diff(ensemble.tree_offsets))
     inner = np.flatnonzero(ensemble.left >= 0)
-    children = (ensemble.cover[start[inner] + ensemble.left[inner]]
-                + ensemble.cover[start[inner] + ensemble.right[inner]])
+    children = (
+        ensemble.cover[start[inner] + ensemble.left[inner]]
+        + ensemble.cover[start[inner] + ensemble.right[inner]]
+    )
     np.testing.assert_allclose(ensemble.cover[inner], children, rtol=1e-15)
 
 
@@ -144,6 +166,7 @@ def test_symmetric_tree_without_splits(tmp_path):
 
 
 # Outputs
+
 
 def test_binary_classification():
     X, y = data()
@@ -206,11 +229,13 @@ def test_class_that_was_never_seen_has_no_output():
 
 
 @pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise"])
-@pytest.mark.parametrize(("loss", "n_outputs"), [
-    ("MultiRMSE", 2), ("RMSEWithUncertainty", 2), ("MultiQuantile:alpha=0.2,0.5,0.8", 3)])
+@pytest.mark.parametrize(
+    ("loss", "n_outputs"),
+    [("MultiRMSE", 2), ("RMSEWithUncertainty", 2), ("MultiQuantile:alpha=0.2,0.5,0.8", 3)],
+)
 def test_several_regression_outputs(loss, n_outputs, grow_policy):
     X, y = data()
-    target = np.column_stack([y, y ** 2]) if loss == "MultiRMSE" else y
+    target = np.column_stack([y, y**2]) if loss == "MultiRMSE" else y
     adapted = check(regressor(X, target, loss_function=loss, grow_policy=grow_policy))
     assert adapted.ensemble.n_outputs == n_outputs
     assert (adapted.output_names, adapted.binary, adapted.class_names) == (None, None, None)
@@ -233,6 +258,7 @@ def test_ranking(loss):
 
 
 # Scale, bias and the number of trees
+
 
 def test_scale_and_bias():
     """catboost#1125, #2136, #1170, #1505 and #2389; shap leaves both out."""
@@ -271,8 +297,9 @@ def test_shrink():
 @pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Lossguide"])
 def test_sum_of_models(grow_policy):
     X, y = data()
-    models = [catboost.CatBoostClassifier(**TINY, grow_policy=grow_policy).fit(X, y > bound)
-              for bound in (0, 1)]
+    models = [
+        catboost.CatBoostClassifier(**TINY, grow_policy=grow_policy).fit(X, y > bound) for bound in (0, 1)
+    ]
     adapted = check(catboost.sum_models(models, weights=[0.5, 2.0]))
     assert adapted.ensemble.n_trees == 16
     assert (adapted.binary, adapted.class_names) == ("margin", tuple(models[0].classes_.tolist()))
@@ -306,6 +333,7 @@ def test_loaded_model(tmp_path, format):
 
 
 # The columns of X
+
 
 def test_feature_names():
     pd = pytest.importorskip("pandas")
@@ -359,16 +387,20 @@ def category_model(**options):
     number = rng.integers(5, size=n_rows)
     x = rng.normal(size=n_rows)
     frame = pd.DataFrame({"text": np.array(CATEGORIES, object)[text], "x": x, "number": number})
-    y = np.sqrt(1.0 + text) * 3 + number ** 2 + x * (number == 3)
+    y = np.sqrt(1.0 + text) * 3 + number**2 + x * (number == 3)
     options = TINY | {"iterations": 30, "one_hot_max_size": 20} | options
     return catboost.CatBoostRegressor(cat_features=["text", "number"], **options).fit(frame, y), frame
 
 
 def encoded(adapted, frame, from_frame=True):
-    return np.column_stack([
-        adapted.schema.encoders[i].encode(Column(name, frame[name].to_numpy(), from_frame=from_frame))
-        if i in adapted.schema.encoders else frame[name].to_numpy(float)
-        for i, name in enumerate(frame)])
+    return np.column_stack(
+        [
+            adapted.schema.encoders[i].encode(Column(name, frame[name].to_numpy(), from_frame=from_frame))
+            if i in adapted.schema.encoders
+            else frame[name].to_numpy(float)
+            for i, name in enumerate(frame)
+        ]
+    )
 
 
 @pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise", "Lossguide"])
@@ -379,10 +411,13 @@ def test_one_hot(grow_policy):
     assert set(adapted.schema.encoders) == {0, 2}
     assert set(adapted.ensemble.feature[np.flatnonzero(adapted.ensemble.category_set >= 0)]) == {0, 2}
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame({
-        "text": rng.choice(np.array([*CATEGORIES, "blue", "Red", "2"], object), 2000),
-        "x": hard_rows(adapted.ensemble)[:, 1],
-        "number": rng.integers(-2, 8, 2000)})
+    frame = pd.DataFrame(
+        {
+            "text": rng.choice(np.array([*CATEGORIES, "blue", "Red", "2"], object), 2000),
+            "x": hard_rows(adapted.ensemble)[:, 1],
+            "number": rng.integers(-2, 8, 2000),
+        }
+    )
     codes = encoded(adapted, frame)
     assert (codes[:, 0] == -1).any() and (codes[:, 2] == -1).any()
     assert_margin(adapted.ensemble, codes, raw(model, frame), RTOL)
@@ -398,8 +433,29 @@ def test_one_hot_of_several_outputs():
     assert_margin(adapted.ensemble, encoded(adapted, frame), raw(model, frame), RTOL)
 
 
-ACCEPTED = [1, -7, 0, True, False, np.int8(-7), np.uint64(1), np.bool_(True), "red", np.str_("green"), b"red",
-            "é".encode(), "é", "", "1", "01", " 1", "True", "nan", "x" * 40, -(1 << 63)]
+ACCEPTED = [
+    1,
+    -7,
+    0,
+    True,
+    False,
+    np.int8(-7),
+    np.uint64(1),
+    np.bool_(True),
+    "red",
+    np.str_("green"),
+    b"red",
+    "é".encode(),
+    "é",
+    "",
+    "1",
+    "01",
+    " 1",
+    "True",
+    "nan",
+    "x" * 40,
+    -(1 << 63),
+]
 
 
 @pytest.mark.parametrize("value", ACCEPTED, ids=repr)
@@ -420,8 +476,11 @@ def test_accepted_categories_are_told_apart():
     assert len(set(raw(model, rows))) == len(rows)
 
 
-@pytest.mark.parametrize("value", [1.0, 1.5, np.float32(2), math.nan, math.inf, None, 1j, (1,), [1], 1 << 70,
-                                   np.datetime64("2020-01-01")], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [1.0, 1.5, np.float32(2), math.nan, math.inf, None, 1j, (1,), [1], 1 << 70, np.datetime64("2020-01-01")],
+    ids=repr,
+)
 def test_category_that_catboost_refuses(value):
     model, _ = category_model(iterations=1)
     rows = np.empty((3, 3), object)
@@ -448,8 +507,9 @@ def test_category_column_of_an_array(X):
     X = np.array(X)
     adapted = adapt(model)
     codes = [adapted.schema.encoders[i].encode(Column(str(i), X[:, i])) for i in (0, 2)]
-    assert_margin(adapted.ensemble, np.column_stack([codes[0], X[:, 1].astype(float), codes[1]]),
-                  raw(model, X), RTOL)
+    assert_margin(
+        adapted.ensemble, np.column_stack([codes[0], X[:, 1].astype(float), codes[1]]), raw(model, X), RTOL
+    )
 
 
 def test_array_of_floats_is_refused():
@@ -479,9 +539,14 @@ def test_hashes_of_every_length(tmp_path):
 
     rng = np.random.default_rng(0)
     letters = list("abcXYZ 0189_-é漢😀ß")
-    texts = list(dict.fromkeys(
-        ["x" * n for n in range(101)] + ["".join(rng.choice(letters, n)) for n in range(101)]
-        + ["\xff" * n for n in range(1, 70)] + ["y" * n for n in (127, 128, 129, 191, 192, 193, 1000)]))
+    texts = list(
+        dict.fromkeys(
+            ["x" * n for n in range(101)]
+            + ["".join(rng.choice(letters, n)) for n in range(101)]
+            + ["\xff" * n for n in range(1, 70)]
+            + ["y" * n for n in (127, 128, 129, 191, 192, 193, 1000)]
+        )
+    )
     y = rng.normal(size=2 * len(texts))
     pool = catboost.Pool(np.array(texts * 2, object)[:, None], y, cat_features=[0])
     options = TINY | {"iterations": 1, "depth": 1, "one_hot_max_size": 1000}
@@ -495,6 +560,7 @@ def test_hashes_of_every_length(tmp_path):
 
 
 # Path-dependent values
+
 
 def expectation(ensemble, tree, node, x, known):
     start = ensemble.tree_offsets[tree]
@@ -515,8 +581,10 @@ def shapley(ensemble, x):
     n = ensemble.n_features
     subsets = [frozenset(s) for r in range(n + 1) for s in itertools.combinations(range(n), r)]
     worth = {s: sum(expectation(ensemble, t, 0, x, s) for t in range(ensemble.n_trees)) for s in subsets}
-    return [sum((worth[s | {f}] - worth[s]) / (n * math.comb(n - 1, len(s))) for s in subsets if f not in s)
-            for f in range(n)]
+    return [
+        sum((worth[s | {f}] - worth[s]) / (n * math.comb(n - 1, len(s))) for s in subsets if f not in s)
+        for f in range(n)
+    ]
 
 
 def test_order_of_levels_gives_catboosts_own_values():
@@ -532,6 +600,7 @@ def test_order_of_levels_gives_catboosts_own_values():
 
 
 # Refusals
+
 
 def test_unfitted():
     for model in (catboost.CatBoost(), catboost.CatBoostClassifier(), catboost.CatBoostRegressor()):
@@ -606,8 +675,10 @@ def test_leaf_values_that_are_no_numbers():
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory):
     folder = tmp_path_factory.mktemp("documents")
-    return {policy: export(category_model(grow_policy=policy, iterations=3)[0], folder / f"{policy}.json")
-            for policy in ("SymmetricTree", "Depthwise")}
+    return {
+        policy: export(category_model(grow_policy=policy, iterations=3)[0], folder / f"{policy}.json")
+        for policy in ("SymmetricTree", "Depthwise")
+    }
 
 
 def paths_of(node, path=()):
@@ -653,27 +724,32 @@ def edit_trees(document, **fields):
     document["oblivious_trees"][0].update(fields)
 
 
-@pytest.mark.parametrize("edit", [
-    lambda d: edit_trees(d, leaf_values=[0.0]),
-    lambda d: edit_trees(d, leaf_values=[math.inf] * 16),
-    lambda d: edit_trees(d, leaf_weights=[1.0]),
-    lambda d: edit_trees(d, leaf_weights=[-1.0] * 16),
-    lambda d: edit_trees(d, splits=d["oblivious_trees"][0]["splits"] * 20),
-    lambda d: edit_trees(d, splits=[FLOAT_SPLIT | {"float_feature_index": 9}] * 4),
-    lambda d: edit_trees(d, splits=[FLOAT_SPLIT | {"border": math.nan}] * 4),
-    lambda d: edit_trees(d, splits=[{"split_type": "OneHotFeature", "cat_feature_index": 0, "value": 5}] * 4),
-    lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=-1),
-    lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=0),
-    lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=0.5),
-    lambda d: d["features_info"]["float_features"][0].update(nan_value_treatment="AsMaybe"),
-    lambda d: d.update(scale_and_bias=[math.nan, [0.0]]),
-    lambda d: d.update(scale_and_bias=[1.0, [math.inf]]),
-    lambda d: d.update(scale_and_bias=[1.0, []]),
-    lambda d: d.update(scale_and_bias=[1.0, [[]]]),
-    lambda d: d.update(scale_and_bias=[1.0, [0.0, 0.0]]),
-    lambda d: d.pop("oblivious_trees"),
-    lambda d: d.pop("features_info"),
-])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda d: edit_trees(d, leaf_values=[0.0]),
+        lambda d: edit_trees(d, leaf_values=[math.inf] * 16),
+        lambda d: edit_trees(d, leaf_weights=[1.0]),
+        lambda d: edit_trees(d, leaf_weights=[-1.0] * 16),
+        lambda d: edit_trees(d, splits=d["oblivious_trees"][0]["splits"] * 20),
+        lambda d: edit_trees(d, splits=[FLOAT_SPLIT | {"float_feature_index": 9}] * 4),
+        lambda d: edit_trees(d, splits=[FLOAT_SPLIT | {"border": math.nan}] * 4),
+        lambda d: edit_trees(
+            d, splits=[{"split_type": "OneHotFeature", "cat_feature_index": 0, "value": 5}] * 4
+        ),
+        lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=-1),
+        lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=0),
+        lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=0.5),
+        lambda d: d["features_info"]["float_features"][0].update(nan_value_treatment="AsMaybe"),
+        lambda d: d.update(scale_and_bias=[math.nan, [0.0]]),
+        lambda d: d.update(scale_and_bias=[1.0, [math.inf]]),
+        lambda d: d.update(scale_and_bias=[1.0, []]),
+        lambda d: d.update(scale_and_bias=[1.0, [[]]]),
+        lambda d: d.update(scale_and_bias=[1.0, [0.0, 0.0]]),
+        lambda d: d.pop("oblivious_trees"),
+        lambda d: d.pop("features_info"),
+    ],
+)
 def test_edited_document(documents, edit):
     document = copy.deepcopy(documents["SymmetricTree"])
     read_document(document, 3)

@@ -43,8 +43,14 @@ def data(seed: int = 0, *, nan: bool = False, zeros: bool = True) -> tuple[np.nd
 
 
 def train(X, y, rounds: int = 8, *, categorical=(), weight=None, init_score=None, group=None, **params):
-    dataset = lgb.Dataset(X, y, weight=weight, init_score=init_score, group=group,
-                          categorical_feature=list(categorical) or "auto")
+    dataset = lgb.Dataset(
+        X,
+        y,
+        weight=weight,
+        init_score=init_score,
+        group=group,
+        categorical_feature=list(categorical) or "auto",
+    )
     return lgb.train(QUIET | params, dataset, rounds)
 
 
@@ -99,8 +105,12 @@ def reload(text: str):
     head, *trees = text.split("\nTree=")
     last, end, tail = trees[-1].partition("\nend of trees")
     blocks = [f"Tree={tree}\n" for tree in [*trees[:-1], last]]
-    lines = ["tree_sizes=" + " ".join(str(len(block.encode())) for block in blocks)
-             if line.startswith("tree_sizes=") else line for line in head.split("\n")]
+    lines = [
+        "tree_sizes=" + " ".join(str(len(block.encode())) for block in blocks)
+        if line.startswith("tree_sizes=")
+        else line
+        for line in head.split("\n")
+    ]
     return lgb.Booster(model_str="\n".join(lines) + "\n" + "".join(blocks)[:-1] + end + tail)
 
 
@@ -113,9 +123,22 @@ BOOSTINGS = {
     "goss": {"data_sample_strategy": "goss"},
 }
 OBJECTIVES = [
-    "regression", "regression_l1", "huber", "fair", "quantile", "mape", "poisson", "gamma", "tweedie",
-    "binary", "cross_entropy", "cross_entropy_lambda", "multiclass", "multiclassova",
-    "lambdarank", "rank_xendcg",
+    "regression",
+    "regression_l1",
+    "huber",
+    "fair",
+    "quantile",
+    "mape",
+    "poisson",
+    "gamma",
+    "tweedie",
+    "binary",
+    "cross_entropy",
+    "cross_entropy_lambda",
+    "multiclass",
+    "multiclassova",
+    "lambdarank",
+    "rank_xendcg",
 ]
 
 
@@ -219,6 +242,7 @@ def test_training_parameters(name):
 
 # Which trees -----------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_early_stopping_reads_the_trees_that_predict_uses(n_classes):
     X, y = data()
@@ -230,8 +254,14 @@ def test_early_stopping_reads_the_trees_that_predict_uses(n_classes):
     train_set = lgb.Dataset(X[:400], y[:400])
     valid_set = lgb.Dataset(X[400:], y[400:], reference=train_set)
     # Without keep_training_booster LightGBM drops the later trees itself.
-    model = lgb.train(QUIET | objective | {"learning_rate": 0.5}, train_set, 100, callbacks=[stop],
-                      valid_sets=[valid_set], keep_training_booster=True)
+    model = lgb.train(
+        QUIET | objective | {"learning_rate": 0.5},
+        train_set,
+        100,
+        callbacks=[stop],
+        valid_sets=[valid_set],
+        keep_training_booster=True,
+    )
     n_trees = model.best_iteration * trees_of_an_iteration
     assert 0 < n_trees < model.num_trees()
     assert check(model).ensemble.n_trees == n_trees
@@ -383,8 +413,12 @@ def test_sparse_absent_is_zero():
 
 # Covers ----------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("params", [{}, BOOSTINGS["dart"], {"bagging_freq": 1, "bagging_fraction": 0.5}],
-                         ids=["gbdt", "dart", "bagging"])
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, BOOSTINGS["dart"], {"bagging_freq": 1, "bagging_fraction": 0.5}],
+    ids=["gbdt", "dart", "bagging"],
+)
 @pytest.mark.parametrize("n_classes", [1, 3])
 def test_covers_are_counts_whatever_the_weights(n_classes, params):
     X, y = data(6, nan=True)
@@ -402,14 +436,39 @@ def test_covers_are_counts_whatever_the_weights(n_classes, params):
 
 # Categories ------------------------------------------------------------------------------------------
 
-CATEGORICAL = {"min_data_per_group": 1, "cat_smooth": 1.0, "cat_l2": 0.0, "max_cat_to_onehot": 1,
-               "min_data_in_bin": 1, "max_cat_threshold": 500}
-ODD_CODES = [np.nan, -1.0, -0.5, -1e-36, 1e-36, 0.5, 2.9, 31.0, 32.0, 1e10, -1e10, 2.0**31, 2.0**32,
-             2.0**32 + 1.0, -(2.0**32) + 1.0, np.inf, -np.inf, 1e300]
+CATEGORICAL = {
+    "min_data_per_group": 1,
+    "cat_smooth": 1.0,
+    "cat_l2": 0.0,
+    "max_cat_to_onehot": 1,
+    "min_data_in_bin": 1,
+    "max_cat_threshold": 500,
+}
+ODD_CODES = [
+    np.nan,
+    -1.0,
+    -0.5,
+    -1e-36,
+    1e-36,
+    0.5,
+    2.9,
+    31.0,
+    32.0,
+    1e10,
+    -1e10,
+    2.0**31,
+    2.0**32,
+    2.0**32 + 1.0,
+    -(2.0**32) + 1.0,
+    np.inf,
+    -np.inf,
+    1e300,
+]
 
 
-def categorical_data(n_codes: int, *, nan: bool = False,
-                     n_rows: int = N_ROWS) -> tuple[np.ndarray, np.ndarray]:
+def categorical_data(
+    n_codes: int, *, nan: bool = False, n_rows: int = N_ROWS
+) -> tuple[np.ndarray, np.ndarray]:
     """Column 1 holds codes that matter one by one, code 0 included; column 0 is numeric."""
     rng = np.random.default_rng(n_codes)
     codes = rng.permutation(np.arange(n_rows) % n_codes)
@@ -423,10 +482,14 @@ def categorical_data(n_codes: int, *, nan: bool = False,
     return X, y
 
 
-@pytest.mark.parametrize(("n_codes", "name", "nan"), [
-    (3, "default", False), (1500, "default", True),
-    *((40, name, nan) for name in MISSING for nan in (False, True)),
-])
+@pytest.mark.parametrize(
+    ("n_codes", "name", "nan"),
+    [
+        (3, "default", False),
+        (1500, "default", True),
+        *((40, name, nan) for name in MISSING for nan in (False, True)),
+    ],
+)
 def test_categorical_codes(n_codes, name, nan):
     X, y = categorical_data(n_codes, nan=nan, n_rows=4 * n_codes if n_codes > 1000 else N_ROWS)
     model = train(X, y, 4, categorical=[1], objective="regression", **CATEGORICAL, **MISSING[name])
@@ -443,8 +506,9 @@ def test_categorical_codes(n_codes, name, nan):
 def test_categorical_one_hot_and_negative_codes_in_training():
     X, y = categorical_data(5)
     X[X[:, 1] == 4, 1] = -3.0
-    model = train(X, y, 6, categorical=[1], objective="regression",
-                  **CATEGORICAL | {"max_cat_to_onehot": 100})
+    model = train(
+        X, y, 6, categorical=[1], objective="regression", **CATEGORICAL | {"max_cat_to_onehot": 100}
+    )
     ensemble = check(model).ensemble
     assert (np.diff(ensemble.category_offsets) == 1).any()
 
@@ -452,8 +516,16 @@ def test_categorical_one_hot_and_negative_codes_in_training():
 def test_categorical_multiclass_with_zeros_missing_elsewhere():
     X, y = categorical_data(40)
     X[::3, 0] = 0.0
-    model = train(X, np.digitize(y, [0.0, 1.0]), 4, categorical=[1], objective="multiclass", num_class=3,
-                  zero_as_missing=True, **CATEGORICAL)
+    model = train(
+        X,
+        np.digitize(y, [0.0, 1.0]),
+        4,
+        categorical=[1],
+        objective="multiclass",
+        num_class=3,
+        zero_as_missing=True,
+        **CATEGORICAL,
+    )
     ensemble = check(model).ensemble
     assert ensemble.zero_missing.tolist() == [True, False]
 
@@ -474,12 +546,23 @@ def test_codes_of_a_feature_whose_zeros_are_missing_in_other_trees(listed):
     """A zero cannot be the listed code 0 in one node and missing in another."""
     X, _ = categorical_data(10)
     y = (X[:, 1] == listed) + 0.01 * X[:, 1]
-    first = train(X, y, 1, categorical=[1], objective="regression", num_leaves=2,
-                  **CATEGORICAL | {"max_cat_to_onehot": 100})
+    first = train(
+        X,
+        y,
+        1,
+        categorical=[1],
+        objective="regression",
+        num_leaves=2,
+        **CATEGORICAL | {"max_cat_to_onehot": 100},
+    )
     assert adapt(first).ensemble.category_values.tolist() == [listed]
     zero_as_missing = {"zero_as_missing": True}
-    model = lgb.train(QUIET | zero_as_missing | {"objective": "regression"},
-                      lgb.Dataset(X, y, params=zero_as_missing), 2, init_model=first)
+    model = lgb.train(
+        QUIET | zero_as_missing | {"objective": "regression"},
+        lgb.Dataset(X, y, params=zero_as_missing),
+        2,
+        init_model=first,
+    )
     if listed == 0:
         with pytest.raises(UnsupportedModelError, match="zeros of feature 1"):
             adapt(model)
@@ -492,6 +575,7 @@ def test_codes_of_a_feature_whose_zeros_are_missing_in_other_trees(listed):
 
 # Data frames -----------------------------------------------------------------------------------------
 
+
 def encoded(adapted: AdaptedModel, X) -> np.ndarray:
     """X as the trees test it."""
     return read(X, adapted.schema, adapted.ensemble.x_dtype).chunk(0, len(X))
@@ -500,15 +584,21 @@ def encoded(adapted: AdaptedModel, X) -> np.ndarray:
 def frame_data(kind: str, *, ordered: bool = False):
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(7)
-    labels = {"text": ["b", "a", "d", "c"], "int": [10, 7, 0, -3], "float": [0.5, -1.0, 2.25, 7.0],
-              "bool": [True, False]}[kind]
+    labels = {
+        "text": ["b", "a", "d", "c"],
+        "int": [10, 7, 0, -3],
+        "float": [0.5, -1.0, 2.25, 7.0],
+        "bool": [True, False],
+    }[kind]
     code = rng.integers(len(labels), size=N_ROWS)
-    frame = pd.DataFrame({
-        "number": rng.normal(size=N_ROWS),
-        "kind": pd.Categorical([labels[c] for c in code], categories=labels, ordered=ordered),
-        "size of it": rng.normal(size=N_ROWS),
-        "other": pd.Categorical(rng.choice(["x", "y", "z"], N_ROWS), categories=["z", "x", "y"]),
-    })
+    frame = pd.DataFrame(
+        {
+            "number": rng.normal(size=N_ROWS),
+            "kind": pd.Categorical([labels[c] for c in code], categories=labels, ordered=ordered),
+            "size of it": rng.normal(size=N_ROWS),
+            "other": pd.Categorical(rng.choice(["x", "y", "z"], N_ROWS), categories=["z", "x", "y"]),
+        }
+    )
     y = np.array([4.0, -1.0, 2.0, 0.0])[code] + frame["number"] * (frame["other"] == "x")
     return frame, y
 
@@ -566,7 +656,9 @@ def test_trained_on_an_array_explained_on_a_frame():
     X, y = categorical_data(9)
     model = train(X, y, categorical=[1], objective="regression", **CATEGORICAL)
     labels = [5, 3, 8, 1, 0, 2, 7, 6, 4]
-    frame = pd.DataFrame({"a": X[:, 0], "b": pd.Categorical([labels[int(c)] for c in X[:, 1]], categories=labels)})
+    frame = pd.DataFrame(
+        {"a": X[:, 0], "b": pd.Categorical([labels[int(c)] for c in X[:, 1]], categories=labels)}
+    )
     adapted = adapt(model)
     assert_margin(adapted.ensemble, encoded(adapted, frame), model.predict(frame), RTOL)
     np.testing.assert_array_equal(model.predict(frame), model.predict(X))
@@ -611,8 +703,10 @@ def test_ordered_pandas_category_is_a_number():
     y[frame.index % 5 == 0] = 20.0
     model = train(frame, y, objective="regression", **CATEGORICAL)
     adapted = adapt(model)
-    assert not len(adapted.ensemble.category_set) or \
-        (adapted.ensemble.category_set[adapted.ensemble.feature == 1] == -1).all()
+    assert (
+        not len(adapted.ensemble.category_set)
+        or (adapted.ensemble.category_set[adapted.ensemble.feature == 1] == -1).all()
+    )
     X = encoded(adapted, frame)
     assert_margin(adapted.ensemble, X, model.predict(frame), RTOL)
     frame["kind"] = frame["kind"].cat.set_categories(["c", "b", "a"]).cat.rename_categories({"b": "unseen"})
@@ -652,6 +746,7 @@ def test_feature_names():
 
 
 # Wrappers --------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("boosting", ["gbdt", "dart", "rf"])
 def test_wrappers(boosting):
@@ -717,20 +812,24 @@ def test_unsupported_models():
 
 # Damaged models --------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("field", "index", "value", "message"), [
-    ("left_child", 0, 50, "left_child outside the tree"),
-    ("right_child", 1, -50, "right_child outside the tree"),
-    ("left_child", 1, 0, "not reached exactly once"),
-    ("right_child", 2, -1, "not reached exactly once"),
-    ("split_feature", 0, 4, r"feature outside 0\.\.3"),
-    ("split_feature", 0, -1, r"feature outside 0\.\.3"),
-    ("threshold", 0, "nan", "NaN threshold"),
-    ("decision_type", 0, 12, "unknown decision_type"),
-    ("decision_type", 0, 1, "unknown category set"),
-    ("leaf_value", 0, "nan", "non-finite value"),
-    ("leaf_value", 0, "inf", "non-finite value"),
-    ("leaf_count", 0, -5, "negative or non-finite cover"),
-])
+
+@pytest.mark.parametrize(
+    ("field", "index", "value", "message"),
+    [
+        ("left_child", 0, 50, "left_child outside the tree"),
+        ("right_child", 1, -50, "right_child outside the tree"),
+        ("left_child", 1, 0, "not reached exactly once"),
+        ("right_child", 2, -1, "not reached exactly once"),
+        ("split_feature", 0, 4, r"feature outside 0\.\.3"),
+        ("split_feature", 0, -1, r"feature outside 0\.\.3"),
+        ("threshold", 0, "nan", "NaN threshold"),
+        ("decision_type", 0, 12, "unknown decision_type"),
+        ("decision_type", 0, 1, "unknown category set"),
+        ("leaf_value", 0, "nan", "non-finite value"),
+        ("leaf_value", 0, "inf", "non-finite value"),
+        ("leaf_count", 0, -5, "negative or non-finite cover"),
+    ],
+)
 def test_edited_models_are_refused(field, index, value, message):
     X, y = data()
     model = train(X, y, 3, objective="regression")
@@ -766,9 +865,18 @@ def test_damaged_text_is_refused():
         with pytest.raises(ValueError, match="truncated"):
             _read(text[:position])
     with pytest.raises(ValueError, match="more or fewer trees"):
-        _read(text[:text.index("Tree=2")] + text[text.index("end of trees"):])
-    for field in ("num_leaves", "num_cat", "leaf_value", "leaf_count", "cat_boundaries", "cat_threshold",
-                  "tree_sizes", "max_feature_idx", "num_tree_per_iteration"):
+        _read(text[: text.index("Tree=2")] + text[text.index("end of trees") :])
+    for field in (
+        "num_leaves",
+        "num_cat",
+        "leaf_value",
+        "leaf_count",
+        "cat_boundaries",
+        "cat_threshold",
+        "tree_sizes",
+        "max_feature_idx",
+        "num_tree_per_iteration",
+    ):
         with pytest.raises(ValueError, match="LightGBM model text"):
             _read(text.replace(f"{field}=", "lost="))
     with pytest.raises(ValueError, match="do not rise"):

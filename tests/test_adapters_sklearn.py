@@ -54,10 +54,21 @@ RTOL = 1e-10
 MEAN_MODELS = (DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier, BaggingClassifier)
 HIST_MODELS = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 FITTABLE = (
-    DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor,
-    RandomForestClassifier, RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor,
-    BaggingClassifier, BaggingRegressor, IsolationForest, GradientBoostingClassifier,
-    GradientBoostingRegressor, HistGradientBoostingClassifier, HistGradientBoostingRegressor,
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    BaggingClassifier,
+    BaggingRegressor,
+    IsolationForest,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
 )
 
 
@@ -76,7 +87,7 @@ def make_data(target: str, *, nan: bool = False, n_rows: int = 250, seed: int = 
     y = {
         "number": signal,
         "positive": np.exp(signal / 2),
-        "several": np.column_stack([signal, -signal**2, rng.normal(size=n_rows)]),
+        "several": np.column_stack([signal, -(signal**2), rng.normal(size=n_rows)]),
         "binary": np.where(signal > 0.7, "yes", "no"),
         "three": np.array(["c", "a", "b"])[np.digitize(signal, [-0.5, 1.0])],
         "single": np.full(n_rows, 7),
@@ -126,15 +137,20 @@ CASES = {
     "tree classifier": (DecisionTreeClassifier(**TREE), "binary", {}),
     "tree classifier, NaN": (DecisionTreeClassifier(**TREE), "binary", {"nan": True}),
     "tree classifier, three classes": (DecisionTreeClassifier(**TREE), "three", {}),
-    "tree classifier, entropy and leaf limit":
-        (DecisionTreeClassifier(criterion="entropy", max_leaf_nodes=9, random_state=0), "three", {}),
+    "tree classifier, entropy and leaf limit": (
+        DecisionTreeClassifier(criterion="entropy", max_leaf_nodes=9, random_state=0),
+        "three",
+        {},
+    ),
     "tree classifier, class weights": (DecisionTreeClassifier(class_weight="balanced", **TREE), "three", {}),
     "tree classifier, sample weights": (DecisionTreeClassifier(**TREE), "three", {"weighted": True}),
-    "tree classifier, monotonic":
-        (DecisionTreeClassifier(monotonic_cst=[1, 0, 0, 0, -1], **TREE), "binary", {}),
+    "tree classifier, monotonic": (
+        DecisionTreeClassifier(monotonic_cst=[1, 0, 0, 0, -1], **TREE),
+        "binary",
+        {},
+    ),
     "tree classifier, one class": (DecisionTreeClassifier(**TREE), "single", {}),
-    "tree classifier, one leaf":
-        (DecisionTreeClassifier(min_samples_leaf=200, random_state=0), "three", {}),
+    "tree classifier, one leaf": (DecisionTreeClassifier(min_samples_leaf=200, random_state=0), "three", {}),
     "extra tree classifier": (ExtraTreeClassifier(**TREE), "three", {}),
     "extra tree classifier, NaN": (ExtraTreeClassifier(**TREE), "binary", {"nan": True}),
     "extra tree classifier, best splitter": (ExtraTreeClassifier(splitter="best", **TREE), "binary", {}),
@@ -143,84 +159,143 @@ CASES = {
     "tree regressor, unlimited": (DecisionTreeRegressor(random_state=0), "number", {}),
     "tree regressor, several targets": (DecisionTreeRegressor(**TREE), "several", {"nan": True}),
     "tree regressor, poisson": (DecisionTreeRegressor(criterion="poisson", **TREE), "positive", {}),
-    "tree regressor, absolute error":
-        (DecisionTreeRegressor(criterion="absolute_error", **TREE), "number", {"weighted": True}),
+    "tree regressor, absolute error": (
+        DecisionTreeRegressor(criterion="absolute_error", **TREE),
+        "number",
+        {"weighted": True},
+    ),
     "tree regressor, pruned": (DecisionTreeRegressor(ccp_alpha=0.02, **TREE), "number", {}),
-    "tree regressor, monotonic":
-        (DecisionTreeRegressor(monotonic_cst=[1, 0, 0, -1, 1], **TREE), "number", {}),
+    "tree regressor, monotonic": (
+        DecisionTreeRegressor(monotonic_cst=[1, 0, 0, -1, 1], **TREE),
+        "number",
+        {},
+    ),
     "tree regressor, one leaf": (DecisionTreeRegressor(max_depth=1, min_samples_leaf=200), "several", {}),
     "extra tree regressor": (ExtraTreeRegressor(**TREE), "number", {"weighted": True}),
     "forest classifier": (RandomForestClassifier(**FOREST), "binary", {}),
     "forest classifier, NaN": (RandomForestClassifier(**FOREST), "three", {"nan": True}),
-    "forest classifier, class weights":
-        (RandomForestClassifier(class_weight="balanced_subsample", **FOREST), "three", {"weighted": True}),
+    "forest classifier, class weights": (
+        RandomForestClassifier(class_weight="balanced_subsample", **FOREST),
+        "three",
+        {"weighted": True},
+    ),
     "forest classifier, one class": (RandomForestClassifier(**FOREST), "single", {}),
-    "forest classifier, monotonic":
-        (RandomForestClassifier(monotonic_cst=[1, 0, 0, 0, 1], **FOREST), "binary", {}),
+    "forest classifier, monotonic": (
+        RandomForestClassifier(monotonic_cst=[1, 0, 0, 0, 1], **FOREST),
+        "binary",
+        {},
+    ),
     "forest regressor": (RandomForestRegressor(max_samples=0.5, **FOREST), "number", {"weighted": True}),
     "forest regressor, several targets": (RandomForestRegressor(**FOREST), "several", {"nan": True}),
     "extra trees classifier": (ExtraTreesClassifier(**FOREST), "three", {}),
     "extra trees classifier, NaN": (ExtraTreesClassifier(bootstrap=True, **FOREST), "binary", {"nan": True}),
     "extra trees regressor": (ExtraTreesRegressor(max_leaf_nodes=9, **FOREST), "number", {}),
-    "extra trees regressor, absolute error":
-        (ExtraTreesRegressor(criterion="absolute_error", **FOREST), "number", {}),
+    "extra trees regressor, absolute error": (
+        ExtraTreesRegressor(criterion="absolute_error", **FOREST),
+        "number",
+        {},
+    ),
     "bagging classifier": (BaggingClassifier(SHALLOW, 6, random_state=0), "binary", {"nan": True}),
-    "bagging classifier, feature subsets":
-        (BaggingClassifier(SHALLOW, 6, max_features=0.6, random_state=0), "three", {}),
-    "bagging classifier, repeated features":
-        (BaggingClassifier(SHALLOW, 6, bootstrap_features=True, random_state=0), "three", {"nan": True}),
+    "bagging classifier, feature subsets": (
+        BaggingClassifier(SHALLOW, 6, max_features=0.6, random_state=0),
+        "three",
+        {},
+    ),
+    "bagging classifier, repeated features": (
+        BaggingClassifier(SHALLOW, 6, bootstrap_features=True, random_state=0),
+        "three",
+        {"nan": True},
+    ),
     "bagging classifier, one class": (BaggingClassifier(SHALLOW, 3, random_state=0), "single", {}),
     "bagging regressor": (BaggingRegressor(n_estimators=5, random_state=0), "number", {}),
-    "bagging regressor, several targets":
-        (BaggingRegressor(ExtraTreeRegressor(max_depth=4), 5, max_features=3, random_state=0), "several",
-         {"nan": True}),
+    "bagging regressor, several targets": (
+        BaggingRegressor(ExtraTreeRegressor(max_depth=4), 5, max_features=3, random_state=0),
+        "several",
+        {"nan": True},
+    ),
     "isolation forest": (IsolationForest(n_estimators=8, random_state=0), "number", {}),
-    "isolation forest, feature subsets":
-        (IsolationForest(n_estimators=8, max_features=0.6, max_samples=64, random_state=0), "number",
-         {"weighted": True}),
+    "isolation forest, feature subsets": (
+        IsolationForest(n_estimators=8, max_features=0.6, max_samples=64, random_state=0),
+        "number",
+        {"weighted": True},
+    ),
     "isolation forest, NaN": (IsolationForest(n_estimators=8, random_state=0), "number", {"nan": True}),
     "boosting classifier": (GradientBoostingClassifier(**BOOST), "binary", {}),
-    "boosting classifier, exponential":
-        (GradientBoostingClassifier(loss="exponential", **BOOST), "binary", {"weighted": True}),
+    "boosting classifier, exponential": (
+        GradientBoostingClassifier(loss="exponential", **BOOST),
+        "binary",
+        {"weighted": True},
+    ),
     "boosting classifier, three classes": (GradientBoostingClassifier(subsample=0.7, **BOOST), "three", {}),
-    "boosting classifier, early stopping":
-        (GradientBoostingClassifier(n_estimators=200, learning_rate=1.0, n_iter_no_change=2, random_state=0),
-         "three", {}),
+    "boosting classifier, early stopping": (
+        GradientBoostingClassifier(n_estimators=200, learning_rate=1.0, n_iter_no_change=2, random_state=0),
+        "three",
+        {},
+    ),
     "boosting classifier, zero init": (GradientBoostingClassifier(init="zero", **BOOST), "three", {}),
-    "boosting classifier, most frequent init":
-        (GradientBoostingClassifier(init=DummyClassifier(strategy="most_frequent"), **BOOST), "binary", {}),
-    "boosting classifier, uniform init":
-        (GradientBoostingClassifier(init=DummyClassifier(strategy="uniform"), **BOOST), "three", {}),
+    "boosting classifier, most frequent init": (
+        GradientBoostingClassifier(init=DummyClassifier(strategy="most_frequent"), **BOOST),
+        "binary",
+        {},
+    ),
+    "boosting classifier, uniform init": (
+        GradientBoostingClassifier(init=DummyClassifier(strategy="uniform"), **BOOST),
+        "three",
+        {},
+    ),
     "boosting regressor": (GradientBoostingRegressor(learning_rate=0.3, **BOOST), "number", {}),
-    "boosting regressor, absolute error":
-        (GradientBoostingRegressor(loss="absolute_error", **BOOST), "number", {"weighted": True}),
+    "boosting regressor, absolute error": (
+        GradientBoostingRegressor(loss="absolute_error", **BOOST),
+        "number",
+        {"weighted": True},
+    ),
     "boosting regressor, huber": (GradientBoostingRegressor(loss="huber", **BOOST), "number", {}),
     "boosting regressor, quantile": (GradientBoostingRegressor(loss="quantile", **BOOST), "number", {}),
     "boosting regressor, zero init": (GradientBoostingRegressor(init="zero", **BOOST), "number", {}),
-    "boosting regressor, constant init":
-        (GradientBoostingRegressor(init=DummyRegressor(strategy="constant", constant=3.5), **BOOST),
-         "number", {}),
+    "boosting regressor, constant init": (
+        GradientBoostingRegressor(init=DummyRegressor(strategy="constant", constant=3.5), **BOOST),
+        "number",
+        {},
+    ),
     "hist classifier": (HistGradientBoostingClassifier(**HIST), "binary", {}),
     "hist classifier, NaN": (HistGradientBoostingClassifier(**HIST), "binary", {"nan": True}),
-    "hist classifier, three classes":
-        (HistGradientBoostingClassifier(class_weight="balanced", **HIST), "three", {"nan": True}),
-    "hist classifier, early stopping":
-        (HistGradientBoostingClassifier(max_iter=100, learning_rate=1.0, early_stopping=True,
-                                        n_iter_no_change=2, random_state=0), "three", {}),
+    "hist classifier, three classes": (
+        HistGradientBoostingClassifier(class_weight="balanced", **HIST),
+        "three",
+        {"nan": True},
+    ),
+    "hist classifier, early stopping": (
+        HistGradientBoostingClassifier(
+            max_iter=100, learning_rate=1.0, early_stopping=True, n_iter_no_change=2, random_state=0
+        ),
+        "three",
+        {},
+    ),
     "hist classifier, one class": (HistGradientBoostingClassifier(**HIST), "single", {}),
     "hist regressor": (HistGradientBoostingRegressor(max_leaf_nodes=6, **HIST), "number", {"nan": True}),
     "hist regressor, sample weights": (HistGradientBoostingRegressor(**HIST), "number", {"weighted": True}),
-    "hist regressor, monotonic":
-        (HistGradientBoostingRegressor(monotonic_cst=[1, 0, 0, 0, 1], interaction_cst="pairwise", **HIST),
-         "number", {}),
+    "hist regressor, monotonic": (
+        HistGradientBoostingRegressor(monotonic_cst=[1, 0, 0, 0, 1], interaction_cst="pairwise", **HIST),
+        "number",
+        {},
+    ),
     "hist regressor, poisson": (HistGradientBoostingRegressor(loss="poisson", **HIST), "positive", {}),
     "hist regressor, gamma": (HistGradientBoostingRegressor(loss="gamma", **HIST), "positive", {}),
-    "hist regressor, quantile":
-        (HistGradientBoostingRegressor(loss="quantile", quantile=0.8, **HIST), "number", {}),
-    "hist regressor, absolute error":
-        (HistGradientBoostingRegressor(loss="absolute_error", **HIST), "number", {}),
-    "hist regressor, one leaf":
-        (HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=200), "number", {}),
+    "hist regressor, quantile": (
+        HistGradientBoostingRegressor(loss="quantile", quantile=0.8, **HIST),
+        "number",
+        {},
+    ),
+    "hist regressor, absolute error": (
+        HistGradientBoostingRegressor(loss="absolute_error", **HIST),
+        "number",
+        {},
+    ),
+    "hist regressor, one leaf": (
+        HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=200),
+        "number",
+        {},
+    ),
 }
 
 
@@ -257,8 +332,11 @@ def test_schema_accepts_what_the_model_accepts(fitted):
     assert schema.n_features == N_FEATURES and not schema.encoders and not schema.sparse_zero_missing
     row = np.zeros((2, N_FEATURES))
     assert accepts(model, row)
-    for value, allowed in ((np.nan, schema.allow_nan), (np.inf, schema.allow_inf),
-                           (-np.inf, schema.allow_inf)):
+    for value, allowed in (
+        (np.nan, schema.allow_nan),
+        (np.inf, schema.allow_inf),
+        (-np.inf, schema.allow_inf),
+    ):
         assert accepts(model, np.full_like(row, value)) == allowed, value
     # Beyond float32 a number is an infinity to all but HistGradientBoosting.
     huge = np.full_like(row, 1e39)
@@ -294,11 +372,17 @@ def test_adapted_model_survives_pickling(fitted):
     np.testing.assert_array_equal(reloaded.ensemble.value, adapted.ensemble.value)
 
 
-@pytest.mark.parametrize("model", [
-    DecisionTreeRegressor(random_state=0), RandomForestRegressor(**FOREST),
-    GradientBoostingRegressor(**BOOST), HistGradientBoostingRegressor(**HIST),
-    BaggingRegressor(n_estimators=3, random_state=0),
-], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model",
+    [
+        DecisionTreeRegressor(random_state=0),
+        RandomForestRegressor(**FOREST),
+        GradientBoostingRegressor(**BOOST),
+        HistGradientBoostingRegressor(**HIST),
+        BaggingRegressor(n_estimators=3, random_state=0),
+    ],
+    ids=lambda m: type(m).__name__,
+)
 def test_float64_rows_next_to_a_threshold(model):
     """A float64 number between two float32 numbers is rounded first, or not, as the model does."""
     X, y = make_data("number")
@@ -310,9 +394,17 @@ def test_float64_rows_next_to_a_threshold(model):
     rows = np.empty((2000, N_FEATURES))
     for f in range(N_FEATURES):
         at = e.threshold[inner & (e.feature == f)]
-        rows[:, f] = rng.choice(np.concatenate([
-            at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf), at.astype(np.float32),
-        ]), 2000)
+        rows[:, f] = rng.choice(
+            np.concatenate(
+                [
+                    at,
+                    np.nextafter(at, np.inf),
+                    np.nextafter(at, -np.inf),
+                    at.astype(np.float32),
+                ]
+            ),
+            2000,
+        )
     assert_margin(e, rows, own_margin(model, rows), RTOL)
     narrow = e.margin(rows.astype(np.float32))
     assert (narrow != e.margin(rows)).any() == (e.x_dtype == "float64")
@@ -321,8 +413,11 @@ def test_float64_rows_next_to_a_threshold(model):
 def test_nan_goes_both_ways():
     """Missing values are not always sent left: each node says where."""
     X, y = make_data("number", nan=True)
-    for model in (DecisionTreeRegressor(**TREE), RandomForestRegressor(**FOREST),
-                  HistGradientBoostingRegressor(**HIST)):
+    for model in (
+        DecisionTreeRegressor(**TREE),
+        RandomForestRegressor(**FOREST),
+        HistGradientBoostingRegressor(**HIST),
+    ):
         adapted = adapt(model.fit(X, y))
         inner = adapted.ensemble.left >= 0
         assert 0 < adapted.ensemble.missing_left[inner].mean() < 1
@@ -343,9 +438,14 @@ def test_exponential_loss_starts_at_half_the_log_odds():
         np.testing.assert_allclose(adapted.ensemble.intercept, [start], rtol=1e-12)
 
 
-@pytest.mark.parametrize("model", [
-    GradientBoostingClassifier(**BOOST), GradientBoostingClassifier(init="zero", **BOOST),
-], ids=["prior", "zero"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        GradientBoostingClassifier(**BOOST),
+        GradientBoostingClassifier(init="zero", **BOOST),
+    ],
+    ids=["prior", "zero"],
+)
 def test_staged_margins_of_multiclass_boosting(model):
     """Trees come class by class inside an iteration, and every prefix of iterations adds up."""
     X, y = make_data("three")
@@ -376,8 +476,9 @@ def test_bagging_maps_features_and_missing_classes():
         def fit(self, X, y):
             return super().fit(X, y)
 
-    model = BaggingClassifier(FirstRows(), 12, max_samples=0.3, max_features=3, bootstrap_features=True,
-                              random_state=0).fit(X, y)
+    model = BaggingClassifier(
+        FirstRows(), 12, max_samples=0.3, max_features=3, bootstrap_features=True, random_state=0
+    ).fit(X, y)
     assert len({len(tree.classes_) for tree in model.estimators_}) == 3
     assert any(len(set(features)) < 3 for features in model.estimators_features_)
     adapted = adapt(model)
@@ -404,11 +505,15 @@ def test_isolation_forest_with_feature_subsets_reads_the_right_columns():
     assert np.argmin(e.margin(far)[:, 0]) == len(X)
 
 
-@pytest.mark.parametrize("model", [
-    RandomForestClassifier(n_estimators=2, warm_start=True, max_depth=3, random_state=0),
-    GradientBoostingClassifier(n_estimators=2, warm_start=True, random_state=0),
-    HistGradientBoostingClassifier(max_iter=2, warm_start=True, random_state=0),
-], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(n_estimators=2, warm_start=True, max_depth=3, random_state=0),
+        GradientBoostingClassifier(n_estimators=2, warm_start=True, random_state=0),
+        HistGradientBoostingClassifier(max_iter=2, warm_start=True, random_state=0),
+    ],
+    ids=lambda m: type(m).__name__,
+)
 def test_warm_start(model):
     X, y = make_data("three")
     trees = adapt(model.fit(X, y)).ensemble.n_trees
@@ -473,9 +578,15 @@ CATEGORY_HIST = dict(max_iter=3, max_leaf_nodes=15, min_samples_leaf=5, random_s
 NAMES = ["first", "word", "second", "code"]
 
 
-@pytest.mark.parametrize("how, target", [
-    ("names", "number"), ("mask", "binary"), ("dtype", "three"), ("dtype", "number"),
-])
+@pytest.mark.parametrize(
+    "how, target",
+    [
+        ("names", "number"),
+        ("mask", "binary"),
+        ("dtype", "three"),
+        ("dtype", "number"),
+    ],
+)
 def test_hist_categories_in_a_frame(how, target):
     pd = pytest.importorskip("pandas")
     columns, signal = category_data()
@@ -558,8 +669,9 @@ def test_hist_with_256_codes_uses_every_word_of_the_bitset():
     code = np.tile(np.arange(255.0), 12)
     effect = rng.normal(size=255)
     X = np.column_stack([rng.normal(size=len(code)), code])
-    model = HistGradientBoostingRegressor(categorical_features=[1], max_bins=255, min_samples_leaf=1,
-                                          max_iter=5).fit(X, effect[code.astype(int)])
+    model = HistGradientBoostingRegressor(
+        categorical_features=[1], max_bins=255, min_samples_leaf=1, max_iter=5
+    ).fit(X, effect[code.astype(int)])
     adapted = adapt(model)
     assert adapted.ensemble.category_values.max() > 223
     rows = np.column_stack([np.zeros(258), np.r_[np.arange(255.0), np.nan, 255.0, -1.0]])
@@ -596,9 +708,14 @@ def test_feature_names():
     pd = pytest.importorskip("pandas")
     X, y = make_data("binary")
     frame = pd.DataFrame(X, columns=list("edcba"))
-    for model in (DecisionTreeClassifier(max_depth=2), RandomForestClassifier(2),
-                  IsolationForest(n_estimators=2), BaggingClassifier(n_estimators=2),
-                  GradientBoostingClassifier(n_estimators=2), HistGradientBoostingClassifier(max_iter=2)):
+    for model in (
+        DecisionTreeClassifier(max_depth=2),
+        RandomForestClassifier(2),
+        IsolationForest(n_estimators=2),
+        BaggingClassifier(n_estimators=2),
+        GradientBoostingClassifier(n_estimators=2),
+        HistGradientBoostingClassifier(max_iter=2),
+    ):
         assert adapt(model.fit(frame, y)).schema.feature_names == ("e", "d", "c", "b", "a")
         assert adapt(model.fit(X, y)).schema.feature_names is None
 
@@ -627,12 +744,24 @@ def test_a_class_is_not_a_model():
 
 LEAF = DecisionTreeClassifier()
 REFUSED = [
-    AdaBoostClassifier(), AdaBoostRegressor(), VotingClassifier([("a", LEAF)]),
-    VotingRegressor([("a", DecisionTreeRegressor())]), StackingClassifier([("a", LEAF)]),
-    StackingRegressor([("a", DecisionTreeRegressor())]), CalibratedClassifierCV(LEAF),
-    MultiOutputClassifier(LEAF), MultiOutputRegressor(DecisionTreeRegressor()), ClassifierChain(LEAF),
-    RegressorChain(DecisionTreeRegressor()), OneVsRestClassifier(LEAF), OneVsOneClassifier(LEAF),
-    OutputCodeClassifier(LEAF), RandomTreesEmbedding(), LogisticRegression(), LinearRegression(), SVC(),
+    AdaBoostClassifier(),
+    AdaBoostRegressor(),
+    VotingClassifier([("a", LEAF)]),
+    VotingRegressor([("a", DecisionTreeRegressor())]),
+    StackingClassifier([("a", LEAF)]),
+    StackingRegressor([("a", DecisionTreeRegressor())]),
+    CalibratedClassifierCV(LEAF),
+    MultiOutputClassifier(LEAF),
+    MultiOutputRegressor(DecisionTreeRegressor()),
+    ClassifierChain(LEAF),
+    RegressorChain(DecisionTreeRegressor()),
+    OneVsRestClassifier(LEAF),
+    OneVsOneClassifier(LEAF),
+    OutputCodeClassifier(LEAF),
+    RandomTreesEmbedding(),
+    LogisticRegression(),
+    LinearRegression(),
+    SVC(),
 ]
 
 
@@ -642,20 +771,28 @@ def test_refused_models_are_named(model):
         adapt(model)
 
 
-@pytest.mark.parametrize("cls", [DecisionTreeClassifier, ExtraTreeClassifier, RandomForestClassifier,
-                                 ExtraTreesClassifier])
+@pytest.mark.parametrize(
+    "cls", [DecisionTreeClassifier, ExtraTreeClassifier, RandomForestClassifier, ExtraTreesClassifier]
+)
 def test_multi_output_classification_is_refused(cls):
     X, y = make_data("several")
     with pytest.raises(UnsupportedModelError, match=rf"{cls.__name__} of several targets"):
         adapt(cls(max_depth=2).fit(X, y > 0))
 
 
-@pytest.mark.parametrize("model", [
-    BaggingClassifier(KNeighborsClassifier(), 2), BaggingClassifier(RandomForestClassifier(2), 2),
-    BaggingRegressor(KNeighborsRegressor(), 2), BaggingRegressor(LinearRegression(), 2),
-    # A bag of regressors counts their predictions as votes, one of classifiers averages their labels.
-    BaggingClassifier(DecisionTreeRegressor(), 2), BaggingRegressor(DecisionTreeClassifier(), 2),
-], ids=lambda m: f"{type(m).__name__}-{type(m.estimator).__name__}")
+@pytest.mark.parametrize(
+    "model",
+    [
+        BaggingClassifier(KNeighborsClassifier(), 2),
+        BaggingClassifier(RandomForestClassifier(2), 2),
+        BaggingRegressor(KNeighborsRegressor(), 2),
+        BaggingRegressor(LinearRegression(), 2),
+        # A bag of regressors counts their predictions as votes, one of classifiers averages their labels.
+        BaggingClassifier(DecisionTreeRegressor(), 2),
+        BaggingRegressor(DecisionTreeClassifier(), 2),
+    ],
+    ids=lambda m: f"{type(m).__name__}-{type(m.estimator).__name__}",
+)
 def test_bags_of_other_models_are_refused(model):
     X, y = make_data("number")
     y = (y > 0).astype(int)
@@ -664,9 +801,14 @@ def test_bags_of_other_models_are_refused(model):
         adapt(model.fit(X, y))
 
 
-@pytest.mark.parametrize("init", [
-    LogisticRegression(), DummyClassifier(strategy="stratified", random_state=0),
-], ids=["LogisticRegression", "stratified"])
+@pytest.mark.parametrize(
+    "init",
+    [
+        LogisticRegression(),
+        DummyClassifier(strategy="stratified", random_state=0),
+    ],
+    ids=["LogisticRegression", "stratified"],
+)
 def test_boosting_from_a_start_that_varies_is_refused(init):
     X, y = make_data("binary")
     model = GradientBoostingClassifier(init=init, n_estimators=2).fit(X, y)
@@ -692,16 +834,25 @@ def test_subclasses_of_third_parties():
     X, y = make_data("number")
     model = PlainForest(**FOREST).fit(X, y)
     assert_margin(adapt(model).ensemble, X, model.predict(X), RTOL)
-    for model, owner in ((MedianForest(**FOREST), "MedianForest"),
-                         (BaggingRegressor(HalvedTree(max_depth=2), 2), "HalvedTree")):
+    for model, owner in (
+        (MedianForest(**FOREST), "MedianForest"),
+        (BaggingRegressor(HalvedTree(max_depth=2), 2), "HalvedTree"),
+    ):
         with pytest.raises(UnsupportedModelError, match=rf"{owner} has a predict of its own"):
             adapt(model.fit(X, y))
 
 
-@pytest.mark.parametrize("field, value", [
-    ("left_child", 10**6), ("right_child", -1), ("left_child", 0), ("feature", 99), ("threshold", np.nan),
-    ("weighted_n_node_samples", -1.0),
-])
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("left_child", 10**6),
+        ("right_child", -1),
+        ("left_child", 0),
+        ("feature", 99),
+        ("threshold", np.nan),
+        ("weighted_n_node_samples", -1.0),
+    ],
+)
 def test_edited_trees_are_refused(field, value):
     X, y = make_data("number")
     model = DecisionTreeRegressor(max_depth=3).fit(X, y)

@@ -37,8 +37,9 @@ def data(n_rows: int = 300, n_features: int = 5, seed: int = 0) -> tuple[np.ndar
     return X.astype(np.float32), y
 
 
-def train(params: dict[str, Any], label: np.ndarray, n_rounds: int = 12, X: np.ndarray | None = None,
-          **options: Any) -> Any:
+def train(
+    params: dict[str, Any], label: np.ndarray, n_rounds: int = 12, X: np.ndarray | None = None, **options: Any
+) -> Any:
     """A booster; ``options`` named as those of ``xgb.train`` go there, the others to the matrix."""
     params = {"max_depth": 4, "eta": 0.3, "tree_method": "hist", "nthread": 1, "seed": 0} | params
     training = {key: options.pop(key) for key in ("obj", "xgb_model") if key in options}
@@ -170,8 +171,9 @@ def test_custom_objective(wrapped):
         return 2 * (prediction - target), np.full(len(target), 2.0)
 
     if wrapped:
-        model = xgb.XGBRegressor(n_estimators=8, max_depth=3, n_jobs=1,
-                                 objective=lambda y, prediction: squared(prediction, y))
+        model = xgb.XGBRegressor(
+            n_estimators=8, max_depth=3, n_jobs=1, objective=lambda y, prediction: squared(prediction, y)
+        )
         assert check_wrapper(model.fit(data()[0], Y)).binary is None
     else:
         check_booster(train({}, Y, obj=squared))
@@ -206,15 +208,18 @@ def test_dart(classes):
 @pytest.mark.parametrize("parallel", [1, 4])
 def test_multiclass_trees_by_their_output(parallel):
     """With several trees per class in a round, the output of tree i is not i modulo the classes."""
-    booster = train({"objective": "multi:softprob", "num_class": 3, "num_parallel_tree": parallel,
-                     "subsample": 0.6}, CLASSES, 4)
+    booster = train(
+        {"objective": "multi:softprob", "num_class": 3, "num_parallel_tree": parallel, "subsample": 0.6},
+        CLASSES,
+        4,
+    )
     ensemble = check_booster(booster)
     assert ensemble.n_trees == 12 * parallel
     assert ensemble.tree_output[:parallel].tolist() == [0] * parallel
 
 
 def test_targets_and_slices():
-    label = np.stack([Y, Y ** 2], axis=1)
+    label = np.stack([Y, Y**2], axis=1)
     booster = train({}, label)
     check_booster(booster)
     part = check_booster(booster[4:9])
@@ -222,7 +227,7 @@ def test_targets_and_slices():
 
 
 def test_leaves_with_several_outputs():
-    label = np.stack([Y, Y ** 2, -Y], axis=1)
+    label = np.stack([Y, Y**2, -Y], axis=1)
     booster = train({"multi_strategy": "multi_output_tree"}, label)
     if VERSION < (3, 2):
         with pytest.raises(UnsupportedModelError, match=r"multi_output_tree.*sum_hessian"):
@@ -255,8 +260,9 @@ def test_pruned_categories():
     X, y = category_data()
     types = {"feature_types": ["c", "c", "float"], "enable_categorical": True}
     grown = train({"max_depth": 5}, y, 3, X=X, **types)
-    pruned = train({"process_type": "update", "updater": "prune", "gamma": 30.0}, y, 3, X=X, xgb_model=grown,
-                   **types)
+    pruned = train(
+        {"process_type": "update", "updater": "prune", "gamma": 30.0}, y, 3, X=X, xgb_model=grown, **types
+    )
     trees = forest(pruned)["trees"]
     assert any(tree["left_children"][node] == -1 for tree in trees for node in tree["categories_nodes"])
     ensemble = adapt(pruned).ensemble
@@ -319,9 +325,11 @@ def test_float64_rows_are_rounded_first():
 
 def test_regressors():
     X, y = data()
-    for model in (xgb.XGBRegressor(n_estimators=10, n_jobs=1),
-                  xgb.XGBRFRegressor(n_estimators=10, max_depth=4, n_jobs=1),
-                  xgb.XGBRegressor(n_estimators=10, booster="dart", rate_drop=0.5, n_jobs=1)):
+    for model in (
+        xgb.XGBRegressor(n_estimators=10, n_jobs=1),
+        xgb.XGBRFRegressor(n_estimators=10, max_depth=4, n_jobs=1),
+        xgb.XGBRegressor(n_estimators=10, booster="dart", rate_drop=0.5, n_jobs=1),
+    ):
         adapted = check_wrapper(model.fit(X, y))
         assert adapted.family == "xgboost"
         assert adapted.ensemble.n_trees == 10
@@ -466,8 +474,15 @@ def category_data() -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("max_cat_to_onehot", [1, 100])
 def test_category_codes(max_cat_to_onehot):
     X, y = category_data()
-    model = xgb.XGBRegressor(n_estimators=8, max_depth=4, enable_categorical=True, tree_method="hist",
-                             feature_types=["c", "c", "q"], max_cat_to_onehot=max_cat_to_onehot, n_jobs=1)
+    model = xgb.XGBRegressor(
+        n_estimators=8,
+        max_depth=4,
+        enable_categorical=True,
+        tree_method="hist",
+        feature_types=["c", "c", "q"],
+        max_cat_to_onehot=max_cat_to_onehot,
+        n_jobs=1,
+    )
     adapted = adapt(model.fit(X, y))
     ensemble = adapted.ensemble
     assert set(adapted.schema.encoders) == {0, 1}
@@ -487,8 +502,13 @@ def test_category_codes(max_cat_to_onehot):
 def test_categories_of_every_output():
     X, y = category_data()
     types = {"feature_types": ["c", "c", "float"], "enable_categorical": True}
-    booster = train({"objective": "multi:softprob", "num_class": 3, "num_parallel_tree": 2, "gamma": 1.0},
-                    np.digitize(y, [-1, 2]), 3, X=X, **types)
+    booster = train(
+        {"objective": "multi:softprob", "num_class": 3, "num_parallel_tree": 2, "gamma": 1.0},
+        np.digitize(y, [-1, 2]),
+        3,
+        X=X,
+        **types,
+    )
     ensemble = adapt(booster).ensemble
     rows = hard_rows(ensemble, inf=False)
     matrix = xgb.DMatrix(rows, **types)
@@ -500,13 +520,16 @@ def frame_model(pd: Any, colours: tuple[str, ...] = ("red", "a", "blue", "", "z"
     codes, y = category_data()
     sizes = [30, 10, 20, 7, 5]
     small = np.nan_to_num(codes[:, 1] % 5, nan=-1).astype(int)
-    frame = pd.DataFrame({
-        "colour": pd.Categorical.from_codes(np.nan_to_num(codes[:, 0], nan=-1).astype(int), colours),
-        "size": pd.Categorical.from_codes(small, sizes),
-        "x": codes[:, 2],
-    })
-    model = xgb.XGBRegressor(n_estimators=10, max_depth=4, enable_categorical=True, tree_method="hist",
-                             n_jobs=1)
+    frame = pd.DataFrame(
+        {
+            "colour": pd.Categorical.from_codes(np.nan_to_num(codes[:, 0], nan=-1).astype(int), colours),
+            "size": pd.Categorical.from_codes(small, sizes),
+            "x": codes[:, 2],
+        }
+    )
+    model = xgb.XGBRegressor(
+        n_estimators=10, max_depth=4, enable_categorical=True, tree_method="hist", n_jobs=1
+    )
     return model.fit(frame, y + small), frame
 
 
@@ -548,14 +571,16 @@ def test_missing_is_compared_with_the_codes_of_a_frame(missing):
     pd = pytest.importorskip("pandas")
     labels = np.tile(["p", "q", "r"], 20)
     frame = pd.DataFrame({"c": pd.Categorical(labels)})
-    model = xgb.XGBRegressor(n_estimators=5, missing=missing, enable_categorical=True, tree_method="hist",
-                             n_jobs=1)
+    model = xgb.XGBRegressor(
+        n_estimators=5, missing=missing, enable_categorical=True, tree_method="hist", n_jobs=1
+    )
     model.fit(frame, (labels == "q") * 2.0 + (labels == "r"))
     adapted = adapt(model)
     for order in ("pqr", "rpq", "qrp"):
         column = pd.Categorical(labels, categories=list(order))
         codes = adapted.schema.encoders[0].encode(
-            Column("c", np.asarray(column), column.codes.astype(np.int64), from_frame=True))
+            Column("c", np.asarray(column), column.codes.astype(np.int64), from_frame=True)
+        )
         expected = model.predict(pd.DataFrame({"c": column}))
         assert_margin(adapted.ensemble, codes[:, None], expected, RTOL)
 
@@ -613,8 +638,9 @@ def test_text_without_categories_is_refused():
 def test_frame_for_a_model_of_codes():
     pd = pytest.importorskip("pandas")
     X, y = category_data()
-    model = xgb.XGBRegressor(n_estimators=10, enable_categorical=True, feature_types=["c", "c", "q"],
-                             tree_method="hist", n_jobs=1).fit(X, y)
+    model = xgb.XGBRegressor(
+        n_estimators=10, enable_categorical=True, feature_types=["c", "c", "q"], tree_method="hist", n_jobs=1
+    ).fit(X, y)
     frame = pd.DataFrame(X)
     frame[0] = pd.Categorical.from_codes(np.nan_to_num(X[:, 0], nan=-1).astype(int), list("vwxyz")[::-1])
     check_input(model, frame)
@@ -659,8 +685,14 @@ DTYPES = {
 def edited(params: dict[str, Any] | None = None) -> tuple[Edited, dict[str, Any]]:
     """A booster of two trees, and the first of them to change."""
     X, y = category_data()
-    booster = train({"max_depth": 2} | (params or {}), y, 2, X=X, feature_types=["c", "c", "float"],
-                    enable_categorical=True)
+    booster = train(
+        {"max_depth": 2} | (params or {}),
+        y,
+        2,
+        X=X,
+        feature_types=["c", "c", "float"],
+        enable_categorical=True,
+    )
     model = Edited()
     model.learner = document(booster)
     model.version = list(VERSION)
@@ -680,17 +712,34 @@ def test_edited_document_is_read():
     assert adapt(model).ensemble.n_trees == 2
 
 
-@pytest.mark.parametrize(("name", "node", "value"), [
-    ("left_children", 1, 7), ("left_children", 1, 2**31 - 1),  # outside the tree
-    ("left_children", 1, -2), ("left_children", 1, -2**31),
-    ("right_children", 1, 99), ("right_children", 1, -1), ("right_children", 1, -7),
-    ("left_children", 1, 0), ("right_children", 2, 1), ("left_children", 2, 2),  # cycles and second parents
-    ("left_children", 0, 0), ("right_children", 0, 1),
-    ("split_indices", 0, 3), ("split_indices", 0, -1),
-    ("sum_hessian", 1, -1.0), ("sum_hessian", 3, np.nan), ("split_conditions", 6, np.inf),
-    ("categories_segments", 0, -1), ("categories_segments", 0, 2**40), ("categories_sizes", 0, -1),
-    ("categories_sizes", 0, 2**40), ("categories_nodes", 0, 9999), ("categories", 0, -5),
-])
+@pytest.mark.parametrize(
+    ("name", "node", "value"),
+    [
+        ("left_children", 1, 7),
+        ("left_children", 1, 2**31 - 1),  # outside the tree
+        ("left_children", 1, -2),
+        ("left_children", 1, -(2**31)),
+        ("right_children", 1, 99),
+        ("right_children", 1, -1),
+        ("right_children", 1, -7),
+        ("left_children", 1, 0),
+        ("right_children", 2, 1),
+        ("left_children", 2, 2),  # cycles and second parents
+        ("left_children", 0, 0),
+        ("right_children", 0, 1),
+        ("split_indices", 0, 3),
+        ("split_indices", 0, -1),
+        ("sum_hessian", 1, -1.0),
+        ("sum_hessian", 3, np.nan),
+        ("split_conditions", 6, np.inf),
+        ("categories_segments", 0, -1),
+        ("categories_segments", 0, 2**40),
+        ("categories_sizes", 0, -1),
+        ("categories_sizes", 0, 2**40),
+        ("categories_nodes", 0, 9999),
+        ("categories", 0, -5),
+    ],
+)
 def test_edited_tree_is_refused(name, node, value):
     model, tree = edited()
     tree[name][node] = value
@@ -708,16 +757,19 @@ def test_edited_cycle_in_a_pruned_tree_is_refused():
         adapt(model)
 
 
-@pytest.mark.parametrize(("section", "name", "value"), [
-    ("learner_model_param", "num_class", str(2**31 - 1)),
-    ("learner_model_param", "num_target", str(2**40)),
-    ("learner_model_param", "num_feature", "0"),
-    ("learner_model_param", "num_feature", "-3"),
-    ("learner_model_param", "base_score", "[0.5,0.5,0.5]"),
-    ("learner_model_param", "base_score", "__import__('os')"),
-    ("learner_model_param", "base_score", "NaN"),
-    ("gradient_booster", "weight_drop", [1.0]),
-])
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("learner_model_param", "num_class", str(2**31 - 1)),
+        ("learner_model_param", "num_target", str(2**40)),
+        ("learner_model_param", "num_feature", "0"),
+        ("learner_model_param", "num_feature", "-3"),
+        ("learner_model_param", "base_score", "[0.5,0.5,0.5]"),
+        ("learner_model_param", "base_score", "__import__('os')"),
+        ("learner_model_param", "base_score", "NaN"),
+        ("gradient_booster", "weight_drop", [1.0]),
+    ],
+)
 def test_edited_model_is_refused(section, name, value):
     model, _ = edited()
     model.learner[section][name] = value
@@ -725,10 +777,16 @@ def test_edited_model_is_refused(section, name, value):
         adapt(model)
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("tree_info", [0, 1]), ("tree_info", [0, -1]), ("tree_info", [0]), ("iteration_indptr", [0, 1, 200]),
-    ("iteration_indptr", [0, 1, -1]),
-])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tree_info", [0, 1]),
+        ("tree_info", [0, -1]),
+        ("tree_info", [0]),
+        ("iteration_indptr", [0, 1, 200]),
+        ("iteration_indptr", [0, 1, -1]),
+    ],
+)
 def test_edited_forest_is_refused(name, value):
     model, _ = edited()
     model.learner["gradient_booster"]["model"][name] = value

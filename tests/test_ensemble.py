@@ -90,8 +90,10 @@ BROKEN = {
     "flat value": ({"value": np.zeros(8)}, "value must have two dimensions"),
     "two-dimensional intercept": ({"intercept": [[0.5], [-0.5]]}, "intercept must have one dimension"),
     "two-dimensional cover": ({"cover": np.ones((8, 2))}, "cover must have one dimension"),
-    "child that int32 would wrap": ({"left": [1 + 2**32, -1, 3, -1, -1, 1, -1, -1]},
-                                    "left must hold integers"),
+    "child that int32 would wrap": (
+        {"left": [1 + 2**32, -1, 3, -1, -1, 1, -1, -1]},
+        "left must hold integers",
+    ),
     "fractional child": ({"left": [1.7, -1, 3, -1, -1, 1, -1, -1]}, "left must hold integers"),
     "fractional category": ({"category_values": [1.5, 4]}, "category_values must hold integers"),
     "offsets do not start at 0": ({"tree_offsets": [1, 5, 8]}, "tree_offsets must start at 0"),
@@ -107,13 +109,20 @@ BROKEN = {
     "too few category offsets": ({"category_offsets": [0]}, r"category_offsets n_sets \+ 1"),
     "category offsets start late": ({"category_offsets": [1, 2]}, "category_offsets must rise from 0"),
     "category offsets end early": ({"category_offsets": [0, 1]}, "category_offsets must rise from 0"),
-    "category offsets fall": ({"category_offsets": [0, 2, 1, 2], "category_listed_left": [True] * 3},
-                              "category_offsets must rise from 0"),
+    "category offsets fall": (
+        {"category_offsets": [0, 2, 1, 2], "category_listed_left": [True] * 3},
+        "category_offsets must rise from 0",
+    ),
     "category listed twice": ({"category_values": [4, 4]}, "category_values must be >= 0 and ascending"),
     "categories descend": ({"category_values": [4, 1]}, "category_values must be >= 0 and ascending"),
     "negative category": ({"category_values": [-1, 4]}, "category_values must be >= 0 and ascending"),
-    **{f"{name} too short": ({name: getattr(two_trees(), name)[:-1]}, f"{name} must have n_nodes = 8 entries")
-       for name in ("right", "feature", "threshold", "missing_left", "cover")},
+    **{
+        f"{name} too short": (
+            {name: getattr(two_trees(), name)[:-1]},
+            f"{name} must have n_nodes = 8 entries",
+        )
+        for name in ("right", "feature", "threshold", "missing_left", "cover")
+    },
 }
 
 
@@ -126,8 +135,9 @@ def test_refuses(changes, message):
 def test_refuses_a_cycle_beside_the_tree():
     """Nodes 1 and 2 are each other's parents: every node has one parent, but the root is alone."""
     with pytest.raises(ValueError, match="a tree contains a cycle"):
-        two_trees(left=[-1, 2, 1, -1, -1, 1, -1, -1], right=[-1, 3, 4, -1, -1, 2, -1, -1],
-                  value=np.zeros((8, 1)))
+        two_trees(
+            left=[-1, 2, 1, -1, -1, 1, -1, -1], right=[-1, 3, 4, -1, -1, 2, -1, -1], value=np.zeros((8, 1))
+        )
 
 
 def test_ignored_numbers_may_be_anything():
@@ -148,15 +158,31 @@ def test_order_of_nodes_changes_nothing(options):
         np.testing.assert_array_equal(other.margin(X), margin)
 
 
-def stump(threshold: float = 0.0, *, x_dtype: str = "float64", strict: bool = False,
-          missing_left: bool = False, zero_missing: bool = False, codes: list[int] | None = None,
-          listed_left: bool = True) -> Ensemble:
+def stump(
+    threshold: float = 0.0,
+    *,
+    x_dtype: str = "float64",
+    strict: bool = False,
+    missing_left: bool = False,
+    zero_missing: bool = False,
+    codes: list[int] | None = None,
+    listed_left: bool = True,
+) -> Ensemble:
     """Margin -1 where the row goes left, 1 where it goes right."""
-    tree = Tree(left=[1, -1, -1], right=[2, -1, -1], feature=[0, 0, 0], threshold=[threshold, 0, 0],
-                missing_left=[missing_left, False, False], cover=[2, 1, 1], value=[0, -1, 1],
-                categories={} if codes is None else {0: np.array(codes)}, listed_left=listed_left)
-    return Ensemble.from_trees([tree], n_features=1, intercept=0, x_dtype=x_dtype, strict=strict,
-                               zero_missing=[zero_missing])
+    tree = Tree(
+        left=[1, -1, -1],
+        right=[2, -1, -1],
+        feature=[0, 0, 0],
+        threshold=[threshold, 0, 0],
+        missing_left=[missing_left, False, False],
+        cover=[2, 1, 1],
+        value=[0, -1, 1],
+        categories={} if codes is None else {0: np.array(codes)},
+        listed_left=listed_left,
+    )
+    return Ensemble.from_trees(
+        [tree], n_features=1, intercept=0, x_dtype=x_dtype, strict=strict, zero_missing=[zero_missing]
+    )
 
 
 def goes_left(ensemble: Ensemble, *x: float) -> list[bool]:
@@ -164,8 +190,9 @@ def goes_left(ensemble: Ensemble, *x: float) -> list[bool]:
 
 
 @pytest.mark.parametrize("x_dtype", ["float32", "float64"])
-@pytest.mark.parametrize("threshold", [0.0, -0.0, 0.5, -2.0, DENORMAL32, -DENORMAL32, MAX32, -MAX32,
-                                       INF, -INF])
+@pytest.mark.parametrize(
+    "threshold", [0.0, -0.0, 0.5, -2.0, DENORMAL32, -DENORMAL32, MAX32, -MAX32, INF, -INF]
+)
 def test_at_and_beside_a_threshold(threshold, x_dtype):
     t, ends = np.array(threshold, x_dtype), np.array([-INF, INF], x_dtype)
     with np.errstate(over="ignore"):
@@ -242,9 +269,20 @@ def test_margin_of_vector_leaves():
 
 
 def test_from_trees_keeps_each_trees_numbering():
-    trees = [Tree([-1], [-1], [0], [0.0], [False], [1.0], [7.0]),
-             Tree([2, -1, -1], [1, -1, -1], [1] * 3, [0.0] * 3, [False] * 3, [2, 1, 1], [0, 1, 2],
-                  categories={0: np.array([3, 1, 3])}, listed_left=False)]
+    trees = [
+        Tree([-1], [-1], [0], [0.0], [False], [1.0], [7.0]),
+        Tree(
+            [2, -1, -1],
+            [1, -1, -1],
+            [1] * 3,
+            [0.0] * 3,
+            [False] * 3,
+            [2, 1, 1],
+            [0, 1, 2],
+            categories={0: np.array([3, 1, 3])},
+            listed_left=False,
+        ),
+    ]
     ensemble = Ensemble.from_trees(trees, n_features=2, intercept=0)
     np.testing.assert_array_equal(ensemble.tree_offsets, [0, 1, 4])
     np.testing.assert_array_equal(ensemble.left, [-1, 2, -1, -1])
@@ -286,18 +324,21 @@ def test_margin_refuses_another_shape(shape):
 
 def test_arrays_have_the_documented_dtypes():
     ensemble = two_trees()
-    for names, dtype in [("tree_offsets category_offsets", np.int64),
-                         ("tree_output left right feature category_set category_values", np.int32),
-                         ("threshold cover value intercept", np.float64),
-                         ("missing_left zero_missing category_listed_left", np.bool_)]:
+    for names, dtype in [
+        ("tree_offsets category_offsets", np.int64),
+        ("tree_output left right feature category_set category_values", np.int32),
+        ("threshold cover value intercept", np.float64),
+        ("missing_left zero_missing category_listed_left", np.bool_),
+    ]:
         for name in names.split():
             assert getattr(ensemble, name).dtype == dtype, name
 
 
 @pytest.mark.parametrize("duplicate", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy])
 def test_copies_are_equal_and_still_read_only(duplicate):
-    ensemble = random_ensemble(3, n_trees=4, n_outputs=2, categorical=True, zero_missing=True, strict=True,
-                               x_dtype="float64")
+    ensemble = random_ensemble(
+        3, n_trees=4, n_outputs=2, categorical=True, zero_missing=True, strict=True, x_dtype="float64"
+    )
     assert len(ensemble.category_values)
     twin = duplicate(ensemble)
     for field in dataclasses.fields(ensemble):

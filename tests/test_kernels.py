@@ -58,8 +58,9 @@ def state(ensemble: Ensemble) -> dict[str, Any]:
     return {f.name: getattr(ensemble, f.name) for f in dataclasses.fields(ensemble)}
 
 
-def explain(plan: Any, ensemble: Ensemble, X: np.ndarray, *, dtype: str = "float64",
-            n_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def explain(
+    plan: Any, ensemble: Ensemble, X: np.ndarray, *, dtype: str = "float64", n_threads: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """Values and margin, in arrays that hold NaN wherever the core has not written."""
     values = np.full((len(X), ensemble.n_outputs, ensemble.n_features), np.nan, dtype)
     margin = np.full((len(X), ensemble.n_outputs), np.nan)
@@ -81,12 +82,15 @@ def assert_within(got: np.ndarray, expected: np.ndarray, tolerance: np.ndarray, 
     if wrong.any():
         worst = tuple(int(i) for i in np.argwhere(wrong)[0])
         limit = np.broadcast_to(tolerance, wrong.shape)[worst]
-        raise AssertionError(f"{what}{worst}: {got[worst]!r} instead of {expected[worst]!r}, "
-                             f"tolerance {limit:.3g}; {wrong.sum()} of {wrong.size} are wrong")
+        raise AssertionError(
+            f"{what}{worst}: {got[worst]!r} instead of {expected[worst]!r}, "
+            f"tolerance {limit:.3g}; {wrong.sum()} of {wrong.size} are wrong"
+        )
 
 
-def assert_consistent(ensemble: Ensemble, X: np.ndarray, plan: Any, precision: str, values: np.ndarray,
-                      margin: np.ndarray) -> None:
+def assert_consistent(
+    ensemble: Ensemble, X: np.ndarray, plan: Any, precision: str, values: np.ndarray, margin: np.ndarray
+) -> None:
     """What needs no expected values: margin, additivity, nothing for unused features."""
     largest = np.abs(ensemble.intercept) + leaf_scale(ensemble)
     expected = ensemble.margin(X)
@@ -97,8 +101,9 @@ def assert_consistent(ensemble: Ensemble, X: np.ndarray, plan: Any, precision: s
     assert (values[:, ~splits_on(ensemble)] == 0).all()
 
 
-def assert_exact(core: ModuleType, ensemble: Ensemble, X: np.ndarray, precision: str,
-                 dtype: str = "float64") -> None:
+def assert_exact(
+    core: ModuleType, ensemble: Ensemble, X: np.ndarray, precision: str, dtype: str = "float64"
+) -> None:
     """Everything at once, against the definition."""
     plan = core.Plan(state(ensemble), precision)
     values, margin = explain(plan, ensemble, X, dtype=dtype)
@@ -119,8 +124,13 @@ def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def run(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *arguments], env=os.environ | environment, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 # Agreement with the definition
@@ -128,8 +138,11 @@ def run(arguments: list[str], **environment: str) -> subprocess.CompletedProcess
 
 @both_precisions
 @settings(max_examples=300)
-@given(options=ensemble_options(), n_rows=st.sampled_from([1, 2, 5, 17, 33]),
-       dtype=st.sampled_from(["float32", "float64"]))
+@given(
+    options=ensemble_options(),
+    n_rows=st.sampled_from([1, 2, 5, 17, 33]),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
 def test_random_ensembles(core, precision, options, n_rows, dtype):
     ensemble = random_ensemble(**options)
     assert_exact(core, ensemble, random_rows(options["seed"], ensemble, n_rows), precision, dtype)
@@ -140,8 +153,17 @@ def test_random_ensembles(core, precision, options, n_rows, dtype):
 @pytest.mark.parametrize("strict", [False, True])
 def test_many_rows_at_every_threshold(core, precision, x_dtype, strict):
     """More rows than a block, all features, categories and zeros that are missing."""
-    ensemble = random_ensemble(5, n_trees=8, n_features=6, n_outputs=2, max_leaves=20, x_dtype=x_dtype,
-                               strict=strict, categorical=True, zero_missing=True)
+    ensemble = random_ensemble(
+        5,
+        n_trees=8,
+        n_features=6,
+        n_outputs=2,
+        max_leaves=20,
+        x_dtype=x_dtype,
+        strict=strict,
+        categorical=True,
+        zero_missing=True,
+    )
     X = random_rows(6, ensemble, 150)
     assert len(np.unique(ensemble.margin(X), axis=0)) > 50
     assert_exact(core, ensemble, X, precision)
@@ -200,20 +222,36 @@ def test_as_many_thresholds_as_16_bits_count(core, precision, x_dtype, n_thresho
     level = np.repeat(np.arange(depth + 1), 2 ** np.arange(depth + 1))
     rank = ((np.arange(len(level)) - 2**level + 1) * 2 + 1) * 2.0 ** (depth - level - 1)  # 1, 2, ..., 131071
     big = dataclasses.replace(tree, threshold=np.minimum(rank, n_thresholds))
-    assert len(np.unique(big.threshold[:2**depth - 1])) == n_thresholds
-    cover, expected_leaf = np.asarray(big.cover), np.asarray(big.value)[2**depth - 1:]
+    assert len(np.unique(big.threshold[: 2**depth - 1])) == n_thresholds
+    cover, expected_leaf = np.asarray(big.cover), np.asarray(big.value)[2**depth - 1 :]
     for parents in range(depth - 1, -1, -1):
-        pairs = cover[2 ** (parents + 1) - 1:2 ** (parents + 2) - 1].reshape(-1, 2)
+        pairs = cover[2 ** (parents + 1) - 1 : 2 ** (parents + 2) - 1].reshape(-1, 2)
         share = np.where(pairs.sum(axis=1) > 0, pairs[:, 0] / np.maximum(pairs.sum(axis=1), 1), 0.5)
         expected_leaf = share * expected_leaf[::2] + (1 - share) * expected_leaf[1::2]
 
-    other = Tree([1, -1, 3, -1, -1], [2, -1, 4, -1, -1], [1, 0, 0, 0, 0], [0.5, 0, 7.0, 0, 0],
-                 [False] * 5, [4, 1, 3, 1, 2], [0, 3, 0, 4, 5])
-    alone, small, both = (Ensemble.from_trees(trees, n_features=2, intercept=0, x_dtype=x_dtype)
-                          for trees in ([big], [other], [big, other]))
-    x0 = np.concatenate([rng.integers(0, n_thresholds, 60), rng.random(60) * n_thresholds,
-                         n_thresholds + np.arange(-3, 3), np.arange(3), 65534 + np.arange(5),
-                         [np.inf, -np.inf, np.nan]])
+    other = Tree(
+        [1, -1, 3, -1, -1],
+        [2, -1, 4, -1, -1],
+        [1, 0, 0, 0, 0],
+        [0.5, 0, 7.0, 0, 0],
+        [False] * 5,
+        [4, 1, 3, 1, 2],
+        [0, 3, 0, 4, 5],
+    )
+    alone, small, both = (
+        Ensemble.from_trees(trees, n_features=2, intercept=0, x_dtype=x_dtype)
+        for trees in ([big], [other], [big, other])
+    )
+    x0 = np.concatenate(
+        [
+            rng.integers(0, n_thresholds, 60),
+            rng.random(60) * n_thresholds,
+            n_thresholds + np.arange(-3, 3),
+            np.arange(3),
+            65534 + np.arange(5),
+            [np.inf, -np.inf, np.nan],
+        ]
+    )
     x0 = np.concatenate([x0, np.nextafter(x0, np.inf), np.nextafter(x0, -np.inf)])
     X = np.stack([x0, rng.random(len(x0))], axis=1)
     expected, base = path_dependent_shap(small, X)
@@ -231,8 +269,16 @@ def test_as_many_thresholds_as_16_bits_count(core, precision, x_dtype, n_thresho
 def test_more_categories_than_16_bits_count(core, precision):
     rng = np.random.default_rng(15)
     codes = rng.permutation(200_000)[:70_000]
-    tree = Tree([1, -1, 3, -1, -1], [2, -1, 4, -1, -1], [0, 0, 0, 0, 0], [0.0] * 5, [True] * 5,
-                [4, 1, 3, 1, 2], [0, 3, 0, 4, 5], categories={0: codes[:35_000], 2: codes[30_000:]})
+    tree = Tree(
+        [1, -1, 3, -1, -1],
+        [2, -1, 4, -1, -1],
+        [0, 0, 0, 0, 0],
+        [0.0] * 5,
+        [True] * 5,
+        [4, 1, 3, 1, 2],
+        [0, 3, 0, 4, 5],
+        categories={0: codes[:35_000], 2: codes[30_000:]},
+    )
     ensemble = Ensemble.from_trees([tree], n_features=1, intercept=0, x_dtype="float64")
     X = np.concatenate([codes[::500], rng.integers(0, 200_000, 60), [np.sort(codes)[-1], np.nan, -1]])
     assert_exact(core, ensemble, X[:, np.newaxis].astype(float), precision)
@@ -269,17 +315,36 @@ def test_every_number_of_features_on_a_path(core, precision, first):
 
 
 @both_precisions
-@pytest.mark.parametrize("depth, n_features", [
-    (64, 64), (65, 65), (100, 100), (128, 128), (150, 40), (200, 12), (200, 1), (200, 200),
-])
+@pytest.mark.parametrize(
+    "depth, n_features",
+    [
+        (64, 64),
+        (65, 65),
+        (100, 100),
+        (128, 128),
+        (150, 40),
+        (200, 12),
+        (200, 1),
+        (200, 200),
+    ],
+)
 def test_deep_chains(core, precision, depth, n_features):
     assert_chain(core, precision, depth, n_features, n_rows=1)
 
 
 @both_precisions
-@pytest.mark.parametrize("depth, share", [
-    (40, 0.0), (40, 2.0**-30), (40, 1 / 64), (40, 63 / 64), (40, 1.0), (100, 255 / 256), (200, 255 / 256),
-])
+@pytest.mark.parametrize(
+    "depth, share",
+    [
+        (40, 0.0),
+        (40, 2.0**-30),
+        (40, 1 / 64),
+        (40, 63 / 64),
+        (40, 1.0),
+        (100, 255 / 256),
+        (200, 255 / 256),
+    ],
+)
 def test_rows_that_follow_a_deep_chain_all_or_not_at_all(core, precision, depth, share):
     """None of the features followed, or one: (1 - t)^d is the hardest integrand. Up to 40, also all."""
     node = np.arange(2 * depth + 1)
@@ -288,11 +353,12 @@ def test_rows_that_follow_a_deep_chain_all_or_not_at_all(core, precision, depth,
     right = np.where(left >= 0, node + 1, -1)
     cover = np.where(node % 2 == 0, share, 1 - share)
     value = np.where(left >= 0, 0.0, 1.0 + node / 100)
-    tree = Tree(left, right, node // 2 % depth, np.full(len(node), 0.5), np.zeros(len(node), bool), cover,
-                value)
+    tree = Tree(
+        left, right, node // 2 % depth, np.full(len(node), 0.5), np.zeros(len(node), bool), cover, value
+    )
     ensemble = Ensemble.from_trees([tree], n_features=depth, intercept=0, x_dtype="float64")
     X = np.stack([np.ones(depth), np.arange(depth) != 3, np.arange(depth) == depth - 1, np.zeros(depth)])
-    X = X[:4 if depth <= 40 else 2]
+    X = X[: 4 if depth <= 40 else 2]
     plan = core.Plan(state(ensemble), precision)
     values, margin = explain(plan, ensemble, X)
     expected = np.array([exact_shap(ensemble, x) for x in X])
@@ -311,14 +377,18 @@ def test_no_row_and_one_row(core, precision, n_rows):
 
 
 @both_precisions
-@pytest.mark.parametrize("options", [
-    {"n_features": 1, "n_trees": 5},
-    {"n_features": 3, "n_trees": 4, "shapes": ("leaf",)},
-    {"n_features": 3, "n_trees": 4, "shapes": ("leaf",), "vector": True, "n_outputs": 2},
-    {"n_features": 3, "n_trees": 0, "n_outputs": 2},
-    {"n_features": 0, "n_trees": 2},
-    {"n_features": 0, "n_trees": 0},
-], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_features": 1, "n_trees": 5},
+        {"n_features": 3, "n_trees": 4, "shapes": ("leaf",)},
+        {"n_features": 3, "n_trees": 4, "shapes": ("leaf",), "vector": True, "n_outputs": 2},
+        {"n_features": 3, "n_trees": 0, "n_outputs": 2},
+        {"n_features": 0, "n_trees": 2},
+        {"n_features": 0, "n_trees": 0},
+    ],
+    ids=str,
+)
 def test_almost_nothing(core, precision, options):
     ensemble = random_ensemble(17, **options)
     for n_rows in (0, 1, 70):
@@ -330,8 +400,17 @@ def test_almost_nothing(core, precision, options):
 
 def mixed_ensemble(x_dtype: str = "float32") -> Ensemble:
     """Every shape, categories and all outputs in one model."""
-    return random_ensemble(19, n_trees=40, n_features=20, n_outputs=3, max_leaves=40, order=ORDERS[2],
-                           x_dtype=x_dtype, categorical=True, zero_missing=True)
+    return random_ensemble(
+        19,
+        n_trees=40,
+        n_features=20,
+        n_outputs=3,
+        max_leaves=40,
+        order=ORDERS[2],
+        x_dtype=x_dtype,
+        categorical=True,
+        zero_missing=True,
+    )
 
 
 @both_precisions
@@ -347,8 +426,10 @@ def test_bits_depend_neither_on_threads_nor_on_the_other_rows(core, precision, d
         for chunk in (1, 7, 63, 64, 65, len(X)):
             if chunk == 1 and n_threads == 8:
                 continue
-            parts = [explain(plan, ensemble, X[i:i + chunk], dtype=dtype, n_threads=n_threads)
-                     for i in range(0, len(X), chunk)]
+            parts = [
+                explain(plan, ensemble, X[i : i + chunk], dtype=dtype, n_threads=n_threads)
+                for i in range(0, len(X), chunk)
+            ]
             for whole, part in zip((values, margin), zip(*parts)):
                 assert same_bits(whole, np.concatenate(part)), (n_threads, chunk)
     again = explain(core.Plan(state(ensemble), precision), ensemble, X, dtype=dtype)
@@ -372,9 +453,14 @@ def test_bits_do_not_depend_on_the_layout_of_X(core, precision, x_dtype):
         fields = np.zeros((n_rows, n_features), np.dtype([("pad", "i2"), ("x", same.dtype)], align=True))
         fields["x"] = same
         layouts = {
-            "C": same, "F": np.asfortranarray(same), "sliced": spread[1::2, ::3], "read-only": read_only,
-            "reversed rows": same[::-1].copy()[::-1], "reversed columns": same[:, ::-1].copy()[:, ::-1],
-            "both reversed": np.asfortranarray(same[::-1, ::-1])[::-1, ::-1], "in records": fields["x"],
+            "C": same,
+            "F": np.asfortranarray(same),
+            "sliced": spread[1::2, ::3],
+            "read-only": read_only,
+            "reversed rows": same[::-1].copy()[::-1],
+            "reversed columns": same[:, ::-1].copy()[:, ::-1],
+            "both reversed": np.asfortranarray(same[::-1, ::-1])[::-1, ::-1],
+            "in records": fields["x"],
         }
         for name, layout in layouts.items():
             assert np.array_equal(layout, same, equal_nan=True)
@@ -402,9 +488,9 @@ def test_one_plan_in_several_threads(core, precision):
     values, margin = explain(plan, ensemble, X)
     starts = [7 * i % 150 for i in range(60)]
     with ThreadPoolExecutor(6) as pool:
-        parts = pool.map(lambda i: explain(plan, ensemble, X[i:i + 50], n_threads=1 + i % 3), starts)
+        parts = pool.map(lambda i: explain(plan, ensemble, X[i : i + 50], n_threads=1 + i % 3), starts)
         for i, part in zip(starts, parts):
-            assert same_bits(part[0], values[i:i + 50]) and same_bits(part[1], margin[i:i + 50])
+            assert same_bits(part[0], values[i : i + 50]) and same_bits(part[1], margin[i : i + 50])
 
 
 @both_precisions
@@ -413,8 +499,10 @@ def test_a_plan_outlives_its_ensemble(core, precision):
     X = random_rows(24, ensemble, 70)
     plan = core.Plan(state(ensemble), precision)
     expected = explain(plan, ensemble, X)
-    short_lived = {name: np.array(attribute) if isinstance(attribute, np.ndarray) else attribute
-                   for name, attribute in state(ensemble).items()}
+    short_lived = {
+        name: np.array(attribute) if isinstance(attribute, np.ndarray) else attribute
+        for name, attribute in state(ensemble).items()
+    }
     plan = core.Plan(short_lived, precision)
     for array in short_lived.values():
         if isinstance(array, np.ndarray):
@@ -502,25 +590,59 @@ def unaligned(*shape: int) -> np.ndarray:
 GOOD = {"X": np.zeros((6, 5)), "values": np.zeros((6, 2, 5)), "margin": np.zeros((6, 2)), "n_threads": 1}
 
 
-@pytest.mark.parametrize("name, wrong", [
-    ("X", np.zeros(5)), ("X", np.zeros((6, 5, 1))), ("X", np.zeros((6, 4))), ("X", np.zeros((6, 6))),
-    ("X", np.zeros((7, 5))), ("X", np.zeros((5, 5))), ("X", np.zeros((6, 5), np.int64)),
-    ("X", np.zeros((6, 5), np.float16)), ("X", np.zeros((6, 5), np.longdouble)),
-    ("X", np.zeros((6, 5), ">f8")), ("X", np.zeros((6, 5), complex)), ("X", np.zeros((6, 5), bool)),
-    ("X", np.zeros((6, 5), object)), ("X", np.zeros((6, 5), "U3")), ("X", None), ("X", [[0.0] * 5] * 6),
-    ("X", unaligned(6, 5)), ("values", unaligned(6, 2, 5)), ("margin", unaligned(6, 2)),
-    ("values", np.zeros((6, 10))), ("values", np.zeros((6, 5, 2))), ("values", np.zeros((5, 2, 5))),
-    ("values", np.zeros((7, 2, 5))), ("values", np.zeros((6, 2, 6))), ("values", np.zeros((6, 3, 5))),
-    ("values", np.zeros((6, 2, 5), np.int64)), ("values", np.zeros((6, 2, 5), np.float16)),
-    ("values", np.zeros((6, 2, 5), ">f8")), ("values", np.zeros((6, 2, 5), order="F")),
-    ("values", np.zeros((12, 2, 5))[::2]), ("values", np.zeros((6, 2, 5))[::-1]),
-    ("values", read_only(np.zeros((6, 2, 5)))), ("values", None), ("values", [[[0.0] * 5] * 2] * 6),
-    ("margin", np.zeros((6, 2), np.float32)), ("margin", np.zeros(12)), ("margin", np.zeros((2, 6))),
-    ("margin", np.zeros((6, 3))), ("margin", np.zeros((5, 2))), ("margin", np.zeros((6, 2), order="F")),
-    ("margin", np.zeros((6, 4))[:, ::2]), ("margin", read_only(np.zeros((6, 2)))),
-    ("margin", [[0.0] * 2] * 6),
-    ("n_threads", 0), ("n_threads", -1), ("n_threads", 1.5), ("n_threads", None), ("n_threads", 2**40),
-])
+@pytest.mark.parametrize(
+    "name, wrong",
+    [
+        ("X", np.zeros(5)),
+        ("X", np.zeros((6, 5, 1))),
+        ("X", np.zeros((6, 4))),
+        ("X", np.zeros((6, 6))),
+        ("X", np.zeros((7, 5))),
+        ("X", np.zeros((5, 5))),
+        ("X", np.zeros((6, 5), np.int64)),
+        ("X", np.zeros((6, 5), np.float16)),
+        ("X", np.zeros((6, 5), np.longdouble)),
+        ("X", np.zeros((6, 5), ">f8")),
+        ("X", np.zeros((6, 5), complex)),
+        ("X", np.zeros((6, 5), bool)),
+        ("X", np.zeros((6, 5), object)),
+        ("X", np.zeros((6, 5), "U3")),
+        ("X", None),
+        ("X", [[0.0] * 5] * 6),
+        ("X", unaligned(6, 5)),
+        ("values", unaligned(6, 2, 5)),
+        ("margin", unaligned(6, 2)),
+        ("values", np.zeros((6, 10))),
+        ("values", np.zeros((6, 5, 2))),
+        ("values", np.zeros((5, 2, 5))),
+        ("values", np.zeros((7, 2, 5))),
+        ("values", np.zeros((6, 2, 6))),
+        ("values", np.zeros((6, 3, 5))),
+        ("values", np.zeros((6, 2, 5), np.int64)),
+        ("values", np.zeros((6, 2, 5), np.float16)),
+        ("values", np.zeros((6, 2, 5), ">f8")),
+        ("values", np.zeros((6, 2, 5), order="F")),
+        ("values", np.zeros((12, 2, 5))[::2]),
+        ("values", np.zeros((6, 2, 5))[::-1]),
+        ("values", read_only(np.zeros((6, 2, 5)))),
+        ("values", None),
+        ("values", [[[0.0] * 5] * 2] * 6),
+        ("margin", np.zeros((6, 2), np.float32)),
+        ("margin", np.zeros(12)),
+        ("margin", np.zeros((2, 6))),
+        ("margin", np.zeros((6, 3))),
+        ("margin", np.zeros((5, 2))),
+        ("margin", np.zeros((6, 2), order="F")),
+        ("margin", np.zeros((6, 4))[:, ::2]),
+        ("margin", read_only(np.zeros((6, 2)))),
+        ("margin", [[0.0] * 2] * 6),
+        ("n_threads", 0),
+        ("n_threads", -1),
+        ("n_threads", 1.5),
+        ("n_threads", None),
+        ("n_threads", 2**40),
+    ],
+)
 def test_wrong_arguments(core, name, wrong):
     plan = core.Plan(state(random_ensemble(28, n_outputs=2)), "double")
     plan.explain(**GOOD)
@@ -574,12 +696,18 @@ X = random_rows(32, ensemble, 40_000)
 
 @once
 def test_any_number_of_threads():
-    result = run(["-c", PREAMBLE + """
+    result = run(
+        [
+            "-c",
+            PREAMBLE
+            + """
 X = X[:70]
 for n_threads in (2**20, 2**29, 2**30 - 1, 2**31 - 1, 2**30):
     print(n_threads, flush=True)
     assert same_bits(explain(plan, ensemble, X)[0], explain(plan, ensemble, X, n_threads=n_threads)[0])
-"""])
+""",
+        ]
+    )
     assert result.returncode == 0, f"exit status {result.returncode}: {result.stdout}"
 
 
@@ -587,14 +715,20 @@ for n_threads in (2**20, 2**29, 2**30 - 1, 2**31 - 1, 2**30):
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
 def test_threads_that_cannot_start():
     """300 threads need more address space than is left for their stacks."""
-    result = run(["-c", PREAMBLE + """
+    result = run(
+        [
+            "-c",
+            PREAMBLE
+            + """
 in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (in_use + 2**28,) * 2)
 try:
     explain(plan, ensemble, X, n_threads=300)
 except (RuntimeError, OSError, MemoryError) as error:
     print("raised", error)
-"""])
+""",
+        ]
+    )
     assert result.returncode == 0, f"exit status {result.returncode}: {result.stdout}"
 
 
@@ -609,9 +743,11 @@ def test_instruction_set_in_use(core):
 
 @once
 def test_unknown_instruction_set_is_refused():
-    code = ("from skshapgpu import _core\n"
-            "try: print('got', _core.instruction_set())\n"
-            "except (ValueError, RuntimeError) as error: print('refused:', error)")
+    code = (
+        "from skshapgpu import _core\n"
+        "try: print('got', _core.instruction_set())\n"
+        "except (ValueError, RuntimeError) as error: print('refused:', error)"
+    )
     result = run(["-c", code], SKSHAPGPU_ISA="mmx")
     assert result.returncode == 0 and "refused" in result.stdout and "mmx" in result.stdout, result.stdout
 

@@ -13,9 +13,15 @@ from skshapgpu.reference import path_dependent_shap
 
 def and_tree(cover: tuple[float, float, float, float, float] = (4, 1, 3, 1, 2)) -> Ensemble:
     """x0 <= 0.5: 1, else x1 <= 0.5: 2, else 10; covers (root, leaf 1, inner, leaf 2, leaf 10)."""
-    tree = Tree(left=[1, -1, 3, -1, -1], right=[2, -1, 4, -1, -1], feature=[0, 0, 1, 0, 0],
-                threshold=[0.5, 0, 0.5, 0, 0], missing_left=[True, False, False, False, False],
-                cover=cover, value=[0, 1, 0, 2, 10])
+    tree = Tree(
+        left=[1, -1, 3, -1, -1],
+        right=[2, -1, 4, -1, -1],
+        feature=[0, 0, 1, 0, 0],
+        threshold=[0.5, 0, 0.5, 0, 0],
+        missing_left=[True, False, False, False, False],
+        cover=cover,
+        value=[0, 1, 0, 2, 10],
+    )
     return Ensemble.from_trees([tree], n_features=3, intercept=[100.0])
 
 
@@ -33,8 +39,9 @@ def test_children_without_cover_weigh_half_each():
     """v() = 1/2 + (2 + 10) / 4 = 7/2; with x0: 1, with x1: 1/2 + 10/2 = 11/2, with both: 1."""
     values, base = path_dependent_shap(and_tree((7, 0, 0, 0, 0)), [[np.nan, np.nan, 0.0]])
     assert base == pytest.approx([103.5], rel=1e-15)
-    np.testing.assert_allclose(values, [[[((1 - 3.5) + (1 - 5.5)) / 2, ((5.5 - 3.5) + 0) / 2, 0.0]]],
-                               rtol=1e-14)
+    np.testing.assert_allclose(
+        values, [[[((1 - 3.5) + (1 - 5.5)) / 2, ((5.5 - 3.5) + 0) / 2, 0.0]]], rtol=1e-14
+    )
 
 
 def test_a_child_without_cover_weighs_nothing():
@@ -57,12 +64,22 @@ def test_shares_of_covers_whose_sum_overflows():
 
 
 def test_outputs_of_scalar_trees_and_of_vector_leaves():
-    split = {"left": [1, -1, -1], "right": [2, -1, -1], "feature": [0] * 3, "threshold": [0.0] * 3,
-             "missing_left": [False] * 3, "cover": [4, 1, 3]}
-    scalar = Ensemble.from_trees([Tree(**split, value=[0, 4, 8], output=1),
-                                  Tree(**split, value=[0, -4, 0], output=0)], n_features=1, intercept=[0, 1])
-    vector = Ensemble.from_trees([Tree(**split, value=[[0, 0], [-4, 4], [0, 8]])], n_features=1,
-                                 intercept=[0, 1])
+    split = {
+        "left": [1, -1, -1],
+        "right": [2, -1, -1],
+        "feature": [0] * 3,
+        "threshold": [0.0] * 3,
+        "missing_left": [False] * 3,
+        "cover": [4, 1, 3],
+    }
+    scalar = Ensemble.from_trees(
+        [Tree(**split, value=[0, 4, 8], output=1), Tree(**split, value=[0, -4, 0], output=0)],
+        n_features=1,
+        intercept=[0, 1],
+    )
+    vector = Ensemble.from_trees(
+        [Tree(**split, value=[[0, 0], [-4, 4], [0, 8]])], n_features=1, intercept=[0, 1]
+    )
     for ensemble in (scalar, vector):
         values, base = path_dependent_shap(ensemble, [[0.0], [1.0]])
         np.testing.assert_array_equal(base, [-1.0, 8.0])
@@ -123,8 +140,15 @@ def test_wrong_shape_of_X(shape):
 def test_float64_rows_are_rounded_to_float32_first():
     """0.1 lies below the next float64, but both are one float32."""
     above = np.nextafter(0.1, 1)
-    tree = Tree(left=[1, -1, -1], right=[2, -1, -1], feature=[0] * 3, threshold=[0.1, 0, 0],
-                missing_left=[False] * 3, cover=[2, 1, 1], value=[0, -1, 1])
+    tree = Tree(
+        left=[1, -1, -1],
+        right=[2, -1, -1],
+        feature=[0] * 3,
+        threshold=[0.1, 0, 0],
+        missing_left=[False] * 3,
+        cover=[2, 1, 1],
+        value=[0, -1, 1],
+    )
     X = [[0.1], [above]]
     float64 = Ensemble.from_trees([tree], n_features=1, intercept=0, x_dtype="float64")
     np.testing.assert_array_equal(path_dependent_shap(float64, X)[0].ravel(), [-1, 1])

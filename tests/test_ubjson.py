@@ -63,11 +63,20 @@ def test_round_trip(kind):
     assert equal(DOCUMENT, loads(kind(dumps(DOCUMENT))))
 
 
-@pytest.mark.parametrize(("data", "expected"), [
-    (b"i\xff", -1), (b"U\xff", 255), (b"I\xff\xfe", -2), (b"l\x00\x00\x01\x00", 256),
-    (b"d\x3f\xc0\x00\x00", 1.5),
-    (b"[i\x01i\x02]", [1, 2]), (b"[]", []), (b"[#i\x02TF", [True, False]), (b"{i\x01ai\x07}", {"a": 7}),
-])
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"i\xff", -1),
+        (b"U\xff", 255),
+        (b"I\xff\xfe", -2),
+        (b"l\x00\x00\x01\x00", 256),
+        (b"d\x3f\xc0\x00\x00", 1.5),
+        (b"[i\x01i\x02]", [1, 2]),
+        (b"[]", []),
+        (b"[#i\x02TF", [True, False]),
+        (b"{i\x01ai\x07}", {"a": 7}),
+    ],
+)
 def test_values(data, expected):
     assert equal(expected, loads(data))
 
@@ -86,14 +95,36 @@ def test_every_truncation_is_refused():
             loads(data[:end])
 
 
-@pytest.mark.parametrize("data", [
-    b"", b"x", b"N", b"Z ", b"{}{}",  # nothing, unknown markers, more than one value
-    b"S" + length(-1), b"S" + length(2**62), b"Sd\x00\x00\x00\x00", b"SS",  # impossible lengths
-    b"[#" + length(2**62), b"[#" + length(-1), b"[$d#" + length(2**62), b"[$d#" + length(-5),
-    b"[$S#i\x01", b"[$Z#" + length(2**31), b"[$d", b"[$di\x01", b"[$#i\x01",  # typed arrays of no number
-    b"{S", b"{i\x01a", b"{$i#i\x00", b"Si\x01\xff",  # objects without keys, no UTF-8
-    b"[" * 10**5, b"[#i\x01" * 10**5, b"{i\x01a" * 10**5,  # deeper than Python's stack
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"x",
+        b"N",
+        b"Z ",
+        b"{}{}",  # nothing, unknown markers, more than one value
+        b"S" + length(-1),
+        b"S" + length(2**62),
+        b"Sd\x00\x00\x00\x00",
+        b"SS",  # impossible lengths
+        b"[#" + length(2**62),
+        b"[#" + length(-1),
+        b"[$d#" + length(2**62),
+        b"[$d#" + length(-5),
+        b"[$S#i\x01",
+        b"[$Z#" + length(2**31),
+        b"[$d",
+        b"[$di\x01",
+        b"[$#i\x01",  # typed arrays of no number
+        b"{S",
+        b"{i\x01a",
+        b"{$i#i\x00",
+        b"Si\x01\xff",  # objects without keys, no UTF-8
+        b"[" * 10**5,
+        b"[#i\x01" * 10**5,
+        b"{i\x01a" * 10**5,  # deeper than Python's stack
+    ],
+)
 def test_hostile_bytes_are_refused(data):
     tracemalloc.start()
     try:
@@ -124,8 +155,13 @@ def test_reads_xgboost_as_json_does():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 3))
     X[:, 2] = rng.integers(4, size=100)
-    data = xgb.DMatrix(X, X[:, 0] + X[:, 2], feature_names=["a", "ß", "c"],
-                       feature_types=["float", "float", "c"], enable_categorical=True)
+    data = xgb.DMatrix(
+        X,
+        X[:, 0] + X[:, 2],
+        feature_names=["a", "ß", "c"],
+        feature_types=["float", "float", "c"],
+        enable_categorical=True,
+    )
     booster = xgb.train({"max_depth": 3, "tree_method": "hist"}, data, 3)
     expected = json.loads(booster.save_raw("json"))
 

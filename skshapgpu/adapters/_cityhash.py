@@ -44,7 +44,7 @@ def cityhash64(data: bytes) -> int:
 
 
 def _word(data: bytes, start: int, size: int = 8) -> int:
-    return int.from_bytes(data[start:start + size], "little")
+    return int.from_bytes(data[start : start + size], "little")
 
 
 def _rotate(x: int, shift: int) -> int:
@@ -91,8 +91,7 @@ def _hash_17_to_32(data: bytes) -> int:
     b = _word(data, 8)
     c = _word(data, n - 8) * _K2
     d = _word(data, n - 16) * _K0
-    return _pair(_rotate(a - b, 43) + _rotate(c, 30) + d & _MASK,
-                 a + _rotate(b ^ _K3, 20) - c + n & _MASK)
+    return _pair(_rotate(a - b, 43) + _rotate(c, 30) + d & _MASK, a + _rotate(b ^ _K3, 20) - c + n & _MASK)
 
 
 def _hash_33_to_64(data: bytes) -> int:

@@ -91,7 +91,7 @@ class _Reader:
     def string(self) -> str:
         n = self.length()
         start = self.skip(n)
-        return str(self.data[start:start + n], "utf-8")
+        return str(self.data[start : start + n], "utf-8")
 
     def value(self, tag: str, depth: int) -> Any:
         if tag in _NUMBERS:

@@ -63,7 +63,8 @@ class CategoryEncoder:
             bad = next(value for value in values if type(value) in refused)
             raise ValueError(
                 f"column {column.name!r} is categorical but holds {bad!r}: CatBoost takes integers "
-                "and strings as categories; convert floats and missing values to strings, as for fit")
+                "and strings as categories; convert floats and missing values to strings, as for fit"
+            )
         code_of = {}
         for value in set(values):
             if isinstance(value, str):
@@ -105,17 +106,21 @@ def adapt(model: Any) -> AdaptedModel:
         raise UnsupportedModelError(f"cannot explain a catboost {type(model).__name__}: it is no model")
     if not model.is_fitted():
         raise NotFittedError(f"this {type(model).__name__} is not fitted yet; call fit first")
-    for kind, columns in (("text", model.get_text_feature_indices()),
-                          ("embedding", model.get_embedding_feature_indices())):
+    for kind, columns in (
+        ("text", model.get_text_feature_indices()),
+        ("embedding", model.get_embedding_feature_indices()),
+    ):
         if columns:
             raise UnsupportedModelError(
                 f"the CatBoost model has {kind} features (columns {list(columns)}): they are no columns "
-                f"of numbers or categories; train it without {kind}_features")
+                f"of numbers or categories; train it without {kind}_features"
+            )
     # Without weights get_leaf_weights() and the export of non-symmetric trees read foreign memory.
     if not model._object._has_leaf_weights_in_model():
         raise UnsupportedModelError(
             "the CatBoost model has no leaf weights, the training weight in each leaf that SHAP values "
-            "depend on; train it again with CatBoost 1.2 or later, or load its original .cbm file")
+            "depend on; train it again with CatBoost 1.2 or later, or load its original .cbm file"
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.json")
         try:
@@ -136,16 +141,20 @@ def adapt(model: Any) -> AdaptedModel:
     classes = model.classes_.tolist()
     if ensemble.n_outputs == 1:
         binary = len(classes) == 2
-        return AdaptedModel(ensemble, schema, "catboost", binary="margin" if binary else None,
-                            class_names=tuple(classes) if binary else None)
+        return AdaptedModel(
+            ensemble,
+            schema,
+            "catboost",
+            binary="margin" if binary else None,
+            class_names=tuple(classes) if binary else None,
+        )
     # A class that was declared but never seen in training has no output.
     seen = document.get("model_info", {}).get("class_params", {}).get("class_to_label", range(len(classes)))
     outputs = tuple(classes[int(i)] for i in seen) if classes else None
     return AdaptedModel(ensemble, schema, "catboost", output_names=outputs)
 
 
-def read_document(document: dict[str, Any],
-                  n_features: int) -> tuple[Ensemble, dict[int, CategoryEncoder]]:
+def read_document(document: dict[str, Any], n_features: int) -> tuple[Ensemble, dict[int, CategoryEncoder]]:
     """Read CatBoost's JSON export.
 
     Parameters
@@ -171,17 +180,23 @@ def read_document(document: dict[str, Any],
         return _read(document, n_features)
     except (LookupError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(
-            f"CatBoost's JSON export of the model is malformed: {type(error).__name__}: {error}") from error
+            f"CatBoost's JSON export of the model is malformed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _read(document: dict[str, Any], n_features: int) -> tuple[Ensemble, dict[int, CategoryEncoder]]:
     info = document["features_info"]
-    numeric = {f["feature_index"]: (operator.index(f["flat_feature_index"]),
-                                    _NAN_LEFT[f["nan_value_treatment"]])
-               for f in info.get("float_features") or []}
-    categorical = {f["feature_index"]: (operator.index(f["flat_feature_index"]),
-                                        {h & _HASH_MASK: i for i, h in enumerate(f.get("values") or [])})
-                   for f in info.get("categorical_features") or []}
+    numeric = {
+        f["feature_index"]: (operator.index(f["flat_feature_index"]), _NAN_LEFT[f["nan_value_treatment"]])
+        for f in info.get("float_features") or []
+    }
+    categorical = {
+        f["feature_index"]: (
+            operator.index(f["flat_feature_index"]),
+            {h & _HASH_MASK: i for i, h in enumerate(f.get("values") or [])},
+        )
+        for f in info.get("categorical_features") or []
+    }
     columns = [column for column, _ in [*numeric.values(), *categorical.values()]]
     if len(set(columns)) < len(columns) or min(columns, default=0) < 0:
         raise ValueError("CatBoost's JSON export of the model numbers its columns wrongly")
@@ -195,47 +210,69 @@ def _read(document: dict[str, Any], n_features: int) -> tuple[Ensemble, dict[int
             column, codes = categorical[split["cat_feature_index"]]
             return _Rule(column, 0.0, True, codes[split["value"] & _HASH_MASK])
         if kind == "OnlineCtr":
-            used = {categorical[element["cat_feature_index"]][0] for ctr in info["ctrs"]
-                    for element in ctr["elements"] if "cat_feature_index" in element}
+            used = {
+                categorical[element["cat_feature_index"]][0]
+                for ctr in info["ctrs"]
+                for element in ctr["elements"]
+                if "cat_feature_index" in element
+            }
             raise UnsupportedModelError(
                 f"the CatBoost model splits on CTRs, target statistics of its categorical columns "
                 f"{sorted(used)}; train it with one_hot_max_size at least the number of categories to "
-                "avoid CTRs")
+                "avoid CTRs"
+            )
         raise UnsupportedModelError(f"the CatBoost model has splits of the unknown type {kind!r}")
 
     scale, bias = document["scale_and_bias"]
     bias = [float(number) for number in bias]
     symmetric = "oblivious_trees" in document
     read_tree = _symmetric_tree if symmetric else _nested_tree
-    parts = [read_tree(tree, rule, len(bias))
-             for tree in document["oblivious_trees" if symmetric else "trees"] or []]
+    parts = [
+        read_tree(tree, rule, len(bias))
+        for tree in document["oblivious_trees" if symmetric else "trees"] or []
+    ]
     trees = []
     for left, right, rules, cover, value in parts:
         value = value * float(scale)
-        trees.append(Tree(left=left, right=right, feature=rules["column"], threshold=rules["threshold"],
-                          missing_left=rules["missing_left"], cover=cover,
-                          value=value if len(bias) > 1 else value[:, 0]))
+        trees.append(
+            Tree(
+                left=left,
+                right=right,
+                feature=rules["column"],
+                threshold=rules["threshold"],
+                missing_left=rules["missing_left"],
+                cover=cover,
+                value=value if len(bias) > 1 else value[:, 0],
+            )
+        )
     options = {}
     n_codes = max((len(codes) for _, codes in categorical.values()), default=0)
     if parts and n_codes:
         # Set s lists code s alone, whatever the column.
-        options = {"category_set": np.concatenate([rules["code"] for _, _, rules, _, _ in parts]),
-                   "category_offsets": np.arange(n_codes + 1),
-                   "category_values": np.arange(n_codes),
-                   "category_listed_left": np.zeros(n_codes, bool)}
-    ensemble = Ensemble.from_trees(trees, n_features=max([n_features, *(c + 1 for c in columns)]),
-                                   intercept=bias, x_dtype="float32", **options)
+        options = {
+            "category_set": np.concatenate([rules["code"] for _, _, rules, _, _ in parts]),
+            "category_offsets": np.arange(n_codes + 1),
+            "category_values": np.arange(n_codes),
+            "category_listed_left": np.zeros(n_codes, bool),
+        }
+    ensemble = Ensemble.from_trees(
+        trees,
+        n_features=max([n_features, *(c + 1 for c in columns)]),
+        intercept=bias,
+        x_dtype="float32",
+        **options,
+    )
     return ensemble, {column: CategoryEncoder(codes) for column, codes in categorical.values()}
 
 
-_RULE = np.dtype([("column", np.int32), ("threshold", np.float64), ("missing_left", np.bool_),
-                  ("code", np.int32)])
+_RULE = np.dtype(
+    [("column", np.int32), ("threshold", np.float64), ("missing_left", np.bool_), ("code", np.int32)]
+)
 _NO_RULE = _Rule(0, 0.0, True, -1)
 _Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _symmetric_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule],
-                    n_outputs: int) -> _Parts:
+def _symmetric_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int) -> _Parts:
     """Expand into the full binary tree, level by level: the children of i are 2i + 1 and 2i + 2."""
     splits = [rule(split) for split in tree["splits"] or []]
     weight = np.asarray(tree["leaf_weights"], np.float64)
@@ -249,12 +286,16 @@ def _symmetric_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule
     inner = node < len(weight) - 1
     value = np.zeros((len(node), n_outputs))
     value[~inner] = np.reshape(tree["leaf_values"], (len(weight), n_outputs))
-    return (np.where(inner, 2 * node + 1, -1), np.where(inner, 2 * node + 2, -1),
-            np.repeat(levels, 1 << np.arange(len(levels))), np.concatenate(cover[::-1]), value)
+    return (
+        np.where(inner, 2 * node + 1, -1),
+        np.where(inner, 2 * node + 2, -1),
+        np.repeat(levels, 1 << np.arange(len(levels))),
+        np.concatenate(cover[::-1]),
+        value,
+    )
 
 
-def _nested_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule],
-                 n_outputs: int) -> _Parts:
+def _nested_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int) -> _Parts:
     """Number the nodes of a nested tree breadth first, so that parents precede their children."""
     nodes = [tree]
     zeros = [0.0] * n_outputs
@@ -275,5 +316,10 @@ def _nested_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule],
         if left[i] >= 0:
             cover[i] = cover[left[i]] + cover[left[i] + 1]
     first = np.array(left)
-    return (first, np.where(first < 0, -1, first + 1), np.array(rules, _RULE), np.array(cover),
-            np.array(value, np.float64).reshape(len(nodes), n_outputs))
+    return (
+        first,
+        np.where(first < 0, -1, first + 1),
+        np.array(rules, _RULE),
+        np.array(cover),
+        np.array(value, np.float64).reshape(len(nodes), n_outputs),
+    )

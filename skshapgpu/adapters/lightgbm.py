@@ -33,8 +33,12 @@ _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
 _MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = 0, 1, 2
 
 _INNER_FIELDS = {
-    "split_feature": np.int64, "threshold": np.float64, "decision_type": np.int64,
-    "left_child": np.int64, "right_child": np.int64, "internal_count": np.int64,
+    "split_feature": np.int64,
+    "threshold": np.float64,
+    "decision_type": np.int64,
+    "left_child": np.int64,
+    "right_child": np.int64,
+    "internal_count": np.int64,
 }
 
 
@@ -73,8 +77,10 @@ def adapt(model: Any) -> AdaptedModel:
     elif isinstance(model, lightgbm.Booster):
         booster = model
     else:
-        raise UnsupportedModelError(f"cannot explain a {type(model).__module__}.{type(model).__qualname__}; "
-                                    "pass a lightgbm.Booster or a fitted LGBMModel")
+        raise UnsupportedModelError(
+            f"cannot explain a {type(model).__module__}.{type(model).__qualname__}; "
+            "pass a lightgbm.Booster or a fitted LGBMModel"
+        )
     return _read(booster.model_to_string(), classes)
 
 
@@ -96,8 +102,12 @@ def _read(text: str, classes: tuple[Any, ...] | None = None) -> AdaptedModel:
     if len(names) != n_features:
         raise ValueError(f"the LightGBM model text names {len(names)} of {n_features} features")
 
-    ensemble = _ensemble([_tree(i, tree) for i, tree in enumerate(tree_texts)], n_features, n_outputs,
-                         average="average_output" in head)
+    ensemble = _ensemble(
+        [_tree(i, tree) for i, tree in enumerate(tree_texts)],
+        n_features,
+        n_outputs,
+        average="average_output" in head,
+    )
     invented = all(name == f"Column_{i}" for i, name in enumerate(names))
     lists = json.loads(tail.rpartition("\npandas_categorical:")[2] or "null")
     categories = None if lists is None else tuple(map(tuple, lists))
@@ -143,13 +153,16 @@ def _tree(number: int, text: str) -> _Tree:
     def numbers(name: str, dtype: Any, size: int) -> np.ndarray:
         array = np.fromstring(fields.get(name, ""), dtype, sep=" ") if size else np.empty(0, dtype)
         if len(array) != size:
-            raise ValueError(f"tree {number} of the LightGBM model text needs {size} numbers as {name}, "
-                             f"not {len(array)}")
+            raise ValueError(
+                f"tree {number} of the LightGBM model text needs {size} numbers as {name}, not {len(array)}"
+            )
         return array
 
     if fields.get("is_linear", "0") != "0":
-        raise UnsupportedModelError("cannot explain a LightGBM model with linear trees (linear_tree=True): "
-                                    "their leaves are functions of X, not numbers")
+        raise UnsupportedModelError(
+            "cannot explain a LightGBM model with linear trees (linear_tree=True): "
+            "their leaves are functions of X, not numbers"
+        )
     n_leaves = int(numbers("num_leaves", np.int64, 1)[0])
     n_sets = int(numbers("num_cat", np.int64, 1)[0])
     if n_leaves < 1 or n_sets < 0:
@@ -197,8 +210,10 @@ def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, averag
 
     field = {name: join([t.inner[name] for t in trees], dtype) for name, dtype in _INNER_FIELDS.items()}
     first_leaf = np.repeat(n_inner, n_inner)
-    left, right = (np.where(child >= 0, child, first_leaf + ~child)
-                   for child in (field["left_child"], field["right_child"]))
+    left, right = (
+        np.where(child >= 0, child, first_leaf + ~child)
+        for child in (field["left_child"], field["right_child"])
+    )
     feature = field["split_feature"]
     if ((feature < 0) | (feature >= n_features)).any():
         raise ValueError(f"the LightGBM model text splits on a feature outside 0..{n_features - 1}")
@@ -224,7 +239,8 @@ def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, averag
         if (mixed := zero_missing[feature] & (zero_left != nan_left)).any():
             raise UnsupportedModelError(
                 f"cannot explain this LightGBM model: zeros of feature {feature[np.argmax(mixed)]} are "
-                "missing in some nodes and numbers in others")
+                "missing in some nodes and numbers in others"
+            )
 
     value = join([t.leaf_value for t in trees])
     if average:
@@ -247,9 +263,11 @@ def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, averag
 
 
 def _round_at_zero(threshold: np.ndarray) -> np.ndarray:
-    """Let all x in [-ZERO_MAGNITUDE, ZERO_MAGNITUDE] pass a threshold, or none: ``predict`` makes 0.0 of each of them."""
+    """Let all x of up to ZERO_MAGNITUDE pass a threshold, or none: ``predict`` makes 0.0 of each."""
     threshold = np.where((threshold >= 0) & (threshold <= ZERO_MAGNITUDE), ZERO_MAGNITUDE, threshold)
-    return np.where((threshold < 0) & (threshold >= -ZERO_MAGNITUDE), np.nextafter(-ZERO_MAGNITUDE, -np.inf), threshold)
+    return np.where(
+        (threshold < 0) & (threshold >= -ZERO_MAGNITUDE), np.nextafter(-ZERO_MAGNITUDE, -np.inf), threshold
+    )
 
 
 def _category_sets(trees: Sequence[_Tree]) -> tuple[dict[str, np.ndarray], np.ndarray]:

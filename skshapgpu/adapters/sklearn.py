@@ -113,8 +113,11 @@ class OrdinalCategories:
 
     def _look_up(self, values: np.ndarray) -> np.ndarray:
         # A NaN left in the table would be found by identity, which two missing values may share or not.
-        codes = {category: float(code) for code, category in enumerate(self.categories.tolist())
-                 if category == category}
+        codes = {
+            category: float(code)
+            for code, category in enumerate(self.categories.tolist())
+            if category == category
+        }
         return np.array([codes.get(value, np.nan) for value in values.tolist()], np.float64)
 
 
@@ -174,8 +177,9 @@ def _trees(model: Any, estimators: Iterable[Any], kind: type, method: str) -> li
     return estimators
 
 
-def _read_tree(estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None,
-               output: int = 0) -> Tree:
+def _read_tree(
+    estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
+) -> Tree:
     """One tree with the given node values; ``columns`` are the columns of X that it was shown."""
     tree = estimator.tree_
     leaf = tree.children_left < 0
@@ -207,8 +211,9 @@ def _node_values(estimator: Any, n_classes: int) -> np.ndarray:
     return proba if n_classes > 2 else proba[:, -1]
 
 
-def _mean_of_trees(model: Any, estimators: Iterable[Any],
-                   columns: Sequence[np.ndarray] | None = None) -> AdaptedModel:
+def _mean_of_trees(
+    model: Any, estimators: Iterable[Any], columns: Sequence[np.ndarray] | None = None
+) -> AdaptedModel:
     """Average the prediction or class probabilities of trees."""
     n_classes = 0
     if is_classifier(model):
@@ -222,8 +227,10 @@ def _mean_of_trees(model: Any, estimators: Iterable[Any],
         estimators = _trees(model, estimators, DecisionTreeRegressor, "predict")
     values = [_node_values(estimator, n_classes) / len(estimators) for estimator in estimators]
     shown: list[np.ndarray | None] = list(columns) if columns else [None] * len(estimators)
-    trees = [_read_tree(estimator, value, columns=seen)
-             for estimator, value, seen in zip(estimators, values, shown, strict=True)]
+    trees = [
+        _read_tree(estimator, value, columns=seen)
+        for estimator, value, seen in zip(estimators, values, shown, strict=True)
+    ]
     n_outputs = values[0].shape[1] if values[0].ndim == 2 else 1
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=np.zeros(n_outputs))
     # Whether NaN is accepted depends on the splitter and, in older releases, on the criterion and on
@@ -251,8 +258,9 @@ def _isolation_forest(model: Any) -> AdaptedModel:
     lengths = zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)
     trees = [
         _read_tree(estimator, (depth + rest - 1.0) / len(estimators), columns=columns)
-        for estimator, columns, (depth, rest)
-        in zip(estimators, model.estimators_features_, lengths, strict=True)
+        for estimator, columns, (depth, rest) in zip(
+            estimators, model.estimators_features_, lengths, strict=True
+        )
     ]
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=0.0)
     return _adapted(model, ensemble, allow_nan=True, allow_inf=True)
@@ -271,8 +279,10 @@ def _gradient_boosting(model: Any) -> AdaptedModel:
         )
     estimators = _trees(model, model.estimators_.ravel(), DecisionTreeRegressor, "predict")
     n_outputs = model.estimators_.shape[1]
-    trees = [_read_tree(e, model.learning_rate * e.tree_.value[:, 0, 0], output=i % n_outputs)
-             for i, e in enumerate(estimators)]
+    trees = [
+        _read_tree(e, model.learning_rate * e.tree_.value[:, 0, 0], output=i % n_outputs)
+        for i, e in enumerate(estimators)
+    ]
     # The loss turns the prior into the start: the exponential one takes half of the log-odds.
     start = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=start[0])
@@ -288,10 +298,17 @@ def _hist_gradient_boosting(model: Any) -> AdaptedModel:
         columns = np.concatenate([categorical, np.flatnonzero(~model.is_categorical_)])
         found = model._preprocessor.named_transformers_["encoder"].categories_
         encoders = {int(c): OrdinalCategories(np.asarray(k)) for c, k in zip(categorical, found, strict=True)}
-    trees = [_read_predictor(predictor, columns, output)
-             for iteration in model._predictors for output, predictor in enumerate(iteration)]
-    ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, x_dtype="float64",
-                                   intercept=np.ravel(model._baseline_prediction))
+    trees = [
+        _read_predictor(predictor, columns, output)
+        for iteration in model._predictors
+        for output, predictor in enumerate(iteration)
+    ]
+    ensemble = Ensemble.from_trees(
+        trees,
+        n_features=model.n_features_in_,
+        x_dtype="float64",
+        intercept=np.ravel(model._baseline_prediction),
+    )
     return _adapted(model, ensemble, binary="margin", allow_nan=True, allow_inf=True, encoders=encoders)
 
 
@@ -311,14 +328,21 @@ def _read_predictor(predictor: Any, columns: np.ndarray, output: int) -> Tree:
         cover=nodes["count"],
         value=np.where(leaf, nodes["value"], 0.0),
         output=output,
-        categories={int(node): np.flatnonzero(bits[nodes["bitset_idx"][node]])
-                    for node in np.flatnonzero(categorical)},
+        categories={
+            int(node): np.flatnonzero(bits[nodes["bitset_idx"][node]]) for node in np.flatnonzero(categorical)
+        },
     )
 
 
-def _adapted(model: Any, ensemble: Ensemble, *, binary: Literal["margin", "probability"] | None = None,
-             allow_nan: bool = False, allow_inf: bool = False,
-             encoders: Mapping[int, ColumnEncoder] | None = None) -> AdaptedModel:
+def _adapted(
+    model: Any,
+    ensemble: Ensemble,
+    *,
+    binary: Literal["margin", "probability"] | None = None,
+    allow_nan: bool = False,
+    allow_inf: bool = False,
+    encoders: Mapping[int, ColumnEncoder] | None = None,
+) -> AdaptedModel:
     """Add names; ``binary`` is what the model's space would be if it is a binary classifier."""
     classes = tuple(model.classes_.tolist()) if is_classifier(model) else ()
     names = getattr(model, "feature_names_in_", None)

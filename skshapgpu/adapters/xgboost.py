@@ -240,10 +240,12 @@ def _category_sets(
     values = _field([tree for tree, _ in listing], "categories", np.int32)
     size = _field([tree for tree, _ in listing], "categories_sizes", np.int64)
     ends = np.cumsum([len(tree["categories"]) for tree, _ in listing])
-    begin = np.concatenate([
-        first + tree["categories_segments"]
-        for (tree, _), first in zip(listing, np.concatenate([[0], ends[:-1]]))
-    ])
+    begin = np.concatenate(
+        [
+            first + tree["categories_segments"]
+            for (tree, _), first in zip(listing, np.concatenate([[0], ends[:-1]]))
+        ]
+    )
     if ((begin < 0) | (size < 0) | (begin + size > len(values))).any() or (node >= len(categorical)).any():
         raise ValueError("a node lists categories that the model does not hold")
     set_offsets = np.concatenate([[0], np.cumsum(size)])
@@ -318,29 +320,36 @@ class _CategoryEncoder:
 
     def _from_categories(self, column: Column, codes: np.ndarray, known: dict[str | int, int]) -> np.ndarray:
         if self.garbled:
-            raise ValueError(f"the model does not know the categories of column {column.name!r}: XGBoost "
-                             "before 3.4 garbles those that are not ASCII; train it with 3.4 or later, or "
-                             "pass an array of codes")
+            raise ValueError(
+                f"the model does not know the categories of column {column.name!r}: XGBoost "
+                "before 3.4 garbles those that are not ASCII; train it with 3.4 or later, or "
+                "pass an array of codes"
+            )
         distinct, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
         matched = np.full(len(distinct), np.nan)
         for i in np.flatnonzero(distinct >= 0):
             value = column.values[first[i]]
             if value not in known:
-                raise ValueError(f"column {column.name!r} holds the category {value!r}, which was not in the "
-                                 "training set")
+                raise ValueError(
+                    f"column {column.name!r} holds the category {value!r}, which was not in the training set"
+                )
             matched[i] = known[value]
         return matched[inverse]
 
     def _from_numbers(self, column: Column) -> np.ndarray:
         if column.from_frame and self.known is not None:
-            raise ValueError(f"column {column.name!r} was categorical in training and must be so here; to "
-                             "pass codes, pass an array")
+            raise ValueError(
+                f"column {column.name!r} was categorical in training and must be so here; to "
+                "pass codes, pass an array"
+            )
         try:
             with np.errstate(over="ignore"):
                 codes = np.asarray(column.values, np.float64).astype(np.float32).astype(np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"column {column.name!r} is categorical: it must hold codes, or be a "
-                             "categorical column of a data frame") from None
+            raise ValueError(
+                f"column {column.name!r} is categorical: it must hold codes, or be a "
+                "categorical column of a data frame"
+            ) from None
         is_missing = codes == self.missing
         codes[codes < 0] = -1.0  # -0.5 would truncate to code 0, but no negative number is a category
         codes[is_missing] = np.nan
