@@ -68,8 +68,9 @@ class Options:
 
 def names() -> list[str]:
     """All cases."""
-    boosted = [f"{d}-{size}" for size in XGBOOST_SIZES for d in ("cal_housing", "adult", "covtype", "fashion_mnist")]
-    forests = [f"rf-{d}-{depth}" for depth in FOREST_DEPTHS for d in ("adult", "superconductor")]
+    datasets = ("cal_housing", "adult", "covtype", "fashion_mnist")
+    boosted = [f"{dataset}-{size}" for size in XGBOOST_SIZES for dataset in datasets]
+    forests = [f"rf-{dataset}-{depth}" for depth in FOREST_DEPTHS for dataset in ("adult", "superconductor")]
     return [*boosted, *forests, "lightgbm-adult", "histgb-adult", "catboost-adult"]
 
 
@@ -118,8 +119,8 @@ def take_rows(X: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 def _family(name: str) -> str:
-    first = name.partition("-")[0]
-    return {"rf": "sklearn", "histgb": "sklearn"}.get(first, first if first in ("lightgbm", "catboost") else "xgboost")
+    families = {"rf": "sklearn", "histgb": "sklearn", "lightgbm": "lightgbm", "catboost": "catboost"}
+    return families.get(name.partition("-")[0], "xgboost")
 
 
 def _train(name: str, options: Options) -> tuple[Any, np.ndarray, str]:
@@ -185,7 +186,8 @@ def _generate(dataset: str) -> tuple[np.ndarray, np.ndarray]:
     score += 0.3 * rng.normal(size=n_rows).astype(np.float32)
     if not classes:
         return X, score
-    return X, np.digitize(score, np.quantile(score, np.linspace(0, 1, max(classes, 2) + 1)[1:-1])).astype(np.int32)
+    borders = np.quantile(score, np.linspace(0, 1, max(classes, 2) + 1)[1:-1])
+    return X, np.digitize(score, borders).astype(np.int32)
 
 
 def _xgboost(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: int) -> Any:
@@ -223,6 +225,7 @@ def _histgb(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: 
 def _catboost(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: None) -> Any:
     from catboost import CatBoostClassifier
 
-    model = CatBoostClassifier(iterations=rounds, depth=6, thread_count=1, verbose=False, random_seed=0,
-                               allow_writing_files=False)
+    model = CatBoostClassifier(
+        iterations=rounds, depth=6, thread_count=1, verbose=False, random_seed=0, allow_writing_files=False
+    )
     return model.fit(X, y)

@@ -21,6 +21,9 @@ import numpy as np
 #: FastTreeSHAP v2 makes tables of leaves x 2^depth entries in every call: at 2^30 this takes minutes.
 MAX_TABLE_ENTRIES = 2**30
 
+#: Woodelf spends 0.3 to 0.7 ms on each leaf in every call, for any number of rows.
+MAX_WOODELF_LEAVES = 100_000
+
 #: NumPy 1.26 reads what NumPy 2 pickled up to this protocol.
 PROTOCOL = 4
 
@@ -76,7 +79,9 @@ class Runner:
 class RemoteRunner:
     """A :class:`Runner` in a process of its own, which waits on a pipe between calls."""
 
-    def __init__(self, python: str, environment: dict[str, str], build: str, payload: Any, X: np.ndarray) -> None:
+    def __init__(
+        self, python: str, environment: dict[str, str], build: str, payload: Any, X: np.ndarray
+    ) -> None:
         self._process = subprocess.Popen(
             [python, __file__],
             env={**os.environ, **environment},
@@ -145,8 +150,8 @@ def _same(X: np.ndarray) -> np.ndarray:
     return X
 
 
-def _outputs_second(raw: np.ndarray, n_rows: int) -> np.ndarray:
-    """(n_rows, n_features[, n_outputs]), as scikit-learn and shap order them."""
+def outputs_second(raw: np.ndarray, _: int = 0) -> np.ndarray:
+    """(n_rows, n_features[, n_outputs]), as shap and we order them, in the order of all results here."""
     return raw[:, np.newaxis] if raw.ndim == 2 else raw.transpose(0, 2, 1)
 
 
@@ -163,7 +168,7 @@ def _ours(payload: dict[str, Any]) -> System:
     return System(
         (lambda X: X.astype(np.float64)) if double else _same,
         explainer.shap_values,
-        _outputs_second,
+        outputs_second,
         explainer.plan_info()["instruction_set"],
     )
 
@@ -222,7 +227,7 @@ def _shap(case: Any) -> System:
     return System(
         _same,
         lambda X: explainer.shap_values(X, check_additivity=False),
-        _outputs_second,
+        outputs_second,
         "" if native else "its own code, trees as arrays",
     )
 
@@ -231,8 +236,9 @@ def _shapiq(case: Any) -> System:
     from shapiq.tree import QuadratureTreeSHAP
     from shapiq.tree.quadrature.cext import quadrature_tree_shap
 
-    n_outputs = n_outputs_of(case.model)
-    explainers = [QuadratureTreeSHAP(case.model, class_index=i if n_outputs > 1 else None) for i in range(n_outputs)]
+    n_outputs = ensemble_of(case.model).n_outputs
+    classes = range(n_outputs) if n_outputs > 1 else [None]
+    explainers = [QuadratureTreeSHAP(case.model, class_index=i) for i in classes]
     for explainer in explainers:
         explainer.explain(case.X[0])  # makes the arguments of its kernel
 
@@ -243,7 +249,8 @@ def _shapiq(case: Any) -> System:
             arguments = explainer._kernel_args
             rows = explainer._trees[0].cast_input(X.astype(np.float64))[:, explainer._relevant_features]
             out = np.zeros((len(X), explainer._output_size))
-            quadrature_tree_shap(*arguments[:18], np.ascontiguousarray(rows, np.float64), out, *arguments[18:])
+            rows = np.ascontiguousarray(rows, np.float64)
+            quadrature_tree_shap(*arguments[:18], rows, out, *arguments[18:])
             results.append(out)
         return results
 
@@ -262,13 +269,16 @@ def _woodelf(case: Any) -> System:
     from woodelf import WoodelfExplainer
     from woodelf.core.trees.parse_models import load_decision_tree_ensemble_model
 
+    ensemble = ensemble_of(case.model)
+    if ensemble.n_leaves > MAX_WOODELF_LEAVES:
+        raise NotApplicable(f"not timed: {ensemble.n_leaves:,} leaves take minutes in any call")
     columns = [f"x{i}" for i in range(case.X.shape[1])]
     explainers = [
         WoodelfExplainer(
             load_decision_tree_ensemble_model(case.model, columns, output),
             feature_perturbation="tree_path_dependent",
         )
-        for output in range(n_outputs_of(case.model))
+        for output in range(ensemble.n_outputs)
     ]
     return System(
         lambda X: pd.DataFrame(X, columns=columns),
@@ -302,11 +312,6 @@ def ensemble_of(model: Any) -> Any:
     from skshapgpu.adapters import adapt
 
     return adapt(model).ensemble
-
-
-def n_outputs_of(model: Any) -> int:
-    """How many outputs a model has."""
-    return ensemble_of(model).n_outputs
 
 
 def depths(ensemble: Any) -> np.ndarray:
