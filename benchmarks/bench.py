@@ -2,6 +2,8 @@
 
     python benchmarks/bench.py values --quick
     python benchmarks/bench.py values --models "*-med" "rf-*" --data DIR
+    python benchmarks/bench.py values --device cuda --train-device cuda
+    python benchmarks/bench.py latency
 
 README.md beside this file says what is measured and how to read it.
 """
@@ -17,23 +19,23 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", 
 import argparse
 import importlib.metadata
 import json
-import math
 import platform
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from datetime import datetime
 from fnmatch import fnmatch
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+import gpu
 import models
 import numpy as np
 import peers
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, cuda_info
 from skshapgpu.reference import MAX_USED_FEATURES, path_dependent_shap
 
 HERE = Path(__file__).resolve().parent
@@ -87,10 +89,12 @@ PACKAGES = (
     "lightgbm",
     "catboost",
     "shap",
+    "shap-cuda",
     "shapiq",
     "woodelf_explainer",
     "treelite",
     "fasttreeshap",
+    "cupy",
 )
 
 CPU_FLAGS = (
@@ -113,11 +117,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     values = commands.add_parser("values", help="SHAP values of the papers' models")
-    values.add_argument("--data", metavar="DIR", help="directory with load.py and data; default: generated")
+    add_common(values)
     values.add_argument(
-        "--models", nargs="+", metavar="NAME", help=f"names or patterns of: {' '.join(models.names())}"
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="time one thread of the CPU, or the first GPU (cpu)",
     )
-    values.add_argument("--rows", type=int, help="rows to explain (10000; 300 with --quick)")
+    values.add_argument(
+        "--rows",
+        type=int,
+        help="rows to explain (10000; 300 with --quick; on a GPU by the model, 1000000 or 100000)",
+    )
     values.add_argument("--repeats", type=int, default=5, help="rounds (5)")
     values.add_argument(
         "--peers",
@@ -125,9 +136,11 @@ def main() -> None:
         choices=peers.PEERS,
         default=list(peers.PEERS),
         metavar="NAME",
-        help=f"of: {' '.join(peers.PEERS)}",
+        help=f"of: {' '.join(peers.PEERS)}; on a GPU: {' '.join(gpu.PEERS)}",
     )
-    values.add_argument("--seconds", type=float, help="aim for the length of a call (1.5; 0.1 with --quick)")
+    values.add_argument(
+        "--seconds", type=float, help="aim for the length of a call (1.5; 10 on a GPU; 0.1 with --quick)"
+    )
     values.add_argument(
         "--slowest",
         type=float,
@@ -135,72 +148,133 @@ def main() -> None:
         metavar="SECONDS",
         help="leave out systems that take longer for a single row (30)",
     )
-    values.add_argument("--full", action="store_true", help="1,000 boosting rounds for large models, not 100")
-    values.add_argument("--quick", action="store_true", help="small models, few rows: tries everything")
     values.add_argument("--train-only", action="store_true", help="fill the cache, measure nothing")
-    values.add_argument("--cache", type=Path, default=HERE / ".cache", metavar="DIR", help="trained models")
-    values.add_argument(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="default: results/values-<date>.json beside this file; none with --quick",
-    )
     values.add_argument(
         "--fasttreeshap-python",
         default=sys.executable,
         metavar="FILE",
         help="an interpreter with fasttreeshap and NumPy 1",
     )
+    latency = commands.add_parser("latency", help="seconds of small calls, CPU against GPU")
+    add_common(latency)
+    latency.add_argument(
+        "--rows", type=int, nargs="+", default=list(gpu.LATENCY_ROWS), help="rows of a call (1 to 100000)"
+    )
+    latency.add_argument(
+        "--seconds", type=float, help="spend this on the calls of each number of rows (5; 0.1 with --quick)"
+    )
     arguments = parser.parse_args()
-    arguments.rows = arguments.rows or (300 if arguments.quick else models.SAMPLE_ROWS)
-    arguments.seconds = arguments.seconds or (0.1 if arguments.quick else 1.5)
-    if arguments.rows < 1 or arguments.repeats < 1 or arguments.seconds < 0:
-        parser.error("--rows, --repeats and --seconds must be positive")
-    patterns = arguments.models or (QUICK_MODELS if arguments.quick else DEFAULT_MODELS)
+    run = {"values": run_values, "latency": run_latency}[arguments.command]
+    run(arguments, parser.error)
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", metavar="DIR", help="directory with load.py and data; default: generated")
+    parser.add_argument(
+        "--models", nargs="+", metavar="NAME", help=f"names or patterns of: {' '.join(models.names())}"
+    )
+    parser.add_argument("--full", action="store_true", help="1,000 boosting rounds for large models, not 100")
+    parser.add_argument("--quick", action="store_true", help="small models, few rows: tries everything")
+    parser.add_argument(
+        "--train-device", choices=("cpu", "cuda"), default="cpu", help="where XGBoost models are trained (cpu)"
+    )
+    parser.add_argument("--cache", type=Path, default=HERE / ".cache", metavar="DIR", help="trained models")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="default: results/<benchmark>-<date>.json beside this file; none with --quick",
+    )
+
+
+def run_values(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    """Measure all models; ``refuse`` ends the program with a message."""
+    on_gpu, quick = arguments.device == "cuda", arguments.quick
+    if not arguments.train_only:
+        require_device(arguments, refuse)
+    arguments.seconds = arguments.seconds or (0.1 if quick else 10.0 if on_gpu else 1.5)
+    if (arguments.rows or 1) < 1 or arguments.repeats < 1 or arguments.seconds < 0:
+        refuse("--rows, --repeats and --seconds must be positive")
+    defaults = QUICK_MODELS if quick else gpu.DEFAULT_MODELS if on_gpu else DEFAULT_MODELS
+    report = start_report("values-cuda" if on_gpu else "values", arguments)
+    report["tolerance"] = gpu.TOLERANCE if on_gpu else TOLERANCE
+    for case in cases(arguments, defaults, report, refuse):
+        if arguments.train_only:
+            print(f"{case.name}: {case.note}", flush=True)
+            continue
+        ensemble = peers.ensemble_of(case.model)
+        if on_gpu:
+            rows = arguments.rows or (3000 if quick else gpu.default_rows(ensemble))
+        else:
+            rows = arguments.rows or (300 if quick else models.SAMPLE_ROWS)
+        case.X = models.take_rows(case.X, rows)
+        result = (gpu.measure if on_gpu else measure)(case, ensemble, arguments)
+        report["models"].append(result)
+        (gpu.print_model if on_gpu else print_model)(result)
+        write(report, arguments)
+
+
+def run_latency(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    arguments.seconds = arguments.seconds or (0.1 if arguments.quick else 5.0)
+    if min(arguments.rows) < 1 or arguments.seconds < 0:
+        refuse("--rows and --seconds must be positive")
+    report = start_report("latency", arguments)
+    for case in cases(arguments, gpu.LATENCY_MODELS, report, refuse):
+        result = gpu.measure_latency(case, arguments.rows, arguments.seconds)
+        report["models"].append(result)
+        gpu.print_latency(result)
+        write(report, arguments)
+
+
+def require_device(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    info = cuda_info()
+    if arguments.device == "cuda" and not info["available"]:
+        refuse(f"--device cuda: {info['reason']}")
+
+
+def cases(
+    arguments: argparse.Namespace,
+    defaults: tuple[str, ...],
+    report: dict[str, Any],
+    refuse: Callable[[str], None],
+) -> Iterator[models.Case]:
+    """The models that were asked for, without those whose library is not installed."""
+    patterns = arguments.models or defaults
     chosen = [name for name in models.names() if any(fnmatch(name, pattern) for pattern in patterns)]
     if not chosen:
-        parser.error(f"no model is named {' or '.join(patterns)}")
+        refuse(f"no model is named {' or '.join(patterns)}")
     warnings.simplefilter("ignore")
-    run_values(chosen, arguments)
-
-
-def run_values(chosen: list[str], arguments: argparse.Namespace) -> None:
-    options = models.Options(arguments.data, arguments.full, arguments.quick)
-    report = {"benchmark": "values", **conditions(arguments), "tolerance": TOLERANCE, "models": []}
-    output = arguments.output
-    if output is None and not arguments.quick:
-        output = HERE / "results" / f"values-{report['date'][:10]}.json"
+    options = models.Options(arguments.data, arguments.full, arguments.quick, arguments.train_device)
     for name in chosen:
-        case = models.load_case(name, options, arguments.cache)
-        if arguments.train_only:
-            print(f"{name}: {case.note}", flush=True)
+        try:
+            case = models.load_case(name, options, arguments.cache)
+        except ImportError as error:
+            report["left_out"][name] = peers.reason(error)
+            print(f"\n{name}: left out: {report['left_out'][name]}", flush=True)
             continue
-        case.X = models.take_rows(case.X, arguments.rows)
-        report["models"].append(measure(case, arguments))
-        print_model(report["models"][-1])
-        report["load_average_after"] = os.getloadavg()
-        if output is not None:
-            output.parent.mkdir(parents=True, exist_ok=True)
-            output.write_text(json.dumps(report, indent=1) + "\n")
-    if output is not None and not arguments.train_only:
-        print(f"\nwritten to {output}")
+        yield case
 
 
-def measure(case: models.Case, arguments: argparse.Namespace) -> dict[str, Any]:
+def start_report(benchmark: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    report = {"benchmark": benchmark, **conditions(arguments), "models": [], "left_out": {}}
+    if arguments.output is None and not arguments.quick:
+        arguments.output = HERE / "results" / f"{benchmark}-{report['date'][:10]}.json"
+    return report
+
+
+def write(report: dict[str, Any], arguments: argparse.Namespace) -> None:
+    """Store what there is so far."""
+    report["versions"] = versions()  # again: those of carried packages are known when they are imported
+    report["load_average_after"] = os.getloadavg()
+    if arguments.output is not None:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+        print(f"written to {arguments.output}", flush=True)
+
+
+def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     """Check one model, then time all systems on it in turn."""
-    ensemble = peers.ensemble_of(case.model)
-    result: dict[str, Any] = {
-        "name": case.name,
-        "family": case.family,
-        "note": case.note,
-        "trees": ensemble.n_trees,
-        "leaves": ensemble.n_leaves,
-        "max_depth": int(peers.depths(ensemble).max()),
-        "features": ensemble.n_features,
-        "outputs": ensemble.n_outputs,
-        "rows": len(case.X),
-        "systems": {},
-    }
+    result: dict[str, Any] = {**peers.describe(case, ensemble), "rows": len(case.X), "systems": {}}
     truth, result["accuracy"] = check_ours(case, ensemble)
     errors = result["accuracy"].items()
     wrong = [name for name, error in errors if error is not None and not error <= TOLERANCE[name]]
@@ -208,22 +282,16 @@ def measure(case: models.Case, arguments: argparse.Namespace) -> dict[str, Any]:
         result["refused"] = f"not timed: {', '.join(wrong)} beyond tolerance"
         return result
     runners: dict[str, Any] = {}
+    systems = result["systems"]
     try:
         able = [name for name in arguments.peers if peers.FAMILY.get(name, case.family) == case.family]
         for name in [*OURS, *able]:
-            entry = result["systems"][name] = {}
+            entry = systems[name] = {}
             try:
-                runner = start(name, case, arguments)
-                runners[name] = runner
-                entry["note"] = runner.note
-                one_row = entry["one_row_seconds"] = runner.time(1)[0]
-                if one_row > arguments.slowest:
-                    raise peers.NotApplicable(f"not timed: one row takes {one_row:.0f} s")
-                entry["error"] = relative_error(runner.values(len(truth)), truth)
+                runner = runners[name] = start(name, case, arguments)
                 allowed = TOLERANCE["single" if name in OURS else "peer"]
-                if not entry["error"] <= allowed:
-                    raise peers.NotApplicable(f"not timed: error {entry['error']:.1e} beyond {allowed:g}")
-                entry |= plan_calls(runner, len(case.X), arguments.seconds)
+                peers.check(runner, truth, allowed, arguments.slowest, entry)
+                entry |= peers.plan_calls(runner, len(case.X), arguments.seconds)
                 if name in OURS:  # its one row fills a vector of many: no fixed cost to take out
                     entry["extrapolated"] = False
             except Exception as error:
@@ -232,7 +300,8 @@ def measure(case: models.Case, arguments: argparse.Namespace) -> dict[str, Any]:
                 entry["refused"] = peers.reason(error)
                 if name in runners:
                     runners.pop(name).close()
-        time_in_turn(runners, result["systems"], len(case.X), arguments.repeats)
+        seconds = peers.time_in_turn(runners, systems, len(case.X), arguments.repeats)
+        peers.add_ratios(systems, seconds, "ours", "seconds_over_ours")
     finally:
         for runner in runners.values():
             runner.close()
@@ -243,15 +312,15 @@ def start(name: str, case: models.Case, arguments: argparse.Namespace) -> peers.
     """A runner of one system; in a process of its own where the environment or interpreter differs."""
     if name in OURS:
         precision, threads, instruction_set = OURS[name]
-        payload = {"model": case.model, "precision": precision, "n_jobs": threads}
+        payload = {"model": case.model, "device": "cpu", "precision": precision, "n_jobs": threads}
         if instruction_set is None:
-            return peers.Runner("ours", payload, case.X)
+            return peers.Runner(peers.BUILDERS["ours"](payload), case.X)
         environment = {"SKSHAPGPU_ISA": instruction_set, "PYTHONPATH": os.pathsep.join(sys.path)}
         return peers.RemoteRunner(sys.executable, environment, "ours", payload, case.X)
     if name == "fasttreeshap":
         trees = peers.plain_trees(case.model)
         return peers.RemoteRunner(arguments.fasttreeshap_python, {}, name, trees, case.X)
-    return peers.Runner(name, case, case.X)
+    return peers.Runner(peers.BUILDERS[name](case), case.X)
 
 
 def check_ours(case: models.Case, ensemble: Any) -> tuple[np.ndarray, dict[str, float | None]]:
@@ -260,14 +329,15 @@ def check_ours(case: models.Case, ensemble: Any) -> tuple[np.ndarray, dict[str, 
     The error against the definition is None where no tree is small enough for it.
     """
     X = case.X[:CHECKED_ROWS]
-    double = TreeExplainer(case.model, precision="double", check_additivity=False)
+    options = {"device": "cpu", "check_additivity": False}
+    double = TreeExplainer(case.model, precision="double", **options)
     truth = peers.outputs_second(double.shap_values(X.astype(np.float64)))
-    single = peers.outputs_second(TreeExplainer(case.model, check_additivity=False).shap_values(X))
+    single = peers.outputs_second(TreeExplainer(case.model, **options).shap_values(X))
     total = truth.sum(axis=2) + double.expected_value
     return truth, {
         "definition": definition_error(ensemble, X[:4]),
-        "single": relative_error(single, truth),
-        "additivity": relative_error(total, models.margin(case, X)),
+        "single": peers.relative_error(single, truth),
+        "additivity": peers.relative_error(total, models.margin(case, X)),
     }
 
 
@@ -289,7 +359,7 @@ def definition_error(ensemble: Any, X: np.ndarray) -> float | None:
         found = np.empty_like(expected)
         plan = _core.Plan({f.name: getattr(part, f.name) for f in fields(part)}, "double")
         plan.explain(X.astype(np.float64), found, None, 1)
-        worst = max(worst, relative_error(found, expected))
+        worst = max(worst, peers.relative_error(found, expected))
     return worst
 
 
@@ -305,66 +375,6 @@ def one_tree(ensemble: Any, tree: int) -> Any:
     )
 
 
-def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """Largest difference over the largest magnitude."""
-    if found.shape != expected.shape:
-        raise peers.NotApplicable(f"its result has shape {found.shape}, not {expected.shape}")
-    scale = float(np.abs(expected).max())
-    return float(np.abs(found - expected).max()) / (scale or 1.0)
-
-
-def plan_calls(runner: Any, n_rows: int, seconds: float) -> dict[str, Any]:
-    """How many rows a timed call has, and how many calls are timed at once.
-
-    So many rows that a call takes about ``--seconds``. A system whose call has a notable fixed cost
-    (its time for one row) gets rows enough to outweigh it: all of them where it is long; with fewer
-    the time for all is extrapolated from both.
-    """
-    one_row = runner.time(1)[0]
-    if one_row > seconds / 2 and runner.time(min(8, n_rows))[0] < 2 * one_row:
-        return {"call_rows": n_rows, "calls": 1, "one_row_seconds": one_row, "extrapolated": False}
-    tried, taken = 1, one_row
-    while tried < n_rows and taken - one_row < seconds / 5:
-        tried = min(n_rows, tried * 8)
-        taken = runner.time(tried)[0]
-    per_row = max((taken - one_row) / (tried - 1) if tried > 1 else taken, 1e-9)
-    wanted = min(n_rows, math.ceil(max(seconds, one_row) / per_row))
-    expected = one_row + per_row * (wanted - 1)
-    return {
-        "call_rows": wanted,
-        "calls": max(1, math.ceil(seconds / 5 / expected)),
-        "one_row_seconds": one_row,
-        "extrapolated": 1 < wanted < n_rows and one_row - per_row > 0.02 * expected,
-    }
-
-
-def time_in_turn(runners: dict[str, Any], systems: dict[str, Any], n_rows: int, repeats: int) -> None:
-    """Rounds in which every system is timed once; each round starts with another one."""
-    names = list(runners)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    busy: dict[str, list[float]] = {name: [] for name in names}
-    for i in range(repeats):
-        first = i % len(names)
-        for name in names[first:] + names[:first]:
-            entry = systems[name]
-            wall, cpu = runners[name].time(entry["call_rows"], entry["calls"])
-            busy[name].append(cpu / wall)
-            per_row = wall / entry["call_rows"]
-            if entry["extrapolated"]:
-                fixed = runners[name].time(1)[0]
-                marginal = max(wall - fixed, 0.0) / (entry["call_rows"] - 1)
-                per_row = (fixed + marginal * (n_rows - 1)) / n_rows
-            seconds[name].append(per_row)
-    for name in names:
-        rates = [1 / s for s in seconds[name]]
-        ratios = [theirs / ours for theirs, ours in zip(seconds[name], seconds["ours"])]
-        systems[name] |= {
-            "rows_per_second": {"median": median(rates), "min": min(rates), "max": max(rates)},
-            "seconds_over_ours": {"median": median(ratios), "min": min(ratios), "max": max(ratios)},
-            "cpu_over_wall": median(busy[name]),
-        }
-
-
 def conditions(arguments: argparse.Namespace) -> dict[str, Any]:
     """Machine, versions, commit and options of this run."""
     cpu = {}
@@ -372,16 +382,11 @@ def conditions(arguments: argparse.Namespace) -> dict[str, Any]:
         lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
         cpu = {key.strip(): text.strip() for key, _, text in (line.partition(":") for line in lines)}
     flags = (cpu.get("flags") or cpu.get("Features") or "").split()
-    git = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-        cwd=HERE,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = ("command", "device", "train_device", "rows", "repeats", "seconds", "full", "quick")
+    given = {name: getattr(arguments, name) for name in options if hasattr(arguments, name)}
     return {
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "commit": git.stdout.strip() or None,
+        "commit": commit(),
         "machine": {
             "cpu": cpu.get("model name") or platform.processor() or platform.machine(),
             "flags": [flag for flag in CPU_FLAGS if flag in flags],
@@ -389,24 +394,30 @@ def conditions(arguments: argparse.Namespace) -> dict[str, Any]:
             "platform": platform.platform(),
             "instruction_sets": _core.instruction_sets(),
         },
+        "gpu": gpu.conditions(),
         "load_average_before": os.getloadavg(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-        "options": {
-            "rows": arguments.rows,
-            "repeats": arguments.repeats,
-            "seconds": arguments.seconds,
-            "data": "given" if arguments.data else "generated",
-            "full": arguments.full,
-            "quick": arguments.quick,
-        },
+        "versions": versions(),
+        "options": {**given, "data": "given" if arguments.data else "generated"},
     }
+
+
+def commit() -> str | None:
+    describe = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(describe, cwd=HERE, capture_output=True, text=True, check=False).stdout.strip() or None
+    except OSError:  # no git
+        return None
+
+
+def versions() -> dict[str, str | None]:
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
 
 
 def version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    except importlib.metadata.PackageNotFoundError:  # not installed, or found on the path
+        return getattr(sys.modules.get(package), "__version__", None)
 
 
 def print_model(result: dict[str, Any]) -> None:

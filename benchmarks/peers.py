@@ -1,18 +1,20 @@
-"""The systems that are compared, each behind the same three functions, and the processes they may run in.
+"""The systems that are compared, each behind the same three functions, the processes they may run in, and rounds.
 
-Everything here runs on one thread unless its name says otherwise. ``python peers.py`` serves a
-:class:`Runner` to a parent through pipes, in another environment or with another interpreter; that
-side imports nothing but NumPy and the peer.
+Everything here runs on one thread of the CPU unless its name says otherwise; gpu.py has the GPU's
+systems. ``python peers.py`` serves a :class:`Runner` to a parent through pipes, in another environment
+or with another interpreter; that side imports nothing but NumPy and the peer.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
@@ -48,16 +50,17 @@ class System:
 class Runner:
     """Times one system on the first rows of X."""
 
-    def __init__(self, build: str, payload: Any, X: np.ndarray) -> None:
-        self._system = BUILDERS[build](payload)
+    def __init__(self, system: System, X: np.ndarray) -> None:
+        self._system = system
         self._X = X
-        self._prepared: tuple[int, Any] | None = None
-        self.note = self._system.note
+        self._prepared: dict[int, Any] = {}
+        self.note = system.note
 
     def _input(self, n_rows: int) -> Any:
-        if self._prepared is None or self._prepared[0] != n_rows:
-            self._prepared = n_rows, self._system.prepare(self._X[:n_rows])
-        return self._prepared[1]
+        if n_rows not in self._prepared:  # of one row it is kept: some calls are timed with one and many
+            self._prepared = {n: rows for n, rows in self._prepared.items() if n == 1}
+            self._prepared[n_rows] = self._system.prepare(self._X[:n_rows])
+        return self._prepared[n_rows]
 
     def time(self, n_rows: int, n_calls: int = 1) -> tuple[float, float]:
         """Wall-clock and CPU seconds of one call, averaged over ``n_calls``."""
@@ -129,7 +132,8 @@ def serve() -> None:
             return
         try:
             if method == "start":
-                runner = Runner(*arguments)
+                build, payload, X = arguments
+                runner = Runner(BUILDERS[build](payload), X)
                 answer = True, runner.note
             else:
                 answer = True, getattr(runner, method)(*arguments)
@@ -146,7 +150,91 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
-def _same(X: np.ndarray) -> np.ndarray:
+def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
+    """Largest difference over the largest magnitude."""
+    if found.shape != expected.shape:
+        raise NotApplicable(f"its result has shape {found.shape}, not {expected.shape}")
+    scale = float(np.abs(expected).max())
+    return float(np.abs(found - expected).max()) / (scale or 1.0)
+
+
+def check(runner: Any, truth: np.ndarray, allowed: float, slowest: float, entry: dict[str, Any]) -> None:
+    """Refuse a system that takes too long for one row, or whose values are wrong."""
+    entry["note"] = runner.note
+    one_row = entry["one_row_seconds"] = runner.time(1)[0]
+    if one_row > slowest:
+        raise NotApplicable(f"not timed: one row takes {one_row:.0f} s")
+    entry["error"] = relative_error(runner.values(len(truth)), truth)
+    if not entry["error"] <= allowed:
+        raise NotApplicable(f"not timed: error {entry['error']:.1e} beyond {allowed:g}")
+
+
+def plan_calls(runner: Any, n_rows: int, seconds: float) -> dict[str, Any]:
+    """How many rows a timed call has, and how many calls are timed at once.
+
+    So many rows that a call takes about ``--seconds``. A system whose call has a notable fixed cost
+    (its time for one row) gets rows enough to outweigh it: all of them where it is long; with fewer
+    the time for all is extrapolated from both.
+    """
+    one_row = runner.time(1)[0]
+    if one_row > seconds / 2 and runner.time(min(8, n_rows))[0] < 2 * one_row:
+        return {"call_rows": n_rows, "calls": 1, "one_row_seconds": one_row, "extrapolated": False}
+    tried, taken = 1, one_row
+    while tried < n_rows and taken - one_row < seconds / 5:
+        tried = min(n_rows, tried * 8)
+        taken = runner.time(tried)[0]
+    per_row = max((taken - one_row) / (tried - 1) if tried > 1 else taken, 1e-9)
+    wanted = min(n_rows, math.ceil(max(seconds, one_row) / per_row))
+    expected = one_row + per_row * (wanted - 1)
+    return {
+        "call_rows": wanted,
+        "calls": max(1, math.ceil(seconds / 5 / expected)),
+        "one_row_seconds": one_row,
+        "extrapolated": 1 < wanted < n_rows and one_row - per_row > 0.02 * expected,
+    }
+
+
+def time_in_turn(
+    runners: dict[str, Any], systems: dict[str, Any], n_rows: int, repeats: int
+) -> dict[str, list[float]]:
+    """Rounds in which every system is timed once; each round starts with another one.
+
+    Returns the seconds per row of each system in each round.
+    """
+    names = list(runners)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    busy: dict[str, list[float]] = {name: [] for name in names}
+    for i in range(repeats):
+        first = i % max(len(names), 1)
+        for name in names[first:] + names[:first]:
+            entry = systems[name]
+            wall, cpu = runners[name].time(entry["call_rows"], entry["calls"])
+            busy[name].append(cpu / wall)
+            per_row = wall / entry["call_rows"]
+            if entry["extrapolated"]:
+                fixed = runners[name].time(1)[0]
+                marginal = max(wall - fixed, 0.0) / (entry["call_rows"] - 1)
+                per_row = (fixed + marginal * (n_rows - 1)) / n_rows
+            seconds[name].append(per_row)
+    for name in names:
+        systems[name]["rows_per_second"] = summary([1 / s for s in seconds[name]])
+        systems[name]["cpu_over_wall"] = median(busy[name])
+    return seconds
+
+
+def add_ratios(
+    systems: dict[str, Any], seconds: dict[str, list[float]], reference: str, name: str
+) -> None:
+    """Seconds per row over those of ``reference`` in the same round, as ``systems[...][name]``."""
+    for system, its in seconds.items() if reference in seconds else ():
+        systems[system][name] = summary([s / other for s, other in zip(its, seconds[reference])])
+
+
+def summary(figures: list[float]) -> dict[str, float]:
+    return {"median": median(figures), "min": min(figures), "max": max(figures)}
+
+
+def same(X: np.ndarray) -> np.ndarray:
     return X
 
 
@@ -155,7 +243,7 @@ def outputs_second(raw: np.ndarray, _: int = 0) -> np.ndarray:
     return raw[:, np.newaxis] if raw.ndim == 2 else raw.transpose(0, 2, 1)
 
 
-def _without_base(raw: np.ndarray, n_rows: int) -> np.ndarray:
+def without_base(raw: np.ndarray, n_rows: int) -> np.ndarray:
     """(n_rows, [n_outputs,] n_features + 1), the last column the base value."""
     return raw.reshape(n_rows, -1, raw.shape[-1])[:, :, :-1]
 
@@ -166,7 +254,7 @@ def _ours(payload: dict[str, Any]) -> System:
     double = payload["precision"] == "double"
     explainer = TreeExplainer(**payload)
     return System(
-        (lambda X: X.astype(np.float64)) if double else _same,
+        (lambda X: X.astype(np.float64)) if double else same,
         explainer.shap_values,
         outputs_second,
         explainer.plan_info()["instruction_set"],
@@ -181,7 +269,7 @@ def _xgboost(case: Any) -> System:
     return System(
         lambda X: xgboost.DMatrix(X, nthread=1),
         lambda rows: booster.predict(rows, pred_contribs=True),
-        _without_base,
+        without_base,
         "DMatrix made before",
     )
 
@@ -191,9 +279,9 @@ def _xgboost_dmatrix(case: Any) -> System:
 
     system = _xgboost(case)
     return System(
-        _same,
+        same,
         lambda X: system.call(xgboost.DMatrix(X, nthread=1)),
-        _without_base,
+        without_base,
         "DMatrix made in the call",
     )
 
@@ -201,9 +289,9 @@ def _xgboost_dmatrix(case: Any) -> System:
 def _lightgbm(case: Any) -> System:
 
     def values(raw: np.ndarray, n_rows: int) -> np.ndarray:
-        return _without_base(raw.reshape(n_rows, -1, case.X.shape[1] + 1), n_rows)
+        return without_base(raw.reshape(n_rows, -1, case.X.shape[1] + 1), n_rows)
 
-    return System(_same, lambda X: case.model.predict(X, pred_contrib=True, num_threads=1), values)
+    return System(same, lambda X: case.model.predict(X, pred_contrib=True, num_threads=1), values)
 
 
 def _catboost(case: Any) -> System:
@@ -212,7 +300,7 @@ def _catboost(case: Any) -> System:
     return System(
         lambda X: Pool(X, thread_count=1),
         lambda pool: case.model.get_feature_importance(pool, type="ShapValues", thread_count=1),
-        _without_base,
+        without_base,
         "Pool made before",
     )
 
@@ -220,12 +308,16 @@ def _catboost(case: Any) -> System:
 def _shap(case: Any) -> System:
     import shap
 
+    return shap_system(case, shap.TreeExplainer)
+
+
+def shap_system(case: Any, explainer_class: Any) -> System:
     native = case.family == "sklearn"
     model = case.model if native else plain_trees(case.model)
-    explainer = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent")
+    explainer = explainer_class(model, feature_perturbation="tree_path_dependent")
     # It hands models of the other libraries back to these; its own code runs on trees given as arrays.
     return System(
-        _same,
+        same,
         lambda X: explainer.shap_values(X, check_additivity=False),
         outputs_second,
         "" if native else "its own code, trees as arrays",
@@ -261,31 +353,33 @@ def _shapiq(case: Any) -> System:
         return full
 
     note = "its kernel called for many rows at once"
-    return System(_same, call, values, note if n_outputs == 1 else f"{note}, for each output")
+    return System(same, call, values, note if n_outputs == 1 else f"{note}, for each output")
 
 
 def _woodelf(case: Any) -> System:
     import pandas as pd
     from woodelf import WoodelfExplainer
-    from woodelf.core.trees.parse_models import load_decision_tree_ensemble_model
 
-    ensemble = ensemble_of(case.model)
-    if ensemble.n_leaves > MAX_WOODELF_LEAVES:
-        raise NotApplicable(f"not timed: {ensemble.n_leaves:,} leaves take minutes in any call")
-    columns = [f"x{i}" for i in range(case.X.shape[1])]
-    explainers = [
-        WoodelfExplainer(
-            load_decision_tree_ensemble_model(case.model, columns, output),
-            feature_perturbation="tree_path_dependent",
-        )
-        for output in range(ensemble.n_outputs)
-    ]
+    columns, trees = woodelf_trees(case)
+    explainers = [WoodelfExplainer(one, feature_perturbation="tree_path_dependent") for one in trees]
     return System(
         lambda X: pd.DataFrame(X, columns=columns),
         lambda rows: [explainer.shap_values(rows, verbose=False) for explainer in explainers],
         lambda raw, n_rows: np.stack(raw, axis=1),
         "" if len(explainers) == 1 else "for each output",
     )
+
+
+def woodelf_trees(case: Any) -> tuple[list[str], list[Any]]:
+    """Names for the columns, and Woodelf's trees of each output."""
+    from woodelf.core.trees.parse_models import load_decision_tree_ensemble_model
+
+    ensemble = ensemble_of(case.model)
+    if ensemble.n_leaves > MAX_WOODELF_LEAVES:
+        raise NotApplicable(f"not timed: {ensemble.n_leaves:,} leaves take minutes in any call")
+    columns = [f"x{i}" for i in range(case.X.shape[1])]
+    outputs = range(ensemble.n_outputs)
+    return columns, [load_decision_tree_ensemble_model(case.model, columns, i) for i in outputs]
 
 
 def _fasttreeshap(model: dict[str, Any]) -> System:
@@ -300,7 +394,7 @@ def _fasttreeshap(model: dict[str, Any]) -> System:
         return np.stack(raw, axis=1) if isinstance(raw, list) else raw[:, np.newaxis]
 
     return System(
-        _same,
+        same,
         lambda X: explainer.shap_values(X, check_additivity=False),
         values,
         f"{algorithm}, trees as arrays, NumPy {np.__version__}",
@@ -324,6 +418,20 @@ def depths(ensemble: Any) -> np.ndarray:
         depth[children] = np.tile(depth[level] + 1, 2)
         level = children
     return depth
+
+
+def describe(case: Any, ensemble: Any) -> dict[str, Any]:
+    """Name and size of a model, for its result."""
+    return {
+        "name": case.name,
+        "family": case.family,
+        "note": case.note,
+        "trees": ensemble.n_trees,
+        "leaves": ensemble.n_leaves,
+        "max_depth": int(depths(ensemble).max()),
+        "features": ensemble.n_features,
+        "outputs": ensemble.n_outputs,
+    }
 
 
 def plain_trees(model: Any) -> dict[str, Any]:

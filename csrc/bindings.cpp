@@ -1,14 +1,9 @@
 // The Python boundary: checks arguments, releases the GIL. skshapgpu/_core.pyi documents it.
-#include <pybind11/numpy.h>
-#include <pybind11/pybind11.h>
+#include "bindings.h"
+
 #include <pybind11/stl.h>
 
-#include <chrono>
 #include <map>
-
-#include "plan.h"
-
-namespace py = pybind11;
 
 namespace skshap {
 namespace {
@@ -80,24 +75,6 @@ Plan compile(const py::dict& ensemble, const std::string& precision) {
   return make_plan(view, precision == "single" ? Precision::kSingle : Precision::kDouble);
 }
 
-// In native byte order and aligned, so that elements can be read where they are.
-template <class T>
-bool holds(const py::handle& array) {
-  constexpr int kAligned = 0x0100;  // NPY_ARRAY_ALIGNED
-  return py::isinstance<py::array_t<T, 0>>(array) &&
-         (py::reinterpret_borrow<py::array>(array).flags() & kAligned);
-}
-bool is_float32(const py::handle& array) { return holds<float>(array); }
-bool is_float64(const py::handle& array) { return holds<double>(array); }
-
-void check_array(const py::array& array, const char* name, std::vector<py::ssize_t> shape) {
-  const bool shape_ok = array.ndim() == static_cast<py::ssize_t>(shape.size()) &&
-                        std::equal(shape.begin(), shape.end(), array.shape());
-  if (!shape_ok) throw py::value_error(std::string(name) + " has a wrong shape");
-  if (!(array.flags() & py::array::c_style) || !array.writeable())
-    throw py::value_error(std::string(name) + " must be C-contiguous and writeable");
-}
-
 void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
                   int n_threads) {
   if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
@@ -116,19 +93,11 @@ void explain_rows(const Plan& plan, const py::array& X, py::array& values, const
     result.margin = static_cast<double*>(margins.mutable_data());
   }
   const Rows rows{X.data(), is_float32(X), X.shape(0), X.strides(0), X.strides(1)};
-  using Clock = std::chrono::steady_clock;
-  auto last = Clock::now();
-  const auto interrupted = [&last] {
-    const auto now = Clock::now();
-    if (now - last < std::chrono::milliseconds(100)) return false;
-    last = now;
-    const py::gil_scoped_acquire acquire;
-    return PyErr_CheckSignals() != 0;
-  };
+  Interrupt interrupted;
   bool complete;
   {
     const py::gil_scoped_release release;
-    complete = explain(plan, rows, result, n_threads, interrupted);
+    complete = explain(plan, rows, result, n_threads, std::ref(interrupted));
   }
   if (!complete) throw py::error_already_set();
 }
@@ -138,15 +107,20 @@ py::array_t<double> base_value(const Plan& plan) {
 }
 
 py::dict info(const Plan& plan) {
-  std::map<int, size_t> buckets;
-  for (const Chunk& chunk : plan.chunks) buckets[chunk.n_nodes] += chunk.tree_end - chunk.tree_begin;
+  std::map<int, size_t> trees, leaves;
+  for (const Chunk& chunk : plan.chunks)
+    for (size_t tree = chunk.tree_begin; tree < chunk.tree_end; ++tree) {
+      trees[chunk.n_nodes] += 1;
+      leaves[chunk.n_nodes] += plan.trees[tree].n_inner + 1;
+    }
   size_t n_repeated = 0;
   for (const DecideNode& node : plan.decide) n_repeated += node.previous != 0;
   py::dict out;
   out["n_trees"] = plan.trees.size();
   out["n_leaves"] = plan.n_leaves;
   out["n_repeated"] = n_repeated;
-  out["trees_by_nodes"] = buckets;
+  out["trees_by_nodes"] = trees;
+  out["leaves_by_nodes"] = leaves;
   out["n_chunks"] = plan.chunks.size();
   out["n_features_used"] = plan.features.size();
   out["bytes"] = plan.bytes();

@@ -215,11 +215,11 @@ class Compiler {
     const bool fits = !plan_.chunks.empty() && plan_.chunks.back().output == e_.tree_output[tree] &&
                       plan_.chunks.back().n_nodes == shape.n_nodes &&
                       plan_.chunks.back().tree_end - plan_.chunks.back().tree_begin < kMaxChunkTrees &&
-                      plan_.bytes() - chunk_start_bytes_ < kMaxChunkBytes;
+                      plan_.stream_bytes() - chunk_start_bytes_ < kMaxChunkBytes;
     if (fits) return;
     for (const int32_t f : slot_features_) slot_of_feature_[f] = -1;
     slot_features_.clear();
-    chunk_start_bytes_ = plan_.bytes();
+    chunk_start_bytes_ = plan_.stream_bytes();
     Chunk chunk{};
     chunk.output = e_.tree_output[tree];
     chunk.n_nodes = shape.n_nodes;
@@ -386,6 +386,7 @@ class Compiler {
     n.share = left_share(e_.cover[left], e_.cover[right]);
     n.word = static_cast<uint32_t>(kFirstWord + 2 * (plan_.decide.size() - first_decide_));
     write_decision(node, n);
+    plan_.shares.push_back(n.share);
 
     if (parent >= 0) plan_.children[first_child_ + 2 * parent + right_of_parent] = last_inner();
     for (const int64_t child : {left, right})
@@ -532,7 +533,9 @@ class Compiler {
 
 }  // namespace
 
-size_t Plan::bytes() const {
+size_t Plan::bytes() const { return stream_bytes() + shares.size() * 8; }
+
+size_t Plan::stream_bytes() const {
   return decide.size() * sizeof(DecideNode) + category_bits.size() * 4 + ops.size() * 4 +
          constants_float.size() * 4 + constants_double.size() * 8 + children.size() * 4 +
          leaf_values.size() * 8;

@@ -51,6 +51,7 @@ struct Plan {
   std::vector<TreeProgram> trees;
   std::vector<Chunk> chunks;
   std::vector<DecideNode> decide;
+  std::vector<double> shares;  // of each inner node: its left child's part of the cover
   std::vector<uint32_t> category_bits;
   std::vector<uint32_t> ops;
   std::vector<float> constants_float;  // the one of the plan's precision is filled
@@ -63,6 +64,8 @@ struct Plan {
   int64_t n_leaves;
   double leaf_scale;  // power of two; phi is computed from leaf values over it
 
+  // What the CPU kernels stream for each block of rows.
+  size_t stream_bytes() const;
   size_t bytes() const;
 };
 

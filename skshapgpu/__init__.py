@@ -2,6 +2,7 @@
 
 from ._versions import show_versions
 from .adapters import register_adapter
+from .devices import cuda_info
 from .errors import UnsupportedModelError
 from .explainer import TreeExplainer, explain
 from .explanation import Explanation
@@ -14,6 +15,7 @@ __all__ = [
     "ShapTransformer",
     "TreeExplainer",
     "UnsupportedModelError",
+    "cuda_info",
     "explain",
     "register_adapter",
     "show_versions",

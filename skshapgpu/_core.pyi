@@ -32,8 +32,8 @@ class Plan:
         """Counts of the compiled form.
 
         n_trees and n_leaves; n_repeated, the nodes whose feature occurs above them;
-        trees_by_nodes, how many trees have each number of quadrature nodes; n_chunks;
-        n_features_used; bytes; scratch_bytes_per_thread, what explain() allocates beside its
+        trees_by_nodes and leaves_by_nodes, how many trees have each number of quadrature nodes and how
+        many leaves those trees have; n_chunks; n_features_used; bytes; scratch_bytes_per_thread, what explain() allocates beside its
         result; precision; instruction_set.
         """
 

@@ -8,7 +8,10 @@ chunks of rows, ``Plan.explain``.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from threading import Lock
 from time import perf_counter
 from typing import Any
 
@@ -18,11 +21,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
+from . import devices
 from .adapters import adapt
+from .devices import Devices
 from .ensemble import Ensemble
 from .errors import UnsupportedModelError
 from .explanation import Explanation
-from .inputs import Rows, read, row_labels
+from .inputs import FLOAT32_OVERFLOW, Rows, read, row_labels
 
 #: Buffers of one chunk without a memory limit: larger ones would not make anything faster.
 _CHUNK_BYTES = 256 * 2**20
@@ -95,6 +100,10 @@ class TreeExplainer:
         for what it holds.
     algorithm : {"auto", "quadrature"}, default="auto"
         Both are the exact quadrature today.
+    device : {"auto", "cpu", "cuda", "cuda:N"} or list of "cuda:N", default="auto"
+        Where to compute. "cuda" is the first GPU; with a list the rows are split. "auto" takes the
+        first GPU when there is one and enough work for it, else the CPU; the environment variable
+        ``SKSHAPGPU_DEVICE`` overrides it. X that lies on a GPU is explained there.
     precision : {"single", "double"}, default="single"
         Arithmetic inside a tree; trees are added up in float64 in both.
     outputs : {"auto", "all"}, default="auto"
@@ -119,6 +128,8 @@ class TreeExplainer:
         The model is not fitted.
     ValueError, TypeError
         An option has no such value.
+    RuntimeError
+        A GPU is asked for that cannot be had.
 
     Examples
     --------
@@ -138,6 +149,7 @@ class TreeExplainer:
         model: Any,
         *,
         algorithm: str = "auto",
+        device: str | Sequence[str] = "auto",
         precision: str = "single",
         outputs: str = "auto",
         n_jobs: int | None = None,
@@ -152,6 +164,7 @@ class TreeExplainer:
         self._precision = precision
         self._n_jobs = n_jobs
         self._check_additivity = bool(check_additivity)
+        self._devices = Devices.parse(device)
         self._steps, last = unwrap(model)
         self._adapted = adapt(last)
         self._widen = outputs == "all" and self._adapted.binary is not None
@@ -176,7 +189,9 @@ class TreeExplainer:
         elif self._n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(self._n_outputs))
         self._leaf_sum = _largest_leaves(ensemble)
-        self._scratch_bytes = self._plan.info()["scratch_bytes_per_thread"]
+        self._plan_info = self._plan.info()
+        self._cuda_plans: dict[int, Any] = {}
+        self._cuda_lock = Lock()
 
     @property
     def expected_value(self) -> float | np.ndarray:
@@ -210,7 +225,7 @@ class TreeExplainer:
 
     def plan_info(self) -> dict[str, Any]:
         """Counts of the compiled model: trees, leaves, bytes, quadrature nodes."""
-        return self._plan.info()
+        return dict(self._plan_info)
 
     def explain(self, X: Any) -> Explanation:
         """SHAP values with names, data, row labels and base values.
@@ -219,7 +234,9 @@ class TreeExplainer:
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             What the model's ``predict`` takes. A data frame must have the columns of the
-            training data in the same order.
+            training data in the same order. An array on a GPU (of CuPy, PyTorch, or by
+            ``__cuda_array_interface__`` or DLPack) is explained there, on its library's current
+            stream, and the values are an array of that library.
 
         Returns
         -------
@@ -230,21 +247,27 @@ class TreeExplainer:
         ValueError, TypeError
             X is nothing that the model takes; the message names the row and column.
         MemoryError
-            The result alone exceeds ``memory_limit``.
+            The result alone exceeds ``memory_limit``, or a GPU has too little memory.
         RuntimeError
             Values of a row do not add up to its margin.
         """
         start = perf_counter()
-        rows = self._read(X)
-        values, gap = self._values(rows)
+        if devices.on_gpu(X):
+            values, gap, device = self._gpu_values(X)
+            data, names, index = X, None, None
+        else:
+            rows = self._read(X)
+            values, gap, device = self._values(rows)
+            data, names, index = rows.data, rows.names, rows.index
         return Explanation(
             values=self._shaped(values),
             base_values=self.expected_value,
-            data=rows.data,
-            feature_names=rows.names or self.names_seen(),
+            data=data,
+            feature_names=names or self.names_seen(),
             output_names=self._output_names,
-            index=rows.index,
+            index=index,
             precision=self._precision,
+            device=device,
             seconds=perf_counter() - start,
             additivity_error=gap,
         )
@@ -261,13 +284,15 @@ class TreeExplainer:
 
         Returns
         -------
-        ndarray of float32 or float64, shape (n_rows, n_features[, n_outputs])
+        array of float32 or float64, shape (n_rows, n_features[, n_outputs])
+            Of NumPy, or of the library of X if X lies on a GPU.
         """
-        return self._shaped(self._values(self._read(X))[0])
+        values = self._gpu_values(X) if devices.on_gpu(X) else self._values(self._read(X))
+        return self._shaped(values[0])
 
-    def _shaped(self, values: np.ndarray) -> np.ndarray:
+    def _shaped(self, values: Any) -> Any:
         """(n_rows, n_outputs, n_features) as users see it, without a copy."""
-        return values[:, 0] if self._n_outputs == 1 else values.transpose(0, 2, 1)
+        return values[:, 0] if self._n_outputs == 1 else values.swapaxes(1, 2)
 
     def _read(self, X: Any) -> Rows:
         schema, x_dtype = self._adapted.schema, self._adapted.ensemble.x_dtype
@@ -300,16 +325,34 @@ class TreeExplainer:
             names = self._adapted.schema.feature_names or (f"x{i}" for i in range(self.n_features))
         return tuple(map(str, names))
 
-    def _values(self, rows: Rows) -> tuple[np.ndarray, float | None]:
+    def _values(self, rows: Rows) -> tuple[np.ndarray, float | None, str]:
+        """Values as (n_rows, n_outputs, n_features), additivity error, and where they were computed."""
+        n_threads = effective_n_jobs(self._n_jobs)
+        indices = self._devices.choose(rows.n_rows, self._plan_info, n_threads)
+        try:
+            plans = [self._cuda_plan(index) for index in indices]
+            return *self._values_on(rows, n_threads, plans), devices.label(indices)
+        except (MemoryError, RuntimeError) as error:
+            if not (self._devices.auto and devices.is_cuda_error(error)):
+                raise
+        return *self._values_on(rows, n_threads, []), "cpu"
+
+    def _values_on(self, rows: Rows, n_threads: int, plans: list[Any]) -> tuple[np.ndarray, float | None]:
         n_rows = rows.n_rows
         shape = n_rows, self._n_outputs, self.n_features
-        n_threads = effective_n_jobs(self._n_jobs)
-        size = self._chunk_rows(rows, shape, n_threads)
+        size = self._chunk_rows(rows, shape, 0 if plans else n_threads)
         values = np.empty(shape, rows.dtype)
         gap = 0.0
         for start in range(0, n_rows, size):
-            gap = max(gap, self._explain_chunk(rows, start, values[start : start + size], n_threads))
+            gap = max(gap, self._explain_chunk(rows, start, values[start : start + size], n_threads, plans))
         return values, gap if self._check_additivity else None
+
+    def _cuda_plan(self, index: int) -> Any:
+        """The plan on a GPU, uploaded at its first use."""
+        with self._cuda_lock:
+            if index not in self._cuda_plans:
+                self._cuda_plans[index] = devices.compile_on(self._plan, index)
+            return self._cuda_plans[index]
 
     def _chunk_rows(self, rows: Rows, shape: tuple[int, int, int], n_threads: int) -> int:
         """How many rows to work off at once."""
@@ -321,7 +364,7 @@ class TreeExplainer:
         if self._memory_limit is None:
             return max(1, _CHUNK_BYTES // max(per_row, 1))
         result = n_rows * n_outputs * n_features * item
-        scratch = n_threads * self._scratch_bytes
+        scratch = n_threads * self._plan_info["scratch_bytes_per_thread"]
         left = self._memory_limit - result - scratch
         if n_rows and left < per_row:
             raise MemoryError(
@@ -331,28 +374,105 @@ class TreeExplainer:
             )
         return max(1, left // max(per_row, 1))
 
-    def _explain_chunk(self, rows: Rows, start: int, out: np.ndarray, n_threads: int) -> float:
+    def _explain_chunk(
+        self, rows: Rows, start: int, out: np.ndarray, n_threads: int, plans: list[Any]
+    ) -> float:
         """Fill ``out`` with the values of the rows from ``start`` on; return their additivity gap."""
         block = rows.chunk(start, start + len(out))
         values = np.empty((len(out), 1, out.shape[2]), out.dtype) if self._widen else out
-        margin = np.empty(values.shape[:2]) if self._check_additivity else None
-        self._plan.explain(block, values, margin, n_threads)
-        gap = 0.0 if margin is None else self._additivity_gap(values, margin, rows, start)
+        if plans:
+            gap = self._explain_on_gpus(plans, block, values, rows, start)
+        else:
+            margin = np.empty(values.shape[:2]) if self._check_additivity else None
+            self._plan.explain(block, values, margin, n_threads)
+            gap = 0.0 if margin is None else self._additivity_gap(values, margin, rows.index, start)
         if self._widen:
             np.negative(values[:, 0], out=out[:, 0])
             out[:, 1] = values[:, 0]
         return gap
 
-    def _additivity_gap(self, values: np.ndarray, margin: np.ndarray, rows: Rows, start: int) -> float:
+    def _explain_on_gpus(
+        self, plans: list[Any], block: np.ndarray, values: np.ndarray, rows: Rows, start: int
+    ) -> float:
+        """The same on GPUs, each with its part of the rows; they find the gaps themselves."""
+        limit = 0 if self._memory_limit is None else max(1, (self._memory_limit - values.nbytes) // 2)
+        gaps = np.zeros((len(plans), len(self._core_base)))
+        bounds = np.linspace(0, len(block), len(plans) + 1).astype(int)
+
+        def run(i: int) -> None:
+            part = slice(bounds[i], bounds[i + 1])
+            gap = gaps[i] if self._check_additivity else None
+            plans[i].explain(self._plan, block[part], values[part], None, gap, limit)
+
+        if len(plans) == 1:
+            run(0)
+        else:
+            with ThreadPoolExecutor(len(plans)) as pool:
+                list(pool.map(run, range(len(plans))))
+        if not (gaps <= self._allowed_gap(values.dtype)).all():
+            margin = np.empty(values.shape[:2])
+            plans[0].explain(self._plan, block, np.empty_like(values), margin, None, limit)
+            self._additivity_gap(values, margin, rows.index, start)
+        return float(gaps.max())
+
+    def _gpu_values(self, X: Any) -> tuple[Any, float | None, str]:
+        """As :meth:`_values`, of an array on a GPU, without leaving it."""
+        if self._steps:
+            raise TypeError(
+                "X lies on a GPU, but goes through the leading steps of a Pipeline first: copy it to the host"
+            )
+        schema, ensemble = self._adapted.schema, self._adapted.ensemble
+        if schema.encoders:
+            raise TypeError("X lies on a GPU, but has categorical columns to encode: copy it to the host")
+        array = devices.take(X)
+        if array.shape[1] != schema.n_features:
+            raise ValueError(f"X has {array.shape[1]} features, but the model expects {schema.n_features}")
+        asked = self._devices.indices
+        if not self._devices.auto and array.index not in asked:
+            raise ValueError(f"X lies on cuda:{array.index}, but device is {devices.label(asked)!r}")
+        plan, missing = self._cuda_plan(array.index), schema.missing_value
+        if not (schema.allow_nan and schema.allow_inf):
+            limit = np.inf if ensemble.x_dtype == "float64" else FLOAT32_OVERFLOW
+            limit = np.nan if schema.allow_inf else limit
+            found = plan.find_refused(array.view, missing, schema.allow_nan, limit, array.stream)
+            if found >= 0:
+                row, feature = divmod(found, schema.n_features)
+                raise ValueError(
+                    f"Input X contains NaN, infinity or a value too large for {ensemble.x_dtype}, which the "
+                    f"model does not accept: row {row}, column {self.names_seen()[feature]}"
+                )
+        n_outputs = len(self._core_base)
+        values, address = array.empty((array.shape[0], n_outputs, array.shape[1]))
+        single, limit = array.dtype == np.float32, self._memory_limit or 0
+        gap = np.zeros(n_outputs) if self._check_additivity else None
+        plan.explain_device(array.view, missing, address, single, 0, gap, limit, array.stream)
+        if gap is not None and not (gap <= self._allowed_gap(array.dtype)).all():
+            margin = np.empty((array.shape[0], n_outputs))
+            on_host = np.ascontiguousarray(devices.to_host(array.array))
+            if missing == missing:
+                on_host = np.where(on_host == missing, np.nan, on_host)
+            plan.explain(self._plan, on_host, np.empty(values.shape, array.dtype), margin, None, limit)
+            self._additivity_gap(devices.to_host(values), margin, None, 0)
+        if self._widen:
+            positive = values
+            values, _ = array.empty((array.shape[0], 2, array.shape[1]))
+            values[:, 0] = -positive[:, 0]
+            values[:, 1] = positive[:, 0]
+        return array.give(values), None if gap is None else float(gap.max()), devices.label((array.index,))
+
+    def _allowed_gap(self, dtype: Any) -> np.ndarray:
+        """Largest additivity gap of each output, for values of this dtype."""
+        return _RELATIVE_GAP["single" if dtype == np.float32 else self._precision] * self._leaf_sum
+
+    def _additivity_gap(self, values: np.ndarray, margin: np.ndarray, index: Any, start: int) -> float:
         total = values.sum(axis=2, dtype=np.float64) + self._core_base
         gap = np.abs(total - margin)
         worst = float(gap.max())
-        precision = "single" if values.dtype == np.float32 else self._precision
-        allowed = _RELATIVE_GAP[precision] * self._leaf_sum
+        allowed = self._allowed_gap(values.dtype)
         if worst <= allowed.min() or (gap <= allowed).all():
             return worst
         row, output = np.argwhere(~(gap <= allowed))[0]
-        label = "" if rows.index is None else f" (index {rows.index[start + row]!r})"
+        label = "" if index is None else f" (index {index[start + row]!r})"
         name = "" if self._output_names is None or self._widen else f", output {self._output_names[output]!r}"
         raise RuntimeError(
             f"additivity check failed at row {start + row}{label}{name}: base value plus SHAP values is "
@@ -364,7 +484,8 @@ class TreeExplainer:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_plan"}
+        compiled = ("_plan", "_cuda_plans", "_cuda_lock")
+        return {name: value for name, value in vars(self).items() if name not in compiled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .devices import to_host
 from .inputs import select, to_array
 
 #: Features in the table that a notebook shows.
@@ -26,7 +27,8 @@ class Explanation:
 
     Attributes
     ----------
-    values : ndarray of float32 or float64, shape (n_rows, n_features[, n_outputs])
+    values : array of float32 or float64, shape (n_rows, n_features[, n_outputs])
+        Of NumPy, or of the library of an X that lay on a GPU.
     base_values : float or ndarray of shape (n_outputs,)
         Expected margin: base value and SHAP values of a row add up to its margin.
     data : array, sparse matrix, data frame or None
@@ -38,6 +40,8 @@ class Explanation:
         Row labels of the pandas data frame that was explained.
     precision : {"single", "double"}
         Arithmetic of the values.
+    device : str
+        Where they were computed: "cpu", "cuda:0", or several such names.
     seconds : float
         Time that the values took.
     additivity_error : float or None
@@ -45,13 +49,14 @@ class Explanation:
         None when it was not checked.
     """
 
-    values: np.ndarray
+    values: Any
     base_values: Any
     data: Any
     feature_names: tuple[str, ...]
     output_names: Any = None
     index: Any = None
     precision: str = "single"
+    device: str = "cpu"
     seconds: float = 0.0
     additivity_error: float | None = None
 
@@ -97,7 +102,7 @@ class Explanation:
         """
         if not len(self):
             return np.full(self.values.shape[1:], np.nan)
-        return np.abs(self.values).mean(axis=0, dtype=np.float64)
+        return np.abs(to_host(self.values)).mean(axis=0, dtype=np.float64)
 
     def group(self, mapping: Mapping[str, Sequence[str]]) -> Explanation:
         """Add up the values of features that belong together, such as one-hot columns.
@@ -136,9 +141,10 @@ class Explanation:
         targets = [group_of.get(name, name) for name in self.feature_names]
         names = tuple(dict.fromkeys(targets))
         column = {name: i for i, name in enumerate(names)}
-        values = np.zeros((len(self), len(names), *self.values.shape[2:]), self.values.dtype)
+        ours = to_host(self.values)
+        values = np.zeros((len(self), len(names), *ours.shape[2:]), ours.dtype)
         for feature, target in enumerate(targets):
-            values[:, column[target]] += self.values[:, feature]
+            values[:, column[target]] += ours[:, feature]
         return replace(self, values=values, data=None, feature_names=names)
 
     def to_frame(self) -> Any:
@@ -152,7 +158,8 @@ class Explanation:
         import pandas as pd
 
         columns = column_names(self.feature_names, self._several_outputs())
-        return pd.DataFrame(self.values.reshape(len(self), len(columns)), index=self.index, columns=columns)
+        values = to_host(self.values).reshape(len(self), len(columns))
+        return pd.DataFrame(values, index=self.index, columns=columns)
 
     def to_shap(self) -> Any:
         """The same as a ``shap.Explanation``, for the plots of shap.
@@ -167,7 +174,7 @@ class Explanation:
         outputs = self._several_outputs()
         base_values = np.broadcast_to(self.base_values, (len(self), *self.values.shape[2:])).copy()
         return shap.Explanation(
-            values=self.values,
+            values=to_host(self.values),
             base_values=base_values,
             data=None if self.data is None else to_array(self.data),
             feature_names=list(self.feature_names),
@@ -190,7 +197,8 @@ class Explanation:
                 + (", ..." if len(base) > _N_SHOWN else ""),
             )
         )
-        facts.append(("computed", f"on the CPU in {self.seconds:.3g} s, {self.precision} precision"))
+        where = "the CPU" if self.device == "cpu" else self.device
+        facts.append(("computed", f"on {where} in {self.seconds:.3g} s, {self.precision} precision"))
         gap = self.additivity_error
         facts.append(("additivity error", "not checked" if gap is None else f"at most {gap:.2g}"))
         return facts

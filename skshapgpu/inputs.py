@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .devices import to_host
 from .schema import Column, InputSchema
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 
 #: float32 rounds a magnitude from here on to infinity: its largest number plus half its last digit.
-_FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
+FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
 
 #: Values of one column in the rows start to stop, and dictionary codes if it is categorical.
 _Source = Callable[[int, int], tuple[np.ndarray, np.ndarray | None]]
@@ -183,7 +184,7 @@ class Rows:
         schema = self._schema
         if (schema.allow_nan and schema.allow_inf) or not block.size:
             return
-        limit = np.inf if schema.allow_inf or self._x_dtype == np.float64 else _FLOAT32_OVERFLOW
+        limit = np.inf if schema.allow_inf or self._x_dtype == np.float64 else FLOAT32_OVERFLOW
         # Two passes without a temporary; fmin and fmax skip NaN, minimum and maximum hand it on.
         low, high = (np.fmin, np.fmax) if schema.allow_nan else (np.minimum, np.maximum)
         if -limit < float(low.reduce(block, axis=None)) and float(high.reduce(block, axis=None)) < limit:
@@ -257,7 +258,7 @@ def to_array(data: Any) -> np.ndarray:
         return data.toarray()
     if _package(data) == "pyarrow":
         data = data.to_pandas()
-    return data if isinstance(data, np.ndarray) else data.to_numpy()
+    return data.to_numpy() if _package(data) else to_host(data)
 
 
 def row_labels(X: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -15,6 +15,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from .devices import on_gpu
 from .explainer import TreeExplainer
 from .explanation import Explanation, column_names
 from .inputs import select, table
@@ -49,7 +50,7 @@ class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
     ----------
     estimator : estimator
         A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
-    algorithm, precision, outputs, n_jobs, memory_limit, check_additivity
+    algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
         Options of :class:`TreeExplainer`.
 
     Attributes
@@ -85,6 +86,7 @@ class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
         estimator: Any,
         *,
         algorithm: str = "auto",
+        device: str | Sequence[str] = "auto",
         precision: str = "single",
         outputs: str = "auto",
         n_jobs: int | None = None,
@@ -93,6 +95,7 @@ class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
     ) -> None:
         self.estimator = estimator
         self.algorithm = algorithm
+        self.device = device
         self.precision = precision
         self.outputs = outputs
         self.n_jobs = n_jobs
@@ -156,6 +159,7 @@ class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
         self.explainer_ = TreeExplainer(
             self.estimator_,
             algorithm=self.algorithm,
+            device=self.device,
             precision=self.precision,
             outputs=self.outputs,
             n_jobs=self.n_jobs,
@@ -212,8 +216,8 @@ class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
         return X
 
     def _as_table(self, X: Any) -> Any:
-        """X in a known form, unless the first step of a pipeline is the one to judge it."""
-        return X if self.explainer_.steps else table(X)
+        """X in a known form, unless it lies on a GPU or the first step of a pipeline is to judge it."""
+        return X if self.explainer_.steps or on_gpu(X) else table(X)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns that ``transform`` gives.

@@ -1,14 +1,15 @@
-"""Settings of a test run: hypothesis profiles, the import path, and the last line on skipped devices."""
+"""Settings of a test run: hypothesis profiles, the import path, devices, and the last line on skipped ones."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from skshapgpu import cuda_info
 
 # Tests import `checks` and `ensembles` from this directory, however pytest was started.
 if (here := str(Path(__file__).parent)) not in sys.path:
@@ -19,6 +20,29 @@ settings.register_profile("skshapgpu", deadline=None, print_blob=True, derandomi
 settings.load_profile("skshapgpu")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--device", help="where explainers compute, for example cuda: sets SKSHAPGPU_DEVICE for the run"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if device := config.getoption("--device"):
+        os.environ["SKSHAPGPU_DEVICE"] = device
+
+
+@pytest.fixture(scope="session")
+def gpu() -> None:
+    """Asks for a GPU: the test is skipped where there is none."""
+    info = cuda_info()
+    if not info["available"]:
+        pytest.skip(f"no GPU: {info['reason']}")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if importlib.util.find_spec("skshapgpu._cuda") is None:
-        terminalreporter.write_line("GPU: no device, GPU tests skipped")
+    info = cuda_info()
+    if info["available"]:
+        names = ", ".join(device["name"] for device in info["devices"])
+        terminalreporter.write_line(f"GPU: {names}")
+    else:
+        terminalreporter.write_line(f"GPU: no device ({info['reason']}), GPU tests skipped")

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,47 @@ once = pytest.mark.skipif(ISA is not None, reason="SKSHAPGPU_ISA restricts this 
 both_precisions = pytest.mark.parametrize("precision", ["single", "double"])
 
 
+class CudaPlan:
+    """``Plan`` with another ``explain``: on the first GPU."""
+
+    def __init__(self, attributes: dict[str, Any], precision: str) -> None:
+        from skshapgpu import _core, _cuda
+
+        self.plan = _core.Plan(attributes, precision)
+        self.cuda = _cuda.CudaPlan(self.plan, 0)
+        self.info = self.plan.info
+
+    @property
+    def base_value(self) -> np.ndarray:
+        return self.plan.base_value
+
+    def explain(self, X: np.ndarray, values: np.ndarray, margin: np.ndarray | None, n_threads: int) -> None:
+        if not isinstance(margin, np.ndarray) or margin.ndim != 2:
+            self.cuda.explain(self.plan, X, values, margin, None, 0)
+            return
+        gap = np.full(margin.shape[1], np.nan)
+        self.cuda.explain(self.plan, X, values, margin, gap, 0)
+        expected = np.abs(values.sum(axis=2, dtype=np.float64) + self.base_value - margin)
+        expected = expected.max(axis=0, initial=0)
+        tolerance = 1e-13 * (1 + np.abs(values).sum(axis=2, dtype=np.float64).max(axis=0, initial=0))
+        assert_within(gap, expected, tolerance + 1e-13 * np.abs(self.base_value), "gap")
+
+
+@pytest.fixture(scope="session", params=["cpu", "cuda"])
+def core(request: pytest.FixtureRequest) -> Any:
+    """The core's module, or what looks like it and computes on a GPU."""
+    from skshapgpu import _core
+
+    if request.param == "cpu":
+        return _core
+    if ISA is not None:
+        pytest.skip("SKSHAPGPU_ISA restricts this run to one instruction set")
+    request.getfixturevalue("gpu")
+    return SimpleNamespace(Plan=CudaPlan)
+
+
 @pytest.fixture(scope="session")
-def core() -> ModuleType:
+def cpu_core() -> ModuleType:
     from skshapgpu import _core
 
     return _core
@@ -643,7 +682,9 @@ GOOD = {"X": np.zeros((6, 5)), "values": np.zeros((6, 2, 5)), "margin": np.zeros
         ("n_threads", 2**40),
     ],
 )
-def test_wrong_arguments(core, name, wrong):
+def test_wrong_arguments(core, cpu_core, name, wrong):
+    if name == "n_threads":
+        core = cpu_core
     plan = core.Plan(state(random_ensemble(28, n_outputs=2)), "double")
     plan.explain(**GOOD)
     with pytest.raises((ValueError, TypeError)):
@@ -735,17 +776,17 @@ except (RuntimeError, OSError, MemoryError) as error:
 # Instruction sets
 
 
-def test_instruction_set_in_use(core):
-    available = core.instruction_sets()
+def test_instruction_set_in_use(cpu_core):
+    available = cpu_core.instruction_sets()
     assert available[-1] == "baseline" and set(available) <= {"avx512", "avx2", "baseline"}
-    assert core.instruction_set() == (ISA or available[0])
+    assert cpu_core.instruction_set() == (ISA or available[0])
 
 
 @once
 def test_unknown_instruction_set_is_refused():
     code = (
         "from skshapgpu import _core\n"
-        "try: print('got', _core.instruction_set())\n"
+        "try: print('got', _cpu_core.instruction_set())\n"
         "except (ValueError, RuntimeError) as error: print('refused:', error)"
     )
     result = run(["-c", code], SKSHAPGPU_ISA="mmx")
@@ -754,10 +795,10 @@ def test_unknown_instruction_set_is_refused():
 
 @once
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "baseline"])
-def test_all_of_this_with(core, isa):
-    if isa not in core.instruction_sets():
+def test_all_of_this_with(cpu_core, isa):
+    if isa not in cpu_core.instruction_sets():
         pytest.skip(f"this processor has no {isa}")
-    if isa == core.instruction_set():
+    if isa == cpu_core.instruction_set():
         pytest.skip(f"this very run uses {isa}")
     result = run(["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__], SKSHAPGPU_ISA=isa)
     assert result.returncode == 0, result.stdout[-8000:]

@@ -15,17 +15,18 @@ PACKAGE = Path(skshapgpu.__file__).parent
 
 #: What each module may import from the package, whenever: at its head or inside a function.
 MAY_IMPORT = {
-    "__init__": {"_versions", "adapters", "errors", "explainer", "explanation", "transformers"},
+    "__init__": {"_versions", "adapters", "devices", "errors", "explainer", "explanation", "transformers"},
     "_versions": {"_core"},
     "adapters": {"ensemble", "errors", "schema"},
+    "devices": {"_cuda"},
     "ensemble": set(),
     "errors": set(),
-    "explainer": {"_core", "adapters", "ensemble", "errors", "explanation", "inputs"},
-    "explanation": {"inputs"},
-    "inputs": {"schema"},
+    "explainer": {"_core", "adapters", "devices", "ensemble", "errors", "explanation", "inputs"},
+    "explanation": {"devices", "inputs"},
+    "inputs": {"devices", "schema"},
     "reference": {"ensemble"},
     "schema": {"ensemble"},
-    "transformers": {"explainer", "explanation", "inputs"},
+    "transformers": {"devices", "explainer", "explanation", "inputs"},
 }
 
 #: Libraries that a module may import at its head; everything else waits for the object that needs it.
@@ -39,9 +40,11 @@ OPTIONAL = {
     "polars",
     "pyarrow",
     "cupy",
+    "torch",
     "shap",
     "matplotlib",
     "skshapgpu._core",
+    "skshapgpu._cuda",
 }
 
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))

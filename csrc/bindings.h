@@ -1,0 +1,49 @@
+// What the Python modules share: checks of arrays, and Ctrl-C.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <chrono>
+
+#include "plan.h"
+
+namespace skshap {
+
+namespace py = pybind11;
+
+// In native byte order and aligned, so that elements can be read where they are.
+template <class T>
+bool holds(const py::handle& array) {
+  constexpr int kAligned = 0x0100;  // NPY_ARRAY_ALIGNED
+  return py::isinstance<py::array_t<T, 0>>(array) &&
+         (py::reinterpret_borrow<py::array>(array).flags() & kAligned);
+}
+inline bool is_float32(const py::handle& array) { return holds<float>(array); }
+inline bool is_float64(const py::handle& array) { return holds<double>(array); }
+
+inline void check_array(const py::array& array, const char* name, std::vector<py::ssize_t> shape) {
+  const bool shape_ok = array.ndim() == static_cast<py::ssize_t>(shape.size()) &&
+                        std::equal(shape.begin(), shape.end(), array.shape());
+  if (!shape_ok) throw py::value_error(std::string(name) + " has a wrong shape");
+  if (!(array.flags() & py::array::c_style) || !array.writeable())
+    throw py::value_error(std::string(name) + " must be C-contiguous and writeable");
+}
+
+// Asks Python now and then, from a thread without the GIL, whether a signal has come.
+class Interrupt {
+ public:
+  bool operator()() {
+    const auto now = Clock::now();
+    if (now - last_ < std::chrono::milliseconds(100)) return false;
+    last_ = now;
+    const py::gil_scoped_acquire acquire;
+    return PyErr_CheckSignals() != 0;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+};
+
+}  // namespace skshap

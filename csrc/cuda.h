@@ -1,0 +1,73 @@
+// The GPU half of the core, as the bindings see it: no CUDA types.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "plan.h"
+
+namespace skshap {
+
+// A CUDA call failed; the message is one sentence for users.
+struct CudaError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+// The device has too little memory.
+struct CudaMemoryError : CudaError {
+  using CudaError::CudaError;
+};
+
+struct CudaDevice {
+  int index;
+  std::string name;
+  int major, minor, multiprocessors;
+  size_t memory;
+};
+
+// Devices that the kernels can run on; throws CudaError that says why there are none.
+std::vector<CudaDevice> cuda_devices();
+int cuda_driver_version();   // 0: no driver
+int cuda_runtime_version();  // that this was built with
+
+// Memory of devices, and page-locked memory, that this module holds now.
+size_t cuda_allocated_bytes();
+
+// Additivity, found on the device: for each output the largest |base + sum of values - margin|.
+struct CudaResult {
+  Result values;  // on the device for explain_device, else on the host
+  double* gap;    // host, per output, or null
+};
+
+// A plan uploaded to one device. Safe to use from several threads: calls on it wait for each other.
+class CudaPlan {
+ public:
+  CudaPlan(const Plan& plan, int device);
+  ~CudaPlan();
+  CudaPlan(const CudaPlan&) = delete;
+  CudaPlan& operator=(const CudaPlan&) = delete;
+
+  // Rows and result on the host. `memory_limit`: device bytes for a call's buffers, 0 for a part of
+  // what is free. Returns whether it was completed, as skshap::explain.
+  bool explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
+               const std::function<bool()>& interrupted);
+  // Rows and result on the device, in the order of `stream`; returns when all work is queued unless
+  // a gap is asked for. `missing` is a number that means missing, besides NaN.
+  bool explain_device(const Rows& rows, double missing, const CudaResult& result, size_t memory_limit,
+                      uintptr_t stream, const std::function<bool()>& interrupted);
+  // The first value, as row * n_features + feature, that is NaN (or `missing`) where that is not
+  // allowed, or not below `limit` in magnitude; -1 if there is none.
+  int64_t find_refused(const Rows& rows, double missing, bool allow_nan, double limit, uintptr_t stream);
+
+  int device() const;
+  size_t bytes() const;  // on the device
+
+  class Impl;  // for one precision
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace skshap

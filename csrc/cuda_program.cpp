@@ -1,0 +1,478 @@
+// Plan -> CudaProgram. Host only, needs no CUDA.
+#include "cuda_program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+namespace skshap {
+namespace {
+
+// A chunk is what one warp walks for one tile of rows: enough work to hide its start, and few
+// enough trees that their sum is safe in single precision and that a job of few rows fills a GPU.
+constexpr size_t kMaxChunkTrees = 32;
+constexpr size_t kMaxChunkLeaves = 1024;
+constexpr uint32_t kMaxIndex = 0xffff;  // of slots, columns and category sets, in the fused form
+
+// Nodes of the quadrature that a kernel exists for.
+template <class T>
+int rounded_nodes(int n) {
+  return sizeof(T) == 4 ? n : n + (n & 1);
+}
+
+template <class T>
+class CudaCompiler {
+ public:
+  explicit CudaCompiler(const Plan& plan) : plan_(plan) {}
+
+  CudaProgram<T> compile() {
+    split_columns();
+    slot_.assign(plan_.features.size(), -1);
+    for (const Chunk& chunk : plan_.chunks) {
+      for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+        label(chunk, plan_.trees[i]);
+        if (!open_ || !fits()) begin_chunk(chunk);
+        count_tree();
+        general_ ? emit_general() : emit();
+        write_margin_nodes();
+      }
+      end_chunk();
+    }
+    return std::move(out_);
+  }
+
+ private:
+  using Element = typename CudaProgram<T>::Element;
+
+  void split_columns() {
+    for (size_t c = 0; c < plan_.columns.size(); ++c) {
+      const Column& column = plan_.columns[c];
+      first_column_.push_back(static_cast<uint32_t>(out_.columns.size()));
+      const auto add = [&](size_t origin) {
+        out_.columns.push_back({static_cast<int32_t>(c), static_cast<uint32_t>(origin)});
+      };
+      add(0);
+      if (column.categorical) {
+        if (wide(c)) add(1);
+        continue;
+      }
+      const size_t n = column.thresholds_float.size() + column.thresholds_double.size();
+      for (size_t origin = kCudaRanks; origin < n; origin += kCudaRanks) add(origin);
+    }
+  }
+  bool wide(size_t column) const { return plan_.columns[column].categories.size() > kCudaCategories; }
+
+  // --- The labelled tree, and what the walk needs to know of each inner node ---
+
+  struct Node {
+    int32_t left, right;                   // inner node, or -1: a leaf
+    const double *left_leaf, *right_leaf;  // their values
+    double share, zero_fraction;           // of the path above, if repeated
+    int32_t previous;                      // -1: new
+    int32_t height;                        // above the fused subtrees; -1 for a pair, trio or quad
+    uint32_t level, tracked_above;         // nodes above, and those of them that are tracked
+    bool pair, tracked;
+  };
+
+  void label(const Chunk& chunk, const TreeProgram& tree) {
+    tree_ = &tree;
+    output_ = chunk.output;
+    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
+    decide_ = plan_.decide.data() + tree.decide;
+    children_ = plan_.children.data() + tree.children;
+    const double* leaves = plan_.leaf_values.data() + tree.leaves;
+    const size_t width = chunk.output < 0 ? plan_.n_outputs : 1;
+    const auto leaf = [&](int32_t child) { return leaves + static_cast<size_t>(child - n_inner) * width; };
+    nodes_.assign(n_inner, Node{});
+    new_sets_ = new_slots_ = 0;
+    uint32_t most_tracked = 0;
+    bool fits = true;
+    for (int32_t i = 0; i < n_inner; ++i) {
+      Node& node = nodes_[i];
+      const int32_t l = children_[2 * i], r = children_[2 * i + 1];
+      node.left = l < n_inner ? l : -1;
+      node.right = r < n_inner ? r : -1;
+      node.pair = node.left < 0 && node.right < 0;
+      node.left_leaf = l < n_inner ? nullptr : leaf(l);
+      node.right_leaf = r < n_inner ? nullptr : leaf(r);
+      node.share = plan_.shares[tree.decide + i];
+      node.previous = static_cast<int32_t>(decide_[i].previous) / 2 - kFirstWord / 2;
+      node.zero_fraction = 1;
+      if (node.previous >= 0) {
+        Node& previous = nodes_[node.previous];
+        previous.tracked = true;
+        const bool right = decide_[i].flags & kPreviousRight;
+        node.zero_fraction = previous.zero_fraction * (right ? 1 - previous.share : previous.share);
+      }
+      const bool categorical = decide_[i].flags & kCategorical;
+      new_sets_ += categorical;
+      new_slots_ += slot_[feature_of(i)] < 0;  // at most: a feature may be counted twice
+      fits = fits && !(categorical && wide(decide_[i].column)) && first_column_[decide_[i].column] <= kMaxIndex / 2;
+    }
+    // Preorder: children come after their parent.
+    n_frames_ = 0;
+    for (int32_t i = n_inner - 1; i >= 0; --i) {
+      Node& node = nodes_[i];
+      node.height = -1;
+      if (fused(node)) continue;
+      for (const int32_t child : {node.left, node.right})
+        if (child >= 0) node.height = std::max(node.height, nodes_[child].height);
+      n_frames_ = std::max(n_frames_, static_cast<uint32_t>(++node.height) + 1);
+    }
+    for (int32_t i = 0; i < n_inner; ++i) {
+      Node& node = nodes_[i];
+      most_tracked = std::max(most_tracked, node.tracked_above + node.tracked);
+      for (const int32_t child : {node.left, node.right})
+        if (child >= 0) {
+          nodes_[child].level = node.level + 1;
+          nodes_[child].tracked_above = node.tracked_above + node.tracked;
+        }
+    }
+    general_ = !fits || chunk.output < 0 || rounded_nodes<T>(chunk.n_nodes) > kMaxFixedNodes ||
+               most_tracked > kAliveBits || new_sets_ > kMaxIndex || nodes_.size() > kMaxIndex;
+    n_ = general_ ? chunk.n_nodes : rounded_nodes<T>(chunk.n_nodes);
+  }
+
+  bool pair(int32_t i) const { return i >= 0 && nodes_[i].pair; }
+  bool fused(const Node& node) const {
+    return node.pair || (pair(node.left) && (node.right < 0 || pair(node.right)));
+  }
+
+  // --- Chunks ---
+
+  bool fits() const {
+    const CudaChunk& c = out_.chunks.back();
+    return c.general == general_ && chunk_trees_ < kMaxChunkTrees && c.n_leaves + nodes_.size() < kMaxChunkLeaves &&
+           (general_ || (chunk_sets_ + new_sets_ <= kMaxIndex && c.n_slots + new_slots_ <= kMaxIndex));
+  }
+
+  void begin_chunk(const Chunk& chunk) {
+    end_chunk();
+    open_ = true;
+    CudaChunk c{};
+    c.output = chunk.output;
+    c.n_nodes = n_;
+    c.general = general_;
+    c.begin = out_.stream.size();
+    c.first_slot = out_.slots.size();
+    c.category_base = static_cast<uint32_t>(out_.category_sets.size());
+    out_.chunks.push_back(c);
+    chunk_trees_ = chunk_sets_ = 0;
+    std::vector<double> weights;
+    gauss_legendre(n_, t_, weights);
+    if (!general_) return;
+    element(n_);
+    element(width());
+    element(chunk.height);
+    for (const double t : t_) value(t);
+    for (const double w : weights) value(w);
+  }
+
+  void count_tree() {
+    CudaChunk& c = out_.chunks.back();
+    c.n_frames = std::max(c.n_frames, n_frames_);
+    c.n_leaves += nodes_.size() + 1;
+    ++chunk_trees_;
+    chunk_sets_ += new_sets_;
+  }
+
+  void end_chunk() {
+    if (!open_) return;
+    op(out_.chunks.back().general ? static_cast<uint32_t>(kGeneralEnd) : kCudaEnd);
+    close();
+    for (const int32_t f : slot_features_) slot_[f] = -1;
+    slot_features_.clear();
+    open_ = false;
+  }
+
+  uint32_t width() const { return output_ < 0 ? plan_.n_outputs : 1; }
+
+  int32_t feature_of(int32_t node) const {
+    const int32_t feature = plan_.columns[decide_[node].column].feature;
+    return static_cast<int32_t>(std::lower_bound(plan_.features.begin(), plan_.features.end(), feature) -
+                                plan_.features.begin());
+  }
+
+  uint32_t slot(int32_t feature) {
+    if (slot_[feature] < 0) {
+      slot_[feature] = static_cast<int32_t>(out_.chunks.back().n_slots);
+      slot_features_.push_back(feature);
+      const int32_t n = static_cast<int32_t>(width()), first = std::max(output_, 0);
+      for (int32_t o = 0; o < n; ++o) out_.slots.push_back({first + o, feature});
+      out_.chunks.back().n_slots += n;
+    }
+    return static_cast<uint32_t>(slot_[feature]);
+  }
+
+  // --- The stream ---
+
+  void emit() {
+    struct Item {
+      int32_t node;
+      int stage;
+    };
+    own_.assign(nodes_.size(), -1);
+    free_bits_ = ~uint32_t{0};
+    op(kCudaNextTree);
+    close();
+    std::vector<Item> stack{{0, 0}};
+    while (!stack.empty()) {
+      const Item item = stack.back();
+      stack.pop_back();
+      const Node& n = nodes_[item.node];
+      const bool repeated = n.previous >= 0;
+      if (item.stage == 0 && fused(n)) {
+        emit_fused(item.node);
+        continue;
+      }
+      if (item.stage == 0) {
+        take_bit(item.node);
+        op(cuda_code(kCudaEnter, n.height, repeated), n.height);
+        node(item.node);
+        value(n.share);
+        if (repeated) factors(n);
+        close();
+        stack.push_back({item.node, 2});
+        if (n.right >= 0) {
+          stack.push_back({n.right, 0});
+          stack.push_back({item.node, 1});
+        }
+        stack.push_back({n.left, 0});
+      } else if (item.stage == 1) {
+        op(cuda_code(kCudaMiddle, n.height, repeated), n.height);
+        node(item.node, false);
+        value(0);
+        if (repeated) factors(n);
+        close();
+      } else {
+        op(cuda_code(n.right < 0 ? kCudaExitLeaf : kCudaExit, n.height, repeated), n.height);
+        node(item.node, false);
+        value(n.right < 0 ? leaf(n.right_leaf) : 0);
+        if (repeated) factors(n);
+        close();
+        give_bit(item.node);
+      }
+    }
+  }
+
+  void emit_fused(int32_t i) {
+    const Node& n = nodes_[i];
+    const bool repeated = n.previous >= 0;
+    if (n.pair) {
+      op(kCudaPair + repeated);
+      pair_elements(i);
+      if (repeated) factors(n);
+      close();
+      return;
+    }
+    take_bit(i);
+    const Node& first = nodes_[n.left];
+    const bool first_repeated = first.previous >= 0;
+    if (n.right < 0) {
+      op(kCudaTrio + 2 * repeated + first_repeated);
+      node(i);
+      value(n.share);
+      pair_elements(n.left);
+      value(leaf(n.right_leaf));
+      if (repeated) factors(n);
+      if (first_repeated) factors(first);
+    } else {
+      const Node& second = nodes_[n.right];
+      const bool second_repeated = second.previous >= 0;
+      op(kCudaQuad + 4 * repeated + 2 * first_repeated + second_repeated);
+      node(i);
+      value(n.share);
+      pair_elements(n.left);
+      pair_elements(n.right);
+      if (repeated) factors(n);
+      if (first_repeated) factors(first);
+      if (second_repeated) factors(second);
+    }
+    close();
+    give_bit(i);
+  }
+
+  // Slot, column, test; B of rows that are not alive; delta times the difference of the leaves for
+  // rows that go right, left; if repeated, the leaves' values: right, left.
+  void pair_elements(int32_t i) {
+    const Node& n = nodes_[i];
+    node(i);
+    const double left = leaf(n.left_leaf), right = leaf(n.right_leaf), difference = left - right;
+    value(right + n.share * difference);
+    value(-n.share * difference);
+    value((1 - n.share) * difference);
+    if (n.previous < 0) return;
+    value(right);
+    value(left);
+  }
+
+  // u_k = z (1 - t_k) / a_k with a_k = z (1 - t_k) + t_k: g_k = o - delta u_k for alive rows.
+  void factors(const Node& n) {
+    for (const double t : t_) {
+      const double off = n.zero_fraction * (1 - t);
+      value(off / (off + t));
+    }
+  }
+
+  // `decides`: the first time that the walk meets the node.
+  void node(int32_t i, bool decides = true) {
+    const Node& n = nodes_[i];
+    Decision d{};
+    uint32_t test = 0;
+    if (decides) {  // else only the alive bits are needed
+      d = decision(i);
+      if (d.flags & kNodeCategorical) d.operand = set_number(d.operand);
+      if (d.flags & kNodeBias) test |= kTestBias;
+      if (d.flags & kNodeCategorical) test |= kTestCategorical;
+      if (d.flags & kNodeFlip) test |= kTestFlip;
+    }
+    if (n.tracked) test |= kTestTracked | static_cast<uint32_t>(own_[i]) << kTestOwnShift;
+    if (n.previous >= 0) test |= static_cast<uint32_t>(own_[n.previous]) << kTestPreviousShift;
+    element(slot(feature_of(i)) << 16 | d.column);
+    element(test | d.operand);
+  }
+
+  // A node's test on the columns of the GPU.
+  struct Decision {
+    uint32_t column, operand, flags;
+  };
+  Decision decision(int32_t i) const {
+    const DecideNode& from = decide_[i];
+    Decision d{first_column_[from.column], from.operand, 0};
+    if (from.flags & kFlip) d.flags |= kNodeFlip;
+    if (from.flags & kCategorical) {
+      d.flags |= kNodeCategorical;
+      if (wide(from.column)) d.flags |= kNodeWide;
+    } else {
+      const uint32_t rank = from.operand - from.bias;
+      d.column += rank / kCudaRanks;
+      d.operand = rank % kCudaRanks + from.bias;
+      if (from.bias) d.flags |= kNodeBias;
+    }
+    return d;
+  }
+
+  // --- The general form ---
+
+  void emit_general() {
+    struct Item {
+      int32_t node;
+      CudaGeneralOp stage;
+    };
+    op(kGeneralNextTree);
+    std::vector<Item> stack{{0, kGeneralEnter}};
+    while (!stack.empty()) {
+      const Item item = stack.back();
+      stack.pop_back();
+      const Node& n = nodes_[item.node];
+      if (item.stage == kGeneralEnter && n.pair) {
+        general_node(item.node, kGeneralPair);
+        general_leaf(n.right_leaf);
+        general_leaf(n.left_leaf);
+        continue;
+      }
+      general_node(item.node, item.stage);
+      if (item.stage == kGeneralExitLeaf) general_leaf(n.right_leaf);
+      if (item.stage != kGeneralEnter) continue;
+      stack.push_back({item.node, n.right < 0 ? kGeneralExitLeaf : kGeneralExit});
+      if (n.right >= 0) {
+        stack.push_back({n.right, kGeneralEnter});
+        stack.push_back({item.node, kGeneralMiddle});
+      }
+      stack.push_back({n.left, kGeneralEnter});
+    }
+  }
+
+  void general_node(int32_t i, CudaGeneralOp code) {
+    const Node& n = nodes_[i];
+    const Decision d = decision(i);
+    const bool repeated = n.previous >= 0;
+    element(code | (repeated ? 256u : 0u) | n.level << 16);
+    element(slot(feature_of(i)));
+    element(d.column);
+    element(d.flags);
+    element(d.operand);
+    element(repeated ? nodes_[n.previous].level : 0);
+    value(n.share);
+    if (!repeated) return;
+    factors(n);
+    for (const double t : t_) {
+      const double a = n.zero_fraction * (1 - t) + t;
+      value(n.zero_fraction / (a * a));
+    }
+  }
+
+  void general_leaf(const double* values) {
+    for (uint32_t o = 0; o < width(); ++o) value(leaf(values + o));
+  }
+
+  double leaf(const double* x) const { return *x / plan_.leaf_scale; }
+
+  uint32_t set_number(uint32_t first_word) {
+    out_.category_sets.push_back(first_word);
+    return static_cast<uint32_t>(out_.category_sets.size()) - 1 - out_.chunks.back().category_base;
+  }
+
+  void take_bit(int32_t i) {
+    if (!nodes_[i].tracked) return;
+    own_[i] = __builtin_ctz(free_bits_);
+    free_bits_ &= free_bits_ - 1;
+  }
+  void give_bit(int32_t i) {
+    if (nodes_[i].tracked) free_bits_ |= 1u << own_[i];
+  }
+
+  void op(uint32_t code, uint32_t frame = 0) { element(frame << 8 | code); }
+  void element(uint32_t x) { out_.stream.push_back(x); }
+  void value(double x) {
+    const T rounded = static_cast<T>(x);
+    Element e;
+    std::memcpy(&e, &rounded, sizeof(e));
+    out_.stream.push_back(e);
+  }
+  void close() { out_.stream.resize((out_.stream.size() + 3) / 4 * 4); }
+
+  void write_margin_nodes() {
+    const int64_t first = static_cast<int64_t>(out_.nodes.size());
+    const int64_t first_leaf = static_cast<int64_t>(tree_->leaves / width());
+    const int32_t n_inner = static_cast<int32_t>(nodes_.size());
+    out_.tree_nodes.push_back(first);
+    out_.tree_output.push_back(output_);
+    const auto link = [&](int32_t child) {
+      return static_cast<int32_t>(child < n_inner ? first + child : ~(first_leaf + child - n_inner));
+    };
+    for (int32_t i = 0; i < n_inner; ++i) {
+      const Decision d = decision(i);
+      out_.nodes.push_back(
+          {d.column << kNodeColumnShift | d.flags, d.operand, link(children_[2 * i]), link(children_[2 * i + 1])});
+    }
+  }
+
+  const Plan& plan_;
+  CudaProgram<T> out_;
+  std::vector<uint32_t> first_column_;
+  std::vector<int32_t> slot_, slot_features_;
+  std::vector<double> t_;
+  std::vector<Node> nodes_;
+  std::vector<int32_t> own_;  // alive bit of a tracked node
+  uint32_t free_bits_ = 0;
+  const TreeProgram* tree_ = nullptr;
+  const DecideNode* decide_ = nullptr;
+  const int32_t* children_ = nullptr;
+  int n_ = 0;  // K
+  int32_t output_ = 0;
+  bool open_ = false, general_ = false;
+  uint32_t n_frames_ = 0;
+  size_t chunk_trees_ = 0, chunk_sets_ = 0, new_sets_ = 0, new_slots_ = 0;
+};
+
+}  // namespace
+
+template <class T>
+CudaProgram<T> make_cuda_program(const Plan& plan) {
+  return CudaCompiler<T>(plan).compile();
+}
+template CudaProgram<float> make_cuda_program(const Plan&);
+template CudaProgram<double> make_cuda_program(const Plan&);
+
+}  // namespace skshap

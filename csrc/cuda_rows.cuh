@@ -1,0 +1,240 @@
+// Everything around the walk on the device: X -> codes, the margin, and the sums over chunks.
+#pragma once
+
+#include "cuda_program.h"
+
+namespace skshap {
+
+struct CudaCodeColumn {
+  int32_t feature;
+  uint32_t n;          // thresholds, or listed categories
+  uint32_t origin;     // as in CudaColumn
+  uint8_t categorical, zero_missing;
+  int64_t values;      // where they begin, among those of their kind
+};
+
+struct CudaCodeArgs {
+  const void* X;
+  bool x_single;  // element type of X
+  int64_t n_rows, row_stride, column_stride;  // strides in bytes
+  const CudaCodeColumn* columns;
+  int32_t n_columns;
+  bool strict;
+  double missing;  // a number that means missing, or NaN
+  const void* thresholds;  // in the precision in which the model reads X
+  const int32_t* categories;
+  int16_t* codes;  // [tile][column][row of the tile]
+};
+
+constexpr float kCudaZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold
+
+// Read: the precision of the model's comparisons.
+template <class Read, int kTile>
+__global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
+  const int in_tile = threadIdx.x % kTile;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kTile + in_tile;
+  const int64_t read = row < a.n_rows ? row : a.n_rows - 1;  // rows past the end repeat the last one
+  const char* x_row = static_cast<const char*>(a.X) + read * a.row_stride;
+  int16_t* out = a.codes + static_cast<int64_t>(blockIdx.x) * a.n_columns * kTile + in_tile;
+  const int first = blockIdx.y * (blockDim.x / kTile) + threadIdx.x / kTile;
+  const int step = gridDim.y * (blockDim.x / kTile);
+  for (int c = first; c < a.n_columns; c += step) {
+    const CudaCodeColumn column = a.columns[c];
+    const char* p = x_row + column.feature * a.column_stride;
+    const Read x = a.x_single ? static_cast<Read>(*reinterpret_cast<const float*>(p))
+                              : static_cast<Read>(*reinterpret_cast<const double*>(p));
+    const bool missing = isnan(x) || x == static_cast<Read>(a.missing) || (column.zero_missing && fabs(static_cast<double>(x)) <= kCudaZeroMagnitude);
+    int32_t code;
+    if (column.categorical) {  // one of more categories than fit has its high halves in a column of their own
+      code = static_cast<int32_t>(column.n) + missing;
+      const double whole = trunc(static_cast<double>(x));
+      if (whole >= 0 && whole <= 2147483647.0) {
+        const int32_t* values = a.categories + column.values;
+        const int32_t wanted = static_cast<int32_t>(whole);
+        uint32_t low = 0, high = column.n;
+        while (low < high) {
+          const uint32_t middle = (low + high) / 2;
+          if (values[middle] < wanted) low = middle + 1;
+          else high = middle;
+        }
+        if (!missing && low < column.n && values[low] == wanted) code = static_cast<int32_t>(low);
+      }
+      if (column.origin) code >>= 16;
+    } else if (missing) {
+      code = -1;
+    } else {
+      const Read* values = static_cast<const Read*>(a.thresholds) + column.values;
+      uint32_t low = 0, high = column.n;
+      while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        const bool passed = a.strict ? values[middle] <= x : values[middle] < x;
+        if (passed) low = middle + 1;
+        else high = middle;
+      }
+      const int64_t rank = static_cast<int64_t>(low) - column.origin;
+      code = rank < 0 ? 0 : rank > kCudaRanks ? static_cast<int32_t>(kCudaRanks) : static_cast<int32_t>(rank);
+    }
+    out[static_cast<int64_t>(c) * kTile] = static_cast<int16_t>(code);
+  }
+}
+
+struct CudaCheckArgs {
+  const void* X;
+  bool x_single;
+  int64_t n_rows, row_stride, column_stride;
+  int32_t n_features;
+  bool allow_nan;
+  double limit;              // magnitudes from here on are refused, unless NaN
+  double missing;            // taken for NaN
+  unsigned long long* first;  // smallest row * n_features + feature that is refused
+};
+
+__global__ void __launch_bounds__(256) find_refused(CudaCheckArgs a) {
+  const int64_t n = a.n_rows * a.n_features, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
+    const char* p = static_cast<const char*>(a.X) + i / a.n_features * a.row_stride + i % a.n_features * a.column_stride;
+    const double x = a.x_single ? *reinterpret_cast<const float*>(p) : *reinterpret_cast<const double*>(p);
+    const bool refused = isnan(x) || x == a.missing ? !a.allow_nan : fabs(x) >= a.limit;
+    if (refused) atomicMin(a.first, static_cast<unsigned long long>(i));
+  }
+}
+
+// Trees whose margins one thread adds up for a row.
+struct CudaMarginGroup {
+  int32_t tree_begin, tree_end;
+  int32_t first_sum;  // among the sums of a row
+  int32_t width;      // values of a leaf
+};
+
+struct CudaMarginArgs {
+  const CudaMarginGroup* groups;
+  const int64_t* tree_nodes;
+  const CudaNode* nodes;
+  const double* leaf_values;
+  const uint32_t* category_bits;
+  const int16_t* codes;
+  int32_t n_columns, n_sums;
+  double* sums;  // [tile][sum][row of the tile]
+};
+
+template <int kTile>
+__global__ void __launch_bounds__(kTile) add_margins(CudaMarginArgs a) {
+  const CudaMarginGroup group = a.groups[blockIdx.y];
+  const int64_t tile = blockIdx.x;
+  const int16_t* codes = a.codes + tile * a.n_columns * kTile + threadIdx.x;
+  double* sums = a.sums + (tile * a.n_sums + group.first_sum) * kTile + threadIdx.x;
+  for (int o = 0; o < group.width; ++o) sums[o * kTile] = 0;
+  double sum = 0;
+  for (int32_t tree = group.tree_begin; tree < group.tree_end; ++tree) {
+    int64_t node = a.tree_nodes[tree];
+    while (node >= 0) {
+      const uint4 n = __ldg(reinterpret_cast<const uint4*>(a.nodes + node));
+      const int16_t* p = codes + static_cast<int64_t>(n.x >> kNodeColumnShift) * kTile;
+      const uint32_t code = static_cast<uint32_t>(static_cast<int32_t>(*p));
+      bool left;
+      if (n.x & kNodeCategorical) {
+        uint32_t c = code & 0xffff;
+        if (n.x & kNodeWide) c |= static_cast<uint32_t>(static_cast<uint16_t>(p[kTile])) << 16;
+        left = a.category_bits[n.y + (c >> 5)] >> (c & 31) & 1;
+      } else {
+        left = code + (n.x & kNodeBias) <= n.y;
+      }
+      node = static_cast<int32_t>(left != static_cast<bool>(n.x & kNodeFlip) ? n.z : n.w);
+    }
+    const double* values = a.leaf_values + ~node * group.width;
+    if (group.width == 1) sum += *values;
+    else
+      for (int o = 0; o < group.width; ++o) sums[o * kTile] += values[o];
+  }
+  if (group.width == 1) *sums = sum;
+}
+
+struct CudaSumArgs {
+  // Of each output and used feature, then of each output (its margin): where its parts begin in
+  // `parts`, slots of all chunks and sums of margins.
+  const int64_t* part_offsets;
+  const int32_t* parts;
+  const int32_t* features;  // used ones
+  int32_t n_used, n_outputs, n_features;
+  uint32_t n_slots;
+  int32_t n_sums;
+  double scale;
+  const double* constant;  // per output
+  const void* partial;
+  const double* margin_sums;
+  int64_t n_rows;
+  void* values;
+  double* margin;  // [row][output], or null
+};
+
+// Adds up the chunks, in their order, and turns columns of rows into rows: a block takes the rows
+// of a tile and 32 columns of the result.
+template <class T, class Out, int kTile>
+__global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
+  __shared__ Out transposed[32][kTile + 1];
+  const int64_t tile = blockIdx.x, first_row = tile * kTile;
+  const int64_t width = static_cast<int64_t>(a.n_outputs) * a.n_used;
+  const T* partial = static_cast<const T*>(a.partial) + tile * a.n_slots * kTile;
+  for (int64_t first = static_cast<int64_t>(blockIdx.y) * 32; first < width; first += 32 * gridDim.y) {
+    for (int i = threadIdx.x; i < 32 * kTile; i += blockDim.x) {
+      const int64_t column = first + i / kTile;
+      if (column >= width) break;
+      double sum = 0;
+      for (int64_t p = a.part_offsets[column]; p < a.part_offsets[column + 1]; ++p)
+        sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile + i % kTile]);
+      transposed[i / kTile][i % kTile] = static_cast<Out>(sum * a.scale);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < 32 * kTile; i += blockDim.x) {
+      const int64_t row = first_row + i / 32, column = first + i % 32;
+      if (row >= a.n_rows || column >= width) continue;
+      const int64_t output = column / a.n_used;
+      static_cast<Out*>(a.values)[(row * a.n_outputs + output) * a.n_features + a.features[column % a.n_used]] =
+          transposed[i % 32][i / 32];
+    }
+    __syncthreads();
+  }
+}
+
+template <int kTile>
+__global__ void __launch_bounds__(256) finish_margins(CudaSumArgs a) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= a.n_rows * a.n_outputs) return;
+  const int64_t row = i / a.n_outputs, output = i % a.n_outputs;
+  const int64_t* offsets = a.part_offsets + static_cast<int64_t>(a.n_outputs) * a.n_used;
+  const double* sums = a.margin_sums + row / kTile * a.n_sums * kTile + row % kTile;
+  double margin = a.constant[output];
+  for (int64_t p = offsets[output]; p < offsets[output + 1]; ++p)
+    margin += sums[static_cast<int64_t>(a.parts[p]) * kTile];
+  a.margin[i] = margin;
+}
+
+struct CudaGapArgs {
+  const void* values;
+  const double* margin;
+  const double* base;  // per output
+  int64_t n_rows;
+  int32_t n_outputs, n_features;
+  unsigned long long* gap;  // per output: bits of the largest; NaN is larger than any number
+};
+
+// A warp for each row and output.
+template <class Out>
+__global__ void __launch_bounds__(256) find_gaps(CudaGapArgs a) {
+  const int64_t warp = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  const int64_t n_warps = static_cast<int64_t>(gridDim.x) * blockDim.x / 32;
+  const int lane = threadIdx.x % 32;
+  for (int64_t i = warp; i < a.n_rows * a.n_outputs; i += n_warps) {
+    const Out* values = static_cast<const Out*>(a.values) + i * a.n_features;
+    double sum = 0;
+    for (int64_t f = lane; f < a.n_features; f += 32) sum += values[f];
+    for (int offset = 16; offset; offset /= 2) sum += __shfl_down_sync(~0u, sum, offset);
+    if (lane) continue;
+    const int32_t output = static_cast<int32_t>(i % a.n_outputs);
+    const double gap = fabs(sum + a.base[output] - a.margin[i]);
+    const unsigned long long bits = static_cast<unsigned long long>(__double_as_longlong(gap));
+    if (bits > *reinterpret_cast<volatile unsigned long long*>(a.gap + output)) atomicMax(a.gap + output, bits);
+  }
+}
+
+}  // namespace skshap

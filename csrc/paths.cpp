@@ -1,0 +1,208 @@
+// Plan -> PathSet: extracts and merges the paths, packs them. Host only.
+#include "paths.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <stdexcept>
+
+namespace skshap {
+namespace {
+
+class Extractor {
+ public:
+  explicit Extractor(const Plan& plan) : plan_(plan) {
+    for (const Column& column : plan.columns) {
+      const auto at = std::lower_bound(plan.features.begin(), plan.features.end(), column.feature);
+      feature_of_.push_back(static_cast<int32_t>(at - plan.features.begin()));
+    }
+  }
+
+  PathSet extract(Packing packing) {
+    for (const Chunk& chunk : plan_.chunks)
+      for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) extract_tree(chunk, plan_.trees[i]);
+    arrange(packing);
+    return std::move(out_);
+  }
+
+ private:
+  using Elements = std::vector<PathElement>;
+
+  void extract_tree(const Chunk& chunk, const TreeProgram& tree) {
+    struct Item {
+      int32_t node;
+      Elements path;  // that leads to the node
+    };
+    const int32_t* children = plan_.children.data() + tree.children;
+    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
+    const size_t width = chunk.output < 0 ? plan_.n_outputs : 1;
+    std::vector<Item> stack{{0, {always(-1, 0)}}};
+    while (!stack.empty()) {
+      Item item = std::move(stack.back());
+      stack.pop_back();
+      if (item.node >= n_inner) {
+        add_path(item.path, tree.leaves + (item.node - n_inner) * width, chunk.output);
+        continue;
+      }
+      const size_t node = tree.decide + item.node;
+      Item right{children[2 * item.node + 1], item.path};
+      follow(right.path, node, true);
+      follow(item.path, node, false);
+      item.node = children[2 * item.node];
+      stack.push_back(std::move(right));
+      stack.push_back(std::move(item));
+    }
+  }
+
+  // An element that every row passes.
+  static PathElement always(int32_t feature, uint32_t column) {
+    return {1, feature, 0, column, 0, kPathMissing, column, kNoSet, 1, 0};
+  }
+
+  // Takes the way from a node to its left or right child into the path.
+  void follow(Elements& path, size_t node, bool right) {
+    const DecideNode& d = plan_.decide[node];
+    const int32_t feature = feature_of_[d.column];
+    auto e =
+        std::find_if(path.begin(), path.end(), [&](const PathElement& x) { return x.feature == feature; });
+    if (e == path.end()) {
+      if (path.size() == kPathLanes)
+        throw std::invalid_argument(
+            "algorithm='gputreeshap' cannot explain this model: a path of one of its trees "
+            "tests more than " +
+            std::to_string(kPathLanes - 1) + " distinct features; use algorithm='quadrature'");
+      e = path.insert(path.end(), always(feature, d.column));
+    }
+    e->zero_fraction *= right ? 1 - plan_.shares[node] : plan_.shares[node];
+    const bool holds = right == static_cast<bool>(d.flags & kFlip);  // what the node tests
+    if (d.flags & kCategorical) {
+      e->set_column = d.column;
+      e->set = intersect(e->set, d, holds);
+      return;
+    }
+    const uint32_t end = d.operand - d.bias + 1;  // of the ranks for which it holds
+    e->column = d.column;
+    if (holds)
+      e->upper = std::min(e->upper, end);
+    else
+      e->lower = std::max(e->lower, end);
+    e->missing &= holds == static_cast<bool>(d.bias);
+  }
+
+  uint32_t intersect(uint32_t set, const DecideNode& d, bool holds) {
+    std::vector<uint32_t>& bits = out_.category_bits;
+    const size_t first = bits.size(), n_words = (plan_.columns[d.column].categories.size() + 2 + 31) / 32;
+    if (first + n_words > kNoSet)
+      throw std::invalid_argument("too many categories for algorithm='gputreeshap'");
+    for (size_t w = 0; w < n_words; ++w) {
+      const uint32_t tested = plan_.category_bits[d.operand + w], own = holds ? tested : ~tested;
+      bits.push_back(set == kNoSet ? own : own & bits[set + w]);
+    }
+    return static_cast<uint32_t>(first);
+  }
+
+  void add_path(Elements& path, size_t values, int32_t output) {
+    for (size_t i = 0; i < path.size(); ++i) {
+      path[i].path = static_cast<uint32_t>(out_.paths.size());
+      path[i].place = static_cast<uint8_t>(i);
+    }
+    elements_.insert(elements_.end(), path.begin(), path.end());
+    out_.paths.push_back({static_cast<int64_t>(values), output, static_cast<uint32_t>(path.size())});
+  }
+
+  // From the order of the trees into that of the bins.
+  void arrange(Packing packing) {
+    std::vector<uint8_t> lengths;
+    for (const Path& path : out_.paths) lengths.push_back(static_cast<uint8_t>(path.length));
+    const Bins bins = pack(lengths, packing);
+    out_.n_bins = bins.n_bins;
+    out_.utilisation = bins.n_bins ? elements_.size() / (static_cast<double>(kPathLanes) * bins.n_bins) : 0;
+    out_.bins.assign(bins.n_bins + 1, 0);
+    for (size_t i = 0; i < lengths.size(); ++i) out_.bins[bins.bin[i] + 1] += lengths[i];
+    std::partial_sum(out_.bins.begin(), out_.bins.end(), out_.bins.begin());
+    std::vector<int64_t> next = out_.bins;
+    out_.elements.resize(elements_.size());
+    auto from = elements_.cbegin();
+    for (size_t i = 0; i < lengths.size(); from += lengths[i++]) {
+      std::copy_n(from, lengths[i], out_.elements.begin() + next[bins.bin[i]]);
+      next[bins.bin[i]] += lengths[i];
+    }
+  }
+
+  const Plan& plan_;
+  std::vector<int32_t> feature_of_;  // column -> position in Plan::features
+  Elements elements_;                // path by path, in the order of the trees
+  PathSet out_;
+};
+
+Bins next_fit(const std::vector<uint8_t>& sizes) {
+  Bins out;
+  int room = 0;
+  for (const int size : sizes) {
+    if (size > room) {
+      room = kPathLanes;
+      ++out.n_bins;
+    }
+    room -= size;
+    out.bin.push_back(static_cast<uint32_t>(out.n_bins - 1));
+  }
+  return out;
+}
+
+// First fit takes the oldest bin that has room, best fit the one with the least room left (of several, the
+// oldest). Sizes are small whole numbers, so bins are kept by their room: an item costs a look at each
+// and a step in two heaps.
+Bins decreasing(const std::vector<uint8_t>& sizes, bool best_fit) {
+  std::vector<uint32_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return sizes[a] > sizes[b]; });
+  using Heap = std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<uint32_t>>;
+  Heap by_room[kPathLanes + 1];
+  Bins out;
+  out.bin.resize(sizes.size());
+  for (const uint32_t item : order) {
+    int room = -1;
+    for (int r = sizes[item]; r <= kPathLanes && !(best_fit && room >= 0); ++r)
+      if (!by_room[r].empty() && (room < 0 || by_room[r].top() < by_room[room].top())) room = r;
+    if (room < 0) {
+      room = kPathLanes;
+      by_room[room].push(static_cast<uint32_t>(out.n_bins++));
+    }
+    const uint32_t bin = by_room[room].top();
+    by_room[room].pop();
+    by_room[room - sizes[item]].push(bin);
+    out.bin[item] = bin;
+  }
+  return out;
+}
+
+}  // namespace
+
+Packing packing_named(const std::string& name) {
+  if (name == "none") return Packing::kNone;
+  if (name == "next_fit") return Packing::kNextFit;
+  if (name == "first_fit_decreasing") return Packing::kFirstFitDecreasing;
+  if (name == "best_fit_decreasing") return Packing::kBestFitDecreasing;
+  throw std::invalid_argument(
+      "packing must be 'none', 'next_fit', 'first_fit_decreasing' or "
+      "'best_fit_decreasing', not '" +
+      name + "'");
+}
+
+Bins pack(const std::vector<uint8_t>& sizes, Packing packing) {
+  for (const uint8_t size : sizes)
+    if (size < 1 || size > kPathLanes)
+      throw std::invalid_argument("sizes must lie between 1 and " + std::to_string(kPathLanes));
+  if (packing == Packing::kNextFit) return next_fit(sizes);
+  if (packing != Packing::kNone) return decreasing(sizes, packing == Packing::kBestFitDecreasing);
+  Bins out;
+  out.n_bins = sizes.size();
+  out.bin.resize(sizes.size());
+  std::iota(out.bin.begin(), out.bin.end(), 0);
+  return out;
+}
+
+PathSet make_paths(const Plan& plan, Packing packing) { return Extractor(plan).extract(packing); }
+
+}  // namespace skshap

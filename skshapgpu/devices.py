@@ -1,0 +1,271 @@
+"""Where values are computed: the one place where a device is chosen, and where GPU arrays are taken and given.
+
+The module ``_cuda`` is imported at the first use of a GPU only; it imports without a driver, and its
+errors are the sentences that users read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+#: Overrides ``device="auto"``.
+_VARIABLE = "SKSHAPGPU_DEVICE"
+
+#: Seconds of a call: a fixed part, and a part for each leaf that a row passes, times quadrature nodes.
+#: Measured on one core with AVX-512 and on an H200; only their ratio matters, and that to a factor.
+_CPU_FIXED, _CPU_LEAF = 2e-5, 1.0e-10
+_CUDA_FIXED, _CUDA_LEAF = 2.5e-4, 1.5e-12
+
+
+def cuda_info() -> dict[str, Any]:
+    """What ``device="cuda"`` would find.
+
+    Returns
+    -------
+    dict
+        ``available``: bool; ``reason``: str that says why not, else None; ``driver`` and ``runtime``: CUDA
+        versions such as "13.0" that the driver supports and that the package was built with, None where
+        there is none; ``devices``: a dict for each device with its ``name``, ``memory`` in bytes,
+        ``compute_capability`` and ``multiprocessors``.
+    """
+    info: dict[str, Any] = {
+        "available": False,
+        "reason": None,
+        "driver": None,
+        "runtime": None,
+        "devices": [],
+    }
+    try:
+        cuda = _load()
+        info["runtime"] = _version(cuda.runtime_version())
+        info["driver"] = _version(cuda.driver_version())
+        devices = cuda.devices()
+    except RuntimeError as error:
+        return info | {"reason": str(error)}
+    names = ("name", "memory", "compute_capability", "multiprocessors")
+    info["devices"] = [{name: getattr(device, name) for name in names} for device in devices]
+    return info | {"available": True}
+
+
+def _version(number: int) -> str | None:
+    return f"{number // 1000}.{number % 1000 // 10}" if number else None
+
+
+def _load() -> ModuleType:
+    try:
+        from . import _cuda
+    except ImportError as error:
+        raise RuntimeError(
+            "this skshapgpu was built without its GPU half: install it where there is a CUDA toolkit (nvcc)"
+        ) from error
+    return _cuda
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What the option ``device`` asks for.
+
+    Attributes
+    ----------
+    auto : bool
+        Use the first GPU when it is there and pays.
+    indices : tuple of int
+        GPUs to use; empty: the CPU.
+    """
+
+    auto: bool = False
+    indices: tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, device: Any) -> Devices:
+        """Read the option, and make sure that GPUs named in it are there.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The option has no such value.
+        RuntimeError
+            A GPU is asked for that cannot be had; the message says why.
+        """
+        if isinstance(device, str) and device == "auto":
+            forced = os.environ.get(_VARIABLE, "")
+            if forced in ("", "auto"):
+                return cls(auto=True)
+            device = forced.split(",") if "," in forced else forced
+        names = [device] if isinstance(device, str) else device
+        if not isinstance(names, Sequence) or not names or not all(isinstance(name, str) for name in names):
+            raise TypeError(f"device must be a str or a list of them, not {device!r}")
+        if list(names) == ["cpu"]:
+            return cls()
+        matches = [re.fullmatch(r"cuda(?::(\d+))?", name) for name in names]
+        if not all(matches):
+            raise ValueError(
+                f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or a list of the last, not {device!r}"
+            )
+        indices = tuple(int(match[1] or 0) for match in matches if match)
+        if len(set(indices)) < len(indices):
+            raise ValueError(f"device names a GPU twice: {device!r}")
+        try:
+            n_devices = len(_load().devices())
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"device={device!r}, but {error}; use device='cpu', or 'auto', which falls back to it"
+            ) from error
+        if max(indices) >= n_devices:
+            raise RuntimeError(f"device={device!r}, but there are only {n_devices} CUDA devices")
+        return cls(indices=indices)
+
+    def choose(self, n_rows: int, plan_info: dict[str, Any], n_threads: int) -> tuple[int, ...]:
+        """GPUs for a call with so many rows from the host; empty: the CPU."""
+        if not self.auto:
+            return self.indices
+        work = n_rows * sum(
+            nodes * leaves for nodes, leaves in plan_info["leaves_by_nodes"].items()
+        )
+        if _CPU_FIXED + work * _CPU_LEAF / n_threads < _CUDA_FIXED + work * _CUDA_LEAF:
+            return ()
+        return (0,) if cuda_available() else ()
+
+
+def cuda_available() -> bool:
+    """Whether there is a GPU; asked once."""
+    global _available
+    if _available is None:
+        _available = cuda_info()["available"]
+    return _available
+
+
+_available: bool | None = None
+
+
+def label(indices: tuple[int, ...]) -> str:
+    """Name of the devices as users give them."""
+    return ", ".join(f"cuda:{index}" for index in indices) or "cpu"
+
+
+def is_cuda_error(error: BaseException) -> bool:
+    """Whether an error came from a GPU, or from looking for one."""
+    return type(error).__name__ in ("CudaError", "CudaMemoryError")
+
+
+def compile_on(plan: Any, index: int) -> Any:
+    """The plan on a GPU: ``_cuda.CudaPlan``."""
+    return _load().CudaPlan(plan, index)
+
+
+# Arrays on a GPU
+
+
+@dataclass(frozen=True)
+class GpuArray:
+    """A two-dimensional float32 or float64 array of another library on a GPU."""
+
+    given: Any  # X
+    array: Any  # the same as an array of PyTorch or CuPy
+    index: int
+    stream: int
+    view: Any  # _cuda.DeviceArray
+    shape: tuple[int, int]
+    dtype: np.dtype
+
+    def give(self, values: Any) -> Any:
+        """Values made by :meth:`empty` as an array of the library that X came from."""
+        if _root(self.given) in (_root(values), "numba"):  # Numba takes CuPy's arrays as they are
+            return values
+        namespace = import_module(_root(self.given))
+        convert = getattr(getattr(namespace, "dlpack", namespace), "from_dlpack", None)
+        return values if convert is None else convert(values)
+
+    def empty(self, shape: tuple[int, ...]) -> tuple[Any, int]:
+        """An array of this kind and dtype beside it, and its address."""
+        if _root(self.array) == "torch":
+            import torch
+
+            out = torch.empty(shape, dtype=getattr(torch, self.dtype.name), device=self.array.device)
+            return out, out.data_ptr()
+        import cupy
+
+        with cupy.cuda.Device(self.index):
+            out = cupy.empty(shape, self.dtype)
+        return out, out.data.ptr
+
+
+def _root(X: Any) -> str:
+    return type(X).__module__.partition(".")[0]
+
+
+def on_gpu(X: Any) -> bool:
+    """Whether X lies in the memory of a GPU."""
+    if isinstance(X, np.ndarray):
+        return False
+    if _root(X) == "torch":
+        return bool(getattr(X, "is_cuda", False))
+    if hasattr(type(X), "__cuda_array_interface__"):
+        return True
+    describe = getattr(type(X), "__dlpack_device__", None)
+    return describe is not None and int(X.__dlpack_device__()[0]) in (2, 13)  # CUDA, CUDA managed
+
+
+def take(X: Any) -> GpuArray:
+    """An array on a GPU, without a copy unless its dtype needs one.
+
+    Arrays of CuPy and PyTorch are taken as they are; others, by ``__cuda_array_interface__`` or
+    DLPack, through CuPy, which must be installed then.
+
+    Raises
+    ------
+    ValueError
+        X is not two-dimensional.
+    TypeError
+        X holds no real numbers, or it cannot be read without CuPy.
+    """
+    cuda, given = _load(), X
+    if _root(X) == "torch":
+        import torch
+
+        X = X.detach()
+        index, stream = X.device.index, torch.cuda.current_stream(X.device).cuda_stream
+        if X.dtype not in (torch.float32, torch.float64):
+            if X.is_complex():
+                raise TypeError("X must hold real numbers")
+            X = X.to(torch.float64)
+        dtype = np.dtype(np.float32 if X.dtype == torch.float32 else np.float64)
+        strides = tuple(stride * dtype.itemsize for stride in X.stride())
+        address = X.data_ptr()
+    else:
+        try:
+            import cupy
+        except ImportError as error:
+            raise TypeError(f"X is a {type(X).__qualname__} on a GPU; to read it, CuPy must be installed") from error
+        if not isinstance(X, cupy.ndarray):
+            X = cupy.asarray(X) if hasattr(type(X), "__cuda_array_interface__") else cupy.from_dlpack(X)
+        index = X.device.id
+        if X.dtype.kind not in "fiub":
+            raise TypeError(f"X must hold real numbers, not {X.dtype}")
+        with cupy.cuda.Device(index):
+            stream = cupy.cuda.get_current_stream().ptr
+            if X.dtype not in (np.float32, np.float64):
+                X = X.astype(np.float64)
+        dtype, strides, address = np.dtype(X.dtype), X.strides, X.data.ptr
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead")
+    n_rows, n_features = (int(n) for n in X.shape)
+    view = cuda.DeviceArray(int(address), dtype == np.float32, n_rows, *(int(stride) for stride in strides))
+    return GpuArray(given, X, int(index), int(stream), view, (n_rows, n_features), dtype)
+
+
+def to_host(values: Any) -> np.ndarray:
+    """An array of any library as NumPy's."""
+    if isinstance(values, np.ndarray):
+        return values
+    if _root(values) == "torch":
+        return values.detach().cpu().numpy()
+    return values.get() if hasattr(values, "get") else np.asarray(values)
