@@ -176,7 +176,10 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--full", action="store_true", help="1,000 boosting rounds for large models, not 100")
     parser.add_argument("--quick", action="store_true", help="small models, few rows: tries everything")
     parser.add_argument(
-        "--train-device", choices=("cpu", "cuda"), default="cpu", help="where XGBoost models are trained (cpu)"
+        "--train-device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="where XGBoost models are trained (cpu)",
     )
     parser.add_argument("--cache", type=Path, default=HERE / ".cache", metavar="DIR", help="trained models")
     parser.add_argument(
@@ -190,8 +193,8 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 def run_values(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
     """Measure all models; ``refuse`` ends the program with a message."""
     on_gpu, quick = arguments.device == "cuda", arguments.quick
-    if not arguments.train_only:
-        require_device(arguments, refuse)
+    if on_gpu and not arguments.train_only:
+        require_gpu("--device", refuse)
     arguments.seconds = arguments.seconds or (0.1 if quick else 10.0 if on_gpu else 1.5)
     if (arguments.rows or 1) < 1 or arguments.repeats < 1 or arguments.seconds < 0:
         refuse("--rows, --repeats and --seconds must be positive")
@@ -226,10 +229,9 @@ def run_latency(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
         write(report, arguments)
 
 
-def require_device(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
-    info = cuda_info()
-    if arguments.device == "cuda" and not info["available"]:
-        refuse(f"--device cuda: {info['reason']}")
+def require_gpu(option: str, refuse: Callable[[str], None]) -> None:
+    if not (info := cuda_info())["available"]:
+        refuse(f"{option} cuda: {info['reason']}")
 
 
 def cases(
@@ -243,6 +245,8 @@ def cases(
     chosen = [name for name in models.names() if any(fnmatch(name, pattern) for pattern in patterns)]
     if not chosen:
         refuse(f"no model is named {' or '.join(patterns)}")
+    if arguments.train_device == "cuda":
+        require_gpu("--train-device", refuse)
     warnings.simplefilter("ignore")
     options = models.Options(arguments.data, arguments.full, arguments.quick, arguments.train_device)
     for name in chosen:
@@ -253,10 +257,15 @@ def cases(
             print(f"\n{name}: left out: {report['left_out'][name]}", flush=True)
             continue
         yield case
+    if report["models"] and arguments.output is not None:
+        print(f"\nwritten to {arguments.output}")
 
 
 def start_report(benchmark: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    report = {"benchmark": benchmark, **conditions(arguments), "models": [], "left_out": {}}
+    report = {"benchmark": benchmark, **conditions(arguments)}
+    if benchmark != "values":
+        report["gpu"] = gpu.conditions()
+    report |= {"models": [], "left_out": {}}
     if arguments.output is None and not arguments.quick:
         arguments.output = HERE / "results" / f"{benchmark}-{report['date'][:10]}.json"
     return report
@@ -269,7 +278,6 @@ def write(report: dict[str, Any], arguments: argparse.Namespace) -> None:
     if arguments.output is not None:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps(report, indent=1) + "\n")
-        print(f"written to {arguments.output}", flush=True)
 
 
 def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -394,7 +402,6 @@ def conditions(arguments: argparse.Namespace) -> dict[str, Any]:
             "platform": platform.platform(),
             "instruction_sets": _core.instruction_sets(),
         },
-        "gpu": gpu.conditions(),
         "load_average_before": os.getloadavg(),
         "versions": versions(),
         "options": {**given, "data": "given" if arguments.data else "generated"},
@@ -404,7 +411,10 @@ def conditions(arguments: argparse.Namespace) -> dict[str, Any]:
 def commit() -> str | None:
     describe = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
-        return subprocess.run(describe, cwd=HERE, capture_output=True, text=True, check=False).stdout.strip() or None
+        return (
+            subprocess.run(describe, cwd=HERE, capture_output=True, text=True, check=False).stdout.strip()
+            or None
+        )
     except OSError:  # no git
         return None
 

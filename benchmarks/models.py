@@ -195,9 +195,7 @@ def _generate(dataset: str) -> tuple[np.ndarray, np.ndarray]:
     return X, np.digitize(score, borders).astype(np.int32)
 
 
-def _xgboost(
-    X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: int, device: str
-) -> Any:
+def _xgboost(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: int, device: str) -> Any:
     import xgboost
 
     objective = {0: "reg:squarederror", 1: "binary:logistic"}.get(classes, "multi:softprob")

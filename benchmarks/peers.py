@@ -1,4 +1,4 @@
-"""The systems that are compared, each behind the same three functions, the processes they may run in, and rounds.
+"""The systems that are compared, each behind the same three functions, and how they are timed in turn.
 
 Everything here runs on one thread of the CPU unless its name says otherwise; gpu.py has the GPU's
 systems. ``python peers.py`` serves a :class:`Runner` to a parent through pipes, in another environment
@@ -222,9 +222,7 @@ def time_in_turn(
     return seconds
 
 
-def add_ratios(
-    systems: dict[str, Any], seconds: dict[str, list[float]], reference: str, name: str
-) -> None:
+def add_ratios(systems: dict[str, Any], seconds: dict[str, list[float]], reference: str, name: str) -> None:
     """Seconds per row over those of ``reference`` in the same round, as ``systems[...][name]``."""
     for system, its in seconds.items() if reference in seconds else ():
         systems[system][name] = summary([s / other for s, other in zip(its, seconds[reference])])

@@ -393,12 +393,13 @@ class Pipeline : public CudaPlan::Impl {
     Launch launch;
     // Shared memory as long as it leaves most of the L1 cache to codes and constants.
     const WalkKernel<T> shared = walk_kernel<T>(n_nodes, true);
-    const size_t shared_size = sizeof(T) * max_slots * kTile * (shared.n_threads / kWarp);
-    const bool fits = shared_size <= kMaxSharedBytes;
+    const size_t phi_size = sizeof(T) * max_slots * kTile * kBlockTiles;
+    launch.shared = 2 * kCudaSegment * sizeof(T);
+    const bool fits = launch.shared + phi_size <= kMaxSharedBytes;
     launch.kernel = fits ? shared : walk_kernel<T>(n_nodes, false);
-    launch.shared = fits ? shared_size : 0;
+    if (fits) launch.shared += phi_size;
     int blocks = 0;
-    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, launch.kernel.kernel, launch.kernel.n_threads,
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, launch.kernel.kernel, kBlockThreads,
                                                         launch.shared), "this device cannot run the kernels");
     launch.n_blocks = std::max(blocks, 1) * multiprocessors_;
     launch.n_chunks = static_cast<int>(list.size());
@@ -416,7 +417,7 @@ class Pipeline : public CudaPlan::Impl {
     const int in_memory = std::max(0, static_cast<int>(max_frames) - launch.kernel.n_frames);
     a.warp_frames = in_memory * cuda_frame_elements(n_nodes) * kTile;
     frame_bytes_ = std::max(frame_bytes_,
-                            sizeof(T) * a.warp_frames * launch.n_blocks * (launch.kernel.n_threads / kWarp));
+                            sizeof(T) * a.warp_frames * launch.n_blocks * (kBlockTiles));
     std::vector<double> t, weights;
     gauss_legendre(n_nodes, t, weights);
     for (int k = 0; k < n_nodes; ++k) {
@@ -505,7 +506,7 @@ class Pipeline : public CudaPlan::Impl {
   }
 
   void prepare(Lane& lane, int64_t n_rows, bool margins) {
-    const size_t n = (n_rows + kTile - 1) / kTile * kTile;
+    const size_t group = static_cast<size_t>(kTile) * kBlockTiles, n = (n_rows + group - 1) / group * group;
     lane.codes.reserve(2 * n * n_columns_, kNoRoom);
     lane.partial.reserve(sizeof(T) * n * n_slots_, kNoRoom);
     lane.frames.reserve(frame_bytes_, kNoRoom);
@@ -553,14 +554,13 @@ class Pipeline : public CudaPlan::Impl {
       const Launch& launch = launches_[i];
       CudaWalkArgs<T> a = launch.args;
       a.n_tiles = n_tiles;
-      a.n_tasks = n_tiles * launch.n_chunks;
+      a.n_groups = (n_tiles + kBlockTiles - 1) / kBlockTiles;
+      a.n_tasks = a.n_groups * launch.n_chunks;
       a.codes = lane.codes.template as<int16_t>();
       a.partial = lane.partial.template as<T>();
       a.frames = lane.frames.template as<T>();
       a.next_task = lane.counters.template as<int32_t>() + i;
-      const int warps = launch.kernel.n_threads / kWarp;
-      const int n_blocks = std::min(launch.n_blocks, (a.n_tasks + warps - 1) / warps);
-      launch.kernel.kernel<<<n_blocks, launch.kernel.n_threads, launch.shared, s>>>(a);
+      launch.kernel.kernel<<<std::min(launch.n_blocks, a.n_tasks), kBlockThreads, launch.shared, s>>>(a);
       check_launch("walking the trees");
     }
     if (general_.n_chunks) {

@@ -5,7 +5,7 @@
 // product of the one fractions of the known and the zero fractions of the other ones, times the share
 // i! (n - i)! / (n + 1)! of such a way among all orders. EXTEND takes one more feature into the weights:
 //
-//   w_i <- (z (n - i) w_i + o i w_(i-1)) / (n + 1)                    n: features before, and this one
+//   w_i <- (z (n - i) w_i + o i w_(i-1)) / (n + 1)      n: features so far, this one included
 //
 // The value of feature i needs the sum of the weights without it, all of them at once, a lane each. With
 // o = 1, EXTEND is solved for the old weights from the highest down. With o = 0, the old weight is

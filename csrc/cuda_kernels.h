@@ -17,11 +17,13 @@ constexpr int cuda_tile_rows() {
   return cuda_lane_rows<T>() * kWarp;
 }
 
+// Threads of a block of the walk; each of its warps has a tile.
+constexpr int kBlockThreads = 128, kBlockTiles = kBlockThreads / kWarp;
+
 // How a walk is launched for one K.
 template <class T>
 struct WalkKernel {
   void (*kernel)(CudaWalkArgs<T>);
-  int n_threads;
   int n_frames;  // in registers
 };
 template <class T>

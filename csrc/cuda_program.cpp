@@ -11,7 +11,7 @@ namespace {
 // A chunk is what one warp walks for one tile of rows: enough work to hide its start, and few
 // enough trees that their sum is safe in single precision and that a job of few rows fills a GPU.
 constexpr size_t kMaxChunkTrees = 32;
-constexpr size_t kMaxChunkLeaves = 1024;
+constexpr size_t kMaxChunkLeaves = 512;
 constexpr uint32_t kMaxIndex = 0xffff;  // of slots, columns and category sets, in the fused form
 
 // Nodes of the quadrature that a kernel exists for.
@@ -178,8 +178,14 @@ class CudaCompiler {
 
   void end_chunk() {
     if (!open_) return;
-    op(out_.chunks.back().general ? static_cast<uint32_t>(kGeneralEnd) : kCudaEnd);
-    close();
+    CudaChunk& c = out_.chunks.back();
+    op(c.general ? static_cast<uint32_t>(kGeneralEnd) : kCudaEnd);
+    if (!c.general) {
+      close();
+      c.n_segments = static_cast<uint32_t>((out_.stream.size() - c.begin + kCudaSegment - 1) / kCudaSegment);
+      out_.stream.resize(c.begin + c.n_segments * kCudaSegment);
+    }
+    out_.stream.resize((out_.stream.size() + 3) / 4 * 4);  // chunks begin where 16 bytes can be read at once
     for (const int32_t f : slot_features_) slot_[f] = -1;
     slot_features_.clear();
     open_ = false;
@@ -422,7 +428,10 @@ class CudaCompiler {
     if (nodes_[i].tracked) free_bits_ |= 1u << own_[i];
   }
 
-  void op(uint32_t code, uint32_t frame = 0) { element(frame << 8 | code); }
+  void op(uint32_t code, uint32_t frame = 0) {
+    op_begin_ = out_.stream.size();
+    element(frame << 8 | code);
+  }
   void element(uint32_t x) { out_.stream.push_back(x); }
   void value(double x) {
     const T rounded = static_cast<T>(x);
@@ -430,7 +439,23 @@ class CudaCompiler {
     std::memcpy(&e, &rounded, sizeof(e));
     out_.stream.push_back(e);
   }
-  void close() { out_.stream.resize((out_.stream.size() + 3) / 4 * 4); }
+  // Ends an operation: pads it to 16 bytes, and moves it to a new segment where it would not leave
+  // room for the segment's end.
+  void close() {
+    std::vector<Element>& stream = out_.stream;
+    const auto pad = [&](size_t multiple) {
+      const size_t begin = out_.chunks.back().begin;
+      stream.resize(begin + (stream.size() - begin + multiple - 1) / multiple * multiple);
+    };
+    pad(4);
+    const size_t begin = out_.chunks.back().begin;
+    if ((op_begin_ - begin) / kCudaSegment == (stream.size() + 3 - begin) / kCudaSegment) return;
+    const std::vector<Element> moved(stream.begin() + op_begin_, stream.end());
+    stream.resize(op_begin_);
+    element(kCudaEndSegment);
+    pad(kCudaSegment);
+    stream.insert(stream.end(), moved.begin(), moved.end());
+  }
 
   void write_margin_nodes() {
     const int64_t first = static_cast<int64_t>(out_.nodes.size());
@@ -463,6 +488,7 @@ class CudaCompiler {
   int32_t output_ = 0;
   bool open_ = false, general_ = false;
   uint32_t n_frames_ = 0;
+  size_t op_begin_ = 0;
   size_t chunk_trees_ = 0, chunk_sets_ = 0, new_sets_ = 0, new_slots_ = 0;
 };
 

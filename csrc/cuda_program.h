@@ -25,7 +25,12 @@ constexpr uint32_t kCudaQuad = kCudaFrames << 3;  // + 4 * root + 2 * first + se
 constexpr uint32_t kCudaTrio = kCudaQuad + 8;     // + 2 * root + pair repeated
 constexpr uint32_t kCudaPair = kCudaTrio + 4;     // + repeated
 constexpr uint32_t kCudaNextTree = kCudaPair + 2;
-constexpr uint32_t kCudaEnd = kCudaNextTree + 1;
+constexpr uint32_t kCudaEndSegment = kCudaNextTree + 1;
+constexpr uint32_t kCudaEnd = kCudaNextTree + 2;
+
+// Elements of a segment of the stream: what a block of warps holds in shared memory at a time. No
+// operation lies in two of them.
+constexpr size_t kCudaSegment = 1024;
 
 // A node is two elements. First: slot << 16 | column. Second, its test:
 constexpr uint32_t kTestOperand = 0xffff;       // rank + bias, or number of the category set in the chunk
@@ -72,7 +77,8 @@ struct CudaChunk {
   uint32_t n_frames;
   uint32_t n_slots;
   uint32_t category_base;  // into CudaProgram::category_sets
-  size_t begin;            // in the stream
+  size_t begin;            // in the stream; then n_segments of kCudaSegment elements, or the general form
+  uint32_t n_segments;
   size_t first_slot;       // among the slots of all chunks
   size_t n_leaves;
 };

@@ -11,6 +11,8 @@
 // and G_k = u_k (1 - u_k) / (t_k (1 - t_k)). A repeated node thus needs K constants only.
 #pragma once
 
+#include <cuda_pipeline_primitives.h>
+
 #include "cuda_program.h"
 
 namespace skshap {
@@ -22,15 +24,15 @@ struct CudaWalkArgs {
   const typename CudaProgram<T>::Element* stream;
   const CudaChunk* chunks;
   const int32_t* chunk_list;  // those of this launch
-  int32_t n_tasks;            // chunks of the list x tiles
-  int32_t n_tiles;
+  int32_t n_tasks;            // chunks of the list x groups of as many tiles as a block has warps
+  int32_t n_groups, n_tiles;
   int32_t n_columns;
   uint32_t n_slots;       // of all chunks
   uint32_t max_slots;     // of a chunk of this launch
   const int16_t* codes;  // [tile][column][lane][R]
   const uint32_t* category_bits;
   const uint32_t* category_sets;
-  T* partial;  // [tile][slot of all chunks][lane][R]
+  T* partial;  // [tile, also those that fill up the last group][slot of all chunks][lane][R]
   T* frames;   // [warp][frame beyond the registers][element][lane][R]
   size_t warp_frames;  // elements of a warp in `frames`
   int32_t* next_task;
@@ -71,12 +73,12 @@ __device__ __forceinline__ double as_value(uint64_t x, double) { return __longlo
 __device__ __forceinline__ float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ __forceinline__ double multiply_add(double a, double b, double c) { return fma(a, b, c); }
 
-// kN (a multiple of 4) elements of the stream, the same ones for all lanes.
+// kN (a multiple of 4) elements of a segment, the same ones for all lanes.
 template <int kN>
 __device__ __forceinline__ void fetch(const uint32_t* p, uint32_t (&out)[kN]) {
 #pragma unroll
   for (int i = 0; i < kN; i += 4) {
-    const uint4 v = __ldg(reinterpret_cast<const uint4*>(p + i));
+    const uint4 v = *reinterpret_cast<const uint4*>(p + i);
     out[i] = v.x, out[i + 1] = v.y, out[i + 2] = v.z, out[i + 3] = v.w;
   }
 }
@@ -84,9 +86,16 @@ template <int kN>
 __device__ __forceinline__ void fetch(const uint64_t* p, uint64_t (&out)[kN]) {
 #pragma unroll
   for (int i = 0; i < kN; i += 2) {
-    const ulonglong2 v = __ldg(reinterpret_cast<const ulonglong2*>(p + i));
+    const ulonglong2 v = *reinterpret_cast<const ulonglong2*>(p + i);
     out[i] = v.x, out[i + 1] = v.y;
   }
+}
+
+// Shared memory of a block: two segments, then phi.
+extern __shared__ __align__(16) char cuda_shared_memory[];
+template <class E>
+__device__ __forceinline__ E* shared_segments() {
+  return reinterpret_cast<E*>(cuda_shared_memory);
 }
 
 constexpr int padded(int n) { return (n + 3) / 4 * 4; }
@@ -97,7 +106,9 @@ struct CudaWalker {
   using V = Lanes<T, R>;
 
   const CudaWalkArgs<T>& a;
-  const E* next;         // the operation after this one
+  uint32_t next;         // the operation after this one, among the elements of both segments
+  const E* coming;       // the segment that is loaded next
+  uint32_t n_coming;     // how many are still to load
   E head[4];             // first elements of the operation at hand, then of the next
   const int16_t* codes;  // of this lane
   T* phi;                // of this lane
@@ -117,12 +128,34 @@ struct CudaWalker {
     for (int i = 0; i < 4; ++i) e[i] = head[i];
     if constexpr (kSize > 4) {
       E rest[kSize - 4];
-      fetch(next + 4, rest);
+      fetch(shared_segments<E>() + next + 4, rest);
 #pragma unroll
       for (int i = 4; i < kSize; ++i) e[i] = rest[i - 4];
     }
     next += kSize;
-    fetch(next, head);
+    fetch_head();
+  }
+  __device__ __forceinline__ void fetch_head() { fetch(shared_segments<E>() + next, head); }
+
+  // Segments are loaded by all threads of the block, one ahead of the one at hand.
+  __device__ __forceinline__ void load_segment(uint32_t buffer) {
+    if (n_coming) {
+      constexpr int kPart = 16 / sizeof(E);
+      for (int i = threadIdx.x * kPart; i < static_cast<int>(kCudaSegment); i += blockDim.x * kPart)
+        __pipeline_memcpy_async(shared_segments<E>() + buffer * kCudaSegment + i, coming + i, 16);
+      coming += kCudaSegment;
+      --n_coming;
+    }
+    __pipeline_commit();
+  }
+  // All warps come here at the same operation, so that none still reads what is overwritten.
+  __device__ __forceinline__ void next_segment() {
+    const uint32_t buffer = next < kCudaSegment ? 1 : 0;
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    load_segment(buffer ^ 1);
+    next = buffer * kCudaSegment;
+    fetch_head();
   }
 
   __device__ __forceinline__ void add_phi(uint32_t node, const V& x, const V& y) {
@@ -511,20 +544,28 @@ struct CudaWalker {
     }
   }
 
-  __device__ __forceinline__ void run(const E* begin) {
-    next = begin;
-    fetch(next, head);
+  __device__ __forceinline__ void run(const E* begin, uint32_t n_segments) {
+    coming = begin;
+    n_coming = n_segments;
+    load_segment(0);
+    next = kCudaSegment;
+    next_segment();
     next_tree();
     for (;;) {
       uint32_t op = code();
-      for (; op < kCudaQuad; op = code()) {  // down
-        if (op & 1) enter_frame<true>(op >> 3);
+      for (; op < kCudaQuad || op == kCudaEndSegment; op = code()) {  // down
+        if (op == kCudaEndSegment) next_segment();
+        else if (op & 1) enter_frame<true>(op >> 3);
         else enter_frame<false>(op >> 3);
       }
       fused(op);
       for (op = code();; op = code()) {  // up
         if (op >= kCudaNextTree) {
           if (op == kCudaEnd) return;
+          if (op == kCudaEndSegment) {
+            next_segment();
+            continue;
+          }
           next_tree();
           break;
         }
@@ -546,37 +587,41 @@ struct CudaWalker {
   }
 };
 
-// Each warp takes tasks, a chunk of trees and a tile of 32 R rows, and leaves phi in its part of
-// `partial`. With kShared phi is summed in shared memory, else where it ends up.
+// Each block takes tasks: a chunk of trees, and as many tiles of 32 R rows as it has warps. Each
+// warp leaves phi in its part of `partial`. With kShared it is summed in shared memory, else there.
 template <class T, int K, int R, int kFrames, bool kShared, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks) walk(const __grid_constant__ CudaWalkArgs<T> args) {
-  extern __shared__ char shared_memory[];
+  using E = typename CudaProgram<T>::Element;
+  __shared__ int32_t shared_task;
+  constexpr int kWarps = kThreads / kWarp;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const size_t warp_index = static_cast<size_t>(blockIdx.x) * (kThreads / kWarp) + warp;
+  const size_t warp_index = static_cast<size_t>(blockIdx.x) * kWarps + warp;
   for (;;) {
-    int32_t task = 0;
-    if (lane == 0) task = atomicAdd(args.next_task, 1);
-    task = __shfl_sync(~0u, task, 0);
+    if (threadIdx.x == 0) shared_task = atomicAdd(args.next_task, 1);
+    __syncthreads();
+    const int32_t task = shared_task;
     if (task >= args.n_tasks) return;
-    const CudaChunk& chunk = args.chunks[args.chunk_list[task / args.n_tiles]];
-    const size_t tile = task % args.n_tiles;
+    const CudaChunk& chunk = args.chunks[args.chunk_list[task / args.n_groups]];
+    const uint32_t n_slots = chunk.n_slots;
+    const size_t tile = static_cast<size_t>(task % args.n_groups) * kWarps + warp;
+    const size_t read_tile = tile < args.n_tiles ? tile : args.n_tiles - 1;
     T* partial = args.partial + (tile * args.n_slots + chunk.first_slot) * (kWarp * R) + lane * R;
     T* phi = partial;
     if constexpr (kShared)
-      phi = reinterpret_cast<T*>(shared_memory) + (warp * args.max_slots * kWarp + lane) * R;
-    for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
-      store_lanes<T, R>(phi + slot * (kWarp * R), Lanes<T, R>{});
+      phi = reinterpret_cast<T*>(shared_segments<E>() + 2 * kCudaSegment) + (warp * args.max_slots * kWarp + lane) * R;
+    for (uint32_t slot = 0; slot < n_slots; ++slot) store_lanes<T, R>(phi + slot * (kWarp * R), Lanes<T, R>{});
     CudaWalker<T, K, R, kFrames> walker{args};
-    walker.codes = args.codes + (tile * args.n_columns * kWarp + lane) * R;
+    walker.codes = args.codes + (read_tile * args.n_columns * kWarp + lane) * R;
     walker.phi = phi;
     walker.memory = args.frames + warp_index * args.warp_frames + lane * R;
     walker.category_sets = args.category_sets + chunk.category_base;
 #pragma unroll
     for (int r = 0; r < R; ++r) walker.alive_bits[r] = 0;
-    walker.run(args.stream + chunk.begin);
+    walker.run(args.stream + chunk.begin, chunk.n_segments);
     if constexpr (kShared)
-      for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
+      for (uint32_t slot = 0; slot < n_slots; ++slot)
         store_lanes<T, R>(partial + slot * (kWarp * R), load_lanes<T, R>(phi + slot * (kWarp * R)));
+    __syncthreads();  // before the segments and the task are overwritten
   }
 }
 

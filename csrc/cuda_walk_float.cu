@@ -4,11 +4,10 @@ namespace skshap {
 
 template <>
 WalkKernel<float> walk_kernel<float>(int n_nodes, bool shared) {
-  constexpr int kThreads = 128;
-#define SKSHAP_CASE(K, FRAMES, BLOCKS)                                                    \
-  case K:                                                                                 \
-    if (shared) return {walk<float, K, 2, FRAMES, true, kThreads, BLOCKS>, kThreads, FRAMES}; \
-    return {walk<float, K, 2, FRAMES, false, kThreads, BLOCKS>, kThreads, FRAMES};
+#define SKSHAP_CASE(K, FRAMES, BLOCKS)                                                     \
+  case K:                                                                                  \
+    if (shared) return {walk<float, K, 2, FRAMES, true, kBlockThreads, BLOCKS>, FRAMES};    \
+    return {walk<float, K, 2, FRAMES, false, kBlockThreads, BLOCKS>, FRAMES};
   switch (n_nodes) {
     SKSHAP_CASE(1, 4, 5)
     SKSHAP_CASE(2, 4, 5)
@@ -20,7 +19,7 @@ WalkKernel<float> walk_kernel<float>(int n_nodes, bool shared) {
     SKSHAP_CASE(8, 2, 2)
   }
 #undef SKSHAP_CASE
-  return {nullptr, 0, 0};
+  return {nullptr, 0};
 }
 
 }  // namespace skshap

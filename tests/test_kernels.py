@@ -786,7 +786,7 @@ def test_instruction_set_in_use(cpu_core):
 def test_unknown_instruction_set_is_refused():
     code = (
         "from skshapgpu import _core\n"
-        "try: print('got', _cpu_core.instruction_set())\n"
+        "try: print('got', _core.instruction_set())\n"
         "except (ValueError, RuntimeError) as error: print('refused:', error)"
     )
     result = run(["-c", code], SKSHAPGPU_ISA="mmx")
