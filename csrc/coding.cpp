@@ -7,7 +7,6 @@ namespace skshap {
 namespace {
 
 constexpr double kZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold, a float
-constexpr uint32_t kMissing = 0xffffffffu;
 
 // One column of a block as X, the precision in which the model reads it.
 template <class X>
@@ -42,7 +41,7 @@ void code_block(const Column& column, const RankArgs<X>& rank_args, void (*rank)
   for (int i = 0; i < kBlockRows; ++i) {
     const X x = rank_args.values[i];
     if (std::isnan(x) || (column.zero_missing && std::fabs(x) <= kZeroMagnitude))
-      rank_args.ranks[i] = kMissing;
+      rank_args.ranks[i] = kMissingCode;
   }
 }
 
@@ -50,7 +49,7 @@ void group_by_category(const Column& column, const uint32_t* codes, CategoryRows
   out.n = 0;
   for (int i = 0; i < kBlockRows; ++i) {
     const uint32_t code =
-        codes[i] == kMissing ? static_cast<uint32_t>(column.categories.size()) + 1 : codes[i];
+        codes[i] == kMissingCode ? static_cast<uint32_t>(column.categories.size()) + 1 : codes[i];
     uint32_t j = 0;
     while (j < out.n && out.code[j] != code) ++j;
     if (j == out.n) {

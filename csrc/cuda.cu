@@ -2,15 +2,17 @@
 #include "cuda.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <mutex>
-#include <numeric>
+#include <system_error>
+#include <thread>
 
 #include "cuda_general.cuh"
+#include "cuda_gputreeshap.cuh"
 #include "cuda_kernels.h"
+#include "cuda_memory.h"
 #include "cuda_rows.cuh"
 
 namespace skshap {
@@ -24,101 +26,37 @@ constexpr int64_t kBatchRows = 1 << 17;
 constexpr size_t kGeneralBytes = size_t{1} << 28;
 // Trees of a margin group: enough groups for a job of few rows.
 constexpr size_t kMarginTrees = 32;
-// Sums of phi that a block keeps in shared memory, at most; the L1 cache has the rest.
+// Shared memory of a block, at most: what every device gives without asking. Without room for phi, phi is
+// summed in the caches.
 constexpr size_t kMaxSharedBytes = 48 << 10;
+// Longest path, root included, that GPUTreeShap runs in single precision.
+constexpr uint32_t kMaxSinglePath = 17;
 // Copies and kernels of one batch run beside those of the other.
 constexpr int kLanes = 2;
 
-void check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  cudaGetLastError();  // not left for the next call to find
-  const std::string message = std::string("CUDA: ") + what + ": " + cudaGetErrorString(error);
-  if (error == cudaErrorMemoryAllocation) throw CudaMemoryError(message);
-  throw CudaError(message);
+// Copies between host arrays by several threads: the pages of a fresh result are made at its first
+// writing, which takes one thread longer than the GPU.
+void copy(char* to, const char* from, size_t size) {
+  constexpr size_t kPart = size_t{16} << 20, kMaxThreads = 8;
+  const size_t n =
+      std::min({size / kPart + 1, kMaxThreads, std::max<size_t>(std::thread::hardware_concurrency(), 1)});
+  const size_t part = (size + n - 1) / n;
+  std::vector<std::thread> threads;
+  size_t begin = 0;
+  try {
+    for (; n > 1 && begin + part < size; begin += part)
+      threads.emplace_back([=] { std::memcpy(to + begin, from + begin, part); });
+  } catch (const std::system_error&) {
+    // The system has no more threads: this one copies the rest.
+  }
+  std::memcpy(to + begin, from + begin, size - begin);
+  for (std::thread& thread : threads) thread.join();
 }
-void check_launch(const char* what) { check(cudaGetLastError(), what); }
-
-class UseDevice {
- public:
-  explicit UseDevice(int device) {
-    check(cudaGetDevice(&before_), "no current device");
-    check(cudaSetDevice(device), "cannot use the device");
-  }
-  ~UseDevice() { cudaSetDevice(before_); }
-
- private:
-  int before_ = 0;
-};
-
-std::atomic<size_t> allocated{0};
-
-// Memory of the device, or page-locked memory of the host; grows, never shrinks.
-template <bool kHost>
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(Buffer&& other) noexcept : data_(other.data_), size_(other.size_) { other.data_ = nullptr, other.size_ = 0; }
-  Buffer& operator=(Buffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-  ~Buffer() { release(); }
-  void reserve(size_t size, const char* what) {
-    if (size <= size_) return;
-    release();
-    check(kHost ? cudaMallocHost(&data_, size) : cudaMalloc(&data_, size), what);
-    size_ = size;
-    allocated += size;
-  }
-  template <class X>
-  X* as() const {
-    return static_cast<X*>(data_);
-  }
-  size_t size() const { return size_; }
-
- private:
-  void release() {
-    if (data_) kHost ? cudaFreeHost(data_) : cudaFree(data_);
-    allocated -= size_;
-    data_ = nullptr;
-    size_ = 0;
-  }
-  void* data_ = nullptr;
-  size_t size_ = 0;
-};
-using DeviceBuffer = Buffer<false>;
-using HostBuffer = Buffer<true>;
-
-template <class X>
-DeviceBuffer upload(const std::vector<X>& x, size_t& total) {
-  DeviceBuffer buffer;
-  // One element more: the kernels read the head of an operation behind the last one.
-  buffer.reserve((x.size() + 1) * sizeof(X) + 64, "the model does not fit the device's memory");
-  check(cudaMemcpy(buffer.as<X>(), x.data(), x.size() * sizeof(X), cudaMemcpyHostToDevice), "copying the model");
-  total += buffer.size();
-  return buffer;
-}
-
-struct Stream {
-  cudaStream_t stream = nullptr;
-  cudaEvent_t done = nullptr;
-  Stream() {
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
-    check(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "creating an event");
-  }
-  ~Stream() {
-    cudaEventDestroy(done);
-    cudaStreamDestroy(stream);
-  }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-};
 
 // What a batch in flight needs.
 struct Lane {
   Stream stream;
-  DeviceBuffer X, codes, partial, margin_sums, values, margin, frames, counters;
+  DeviceBuffer X, codes, partial, margin_sums, values, margin, frames, counters, path_codes, phi;
   HostBuffer X_host, values_host, margin_host;
 };
 
@@ -135,7 +73,8 @@ std::vector<CudaDevice> cuda_devices() {
                     std::to_string(driver % 1000 / 10) + ", needed is " + std::to_string(built / 1000) + "." +
                     std::to_string(built % 1000 / 10));
   }
-  if (error == cudaErrorNoDevice || (error == cudaSuccess && n == 0)) throw CudaError("there is no CUDA device");
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && n == 0))
+    throw CudaError("there is no CUDA device");
   check(error, "cannot list the devices");
   std::vector<CudaDevice> devices;
   for (int i = 0; i < n; ++i) {
@@ -158,7 +97,7 @@ int cuda_runtime_version() {
   return version;
 }
 
-size_t cuda_allocated_bytes() { return allocated; }
+size_t cuda_allocated_bytes() { return cuda_allocated; }
 
 class CudaPlan::Impl {
  public:
@@ -180,25 +119,30 @@ class Pipeline : public CudaPlan::Impl {
  public:
   static constexpr int kTile = cuda_tile_rows<T>();
 
-  Pipeline(const Plan& plan, int index) : plan_(plan) {
+  Pipeline(const Plan& plan, int index, bool gputreeshap) : plan_(plan) {
     device = index;
     const UseDevice use(index);
     const CudaProgram<T> program = make_cuda_program<T>(plan);
-    check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index), "device attribute");
+    check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index),
+          "device attribute");
     n_columns_ = static_cast<int32_t>(program.columns.size());
-    n_slots_ = static_cast<uint32_t>(program.slots.size());
+    n_slots_ = gputreeshap ? 0 : static_cast<uint32_t>(program.slots.size());
     upload_columns(program);
-    stream_ = upload(program.stream, bytes);
-    chunks_ = upload(program.chunks, bytes);
     category_bits_ = upload(plan.category_bits, bytes);
-    category_sets_ = upload(program.category_sets, bytes);
     nodes_ = upload(program.nodes, bytes);
     tree_nodes_ = upload(program.tree_nodes, bytes);
     leaf_values_ = upload(plan.leaf_values, bytes);
     constant_ = upload(plan.constant, bytes);
     base_ = upload(plan.base_value, bytes);
+    plan_sums(program, gputreeshap);
+    if (gputreeshap) {
+      upload_paths();
+      return;
+    }
+    stream_ = upload(program.stream, bytes);
+    chunks_ = upload(program.chunks, bytes);
+    category_sets_ = upload(program.category_sets, bytes);
     plan_launches(program);
-    plan_sums(program);
   }
 
   bool explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
@@ -218,8 +162,8 @@ class Pipeline : public CudaPlan::Impl {
       if (!f.n) return;
       Lane& lane = lanes_[l];
       check(cudaEventSynchronize(lane.stream.done), "computing SHAP values");
-      std::memcpy(static_cast<char*>(result.values.values) + f.first * out_row, lane.values_host.template as<char>(),
-                  f.n * out_row);
+      copy(static_cast<char*>(result.values.values) + f.first * out_row, lane.values_host.template as<char>(),
+           f.n * out_row);
       if (result.values.margin)
         std::memcpy(result.values.margin + f.first * plan_.n_outputs, lane.margin_host.template as<double>(),
                     f.n * plan_.n_outputs * sizeof(double));
@@ -247,16 +191,20 @@ class Pipeline : public CudaPlan::Impl {
         on_device.data = lane.X.template as<char>();
         const cudaStream_t s = lane.stream.stream;
         check(cudaMemcpyAsync(lane.X.template as<char>(), lane.X_host.template as<char>(), n * x_row,
-                              cudaMemcpyHostToDevice, s), "copying rows");
-        launch(lane, on_device, kNoNumber, {lane.values.template as<char>(), result.values.is_float32, nullptr}, margins,
+                              cudaMemcpyHostToDevice, s),
+              "copying rows");
+        launch(lane, on_device, kNoNumber,
+               {lane.values.template as<char>(), result.values.is_float32, nullptr}, margins,
                result.gap != nullptr, s);
-        check(cudaMemcpyAsync(lane.values_host.template as<char>(), lane.values.template as<char>(), n * out_row,
-                              cudaMemcpyDeviceToHost, s), "copying SHAP values");
+        check(cudaMemcpyAsync(lane.values_host.template as<char>(), lane.values.template as<char>(),
+                              n * out_row, cudaMemcpyDeviceToHost, s),
+              "copying SHAP values");
         if (result.values.margin) {
           const size_t size = n * plan_.n_outputs * sizeof(double);
           lane.margin_host.reserve(size, "page-locked host memory");
           check(cudaMemcpyAsync(lane.margin_host.template as<char>(), lane.margin.template as<char>(), size,
-                                cudaMemcpyDeviceToHost, s), "copying margins");
+                                cudaMemcpyDeviceToHost, s),
+                "copying margins");
         }
         check(cudaEventRecord(lane.stream.done, s), "recording an event");
         flights[l] = {first, n};
@@ -302,7 +250,8 @@ class Pipeline : public CudaPlan::Impl {
     return true;
   }
 
-  int64_t find_refused(const Rows& rows, double missing, bool allow_nan, double limit, cudaStream_t stream) override {
+  int64_t find_refused(const Rows& rows, double missing, bool allow_nan, double limit,
+                       cudaStream_t stream) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     const UseDevice use(device);
     if (!rows.n_rows || !plan_.n_features) return -1;
@@ -310,8 +259,8 @@ class Pipeline : public CudaPlan::Impl {
     auto* const first = refused_.template as<unsigned long long>();
     check(cudaMemsetAsync(first, 0xff, 8, stream), "checking rows");
     ::skshap::find_refused<<<8 * multiprocessors_, 256, 0, stream>>>(
-        {rows.data, rows.is_float32, rows.n_rows, rows.row_stride, rows.column_stride, plan_.n_features, allow_nan, limit,
-         missing, first});
+        {rows.data, rows.is_float32, rows.n_rows, rows.row_stride, rows.column_stride, plan_.n_features,
+         allow_nan, limit, missing, first});
     check_launch("checking rows");
     int64_t found = -1;
     check(cudaMemcpyAsync(&found, first, 8, cudaMemcpyDeviceToHost, stream), "checking rows");
@@ -337,16 +286,26 @@ class Pipeline : public CudaPlan::Impl {
     DeviceBuffer list;
   };
 
+  // The model as GPUTreeShap has it; replaces codes, walk and sums.
+  struct Paths {
+    bool used = false;
+    DeviceBuffer elements, bins, paths, category_bits;
+    int64_t n_bins = 0;
+    uint32_t longest = 0;
+  };
+
   size_t row_width() const { return static_cast<size_t>(plan_.n_outputs) * plan_.n_features; }
 
   void upload_columns(const CudaProgram<T>& program) {
-    std::vector<CudaCodeColumn> columns;
+    std::vector<CudaCodeColumn> columns, full_columns;
     std::vector<float> floats;
     std::vector<double> doubles;
     std::vector<int32_t> categories;
     std::vector<int64_t> begins;
     for (const Column& column : plan_.columns) {
-      begins.push_back(column.categorical ? categories.size() : plan_.x_float32 ? floats.size() : doubles.size());
+      begins.push_back(column.categorical ? categories.size()
+                       : plan_.x_float32  ? floats.size()
+                                          : doubles.size());
       floats.insert(floats.end(), column.thresholds_float.begin(), column.thresholds_float.end());
       doubles.insert(doubles.end(), column.thresholds_double.begin(), column.thresholds_double.end());
       categories.insert(categories.end(), column.categories.begin(), column.categories.end());
@@ -355,12 +314,27 @@ class Pipeline : public CudaPlan::Impl {
       const Column& column = plan_.columns[c.column];
       const size_t n = column.categorical ? column.categories.size()
                                           : column.thresholds_float.size() + column.thresholds_double.size();
-      columns.push_back({column.feature, static_cast<uint32_t>(n), c.origin, column.categorical, column.zero_missing,
-                         begins[c.column]});
+      columns.push_back({column.feature, static_cast<uint32_t>(n), c.origin, column.categorical,
+                         column.zero_missing, begins[c.column]});
     }
+    for (const CudaCodeColumn& column : columns)
+      if (column.origin == 0) full_columns.push_back(column);
     columns_ = upload(columns, bytes);
+    full_columns_ = upload(full_columns, bytes);
     thresholds_ = plan_.x_float32 ? upload(floats, bytes) : upload(doubles, bytes);
     categories_ = upload(categories, bytes);
+  }
+
+  void upload_paths() {
+    const PathSet set = make_paths(plan_, Packing::kBestFitDecreasing);
+    Paths& p = paths_;
+    p.elements = upload(set.elements, bytes);
+    p.bins = upload(set.bins, bytes);
+    p.paths = upload(set.paths, bytes);
+    p.category_bits = upload(set.category_bits, bytes);
+    p.n_bins = static_cast<int64_t>(set.n_bins);
+    for (const Path& path : set.paths) p.longest = std::max(p.longest, path.length);
+    p.used = true;
   }
 
   // Chunks of one launch; long tasks first, so that no device waits for one at the end.
@@ -391,7 +365,6 @@ class Pipeline : public CudaPlan::Impl {
       max_frames = std::max(max_frames, program.chunks[i].n_frames);
     }
     Launch launch;
-    // Shared memory as long as it leaves most of the L1 cache to codes and constants.
     const WalkKernel<T> shared = walk_kernel<T>(n_nodes, true);
     const size_t phi_size = sizeof(T) * max_slots * kTile * kBlockTiles;
     launch.shared = 2 * kCudaSegment * sizeof(T);
@@ -400,7 +373,8 @@ class Pipeline : public CudaPlan::Impl {
     if (fits) launch.shared += phi_size;
     int blocks = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, launch.kernel.kernel, kBlockThreads,
-                                                        launch.shared), "this device cannot run the kernels");
+                                                        launch.shared),
+          "this device cannot run the kernels");
     launch.n_blocks = std::max(blocks, 1) * multiprocessors_;
     launch.n_chunks = static_cast<int>(list.size());
     launch.list = upload(list, bytes);
@@ -416,8 +390,7 @@ class Pipeline : public CudaPlan::Impl {
     a.category_sets = category_sets_.as<uint32_t>();
     const int in_memory = std::max(0, static_cast<int>(max_frames) - launch.kernel.n_frames);
     a.warp_frames = in_memory * cuda_frame_elements(n_nodes) * kTile;
-    frame_bytes_ = std::max(frame_bytes_,
-                            sizeof(T) * a.warp_frames * launch.n_blocks * (kBlockTiles));
+    frame_bytes_ = std::max(frame_bytes_, sizeof(T) * a.warp_frames * launch.n_blocks * (kBlockTiles));
     std::vector<double> t, weights;
     gauss_legendre(n_nodes, t, weights);
     for (int k = 0; k < n_nodes; ++k) {
@@ -450,20 +423,23 @@ class Pipeline : public CudaPlan::Impl {
     a.category_bits = category_bits_.as<uint32_t>();
   }
 
-  void plan_sums(const CudaProgram<T>& program) {
+  void plan_sums(const CudaProgram<T>& program, bool gputreeshap) {
     const size_t n_used = plan_.features.size(), n_outputs = plan_.n_outputs;
     std::vector<std::vector<int32_t>> parts((n_used + 1) * n_outputs);
-    for (size_t slot = 0; slot < program.slots.size(); ++slot)
-      parts[program.slots[slot].output * n_used + program.slots[slot].feature].push_back(static_cast<int32_t>(slot));
+    for (size_t slot = 0; slot < program.slots.size() && !gputreeshap; ++slot)
+      parts[program.slots[slot].output * n_used + program.slots[slot].feature].push_back(
+          static_cast<int32_t>(slot));
     std::vector<CudaMarginGroup> groups;
     n_sums_ = 0;
     for (size_t tree = 0; tree < program.tree_output.size();) {
       const int32_t output = program.tree_output[tree], width = output < 0 ? plan_.n_outputs : 1;
       size_t end = tree;
-      while (end < program.tree_output.size() && end < tree + kMarginTrees && program.tree_output[end] == output)
+      while (end < program.tree_output.size() && end < tree + kMarginTrees &&
+             program.tree_output[end] == output)
         ++end;
       groups.push_back({static_cast<int32_t>(tree), static_cast<int32_t>(end), n_sums_, width});
-      for (int32_t o = 0; o < width; ++o) parts[n_outputs * n_used + std::max(output, 0) + o].push_back(n_sums_ + o);
+      for (int32_t o = 0; o < width; ++o)
+        parts[n_outputs * n_used + std::max(output, 0) + o].push_back(n_sums_ + o);
       n_sums_ += width;
       tree = end;
     }
@@ -483,6 +459,7 @@ class Pipeline : public CudaPlan::Impl {
   // Bytes of a lane for each row, inputs and result on the device aside.
   size_t lane_row_bytes(bool margins) const {
     return sizeof(T) * n_slots_ + 2 * static_cast<size_t>(n_columns_) +
+           (paths_.used ? 4 * plan_.columns.size() + 8 * plan_.n_outputs * plan_.features.size() : 0) +
            (margins ? 8 * (static_cast<size_t>(n_sums_) + plan_.n_outputs) : 0);
   }
 
@@ -494,13 +471,14 @@ class Pipeline : public CudaPlan::Impl {
       limit = std::min(kDefaultBytes, free / 2);
     }
     const size_t fixed = kLanes * frame_bytes_, row = kLanes * (lane_row_bytes(margins) + io_row);
-    const int64_t by_memory = limit > fixed ? static_cast<int64_t>((limit - fixed) / std::max<size_t>(row, 1)) : 0;
+    const int64_t by_memory =
+        limit > fixed ? static_cast<int64_t>((limit - fixed) / std::max<size_t>(row, 1)) : 0;
     if (by_memory < kTile)
       throw CudaMemoryError("the GPU needs " + std::to_string(fixed + row * kTile) +
                             " bytes for the smallest batch, but may use " + std::to_string(limit) +
                             "; raise memory_limit or use device='cpu'");
-    // At least two batches for a large job, so that copies overlap with kernels.
-    const int64_t by_overlap = std::max<int64_t>(n_rows / 4, 1 << 14);
+    // Several batches for a large job, so that copies overlap with kernels.
+    const int64_t by_overlap = std::max<int64_t>(n_rows / 8, 1 << 14);
     const int64_t rows = std::min({by_memory, kBatchRows, by_overlap});
     return std::max<int64_t>(rows / kTile, 1) * kTile;
   }
@@ -511,6 +489,10 @@ class Pipeline : public CudaPlan::Impl {
     lane.partial.reserve(sizeof(T) * n * n_slots_, kNoRoom);
     lane.frames.reserve(frame_bytes_, kNoRoom);
     lane.counters.reserve(4 * (launches_.size() + 1), kNoRoom);
+    if (paths_.used) {
+      lane.path_codes.reserve(4 * cuda_path_code_elements(n_rows, plan_.columns.size()), kNoRoom);
+      lane.phi.reserve(8 * n_rows * plan_.n_outputs * plan_.features.size(), kNoRoom);
+    }
     if (!margins) return;
     lane.margin_sums.reserve(8 * n * n_sums_, kNoRoom);
     lane.margin.reserve(8 * n * plan_.n_outputs, kNoRoom);
@@ -522,11 +504,12 @@ class Pipeline : public CudaPlan::Impl {
     const char* from = static_cast<const char*>(rows.data) + first * rows.row_stride;
     const int64_t item = rows.is_float32 ? 4 : 8, row = item * plan_.n_features;
     if (rows.row_stride == item && rows.column_stride != item) {
-      for (int32_t f = 0; f < plan_.n_features; ++f) std::memcpy(out + f * n * item, from + f * rows.column_stride, n * item);
+      for (int32_t f = 0; f < plan_.n_features; ++f)
+        std::memcpy(out + f * n * item, from + f * rows.column_stride, n * item);
       return {nullptr, rows.is_float32, n, item, n * item};
     }
     if (rows.column_stride == item && rows.row_stride == row) {
-      std::memcpy(out, from, n * row);
+      copy(out, from, n * row);
     } else if (rows.column_stride == item) {
       for (int64_t i = 0; i < n; ++i) std::memcpy(out + i * row, from + i * rows.row_stride, row);
     } else {
@@ -537,19 +520,33 @@ class Pipeline : public CudaPlan::Impl {
     return {nullptr, rows.is_float32, n, row, item};
   }
 
-  void launch(Lane& lane, const Rows& rows, double missing, const Result& out, bool margins, bool gap, cudaStream_t s) {
+  void launch(Lane& lane, const Rows& rows, double missing, const Result& out, bool margins, bool gap,
+              cudaStream_t s) {
     const int32_t n_tiles = static_cast<int32_t>((rows.n_rows + kTile - 1) / kTile);
-    if (n_columns_) {
-      const CudaCodeArgs a{rows.data, rows.is_float32, rows.n_rows, rows.row_stride, rows.column_stride,
-                           columns_.as<CudaCodeColumn>(), n_columns_, plan_.strict, missing, thresholds_.as<void>(),
-                           categories_.as<int32_t>(), lane.codes.template as<int16_t>()};
+    CudaCodeArgs coding{rows.data,
+                        rows.is_float32,
+                        rows.n_rows,
+                        rows.row_stride,
+                        rows.column_stride,
+                        columns_.as<CudaCodeColumn>(),
+                        n_columns_,
+                        plan_.strict,
+                        missing,
+                        thresholds_.as<void>(),
+                        categories_.as<int32_t>(),
+                        lane.codes.template as<int16_t>()};
+    if (n_columns_ && (margins || !paths_.used)) {
       const int parts = std::min<int>((n_columns_ + 3) / 4, n_tiles < 4096 ? 64 : 4);
       const dim3 grid(n_tiles, std::max(parts, 1));
-      if (plan_.x_float32) code_rows<float, kTile><<<grid, 256, 0, s>>>(a);
-      else code_rows<double, kTile><<<grid, 256, 0, s>>>(a);
+      if (plan_.x_float32)
+        code_rows<float, kTile><<<grid, 256, 0, s>>>(coding);
+      else
+        code_rows<double, kTile><<<grid, 256, 0, s>>>(coding);
       check_launch("coding rows");
     }
-    check(cudaMemsetAsync(lane.counters.template as<char>(), 0, 4 * (launches_.size() + 1), s), "clearing counters");
+    if (paths_.used) launch_paths(lane, coding, out, s);
+    check(cudaMemsetAsync(lane.counters.template as<char>(), 0, 4 * (launches_.size() + 1), s),
+          "clearing counters");
     for (size_t i = 0; i < launches_.size(); ++i) {
       const Launch& launch = launches_[i];
       CudaWalkArgs<T> a = launch.args;
@@ -591,20 +588,27 @@ class Pipeline : public CudaPlan::Impl {
     sums.values = out.values;
     sums.margin = out.margin ? out.margin : lane.margin.template as<double>();
     const size_t out_bytes = (out.is_float32 ? 4 : 8) * row_width() * rows.n_rows;
-    if (sums.n_used < plan_.n_features && out_bytes)
+    if (sums.n_used < plan_.n_features && out_bytes && !paths_.used)
       check(cudaMemsetAsync(out.values, 0, out_bytes, s), "clearing the result");
-    if (sums.n_used) {
+    if (sums.n_used && !paths_.used) {
       const int64_t groups = (static_cast<int64_t>(sums.n_outputs) * sums.n_used + 31) / 32;
       const dim3 grid(n_tiles, static_cast<unsigned>(std::min<int64_t>(groups, 1024)));
-      if (out.is_float32) add_chunks<T, float, kTile><<<grid, 256, 0, s>>>(sums);
-      else add_chunks<T, double, kTile><<<grid, 256, 0, s>>>(sums);
+      if (out.is_float32)
+        add_chunks<T, float, kTile><<<grid, 256, 0, s>>>(sums);
+      else
+        add_chunks<T, double, kTile><<<grid, 256, 0, s>>>(sums);
       check_launch("adding up chunks");
     }
     if (!margins) return;
     if (n_groups_) {
-      const CudaMarginArgs a{groups_.as<CudaMarginGroup>(), tree_nodes_.as<int64_t>(), nodes_.as<CudaNode>(),
-                             leaf_values_.as<double>(), category_bits_.as<uint32_t>(),
-                             lane.codes.template as<int16_t>(), n_columns_, n_sums_,
+      const CudaMarginArgs a{groups_.as<CudaMarginGroup>(),
+                             tree_nodes_.as<int64_t>(),
+                             nodes_.as<CudaNode>(),
+                             leaf_values_.as<double>(),
+                             category_bits_.as<uint32_t>(),
+                             lane.codes.template as<int16_t>(),
+                             n_columns_,
+                             n_sums_,
                              lane.margin_sums.template as<double>()};
       add_margins<kTile><<<dim3(n_tiles, n_groups_), kTile, 0, s>>>(a);
       check_launch("finding margins");
@@ -613,12 +617,47 @@ class Pipeline : public CudaPlan::Impl {
     finish_margins<kTile><<<static_cast<unsigned>((n + 255) / 256), 256, 0, s>>>(sums);
     check_launch("finding margins");
     if (!gap) return;
-    const CudaGapArgs g{out.values, sums.margin, base_.as<double>(), rows.n_rows, plan_.n_outputs, plan_.n_features,
+    const CudaGapArgs g{out.values,
+                        sums.margin,
+                        base_.as<double>(),
+                        rows.n_rows,
+                        plan_.n_outputs,
+                        plan_.n_features,
                         gap_.template as<unsigned long long>()};
     const unsigned blocks = static_cast<unsigned>(std::min<int64_t>((n + 7) / 8, 32 * multiprocessors_));
-    if (out.is_float32) find_gaps<float><<<blocks, 256, 0, s>>>(g);
-    else find_gaps<double><<<blocks, 256, 0, s>>>(g);
+    if (out.is_float32)
+      find_gaps<float><<<blocks, 256, 0, s>>>(g);
+    else
+      find_gaps<double><<<blocks, 256, 0, s>>>(g);
     check_launch("checking additivity");
+  }
+
+  void launch_paths(Lane& lane, const CudaCodeArgs& coding, const Result& out, cudaStream_t s) {
+    CudaPathArgs a{};
+    a.elements = paths_.elements.template as<PathElement>();
+    a.bins = paths_.bins.template as<int64_t>();
+    a.paths = paths_.paths.template as<Path>();
+    a.category_bits = paths_.category_bits.template as<uint32_t>();
+    a.n_bins = paths_.n_bins;
+    a.leaf_values = leaf_values_.as<double>();
+    a.features = features_.as<int32_t>();
+    a.n_used = static_cast<int32_t>(plan_.features.size());
+    a.n_outputs = plan_.n_outputs;
+    a.n_features = plan_.n_features;
+    a.x_float32 = plan_.x_float32;
+    a.code = coding;
+    a.code.columns = full_columns_.as<CudaCodeColumn>();
+    a.code.n_columns = static_cast<int32_t>(plan_.columns.size());
+    a.codes = lane.path_codes.template as<uint32_t>();
+    a.phi = lane.phi.template as<double>();
+    a.values = out.values;
+    // Its recurrences lose digits with every feature on a path: float32 is good for about 16.
+    const bool single = sizeof(T) == 4 && paths_.longest <= kMaxSinglePath;
+    check(single ? (out.is_float32 ? launch_gputreeshap<float, float>(a, s)
+                                   : launch_gputreeshap<float, double>(a, s))
+                 : (out.is_float32 ? launch_gputreeshap<double, float>(a, s)
+                                   : launch_gputreeshap<double, double>(a, s)),
+          "running GPUTreeShap");
   }
 
   void reset_gap(const double* gap) {
@@ -628,7 +667,9 @@ class Pipeline : public CudaPlan::Impl {
     check(cudaStreamSynchronize(nullptr), "clearing the gap");  // the other streams do not wait for it
   }
   void read_gap(double* gap) {
-    if (gap) check(cudaMemcpy(gap, gap_.template as<char>(), 8 * plan_.n_outputs, cudaMemcpyDeviceToHost), "reading the gap");
+    if (gap)
+      check(cudaMemcpy(gap, gap_.template as<char>(), 8 * plan_.n_outputs, cudaMemcpyDeviceToHost),
+            "reading the gap");
   }
 
   const Plan& plan_;
@@ -637,23 +678,25 @@ class Pipeline : public CudaPlan::Impl {
   int32_t n_columns_ = 0, n_sums_ = 0;
   uint32_t n_slots_ = 0;
   size_t frame_bytes_ = 0;
-  DeviceBuffer stream_, chunks_, category_bits_, category_sets_, nodes_, tree_nodes_, leaf_values_, constant_, base_,
-      columns_, thresholds_, categories_, groups_, offsets_, parts_, features_, gap_, refused_;
+  DeviceBuffer stream_, chunks_, category_bits_, category_sets_, nodes_, tree_nodes_, leaf_values_, constant_,
+      base_, columns_, full_columns_, thresholds_, categories_, groups_, offsets_, parts_, features_, gap_,
+      refused_;
   std::vector<Launch> launches_;
   General general_;
+  Paths paths_;
   Lane lanes_[kLanes];
 };
 
 }  // namespace
 
-CudaPlan::CudaPlan(const Plan& plan, int device) {
+CudaPlan::CudaPlan(const Plan& plan, int device, bool gputreeshap) {
   const size_t n = cuda_devices().size();
   if (device < 0 || static_cast<size_t>(device) >= n)
     throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
   if (plan.precision == Precision::kSingle)
-    impl_ = std::make_unique<Pipeline<float>>(plan, device);
+    impl_ = std::make_unique<Pipeline<float>>(plan, device, gputreeshap);
   else
-    impl_ = std::make_unique<Pipeline<double>>(plan, device);
+    impl_ = std::make_unique<Pipeline<double>>(plan, device, gputreeshap);
 }
 CudaPlan::~CudaPlan() = default;
 
@@ -666,7 +709,8 @@ bool CudaPlan::explain_device(const Rows& rows, double missing, const CudaResult
   return impl_->explain_device(rows, missing, result, memory_limit, reinterpret_cast<cudaStream_t>(stream),
                                interrupted);
 }
-int64_t CudaPlan::find_refused(const Rows& rows, double missing, bool allow_nan, double limit, uintptr_t stream) {
+int64_t CudaPlan::find_refused(const Rows& rows, double missing, bool allow_nan, double limit,
+                               uintptr_t stream) {
   return impl_->find_refused(rows, missing, allow_nan, limit, reinterpret_cast<cudaStream_t>(stream));
 }
 int CudaPlan::device() const { return impl_->device; }

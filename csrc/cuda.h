@@ -44,7 +44,8 @@ struct CudaResult {
 // A plan uploaded to one device. Safe to use from several threads: calls on it wait for each other.
 class CudaPlan {
  public:
-  CudaPlan(const Plan& plan, int device);
+  // `gputreeshap`: by that paper's own method instead of the quadrature.
+  CudaPlan(const Plan& plan, int device, bool gputreeshap);
   ~CudaPlan();
   CudaPlan(const CudaPlan&) = delete;
   CudaPlan& operator=(const CudaPlan&) = delete;

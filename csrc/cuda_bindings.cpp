@@ -3,18 +3,20 @@
 
 #include "bindings.h"
 #include "cuda.h"
+#include "paths.h"
 
 namespace skshap {
 namespace {
 
-void explain_rows(CudaPlan& cuda, const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
-                  const py::object& gap, size_t memory_limit) {
+void explain_rows(CudaPlan& cuda, const Plan& plan, const py::array& X, py::array& values,
+                  const py::object& margin, const py::object& gap, size_t memory_limit) {
   if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
   if (X.ndim() != 2 || X.shape(1) != plan.n_features)
     throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_features) + ")");
   if (!is_float32(values) && !is_float64(values)) throw py::type_error("values must be float32 or float64");
   check_array(values, "values", {X.shape(0), plan.n_outputs, plan.n_features});
-  const auto doubles = [](const py::object& object, const char* name, std::vector<py::ssize_t> shape) -> double* {
+  const auto doubles = [](const py::object& object, const char* name,
+                          std::vector<py::ssize_t> shape) -> double* {
     if (object.is_none()) return nullptr;
     if (!py::isinstance<py::array>(object) || !is_float64(object))
       throw py::type_error(std::string(name) + " must be a float64 array");
@@ -46,9 +48,11 @@ struct DeviceArray {
   }
 };
 
-void explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, uintptr_t values, bool values_float32,
-                    uintptr_t margin, const py::object& gap, size_t memory_limit, uintptr_t stream) {
-  CudaResult result{{reinterpret_cast<void*>(values), values_float32, reinterpret_cast<double*>(margin)}, nullptr};
+void explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, uintptr_t values,
+                    bool values_float32, uintptr_t margin, const py::object& gap, size_t memory_limit,
+                    uintptr_t stream) {
+  CudaResult result{{reinterpret_cast<void*>(values), values_float32, reinterpret_cast<double*>(margin)},
+                    nullptr};
   if (!gap.is_none()) result.gap = static_cast<double*>(py::cast<py::array>(gap).mutable_data());
   Interrupt interrupted;
   bool complete;
@@ -59,13 +63,29 @@ void explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, uintpt
   if (!complete) throw py::error_already_set();
 }
 
+py::dict path_summary(const Plan& plan, const std::string& packing) {
+  PathSet set;
+  {
+    const py::gil_scoped_release release;
+    set = make_paths(plan, packing_named(packing));
+  }
+  std::vector<uint32_t> lengths;
+  for (const Path& path : set.paths) lengths.push_back(path.length);
+  py::dict out;
+  out["lengths"] = lengths;
+  out["n_bins"] = set.n_bins;
+  out["utilisation"] = set.utilisation;
+  return out;
+}
+
 PYBIND11_MODULE(_cuda, module) {
   py::module_::import("skshapgpu._core");  // which holds Plan
   // The more special one last: translators are tried in reverse order.
   py::register_exception<CudaError>(module, "CudaError", PyExc_RuntimeError);
   py::register_exception<CudaMemoryError>(module, "CudaMemoryError", PyExc_MemoryError);
   py::class_<DeviceArray>(module, "DeviceArray")
-      .def(py::init([](uintptr_t data, bool is_float32, int64_t n_rows, int64_t row_stride, int64_t column_stride) {
+      .def(py::init([](uintptr_t data, bool is_float32, int64_t n_rows, int64_t row_stride,
+                       int64_t column_stride) {
              return DeviceArray{data, is_float32, n_rows, row_stride, column_stride};
            }),
            py::arg("data"), py::arg("is_float32"), py::arg("n_rows"), py::arg("row_stride"),
@@ -78,22 +98,29 @@ PYBIND11_MODULE(_cuda, module) {
       .def_property_readonly("compute_capability",
                              [](const CudaDevice& d) { return py::make_tuple(d.major, d.minor); });
   py::class_<CudaPlan>(module, "CudaPlan")
-      .def(py::init<const Plan&, int>(), py::arg("plan"), py::arg("device"), py::keep_alive<1, 2>(),
-           py::call_guard<py::gil_scoped_release>())
-      .def("explain", &explain_rows, py::arg("plan"), py::arg("X"), py::arg("values"), py::arg("margin").none(true),
-           py::arg("gap").none(true), py::arg("memory_limit"))
+      .def(py::init<const Plan&, int, bool>(), py::arg("plan"), py::arg("device"), py::arg("gputreeshap"),
+           py::keep_alive<1, 2>(), py::call_guard<py::gil_scoped_release>())
+      .def("explain", &explain_rows, py::arg("plan"), py::arg("X"), py::arg("values"),
+           py::arg("margin").none(true), py::arg("gap").none(true), py::arg("memory_limit"))
       .def("explain_device", &explain_device, py::arg("X"), py::arg("missing"), py::arg("values"),
            py::arg("values_float32"), py::arg("margin"), py::arg("gap").none(true), py::arg("memory_limit"),
            py::arg("stream"))
       .def(
           "find_refused",
-          [](CudaPlan& cuda, const DeviceArray& X, double missing, bool allow_nan, double limit, uintptr_t stream) {
-            return cuda.find_refused(X.rows(), missing, allow_nan, limit, stream);
-          },
+          [](CudaPlan& cuda, const DeviceArray& X, double missing, bool allow_nan, double limit,
+             uintptr_t stream) { return cuda.find_refused(X.rows(), missing, allow_nan, limit, stream); },
           py::arg("X"), py::arg("missing"), py::arg("allow_nan"), py::arg("limit"), py::arg("stream"),
           py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("device", &CudaPlan::device)
       .def_property_readonly("bytes", &CudaPlan::bytes);
+  module.def(
+      "pack",
+      [](const std::vector<uint8_t>& sizes, const std::string& packing) {
+        const Bins bins = pack(sizes, packing_named(packing));
+        return std::make_pair(bins.bin, bins.n_bins);
+      },
+      py::arg("sizes"), py::arg("packing"));
+  module.def("path_summary", &path_summary, py::arg("plan"), py::arg("packing"));
   module.def("devices", &cuda_devices);
   module.def("allocated_bytes", &cuda_allocated_bytes);
   module.def("driver_version", &cuda_driver_version);

@@ -31,12 +31,14 @@ template <class T>
 __device__ bool general_decide(const CudaGeneralArgs<T>& a, const typename CudaProgram<T>::Element* node,
                                const int16_t* codes, int stride) {
   const uint32_t column = node[2], flags = node[3], operand = node[4];
-  const uint32_t code = static_cast<uint32_t>(static_cast<int32_t>(codes[static_cast<size_t>(column) * stride]));
+  const uint32_t code =
+      static_cast<uint32_t>(static_cast<int32_t>(codes[static_cast<size_t>(column) * stride]));
   bool left;
   if (flags & kNodeCategorical) {
     uint32_t c = code & 0xffff;
     if (flags & kNodeWide)
-      c |= static_cast<uint32_t>(static_cast<uint16_t>(codes[static_cast<size_t>(column + 1) * stride])) << 16;
+      c |= static_cast<uint32_t>(static_cast<uint16_t>(codes[static_cast<size_t>(column + 1) * stride]))
+           << 16;
     left = a.category_bits[operand + (c >> 5)] >> (c & 31) & 1;
   } else {
     left = code + (flags & kNodeBias) <= operand;
@@ -105,7 +107,8 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
     const T base = s[0], delta = s[kWarp];
     if (code == kGeneralMiddle) {
       s[3 * kWarp] = s[2 * kWarp] - s[3 * kWarp];  // alive here, but not on the left
-      for (int k = 0; k < K; ++k) c[(K + k) * kWarp] = multiply_add(-factor(base, delta, k), c[k * kWarp], c[k * kWarp]);
+      for (int k = 0; k < K; ++k)
+        c[(K + k) * kWarp] = multiply_add(-factor(base, delta, k), c[k * kWarp], c[k * kWarp]);
       p = leaves;
       continue;
     }
@@ -139,9 +142,10 @@ __global__ void __launch_bounds__(64) walk_general(const __grid_constant__ CudaG
     const size_t tile = task % a.n_tiles;
     T* partial = a.partial + (tile * a.n_slots + chunk.first_slot) * (kWarp * R) + lane * R;
     for (int r = 0; r < R; ++r) {
-      for (uint32_t slot = 0; slot < chunk.n_slots; ++slot) partial[static_cast<size_t>(slot) * (kWarp * R) + r] = 0;
-      general_walk<T>(a, a.stream + chunk.begin, a.codes + (tile * a.n_columns * kWarp + lane) * R + r, partial + r,
-                      kWarp * R, a.memory + warp_index * a.warp_memory + lane);
+      for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
+        partial[static_cast<size_t>(slot) * (kWarp * R) + r] = 0;
+      general_walk<T>(a, a.stream + chunk.begin, a.codes + (tile * a.n_columns * kWarp + lane) * R + r,
+                      partial + r, kWarp * R, a.memory + warp_index * a.warp_memory + lane);
     }
   }
 }

@@ -48,38 +48,6 @@ inline size_t cuda_path_code_elements(int64_t n_rows, size_t n_columns) {
   return (n_rows + kPathLanes - 1) / kPathLanes * kPathLanes * n_columns;
 }
 
-// A value's full rank, or the position of its category: the code that CodeTile has for it.
-template <class Read>
-__device__ uint32_t full_code(const CudaCodeArgs& a, const CudaCodeColumn& column, Read x) {
-  const bool missing = isnan(x) || x == static_cast<Read>(a.missing) ||
-                       (column.zero_missing && fabs(static_cast<double>(x)) <= kCudaZeroMagnitude);
-  if (missing) return column.categorical ? column.n + 1 : kPathMissing;
-  uint32_t low = 0, high = column.n;
-  if (!column.categorical) {
-    const Read* thresholds = static_cast<const Read*>(a.thresholds) + column.values;
-    while (low < high) {
-      const uint32_t middle = (low + high) / 2;
-      const bool passed = a.strict ? thresholds[middle] <= x : thresholds[middle] < x;
-      if (passed)
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    return low;
-  }
-  const double whole = trunc(static_cast<double>(x));
-  if (!(whole >= 0 && whole <= 2147483647.0)) return column.n;
-  const int32_t wanted = static_cast<int32_t>(whole), *categories = a.categories + column.values;
-  while (low < high) {
-    const uint32_t middle = (low + high) / 2;
-    if (categories[middle] < wanted)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low < column.n && categories[low] == wanted ? low : column.n;
-}
-
 // A block takes a tile, a warp a column of it.
 template <class Read>
 __global__ void __launch_bounds__(kPathThreads) code_path_rows(CudaPathArgs args) {
@@ -112,7 +80,7 @@ __device__ inline uint32_t one_fractions(const CudaPathArgs& a, const PathElemen
     return ones;
   };
   uint32_t ones = test(e.column, [&](uint32_t code) -> uint32_t {
-    return (code >= e.lower && code < e.upper) || (e.missing && code == kPathMissing);
+    return (code >= e.lower && code < e.upper) || (e.missing && code == kMissingCode);
   });
   if (e.set != kNoSet)
     ones &= test(e.set_column,

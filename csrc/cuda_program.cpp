@@ -107,7 +107,8 @@ class CudaCompiler {
       const bool categorical = decide_[i].flags & kCategorical;
       new_sets_ += categorical;
       new_slots_ += slot_[feature_of(i)] < 0;  // at most: a feature may be counted twice
-      fits = fits && !(categorical && wide(decide_[i].column)) && first_column_[decide_[i].column] <= kMaxIndex / 2;
+      fits = fits && !(categorical && wide(decide_[i].column)) &&
+             first_column_[decide_[i].column] <= kMaxIndex / 2;
     }
     // Preorder: children come after their parent.
     n_frames_ = 0;
@@ -142,7 +143,8 @@ class CudaCompiler {
 
   bool fits() const {
     const CudaChunk& c = out_.chunks.back();
-    return c.general == general_ && chunk_trees_ < kMaxChunkTrees && c.n_leaves + nodes_.size() < kMaxChunkLeaves &&
+    return c.general == general_ && chunk_trees_ < kMaxChunkTrees &&
+           c.n_leaves + nodes_.size() < kMaxChunkLeaves &&
            (general_ || (chunk_sets_ + new_sets_ <= kMaxIndex && c.n_slots + new_slots_ <= kMaxIndex));
   }
 
@@ -468,8 +470,8 @@ class CudaCompiler {
     };
     for (int32_t i = 0; i < n_inner; ++i) {
       const Decision d = decision(i);
-      out_.nodes.push_back(
-          {d.column << kNodeColumnShift | d.flags, d.operand, link(children_[2 * i]), link(children_[2 * i + 1])});
+      out_.nodes.push_back({d.column << kNodeColumnShift | d.flags, d.operand, link(children_[2 * i]),
+                            link(children_[2 * i + 1])});
     }
   }
 

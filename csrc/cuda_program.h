@@ -33,24 +33,23 @@ constexpr uint32_t kCudaEnd = kCudaNextTree + 2;
 constexpr size_t kCudaSegment = 1024;
 
 // A node is two elements. First: slot << 16 | column. Second, its test:
-constexpr uint32_t kTestOperand = 0xffff;       // rank + bias, or number of the category set in the chunk
-constexpr uint32_t kTestBias = 1u << 16;        // what is added to the code before it is compared
+constexpr uint32_t kTestOperand = 0xffff;  // rank + bias, or number of the category set in the chunk
+constexpr uint32_t kTestBias = 1u << 16;   // what is added to the code before it is compared
 constexpr uint32_t kTestCategorical = 1u << 17;
-constexpr uint32_t kTestFlip = 1u << 18;        // children were swapped
-constexpr uint32_t kTestTracked = 1u << 19;     // a node below repeats the feature: sets its alive bit
+constexpr uint32_t kTestFlip = 1u << 18;     // children were swapped
+constexpr uint32_t kTestTracked = 1u << 19;  // a node below repeats the feature: sets its alive bit
 constexpr int kTestOwnShift = 20, kTestPreviousShift = 25;  // alive bits: own, and that of `previous`
 constexpr uint32_t kTestBit = 31;
 constexpr int kAliveBits = 32;
 
-
 // Trees that these cannot hold (more nodes of the quadrature than have kernels of their own, leaves
 // of several outputs, more alive bits, columns, slots or categories than fit) have chunks of
-// their own, in a general form without fused subtrees. Such a stream begins with K, the number of outputs, the
-// height, and t_k and w_k; a node there is
+// their own, in a general form without fused subtrees. Such a stream begins with K, the number of outputs,
+// the height, and t_k and w_k; a node there is
 //   op | repeated << 8 | level << 16, slot, column, test flags, operand, level of `previous`, share,
 // if repeated u_k and G_k, and the values of those of its children that are leaves, right ones first.
 enum CudaGeneralOp : uint32_t {
-  kGeneralEnter,     // with nothing behind the constants
+  kGeneralEnter,  // with nothing behind the constants
   kGeneralMiddle,
   kGeneralExit,
   kGeneralExitLeaf,  // then the right leaf
@@ -79,7 +78,7 @@ struct CudaChunk {
   uint32_t category_base;  // into CudaProgram::category_sets
   size_t begin;            // in the stream; then n_segments of kCudaSegment elements, or the general form
   uint32_t n_segments;
-  size_t first_slot;       // among the slots of all chunks
+  size_t first_slot;  // among the slots of all chunks
   size_t n_leaves;
 };
 

@@ -7,26 +7,58 @@ namespace skshap {
 
 struct CudaCodeColumn {
   int32_t feature;
-  uint32_t n;          // thresholds, or listed categories
-  uint32_t origin;     // as in CudaColumn
+  uint32_t n;       // thresholds, or listed categories
+  uint32_t origin;  // as in CudaColumn
   uint8_t categorical, zero_missing;
-  int64_t values;      // where they begin, among those of their kind
+  int64_t values;  // where they begin, among those of their kind
 };
 
 struct CudaCodeArgs {
   const void* X;
-  bool x_single;  // element type of X
+  bool x_single;                              // element type of X
   int64_t n_rows, row_stride, column_stride;  // strides in bytes
   const CudaCodeColumn* columns;
   int32_t n_columns;
   bool strict;
-  double missing;  // a number that means missing, or NaN
+  double missing;          // a number that means missing, or NaN
   const void* thresholds;  // in the precision in which the model reads X
   const int32_t* categories;
   int16_t* codes;  // [tile][column][row of the tile]
 };
 
 constexpr float kCudaZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold
+
+// A value's full rank, or the position of its category: the code that CodeTile has for it.
+template <class Read>
+__device__ uint32_t full_code(const CudaCodeArgs& a, const CudaCodeColumn& column, Read x) {
+  const bool missing = isnan(x) || x == static_cast<Read>(a.missing) ||
+                       (column.zero_missing && fabs(static_cast<double>(x)) <= kCudaZeroMagnitude);
+  if (missing) return column.categorical ? column.n + 1 : kMissingCode;
+  uint32_t low = 0, high = column.n;
+  if (!column.categorical) {
+    const Read* thresholds = static_cast<const Read*>(a.thresholds) + column.values;
+    while (low < high) {
+      const uint32_t middle = (low + high) / 2;
+      const bool passed = a.strict ? thresholds[middle] <= x : thresholds[middle] < x;
+      if (passed)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  }
+  const double whole = trunc(static_cast<double>(x));
+  if (!(whole >= 0 && whole <= 2147483647.0)) return column.n;
+  const int32_t wanted = static_cast<int32_t>(whole), *categories = a.categories + column.values;
+  while (low < high) {
+    const uint32_t middle = (low + high) / 2;
+    if (categories[middle] < wanted)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < column.n && categories[low] == wanted ? low : column.n;
+}
 
 // Read: the precision of the model's comparisons.
 template <class Read, int kTile>
@@ -43,35 +75,14 @@ __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
     const char* p = x_row + column.feature * a.column_stride;
     const Read x = a.x_single ? static_cast<Read>(*reinterpret_cast<const float*>(p))
                               : static_cast<Read>(*reinterpret_cast<const double*>(p));
-    const bool missing = isnan(x) || x == static_cast<Read>(a.missing) || (column.zero_missing && fabs(static_cast<double>(x)) <= kCudaZeroMagnitude);
+    const uint32_t full = full_code(a, column, x);
     int32_t code;
     if (column.categorical) {  // one of more categories than fit has its high halves in a column of their own
-      code = static_cast<int32_t>(column.n) + missing;
-      const double whole = trunc(static_cast<double>(x));
-      if (whole >= 0 && whole <= 2147483647.0) {
-        const int32_t* values = a.categories + column.values;
-        const int32_t wanted = static_cast<int32_t>(whole);
-        uint32_t low = 0, high = column.n;
-        while (low < high) {
-          const uint32_t middle = (low + high) / 2;
-          if (values[middle] < wanted) low = middle + 1;
-          else high = middle;
-        }
-        if (!missing && low < column.n && values[low] == wanted) code = static_cast<int32_t>(low);
-      }
-      if (column.origin) code >>= 16;
-    } else if (missing) {
+      code = static_cast<int32_t>(column.origin ? full >> 16 : full);
+    } else if (full == kMissingCode) {
       code = -1;
     } else {
-      const Read* values = static_cast<const Read*>(a.thresholds) + column.values;
-      uint32_t low = 0, high = column.n;
-      while (low < high) {
-        const uint32_t middle = (low + high) / 2;
-        const bool passed = a.strict ? values[middle] <= x : values[middle] < x;
-        if (passed) low = middle + 1;
-        else high = middle;
-      }
-      const int64_t rank = static_cast<int64_t>(low) - column.origin;
+      const int64_t rank = static_cast<int64_t>(full) - column.origin;
       code = rank < 0 ? 0 : rank > kCudaRanks ? static_cast<int32_t>(kCudaRanks) : static_cast<int32_t>(rank);
     }
     out[static_cast<int64_t>(c) * kTile] = static_cast<int16_t>(code);
@@ -84,15 +95,16 @@ struct CudaCheckArgs {
   int64_t n_rows, row_stride, column_stride;
   int32_t n_features;
   bool allow_nan;
-  double limit;              // magnitudes from here on are refused, unless NaN
-  double missing;            // taken for NaN
+  double limit;               // magnitudes from here on are refused, unless NaN
+  double missing;             // taken for NaN
   unsigned long long* first;  // smallest row * n_features + feature that is refused
 };
 
 __global__ void __launch_bounds__(256) find_refused(CudaCheckArgs a) {
   const int64_t n = a.n_rows * a.n_features, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
-    const char* p = static_cast<const char*>(a.X) + i / a.n_features * a.row_stride + i % a.n_features * a.column_stride;
+    const char* p =
+        static_cast<const char*>(a.X) + i / a.n_features * a.row_stride + i % a.n_features * a.column_stride;
     const double x = a.x_single ? *reinterpret_cast<const float*>(p) : *reinterpret_cast<const double*>(p);
     const bool refused = isnan(x) || x == a.missing ? !a.allow_nan : fabs(x) >= a.limit;
     if (refused) atomicMin(a.first, static_cast<unsigned long long>(i));
@@ -142,7 +154,8 @@ __global__ void __launch_bounds__(kTile) add_margins(CudaMarginArgs a) {
       node = static_cast<int32_t>(left != static_cast<bool>(n.x & kNodeFlip) ? n.z : n.w);
     }
     const double* values = a.leaf_values + ~node * group.width;
-    if (group.width == 1) sum += *values;
+    if (group.width == 1)
+      sum += *values;
     else
       for (int o = 0; o < group.width; ++o) sums[o * kTile] += values[o];
   }
@@ -189,7 +202,8 @@ __global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
       const int64_t row = first_row + i / 32, column = first + i % 32;
       if (row >= a.n_rows || column >= width) continue;
       const int64_t output = column / a.n_used;
-      static_cast<Out*>(a.values)[(row * a.n_outputs + output) * a.n_features + a.features[column % a.n_used]] =
+      static_cast<Out*>(
+          a.values)[(row * a.n_outputs + output) * a.n_features + a.features[column % a.n_used]] =
           transposed[i % 32][i / 32];
     }
     __syncthreads();
@@ -233,7 +247,8 @@ __global__ void __launch_bounds__(256) find_gaps(CudaGapArgs a) {
     const int32_t output = static_cast<int32_t>(i % a.n_outputs);
     const double gap = fabs(sum + a.base[output] - a.margin[i]);
     const unsigned long long bits = static_cast<unsigned long long>(__double_as_longlong(gap));
-    if (bits > *reinterpret_cast<volatile unsigned long long*>(a.gap + output)) atomicMax(a.gap + output, bits);
+    if (bits > *reinterpret_cast<volatile unsigned long long*>(a.gap + output))
+      atomicMax(a.gap + output, bits);
   }
 }
 

@@ -27,13 +27,13 @@ struct CudaWalkArgs {
   int32_t n_tasks;            // chunks of the list x groups of as many tiles as a block has warps
   int32_t n_groups, n_tiles;
   int32_t n_columns;
-  uint32_t n_slots;       // of all chunks
-  uint32_t max_slots;     // of a chunk of this launch
+  uint32_t n_slots;      // of all chunks
+  uint32_t max_slots;    // of a chunk of this launch
   const int16_t* codes;  // [tile][column][lane][R]
   const uint32_t* category_bits;
   const uint32_t* category_sets;
-  T* partial;  // [tile, also those that fill up the last group][slot of all chunks][lane][R]
-  T* frames;   // [warp][frame beyond the registers][element][lane][R]
+  T* partial;          // [tile, also those that fill up the last group][slot of all chunks][lane][R]
+  T* frames;           // [warp][frame beyond the registers][element][lane][R]
   size_t warp_frames;  // elements of a warp in `frames`
   int32_t* next_task;
   T t[kMaxFixedNodes], weight[kMaxFixedNodes], tau[kMaxFixedNodes];  // t_k, w_k, 1 / (t_k (1 - t_k))
@@ -367,7 +367,8 @@ struct CudaWalker {
       sum.x[r] = x[0].x[r] * G<kRepeated>(constants, 0);
 #pragma unroll
       for (int k = 1; k < K; ++k)
-        sum.x[r] = kRepeated ? multiply_add(x[k].x[r], G<true>(constants, k), sum.x[r]) : sum.x[r] + x[k].x[r];
+        sum.x[r] =
+            kRepeated ? multiply_add(x[k].x[r], G<true>(constants, k), sum.x[r]) : sum.x[r] + x[k].x[r];
     }
     add_phi(node, slope, sum);
 #pragma unroll
@@ -477,8 +478,7 @@ struct CudaWalker {
       const T b1 = multiply_add(delta.x[r], constant, multiply_add(slope, share, slope2.x[r]));
       const T b2 = delta.x[r] * slope;
 #pragma unroll
-      for (int k = 0; k < K; ++k)
-        B[k].x[r] = multiply_add(multiply_add(b2, a.t[k], b1), a.t[k], b0);
+      for (int k = 0; k < K; ++k) B[k].x[r] = multiply_add(multiply_add(b2, a.t[k], b1), a.t[k], b0);
     }
     add_phi(e[4], slope1, left0);
     add_phi(e[9], slope2, right0);
@@ -501,37 +501,52 @@ struct CudaWalker {
   // One instance for each frame in registers, and one for those in memory.
   template <bool kRepeated, int kFrame = 0>
   __device__ __forceinline__ void enter_frame(uint32_t number) {
-    if constexpr (kFrame == kFrames) memory_enter<kRepeated>();
-    else if (number == kFrame) enter<kRepeated>(frame<kFrame>());
-    else enter_frame<kRepeated, kFrame + 1>(number);
+    if constexpr (kFrame == kFrames)
+      memory_enter<kRepeated>();
+    else if (number == kFrame)
+      enter<kRepeated>(frame<kFrame>());
+    else
+      enter_frame<kRepeated, kFrame + 1>(number);
   }
   template <bool kRepeated, int kFrame = 0>
   __device__ __forceinline__ void middle_frame(uint32_t number) {
-    if constexpr (kFrame == kFrames) memory_middle<kRepeated>();
-    else if (number == kFrame) middle<kRepeated>(frame<kFrame>());
-    else middle_frame<kRepeated, kFrame + 1>(number);
+    if constexpr (kFrame == kFrames)
+      memory_middle<kRepeated>();
+    else if (number == kFrame)
+      middle<kRepeated>(frame<kFrame>());
+    else
+      middle_frame<kRepeated, kFrame + 1>(number);
   }
   template <bool kRepeated, bool kRightLeaf, int kFrame = 0>
   __device__ __forceinline__ void exit_frame(uint32_t number) {
-    if constexpr (kFrame == kFrames) memory_exit<kRepeated, kRightLeaf>();
-    else if (number == kFrame) exit<kRepeated, kRightLeaf>(frame<kFrame>());
-    else exit_frame<kRepeated, kRightLeaf, kFrame + 1>(number);
+    if constexpr (kFrame == kFrames)
+      memory_exit<kRepeated, kRightLeaf>();
+    else if (number == kFrame)
+      exit<kRepeated, kRightLeaf>(frame<kFrame>());
+    else
+      exit_frame<kRepeated, kRightLeaf, kFrame + 1>(number);
   }
 
   template <bool kRoot, bool kFirst>
   __device__ __forceinline__ void quad_second(uint32_t code) {
-    if (code & 1) quad<kRoot, kFirst, true>();
-    else quad<kRoot, kFirst, false>();
+    if (code & 1)
+      quad<kRoot, kFirst, true>();
+    else
+      quad<kRoot, kFirst, false>();
   }
   template <bool kRoot>
   __device__ __forceinline__ void quad_first(uint32_t code) {
-    if (code & 2) quad_second<kRoot, true>(code);
-    else quad_second<kRoot, false>(code);
+    if (code & 2)
+      quad_second<kRoot, true>(code);
+    else
+      quad_second<kRoot, false>(code);
   }
   __device__ __forceinline__ void fused(uint32_t code) {
     if (code < kCudaTrio) {
-      if (code & 4) quad_first<true>(code);
-      else quad_first<false>(code);
+      if (code & 4)
+        quad_first<true>(code);
+      else
+        quad_first<false>(code);
       return;
     }
     switch (code) {
@@ -554,9 +569,12 @@ struct CudaWalker {
     for (;;) {
       uint32_t op = code();
       for (; op < kCudaQuad || op == kCudaEndSegment; op = code()) {  // down
-        if (op == kCudaEndSegment) next_segment();
-        else if (op & 1) enter_frame<true>(op >> 3);
-        else enter_frame<false>(op >> 3);
+        if (op == kCudaEndSegment)
+          next_segment();
+        else if (op & 1)
+          enter_frame<true>(op >> 3);
+        else
+          enter_frame<false>(op >> 3);
       }
       fused(op);
       for (op = code();; op = code()) {  // up
@@ -571,16 +589,22 @@ struct CudaWalker {
         }
         const uint32_t kind = op >> 1 & 3, number = op >> 3;
         if (kind == kCudaMiddle) {
-          if (op & 1) middle_frame<true>(number);
-          else middle_frame<false>(number);
+          if (op & 1)
+            middle_frame<true>(number);
+          else
+            middle_frame<false>(number);
           break;
         }
         if (kind == kCudaExit) {
-          if (op & 1) exit_frame<true, false>(number);
-          else exit_frame<false, false>(number);
+          if (op & 1)
+            exit_frame<true, false>(number);
+          else
+            exit_frame<false, false>(number);
         } else {
-          if (op & 1) exit_frame<true, true>(number);
-          else exit_frame<false, true>(number);
+          if (op & 1)
+            exit_frame<true, true>(number);
+          else
+            exit_frame<false, true>(number);
         }
       }
     }
@@ -608,8 +632,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks) walk(const __grid_constant_
     T* partial = args.partial + (tile * args.n_slots + chunk.first_slot) * (kWarp * R) + lane * R;
     T* phi = partial;
     if constexpr (kShared)
-      phi = reinterpret_cast<T*>(shared_segments<E>() + 2 * kCudaSegment) + (warp * args.max_slots * kWarp + lane) * R;
-    for (uint32_t slot = 0; slot < n_slots; ++slot) store_lanes<T, R>(phi + slot * (kWarp * R), Lanes<T, R>{});
+      phi = reinterpret_cast<T*>(shared_segments<E>() + 2 * kCudaSegment) +
+            (warp * args.max_slots * kWarp + lane) * R;
+    for (uint32_t slot = 0; slot < n_slots; ++slot)
+      store_lanes<T, R>(phi + slot * (kWarp * R), Lanes<T, R>{});
     CudaWalker<T, K, R, kFrames> walker{args};
     walker.codes = args.codes + (read_tile * args.n_columns * kWarp + lane) * R;
     walker.phi = phi;

@@ -4,9 +4,9 @@ namespace skshap {
 
 template <>
 WalkKernel<float> walk_kernel<float>(int n_nodes, bool shared) {
-#define SKSHAP_CASE(K, FRAMES, BLOCKS)                                                     \
-  case K:                                                                                  \
-    if (shared) return {walk<float, K, 2, FRAMES, true, kBlockThreads, BLOCKS>, FRAMES};    \
+#define SKSHAP_CASE(K, FRAMES, BLOCKS)                                                   \
+  case K:                                                                                \
+    if (shared) return {walk<float, K, 2, FRAMES, true, kBlockThreads, BLOCKS>, FRAMES}; \
     return {walk<float, K, 2, FRAMES, false, kBlockThreads, BLOCKS>, FRAMES};
   switch (n_nodes) {
     SKSHAP_CASE(1, 4, 5)

@@ -57,7 +57,7 @@ class Extractor {
 
   // An element that every row passes.
   static PathElement always(int32_t feature, uint32_t column) {
-    return {1, feature, 0, column, 0, kPathMissing, column, kNoSet, 1, 0};
+    return {1, feature, 0, column, 0, kMissingCode, column, kNoSet, 1, 0};
   }
 
   // Takes the way from a node to its left or right child into the path.

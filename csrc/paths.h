@@ -12,8 +12,6 @@ namespace skshap {
 // A lane of a warp takes an element, so a path has no more elements than a warp has lanes.
 constexpr int kPathLanes = 32;
 
-// Codes of rows for paths are full ranks, or positions of categories as in Plan::columns.
-constexpr uint32_t kPathMissing = 0xffffffff;  // of a numeric column
 constexpr uint32_t kNoSet = 0xffffffff;
 
 // All splits of a path on one feature. The first element of each path, its root, has no feature: a path of

@@ -14,6 +14,8 @@ namespace skshap {
 //
 // Missing has the largest code. Adding the node's bias of 1 wraps it to 0, which is below every
 // rank; a bias of 0 leaves it above every rank.
+constexpr uint32_t kMissingCode = 0xffffffff;  // before it is narrowed to 16 bits
+
 struct DecideNode {
   uint32_t column;    // coded column
   uint32_t operand;   // rank + bias, or first word of the category bit set

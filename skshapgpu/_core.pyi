@@ -33,8 +33,8 @@ class Plan:
 
         n_trees and n_leaves; n_repeated, the nodes whose feature occurs above them;
         trees_by_nodes and leaves_by_nodes, how many trees have each number of quadrature nodes and how
-        many leaves those trees have; n_chunks; n_features_used; bytes; scratch_bytes_per_thread, what explain() allocates beside its
-        result; precision; instruction_set.
+        many leaves those trees have; n_chunks; n_features_used; bytes; scratch_bytes_per_thread, what
+        explain() allocates beside its result; precision; instruction_set.
         """
 
 def instruction_set() -> str:

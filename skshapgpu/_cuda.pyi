@@ -1,5 +1,7 @@
 """The GPU half of the compiled core; built where there is a CUDA toolkit, imports without a GPU."""
 
+from typing import Any
+
 import numpy as np
 
 from ._core import Plan
@@ -30,7 +32,9 @@ class DeviceArray:
 class CudaPlan:
     """A plan on a device; safe to use from several threads, whose calls wait for each other."""
 
-    def __init__(self, plan: Plan, device: int) -> None: ...
+    def __init__(self, plan: Plan, device: int, gputreeshap: bool) -> None:
+        """Upload; ``gputreeshap``: explain by that paper's own method instead of the quadrature."""
+
     def explain(
         self,
         plan: Plan,
@@ -61,9 +65,7 @@ class CudaPlan:
     ) -> None:
         """The same for arrays on the device, given as addresses (0: none), in the order of a stream."""
 
-    def find_refused(
-        self, X: DeviceArray, missing: float, allow_nan: bool, limit: float, stream: int
-    ) -> int:
+    def find_refused(self, X: DeviceArray, missing: float, allow_nan: bool, limit: float, stream: int) -> int:
         """First value that is NaN where refused or at least ``limit``: row * n_features + feature, or -1."""
 
     @property
@@ -74,6 +76,15 @@ class CudaPlan:
 
 def devices() -> list[Device]:
     """Usable devices; raises ``CudaError`` that says why there are none."""
+
+def pack(sizes: list[int], packing: str) -> tuple[list[int], int]:
+    """Bin of 32 lanes that each path goes to, given the paths' lengths, and the number of bins.
+
+    ``packing``: "none", "next_fit", "first_fit_decreasing" or "best_fit_decreasing".
+    """
+
+def path_summary(plan: Plan, packing: str) -> dict[str, Any]:
+    """``lengths`` of the plan's paths, ``n_bins`` and ``utilisation`` (elements over lanes)."""
 
 def allocated_bytes() -> int:
     """Memory on devices, and page-locked memory, that the module holds now."""

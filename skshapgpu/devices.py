@@ -1,4 +1,4 @@
-"""Where values are computed: the one place where a device is chosen, and where GPU arrays are taken and given.
+"""Where values are computed: the one place where a device is chosen, and GPU arrays are taken and given.
 
 The module ``_cuda`` is imported at the first use of a GPU only; it imports without a driver, and its
 errors are the sentences that users read.
@@ -19,10 +19,14 @@ import numpy as np
 #: Overrides ``device="auto"``.
 _VARIABLE = "SKSHAPGPU_DEVICE"
 
-#: Seconds of a call: a fixed part, and a part for each leaf that a row passes, times quadrature nodes.
-#: Measured on one core with AVX-512 and on an H200; only their ratio matters, and that to a factor.
-_CPU_FIXED, _CPU_LEAF = 2e-5, 1.0e-10
-_CUDA_FIXED, _CUDA_LEAF = 2.5e-4, 1.5e-12
+#: Seconds of a call, measured on one core with AVX-512 and on an H200. On the CPU each leaf costs something
+#: for every block of 64 rows, and something times quadrature nodes for every vector of 16; each call starts
+#: its threads.
+_CPU_CALL, _CPU_BLOCK, _CPU_VECTOR, _CPU_THREAD = 2e-5, 8e-9, 1e-9, 4e-5
+#: On a GPU a chunk of trees takes its time however few the rows are, and each row something for each leaf
+#: times quadrature nodes.
+_CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_ROW = 8e-5, 3.5e-7, 1e-12
+_CHUNK_LEAVES = 512
 
 
 def cuda_info() -> dict[str, Any]:
@@ -123,14 +127,28 @@ class Devices:
             raise RuntimeError(f"device={device!r}, but there are only {n_devices} CUDA devices")
         return cls(indices=indices)
 
+    def insist(self) -> Devices:
+        """The same for an algorithm that only GPUs have."""
+        if self.auto:
+            return Devices.parse("cuda")
+        if not self.indices:
+            raise ValueError("algorithm='gputreeshap' runs on GPUs only, but device is 'cpu'")
+        return self
+
     def choose(self, n_rows: int, plan_info: dict[str, Any], n_threads: int) -> tuple[int, ...]:
         """GPUs for a call with so many rows from the host; empty: the CPU."""
         if not self.auto:
             return self.indices
-        work = n_rows * sum(
-            nodes * leaves for nodes, leaves in plan_info["leaves_by_nodes"].items()
-        )
-        if _CPU_FIXED + work * _CPU_LEAF / n_threads < _CUDA_FIXED + work * _CUDA_LEAF:
+        leaves, nodes = plan_info["n_leaves"], plan_info["leaves_by_nodes"]
+        weighted = sum(k * n for k, n in nodes.items())
+        blocks, vectors = -(-n_rows // 64), -(-n_rows // 16)
+        threads = max(1, min(n_threads, blocks))
+        cpu = (blocks * leaves * _CPU_BLOCK + vectors * weighted * _CPU_VECTOR) / threads
+        cpu += _CPU_CALL + (threads - 1) * _CPU_THREAD
+        tree = leaves / max(plan_info["n_trees"], 1)
+        chunk = min(leaves, tree + (_CHUNK_LEAVES if tree < _CHUNK_LEAVES else 0))
+        cuda = _CUDA_CALL + chunk * _CUDA_CHUNK_LEAF + n_rows * weighted * _CUDA_ROW
+        if cpu < cuda:
             return ()
         return (0,) if cuda_available() else ()
 
@@ -156,9 +174,9 @@ def is_cuda_error(error: BaseException) -> bool:
     return type(error).__name__ in ("CudaError", "CudaMemoryError")
 
 
-def compile_on(plan: Any, index: int) -> Any:
+def compile_on(plan: Any, index: int, algorithm: str) -> Any:
     """The plan on a GPU: ``_cuda.CudaPlan``."""
-    return _load().CudaPlan(plan, index)
+    return _load().CudaPlan(plan, index, algorithm == "gputreeshap")
 
 
 # Arrays on a GPU
@@ -244,7 +262,9 @@ def take(X: Any) -> GpuArray:
         try:
             import cupy
         except ImportError as error:
-            raise TypeError(f"X is a {type(X).__qualname__} on a GPU; to read it, CuPy must be installed") from error
+            raise TypeError(
+                f"X is a {type(X).__qualname__} on a GPU; to read it, CuPy must be installed"
+            ) from error
         if not isinstance(X, cupy.ndarray):
             X = cupy.asarray(X) if hasattr(type(X), "__cuda_array_interface__") else cupy.from_dlpack(X)
         index = X.device.id

@@ -98,8 +98,11 @@ class TreeExplainer:
         ``Pipeline`` the last step is explained, with the columns that it sees; the others
         transform X. A fitted search stands for its ``best_estimator_``, a ``FrozenEstimator``
         for what it holds.
-    algorithm : {"auto", "quadrature"}, default="auto"
-        Both are the exact quadrature today.
+    algorithm : {"auto", "quadrature", "gputreeshap"}, default="auto"
+        "auto" is the exact quadrature. "gputreeshap" is the method of Mitchell, Frank and Holmes
+        (arXiv:2010.13972), for comparison: on GPUs only, slower, at most 31 features on a path, its
+        last digits change from run to run; with more than 16 features on a path it computes in
+        double precision.
     device : {"auto", "cpu", "cuda", "cuda:N"} or list of "cuda:N", default="auto"
         Where to compute. "cuda" is the first GPU; with a list the rows are split. "auto" takes the
         first GPU when there is one and enough work for it, else the CPU; the environment variable
@@ -156,7 +159,7 @@ class TreeExplainer:
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
     ) -> None:
-        _require("algorithm", algorithm, ("auto", "quadrature"))
+        _require("algorithm", algorithm, ("auto", "quadrature", "gputreeshap"))
         _require("precision", precision, ("single", "double"))
         _require("outputs", outputs, ("auto", "all"))
         effective_n_jobs(n_jobs)  # refuses 0
@@ -164,7 +167,10 @@ class TreeExplainer:
         self._precision = precision
         self._n_jobs = n_jobs
         self._check_additivity = bool(check_additivity)
+        self._algorithm = algorithm
         self._devices = Devices.parse(device)
+        if algorithm == "gputreeshap":
+            self._devices = self._devices.insist()
         self._steps, last = unwrap(model)
         self._adapted = adapt(last)
         self._widen = outputs == "all" and self._adapted.binary is not None
@@ -351,15 +357,15 @@ class TreeExplainer:
         """The plan on a GPU, uploaded at its first use."""
         with self._cuda_lock:
             if index not in self._cuda_plans:
-                self._cuda_plans[index] = devices.compile_on(self._plan, index)
+                self._cuda_plans[index] = devices.compile_on(self._plan, index, self._algorithm)
             return self._cuda_plans[index]
 
     def _chunk_rows(self, rows: Rows, shape: tuple[int, int, int], n_threads: int) -> int:
-        """How many rows to work off at once."""
+        """How many rows to work off at once; ``n_threads`` is 0 on GPUs, which keep margins to themselves."""
         n_rows, n_outputs, n_features = shape
         item = rows.dtype.itemsize
         per_row = rows.row_bytes + (n_features * item if self._widen else 0)
-        if self._check_additivity:  # margin, sum, gap and what compares them
+        if self._check_additivity and n_threads:  # margin, sum, gap and what compares them
             per_row += 40 * n_outputs
         if self._memory_limit is None:
             return max(1, _CHUNK_BYTES // max(per_row, 1))

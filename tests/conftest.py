@@ -1,4 +1,4 @@
-"""Settings of a test run: hypothesis profiles, the import path, devices, and the last line on skipped ones."""
+"""Settings of a test run: hypothesis profiles, import path, devices, and a last line on skipped ones."""
 
 from __future__ import annotations
 

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
+from ensembles import leaf_scale, random_ensemble, random_rows
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     GradientBoostingRegressor,
@@ -26,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skshapgpu import ShapTransformer, TreeExplainer, cuda_info, devices, explain
 from skshapgpu.devices import Devices
+from skshapgpu.reference import path_dependent_shap
 
 pytest.importorskip("skshapgpu._cuda")
 
@@ -66,6 +69,14 @@ def test_wrong_device(regressor: Any, device: Any, error: type[Exception], messa
         TreeExplainer(regressor, device=device)
 
 
+def test_gputreeshap_needs_a_gpu(regressor: Any) -> None:
+    with pytest.raises(ValueError, match="runs on GPUs only"):
+        TreeExplainer(regressor, algorithm="gputreeshap", device="cpu")
+    if not cuda_info()["available"]:
+        with pytest.raises(RuntimeError, match="use device='cpu'"):
+            TreeExplainer(regressor, algorithm="gputreeshap")
+
+
 def test_cpu_is_said(regressor: Any) -> None:
     explanation = explain(regressor, X[:5], device="cpu")
     assert explanation.device == "cpu" and "on the CPU" in repr(explanation)
@@ -84,7 +95,7 @@ def test_the_variable_overrides_auto_only(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_auto_leaves_small_work_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_available", True)
-    info = {"leaves_by_nodes": {4: 23_000}}
+    info = {"n_trees": 100, "n_leaves": 23_000, "leaves_by_nodes": {4: 23_000}}
     auto = Devices(auto=True)
     assert auto.choose(1, info, 1) == ()
     assert auto.choose(1_000_000, info, 1) == (0,)
@@ -117,7 +128,8 @@ for device in ("cuda", "cuda:1", ["cuda:0", "cuda:1"]):
     try:
         skshapgpu.TreeExplainer(model, device=device)
     except RuntimeError as error:
-        assert info["reason"] in str(error) and "device='cpu'" in str(error) and "\\n" not in str(error), error
+        message = str(error)
+        assert info["reason"] in message and "device='cpu'" in message and "\\n" not in message, message
     else:
         raise AssertionError(device)
 print(info["reason"])
@@ -127,9 +139,7 @@ print(info["reason"])
 def test_without_a_gpu() -> None:
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}
     environment.pop("SKSHAPGPU_DEVICE", None)
-    result = subprocess.run(
-        [sys.executable, "-c", WITHOUT], env=environment, text=True, capture_output=True
-    )
+    result = subprocess.run([sys.executable, "-c", WITHOUT], env=environment, text=True, capture_output=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() in ("no NVIDIA driver is installed", "there is no CUDA device")
 
@@ -156,9 +166,7 @@ UNIT = {"single": 1e-6, "double": 1e-13}
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("model", ["regressor", "multiclass"])
-def test_values_are_those_of_the_cpu(
-    model: str, precision: str, request: pytest.FixtureRequest
-) -> None:
+def test_values_are_those_of_the_cpu(model: str, precision: str, request: pytest.FixtureRequest) -> None:
     fitted, rows = request.getfixturevalue(model), X if model == "regressor" else IRIS[0]
     expected = TreeExplainer(fitted, device="cpu", precision="double").shap_values(rows)
     explanation = TreeExplainer(fitted, device="cuda", precision=precision).explain(rows)
@@ -268,6 +276,18 @@ def test_fork_after_use(regressor: Any) -> None:
 
 
 @pytest.mark.usefixtures("gpu")
+def test_additivity_is_checked(regressor: Any) -> None:
+    cupy = pytest.importorskip("cupy")
+    explainer = TreeExplainer(regressor, device="cuda")
+    explainer._leaf_sum = 1e-6 * explainer._leaf_sum  # as if the leaves were much smaller
+    for rows in (X, cupy.asarray(X)):
+        with pytest.raises(RuntimeError, match=r"additivity check failed at row \d+: base value"):
+            explainer.shap_values(rows)
+    explainer._check_additivity = False
+    assert explainer.explain(X).additivity_error is None
+
+
+@pytest.mark.usefixtures("gpu")
 def test_an_error_midway_leaves_it_usable(regressor: Any) -> None:
     explainer = TreeExplainer(GradientBoostingRegressor(n_estimators=5).fit(X, Y), device="cuda")
     bad = np.tile(X, (3, 1))
@@ -275,6 +295,43 @@ def test_an_error_midway_leaves_it_usable(regressor: Any) -> None:
     with pytest.raises(ValueError, match="row 700"):
         explainer.shap_values(bad)
     assert explainer.shap_values(X).shape == X.shape
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("kind", ["numeric", "vector", "categorical"])
+def test_gputreeshap_is_exact(kind: str, precision: str) -> None:
+    """Random trees against the definition."""
+    from skshapgpu import _core, _cuda
+
+    for seed in range(20):
+        ensemble = random_ensemble(
+            seed,
+            n_trees=12,
+            n_features=6,
+            n_outputs=2,
+            max_leaves=40,
+            vector=kind == "vector",
+            categorical=kind != "numeric",
+            zero_missing=kind == "categorical",
+        )
+        rows = random_rows(seed, ensemble, 150)
+        plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision)
+        values, margin = np.full((150, 2, 6), np.nan), np.full((150, 2), np.nan)
+        _cuda.CudaPlan(plan, 0, True).explain(plan, rows, values, margin, None, 0)
+        expected, _ = path_dependent_shap(ensemble, rows)
+        unit = leaf_scale(ensemble)[:, np.newaxis]
+        assert (np.abs(values - expected) <= (2e-6 if precision == "single" else 1e-10) * unit).all()
+        np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_gputreeshap_explains_models(regressor: Any, multiclass: Any) -> None:
+    for model, rows in ((regressor, X), (multiclass, IRIS[0])):
+        expected = TreeExplainer(model, device="cpu", precision="double").shap_values(rows)
+        explanation = explain(model, rows, algorithm="gputreeshap")
+        assert explanation.device == "cuda:0"
+        assert_close(explanation.values, expected, 1e-6)
 
 
 # Arrays on the GPU
@@ -356,7 +413,8 @@ def test_the_producers_stream_is_honoured(regressor: Any) -> None:
     explainer.shap_values(cupy.asarray(X))
     stream, late = cupy.cuda.Stream(non_blocking=True), cupy.asarray(X)
     pause = cupy.RawKernel(
-        'extern "C" __global__ void pause() { long long t = clock64(); while (clock64() - t < 500000000LL); }', "pause"
+        'extern "C" __global__ void pause() { for (long long t = clock64(); clock64() - t < 500000000LL;); }',
+        "pause",
     )
     pause.compile()
     with stream:

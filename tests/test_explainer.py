@@ -198,7 +198,7 @@ def test_data_is_x_itself(regressor: Any) -> None:
         (
             {"algorithm": "fast_v2"},
             ValueError,
-            "algorithm must be one of 'auto', 'quadrature', not 'fast_v2'",
+            "algorithm must be one of 'auto', 'quadrature', 'gputreeshap', not 'fast_v2'",
         ),
         ({"precision": "half"}, ValueError, "precision must be one of"),
         ({"outputs": ["all"]}, ValueError, "outputs must be one of"),
@@ -446,21 +446,23 @@ def test_memory_limit_bounds_everything_that_is_allocated(kind: str) -> None:
         X = pd.DataFrame(dense).astype({i: np.float32 for i in range(0, n_features, 2)})
         X.columns = [f"f{i}" for i in range(n_features)]
     model = HistGradientBoostingRegressor(max_iter=3).fit(dense[:500].astype(float), dense[:500].sum(axis=1))
-    free = TreeExplainer(model)
+    free = TreeExplainer(model, device="cpu")
     result = free.shap_values(X)
     limit = result.nbytes + free.plan_info()["scratch_bytes_per_thread"] + 600_000
-    tight = TreeExplainer(model, memory_limit=limit)
+    tight = TreeExplainer(model, device="cpu", memory_limit=limit)
     assert peak_of(lambda: tight.shap_values(X)) < limit
     np.testing.assert_array_equal(tight.shap_values(X), result)
 
 
 def test_chunks_of_a_widened_classifier_and_of_single_rows(binary: Any) -> None:
-    free = TreeExplainer(binary, outputs="all")
+    free = TreeExplainer(binary, device="cpu", outputs="all")
     expected = free.shap_values(CANCER)
     scratch = free.plan_info()["scratch_bytes_per_thread"]
     row = 30 * 8 + 80
     for rows in (1, 7, 569):
-        tight = TreeExplainer(binary, outputs="all", memory_limit=expected.nbytes + scratch + rows * row)
+        tight = TreeExplainer(
+            binary, device="cpu", outputs="all", memory_limit=expected.nbytes + scratch + rows * row
+        )
         np.testing.assert_array_equal(tight.shap_values(CANCER), expected)
 
 
@@ -503,7 +505,7 @@ def skew(explainer: TreeExplainer, row: int, offset: float) -> TreeExplainer:
 def test_additivity_check_names_row_output_and_numbers(multiclass: Any) -> None:
     pd = pytest.importorskip("pandas")
     X = pd.DataFrame(IRIS, index=[f"flower {i}" for i in range(150)])
-    explainer = skew(TreeExplainer(multiclass), 7, 0.01)
+    explainer = skew(TreeExplainer(multiclass, device="cpu"), 7, 0.01)
     margin = multiclass.predict_proba(IRIS)[7, 2]
     with pytest.raises(
         RuntimeError, match=r"at row 7 \(index 'flower 7'\), output 2: base value plus SHAP"
@@ -513,14 +515,17 @@ def test_additivity_check_names_row_output_and_numbers(multiclass: Any) -> None:
     assert f"the margin is {margin + 0.01:.6g}"[:22] in message
     assert "single precision" in message and "float64" in message and "precision='double'" in message
     assert (
-        skew(TreeExplainer(multiclass, check_additivity=False), 7, 0.01).explain(X).additivity_error is None
+        skew(TreeExplainer(multiclass, device="cpu", check_additivity=False), 7, 0.01)
+        .explain(X)
+        .additivity_error
+        is None
     )
 
 
 @pytest.mark.parametrize("offset", [np.nan, np.inf, -1.0])
 def test_additivity_check_of_one_output(regressor: Any, offset: float) -> None:
     with pytest.raises(RuntimeError, match="at row 3: base value"):
-        skew(TreeExplainer(regressor), 3, offset).shap_values(DIABETES)
+        skew(TreeExplainer(regressor, device="cpu"), 3, offset).shap_values(DIABETES)
 
 
 @pytest.mark.parametrize(
@@ -533,9 +538,9 @@ def test_additivity_tolerance_is_relative_to_the_leaves(precision: str, dtype: s
     X = DIABETES.astype(dtype)
     clean = explain(model, X, precision=precision).additivity_error
     assert clean < allowed / 8
-    skew(TreeExplainer(model, precision=precision), 0, 0.8 * allowed).shap_values(X)
+    skew(TreeExplainer(model, device="cpu", precision=precision), 0, 0.8 * allowed).shap_values(X)
     with pytest.raises(RuntimeError, match="additivity"):
-        skew(TreeExplainer(model, precision=precision), 0, 1.2 * allowed).shap_values(X)
+        skew(TreeExplainer(model, device="cpu", precision=precision), 0, 1.2 * allowed).shap_values(X)
 
 
 def test_additivity_error_is_the_largest_gap(regressor: Any) -> None:
@@ -638,12 +643,12 @@ def threads_asked_for(explainer: TreeExplainer) -> int:
 
 
 def test_n_jobs_is_that_of_joblib(regressor: Any) -> None:
-    assert threads_asked_for(TreeExplainer(regressor)) == 1
-    assert threads_asked_for(TreeExplainer(regressor, n_jobs=3)) == 3
-    assert threads_asked_for(TreeExplainer(regressor, n_jobs=-1)) == joblib.cpu_count()
+    assert threads_asked_for(TreeExplainer(regressor, device="cpu")) == 1
+    assert threads_asked_for(TreeExplainer(regressor, device="cpu", n_jobs=3)) == 3
+    assert threads_asked_for(TreeExplainer(regressor, device="cpu", n_jobs=-1)) == joblib.cpu_count()
     with joblib.parallel_config("threading", n_jobs=2):
-        assert threads_asked_for(TreeExplainer(regressor)) == 2
-        assert threads_asked_for(TreeExplainer(regressor, n_jobs=1)) == 1
+        assert threads_asked_for(TreeExplainer(regressor, device="cpu")) == 2
+        assert threads_asked_for(TreeExplainer(regressor, device="cpu", n_jobs=1)) == 1
 
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])
@@ -655,7 +660,7 @@ def test_inside_joblib(regressor: Any, backend: str) -> None:
 
 
 def test_call_of_one_row_is_quick(regressor: Any) -> None:
-    explainer = TreeExplainer(regressor)
+    explainer = TreeExplainer(regressor, device="cpu")
     for dtype in (np.float32, np.float64):
         x = np.ascontiguousarray(DIABETES[:1], dtype)
         values, margin = np.empty((1, 1, 10), dtype), np.empty((1, 1))

@@ -54,7 +54,7 @@ class CudaPlan:
         from skshapgpu import _core, _cuda
 
         self.plan = _core.Plan(attributes, precision)
-        self.cuda = _cuda.CudaPlan(self.plan, 0)
+        self.cuda = _cuda.CudaPlan(self.plan, 0, False)
         self.info = self.plan.info
 
     @property
