@@ -22,13 +22,15 @@ settings.load_profile("skshapgpu")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--device", help="where explainers compute, for example cuda: sets SKSHAPGPU_DEVICE for the run"
+        "--device",
+        default="cpu",
+        help="where explainers compute that are not told where: sets SKSHAPGPU_DEVICE for the run",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if device := config.getoption("--device"):
-        os.environ["SKSHAPGPU_DEVICE"] = device
+    # Without it "auto" would choose by the work, and a test could compare digits of two devices.
+    os.environ["SKSHAPGPU_DEVICE"] = config.getoption("--device")
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,13 @@ from skshapgpu.reference import path_dependent_shap
 
 pytest.importorskip("skshapgpu._cuda")
 
+
+@pytest.fixture(autouse=True)
+def auto(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here "auto" shall choose, whatever device the run is for."""
+    monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
+
+
 X, Y = load_diabetes(return_X_y=True)
 IRIS = load_iris(return_X_y=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -107,7 +108,10 @@ before, start = set(sys.modules), time.process_time()
 seconds = time.process_time() - start
 print(*sorted({OPTIONAL!r} & (set(sys.modules) - before)), seconds)
 """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "SKSHAPGPU_DEVICE"}
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
     *modules, seconds = run.stdout.split()
     return set(modules), float(seconds)
 
