@@ -122,6 +122,7 @@ class Pipeline : public CudaPlan::Impl {
   Pipeline(const Plan& plan, int index, bool gputreeshap) : plan_(plan) {
     device = index;
     const UseDevice use(index);
+    for (auto& lane : lanes_) lane = std::make_unique<Lane>();  // its streams belong to the device in use
     const CudaProgram<T> program = make_cuda_program<T>(plan);
     check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index),
           "device attribute");
@@ -160,7 +161,7 @@ class Pipeline : public CudaPlan::Impl {
     const auto land = [&](int l) {
       Flight& f = flights[l];
       if (!f.n) return;
-      Lane& lane = lanes_[l];
+      Lane& lane = *lanes_[l];
       check(cudaEventSynchronize(lane.stream.done), "computing SHAP values");
       copy(static_cast<char*>(result.values.values) + f.first * out_row, lane.values_host.template as<char>(),
            f.n * out_row);
@@ -170,7 +171,7 @@ class Pipeline : public CudaPlan::Impl {
       f.n = 0;
     };
     const auto finish = [&] {  // nothing may run on when the caller's memory goes away
-      for (Lane& lane : lanes_) cudaStreamSynchronize(lane.stream.stream);
+      for (const auto& lane : lanes_) cudaStreamSynchronize(lane->stream.stream);
     };
     try {
       int l = 0;
@@ -180,7 +181,7 @@ class Pipeline : public CudaPlan::Impl {
           return false;
         }
         land(l);
-        Lane& lane = lanes_[l];
+        Lane& lane = *lanes_[l];
         const int64_t n = std::min(batch, rows.n_rows - first);
         prepare(lane, n, margins);
         lane.X.reserve(n * x_row, kNoRoom);
@@ -226,7 +227,7 @@ class Pipeline : public CudaPlan::Impl {
     const bool margins = result.values.margin || result.gap;
     const int64_t batch = batch_rows(rows.n_rows, 0, margins, memory_limit);
     reset_gap(result.gap);
-    Lane& lane = lanes_[0];
+    Lane& lane = *lanes_[0];
     // Buffers of the last call may still be in use on its stream.
     check(cudaEventSynchronize(lane.stream.done), "computing SHAP values");
     for (int64_t first = 0; first < rows.n_rows; first += batch) {
@@ -684,7 +685,7 @@ class Pipeline : public CudaPlan::Impl {
   std::vector<Launch> launches_;
   General general_;
   Paths paths_;
-  Lane lanes_[kLanes];
+  std::unique_ptr<Lane> lanes_[kLanes];
 };
 
 }  // namespace
