@@ -4,6 +4,7 @@
     python benchmarks/bench.py values --models "*-med" "rf-*" --data DIR
     python benchmarks/bench.py values --device cuda --train-device cuda
     python benchmarks/bench.py latency
+    python benchmarks/bench.py packing
 
 README.md beside this file says what is measured and how to read it.
 """
@@ -163,8 +164,10 @@ def main() -> None:
     latency.add_argument(
         "--seconds", type=float, help="spend this on the calls of each number of rows (5; 0.1 with --quick)"
     )
+    packing = commands.add_parser("packing", help="how well the paths of a model fill GPUTreeShap's warps")
+    add_common(packing)
     arguments = parser.parse_args()
-    run = {"values": run_values, "latency": run_latency}[arguments.command]
+    run = {"values": run_values, "latency": run_latency, "packing": run_packing}[arguments.command]
     run(arguments, parser.error)
 
 
@@ -229,6 +232,19 @@ def run_latency(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
         write(report, arguments)
 
 
+def run_packing(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    try:
+        import packing
+    except ImportError as error:
+        refuse(f"packing: the GPU half is not built: {error}")
+    report = start_report("packing", arguments)
+    for case in cases(arguments, packing.DEFAULT_MODELS, report, refuse):
+        result = packing.measure(case)
+        report["models"].append(result)
+        packing.print_model(result)
+        write(report, arguments)
+
+
 def require_gpu(option: str, refuse: Callable[[str], None]) -> None:
     if not (info := cuda_info())["available"]:
         refuse(f"{option} cuda: {info['reason']}")
@@ -263,7 +279,7 @@ def cases(
 
 def start_report(benchmark: str, arguments: argparse.Namespace) -> dict[str, Any]:
     report = {"benchmark": benchmark, **conditions(arguments)}
-    if benchmark != "values":
+    if benchmark not in ("values", "packing"):
         report["gpu"] = gpu.conditions()
     report |= {"models": [], "left_out": {}}
     if arguments.output is None and not arguments.quick:

@@ -35,10 +35,10 @@ int cuda_runtime_version();  // that this was built with
 // Memory of devices, and page-locked memory, that this module holds now.
 size_t cuda_allocated_bytes();
 
-// Additivity, found on the device: for each output the largest |base + sum of values - margin|.
+// What a call fills. `values` lies on the device for explain_device, which gives no margin, else on the host.
 struct CudaResult {
-  Result values;  // on the device for explain_device, else on the host
-  double* gap;    // host, per output, or null
+  Result values;
+  double* gap;  // host, or null: for each output the largest |base + sum of values - margin|
 };
 
 // A plan uploaded to one device. Safe to use from several threads: calls on it wait for each other.
@@ -62,12 +62,12 @@ class CudaPlan {
   // allowed, or not below `limit` in magnitude; -1 if there is none.
   int64_t find_refused(const Rows& rows, double missing, bool allow_nan, double limit, uintptr_t stream);
 
-  int device() const;
-  size_t bytes() const;  // on the device
+  const Plan& plan() const { return plan_; }
 
   class Impl;  // for one precision
 
  private:
+  const Plan& plan_;
   std::unique_ptr<Impl> impl_;
 };
 

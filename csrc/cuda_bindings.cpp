@@ -8,8 +8,9 @@
 namespace skshap {
 namespace {
 
-void explain_rows(CudaPlan& cuda, const Plan& plan, const py::array& X, py::array& values,
-                  const py::object& margin, const py::object& gap, size_t memory_limit) {
+void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const py::object& margin,
+                  const py::object& gap, size_t memory_limit) {
+  const Plan& plan = cuda.plan();
   if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
   if (X.ndim() != 2 || X.shape(1) != plan.n_features)
     throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_features) + ")");
@@ -49,10 +50,8 @@ struct DeviceArray {
 };
 
 void explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, uintptr_t values,
-                    bool values_float32, uintptr_t margin, const py::object& gap, size_t memory_limit,
-                    uintptr_t stream) {
-  CudaResult result{{reinterpret_cast<void*>(values), values_float32, reinterpret_cast<double*>(margin)},
-                    nullptr};
+                    bool values_float32, const py::object& gap, size_t memory_limit, uintptr_t stream) {
+  CudaResult result{{reinterpret_cast<void*>(values), values_float32, nullptr}, nullptr};
   if (!gap.is_none()) result.gap = static_cast<double*>(py::cast<py::array>(gap).mutable_data());
   Interrupt interrupted;
   bool complete;
@@ -100,19 +99,16 @@ PYBIND11_MODULE(_cuda, module) {
   py::class_<CudaPlan>(module, "CudaPlan")
       .def(py::init<const Plan&, int, bool>(), py::arg("plan"), py::arg("device"), py::arg("gputreeshap"),
            py::keep_alive<1, 2>(), py::call_guard<py::gil_scoped_release>())
-      .def("explain", &explain_rows, py::arg("plan"), py::arg("X"), py::arg("values"),
-           py::arg("margin").none(true), py::arg("gap").none(true), py::arg("memory_limit"))
+      .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
+           py::arg("gap").none(true), py::arg("memory_limit"))
       .def("explain_device", &explain_device, py::arg("X"), py::arg("missing"), py::arg("values"),
-           py::arg("values_float32"), py::arg("margin"), py::arg("gap").none(true), py::arg("memory_limit"),
-           py::arg("stream"))
+           py::arg("values_float32"), py::arg("gap").none(true), py::arg("memory_limit"), py::arg("stream"))
       .def(
           "find_refused",
           [](CudaPlan& cuda, const DeviceArray& X, double missing, bool allow_nan, double limit,
              uintptr_t stream) { return cuda.find_refused(X.rows(), missing, allow_nan, limit, stream); },
           py::arg("X"), py::arg("missing"), py::arg("allow_nan"), py::arg("limit"), py::arg("stream"),
-          py::call_guard<py::gil_scoped_release>())
-      .def_property_readonly("device", &CudaPlan::device)
-      .def_property_readonly("bytes", &CudaPlan::bytes);
+          py::call_guard<py::gil_scoped_release>());
   module.def(
       "pack",
       [](const std::vector<uint8_t>& sizes, const std::string& packing) {

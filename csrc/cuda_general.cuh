@@ -2,7 +2,8 @@
 // outputs. All state is in memory; models that need it are rare, so this is short rather than fast.
 #pragma once
 
-#include "cuda_walk.cuh"
+#include "cuda_lanes.cuh"
+#include "cuda_program.h"
 
 namespace skshap {
 
@@ -61,7 +62,7 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
   const size_t result = static_cast<size_t>(K) * n_outputs * kWarp;
   p = weights + K;
   for (;;) {
-    const uint32_t code = static_cast<uint32_t>(p[0]) & 255;
+    const uint32_t code = static_cast<uint32_t>(p[0]) & 7;
     if (code == kGeneralEnd) return;
     if (code == kGeneralNextTree) {
       for (int k = 0; k < K; ++k) C[k * kWarp] = value(weights[k]);
@@ -69,8 +70,8 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
       ++p;
       continue;
     }
-    const bool repeated = p[0] >> 8 & 1;
-    const uint32_t level = static_cast<uint32_t>(p[0]) >> 16;
+    const bool repeated = p[0] >> 3 & 1;
+    const uint32_t level = static_cast<uint32_t>(p[0]) >> 4;
     const T share = value(p[6]);
     const E *u = p + kGeneralNode, *G = u + K, *leaves = repeated ? G + K : u;
     T* const c = C + static_cast<size_t>(level) * K * kWarp;

@@ -17,14 +17,16 @@ constexpr int cuda_tile_rows() {
   return cuda_lane_rows<T>() * kWarp;
 }
 
-// Threads of a block of the walk; each of its warps has a tile.
-constexpr int kBlockThreads = 128, kBlockTiles = kBlockThreads / kWarp;
+// Frames of the walk in registers. More would save memory accesses, but each takes instances of all
+// operations, and their code is what the instruction caches hold least.
+constexpr int kWalkFrames = 2;
 
-// How a walk is launched for one K.
+// The walk for one K. Each warp of a block has a tile. All warps of a multiprocessor are in one block, of as
+// many threads as registers allow: that keeps them at the same operations, and so at the same code.
 template <class T>
 struct WalkKernel {
   void (*kernel)(CudaWalkArgs<T>);
-  int n_frames;  // in registers
+  int n_threads;  // of a block
 };
 template <class T>
 WalkKernel<T> walk_kernel(int n_nodes, bool shared);

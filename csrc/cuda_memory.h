@@ -60,7 +60,6 @@ class Buffer {
   X* as() const {
     return static_cast<X*>(data_);
   }
-  size_t size() const { return size_; }
 
  private:
   void release() {
@@ -76,13 +75,12 @@ using DeviceBuffer = Buffer<false>;
 using HostBuffer = Buffer<true>;
 
 template <class X>
-DeviceBuffer upload(const std::vector<X>& x, size_t& total) {
+DeviceBuffer upload(const std::vector<X>& x) {
   DeviceBuffer buffer;
-  // One element more: the kernels read the head of an operation behind the last one.
-  buffer.reserve((x.size() + 1) * sizeof(X) + 64, "the model does not fit the device's memory");
-  check(cudaMemcpy(buffer.as<X>(), x.data(), x.size() * sizeof(X), cudaMemcpyHostToDevice),
-        "copying the model");
-  total += buffer.size();
+  buffer.reserve(x.size() * sizeof(X), "the model does not fit the device's memory");
+  if (!x.empty())
+    check(cudaMemcpy(buffer.as<X>(), x.data(), x.size() * sizeof(X), cudaMemcpyHostToDevice),
+          "copying the model");
   return buffer;
 }
 

@@ -395,7 +395,7 @@ class CudaCompiler {
     const Node& n = nodes_[i];
     const Decision d = decision(i);
     const bool repeated = n.previous >= 0;
-    element(code | (repeated ? 256u : 0u) | n.level << 16);
+    element(code | (repeated ? 8u : 0u) | n.level << 4);
     element(slot(feature_of(i)));
     element(d.column);
     element(d.flags);

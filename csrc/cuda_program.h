@@ -46,7 +46,7 @@ constexpr int kAliveBits = 32;
 // of several outputs, more alive bits, columns, slots or categories than fit) have chunks of
 // their own, in a general form without fused subtrees. Such a stream begins with K, the number of outputs,
 // the height, and t_k and w_k; a node there is
-//   op | repeated << 8 | level << 16, slot, column, test flags, operand, level of `previous`, share,
+//   op | repeated << 3 | level << 4, slot, column, test flags, operand, level of `previous`, share,
 // if repeated u_k and G_k, and the values of those of its children that are leaves, right ones first.
 enum CudaGeneralOp : uint32_t {
   kGeneralEnter,  // with nothing behind the constants
@@ -58,7 +58,6 @@ enum CudaGeneralOp : uint32_t {
   kGeneralEnd,
 };
 constexpr int kGeneralHeader = 3, kGeneralNode = 7;
-constexpr uint32_t kTestWide = kTestTracked;  // general form: the code is in two columns
 
 // Codes on the GPU are int16: -1 is missing, and a column with more thresholds than fit is split
 // into several, each with its part of the ranks. Categorical columns are read as uint16; one of

@@ -13,11 +13,10 @@
 
 #include <cuda_pipeline_primitives.h>
 
+#include "cuda_lanes.cuh"
 #include "cuda_program.h"
 
 namespace skshap {
-
-constexpr int kWarp = 32;
 
 template <class T>
 struct CudaWalkArgs {
@@ -32,7 +31,7 @@ struct CudaWalkArgs {
   const int16_t* codes;  // [tile][column][lane][R]
   const uint32_t* category_bits;
   const uint32_t* category_sets;
-  T* partial;          // [tile, also those that fill up the last group][slot of all chunks][lane][R]
+  T* partial;          // [tile][slot of all chunks][lane][R]
   T* frames;           // [warp][frame beyond the registers][element][lane][R]
   size_t warp_frames;  // elements of a warp in `frames`
   int32_t* next_task;
@@ -41,55 +40,6 @@ struct CudaWalkArgs {
 
 // Elements of a frame, each of R values a lane: C[K], B of the left child [K], base, delta.
 constexpr size_t cuda_frame_elements(int n_nodes) { return 2 * static_cast<size_t>(n_nodes) + 2; }
-
-template <class T, int R>
-struct Lanes {
-  T x[R];
-};
-
-template <class T, int R>
-__device__ __forceinline__ Lanes<T, R> load_lanes(const T* p) {
-  Lanes<T, R> out;
-  if constexpr (R == 2 && sizeof(T) == 4) {
-    const float2 v = *reinterpret_cast<const float2*>(p);
-    out.x[0] = v.x, out.x[1] = v.y;
-  } else {
-    for (int r = 0; r < R; ++r) out.x[r] = p[r];
-  }
-  return out;
-}
-
-template <class T, int R>
-__device__ __forceinline__ void store_lanes(T* p, const Lanes<T, R>& x) {
-  if constexpr (R == 2 && sizeof(T) == 4) {
-    *reinterpret_cast<float2*>(p) = make_float2(x.x[0], x.x[1]);
-  } else {
-    for (int r = 0; r < R; ++r) p[r] = x.x[r];
-  }
-}
-
-__device__ __forceinline__ float as_value(uint32_t x, float) { return __uint_as_float(x); }
-__device__ __forceinline__ double as_value(uint64_t x, double) { return __longlong_as_double(x); }
-__device__ __forceinline__ float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
-__device__ __forceinline__ double multiply_add(double a, double b, double c) { return fma(a, b, c); }
-
-// kN (a multiple of 4) elements of a segment, the same ones for all lanes.
-template <int kN>
-__device__ __forceinline__ void fetch(const uint32_t* p, uint32_t (&out)[kN]) {
-#pragma unroll
-  for (int i = 0; i < kN; i += 4) {
-    const uint4 v = *reinterpret_cast<const uint4*>(p + i);
-    out[i] = v.x, out[i + 1] = v.y, out[i + 2] = v.z, out[i + 3] = v.w;
-  }
-}
-template <int kN>
-__device__ __forceinline__ void fetch(const uint64_t* p, uint64_t (&out)[kN]) {
-#pragma unroll
-  for (int i = 0; i < kN; i += 2) {
-    const ulonglong2 v = *reinterpret_cast<const ulonglong2*>(p + i);
-    out[i] = v.x, out[i + 1] = v.y;
-  }
-}
 
 // Shared memory of a block: two segments, then phi.
 extern __shared__ __align__(16) char cuda_shared_memory[];
@@ -100,15 +50,50 @@ __device__ __forceinline__ E* shared_segments() {
 
 constexpr int padded(int n) { return (n + 3) / 4 * 4; }
 
+// The stream of a chunk on its way through shared memory: loaded by all threads of the block, one segment
+// ahead of the one at hand.
+template <class E>
+struct Segments {
+  uint32_t next;      // the operation after the one at hand, among the elements of both segments
+  const E* coming;    // the segment that is loaded next
+  uint32_t n_coming;  // how many are still to load
+
+  __device__ __forceinline__ void start(const E* begin, uint32_t n_segments) {
+    coming = begin;
+    n_coming = n_segments;
+    load(0);
+    next = kCudaSegment;
+    advance();
+  }
+  // All warps come here at the same operation, so that none still reads what is overwritten.
+  __device__ __forceinline__ void advance() {
+    const uint32_t buffer = next < kCudaSegment ? 1 : 0;
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    load(buffer ^ 1);
+    next = buffer * kCudaSegment;
+  }
+
+ private:
+  __device__ __forceinline__ void load(uint32_t buffer) {
+    if (n_coming) {
+      constexpr int kPart = 16 / sizeof(E);
+      for (int i = threadIdx.x * kPart; i < static_cast<int>(kCudaSegment); i += blockDim.x * kPart)
+        __pipeline_memcpy_async(shared_segments<E>() + buffer * kCudaSegment + i, coming + i, 16);
+      coming += kCudaSegment;
+      --n_coming;
+    }
+    __pipeline_commit();
+  }
+};
+
 template <class T, int K, int R, int kFrames>
-struct CudaWalker {
+struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
   using E = typename CudaProgram<T>::Element;
+  using Segments<E>::next;
   using V = Lanes<T, R>;
 
   const CudaWalkArgs<T>& a;
-  uint32_t next;         // the operation after this one, among the elements of both segments
-  const E* coming;       // the segment that is loaded next
-  uint32_t n_coming;     // how many are still to load
   E head[4];             // first elements of the operation at hand, then of the next
   const int16_t* codes;  // of this lane
   T* phi;                // of this lane
@@ -117,6 +102,8 @@ struct CudaWalker {
   uint32_t alive_bits[R];
   V C[K], B[K];
   V frame_C[kFrames][K], frame_B[kFrames][K], frame_base[kFrames], frame_delta[kFrames];
+
+  explicit __device__ CudaWalker(const CudaWalkArgs<T>& args) : a(args) {}
 
   __device__ __forceinline__ T value(E x) const { return as_value(x, T()); }
 
@@ -136,27 +123,6 @@ struct CudaWalker {
     fetch_head();
   }
   __device__ __forceinline__ void fetch_head() { fetch(shared_segments<E>() + next, head); }
-
-  // Segments are loaded by all threads of the block, one ahead of the one at hand.
-  __device__ __forceinline__ void load_segment(uint32_t buffer) {
-    if (n_coming) {
-      constexpr int kPart = 16 / sizeof(E);
-      for (int i = threadIdx.x * kPart; i < static_cast<int>(kCudaSegment); i += blockDim.x * kPart)
-        __pipeline_memcpy_async(shared_segments<E>() + buffer * kCudaSegment + i, coming + i, 16);
-      coming += kCudaSegment;
-      --n_coming;
-    }
-    __pipeline_commit();
-  }
-  // All warps come here at the same operation, so that none still reads what is overwritten.
-  __device__ __forceinline__ void next_segment() {
-    const uint32_t buffer = next < kCudaSegment ? 1 : 0;
-    __pipeline_wait_prior(0);
-    __syncthreads();
-    load_segment(buffer ^ 1);
-    next = buffer * kCudaSegment;
-    fetch_head();
-  }
 
   __device__ __forceinline__ void add_phi(uint32_t node, const V& x, const V& y) {
     T* p = phi + (node >> 16) * (kWarp * R);
@@ -499,32 +465,28 @@ struct CudaWalker {
   __device__ __forceinline__ uint32_t code() const { return static_cast<uint32_t>(head[0]) & 255; }
 
   // One instance for each frame in registers, and one for those in memory.
-  template <bool kRepeated, int kFrame = 0>
+  template <int kFrame = 0, class InRegisters, class InMemory>
+  __device__ __forceinline__ void with_frame(uint32_t number, InRegisters in_registers, InMemory in_memory) {
+    if constexpr (kFrame == kFrames)
+      in_memory();
+    else if (number == kFrame)
+      in_registers(frame<kFrame>());
+    else
+      with_frame<kFrame + 1>(number, in_registers, in_memory);
+  }
+  template <bool kRepeated>
   __device__ __forceinline__ void enter_frame(uint32_t number) {
-    if constexpr (kFrame == kFrames)
-      memory_enter<kRepeated>();
-    else if (number == kFrame)
-      enter<kRepeated>(frame<kFrame>());
-    else
-      enter_frame<kRepeated, kFrame + 1>(number);
+    with_frame(number, [&](Frame f) { enter<kRepeated>(f); }, [&] { memory_enter<kRepeated>(); });
   }
-  template <bool kRepeated, int kFrame = 0>
+  template <bool kRepeated>
   __device__ __forceinline__ void middle_frame(uint32_t number) {
-    if constexpr (kFrame == kFrames)
-      memory_middle<kRepeated>();
-    else if (number == kFrame)
-      middle<kRepeated>(frame<kFrame>());
-    else
-      middle_frame<kRepeated, kFrame + 1>(number);
+    with_frame(number, [&](Frame f) { middle<kRepeated>(f); }, [&] { memory_middle<kRepeated>(); });
   }
-  template <bool kRepeated, bool kRightLeaf, int kFrame = 0>
+  template <bool kRepeated, bool kRightLeaf>
   __device__ __forceinline__ void exit_frame(uint32_t number) {
-    if constexpr (kFrame == kFrames)
-      memory_exit<kRepeated, kRightLeaf>();
-    else if (number == kFrame)
-      exit<kRepeated, kRightLeaf>(frame<kFrame>());
-    else
-      exit_frame<kRepeated, kRightLeaf, kFrame + 1>(number);
+    with_frame(
+        number, [&](Frame f) { exit<kRepeated, kRightLeaf>(f); },
+        [&] { memory_exit<kRepeated, kRightLeaf>(); });
   }
 
   template <bool kRoot, bool kFirst>
@@ -559,12 +521,13 @@ struct CudaWalker {
     }
   }
 
-  __device__ __forceinline__ void run(const E* begin, uint32_t n_segments) {
-    coming = begin;
-    n_coming = n_segments;
-    load_segment(0);
-    next = kCudaSegment;
-    next_segment();
+  __device__ __forceinline__ void next_segment() {
+    this->advance();
+    fetch_head();
+  }
+
+  __device__ __forceinline__ void run() {
+    fetch_head();
     next_tree();
     for (;;) {
       uint32_t op = code();
@@ -611,42 +574,63 @@ struct CudaWalker {
   }
 };
 
+// What a warp without a tile does: its part of the loads and of the barriers. (Warps may come to one barrier
+// at different places of the code.) Not inlined, since it would take registers from the walk.
+template <class E>
+__device__ __noinline__ void keep_up(const E* begin, uint32_t n_segments) {
+  Segments<E> segments;
+  segments.start(begin, n_segments);
+  for (uint32_t i = 1; i < n_segments; ++i) segments.advance();
+}
+
 // Each block takes tasks: a chunk of trees, and as many tiles of 32 R rows as it has warps. Each
 // warp leaves phi in its part of `partial`. With kShared it is summed in shared memory, else there.
-template <class T, int K, int R, int kFrames, bool kShared, int kThreads, int kBlocks>
-__global__ void __launch_bounds__(kThreads, kBlocks) walk(const __grid_constant__ CudaWalkArgs<T> args) {
+template <class T, int K, int R, int kFrames, bool kShared, int kThreads>
+__global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ CudaWalkArgs<T> args) {
   using E = typename CudaProgram<T>::Element;
   __shared__ int32_t shared_task;
   constexpr int kWarps = kThreads / kWarp;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const size_t warp_index = static_cast<size_t>(blockIdx.x) * kWarps + warp;
+  const auto chunk_of = [&](int32_t task) -> const CudaChunk& {
+    return args.chunks[args.chunk_list[task / args.n_groups]];
+  };
+  const auto tile_of = [&](int32_t task) { return task % args.n_groups * kWarps + warp; };
+  const auto partial_of = [&](int32_t task) {
+    const size_t slot = static_cast<size_t>(tile_of(task)) * args.n_slots + chunk_of(task).first_slot;
+    return args.partial + (slot * kWarp + lane) * R;
+  };
+  T* const shared_phi = reinterpret_cast<T*>(shared_segments<E>() + 2 * kCudaSegment) +
+                        (warp * args.max_slots * kWarp + lane) * R;
   for (;;) {
     if (threadIdx.x == 0) shared_task = atomicAdd(args.next_task, 1);
     __syncthreads();
     const int32_t task = shared_task;
     if (task >= args.n_tasks) return;
-    const CudaChunk& chunk = args.chunks[args.chunk_list[task / args.n_groups]];
-    const uint32_t n_slots = chunk.n_slots;
-    const size_t tile = static_cast<size_t>(task % args.n_groups) * kWarps + warp;
-    const size_t read_tile = tile < args.n_tiles ? tile : args.n_tiles - 1;
-    T* partial = args.partial + (tile * args.n_slots + chunk.first_slot) * (kWarp * R) + lane * R;
-    T* phi = partial;
-    if constexpr (kShared)
-      phi = reinterpret_cast<T*>(shared_segments<E>() + 2 * kCudaSegment) +
-            (warp * args.max_slots * kWarp + lane) * R;
-    for (uint32_t slot = 0; slot < n_slots; ++slot)
-      store_lanes<T, R>(phi + slot * (kWarp * R), Lanes<T, R>{});
-    CudaWalker<T, K, R, kFrames> walker{args};
-    walker.codes = args.codes + (read_tile * args.n_columns * kWarp + lane) * R;
-    walker.phi = phi;
-    walker.memory = args.frames + warp_index * args.warp_frames + lane * R;
-    walker.category_sets = args.category_sets + chunk.category_base;
+    const CudaChunk& chunk = chunk_of(task);
+    CudaWalker<T, K, R, kFrames> walker(args);
+    if (tile_of(task) < args.n_tiles) {
+      walker.phi = kShared ? shared_phi : partial_of(task);
+      for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
+        store_lanes<T, R>(walker.phi + slot * (kWarp * R), Lanes<T, R>{});
+      walker.codes = args.codes + (static_cast<size_t>(tile_of(task)) * args.n_columns * kWarp + lane) * R;
+      walker.memory = args.frames + warp_index * args.warp_frames + lane * R;
+      walker.category_sets = args.category_sets + chunk.category_base;
 #pragma unroll
-    for (int r = 0; r < R; ++r) walker.alive_bits[r] = 0;
-    walker.run(args.stream + chunk.begin, chunk.n_segments);
-    if constexpr (kShared)
-      for (uint32_t slot = 0; slot < n_slots; ++slot)
-        store_lanes<T, R>(partial + slot * (kWarp * R), load_lanes<T, R>(phi + slot * (kWarp * R)));
+      for (int r = 0; r < R; ++r) walker.alive_bits[r] = 0;
+      walker.start(args.stream + chunk.begin, chunk.n_segments);
+      walker.run();
+      if constexpr (kShared) {
+        // Read again, since registers are better used by the walk.
+        const int32_t same = *static_cast<volatile int32_t*>(&shared_task);
+        const uint32_t n_slots = chunk_of(same).n_slots;
+        T* const partial = partial_of(same);
+        for (uint32_t slot = 0; slot < n_slots; ++slot)
+          store_lanes<T, R>(partial + slot * (kWarp * R), load_lanes<T, R>(shared_phi + slot * (kWarp * R)));
+      }
+    } else {
+      keep_up(args.stream + chunk.begin, chunk.n_segments);
+    }
     __syncthreads();  // before the segments and the task are overwritten
   }
 }

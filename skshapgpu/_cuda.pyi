@@ -37,7 +37,6 @@ class CudaPlan:
 
     def explain(
         self,
-        plan: Plan,
         X: np.ndarray,
         values: np.ndarray,
         margin: np.ndarray | None,
@@ -58,21 +57,14 @@ class CudaPlan:
         missing: float,
         values: int,
         values_float32: bool,
-        margin: int,
         gap: np.ndarray | None,
         memory_limit: int,
         stream: int,
     ) -> None:
-        """The same for arrays on the device, given as addresses (0: none), in the order of a stream."""
+        """The same for arrays on the device, ``values`` as an address, in the order of a stream."""
 
     def find_refused(self, X: DeviceArray, missing: float, allow_nan: bool, limit: float, stream: int) -> int:
         """First value that is NaN where refused or at least ``limit``: row * n_features + feature, or -1."""
-
-    @property
-    def device(self) -> int: ...
-    @property
-    def bytes(self) -> int:
-        """Device memory that the plan takes."""
 
 def devices() -> list[Device]:
     """Usable devices; raises ``CudaError`` that says why there are none."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,7 +25,7 @@ _VARIABLE = "SKSHAPGPU_DEVICE"
 #: its threads.
 _CPU_CALL, _CPU_BLOCK, _CPU_VECTOR, _CPU_THREAD = 2e-5, 8e-9, 1e-9, 4e-5
 #: On a GPU a chunk of trees takes its time however few the rows are, and each row something for each leaf
-#: times quadrature nodes.
+#: times quadrature nodes. A chunk has about _CHUNK_LEAVES, kMaxChunkLeaves of csrc/cuda_program.cpp.
 _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_ROW = 8e-5, 3.5e-7, 1e-12
 _CHUNK_LEAVES = 512
 
@@ -171,7 +172,8 @@ def label(indices: tuple[int, ...]) -> str:
 
 def is_cuda_error(error: BaseException) -> bool:
     """Whether an error came from a GPU, or from looking for one."""
-    return type(error).__name__ in ("CudaError", "CudaMemoryError")
+    cuda = sys.modules.get(f"{__package__}._cuda")
+    return cuda is not None and isinstance(error, (cuda.CudaError, cuda.CudaMemoryError))
 
 
 def compile_on(plan: Any, index: int, algorithm: str) -> Any:

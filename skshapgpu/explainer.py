@@ -408,7 +408,7 @@ class TreeExplainer:
         def run(i: int) -> None:
             part = slice(bounds[i], bounds[i + 1])
             gap = gaps[i] if self._check_additivity else None
-            plans[i].explain(self._plan, block[part], values[part], None, gap, limit)
+            plans[i].explain(block[part], values[part], None, gap, limit)
 
         if len(plans) == 1:
             run(0)
@@ -417,7 +417,7 @@ class TreeExplainer:
                 list(pool.map(run, range(len(plans))))
         if not (gaps <= self._allowed_gap(values.dtype)).all():
             margin = np.empty(values.shape[:2])
-            plans[0].explain(self._plan, block, np.empty_like(values), margin, None, limit)
+            plans[0].explain(block, np.empty_like(values), margin, None, limit)
             self._additivity_gap(values, margin, rows.index, start)
         return float(gaps.max())
 
@@ -451,13 +451,13 @@ class TreeExplainer:
         values, address = array.empty((array.shape[0], n_outputs, array.shape[1]))
         single, limit = array.dtype == np.float32, self._memory_limit or 0
         gap = np.zeros(n_outputs) if self._check_additivity else None
-        plan.explain_device(array.view, missing, address, single, 0, gap, limit, array.stream)
+        plan.explain_device(array.view, missing, address, single, gap, limit, array.stream)
         if gap is not None and not (gap <= self._allowed_gap(array.dtype)).all():
             margin = np.empty((array.shape[0], n_outputs))
             on_host = np.ascontiguousarray(devices.to_host(array.array))
             if missing == missing:
                 on_host = np.where(on_host == missing, np.nan, on_host)
-            plan.explain(self._plan, on_host, np.empty(values.shape, array.dtype), margin, None, limit)
+            plan.explain(on_host, np.empty(values.shape, array.dtype), margin, None, limit)
             self._additivity_gap(devices.to_host(values), margin, None, 0)
         if self._widen:
             positive = values

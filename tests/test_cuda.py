@@ -325,7 +325,7 @@ def test_gputreeshap_is_exact(kind: str, precision: str) -> None:
         rows = random_rows(seed, ensemble, 150)
         plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision)
         values, margin = np.full((150, 2, 6), np.nan), np.full((150, 2), np.nan)
-        _cuda.CudaPlan(plan, 0, True).explain(plan, rows, values, margin, None, 0)
+        _cuda.CudaPlan(plan, 0, True).explain(rows, values, margin, None, 0)
         expected, _ = path_dependent_shap(ensemble, rows)
         unit = leaf_scale(ensemble)[:, np.newaxis]
         assert (np.abs(values - expected) <= (2e-6 if precision == "single" else 1e-10) * unit).all()
@@ -413,12 +413,14 @@ def test_transformer_on_the_gpu(namespace: Any, multiclass: Any) -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_the_producers_stream_is_honoured(regressor: Any) -> None:
+@pytest.mark.parametrize("then", ["nothing", "rows of the host", "rows of the GPU"])
+def test_the_producers_stream_is_honoured(regressor: Any, then: str) -> None:
+    """Also if the explainer is used for something else while the first call waits for its rows."""
     cupy = pytest.importorskip("cupy")
     expected = TreeExplainer(regressor, device="cuda").shap_values(X)
-    explainer = TreeExplainer(regressor, check_additivity=False)
+    explainer = TreeExplainer(regressor, device="cuda", check_additivity=False)
     explainer.shap_values(cupy.asarray(X))
-    stream, late = cupy.cuda.Stream(non_blocking=True), cupy.asarray(X)
+    stream, late, others = cupy.cuda.Stream(non_blocking=True), cupy.asarray(X), cupy.asarray(X[::-1].copy())
     pause = cupy.RawKernel(
         'extern "C" __global__ void pause() { for (long long t = clock64(); clock64() - t < 500000000LL;); }',
         "pause",
@@ -429,8 +431,11 @@ def test_the_producers_stream_is_honoured(regressor: Any) -> None:
         pause((1,), (1,), ())
         given[...] = late  # long after shap_values has returned
         values = explainer.shap_values(given)
-        host = values.get()
-    assert (host == expected).all()
+    if then == "rows of the host":
+        assert (explainer.shap_values(X[::-1]) == expected[::-1]).all()
+    elif then == "rows of the GPU":
+        assert (explainer.shap_values(others).get() == expected[::-1]).all()
+    assert (values.get(stream=stream) == expected).all()
 
 
 @pytest.mark.usefixtures("gpu")

@@ -63,10 +63,10 @@ class CudaPlan:
 
     def explain(self, X: np.ndarray, values: np.ndarray, margin: np.ndarray | None, n_threads: int) -> None:
         if not isinstance(margin, np.ndarray) or margin.ndim != 2:
-            self.cuda.explain(self.plan, X, values, margin, None, 0)
+            self.cuda.explain(X, values, margin, None, 0)
             return
         gap = np.full(margin.shape[1], np.nan)
-        self.cuda.explain(self.plan, X, values, margin, gap, 0)
+        self.cuda.explain(X, values, margin, gap, 0)
         expected = np.abs(values.sum(axis=2, dtype=np.float64) + self.base_value - margin)
         expected = expected.max(axis=0, initial=0)
         tolerance = 1e-13 * (1 + np.abs(values).sum(axis=2, dtype=np.float64).max(axis=0, initial=0))

@@ -1,0 +1,50 @@
+"""How well the paths of a model fill the warps of GPUTreeShap: table 5 of arXiv 2010.13972. Needs no GPU."""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import Any
+
+import models
+import peers
+
+from skshapgpu import TreeExplainer, _cuda
+
+#: Our name of a heuristic: that of the paper.
+PACKINGS = {
+    "none": "none",
+    "next_fit": "NF",
+    "first_fit_decreasing": "FFD",
+    "best_fit_decreasing": "BFD",
+}
+
+#: The models of the paper's table.
+DEFAULT_MODELS = tuple(
+    f"{dataset}-{size}"
+    for dataset in ("covtype", "cal_housing", "fashion_mnist", "adult")
+    for size in ("small", "med", "large")
+)
+
+
+def measure(case: models.Case) -> dict[str, Any]:
+    """Bins, utilisation and seconds of each heuristic for one model."""
+    plan = TreeExplainer(case.model, device="cpu")._plan
+    lengths = _cuda.path_summary(plan, "none")["lengths"]
+    result = {**peers.describe(case, peers.ensemble_of(case.model)), "paths": len(lengths), "packings": {}}
+    for packing in PACKINGS:
+        start = perf_counter()
+        n_bins = _cuda.pack(lengths, packing)[1]
+        result["packings"][packing] = {
+            "bins": n_bins,
+            "utilisation": sum(lengths) / (32 * n_bins),
+            "seconds": perf_counter() - start,
+        }
+    return result
+
+
+def print_model(result: dict[str, Any]) -> None:
+    print(f"\n{result['name']}: {result['paths']:,} paths ({result['note']})")
+    for packing, entry in result["packings"].items():
+        print(f"{PACKINGS[packing]:6}{entry['bins']:12,} bins{entry['utilisation']:12.6f}")
+    sys.stdout.flush()

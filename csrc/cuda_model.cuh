@@ -1,0 +1,257 @@
+// A plan on a device: everything that does not change from call to call, and how the kernels are launched.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "cuda_general.cuh"
+#include "cuda_gputreeshap.cuh"
+#include "cuda_kernels.h"
+#include "cuda_memory.h"
+#include "cuda_rows.cuh"
+
+namespace skshap {
+
+// Memory of the general walk, which bounds how many warps run it.
+constexpr size_t kGeneralBytes = size_t{1} << 28;
+// Trees of a margin group: enough groups for a job of few rows.
+constexpr size_t kMarginTrees = 32;
+// Shared memory that the kernels of the walk have beside the segments and phi.
+constexpr size_t kStaticSharedBytes = 256;
+
+template <class T>
+struct CudaModel {
+  static constexpr int kTile = cuda_tile_rows<T>();
+
+  // One kernel for all chunks of the same K.
+  struct Launch {
+    CudaWalkArgs<T> args;
+    WalkKernel<T> kernel;
+    int n_chunks, n_blocks;
+    size_t shared;
+    DeviceBuffer list;
+  };
+  struct General {
+    CudaGeneralArgs<T> args{};
+    int n_chunks = 0, n_blocks = 0;
+    DeviceBuffer list;
+  };
+
+  // The model as GPUTreeShap has it; replaces codes, walk and sums.
+  struct Paths {
+    bool used = false;
+    DeviceBuffer elements, bins, paths, category_bits;
+    int64_t n_bins = 0;
+    uint32_t longest = 0;
+  };
+
+  const Plan& plan;
+  int multiprocessors = 0, n_groups = 0;
+  size_t max_shared = 0;  // of a block; without room for phi, phi is summed in the caches
+  int32_t n_columns = 0, n_sums = 0;
+  uint32_t n_slots = 0;
+  size_t frame_bytes = 0;  // memory of a walk, for all its warps
+  DeviceBuffer stream, chunks, category_bits, category_sets, nodes, tree_nodes, leaf_values, constant, base,
+      columns, full_columns, thresholds, categories, groups, offsets, parts, features;
+  std::vector<Launch> launches;
+  General general;
+  Paths paths;
+
+  // On the device in use.
+  CudaModel(const Plan& of, bool gputreeshap) : plan(of) {
+    const CudaProgram<T> program = make_cuda_program<T>(plan);
+    int device = 0;
+    check(cudaGetDevice(&device), "no current device");
+    check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+          "device attribute");
+    int shared = 0;
+    check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+          "device attribute");
+    max_shared = static_cast<size_t>(shared) - kStaticSharedBytes;
+    n_columns = static_cast<int32_t>(program.columns.size());
+    n_slots = gputreeshap ? 0 : static_cast<uint32_t>(program.slots.size());
+    upload_columns(program);
+    category_bits = upload(plan.category_bits);
+    nodes = upload(program.nodes);
+    tree_nodes = upload(program.tree_nodes);
+    leaf_values = upload(plan.leaf_values);
+    constant = upload(plan.constant);
+    base = upload(plan.base_value);
+    plan_sums(program, gputreeshap);
+    if (gputreeshap) {
+      upload_paths();
+      return;
+    }
+    stream = upload(program.stream);
+    chunks = upload(program.chunks);
+    category_sets = upload(program.category_sets);
+    plan_launches(program);
+  }
+
+ private:
+  void upload_columns(const CudaProgram<T>& program) {
+    std::vector<CudaCodeColumn> columns, full_columns;
+    std::vector<float> floats;
+    std::vector<double> doubles;
+    std::vector<int32_t> categories;
+    std::vector<int64_t> begins;
+    for (const Column& column : plan.columns) {
+      begins.push_back(column.categorical ? categories.size()
+                       : plan.x_float32   ? floats.size()
+                                          : doubles.size());
+      floats.insert(floats.end(), column.thresholds_float.begin(), column.thresholds_float.end());
+      doubles.insert(doubles.end(), column.thresholds_double.begin(), column.thresholds_double.end());
+      categories.insert(categories.end(), column.categories.begin(), column.categories.end());
+    }
+    for (const CudaColumn& c : program.columns) {
+      const Column& column = plan.columns[c.column];
+      const size_t n = column.categorical ? column.categories.size()
+                                          : column.thresholds_float.size() + column.thresholds_double.size();
+      columns.push_back({column.feature, static_cast<uint32_t>(n), c.origin, column.categorical,
+                         column.zero_missing, begins[c.column]});
+    }
+    for (const CudaCodeColumn& column : columns)
+      if (column.origin == 0) full_columns.push_back(column);
+    this->columns = upload(columns);
+    this->full_columns = upload(full_columns);
+    thresholds = plan.x_float32 ? upload(floats) : upload(doubles);
+    this->categories = upload(categories);
+  }
+
+  void upload_paths() {
+    const PathSet set = make_paths(plan, Packing::kBestFitDecreasing);
+    Paths& p = paths;
+    p.elements = upload(set.elements);
+    p.bins = upload(set.bins);
+    p.paths = upload(set.paths);
+    p.category_bits = upload(set.category_bits);
+    p.n_bins = static_cast<int64_t>(set.n_bins);
+    for (const Path& path : set.paths) p.longest = std::max(p.longest, path.length);
+    p.used = true;
+  }
+
+  // Chunks of one launch; long tasks first, so that no device waits for one at the end.
+  static std::vector<int32_t> list_chunks(const CudaProgram<T>& program, int n_nodes, bool general) {
+    std::vector<int32_t> list;
+    for (size_t i = 0; i < program.chunks.size(); ++i)
+      if (program.chunks[i].general == general && (general || program.chunks[i].n_nodes == n_nodes))
+        list.push_back(static_cast<int32_t>(i));
+    std::stable_sort(list.begin(), list.end(), [&](int32_t a, int32_t b) {
+      return program.chunks[a].n_leaves > program.chunks[b].n_leaves;
+    });
+    return list;
+  }
+
+  void plan_launches(const CudaProgram<T>& program) {
+    for (int n_nodes = 1; n_nodes <= kMaxFixedNodes; ++n_nodes) {
+      const std::vector<int32_t> list = list_chunks(program, n_nodes, false);
+      if (!list.empty()) launches.push_back(plan_launch(program, n_nodes, list));
+    }
+    const std::vector<int32_t> list = list_chunks(program, 0, true);
+    if (!list.empty()) plan_general(program, list);
+  }
+
+  Launch plan_launch(const CudaProgram<T>& program, int n_nodes, const std::vector<int32_t>& list) {
+    uint32_t max_slots = 0, max_frames = 0;
+    for (const int32_t i : list) {
+      max_slots = std::max(max_slots, program.chunks[i].n_slots);
+      max_frames = std::max(max_frames, program.chunks[i].n_frames);
+    }
+    Launch launch;
+    const WalkKernel<T> shared = walk_kernel<T>(n_nodes, true);
+    const int n_warps = shared.n_threads / kWarp;
+    const size_t phi_size = sizeof(T) * max_slots * kTile * n_warps;
+    launch.shared = 2 * kCudaSegment * sizeof(T);
+    const bool fits = launch.shared + phi_size <= max_shared;
+    launch.kernel = fits ? shared : walk_kernel<T>(n_nodes, false);
+    if (fits) launch.shared += phi_size;
+    check(cudaFuncSetAttribute(launch.kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(launch.shared)),
+          "this device cannot run the kernels");
+    int blocks = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, launch.kernel.kernel,
+                                                        launch.kernel.n_threads, launch.shared),
+          "this device cannot run the kernels");
+    launch.n_blocks = std::max(blocks, 1) * multiprocessors;
+    launch.n_chunks = static_cast<int>(list.size());
+    launch.list = upload(list);
+    CudaWalkArgs<T>& a = launch.args;
+    a = {};
+    a.stream = stream.as<typename CudaProgram<T>::Element>();
+    a.chunks = chunks.as<CudaChunk>();
+    a.chunk_list = launch.list.template as<int32_t>();
+    a.n_columns = n_columns;
+    a.n_slots = n_slots;
+    a.max_slots = max_slots;
+    a.category_bits = category_bits.as<uint32_t>();
+    a.category_sets = category_sets.as<uint32_t>();
+    const int in_memory = std::max(0, static_cast<int>(max_frames) - kWalkFrames);
+    a.warp_frames = in_memory * cuda_frame_elements(n_nodes) * kTile;
+    frame_bytes = std::max(frame_bytes, sizeof(T) * a.warp_frames * launch.n_blocks * n_warps);
+    std::vector<double> t, weights;
+    gauss_legendre(n_nodes, t, weights);
+    for (int k = 0; k < n_nodes; ++k) {
+      a.t[k] = static_cast<T>(t[k]);
+      a.weight[k] = static_cast<T>(weights[k]);
+      a.tau[k] = static_cast<T>(1 / (t[k] * (1 - t[k])));
+    }
+    return launch;
+  }
+
+  void plan_general(const CudaProgram<T>& program, const std::vector<int32_t>& list) {
+    CudaGeneralArgs<T>& a = general.args;
+    for (const int32_t i : list) {
+      const CudaChunk& chunk = program.chunks[i];
+      const size_t outputs = chunk.output < 0 ? plan.n_outputs : 1,
+                   height = static_cast<size_t>(program.stream[chunk.begin + 2]);
+      a.warp_memory = std::max(a.warp_memory, kWarp * general_elements(chunk.n_nodes, outputs, height));
+    }
+    const size_t block_bytes = 2 * sizeof(T) * a.warp_memory;
+    general.n_blocks = static_cast<int>(
+        std::clamp<size_t>(kGeneralBytes / block_bytes, 1, static_cast<size_t>(16) * multiprocessors));
+    general.n_chunks = static_cast<int>(list.size());
+    general.list = upload(list);
+    frame_bytes = std::max(frame_bytes, block_bytes * general.n_blocks);
+    a.stream = stream.as<typename CudaProgram<T>::Element>();
+    a.chunks = chunks.as<CudaChunk>();
+    a.chunk_list = general.list.template as<int32_t>();
+    a.n_columns = n_columns;
+    a.n_slots = n_slots;
+    a.category_bits = category_bits.as<uint32_t>();
+  }
+
+  void plan_sums(const CudaProgram<T>& program, bool gputreeshap) {
+    const size_t n_used = plan.features.size(), n_outputs = plan.n_outputs;
+    std::vector<std::vector<int32_t>> parts((n_used + 1) * n_outputs);
+    for (size_t slot = 0; slot < program.slots.size() && !gputreeshap; ++slot)
+      parts[program.slots[slot].output * n_used + program.slots[slot].feature].push_back(
+          static_cast<int32_t>(slot));
+    std::vector<CudaMarginGroup> groups;
+    n_sums = 0;
+    for (size_t tree = 0; tree < program.tree_output.size();) {
+      const int32_t output = program.tree_output[tree], width = output < 0 ? plan.n_outputs : 1;
+      size_t end = tree;
+      while (end < program.tree_output.size() && end < tree + kMarginTrees &&
+             program.tree_output[end] == output)
+        ++end;
+      groups.push_back({static_cast<int32_t>(tree), static_cast<int32_t>(end), n_sums, width});
+      for (int32_t o = 0; o < width; ++o)
+        parts[n_outputs * n_used + std::max(output, 0) + o].push_back(n_sums + o);
+      n_sums += width;
+      tree = end;
+    }
+    std::vector<int64_t> offsets{0};
+    std::vector<int32_t> flat;
+    for (const std::vector<int32_t>& p : parts) {
+      flat.insert(flat.end(), p.begin(), p.end());
+      offsets.push_back(static_cast<int64_t>(flat.size()));
+    }
+    n_groups = static_cast<int>(groups.size());
+    this->groups = upload(groups);
+    this->offsets = upload(offsets);
+    this->parts = upload(flat);
+    features = upload(plan.features);
+  }
+};
+
+}  // namespace skshap
