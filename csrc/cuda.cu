@@ -135,9 +135,6 @@ class Pipeline : public CudaPlan::Impl {
                     f.n * plan_.n_outputs * sizeof(double));
       f.n = 0;
     };
-    const auto finish = [&] {  // nothing may run on when the caller's memory goes away
-      for (const Lane& lane : lanes_) cudaStreamSynchronize(lane.stream.stream);
-    };
     try {
       int l = 0;
       for (int64_t first = 0; first < rows.n_rows; first += batch, l = (l + 1) % kLanes) {
@@ -193,20 +190,33 @@ class Pipeline : public CudaPlan::Impl {
     const int64_t batch = batch_rows(rows.n_rows, 0, margins, memory_limit);
     reset_gap(result.gap);
     wait_for_lanes();
-    Lane& lane = lanes_[0];
-    for (int64_t first = 0; first < rows.n_rows; first += batch) {
-      if (interrupted()) {
-        cudaStreamSynchronize(stream);
-        return false;
-      }
-      const int64_t n = std::min(batch, rows.n_rows - first);
-      prepare(lane, n, margins);
-      const Rows part{static_cast<const char*>(rows.data) + first * rows.row_stride, rows.is_float32, n,
-                      rows.row_stride, rows.column_stride};
-      const Result out{static_cast<char*>(result.values.values) + first * out_row, result.values.is_float32,
-                       nullptr};
-      launch(lane, part, missing, out, margins, result.gap != nullptr, stream);
+    for (const Lane& lane : lanes_) {  // begin when the rows are there
       check(cudaEventRecord(lane.stream.done, stream), "recording an event");
+      check(cudaStreamWaitEvent(lane.stream.stream, lane.stream.done), "waiting for an event");
+    }
+    try {
+      int l = 0;
+      for (int64_t first = 0; first < rows.n_rows; first += batch, l = (l + 1) % kLanes) {
+        if (interrupted()) {
+          finish();
+          return false;
+        }
+        Lane& lane = lanes_[l];
+        const int64_t n = std::min(batch, rows.n_rows - first);
+        prepare(lane, n, margins);
+        const Rows part{static_cast<const char*>(rows.data) + first * rows.row_stride, rows.is_float32, n,
+                        rows.row_stride, rows.column_stride};
+        const Result out{static_cast<char*>(result.values.values) + first * out_row, result.values.is_float32,
+                         nullptr};
+        launch(lane, part, missing, out, margins, result.gap != nullptr, lane.stream.stream);
+      }
+      for (const Lane& lane : lanes_) {  // what comes later on the caller's stream finds the values there
+        check(cudaEventRecord(lane.stream.done, lane.stream.stream), "recording an event");
+        check(cudaStreamWaitEvent(stream, lane.stream.done), "waiting for an event");
+      }
+    } catch (...) {
+      finish();
+      throw;
     }
     if (result.gap) {
       check(cudaStreamSynchronize(stream), "computing SHAP values");
@@ -446,6 +456,12 @@ class Pipeline : public CudaPlan::Impl {
   }
 
   // A call for arrays on the device returns when its work is queued: its buffers may still be in use.
+  // Nothing may run on when the caller's memory goes away.
+  void finish() {
+    for (const Lane& lane : lanes_) cudaStreamSynchronize(lane.stream.stream);
+  }
+
+  // A call on the device returns before its kernels end, and its buffers are needed again.
   void wait_for_lanes() {
     for (const Lane& lane : lanes_) check(cudaEventSynchronize(lane.stream.done), "computing SHAP values");
   }
