@@ -15,6 +15,9 @@ from skshapgpu import cuda_info
 if (here := str(Path(__file__).parent)) not in sys.path:
     sys.path.insert(0, here)
 
+# The libraries' own threads, of every process of the run, would wait for each other: hours on a large machine.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # In CI a failure must not depend on luck; elsewhere every run tries new examples.
 settings.register_profile("skshapgpu", deadline=None, print_blob=True, derandomize="CI" in os.environ)
 settings.load_profile("skshapgpu")
