@@ -15,7 +15,7 @@ from skshapgpu import cuda_info
 if (here := str(Path(__file__).parent)) not in sys.path:
     sys.path.insert(0, here)
 
-# The libraries' own threads, of every process of the run, would wait for each other: hours on a large machine.
+# Else the libraries' threads of all processes of the run wait for each other, on a large machine for hours.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # In CI a failure must not depend on luck; elsewhere every run tries new examples.
