@@ -29,7 +29,7 @@ const T* or_null(const Array<T>& array) {
 }
 
 // Ensemble (ensemble.py) has validated all values; here only types and lengths are checked.
-Plan compile(const py::dict& ensemble, const std::string& precision) {
+Plan compile(const py::dict& ensemble, const std::string& precision, bool interactions) {
   if (precision != "single" && precision != "double")
     throw py::value_error("precision must be 'single' or 'double', not '" + precision + "'");
   const auto tree_output = attribute<int32_t>(ensemble, "tree_output", -1);
@@ -72,11 +72,22 @@ Plan compile(const py::dict& ensemble, const std::string& precision) {
   view.category_values = category_values.data();
   view.category_listed_left = reinterpret_cast<const uint8_t*>(category_listed_left.data());
   const py::gil_scoped_release release;
-  return make_plan(view, precision == "single" ? Precision::kSingle : Precision::kDouble);
+  return make_plan(view, precision == "single" ? Precision::kSingle : Precision::kDouble, interactions);
+}
+
+// An optional result of the same dtype as the values.
+void* optional(const py::object& given, const char* name, const py::array& like,
+               const std::vector<py::ssize_t>& shape) {
+  if (given.is_none()) return nullptr;
+  if (!py::isinstance<py::array>(given) || !py::reinterpret_borrow<py::array>(given).dtype().is(like.dtype()))
+    throw py::type_error(std::string(name) + " must be an array of the dtype of values");
+  auto array = py::reinterpret_borrow<py::array>(given);
+  check_array(array, name, shape);
+  return array.mutable_data();
 }
 
 void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
-                  int n_threads) {
+                  int n_threads, const py::object& matrices, const py::object& pairs) {
   if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
   if (X.ndim() != 2 || X.shape(1) != plan.n_features)
     throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_features) + ")");
@@ -92,6 +103,12 @@ void explain_rows(const Plan& plan, const py::array& X, py::array& values, const
     check_array(margins, "margin", {X.shape(0), plan.n_outputs});
     result.margin = static_cast<double*>(margins.mutable_data());
   }
+  if (!plan.interactions && !(matrices.is_none() && pairs.is_none()))
+    throw py::value_error("the plan was not compiled for interactions");
+  result.matrices =
+      optional(matrices, "matrices", values, {X.shape(0), plan.n_outputs, plan.n_features, plan.n_features});
+  result.pairs = optional(pairs, "pairs", values,
+                          {X.shape(0), plan.n_outputs, static_cast<py::ssize_t>(plan.pairs.size())});
   const Rows rows{X.data(), is_float32(X), X.shape(0), X.strides(0), X.strides(1)};
   Interrupt interrupted;
   bool complete;
@@ -104,6 +121,16 @@ void explain_rows(const Plan& plan, const py::array& X, py::array& values, const
 
 py::array_t<double> base_value(const Plan& plan) {
   return py::array_t<double>(static_cast<py::ssize_t>(plan.base_value.size()), plan.base_value.data());
+}
+
+py::array_t<int32_t> feature_pairs(const Plan& plan) {
+  py::array_t<int32_t> out({static_cast<py::ssize_t>(plan.pairs.size()), py::ssize_t{2}});
+  int32_t* p = out.mutable_data();
+  for (const FeaturePair pair : plan.pairs) {
+    *p++ = plan.features[pair.first];
+    *p++ = plan.features[pair.second];
+  }
+  return out;
 }
 
 py::dict info(const Plan& plan) {
@@ -132,9 +159,10 @@ py::dict info(const Plan& plan) {
 
 PYBIND11_MODULE(_core, module) {
   py::class_<Plan>(module, "Plan")
-      .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"))
+      .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("interactions") = false)
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
-           py::arg("n_threads"))
+           py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none())
+      .def_property_readonly("pairs", &feature_pairs)
       .def_property_readonly("base_value", &base_value)
       .def("info", &info);
   module.def("instruction_set", [] { return std::string(kernels().name); });

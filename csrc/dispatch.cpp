@@ -25,7 +25,7 @@ size_t n_used_outputs(const Plan& plan, const Chunk& chunk) { return chunk.outpu
 // Rows of a tile: bounded by memory, and few enough that every thread gets some.
 int tile_rows(const Plan& plan, int64_t n_rows, int64_t n_threads) {
   const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) +
-                           sizeof(double) * plan.features.size() * plan.n_outputs + 1;
+                           sizeof(double) * (plan.features.size() + plan.pairs.size()) * plan.n_outputs + 1;
   const int64_t by_memory = static_cast<int64_t>(kTileBytes / row_bytes);
   const int64_t by_threads = (n_rows + 4 * n_threads - 1) / (4 * n_threads);
   const int64_t rows = std::min<int64_t>({kMaxTileRows, by_memory, by_threads});
@@ -56,7 +56,7 @@ class Aligned {
 };
 
 struct StackSizes {
-  size_t phi = 0, stack = 0, inner = 0;
+  size_t phi = 0, pair_phi = 0, stack = 0, inner = 0;
 };
 
 StackSizes stack_sizes(const Plan& plan, size_t element) {
@@ -64,11 +64,12 @@ StackSizes stack_sizes(const Plan& plan, size_t element) {
   for (const Chunk& chunk : plan.chunks) {
     const size_t outputs = n_used_outputs(plan, chunk);
     const size_t rows = chunk.output < 0 ? kVectorWalkRows
-                        : element == 4   ? walk_rows<float>()
-                                         : walk_rows<double>();
+                        : element == 4   ? walk_rows<float>(plan.interactions)
+                                         : walk_rows<double>(plan.interactions);
     sizes.phi = std::max(sizes.phi, outputs * chunk.slots.size() * kBlockRows);
-    sizes.stack =
-        std::max(sizes.stack, rows * stack_size(chunk.n_nodes, static_cast<int>(outputs), chunk.height));
+    sizes.pair_phi = std::max(sizes.pair_phi, outputs * chunk.pairs.size() * kBlockRows);
+    sizes.stack = std::max(sizes.stack, rows * stack_size(chunk.n_nodes, static_cast<int>(outputs),
+                                                          chunk.height, plan.interactions));
     sizes.inner = std::max(sizes.inner, chunk.max_inner);
   }
   return sizes;
@@ -91,20 +92,24 @@ class Worker {
     const StackSizes sizes = stack_sizes(plan, sizeof(T));
     codes_.allocate(plan, tile);
     phi_.resize(sizes.phi);
+    pair_phi_.resize(sizes.pair_phi);
     stack_.resize(sizes.stack);
     const size_t n_nodes = 2 * sizes.inner + 1;
     words_.resize(kFirstWord + 2 * n_nodes);
     std::fill_n(words_.data(), words_.size(), uint64_t{0});  // those of leaves are read, too
     reach_.resize(n_nodes);
     sums_.resize(plan.features.size() * plan.n_outputs * tile);
+    pair_sums_.resize(plan.pairs.size() * plan.n_outputs * tile);
     margin_.resize(static_cast<size_t>(plan.n_outputs) * tile);
+    main_.resize(plan.features.size());
   }
 
   // Returns false when `stop` asked to.
   template <class Stop>
   bool run(int64_t first_row, int n_rows, const Stop& stop) {
     code_tile(plan_, kernels_, rows_, first_row, n_rows, codes_);
-    std::fill(sums_.data(), sums_.data() + sums_.size(), 0.0);
+    std::fill_n(sums_.data(), sums_.size(), 0.0);
+    std::fill_n(pair_sums_.data(), pair_sums_.size(), 0.0);
     for (int32_t o = 0; o < plan_.n_outputs; ++o)
       std::fill_n(margin_.data() + static_cast<size_t>(o) * tile_, tile_, plan_.constant[o]);
     for (const Chunk& chunk : plan_.chunks) {
@@ -123,7 +128,9 @@ class Worker {
   void run_chunk(const Chunk& chunk, int block, int n_rows) {
     const T* nodes = constants<T>(plan_).data() + chunk.quadrature;
     const size_t n_slots = chunk.slots.size(), n_outputs = n_used_outputs(plan_, chunk);
+    const size_t n_pairs = chunk.pairs.size();
     std::fill_n(phi_.data(), n_outputs * n_slots * kBlockRows, T(0));
+    std::fill_n(pair_phi_.data(), n_outputs * n_pairs * kBlockRows, T(0));
     const CategoryRows* categories =
         codes_.category_rows.empty() ? nullptr : codes_.category_rows.data() + block * plan_.columns.size();
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
@@ -148,26 +155,40 @@ class Worker {
                              n_rows,
                              phi_.data(),
                              n_slots * kBlockRows,
-                             stack_.data()};
+                             stack_.data(),
+                             nodes + 2 * chunk.n_nodes,
+                             pair_phi_.data(),
+                             n_pairs * kBlockRows};
       run_walk(chunk, walk);
     }
-    const int32_t first_output = std::max(chunk.output, 0);
+    add_sums(chunk, block, chunk.slots, plan_.features.size(), plan_.leaf_scale, phi_, sums_);
+    // The walk finds twice the interaction of a pair.
+    add_sums(chunk, block, chunk.pairs, plan_.pairs.size(), plan_.leaf_scale / 2, pair_phi_, pair_sums_);
+  }
+
+  // Adds the sums of a chunk to those of the tile; `places` tells where each of its slots is among
+  // `n_places`.
+  void add_sums(const Chunk& chunk, int block, const std::vector<int32_t>& places, size_t n_places,
+                double scale, const Aligned<T>& phi, const Aligned<double>& sums) const {
+    const size_t n_outputs = n_used_outputs(plan_, chunk), first_output = std::max(chunk.output, 0);
+    const T* from = phi.data();
     for (size_t o = 0; o < n_outputs; ++o)
-      for (size_t s = 0; s < n_slots; ++s) {
-        const T* from = phi_.data() + (o * n_slots + s) * kBlockRows;
-        double* to = sums_.data() + ((first_output + o) * plan_.features.size() + chunk.slots[s]) * tile_ +
-                     block * kBlockRows;
-        for (int row = 0; row < kBlockRows; ++row) to[row] += plan_.leaf_scale * from[row];
+      for (const int32_t place : places) {
+        double* to = sums.data() + ((first_output + o) * n_places + place) * tile_ + block * kBlockRows;
+        for (int row = 0; row < kBlockRows; ++row) to[row] += scale * from[row];
+        from += kBlockRows;
       }
   }
 
   void run_walk(const Chunk& chunk, const WalkArgs<float>& args) const {
-    (chunk.output < 0 ? kernels_.walk_vector_float
-                      : kernels_.walk_float[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
+    const auto* const walks = plan_.interactions ? kernels_.pairs_float : kernels_.walk_float;
+    const auto vector = plan_.interactions ? kernels_.pairs_vector_float : kernels_.walk_vector_float;
+    (chunk.output < 0 ? vector : walks[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
   }
   void run_walk(const Chunk& chunk, const WalkArgs<double>& args) const {
-    (chunk.output < 0 ? kernels_.walk_vector_double
-                      : kernels_.walk_double[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
+    const auto* const walks = plan_.interactions ? kernels_.pairs_double : kernels_.walk_double;
+    const auto vector = plan_.interactions ? kernels_.pairs_vector_double : kernels_.walk_vector_double;
+    (chunk.output < 0 ? vector : walks[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
   }
 
   // Adds the leaf values that the rows reach, by the decisions already made.
@@ -192,7 +213,7 @@ class Worker {
   }
 
   template <class Out>
-  void write(Out* values, int64_t first_row, int n_rows) const {
+  void write(Out* values, int64_t first_row, int n_rows) {
     const size_t row_size = static_cast<size_t>(plan_.n_outputs) * plan_.n_features,
                  n_used = plan_.features.size();
     for (int row = 0; row < n_rows; ++row) {
@@ -205,7 +226,39 @@ class Worker {
           result_.margin[(first_row + row) * plan_.n_outputs + o] =
               margin_.data()[static_cast<size_t>(o) * tile_ + row];
       }
+      for (int32_t o = 0; o < plan_.n_outputs; ++o) {
+        const size_t index = (first_row + row) * plan_.n_outputs + o;
+        if (result_.pairs) write_pairs(static_cast<Out*>(result_.pairs) + index * plan_.pairs.size(), o, row);
+        if (result_.matrices)
+          write_matrix(static_cast<Out*>(result_.matrices) + index * plan_.n_features * plan_.n_features, o,
+                       row);
+      }
     }
+  }
+
+  template <class Out>
+  void write_pairs(Out* out, int32_t o, int row) const {
+    const double* sums = pair_sums_.data() + o * plan_.pairs.size() * tile_ + row;
+    for (size_t i = 0; i < plan_.pairs.size(); ++i) out[i] = static_cast<Out>(sums[i * tile_]);
+  }
+
+  // What a feature does alone is what its interactions leave of its SHAP value.
+  template <class Out>
+  void write_matrix(Out* out, int32_t o, int row) {
+    const size_t n = plan_.n_features, n_used = plan_.features.size();
+    std::fill_n(out, n * n, Out(0));
+    const double* sums = sums_.data() + o * n_used * tile_ + row;
+    for (size_t i = 0; i < n_used; ++i) main_[i] = sums[i * tile_];
+    const double* pair_sums = pair_sums_.data() + o * plan_.pairs.size() * tile_ + row;
+    for (size_t i = 0; i < plan_.pairs.size(); ++i) {
+      const FeaturePair pair = plan_.pairs[i];
+      const double x = pair_sums[i * tile_];
+      const size_t first = plan_.features[pair.first], second = plan_.features[pair.second];
+      main_[pair.first] -= x;
+      main_[pair.second] -= x;
+      out[first * n + second] = out[second * n + first] = static_cast<Out>(x);
+    }
+    for (size_t i = 0; i < n_used; ++i) out[plan_.features[i] * (n + 1)] = static_cast<Out>(main_[i]);
   }
 
   const Plan& plan_;
@@ -214,9 +267,10 @@ class Worker {
   const Result& result_;
   const size_t tile_;
   CodeTile codes_;
-  Aligned<T> phi_, stack_;
+  Aligned<T> phi_, pair_phi_, stack_;
   Aligned<uint64_t> words_, reach_;
-  Aligned<double> sums_, margin_;
+  Aligned<double> sums_, pair_sums_, margin_;
+  std::vector<double> main_;  // main effects of one row
 };
 
 template <class T>
@@ -272,9 +326,9 @@ size_t scratch_bytes(const Plan& plan) {
   const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
   const StackSizes sizes = stack_sizes(plan, element);
   const size_t tile = tile_rows(plan, INT64_MAX / 8, 1);
-  return element * (sizes.phi + sizes.stack) + 8 * (6 * sizes.inner + 5) +
+  return element * (sizes.phi + sizes.pair_phi + sizes.stack) + 8 * (6 * sizes.inner + 5) +
          tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) +
-                 8 * plan.n_outputs * (plan.features.size() + 1)) +
+                 8 * plan.n_outputs * (plan.features.size() + plan.pairs.size() + 1)) +
          tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows);
 }
 

@@ -24,9 +24,18 @@
 // alive: the row satisfied every split on the feature so far. Nothing is ever divided by a zero
 // fraction and every factor lies in [0, 1]. See docs/how_it_works.md.
 //
+// With kPairs the walk also adds up the interactions of each node's feature i with every other feature j of
+// the path above, whose factor is a_j and whose derivative is 1 - z_j or -z_j:
+//   phi[i, j] += sum_k Q_k lambda_jk, Q_k = delta C_k G_k D_k,
+//   lambda_jk = (1 - z_j) / (z_j (1 - t_k) + t_k) for rows that are alive, else -1 / (1 - t_k),
+// twice the SHAP interaction value of i and j. Every unordered pair is met once for each pair of nodes on a
+// path.
+//
 // Included once by each kernels_*.cpp, after its simd_*.h: everything here has internal linkage,
 // because functions compiled for one instruction set must not be merged with those of another.
 #pragma once
+
+#include <utility>
 
 #include "program.h"
 
@@ -35,7 +44,7 @@ namespace {
 
 #define SKSHAP_INLINE inline __attribute__((always_inline))
 
-template <class S, int K, int kRows>
+template <class S, int K, int kRows, bool kPairs>
 struct Walker {
   using T = typename S::T;
   using V = typename S::V;
@@ -51,20 +60,54 @@ struct Walker {
   T* phi;
   size_t output_stride;
   int any_nodes, n_outputs, first, n_vectors;
+  // With kPairs:
+  const uint64_t* words;  // decisions of the first node
+  const T *dead, *lambdas;
+  T *pair_phi, *scratch;
+  size_t pair_stride;
 
   SKSHAP_INLINE int n_nodes() const { return K > 0 ? K : any_nodes; }
-  SKSHAP_INLINE size_t frame_elements() const { return frame_size(n_nodes()) * kRows; }
+  SKSHAP_INLINE size_t frame_elements() const { return frame_size(n_nodes(), kPairs) * kRows; }
   SKSHAP_INLINE size_t value_elements() const { return static_cast<size_t>(n_nodes()) * kRows; }
   SKSHAP_INLINE V at(int i) const { return S::set1(c[i]); }
   SKSHAP_INLINE V node(int k) const { return S::set1(t[k]); }
   SKSHAP_INLINE V C(int k, int v) const { return S::load(frame + k * kRows + v * W); }
   SKSHAP_INLINE T* g(int k, int v) const { return frame + (n_nodes() + k) * kRows + v * W; }
   SKSHAP_INLINE T* delta(int v) const { return frame + 2 * n_nodes() * kRows + v * W; }
+  SKSHAP_INLINE T* lambda(int k, int v) const { return frame + (2 * n_nodes() + 1 + k) * kRows + v * W; }
   SKSHAP_INLINE M mask(int word, int v) const { return S::mask(m + word, first + v); }
 
   SKSHAP_INLINE void add_phi(uint32_t slot, int v, V x, V y, int output = 0) const {
     T* p = phi + output * output_stride + static_cast<size_t>(slot) * kBlockRows + v * W;
     S::store(p, S::fma(x, y, S::load(p)));
+  }
+
+  // Q of a node, in registers if K is fixed.
+  struct Weights {
+    V x[kFixed];
+    T* memory;
+    SKSHAP_INLINE void set(int k, V value) {
+      if constexpr (K > 0)
+        x[k] = value;
+      else
+        S::store(memory + k * W, value);
+    }
+    SKSHAP_INLINE V get(int k) const {
+      if constexpr (K > 0)
+        return x[k];
+      else
+        return S::load(memory + k * W);
+    }
+  };
+  SKSHAP_INLINE void add_pairs(const uint32_t* list, int v, int output, const Weights& q) const {
+    T* const out = pair_phi + output * pair_stride + v * W;
+    for (const uint32_t *p = list + 1, *end = p + 2 * *list; p != end; p += 2) {
+      const T* l = lambdas + p[1] * frame_elements() + v * W;
+      V sum = S::mul(q.get(0), S::load(l));
+      for (int k = 1; k < n_nodes(); ++k) sum = S::fma(q.get(k), S::load(l + k * kRows), sum);
+      T* const phi = out + static_cast<size_t>(p[0]) * kBlockRows;
+      S::store(phi, S::add(S::load(phi), sum));
+    }
   }
 
   // delta of a repeated node: 0 for rows that are not alive.
@@ -78,7 +121,8 @@ struct Walker {
   // Every op begins with a copy of the walker: the copy's address is never taken, so the compiler
   // keeps its members in registers although vector stores may alias anything in memory.
 
-  // Constants: r, -r, 1 - r; if repeated also g of alive rows that go right [K], left [K].
+  // Constants: r, -r, 1 - r; if repeated also g of alive rows that go right [K], left [K]; with kPairs
+  // lambda of alive rows that go left [K].
   template <bool kRepeated>
   SKSHAP_INLINE void enter() {
     const Walker w = *this;
@@ -98,26 +142,46 @@ struct Walker {
         for (int k = 0; k < w.n_nodes(); ++k)
           S::store(next + k * kRows + v * W, S::mul(w.C(k, v), S::fma(d, w.node(k), w.at(0))));
       }
+      if constexpr (kPairs) {
+        const M alive_left = w.mask(1, v);
+        const T* on = w.c + (kRepeated ? 3 + 2 * w.n_nodes() : 3);
+        for (int k = 0; k < w.n_nodes(); ++k)
+          S::store(w.lambda(k, v), S::select(alive_left, S::set1(w.dead[k]), S::set1(on[k])));
+      }
     }
     frame = next;
-    c += kRepeated ? 3 + 2 * n_nodes() : 3;
+    c += (kRepeated ? 3 + 2 * n_nodes() : 3) + (kPairs ? n_nodes() : 0);
     m += 2;
   }
 
-  // From the left to the right child: its C is what the left one did not take.
-  SKSHAP_INLINE void middle() {
+  // From the left to the right child: its C is what the left one did not take. Constants with kPairs: lambda
+  // of alive rows that go right [K].
+  SKSHAP_INLINE void middle(uint32_t number) {
     const Walker w = *this;
-    const T* parent = w.frame - w.frame_elements();
+    T* parent = w.frame - w.frame_elements();
     for (int v = 0; v < w.n_vectors; ++v)
       for (int k = 0; k < w.n_nodes(); ++k) {
         const size_t i = k * kRows + v * W;
         S::store(w.frame + i, S::sub(S::load(parent + i), S::load(w.frame + i)));
       }
+    if constexpr (kPairs) {
+      Walker above = w;
+      above.frame = parent;
+      above.m = w.words + 2 * static_cast<size_t>(number);
+      for (int v = 0; v < w.n_vectors; ++v) {
+        const M alive = above.mask(0, v), alive_left = above.mask(1, v);
+        for (int k = 0; k < w.n_nodes(); ++k) {
+          const V gone = S::set1(w.dead[k]);
+          S::store(above.lambda(k, v), three_way(alive, alive_left, gone, w.at(k), gone));
+        }
+      }
+      c += n_nodes();
+    }
   }
 
   // Constants: r if new, G[K] if repeated; then each output's right value if that is a leaf.
   template <bool kRepeated, bool kRightLeaf>
-  SKSHAP_INLINE void exit(uint32_t slot) {
+  SKSHAP_INLINE void exit(uint32_t slot, const uint32_t* list) {
     frame -= frame_elements();
     const Walker w = *this;
     const int n_constants = kRepeated ? w.n_nodes() : 1;
@@ -128,16 +192,20 @@ struct Walker {
       for (int v = 0; v < w.n_vectors; ++v) {
         const V d = S::load(w.delta(v));
         V sum = S::zero();
+        Weights q;
+        q.memory = w.scratch;
         for (int k = 0; k < w.n_nodes(); ++k) {
           T* l = left + k * kRows + v * W;
           const V b = kRightLeaf ? S::set1(right_leaf[output]) : S::load(right + k * kRows + v * W);
           const V difference = S::sub(S::load(l), b);
           const V weight = kRepeated ? S::mul(w.C(k, v), w.at(k)) : w.C(k, v);
           sum = S::fma(weight, difference, sum);
+          if constexpr (kPairs) q.set(k, S::mul(d, S::mul(weight, difference)));
           const V factor = kRepeated ? S::load(w.g(k, v)) : S::fma(d, w.node(k), w.at(0));
           S::store(l, S::fma(factor, difference, b));
         }
         w.add_phi(slot, v, d, sum, output);
+        if constexpr (kPairs) w.add_pairs(list, v, output, q);
       }
       left += w.value_elements();
       right += w.value_elements();
@@ -150,7 +218,7 @@ struct Walker {
   // that go right [K], left [K]; then for each output B of rows not alive (for a new feature: B at
   // t = 0), the phi factor of rows that go right, left, and if repeated v_R, v_L - v_R.
   template <bool kRepeated>
-  SKSHAP_INLINE void leaves(uint32_t slot) {
+  SKSHAP_INLINE void leaves(uint32_t slot, const uint32_t* list) {
     const Walker w = *this;
     const int n = w.n_nodes(), n_shared = kRepeated ? 3 * n : 0, n_each = kRepeated ? 5 : 3;
     for (int v = 0; v < w.n_vectors; ++v) {
@@ -163,6 +231,15 @@ struct Walker {
         const V off = S::set1(p[1]), on = S::set1(p[2]);
         const V slope = kRepeated ? repeated_delta(alive, left, off, on) : S::select(left, off, on);
         w.add_phi(slot, v, slope, sum, output);
+        if constexpr (kPairs) {
+          Weights q;
+          q.memory = w.scratch;
+          for (int k = 0; k < n; ++k) {
+            const V weight = S::mul(slope, w.C(k, v));
+            q.set(k, kRepeated ? S::mul(weight, w.at(k)) : weight);
+          }
+          w.add_pairs(list, v, output, q);
+        }
         for (int k = 0; k < n; ++k) {
           if constexpr (kRepeated) {
             const V b_off = S::fma(w.at(n + k), S::set1(p[4]), S::set1(p[3]));
@@ -324,19 +401,19 @@ struct Walker {
       const uint8_t code = static_cast<uint8_t>(*op);
       switch (code) {
         case kEnd: return;
-        case kEnterNew: enter<false>(); break;
-        case kEnterRep: enter<true>(); break;
-        case kMiddle: middle(); break;
-        case kExitNew: exit<false, false>(slot); break;
-        case kExitRep: exit<true, false>(slot); break;
-        case kExitLeafNew: exit<false, true>(slot); break;
-        case kExitLeafRep: exit<true, true>(slot); break;
+        case kEnterNew: enter<false>(); continue;
+        case kEnterRep: enter<true>(); continue;
+        case kMiddle: middle(slot); continue;
+        case kExitNew: exit<false, false>(slot, op + 1); break;
+        case kExitRep: exit<true, false>(slot, op + 1); break;
+        case kExitLeafNew: exit<false, true>(slot, op + 1); break;
+        case kExitLeafRep: exit<true, true>(slot, op + 1); break;
         default:
-          if constexpr (K == 0) {
+          if constexpr (K == 0 || kPairs) {
             if (code == kPairNew)
-              leaves<false>(slot);
+              leaves<false>(slot, op + 1);
             else
-              leaves<true>(slot);
+              leaves<true>(slot, op + 1);
           } else {
             switch (code) {
               case kPairNew: fused_pair<false>(slot); break;
@@ -357,27 +434,36 @@ struct Walker {
             op += (code >= kTrio) + (code >= kQuad);
           }
       }
+      if constexpr (kPairs) op += 1 + 2 * static_cast<size_t>(op[1]);
     }
   }
 };
 
-template <class S, int K, int kRows>
+template <class S, int K, int kRows, bool kPairs>
 void walk(const WalkArgs<typename S::T>& args) {
   using T = typename S::T;
-  T* values = args.stack + (static_cast<size_t>(args.height) + 1) * frame_size(args.n_nodes) * kRows;
+  T* values = args.stack + (static_cast<size_t>(args.height) + 1) * frame_size(args.n_nodes, kPairs) * kRows;
+  const size_t n_values =
+      (static_cast<size_t>(args.height) + 2) * args.n_nodes * (K > 0 ? 1 : args.n_outputs);
   for (int first = 0; first < args.n_rows; first += kRows) {
     const int n_rows = args.n_rows - first < kRows ? args.n_rows - first : kRows;
-    Walker<S, K, kRows> walker{args.stack,
-                               values,
-                               args.constants,
-                               args.words + kFirstWord,
-                               args.nodes,
-                               args.phi + first,
-                               args.output_stride,
-                               args.n_nodes,
-                               K > 0 ? 1 : args.n_outputs,
-                               first / S::kWidth,
-                               (n_rows + S::kWidth - 1) / S::kWidth};
+    Walker<S, K, kRows, kPairs> walker{args.stack,
+                                       values,
+                                       args.constants,
+                                       args.words + kFirstWord,
+                                       args.nodes,
+                                       args.phi + first,
+                                       args.output_stride,
+                                       args.n_nodes,
+                                       K > 0 ? 1 : args.n_outputs,
+                                       first / S::kWidth,
+                                       (n_rows + S::kWidth - 1) / S::kWidth,
+                                       args.words + kFirstWord,
+                                       args.dead,
+                                       args.stack + (2 * static_cast<size_t>(args.n_nodes) + 1) * kRows,
+                                       kPairs ? args.pair_phi + first : nullptr,
+                                       values + n_values * kRows,
+                                       args.pair_stride};
     walker.run(args.ops, args.weights);
   }
 }
@@ -457,27 +543,28 @@ void rank(const RankArgs<X>& args) {
   for (int i = 0; i < kBlockRows; ++i) args.ranks[i] = base[i];
 }
 
+template <class S, bool kPairs, int... K>
+void set_walks(void (*(&walks)[sizeof...(K)])(const WalkArgs<typename S::T>&),
+               void (*&vector)(const WalkArgs<typename S::T>&), std::integer_sequence<int, K...>) {
+  ((walks[K] = &walk<S, K, walk_rows<typename S::T>(kPairs), kPairs>), ...);
+  vector = &walk<S, 0, kVectorWalkRows, kPairs>;
+}
+
 Kernels make_kernels(const char* name) {
-  constexpr int kFloatRows = walk_rows<float>(), kDoubleRows = walk_rows<double>();
-  return Kernels{name,
-                 &decide<uint16_t>,
-                 &decide<uint32_t>,
-                 &leaf_sums,
-                 &descend,
-                 &rank<float>,
-                 &rank<double>,
-                 {&walk<FloatVector, 0, kFloatRows>, &walk<FloatVector, 1, kFloatRows>,
-                  &walk<FloatVector, 2, kFloatRows>, &walk<FloatVector, 3, kFloatRows>,
-                  &walk<FloatVector, 4, kFloatRows>, &walk<FloatVector, 5, kFloatRows>,
-                  &walk<FloatVector, 6, kFloatRows>, &walk<FloatVector, 7, kFloatRows>,
-                  &walk<FloatVector, 8, kFloatRows>},
-                 {&walk<DoubleVector, 0, kDoubleRows>, &walk<DoubleVector, 1, kDoubleRows>,
-                  &walk<DoubleVector, 2, kDoubleRows>, &walk<DoubleVector, 3, kDoubleRows>,
-                  &walk<DoubleVector, 4, kDoubleRows>, &walk<DoubleVector, 5, kDoubleRows>,
-                  &walk<DoubleVector, 6, kDoubleRows>, &walk<DoubleVector, 7, kDoubleRows>,
-                  &walk<DoubleVector, 8, kDoubleRows>},
-                 &walk<FloatVector, 0, kVectorWalkRows>,
-                 &walk<DoubleVector, 0, kVectorWalkRows>};
+  Kernels k{};
+  k.name = name;
+  k.decide16 = &decide<uint16_t>;
+  k.decide32 = &decide<uint32_t>;
+  k.leaf_sums = &leaf_sums;
+  k.descend = &descend;
+  k.rank_float = &rank<float>;
+  k.rank_double = &rank<double>;
+  constexpr std::make_integer_sequence<int, kMaxFixedNodes + 1> all{};
+  set_walks<FloatVector, false>(k.walk_float, k.walk_vector_float, all);
+  set_walks<DoubleVector, false>(k.walk_double, k.walk_vector_double, all);
+  set_walks<FloatVector, true>(k.pairs_float, k.pairs_vector_float, all);
+  set_walks<DoubleVector, true>(k.pairs_double, k.pairs_vector_double, all);
+  return k;
 }
 
 }  // namespace

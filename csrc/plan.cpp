@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <stdexcept>
+#include <unordered_map>
 
 namespace skshap {
 namespace {
@@ -61,13 +62,14 @@ struct Label {
 
 class Compiler {
  public:
-  Compiler(const EnsembleView& ensemble, Precision precision)
-      : e_(ensemble), single_(precision == Precision::kSingle) {
+  Compiler(const EnsembleView& ensemble, Precision precision, bool interactions)
+      : e_(ensemble), single_(precision == Precision::kSingle), interactions_(interactions) {
     plan_.n_features = e_.n_features;
     plan_.n_outputs = e_.n_outputs;
     plan_.x_float32 = e_.x_float32;
     plan_.strict = e_.strict;
     plan_.precision = precision;
+    plan_.interactions = interactions;
     plan_.constant.assign(e_.intercept, e_.intercept + e_.n_outputs);
     plan_.base_value = plan_.constant;
     plan_.n_leaves = 0;
@@ -98,6 +100,7 @@ class Compiler {
       begin_chunk(tree, shapes[tree]);
       emit(tree, shapes[tree]);
     }
+    sort_pairs();
     return std::move(plan_);
   }
 
@@ -219,6 +222,7 @@ class Compiler {
     if (fits) return;
     for (const int32_t f : slot_features_) slot_of_feature_[f] = -1;
     slot_features_.clear();
+    pair_slots_.clear();
     chunk_start_bytes_ = plan_.stream_bytes();
     Chunk chunk{};
     chunk.output = e_.tree_output[tree];
@@ -230,6 +234,8 @@ class Compiler {
     gauss_legendre(shape.n_nodes, t_, weights);
     for (const double t : t_) push(t);
     for (const double w : weights) push(w);
+    if (!interactions_) return;
+    for (const double t : t_) push(-1 / (1 - t));
   }
 
   uint32_t slot(int32_t feature) {
@@ -264,7 +270,7 @@ class Compiler {
     chunk.tree_end = plan_.trees.size();
     chunk.height = std::max(chunk.height, shape.height);
     // Fused subtrees keep K values of three nodes in registers, and one value a leaf.
-    const bool fuse = shape.n_nodes <= kMaxFixedNodes && chunk.output >= 0;
+    const bool fuse = shape.n_nodes <= kMaxFixedNodes && chunk.output >= 0 && !interactions_;
 
     std::vector<Label> labels;
     std::vector<Seen> saved;
@@ -283,6 +289,7 @@ class Compiler {
             fused_pair(n);
           else
             pair_stream(n);
+          if (interactions_) list_pairs(n, labels);
           continue;
         }
         const int32_t index = last_inner();
@@ -313,6 +320,7 @@ class Compiler {
         }
         op(n.repeated ? kEnterRep : kEnterNew, n.slot);
         split_stream(n, false);
+        if (interactions_) lambda_stream(n, false);
         labels.push_back(n);
         saved.push_back(old);
         saved_has.push_back(had);
@@ -324,8 +332,14 @@ class Compiler {
         }
         stack.push_back({n.left, kVisit, index, false});
       } else if (item.stage == kBetween) {
-        op(kMiddle, 0);
-        see(e_.feature[item.node], labels.back(), true);
+        const Label& n = labels.back();
+        if (interactions_) {
+          op(kMiddle, (n.word - kFirstWord) / 2);
+          lambda_stream(n, true);
+        } else {
+          op(kMiddle, 0);
+        }
+        see(e_.feature[item.node], n, true);
       } else {
         const Label n = labels.back();
         const int32_t f = e_.feature[item.node];
@@ -344,6 +358,7 @@ class Compiler {
         labels.pop_back();
         saved.pop_back();
         saved_has.pop_back();
+        if (interactions_) list_pairs(n, labels);
       }
     }
     op(kEnd, 0);
@@ -507,6 +522,61 @@ class Compiler {
     for (const double t : t_) push(right + factor(n, t, true) * difference);
   }
 
+  // Logarithmic derivative of the factor of the node's feature, for alive rows, beyond one of its edges.
+  void lambda_stream(const Label& n, bool right) {
+    const double z = n.zero_fraction * (right ? 1 - n.share : n.share);
+    for (const double t : t_) push((1 - z) / (z * (1 - t) + t));
+  }
+
+  // The pairs of a node's feature with the other features of the path above it.
+  void list_pairs(const Label& n, const std::vector<Label>& above) {
+    const size_t count = plan_.ops.size();
+    plan_.ops.push_back(0);
+    listed_.assign(plan_.chunks.back().slots.size(), 0);
+    listed_[n.slot] = 1;
+    for (size_t level = above.size(); level-- > 0;) {
+      const uint32_t other = above[level].slot;
+      if (listed_[other]) continue;
+      listed_[other] = 1;
+      plan_.ops.push_back(pair_slot(n.slot, other));
+      plan_.ops.push_back(static_cast<uint32_t>(level));
+      ++plan_.ops[count];
+    }
+  }
+
+  uint32_t pair_slot(uint32_t a, uint32_t b) {
+    const uint64_t key = static_cast<uint64_t>(std::min(a, b)) << 32 | std::max(a, b);
+    const auto [found, is_new] = pair_slots_.try_emplace(key, static_cast<uint32_t>(pair_slots_.size()));
+    if (!is_new) return found->second;
+    Chunk& chunk = plan_.chunks.back();
+    const auto [first, second] = std::minmax(chunk.slots[a], chunk.slots[b]);
+    const uint64_t features = static_cast<uint64_t>(first) << 32 | static_cast<uint32_t>(second);
+    const auto [position, is_first] =
+        pair_positions_.try_emplace(features, static_cast<int32_t>(plan_.pairs.size()));
+    if (is_first) {
+      if (plan_.pairs.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max()))
+        throw std::invalid_argument("too many pairs of features");
+      plan_.pairs.push_back({first, second});
+    }
+    chunk.pairs.push_back(position->second);
+    return found->second;
+  }
+
+  void sort_pairs() {
+    std::vector<int32_t> order(plan_.pairs.size()), rank(plan_.pairs.size());
+    std::iota(order.begin(), order.end(), 0);
+    const auto key = [&](int32_t i) { return std::make_pair(plan_.pairs[i].first, plan_.pairs[i].second); };
+    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return key(a) < key(b); });
+    std::vector<FeaturePair> sorted;
+    for (size_t i = 0; i < order.size(); ++i) {
+      rank[order[i]] = static_cast<int32_t>(i);
+      sorted.push_back(plan_.pairs[order[i]]);
+    }
+    plan_.pairs = std::move(sorted);
+    for (Chunk& chunk : plan_.chunks)
+      for (int32_t& pair : chunk.pairs) pair = rank[pair];
+  }
+
   void slope_stream(const Label& n, int32_t o) {
     const double right = scaled_leaf(n.right, o), difference = scaled_leaf(n.left, o) - right, r = n.share;
     push(right + r * difference);
@@ -515,7 +585,7 @@ class Compiler {
   }
 
   const EnsembleView& e_;
-  const bool single_;
+  const bool single_, interactions_;
   Plan plan_;
   int32_t width_;
   int exponent_ = 0;
@@ -525,6 +595,9 @@ class Compiler {
   std::vector<char> has_seen_;
   std::vector<Seen> seen_;
   std::vector<int32_t> slot_of_feature_, slot_features_;
+  std::unordered_map<uint64_t, uint32_t> pair_slots_;     // of the chunk, by two slots
+  std::unordered_map<uint64_t, int32_t> pair_positions_;  // in Plan::pairs, by two positions in features
+  std::vector<char> listed_;                              // by slot
   std::vector<double> t_;
   size_t chunk_start_bytes_ = 0;
   int64_t base_ = 0;
@@ -541,8 +614,8 @@ size_t Plan::stream_bytes() const {
          leaf_values.size() * 8;
 }
 
-Plan make_plan(const EnsembleView& ensemble, Precision precision) {
-  return Compiler(ensemble, precision).compile();
+Plan make_plan(const EnsembleView& ensemble, Precision precision, bool interactions) {
+  return Compiler(ensemble, precision, interactions).compile();
 }
 
 void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weights) {

@@ -39,15 +39,23 @@ struct Chunk {
   size_t quadrature;  // t_k, then w_k, in the constants
   size_t max_inner;
   std::vector<int32_t> slots;  // slot -> position in Plan::features
+  std::vector<int32_t> pairs;  // slot of a pair -> position in Plan::pairs
+};
+
+// Two features that occur on one path, first < second.
+struct FeaturePair {
+  int32_t first, second;  // positions in Plan::features
 };
 
 struct Plan {
   int32_t n_features, n_outputs;
   bool x_float32, strict;
   Precision precision;
-  bool wide_codes;  // 32-bit instead of 16-bit codes
+  bool interactions;  // compiled for explain_interactions(), else for explain()
+  bool wide_codes;    // 32-bit instead of 16-bit codes
   std::vector<Column> columns;
-  std::vector<int32_t> features;  // used ones, ascending
+  std::vector<int32_t> features;   // used ones, ascending
+  std::vector<FeaturePair> pairs;  // ascending; of a plan for interactions
   std::vector<TreeProgram> trees;
   std::vector<Chunk> chunks;
   std::vector<DecideNode> decide;
@@ -70,16 +78,20 @@ struct Plan {
 };
 
 // Compiles. Throws std::invalid_argument for an ensemble beyond the core's integer ranges.
-Plan make_plan(const EnsembleView& ensemble, Precision precision);
+Plan make_plan(const EnsembleView& ensemble, Precision precision, bool interactions);
 
 // Gauss-Legendre nodes and weights on [0, 1], exact for polynomials of degree 2 n - 1.
 void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weights);
 
-// What explain() fills. values: [row][output][feature]; margin: [row][output], or null.
+// What explain() fills. values: [row][output][feature]; margin: [row][output], or null. Of a plan for
+// interactions also, each or null, matrices: [row][output][feature][feature], SHAP interaction values with
+// the main effects on the diagonal, and pairs: [row][output][pair], half of each pair's interaction.
 struct Result {
   void* values;
   bool is_float32;
   double* margin;
+  void* matrices = nullptr;
+  void* pairs = nullptr;
 };
 
 // `interrupted` is called now and then from the calling thread only; true ends the work early.

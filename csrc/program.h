@@ -63,6 +63,10 @@ enum Op : uint8_t {
   kOps = kQuad + 8,
 };
 constexpr int kSlotShift = 8;
+
+// In a plan for interactions no subtree is fused, `middle` has the node's preorder number as its slot, and
+// each pair and exit is followed by the pairs of its feature with the other features of the path above:
+// their number, then for each the slot of the pair and the level of the latest node on the other feature.
 constexpr uint32_t kMaxSlots = 1u << 24;
 
 // Largest node count K that has kernels of its own; larger ones run the loop over K at run time.
@@ -70,17 +74,21 @@ constexpr int kMaxFixedNodes = 8;
 
 // Rows that one walk carries: bounds its stack, which should stay in the L1 cache.
 template <class T>
-constexpr int walk_rows() {
-  return sizeof(T) == 4 ? 64 : 32;
+constexpr int walk_rows(bool interactions) {
+  return (sizeof(T) == 4 ? 64 : 32) / (interactions ? 2 : 1);
 }
 // Trees with vector leaves keep a value of each output on the stack.
 constexpr int kVectorWalkRows = 16;
 
 // Stack of `walk`, in elements a row: frames of C[K], g[K], delta; values of B[K] per output.
-constexpr size_t frame_size(int n_nodes) { return 2 * static_cast<size_t>(n_nodes) + 1; }
-constexpr size_t stack_size(int n_nodes, int n_outputs, int height) {
-  return (static_cast<size_t>(height) + 1) * frame_size(n_nodes) +
-         (static_cast<size_t>(height) + 2) * n_nodes * n_outputs;
+// For interactions a frame also holds lambda[K] of the edge that the walk went down, and one value of
+// each node is in work.
+constexpr size_t frame_size(int n_nodes, bool interactions) {
+  return (interactions ? 3 : 2) * static_cast<size_t>(n_nodes) + 1;
+}
+constexpr size_t stack_size(int n_nodes, int n_outputs, int height, bool interactions) {
+  return (static_cast<size_t>(height) + 1) * frame_size(n_nodes, interactions) +
+         (static_cast<size_t>(height) + 2) * n_nodes * n_outputs + (interactions ? n_nodes : 0);
 }
 
 template <class T>
@@ -97,6 +105,10 @@ struct WalkArgs {
   T* phi;                 // [output][slot][64]
   size_t output_stride;   // elements between two outputs of phi
   T* stack;               // 64-byte aligned
+  // Interactions only:
+  const T* dead;       // lambda_k of rows that left the path of the feature
+  T* pair_phi;         // [output][slot of a pair][64]
+  size_t pair_stride;  // elements between two outputs of pair_phi
 };
 
 struct DecideArgs {
@@ -146,6 +158,10 @@ struct Kernels {
   void (*walk_double[kMaxFixedNodes + 1])(const WalkArgs<double>&);
   void (*walk_vector_float)(const WalkArgs<float>&);
   void (*walk_vector_double)(const WalkArgs<double>&);
+  void (*pairs_float[kMaxFixedNodes + 1])(const WalkArgs<float>&);  // for interactions
+  void (*pairs_double[kMaxFixedNodes + 1])(const WalkArgs<double>&);
+  void (*pairs_vector_float)(const WalkArgs<float>&);
+  void (*pairs_vector_double)(const WalkArgs<double>&);
 };
 
 const Kernels& kernels_baseline();

@@ -7,8 +7,11 @@ import numpy as np
 class Plan:
     """A compiled ensemble; immutable, safe to use from several threads at once."""
 
-    def __init__(self, ensemble: dict[str, Any], precision: str) -> None:
-        """Compile: ``ensemble`` holds the attributes of ``Ensemble``; precision "single" or "double"."""
+    def __init__(self, ensemble: dict[str, Any], precision: str, interactions: bool = False) -> None:
+        """Compile: ``ensemble`` holds the attributes of ``Ensemble``; precision "single" or "double".
+
+        A plan for interactions can fill all results of :meth:`explain`; it is slower with the values alone.
+        """
 
     def explain(
         self,
@@ -16,13 +19,23 @@ class Plan:
         values: np.ndarray,
         margin: np.ndarray | None,
         n_threads: int,
+        matrices: np.ndarray | None = None,
+        pairs: np.ndarray | None = None,
     ) -> None:
         """SHAP values of the rows X (float32 or float64, two-dimensional, any strides, NaN missing).
 
         Writes every element of ``values`` (C-contiguous, float32 or float64, shape
         (n_rows, n_outputs, n_features)) and, when given, of ``margin`` (C-contiguous float64,
         (n_rows, n_outputs), intercept included). Releases the GIL; Ctrl-C interrupts it.
+
+        Of a plan for interactions, C-contiguous and of the dtype of ``values``, when given: ``matrices``
+        (n_rows, n_outputs, n_features, n_features), SHAP interaction values with the main effects on the
+        diagonal, and ``pairs`` (n_rows, n_outputs, n_pairs), those of the pairs in :attr:`pairs`.
         """
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """Features that occur on one path, ascending: int32, (n_pairs, 2); empty without interactions."""
 
     @property
     def base_value(self) -> np.ndarray:

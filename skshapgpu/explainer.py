@@ -180,8 +180,7 @@ class TreeExplainer:
         from . import _core
 
         adapted, ensemble = self._adapted, self._adapted.ensemble
-        attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
-        self._plan = _core.Plan(attributes, self._precision)
+        self._plan = _core.Plan(self._ensemble_attributes(), self._precision)
         self._core_base = np.array(self._plan.base_value, np.float64)
         base = self._core_base
         if self._widen:
@@ -197,7 +196,12 @@ class TreeExplainer:
         self._leaf_sum = _largest_leaves(ensemble)
         self._plan_info = self._plan.info()
         self._cuda_plans: dict[int, Any] = {}
-        self._cuda_lock = Lock()
+        self._interaction_plan: Any = None
+        self._lock = Lock()  # of what is compiled later
+
+    def _ensemble_attributes(self) -> dict[str, Any]:
+        ensemble = self._adapted.ensemble
+        return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
 
     @property
     def expected_value(self) -> float | np.ndarray:
@@ -296,6 +300,75 @@ class TreeExplainer:
         values = self._gpu_values(X) if devices.on_gpu(X) else self._values(self._read(X))
         return self._shaped(values[0])
 
+    def shap_interaction_values(self, X: Any) -> np.ndarray:
+        """SHAP interaction values of all pairs of features, computed on the CPU.
+
+        The matrix of a row and output is symmetric. Off the diagonal lies half of the Shapley interaction
+        index of two features, on it the main effect of a feature: what its interactions leave of its SHAP
+        value (Lundberg et al., 2020, doi:10.1038/s42256-019-0138-9). So each row of the matrix adds up to
+        a SHAP value, and the whole matrix to the margin without the base value.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+            As for :meth:`explain`, but not on a GPU.
+
+        Returns
+        -------
+        ndarray of float32 or float64, shape (n_rows, n_features, n_features[, n_outputs])
+
+        Raises
+        ------
+        ValueError, TypeError
+            X is nothing that the model takes, or a GPU was asked for.
+        MemoryError
+            The result exceeds ``memory_limit``.
+        RuntimeError
+            Values of a row do not add up to its margin.
+        """
+        if devices.on_gpu(X):
+            raise TypeError(
+                "interactions are computed on the CPU only, but X lies on a GPU: copy it to the host"
+            )
+        if self._devices.indices and not self._devices.auto:
+            raise ValueError("interactions are computed on the CPU only: use device='cpu' or 'auto'")
+        rows, n_threads = self._read(X), effective_n_jobs(self._n_jobs)
+        plan = self._interactions()
+        n_features = self.n_features
+        size = self._interaction_rows(rows, n_threads)
+        matrices = np.empty((rows.n_rows, self._n_outputs, n_features, n_features), rows.dtype)
+        for start in range(0, rows.n_rows, size):
+            out = matrices[start : start + size]
+            block = rows.chunk(start, start + len(out))
+            values = np.empty((len(out), len(self._core_base), n_features), rows.dtype)
+            margin = np.empty(values.shape[:2]) if self._check_additivity else None
+            found = np.empty((len(out), 1, *out.shape[2:]), rows.dtype) if self._widen else out
+            plan.explain(block, values, margin, n_threads, found)
+            if margin is not None:
+                self._additivity_gap(values, margin, rows.index, start)
+            if self._widen:
+                np.negative(found[:, 0], out=out[:, 0])
+                out[:, 1] = found[:, 0]
+        return matrices[:, 0] if self._n_outputs == 1 else np.moveaxis(matrices, 1, -1)
+
+    def _interactions(self) -> Any:
+        """The plan for interactions, compiled at its first use."""
+        from . import _core
+
+        with self._lock:
+            if self._interaction_plan is None:
+                self._interaction_plan = _core.Plan(self._ensemble_attributes(), self._precision, True)
+            return self._interaction_plan
+
+    def _interaction_rows(self, rows: Rows, n_threads: int) -> int:
+        """How many rows of interactions to work off at once."""
+        item, n_features, n_outputs = rows.dtype.itemsize, self.n_features, len(self._core_base)
+        matrix = n_features**2 * item
+        per_row = rows.row_bytes + n_outputs * (n_features * item + 40) + matrix * self._widen
+        scratch = self._interactions().info()["scratch_bytes_per_thread"]
+        result = f"SHAP interaction values ({n_features} x {n_features} features, {self._n_outputs} outputs)"
+        return self._rows_at_once(rows.n_rows, self._n_outputs * matrix, result, per_row, scratch, n_threads)
+
     def _shaped(self, values: Any) -> Any:
         """(n_rows, n_outputs, n_features) as users see it, without a copy."""
         return values[:, 0] if self._n_outputs == 1 else values.swapaxes(1, 2)
@@ -355,7 +428,7 @@ class TreeExplainer:
 
     def _cuda_plan(self, index: int) -> Any:
         """The plan on a GPU, uploaded at its first use."""
-        with self._cuda_lock:
+        with self._lock:
             if index not in self._cuda_plans:
                 self._cuda_plans[index] = devices.compile_on(self._plan, index, self._algorithm)
             return self._cuda_plans[index]
@@ -367,16 +440,23 @@ class TreeExplainer:
         per_row = rows.row_bytes + (n_features * item if self._widen else 0)
         if self._check_additivity and n_threads:  # margin, sum, gap and what compares them
             per_row += 40 * n_outputs
+        result = f"SHAP values ({n_features} features, {n_outputs} outputs)"
+        scratch = self._plan_info["scratch_bytes_per_thread"]
+        return self._rows_at_once(n_rows, n_outputs * n_features * item, result, per_row, scratch, n_threads)
+
+    def _rows_at_once(
+        self, n_rows: int, result_row: int, result_name: str, per_row: int, scratch: int, n_threads: int
+    ) -> int:
+        """Rows of a chunk, of which each takes ``per_row`` bytes in work and ``result_row`` in the result."""
         if self._memory_limit is None:
             return max(1, _CHUNK_BYTES // max(per_row, 1))
-        result = n_rows * n_outputs * n_features * item
-        scratch = n_threads * self._plan_info["scratch_bytes_per_thread"]
+        result, scratch = n_rows * result_row, n_threads * scratch
         left = self._memory_limit - result - scratch
         if n_rows and left < per_row:
             raise MemoryError(
                 f"memory_limit is {self._memory_limit:,} bytes, but {n_rows} rows need {result:,} for their "
-                f"SHAP values ({n_features} features, {n_outputs} outputs), {scratch:,} for {n_threads} "
-                f"threads and {per_row:,} for each row in work; raise memory_limit or explain fewer rows"
+                f"{result_name}, {scratch:,} for {n_threads} threads and {per_row:,} for each row in work; "
+                "raise memory_limit or explain fewer rows"
             )
         return max(1, left // max(per_row, 1))
 
@@ -490,7 +570,7 @@ class TreeExplainer:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = ("_plan", "_cuda_plans", "_cuda_lock")
+        compiled = ("_plan", "_cuda_plans", "_interaction_plan", "_lock")
         return {name: value for name, value in vars(self).items() if name not in compiled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -671,12 +671,16 @@ def test_call_of_one_row_is_quick(regressor: Any) -> None:
         def whole() -> None:
             explainer.shap_values(x)  # noqa: B023
 
-        # Of processor time, so that a busy machine does not count.
-        seconds = [
-            min(timeit.repeat(call, timer=time.process_time, number=200, repeat=7)) / 200
-            for call in (whole, kernel)
+        def unit() -> None:  # 1.6 us where the whole call takes 44 us beyond the kernel
+            np.abs(x).max()  # noqa: B023
+
+        # Of processor time and in units, so that a busy machine does not count.
+        rounds = [
+            [timeit.timeit(call, timer=time.process_time, number=200) for call in (whole, kernel, unit)]
+            for _ in range(9)
         ]
-        assert seconds[0] - seconds[1] < 100e-6
+        seconds = np.min(rounds, axis=0)
+        assert seconds[0] - seconds[1] < 62 * seconds[2]
 
 
 # All libraries

@@ -1,0 +1,260 @@
+"""SHAP interaction values against their definition, themselves, and the libraries' own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from math import factorial
+from typing import Any
+
+import numpy as np
+import pytest
+from ensembles import ensemble_options, leaf_scale, random_chain, random_ensemble, random_rows
+from hypothesis import given
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+
+from skshapgpu import TreeExplainer, _core
+from skshapgpu.ensemble import Ensemble
+from skshapgpu.reference import path_dependent_interactions, path_dependent_shap
+
+X, Y = load_diabetes(return_X_y=True)
+IRIS = load_iris(return_X_y=True)
+
+#: Largest error of each precision, relative to the leaves.
+TOLERANCE = {"single": 5e-6, "double": 1e-10}
+
+
+def explainer_of(model: Any, **options: Any) -> TreeExplainer:
+    return TreeExplainer(model, device="cpu", **options)
+
+
+def compute(ensemble: Ensemble, rows: np.ndarray, precision: str) -> tuple[np.ndarray, ...]:
+    """SHAP values, margins, matrices and pairs of the core, and which pairs these are."""
+    plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision, True)
+    shape = len(rows), ensemble.n_outputs, ensemble.n_features
+    values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
+    matrices, pairs = np.full((*shape, shape[2]), np.nan), np.full((*shape[:2], len(plan.pairs)), np.nan)
+    plan.explain(rows, values, margin, 1, matrices, pairs)
+    return values, margin, matrices, pairs, plan.pairs
+
+
+def assert_is_definition(ensemble: Ensemble, rows: np.ndarray) -> None:
+    expected = path_dependent_interactions(ensemble, rows)
+    shapley, _ = path_dependent_shap(ensemble, rows)
+    unit = leaf_scale(ensemble)[:, np.newaxis]
+    for precision, tolerance in TOLERANCE.items():
+        values, margin, matrices, pairs, names = compute(ensemble, rows, precision)
+        assert (np.abs(matrices - expected) <= tolerance * unit[..., np.newaxis]).all()
+        assert (np.abs(values - shapley) <= tolerance * unit).all()
+        assert (np.abs(matrices.sum(axis=3) - values) <= 1e-12 * unit).all()
+        assert (matrices == matrices.swapaxes(2, 3)).all()
+        np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=1e-9, atol=1e-12)
+        assert (pairs == matrices[..., names[:, 0], names[:, 1]]).all()
+        apart = np.ones((ensemble.n_features,) * 2, bool)  # on no path together
+        apart[names[:, 0], names[:, 1]] = apart[names[:, 1], names[:, 0]] = False
+        np.fill_diagonal(apart, False)
+        assert (matrices[..., apart] == 0).all()
+
+
+@given(options=ensemble_options())
+def test_random_ensembles(options: dict) -> None:
+    ensemble = random_ensemble(**options)
+    assert_is_definition(ensemble, random_rows(options["seed"], ensemble, 70))
+
+
+@pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.parametrize("n_features", [6, 10])
+def test_larger_ensembles(n_features: int, vector: bool) -> None:
+    for seed in range(4):
+        ensemble = random_ensemble(
+            seed,
+            n_trees=4,
+            n_features=n_features,
+            n_outputs=2,
+            max_leaves=60,
+            vector=vector,
+            categorical=True,
+        )
+        assert_is_definition(ensemble, random_rows(seed, ensemble, 130))
+
+
+@pytest.mark.parametrize("depth, n_features", [(12, 12), (40, 5), (200, 3)])
+def test_chains(depth: int, n_features: int) -> None:
+    ensemble = random_chain(0, depth, n_features)
+    assert_is_definition(ensemble, random_rows(0, ensemble, 20))
+
+
+@pytest.mark.parametrize("n_features", [17, 24])
+def test_any_number_of_quadrature_nodes(n_features: int) -> None:
+    """Beyond the kernels of fixed K, and beyond what all subsets of features allow."""
+    ensemble = random_chain(0, n_features, n_features)
+    rows = random_rows(0, ensemble, 30)
+    _, _, double, _, _ = compute(ensemble, rows, "double")
+    _, _, single, _, _ = compute(ensemble, rows, "single")
+    expected = np.array([chain_interactions(ensemble, row) for row in rows])[:, np.newaxis]
+    unit = leaf_scale(ensemble).max()
+    off = ~np.eye(n_features, dtype=bool)
+    assert (np.abs(double - expected)[..., off] <= TOLERANCE["double"] * unit).all()
+    assert (np.abs(single - expected)[..., off] <= TOLERANCE["single"] * unit).all()
+
+
+def chain_interactions(ensemble: Ensemble, row: np.ndarray) -> np.ndarray:
+    """Those of one tree whose features never repeat, leaf by leaf, with as many subsets as sizes.
+
+    A leaf with factors a_l of its path is a product game: the sum over subsets of one size of the products
+    of ones and zero fractions is a coefficient of a polynomial.
+    """
+    total = np.zeros((ensemble.n_features,) * 2)
+    pending: list[tuple[int, dict[int, tuple[float, float]]]] = [(0, {})]
+    while pending:
+        node, path = pending.pop()
+        if ensemble.left[node] >= 0:
+            f = int(ensemble.feature[node])
+            assert f not in path
+            children = int(ensemble.left[node]), int(ensemble.right[node])
+            cover = ensemble.cover[list(children)]
+            shares = cover / cover.sum() if cover.sum() > 0 else np.array([0.5, 0.5])
+            with np.errstate(over="ignore"):
+                x = np.asarray(row[f : f + 1]).astype(ensemble.x_dtype)
+            goes_left = bool(ensemble.goes_left(np.array([node]), x)[0])
+            for child, share, taken in zip(children, shares, (goes_left, not goes_left)):
+                pending.append((child, path | {f: (float(share), float(taken))}))
+            continue
+        d = len(path)
+        for i in path:
+            for j in path:
+                if i >= j:
+                    continue
+                by_size = np.ones(1)
+                for other, (z, o) in path.items():
+                    if other not in (i, j):
+                        by_size = np.convolve(by_size, [z, o])
+                weights = [factorial(s) * factorial(d - s - 2) / (2 * factorial(d - 1)) for s in range(d - 1)]
+                worth = ensemble.value[node, 0] * (by_size @ weights)
+                for z, o in (path[i], path[j]):
+                    worth *= o - z
+                total[i, j] += worth
+                total[j, i] += worth
+    return total
+
+
+def test_threads_chunks_and_memory() -> None:
+    model = RandomForestRegressor(20, random_state=0).fit(X, Y)
+    expected = explainer_of(model).shap_interaction_values(X)
+    assert expected.shape == (442, 10, 10) and expected.dtype == np.float64
+    assert (explainer_of(model, n_jobs=3).shap_interaction_values(X) == expected).all()
+    limit = expected.nbytes + (1 << 20)
+    assert (explainer_of(model, memory_limit=limit).shap_interaction_values(X) == expected).all()
+    with pytest.raises(MemoryError, match=r"10 x 10 features.*raise memory_limit"):
+        explainer_of(model, memory_limit=expected.nbytes).shap_interaction_values(X)
+    assert explainer_of(model).shap_interaction_values(X.astype(np.float32)).dtype == np.float32
+    assert explainer_of(model).shap_interaction_values(X[:0]).shape == (0, 10, 10)
+
+
+def test_outputs() -> None:
+    iris = RandomForestClassifier(10, random_state=0).fit(*IRIS)
+    matrices = explainer_of(iris).shap_interaction_values(IRIS[0])
+    assert matrices.shape == (150, 4, 4, 3)
+    np.testing.assert_allclose(
+        matrices.sum(axis=2), explainer_of(iris).shap_values(IRIS[0]), rtol=0, atol=1e-6
+    )
+    rows, y = load_breast_cancer(return_X_y=True)
+    binary = RandomForestClassifier(10, random_state=0).fit(rows, y)
+    both = explainer_of(binary, outputs="all").shap_interaction_values(rows)
+    one = explainer_of(binary).shap_interaction_values(rows)
+    assert (both[..., 1] == one).all() and (both[..., 0] == -one).all()
+
+
+def test_refused() -> None:
+    model = RandomForestRegressor(2, random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="9 features"):
+        explainer_of(model).shap_interaction_values(X[:, :9])
+    explainer = explainer_of(model)
+    values, matrices = np.empty((1, 1, 10)), np.empty((1, 1, 10, 10))
+    with pytest.raises(ValueError, match="not compiled for interactions"):
+        explainer._plan.explain(X[:1], values, None, 1, matrices)
+    plan = explainer._interactions()
+    with pytest.raises(ValueError, match="matrices has a wrong shape"):
+        plan.explain(X[:1], values, None, 1, matrices[0])
+    with pytest.raises(TypeError, match="of the dtype of values"):
+        plan.explain(X[:1], values, None, 1, matrices.astype(np.float32))
+    explainer._leaf_sum = 1e-9 * explainer._leaf_sum  # as if the leaves were much smaller
+    with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
+        explainer.shap_interaction_values(X)
+
+
+# The libraries' own
+
+
+def assert_close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("n_classes", [0, 3])
+@pytest.mark.parametrize("depth", [3, 6, 9])
+def test_xgboost(depth: int, n_classes: int) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    rows, y = IRIS if n_classes else (X, Y)
+    parameters = {"max_depth": depth, "nthread": 1, "eta": 0.3}
+    if n_classes:
+        parameters |= {"objective": "multi:softprob", "num_class": n_classes}
+    booster = xgboost.train(parameters, xgboost.DMatrix(rows, y), 15)
+    expected = booster.predict(xgboost.DMatrix(rows), pred_interactions=True)
+    expected = np.moveaxis(expected[:, :, :-1, :-1], 1, -1) if n_classes else expected[:, :-1, :-1]
+    found = explainer_of(booster).shap_interaction_values(rows.astype(np.float32))
+    assert_close(found, expected, 2e-5)
+
+
+def test_catboost() -> None:
+    catboost = pytest.importorskip("catboost")
+    model = catboost.CatBoostRegressor(iterations=20, depth=5, verbose=0, thread_count=1).fit(X, Y)
+    expected = model.get_feature_importance(catboost.Pool(X), type="ShapInteractionValues", thread_count=1)
+    found = explainer_of(model, precision="double").shap_interaction_values(X)
+    assert_close(found, expected[:, :-1, :-1], 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["forest", "classifier", "boosting"])
+def test_shap(kind: str) -> None:
+    shap = pytest.importorskip("shap")
+    rows, y = IRIS if kind == "classifier" else (X, Y)
+    model = {
+        "forest": RandomForestRegressor(10, max_depth=7, random_state=0),
+        "classifier": RandomForestClassifier(10, random_state=0),
+        "boosting": GradientBoostingRegressor(n_estimators=20, random_state=0),
+    }[kind].fit(rows, y)
+    rows = rows[:40]
+    expected = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent").shap_interaction_values(
+        rows
+    )
+    found = explainer_of(model, precision="double").shap_interaction_values(rows)
+    assert_close(found, np.asarray(expected), 1e-6)
+
+
+def test_missing_values() -> None:
+    rows = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)
+    model = HistGradientBoostingRegressor(max_iter=20, random_state=0).fit(rows, Y)
+    explainer = explainer_of(model, precision="double")
+    matrices = explainer.shap_interaction_values(rows)
+    np.testing.assert_allclose(matrices.sum(axis=2), explainer.shap_values(rows), rtol=0, atol=1e-9)
+    total = matrices.sum(axis=(1, 2)) + explainer.expected_value
+    np.testing.assert_allclose(total, model.predict(rows), rtol=1e-9)
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "baseline"])
+def test_other_instruction_sets(isa: str) -> None:
+    if isa not in _core.instruction_sets() or isa == _core.instruction_set():
+        pytest.skip(f"this processor has no {isa}, or this very run uses it")
+    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "ensembles or chains"]
+    result = subprocess.run(
+        [sys.executable, *tests], env=os.environ | {"SKSHAPGPU_ISA": isa}, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout[-8000:]
