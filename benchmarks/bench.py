@@ -3,6 +3,7 @@
     python benchmarks/bench.py values --quick
     python benchmarks/bench.py values --models "*-med" "rf-*" --data DIR
     python benchmarks/bench.py values --device cuda --train-device cuda
+    python benchmarks/bench.py interactions
     python benchmarks/bench.py latency
     python benchmarks/bench.py packing
 
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import gpu
+import interactions
 import models
 import numpy as np
 import peers
@@ -142,13 +144,7 @@ def main() -> None:
     values.add_argument(
         "--seconds", type=float, help="aim for the length of a call (1.5; 10 on a GPU; 0.1 with --quick)"
     )
-    values.add_argument(
-        "--slowest",
-        type=float,
-        default=30.0,
-        metavar="SECONDS",
-        help="leave out systems that take longer for a single row (30)",
-    )
+    add_slowest(values)
     values.add_argument("--train-only", action="store_true", help="fill the cache, measure nothing")
     values.add_argument(
         "--fasttreeshap-python",
@@ -156,6 +152,12 @@ def main() -> None:
         metavar="FILE",
         help="an interpreter with fasttreeshap and NumPy 1",
     )
+    pairs = commands.add_parser("interactions", help="SHAP interaction values of the same models")
+    add_common(pairs)
+    pairs.add_argument("--rows", type=int, default=interactions.ROWS, help="rows to explain (2000)")
+    pairs.add_argument("--repeats", type=int, default=5, help="rounds (5)")
+    pairs.add_argument("--seconds", type=float, default=1.5, help="aim for the length of a call (1.5)")
+    add_slowest(pairs)
     latency = commands.add_parser("latency", help="seconds of small calls, CPU against GPU")
     add_common(latency)
     latency.add_argument(
@@ -167,8 +169,23 @@ def main() -> None:
     packing = commands.add_parser("packing", help="how well the paths of a model fill GPUTreeShap's warps")
     add_common(packing)
     arguments = parser.parse_args()
-    run = {"values": run_values, "latency": run_latency, "packing": run_packing}[arguments.command]
+    run = {
+        "values": run_values,
+        "interactions": run_interactions,
+        "latency": run_latency,
+        "packing": run_packing,
+    }[arguments.command]
     run(arguments, parser.error)
+
+
+def add_slowest(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--slowest",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="leave out systems that take longer for a single row (30)",
+    )
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -217,6 +234,19 @@ def run_values(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> 
         result = (gpu.measure if on_gpu else measure)(case, ensemble, arguments)
         report["models"].append(result)
         (gpu.print_model if on_gpu else print_model)(result)
+        write(report, arguments)
+
+
+def run_interactions(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.rows < 1 or arguments.repeats < 1 or arguments.seconds < 0:
+        refuse("--rows, --repeats and --seconds must be positive")
+    report = start_report("interactions", arguments)
+    report["tolerance"] = interactions.TOLERANCE
+    for case in cases(arguments, interactions.DEFAULT_MODELS, report, refuse):
+        case.X = models.take_rows(case.X, 100 if arguments.quick else arguments.rows)
+        result = interactions.measure(case, peers.ensemble_of(case.model), arguments, one_tree)
+        report["models"].append(result)
+        interactions.print_model(result)
         write(report, arguments)
 
 
@@ -279,7 +309,7 @@ def cases(
 
 def start_report(benchmark: str, arguments: argparse.Namespace) -> dict[str, Any]:
     report = {"benchmark": benchmark, **conditions(arguments)}
-    if benchmark not in ("values", "packing"):
+    if benchmark in ("values-cuda", "latency"):
         report["gpu"] = gpu.conditions()
     report |= {"models": [], "left_out": {}}
     if arguments.output is None and not arguments.quick:
