@@ -22,8 +22,8 @@ ROWS = 2_000
 #: name: (precision, threads). The first is what ratios refer to.
 OURS = {"ours": ("single", 1), "ours-double": ("double", 1), "ours-2-threads": ("single", 2)}
 
-#: Largest error that is still timed: the largest difference over the largest magnitude. Ours in double precision
-#: against the definition, in single against double; others against ours in double.
+#: Largest error that is still timed: the largest difference over the largest magnitude. Ours in double
+#: precision against the definition, in single against double; others against ours in double.
 TOLERANCE = {"definition": 1e-10, "single": 5e-6, "peer": 1e-3}
 
 
