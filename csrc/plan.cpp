@@ -334,7 +334,9 @@ class Compiler {
       } else if (item.stage == kBetween) {
         const Label& n = labels.back();
         if (interactions_) {
-          op(kMiddle, (n.word - kFirstWord) / 2);
+          const uint32_t number = (n.word - kFirstWord) / 2;
+          if (number >= kMaxSlots) throw std::invalid_argument("a tree has too many nodes for interactions");
+          op(kMiddle, number);
           lambda_stream(n, true);
         } else {
           op(kMiddle, 0);

@@ -51,7 +51,7 @@ struct Plan {
   int32_t n_features, n_outputs;
   bool x_float32, strict;
   Precision precision;
-  bool interactions;  // compiled for explain_interactions(), else for explain()
+  bool interactions;  // explain() can also fill `matrices` and `pairs` of a Result
   bool wide_codes;    // 32-bit instead of 16-bit codes
   std::vector<Column> columns;
   std::vector<int32_t> features;   // used ones, ascending
