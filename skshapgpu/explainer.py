@@ -365,7 +365,9 @@ class TreeExplainer:
         item, n_features, n_outputs = rows.dtype.itemsize, self.n_features, len(self._core_base)
         matrix = n_features**2 * item
         per_row = rows.row_bytes + n_outputs * (n_features * item + 40) + matrix * self._widen
-        scratch = self._interactions().info()["scratch_bytes_per_thread"]
+        scratch = 0  # only a limit asks for it, and it is counted anew in each call
+        if self._memory_limit is not None:
+            scratch = self._interactions().info()["scratch_bytes_per_thread"]
         result = f"SHAP interaction values ({n_features} x {n_features} features, {self._n_outputs} outputs)"
         return self._rows_at_once(rows.n_rows, self._n_outputs * matrix, result, per_row, scratch, n_threads)
 
