@@ -357,7 +357,7 @@ class TreeExplainer:
 
         with self._lock:
             if self._interaction_plan is None:
-                self._interaction_plan = _core.Plan(self._ensemble_attributes(), self._precision, True)
+                self._interaction_plan = _core.Plan(self._ensemble_attributes(), self._precision, 2)
             return self._interaction_plan
 
     def _interaction_rows(self, rows: Rows, n_threads: int) -> int:
