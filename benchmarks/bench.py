@@ -121,12 +121,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     values = commands.add_parser("values", help="SHAP values of the papers' models")
     add_common(values)
-    values.add_argument(
-        "--device",
-        choices=("cpu", "cuda"),
-        default="cpu",
-        help="time one thread of the CPU, or the first GPU (cpu)",
-    )
+    add_device(values)
     values.add_argument(
         "--rows",
         type=int,
@@ -154,7 +149,8 @@ def main() -> None:
     )
     pairs = commands.add_parser("interactions", help="SHAP interaction values of the same models")
     add_common(pairs)
-    pairs.add_argument("--rows", type=int, default=interactions.ROWS, help="rows to explain (2000)")
+    add_device(pairs)
+    pairs.add_argument("--rows", type=int, help="rows to explain (2000; on a GPU 20000, or as fit 8 GB)")
     pairs.add_argument("--repeats", type=int, default=5, help="rounds (5)")
     pairs.add_argument("--seconds", type=float, default=1.5, help="aim for the length of a call (1.5)")
     add_slowest(pairs)
@@ -176,6 +172,15 @@ def main() -> None:
         "packing": run_packing,
     }[arguments.command]
     run(arguments, parser.error)
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="time one thread of the CPU, or the first GPU (cpu)",
+    )
 
 
 def add_slowest(parser: argparse.ArgumentParser) -> None:
@@ -238,13 +243,19 @@ def run_values(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> 
 
 
 def run_interactions(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
-    if arguments.rows < 1 or arguments.repeats < 1 or arguments.seconds < 0:
+    if (arguments.rows or 1) < 1 or arguments.repeats < 1 or arguments.seconds < 0:
         refuse("--rows, --repeats and --seconds must be positive")
-    report = start_report("interactions", arguments)
+    on_gpu = arguments.device == "cuda"
+    if on_gpu:
+        require_gpu("--device", refuse)
+    report = start_report("interactions-cuda" if on_gpu else "interactions", arguments)
     report["tolerance"] = interactions.TOLERANCE
-    for case in cases(arguments, interactions.DEFAULT_MODELS, report, refuse):
-        case.X = models.take_rows(case.X, 100 if arguments.quick else arguments.rows)
-        result = interactions.measure(case, peers.ensemble_of(case.model), arguments, one_tree)
+    defaults = interactions.CUDA_MODELS if on_gpu else interactions.DEFAULT_MODELS
+    for case in cases(arguments, defaults, report, refuse):
+        ensemble = peers.ensemble_of(case.model)
+        rows = arguments.rows or interactions.default_rows(ensemble, arguments.device)
+        case.X = models.take_rows(case.X, 100 if arguments.quick else rows)
+        result = interactions.measure(case, ensemble, arguments, one_tree)
         report["models"].append(result)
         interactions.print_model(result)
         write(report, arguments)

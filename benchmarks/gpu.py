@@ -231,7 +231,17 @@ def ours(name: str, case: models.Case) -> peers.Runner:
 
 
 def _xgboost(case: models.Case, truth: np.ndarray) -> peers.Runner:
-    """XGBoost with the matrix that it is faster with, where its values are right with that."""
+    return xgboost_runner(case, truth, {"pred_contribs": True}, peers.without_base, TRIED_ROWS)
+
+
+def xgboost_runner(
+    case: models.Case,
+    truth: np.ndarray,
+    options: dict[str, bool],
+    values: Callable[[np.ndarray, int], np.ndarray],
+    n_rows: int,
+) -> peers.Runner:
+    """XGBoost with the matrix that it is faster with for ``n_rows``, where its values are right with that."""
     import xgboost
 
     if not xgboost.build_info().get("USE_CUDA"):
@@ -243,13 +253,13 @@ def _xgboost(case: models.Case, truth: np.ndarray) -> peers.Runner:
     for matrix in (xgboost.DMatrix, xgboost.QuantileDMatrix):
         system = peers.System(
             lambda X, matrix=matrix: matrix(X, nthread=threads),
-            lambda rows: booster.predict(rows, pred_contribs=True),
-            peers.without_base,
+            lambda rows: booster.predict(rows, **options),
+            values,
         )
         try:
-            runner, n_rows = peers.Runner(system, case.X), min(TRIED_ROWS, len(case.X))
-            values = runner.values(n_rows)[: len(truth)]
-            error = peers.relative_error(values, truth[: len(values)])
+            runner, n_rows = peers.Runner(system, case.X), min(n_rows, len(case.X))
+            found = runner.values(n_rows)[: len(truth)]
+            error = peers.relative_error(found, truth[: len(found)])
             seconds = runner.time(n_rows)[0]
         except Exception as failure:
             notes.append(f"{matrix.__name__}: {peers.reason(failure)}")

@@ -1,4 +1,4 @@
-"""SHAP interaction values on one thread of the CPU, ours and other libraries'."""
+"""SHAP interaction values, ours and other libraries': on one thread of the CPU, or on a GPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+import gpu
 import models
 import numpy as np
 import peers
@@ -17,14 +18,36 @@ from skshapgpu.reference import MAX_USED_FEATURES, path_dependent_interactions
 
 DEFAULT_MODELS = ("cal_housing-med", "adult-med", "covtype-med", "rf-adult-8")
 
-ROWS = 2_000
+#: Those of table 7 of the GPUTreeShap paper.
+CUDA_MODELS = tuple(
+    f"{data}-{size}"
+    for size in ("med", "small", "large")
+    for data in ("cal_housing", "adult", "covtype", "fashion_mnist")
+)
+
+ROWS, CUDA_ROWS = 2_000, 20_000
+
+#: Largest result on a GPU: fewer rows of a model of which more would be larger.
+MAX_RESULT_BYTES = 8e9
+
+#: Rows with which the two matrices of XGBoost are tried on a GPU.
+TRIED_ROWS = 200
 
 #: name: (precision, threads). The first is what ratios refer to.
 OURS = {"ours": ("single", 1), "ours-double": ("double", 1), "ours-2-threads": ("single", 2)}
 
+#: name: (precision, additivity check, whether rows and result are on the GPU). Without a check there is no
+#: margin to compute. The first is what ratios refer to.
+ON_GPU = {
+    "kernel": ("single", False, True),
+    "kernel-checked": ("single", True, True),
+    "kernel-double": ("double", False, True),
+    "ours": ("single", True, False),
+}
+
 #: Largest error that is still timed: the largest difference over the largest magnitude. Ours in double
 #: precision against the definition, in single against double; others against ours in double.
-TOLERANCE = {"definition": 1e-10, "single": 5e-6, "peer": 1e-3}
+TOLERANCE = {"definition": 1e-10, "single": 5e-6, "double": 1e-10, "peer": 1e-3}
 
 
 def measure(
@@ -35,11 +58,16 @@ def measure(
     X = case.X[:16]
     double = TreeExplainer(case.model, device="cpu", precision="double")
     truth = outputs_first(double.shap_interaction_values(X.astype(np.float64)))
-    single = outputs_first(TreeExplainer(case.model, device="cpu").shap_interaction_values(X))
+    device = arguments.device
+    single = outputs_first(TreeExplainer(case.model, device=device).shap_interaction_values(X))
     result["accuracy"] = {
         "definition": definition_error(one_tree(ensemble, 0), X[:4]),
         "single": peers.relative_error(single, truth),
     }
+    if device == "cuda":
+        explainer = TreeExplainer(case.model, device=device, precision="double")
+        found = outputs_first(explainer.shap_interaction_values(X.astype(np.float64)))
+        result["accuracy"]["double"] = peers.relative_error(found, truth)
     errors = result["accuracy"].items()
     wrong = [name for name, error in errors if error is not None and not error <= TOLERANCE[name]]
     if wrong:
@@ -47,15 +75,20 @@ def measure(
         return result
     runners: dict[str, peers.Runner] = {}
     systems = result["systems"]
-    for name in [*OURS, *(name for name in BUILDERS if peers.FAMILY.get(name, case.family) == case.family)]:
+    mine = ON_GPU if device == "cuda" else OURS
+    others = CUDA_BUILDERS if device == "cuda" else BUILDERS
+    build = ours_on_gpu if device == "cuda" else ours
+    for name in [*mine, *(name for name in others if peers.FAMILY.get(name, case.family) == case.family)]:
         entry = systems[name] = {}
         try:
-            system = ours(name, case) if name in OURS else BUILDERS[name](case)
-            runner = runners[name] = peers.Runner(system, case.X)
-            allowed = TOLERANCE["single" if name in OURS else "peer"]
+            runner = runners[name] = others[name](case, truth) if name in others else build(name, case)
+            allowed = TOLERANCE["single" if name in mine else "peer"]
             peers.check(runner, truth, allowed, arguments.slowest, entry)
+            if device == "cuda" and name in mine:
+                entry |= gpu.all_rows(runner, len(case.X), arguments.seconds)
+                continue
             entry |= peers.plan_calls(runner, len(case.X), arguments.seconds)
-            if name in OURS:  # its one row fills a vector of many: no fixed cost to take out
+            if name in mine:  # its one row fills a vector of many: no fixed cost to take out
                 entry["extrapolated"] = False
         except Exception as error:
             if name == "ours":
@@ -64,7 +97,14 @@ def measure(
             runners.pop(name, None)
     seconds = peers.time_in_turn(runners, systems, len(case.X), arguments.repeats)
     peers.add_ratios(systems, seconds, "ours", "seconds_over_ours")
+    peers.add_ratios(systems, seconds, "xgboost", "seconds_over_xgboost")
     return result
+
+
+def default_rows(ensemble: Any, device: str) -> int:
+    if device == "cpu":
+        return ROWS
+    return min(CUDA_ROWS, int(MAX_RESULT_BYTES / (8 * ensemble.n_outputs * ensemble.n_features**2)))
 
 
 def definition_error(tree: Any, X: np.ndarray) -> float | None:
@@ -84,41 +124,68 @@ def outputs_first(matrices: np.ndarray, _: int = 0) -> np.ndarray:
     return matrices[:, np.newaxis] if matrices.ndim == 3 else np.moveaxis(matrices, -1, 1)
 
 
-def ours(name: str, case: models.Case) -> peers.System:
+def ours(name: str, case: models.Case) -> peers.Runner:
     precision, n_jobs = OURS[name]
     explainer = TreeExplainer(case.model, device="cpu", precision=precision, n_jobs=n_jobs)
-    return peers.System(peers.same, explainer.shap_interaction_values, outputs_first)
+    system = peers.System(peers.same, explainer.shap_interaction_values, outputs_first)
+    return peers.Runner(system, case.X)
 
 
-def _xgboost(case: models.Case) -> peers.System:
+def ours_on_gpu(name: str, case: models.Case) -> peers.Runner:
+    precision, checked, on_device = ON_GPU[name]
+    explainer = TreeExplainer(case.model, device="cuda", precision=precision, check_additivity=checked)
+    call = explainer.shap_interaction_values
+    if not on_device:
+        return peers.Runner(peers.System(peers.same, call, outputs_first, "from and to NumPy"), case.X)
+    import cupy
+
+    dtype = np.float64 if precision == "double" else np.float32
+    system = peers.System(
+        lambda X: cupy.asarray(X, dtype),
+        call,
+        lambda raw, _: outputs_first(cupy.asnumpy(raw)),
+        "on the device",
+    )
+    return gpu.KernelRunner(system, case.X)
+
+
+def xgboost_values(raw: np.ndarray, n_rows: int) -> np.ndarray:
+    """Without the base value, as (n_rows, n_outputs, n_features, n_features)."""
+    n_features = raw.shape[-1] - 1
+    return raw.reshape(n_rows, -1, n_features + 1, n_features + 1)[..., :-1, :-1]
+
+
+def _xgboost(case: models.Case, truth: np.ndarray) -> peers.Runner:
     import xgboost
 
     booster = case.model.copy()
     booster.set_param({"nthread": 1})
-
-    def values(raw: np.ndarray, n_rows: int) -> np.ndarray:
-        n_features = raw.shape[-1] - 1
-        return raw.reshape(n_rows, -1, n_features + 1, n_features + 1)[..., :-1, :-1]
-
-    return peers.System(
+    system = peers.System(
         lambda X: xgboost.DMatrix(X, nthread=1),
         lambda rows: booster.predict(rows, pred_interactions=True),
-        values,
+        xgboost_values,
         "matrix made before",
     )
+    return peers.Runner(system, case.X)
 
 
-def _shap(case: models.Case) -> peers.System:
+def _xgboost_on_gpu(case: models.Case, truth: np.ndarray) -> peers.Runner:
+    return gpu.xgboost_runner(case, truth, {"pred_interactions": True}, xgboost_values, TRIED_ROWS)
+
+
+def _shap(case: models.Case, truth: np.ndarray) -> peers.Runner:
     import shap
 
     native = case.family == "sklearn"
     model = case.model if native else peers.plain_trees(case.model)
     explainer = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent")
     note = "" if native else "its own code, trees as arrays"
-    return peers.System(peers.same, explainer.shap_interaction_values, outputs_first, note)
+    system = peers.System(peers.same, explainer.shap_interaction_values, outputs_first, note)
+    return peers.Runner(system, case.X)
 
 
-BUILDERS: dict[str, Callable[[models.Case], peers.System]] = {"xgboost": _xgboost, "shap": _shap}
+BUILDERS: dict[str, Callable[[models.Case, np.ndarray], peers.Runner]] = {"xgboost": _xgboost, "shap": _shap}
+CUDA_BUILDERS: dict[str, Callable[[models.Case, np.ndarray], peers.Runner]] = {"xgboost": _xgboost_on_gpu}
 
 
 def print_model(result: dict[str, Any]) -> None:
@@ -133,15 +200,18 @@ def print_model(result: dict[str, Any]) -> None:
     if "refused" in result:
         print(result["refused"], flush=True)
         return
-    print(f"{'':16}{'rows/s':>12}{'min':>12}{'max':>12}{'time/ours':>11}{'error':>9}{'rows':>7}")
+    header = f"{'rows/s':>14}{'min':>14}{'max':>14}{'time/ours':>11}{'x xgboost':>11}{'error':>9}{'rows':>8}"
+    print(f"{'':16}{header}")
     for name, entry in result["systems"].items():
         if "refused" in entry:
             print(f"{name:16}{entry['refused'][:100]}")
             continue
-        rate = entry["rows_per_second"]
+        rate, over_xgboost = entry["rows_per_second"], entry.get("seconds_over_xgboost")
+        faster = "-" if over_xgboost is None else format(1 / over_xgboost["median"], ".1f")
         print(
-            f"{name:16}{rate['median']:12,.1f}{rate['min']:12,.1f}{rate['max']:12,.1f}"
-            f"{entry['seconds_over_ours']['median']:11.2f}{entry['error']:9.1e}{entry['call_rows']:>6}"
+            f"{name:16}{rate['median']:14,.1f}{rate['min']:14,.1f}{rate['max']:14,.1f}"
+            f"{entry['seconds_over_ours']['median']:11.2f}{faster:>11}{entry['error']:9.1e}"
+            f"{entry['call_rows']:>7}"
             f"{'*' if entry['extrapolated'] else ' '}  {entry['note']}"
         )
     sys.stdout.flush()

@@ -84,17 +84,6 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   return make_plan(view, precision == "single" ? Precision::kSingle : Precision::kDouble, order, index);
 }
 
-// An optional result of the same dtype as the values.
-void* optional(const py::object& given, const char* name, const py::array& like,
-               const std::vector<py::ssize_t>& shape) {
-  if (given.is_none()) return nullptr;
-  if (!py::isinstance<py::array>(given) || !py::reinterpret_borrow<py::array>(given).dtype().is(like.dtype()))
-    throw py::type_error(std::string(name) + " must be an array of the dtype of values");
-  auto array = py::reinterpret_borrow<py::array>(given);
-  check_array(array, name, shape);
-  return array.mutable_data();
-}
-
 void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
                   int n_threads, const py::object& matrices, const py::object& pairs) {
   if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
@@ -112,12 +101,7 @@ void explain_rows(const Plan& plan, const py::array& X, py::array& values, const
     check_array(margins, "margin", {X.shape(0), plan.n_outputs});
     result.margin = static_cast<double*>(margins.mutable_data());
   }
-  if (!plan.interactions() && !(matrices.is_none() && pairs.is_none()))
-    throw py::value_error("the plan was not compiled for interactions");
-  result.matrices =
-      optional(matrices, "matrices", values, {X.shape(0), plan.n_outputs, plan.n_features, plan.n_features});
-  result.pairs = optional(pairs, "pairs", values,
-                          {X.shape(0), plan.n_outputs, static_cast<py::ssize_t>(plan.pairs.size())});
+  take_interactions(plan, X.shape(0), values, matrices, pairs, result);
   const Rows rows{X.data(), is_float32(X), X.shape(0), X.strides(0), X.strides(1)};
   Interrupt interrupted;
   bool complete;

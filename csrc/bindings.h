@@ -30,6 +30,28 @@ inline void check_array(const py::array& array, const char* name, std::vector<py
     throw py::value_error(std::string(name) + " must be C-contiguous and writeable");
 }
 
+// An optional result of the same dtype as the values.
+inline void* optional_array(const py::object& given, const char* name, const py::array& like,
+                            const std::vector<py::ssize_t>& shape) {
+  if (given.is_none()) return nullptr;
+  if (!py::isinstance<py::array>(given) || !py::reinterpret_borrow<py::array>(given).dtype().is(like.dtype()))
+    throw py::type_error(std::string(name) + " must be an array of the dtype of values");
+  auto array = py::reinterpret_borrow<py::array>(given);
+  check_array(array, name, shape);
+  return array.mutable_data();
+}
+
+// The results of interactions, beside the values.
+inline void take_interactions(const Plan& plan, py::ssize_t n_rows, const py::array& values,
+                              const py::object& matrices, const py::object& pairs, Result& result) {
+  if (!plan.interactions() && !(matrices.is_none() && pairs.is_none()))
+    throw py::value_error("the plan was not compiled for interactions");
+  const py::ssize_t n_outputs = plan.n_outputs, n_features = plan.n_features;
+  result.matrices = optional_array(matrices, "matrices", values, {n_rows, n_outputs, n_features, n_features});
+  result.pairs = optional_array(pairs, "pairs", values,
+                                {n_rows, n_outputs, static_cast<py::ssize_t>(plan.pairs.size())});
+}
+
 // Asks Python now and then, from a thread without the GIL, whether a signal has come.
 class Interrupt {
  public:

@@ -2,6 +2,7 @@
 #include "cuda.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -42,11 +43,18 @@ void copy(char* to, const char* from, size_t size) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Arrays of a result: values, matrices, pairs.
+constexpr int kArrays = 3;
+using Arrays = std::array<void*, kArrays>;
+
+Arrays arrays(const Result& result) { return {result.values, result.matrices, result.pairs}; }
+
 // What a batch in flight needs.
 struct Lane {
   Stream stream;
-  DeviceBuffer X, codes, partial, margin_sums, values, margin, frames, counters, path_codes, phi;
-  HostBuffer X_host, values_host, margin_host;
+  DeviceBuffer X, codes, partial, margin_sums, margin, frames, counters, path_codes, phi, sums;
+  DeviceBuffer results[kArrays];
+  HostBuffer X_host, results_host[kArrays], margin_host;
 };
 
 }  // namespace
@@ -114,8 +122,10 @@ class Pipeline : public CudaPlan::Impl {
                const std::function<bool()>& interrupted) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     const UseDevice use(device_);
-    const size_t x_item = rows.is_float32 ? 4 : 8, out_item = result.values.is_float32 ? 4 : 8;
-    const size_t x_row = x_item * plan_.n_features, width = row_width(), out_row = out_item * width;
+    const size_t x_row = (rows.is_float32 ? 4 : 8) * static_cast<size_t>(plan_.n_features);
+    const Arrays out = arrays(result.values);
+    const std::array<size_t, kArrays> out_rows = row_bytes(result.values);
+    const size_t out_row = out_rows[0] + out_rows[1] + out_rows[2];
     const bool margins = result.values.margin || result.gap;
     const int64_t batch = batch_rows(rows.n_rows, x_row + out_row, margins, memory_limit);
     reset_gap(result.gap);
@@ -128,8 +138,10 @@ class Pipeline : public CudaPlan::Impl {
       if (!f.n) return;
       Lane& lane = lanes_[l];
       check(cudaEventSynchronize(lane.stream.done), "computing SHAP values");
-      copy(static_cast<char*>(result.values.values) + f.first * out_row, lane.values_host.template as<char>(),
-           f.n * out_row);
+      for (int i = 0; i < kArrays; ++i)
+        if (out[i])
+          copy(static_cast<char*>(out[i]) + f.first * out_rows[i], lane.results_host[i].template as<char>(),
+               f.n * out_rows[i]);
       if (result.values.margin)
         std::memcpy(result.values.margin + f.first * plan_.n_outputs, lane.margin_host.template as<double>(),
                     f.n * plan_.n_outputs * sizeof(double));
@@ -147,21 +159,28 @@ class Pipeline : public CudaPlan::Impl {
         const int64_t n = std::min(batch, rows.n_rows - first);
         prepare(lane, n, margins);
         lane.X.reserve(n * x_row, kNoRoom);
-        lane.values.reserve(n * out_row, kNoRoom);
         lane.X_host.reserve(n * x_row, "page-locked host memory");
-        lane.values_host.reserve(n * out_row, "page-locked host memory");
+        Result on_lane{nullptr, result.values.is_float32, nullptr};
+        void** const places[kArrays] = {&on_lane.values, &on_lane.matrices, &on_lane.pairs};
+        for (int i = 0; i < kArrays; ++i) {
+          if (!out[i]) continue;
+          lane.results[i].reserve(n * out_rows[i], kNoRoom);
+          lane.results_host[i].reserve(n * out_rows[i], "page-locked host memory");
+          *places[i] = lane.results[i].template as<void>();
+        }
         Rows on_device = gather(rows, first, n, lane.X_host.template as<char>());
         on_device.data = lane.X.template as<char>();
         const cudaStream_t s = lane.stream.stream;
         check(cudaMemcpyAsync(lane.X.template as<char>(), lane.X_host.template as<char>(), n * x_row,
                               cudaMemcpyHostToDevice, s),
               "copying rows");
-        launch(lane, on_device, kNoNumber,
-               {lane.values.template as<char>(), result.values.is_float32, nullptr}, margins,
-               result.gap != nullptr, s);
-        check(cudaMemcpyAsync(lane.values_host.template as<char>(), lane.values.template as<char>(),
-                              n * out_row, cudaMemcpyDeviceToHost, s),
-              "copying SHAP values");
+        launch(lane, on_device, kNoNumber, on_lane, margins, result.gap != nullptr, s);
+        for (int i = 0; i < kArrays; ++i)
+          if (out[i])
+            check(
+                cudaMemcpyAsync(lane.results_host[i].template as<char>(), lane.results[i].template as<char>(),
+                                n * out_rows[i], cudaMemcpyDeviceToHost, s),
+                "copying SHAP values");
         if (result.values.margin) {
           const size_t size = n * plan_.n_outputs * sizeof(double);
           lane.margin_host.reserve(size, "page-locked host memory");
@@ -185,7 +204,8 @@ class Pipeline : public CudaPlan::Impl {
                       cudaStream_t stream, const std::function<bool()>& interrupted) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     const UseDevice use(device_);
-    const size_t out_row = (result.values.is_float32 ? 4 : 8) * row_width();
+    const Arrays given = arrays(result.values);
+    const std::array<size_t, kArrays> out_rows = row_bytes(result.values);
     const bool margins = result.gap;
     const int64_t batch = batch_rows(rows.n_rows, 0, margins, memory_limit);
     reset_gap(result.gap);
@@ -206,9 +226,11 @@ class Pipeline : public CudaPlan::Impl {
         prepare(lane, n, margins);
         const Rows part{static_cast<const char*>(rows.data) + first * rows.row_stride, rows.is_float32, n,
                         rows.row_stride, rows.column_stride};
-        const Result out{static_cast<char*>(result.values.values) + first * out_row, result.values.is_float32,
-                         nullptr};
-        launch(lane, part, missing, out, margins, result.gap != nullptr, lane.stream.stream);
+        Arrays out = given;
+        for (int i = 0; i < kArrays; ++i)
+          if (out[i]) out[i] = static_cast<char*>(out[i]) + first * out_rows[i];
+        launch(lane, part, missing, {out[0], result.values.is_float32, nullptr, out[1], out[2]}, margins,
+               result.gap != nullptr, lane.stream.stream);
       }
       for (const Lane& lane : lanes_) {  // what comes later on the caller's stream finds the values there
         check(cudaEventRecord(lane.stream.done, lane.stream.stream), "recording an event");
@@ -248,22 +270,31 @@ class Pipeline : public CudaPlan::Impl {
   static constexpr const char* kNoRoom = "the rows of a batch do not fit the device's memory";
 
   size_t row_width() const { return static_cast<size_t>(plan_.n_outputs) * plan_.n_features; }
+  size_t n_places() const { return plan_.features.size() + plan_.pairs.size(); }
+
+  // Of each array that is asked for.
+  std::array<size_t, kArrays> row_bytes(const Result& result) const {
+    const size_t item = result.is_float32 ? 4 : 8;
+    return {item * row_width(), result.matrices ? item * row_width() * plan_.n_features : 0,
+            result.pairs ? item * plan_.n_outputs * plan_.pairs.size() : 0};
+  }
 
   // Bytes of a lane for each row, inputs and result on the device aside.
   size_t lane_row_bytes(bool margins) const {
     return sizeof(T) * model_.n_slots + 2 * static_cast<size_t>(model_.n_columns) +
            (model_.paths.used ? 4 * plan_.columns.size() + 8 * plan_.n_outputs * plan_.features.size() : 0) +
-           (margins ? 8 * (static_cast<size_t>(model_.n_sums) + plan_.n_outputs) : 0);
+           (margins ? 8 * (static_cast<size_t>(model_.n_sums) + plan_.n_outputs) : 0) +
+           (plan_.interactions() ? 8 * plan_.n_outputs * n_places() : 0);
   }
 
   int64_t batch_rows(int64_t n_rows, size_t io_row, bool margins, size_t memory_limit) const {
+    const size_t fixed = kLanes * model_.frame_bytes, row = kLanes * (lane_row_bytes(margins) + io_row);
     size_t limit = memory_limit;
     if (!limit) {
       size_t free = 0, total = 0;
       check(cudaMemGetInfo(&free, &total), "reading free memory");
-      limit = std::min(kDefaultBytes, free / 2);
+      limit = std::min(std::max(kDefaultBytes, fixed + row * kTile), free / 2);
     }
-    const size_t fixed = kLanes * model_.frame_bytes, row = kLanes * (lane_row_bytes(margins) + io_row);
     const int64_t by_memory =
         limit > fixed ? static_cast<int64_t>((limit - fixed) / std::max<size_t>(row, 1)) : 0;
     if (by_memory < kTile)
@@ -284,6 +315,7 @@ class Pipeline : public CudaPlan::Impl {
     lane.codes.reserve(2 * n * model_.n_columns, kNoRoom);
     lane.partial.reserve(sizeof(T) * n * model_.n_slots, kNoRoom);
     lane.frames.reserve(model_.frame_bytes, kNoRoom);
+    if (plan_.interactions()) lane.sums.reserve(8 * n_rows * plan_.n_outputs * n_places(), kNoRoom);
     lane.counters.reserve(4 * (model_.launches.size() + 1), kNoRoom);
     if (model_.paths.used) {
       lane.path_codes.reserve(4 * cuda_path_code_elements(n_rows, plan_.columns.size()), kNoRoom);
@@ -370,11 +402,13 @@ class Pipeline : public CudaPlan::Impl {
           <<<std::min(model_.general.n_blocks, (a.n_tasks + 1) / 2), 64, 0, s>>>(a);
       check_launch("walking the trees");
     }
+    const bool pairs = plan_.interactions();
     CudaSumArgs sums{};
     sums.part_offsets = model_.offsets.template as<int64_t>();
     sums.parts = model_.parts.template as<int32_t>();
-    sums.features = model_.features.template as<int32_t>();
+    sums.features = pairs ? nullptr : model_.features.template as<int32_t>();
     sums.n_used = static_cast<int32_t>(plan_.features.size());
+    sums.n_places = static_cast<int32_t>(n_places());
     sums.n_outputs = plan_.n_outputs;
     sums.n_features = plan_.n_features;
     sums.n_slots = model_.n_slots;
@@ -384,20 +418,21 @@ class Pipeline : public CudaPlan::Impl {
     sums.partial = lane.partial.template as<void>();
     sums.margin_sums = lane.margin_sums.template as<double>();
     sums.n_rows = rows.n_rows;
-    sums.values = out.values;
+    sums.values = pairs ? lane.sums.template as<void>() : out.values;
     sums.margin = lane.margin.template as<double>();
     const size_t out_bytes = (out.is_float32 ? 4 : 8) * row_width() * rows.n_rows;
     if (sums.n_used < plan_.n_features && out_bytes && !model_.paths.used)
       check(cudaMemsetAsync(out.values, 0, out_bytes, s), "clearing the result");
     if (sums.n_used && !model_.paths.used) {
-      const int64_t groups = (static_cast<int64_t>(sums.n_outputs) * sums.n_used + 31) / 32;
+      const int64_t groups = (static_cast<int64_t>(sums.n_outputs) * sums.n_places + 31) / 32;
       const dim3 grid(n_tiles, static_cast<unsigned>(std::min<int64_t>(groups, 1024)));
-      if (out.is_float32)
+      if (out.is_float32 && !pairs)
         add_chunks<T, float, kTile><<<grid, 256, 0, s>>>(sums);
       else
         add_chunks<T, double, kTile><<<grid, 256, 0, s>>>(sums);
       check_launch("adding up chunks");
     }
+    if (pairs) launch_matrices(lane, out, rows.n_rows, s);
     if (!margins) return;
     if (model_.n_groups) {
       const CudaMarginArgs a{model_.groups.template as<CudaMarginGroup>(),
@@ -425,6 +460,38 @@ class Pipeline : public CudaPlan::Impl {
     else
       find_gaps<double><<<blocks, 256, 0, s>>>(g);
     check_launch("checking additivity");
+  }
+
+  void launch_matrices(const Lane& lane, const Result& out, int64_t n_rows, cudaStream_t s) {
+    const size_t n_used = plan_.features.size(), n_features = plan_.n_features, n_pairs = plan_.pairs.size();
+    CudaMatrixArgs a{lane.sums.template as<double>(),
+                     model_.partner_offsets.template as<int64_t>(),
+                     model_.partners.template as<CudaPartner>(),
+                     model_.features.template as<int32_t>(),
+                     static_cast<int32_t>(n_used),
+                     static_cast<int32_t>(n_places()),
+                     plan_.n_features,
+                     n_rows * plan_.n_outputs,
+                     plan_.index != Index::kBanzhaf,
+                     out.values,
+                     out.matrices,
+                     out.pairs};
+    const bool complete = n_used == n_features && 2 * n_pairs == n_features * (n_features - 1);
+    if (out.matrices && !complete)
+      check(cudaMemsetAsync(out.matrices, 0, row_bytes(out)[1] * n_rows, s), "clearing the result");
+    if (!n_used) return;
+    const unsigned blocks = 16 * model_.multiprocessors;
+    if (out.is_float32)
+      write_matrices<float><<<blocks, 256, 0, s>>>(a);
+    else
+      write_matrices<double><<<blocks, 256, 0, s>>>(a);
+    check_launch("writing interactions");
+    if (!out.pairs || !n_pairs) return;
+    if (out.is_float32)
+      write_pairs<float><<<blocks, 256, 0, s>>>(a);
+    else
+      write_pairs<double><<<blocks, 256, 0, s>>>(a);
+    check_launch("writing interactions");
   }
 
   void launch_paths(Lane& lane, const CudaCodeArgs& coding, const Result& out, cudaStream_t s) {
@@ -492,6 +559,8 @@ CudaPlan::CudaPlan(const Plan& plan, int device, bool gputreeshap) : plan_(plan)
   const size_t n = cuda_devices().size();
   if (device < 0 || static_cast<size_t>(device) >= n)
     throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
+  if (gputreeshap && plan.interactions())
+    throw std::invalid_argument("gputreeshap has no interactions: the plan must be of order 1");
   const UseDevice use(device);
   if (plan.precision == Precision::kSingle)
     impl_ = std::make_unique<Pipeline<float>>(plan, device, gputreeshap);

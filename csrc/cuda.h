@@ -35,7 +35,8 @@ int cuda_runtime_version();  // that this was built with
 // Memory of devices, and page-locked memory, that this module holds now.
 size_t cuda_allocated_bytes();
 
-// What a call fills. `values` lies on the device for explain_device, which gives no margin, else on the host.
+// What a call fills. The arrays lie on the device for explain_device, which gives no margin, else on the
+// host.
 struct CudaResult {
   Result values;
   double* gap;  // host, or null: for each output the largest |base + sum of values - margin|

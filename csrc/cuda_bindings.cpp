@@ -9,7 +9,8 @@ namespace skshap {
 namespace {
 
 void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const py::object& margin,
-                  const py::object& gap, size_t memory_limit) {
+                  const py::object& gap, size_t memory_limit, const py::object& matrices,
+                  const py::object& pairs) {
   const Plan& plan = cuda.plan();
   if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
   if (X.ndim() != 2 || X.shape(1) != plan.n_features)
@@ -28,6 +29,7 @@ void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const p
   CudaResult result{{values.mutable_data(), is_float32(values), nullptr}, nullptr};
   result.values.margin = doubles(margin, "margin", {X.shape(0), plan.n_outputs});
   result.gap = doubles(gap, "gap", {plan.n_outputs});
+  take_interactions(plan, X.shape(0), values, matrices, pairs, result.values);
   const Rows rows{X.data(), is_float32(X), X.shape(0), X.strides(0), X.strides(1)};
   Interrupt interrupted;
   bool complete;
@@ -50,8 +52,11 @@ struct DeviceArray {
 };
 
 void explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, uintptr_t values,
-                    bool values_float32, const py::object& gap, size_t memory_limit, uintptr_t stream) {
-  CudaResult result{{reinterpret_cast<void*>(values), values_float32, nullptr}, nullptr};
+                    bool values_float32, const py::object& gap, size_t memory_limit, uintptr_t stream,
+                    uintptr_t matrices, uintptr_t pairs) {
+  CudaResult result{{reinterpret_cast<void*>(values), values_float32, nullptr,
+                     reinterpret_cast<void*>(matrices), reinterpret_cast<void*>(pairs)},
+                    nullptr};
   if (!gap.is_none()) result.gap = static_cast<double*>(py::cast<py::array>(gap).mutable_data());
   Interrupt interrupted;
   bool complete;
@@ -100,9 +105,11 @@ PYBIND11_MODULE(_cuda, module) {
       .def(py::init<const Plan&, int, bool>(), py::arg("plan"), py::arg("device"), py::arg("gputreeshap"),
            py::keep_alive<1, 2>(), py::call_guard<py::gil_scoped_release>())
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
-           py::arg("gap").none(true), py::arg("memory_limit"))
+           py::arg("gap").none(true), py::arg("memory_limit"), py::arg("matrices") = py::none(),
+           py::arg("pairs") = py::none())
       .def("explain_device", &explain_device, py::arg("X"), py::arg("missing"), py::arg("values"),
-           py::arg("values_float32"), py::arg("gap").none(true), py::arg("memory_limit"), py::arg("stream"))
+           py::arg("values_float32"), py::arg("gap").none(true), py::arg("memory_limit"), py::arg("stream"),
+           py::arg("matrices") = 0, py::arg("pairs") = 0)
       .def(
           "find_refused",
           [](CudaPlan& cuda, const DeviceArray& X, double missing, bool allow_nan, double limit,

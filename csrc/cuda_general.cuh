@@ -14,6 +14,7 @@ struct CudaGeneralArgs {
   const int32_t* chunk_list;
   int32_t n_tasks, n_tiles, n_columns;
   uint32_t n_slots;
+  bool pairs;  // interactions, too
   const int16_t* codes;
   const uint32_t* category_bits;
   T* partial;
@@ -23,9 +24,10 @@ struct CudaGeneralArgs {
 };
 
 // Elements a lane for a walk: C[K] of each level and one more; base, delta, whether the row is
-// alive at the node and whether in the subtree at hand; a stack of results B[K] of each output.
+// alive at the node and whether in the subtree at hand; a stack of results B[K] of each output; Q[K] of each
+// output.
 __host__ __device__ constexpr size_t general_elements(size_t n_nodes, size_t n_outputs, size_t height) {
-  return (height + 1) * n_nodes + 4 * (height + 1) + (height + 2) * n_nodes * n_outputs;
+  return (height + 1) * n_nodes + 4 * (height + 1) + (height + 3) * n_nodes * n_outputs;
 }
 
 template <class T>
@@ -53,14 +55,29 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
                              const int16_t* codes, T* phi, int stride, T* memory) {
   using E = typename CudaProgram<T>::Element;
   const int K = static_cast<int>(p[0]), n_outputs = static_cast<int>(p[1]), height = static_cast<int>(p[2]);
-  const E *t = p + kGeneralHeader, *weights = t + K;
+  const E *t = p + kGeneralHeader, *weights = t + K, *dead = weights + K;
   const auto value = [](E x) { return as_value(x, T()); };
   T* const C = memory;                                                     // [level][k]
   T* const state = C + static_cast<size_t>(height + 1) * K * kWarp;        // [level][4]
   T* const results = state + static_cast<size_t>(height + 1) * 4 * kWarp;  // [result][output][k]
   T* top = results;
   const size_t result = static_cast<size_t>(K) * n_outputs * kWarp;
-  p = weights + K;
+  T* const Q = results + (height + 2) * result;  // [output][k]
+  p = dead + (a.pairs ? K : 0);
+  // What the node at hand added to its feature, differentiated by the features above it; `p` is at their
+  // list.
+  const auto add_pairs = [&] {
+    uint32_t n = static_cast<uint32_t>(*p++);
+    for (; n; --n, p += 2 + K) {
+      const bool alive = state[(static_cast<size_t>(p[1]) * 4 + 3) * kWarp] != 0;
+      for (int o = 0; o < n_outputs; ++o) {
+        T sum = 0;
+        for (int k = 0; k < K; ++k)
+          sum = multiply_add(Q[(o * K + k) * kWarp], value(alive ? p[2 + k] : dead[k]), sum);
+        phi[(static_cast<size_t>(p[0]) + o) * stride] += sum;
+      }
+    }
+  };
   for (;;) {
     const uint32_t code = static_cast<uint32_t>(p[0]) & 7;
     if (code == kGeneralEnd) return;
@@ -98,11 +115,15 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
       for (int o = 0; o < n_outputs; ++o) {
         const T right = value(leaves[o]), difference = value(leaves[n_outputs + o]) - right;
         add_phi(o, delta * difference * sum);
-        for (int k = 0; k < K; ++k)
+        for (int k = 0; k < K; ++k) {
           top[(o * K + k) * kWarp] = multiply_add(factor(base, delta, k), difference, right);
+          if (a.pairs)
+            Q[(o * K + k) * kWarp] = delta * difference * c[k * kWarp] * (repeated ? value(G[k]) : T(1));
+        }
       }
       top += result;
       p = leaves + 2 * n_outputs;
+      if (a.pairs) add_pairs();
       continue;
     }
     const T base = s[0], delta = s[kWarp];
@@ -121,12 +142,15 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
       for (int k = 0; k < K; ++k) {
         T* const l = left + (o * K + k) * kWarp;
         const T right = right_leaf ? value(leaves[o]) : top[(o * K + k) * kWarp], difference = *l - right;
-        sum = multiply_add(c[k * kWarp] * (repeated ? value(G[k]) : T(1)), difference, sum);
+        const T part = c[k * kWarp] * (repeated ? value(G[k]) : T(1)) * difference;
+        sum += part;
+        if (a.pairs) Q[(o * K + k) * kWarp] = delta * part;
         *l = multiply_add(factor(base, delta, k), difference, right);
       }
       add_phi(o, delta * sum);
     }
     p = leaves + (right_leaf ? n_outputs : 0);
+    if (a.pairs) add_pairs();
   }
 }
 

@@ -28,7 +28,17 @@ struct WalkKernel {
   void (*kernel)(CudaWalkArgs<T>);
   int n_threads;  // of a block
 };
+template <class T, int K, bool kPairs, int kThreads>
+WalkKernel<T> walk_with(bool shared) {
+  constexpr int R = cuda_lane_rows<T>();
+  if (shared) return {walk<T, K, R, kWalkFrames, kPairs, true, kThreads>, kThreads};
+  return {walk<T, K, R, kWalkFrames, kPairs, false, kThreads>, kThreads};
+}
+
 template <class T>
 WalkKernel<T> walk_kernel(int n_nodes, bool shared);
+// The same for interactions.
+template <class T>
+WalkKernel<T> pairs_kernel(int n_nodes, bool shared);
 
 }  // namespace skshap

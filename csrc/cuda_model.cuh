@@ -52,7 +52,8 @@ struct CudaModel {
   uint32_t n_slots = 0;
   size_t frame_bytes = 0;  // memory of a walk, for all its warps
   DeviceBuffer stream, chunks, category_bits, category_sets, nodes, tree_nodes, leaf_values, constant, base,
-      columns, full_columns, thresholds, categories, groups, offsets, parts, features;
+      columns, full_columns, thresholds, categories, groups, offsets, parts, features, partner_offsets,
+      partners;
   std::vector<Launch> launches;
   General general;
   Paths paths;
@@ -158,12 +159,13 @@ struct CudaModel {
       max_frames = std::max(max_frames, program.chunks[i].n_frames);
     }
     Launch launch;
-    const WalkKernel<T> shared = walk_kernel<T>(n_nodes, true);
+    const auto kernel = plan.interactions() ? pairs_kernel<T> : walk_kernel<T>;
+    const WalkKernel<T> shared = kernel(n_nodes, true);
     const int n_warps = shared.n_threads / kWarp;
     const size_t phi_size = sizeof(T) * max_slots * kTile * n_warps;
     launch.shared = 2 * kCudaSegment * sizeof(T);
     const bool fits = launch.shared + phi_size <= max_shared;
-    launch.kernel = fits ? shared : walk_kernel<T>(n_nodes, false);
+    launch.kernel = fits ? shared : kernel(n_nodes, false);
     if (fits) launch.shared += phi_size;
     check(cudaFuncSetAttribute(launch.kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(launch.shared)),
@@ -191,6 +193,7 @@ struct CudaModel {
     std::vector<double> t, weights;
     quadrature(plan.index, n_nodes, t, weights);
     for (int k = 0; k < n_nodes; ++k) {
+      a.dead[k] = static_cast<T>(-pair_weight(plan.index, t[k]) / (1 - t[k]));
       a.t[k] = static_cast<T>(t[k]);
       a.weight[k] = static_cast<T>(weights[k]);
       a.tau[k] = static_cast<T>(1 / (t[k] * (1 - t[k])));
@@ -218,13 +221,14 @@ struct CudaModel {
     a.n_columns = n_columns;
     a.n_slots = n_slots;
     a.category_bits = category_bits.as<uint32_t>();
+    a.pairs = plan.interactions();
   }
 
   void plan_sums(const CudaProgram<T>& program, bool gputreeshap) {
-    const size_t n_used = plan.features.size(), n_outputs = plan.n_outputs;
-    std::vector<std::vector<int32_t>> parts((n_used + 1) * n_outputs);
+    const size_t n_places = plan.features.size() + plan.pairs.size(), n_outputs = plan.n_outputs;
+    std::vector<std::vector<int32_t>> parts((n_places + 1) * n_outputs);
     for (size_t slot = 0; slot < program.slots.size() && !gputreeshap; ++slot)
-      parts[program.slots[slot].output * n_used + program.slots[slot].feature].push_back(
+      parts[program.slots[slot].output * n_places + program.slots[slot].place].push_back(
           static_cast<int32_t>(slot));
     std::vector<CudaMarginGroup> groups;
     n_sums = 0;
@@ -236,7 +240,7 @@ struct CudaModel {
         ++end;
       groups.push_back({static_cast<int32_t>(tree), static_cast<int32_t>(end), n_sums, width});
       for (int32_t o = 0; o < width; ++o)
-        parts[n_outputs * n_used + std::max(output, 0) + o].push_back(n_sums + o);
+        parts[n_outputs * n_places + std::max(output, 0) + o].push_back(n_sums + o);
       n_sums += width;
       tree = end;
     }
@@ -251,6 +255,26 @@ struct CudaModel {
     this->offsets = upload(offsets);
     this->parts = upload(flat);
     features = upload(plan.features);
+    if (plan.interactions()) list_partners();
+  }
+
+  // The pairs of each feature, by the other feature.
+  void list_partners() {
+    std::vector<std::vector<CudaPartner>> partners(plan.features.size());
+    for (size_t i = 0; i < plan.pairs.size(); ++i) {
+      const FeaturePair pair = plan.pairs[i];
+      const int32_t place = static_cast<int32_t>(plan.features.size() + i);
+      partners[pair.first].push_back({plan.features[pair.second], place});
+      partners[pair.second].push_back({plan.features[pair.first], place});
+    }
+    std::vector<int64_t> offsets{0};
+    std::vector<CudaPartner> flat;
+    for (const std::vector<CudaPartner>& p : partners) {
+      flat.insert(flat.end(), p.begin(), p.end());
+      offsets.push_back(static_cast<int64_t>(flat.size()));
+    }
+    partner_offsets = upload(offsets);
+    this->partners = upload(flat);
   }
 };
 

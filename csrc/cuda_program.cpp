@@ -23,11 +23,12 @@ int rounded_nodes(int n) {
 template <class T>
 class CudaCompiler {
  public:
-  explicit CudaCompiler(const Plan& plan) : plan_(plan) {}
+  explicit CudaCompiler(const Plan& plan) : plan_(plan), pairs_(plan.interactions()) {}
 
   CudaProgram<T> compile() {
     split_columns();
-    slot_.assign(plan_.features.size(), -1);
+    slot_.assign(plan_.features.size() + plan_.pairs.size(), -1);
+    listed_.assign(plan_.features.size(), 0);
     for (const Chunk& chunk : plan_.chunks) {
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
         label(chunk, plan_.trees[i]);
@@ -68,10 +69,10 @@ class CudaCompiler {
     int32_t left, right;                   // inner node, or -1: a leaf
     const double *left_leaf, *right_leaf;  // their values
     double share, zero_fraction;           // of the path above, if repeated
-    int32_t previous;                      // -1: new
+    int32_t previous, parent;              // -1: new on the path; none
     int32_t height;                        // above the fused subtrees; -1 for a pair, trio or quad
     uint32_t level, tracked_above;         // nodes above, and those of them that are tracked
-    bool pair, tracked;
+    bool pair, tracked, is_right;
   };
 
   void label(const Chunk& chunk, const TreeProgram& tree) {
@@ -84,7 +85,8 @@ class CudaCompiler {
     const size_t width = chunk.output < 0 ? plan_.n_outputs : 1;
     const auto leaf = [&](int32_t child) { return leaves + static_cast<size_t>(child - n_inner) * width; };
     nodes_.assign(n_inner, Node{});
-    new_sets_ = new_slots_ = 0;
+    nodes_[0].parent = -1;
+    new_sets_ = 0;
     uint32_t most_tracked = 0;
     bool fits = true;
     for (int32_t i = 0; i < n_inner; ++i) {
@@ -104,9 +106,12 @@ class CudaCompiler {
         const bool right = decide_[i].flags & kPreviousRight;
         node.zero_fraction = previous.zero_fraction * (right ? 1 - previous.share : previous.share);
       }
+      for (const int32_t child : {node.left, node.right})
+        if (child >= 0) nodes_[child].parent = i;
+      if (node.right >= 0) nodes_[node.right].is_right = true;
+      if (pairs_) node.tracked = !node.pair;
       const bool categorical = decide_[i].flags & kCategorical;
       new_sets_ += categorical;
-      new_slots_ += slot_[feature_of(i)] < 0;  // at most: a feature may be counted twice
       fits = fits && !(categorical && wide(decide_[i].column)) &&
              first_column_[decide_[i].column] <= kMaxIndex / 2;
     }
@@ -130,13 +135,42 @@ class CudaCompiler {
         }
     }
     general_ = !fits || chunk.output < 0 || rounded_nodes<T>(chunk.n_nodes) > kMaxFixedNodes ||
-               most_tracked > kAliveBits || new_sets_ > kMaxIndex || nodes_.size() > kMaxIndex;
+               most_tracked > (pairs_ ? kAliveBits - 1 : kAliveBits) || new_sets_ > kMaxIndex;
+    count_slots();
+    general_ = general_ || tree_slots_ > kMaxIndex;
     n_ = general_ ? chunk.n_nodes : rounded_nodes<T>(chunk.n_nodes);
   }
 
   bool pair(int32_t i) const { return i >= 0 && nodes_[i].pair; }
   bool fused(const Node& node) const {
-    return node.pair || (pair(node.left) && (node.right < 0 || pair(node.right)));
+    return node.pair || (!pairs_ && pair(node.left) && (node.right < 0 || pair(node.right)));
+  }
+
+  void count_slots() {
+    counted_.resize(slot_.size(), 0);
+    tree_slots_ = 0;
+    ++tree_number_;
+    const auto count = [&](int32_t place) {
+      tree_slots_ += counted_[place] != tree_number_;
+      counted_[place] = tree_number_;
+    };
+    for (int32_t i = 0; i < static_cast<int32_t>(nodes_.size()); ++i) {
+      count(feature_of(i));
+      if (!pairs_) continue;
+      for (const int32_t other : others_above(i)) count(pair_of(i, other));
+    }
+  }
+
+  // The latest nodes on the other features of the path above a node, from the nearest on.
+  const std::vector<int32_t>& others_above(int32_t i) {
+    above_.clear();
+    listed_[feature_of(i)] = ++stamp_;
+    for (int32_t parent = nodes_[i].parent; parent >= 0; parent = nodes_[parent].parent) {
+      uint32_t& listed = listed_[feature_of(parent)];
+      if (listed != stamp_) above_.push_back(parent);
+      listed = stamp_;
+    }
+    return above_;
   }
 
   // --- Chunks ---
@@ -145,7 +179,7 @@ class CudaCompiler {
     const CudaChunk& c = out_.chunks.back();
     return c.general == general_ && chunk_trees_ < kMaxChunkTrees &&
            c.n_leaves + nodes_.size() < kMaxChunkLeaves &&
-           (general_ || (chunk_sets_ + new_sets_ <= kMaxIndex && c.n_slots + new_slots_ <= kMaxIndex));
+           (general_ || (chunk_sets_ + new_sets_ <= kMaxIndex && c.n_slots + tree_slots_ <= kMaxIndex));
   }
 
   void begin_chunk(const Chunk& chunk) {
@@ -168,6 +202,8 @@ class CudaCompiler {
     element(chunk.height);
     for (const double t : t_) value(t);
     for (const double w : weights) value(w);
+    if (!pairs_) return;
+    for (const double t : t_) value(-pair_weight(plan_.index, t) / (1 - t));
   }
 
   void count_tree() {
@@ -188,8 +224,8 @@ class CudaCompiler {
       out_.stream.resize(c.begin + c.n_segments * kCudaSegment);
     }
     out_.stream.resize((out_.stream.size() + 3) / 4 * 4);  // chunks begin where 16 bytes can be read at once
-    for (const int32_t f : slot_features_) slot_[f] = -1;
-    slot_features_.clear();
+    for (const int32_t place : slot_places_) slot_[place] = -1;
+    slot_places_.clear();
     open_ = false;
   }
 
@@ -201,15 +237,27 @@ class CudaCompiler {
                                 plan_.features.begin());
   }
 
-  uint32_t slot(int32_t feature) {
-    if (slot_[feature] < 0) {
-      slot_[feature] = static_cast<int32_t>(out_.chunks.back().n_slots);
-      slot_features_.push_back(feature);
+  // Where the pair of two nodes' features is, behind the features.
+  int32_t pair_of(int32_t i, int32_t j) const {
+    const auto [first, second] = std::minmax({feature_of(i), feature_of(j)});
+    const auto less = [](const FeaturePair& a, const FeaturePair& b) {
+      return a.first != b.first ? a.first < b.first : a.second < b.second;
+    };
+    const auto found =
+        std::lower_bound(plan_.pairs.begin(), plan_.pairs.end(), FeaturePair{first, second}, less);
+    return static_cast<int32_t>(plan_.features.size() + (found - plan_.pairs.begin()));
+  }
+
+  // Slot of a feature, or of a pair behind the features.
+  uint32_t slot(int32_t place) {
+    if (slot_[place] < 0) {
+      slot_[place] = static_cast<int32_t>(out_.chunks.back().n_slots);
+      slot_places_.push_back(place);
       const int32_t n = static_cast<int32_t>(width()), first = std::max(output_, 0);
-      for (int32_t o = 0; o < n; ++o) out_.slots.push_back({first + o, feature});
+      for (int32_t o = 0; o < n; ++o) out_.slots.push_back({first + o, place});
       out_.chunks.back().n_slots += n;
     }
-    return static_cast<uint32_t>(slot_[feature]);
+    return static_cast<uint32_t>(slot_[place]);
   }
 
   // --- The stream ---
@@ -220,7 +268,7 @@ class CudaCompiler {
       int stage;
     };
     own_.assign(nodes_.size(), -1);
-    free_bits_ = ~uint32_t{0};
+    free_bits_ = pairs_ ? ~(1u << kAlwaysAlive) : ~uint32_t{0};
     op(kCudaNextTree);
     close();
     std::vector<Item> stack{{0, 0}};
@@ -259,8 +307,39 @@ class CudaCompiler {
         if (repeated) factors(n);
         close();
         give_bit(item.node);
+        if (pairs_) emit_pairs(item.node);
       }
     }
+  }
+
+  void emit_pairs(int32_t i) {
+    const std::vector<int32_t>& others = others_above(i);
+    if (others.empty()) return;
+    const size_t n_steps = (others.size() + 1) / 2;
+    op(kCudaPairs, static_cast<uint32_t>(n_steps));
+    pad(4);
+    for (size_t step = 0; step < n_steps; ++step) {
+      const bool both = 2 * step + 1 < others.size();
+      const int32_t first = others[2 * step], second = both ? others[2 * step + 1] : -1;
+      element(slot(pair_of(i, first)) | static_cast<uint32_t>(own_[first]) << kPairBitShift);
+      element(both ? slot(pair_of(i, second)) | static_cast<uint32_t>(own_[second]) << kPairBitShift
+                   : slot(feature_of(i)) | static_cast<uint32_t>(kAlwaysAlive) << kPairBitShift);
+      lambda(first, i);
+      if (both)
+        lambda(second, i);
+      else
+        for (int k = 0; k < n_; ++k) value(0);
+      pad(4);
+    }
+    close();
+  }
+
+  // lambda_k of alive rows beyond that edge of `above` which leads to the node.
+  void lambda(int32_t above, int32_t node) {
+    while (nodes_[node].parent != above) node = nodes_[node].parent;
+    const Node& n = nodes_[above];
+    const double z = n.zero_fraction * (nodes_[node].is_right ? 1 - n.share : n.share);
+    for (const double t : t_) value(pair_weight(plan_.index, t) * (1 - z) / (z * (1 - t) + t));
   }
 
   void emit_fused(int32_t i) {
@@ -271,6 +350,7 @@ class CudaCompiler {
       pair_elements(i);
       if (repeated) factors(n);
       close();
+      if (pairs_) emit_pairs(i);
       return;
     }
     take_bit(i);
@@ -377,10 +457,12 @@ class CudaCompiler {
         general_node(item.node, kGeneralPair);
         general_leaf(n.right_leaf);
         general_leaf(n.left_leaf);
+        if (pairs_) general_pairs(item.node);
         continue;
       }
       general_node(item.node, item.stage);
       if (item.stage == kGeneralExitLeaf) general_leaf(n.right_leaf);
+      if (item.stage >= kGeneralExit && pairs_) general_pairs(item.node);
       if (item.stage != kGeneralEnter) continue;
       stack.push_back({item.node, n.right < 0 ? kGeneralExitLeaf : kGeneralExit});
       if (n.right >= 0) {
@@ -407,6 +489,16 @@ class CudaCompiler {
     for (const double t : t_) {
       const double a = n.zero_fraction * (1 - t) + t;
       value(n.zero_fraction / (a * a));
+    }
+  }
+
+  void general_pairs(int32_t i) {
+    const std::vector<int32_t>& others = others_above(i);
+    element(static_cast<uint32_t>(others.size()));
+    for (const int32_t other : others) {
+      element(slot(pair_of(i, other)));
+      element(nodes_[other].level);
+      lambda(other, i);
     }
   }
 
@@ -441,14 +533,14 @@ class CudaCompiler {
     std::memcpy(&e, &rounded, sizeof(e));
     out_.stream.push_back(e);
   }
+  void pad(size_t multiple) {
+    const size_t begin = out_.chunks.back().begin;
+    out_.stream.resize(begin + (out_.stream.size() - begin + multiple - 1) / multiple * multiple);
+  }
   // Ends an operation: pads it to 16 bytes, and moves it to a new segment where it would not leave
   // room for the segment's end.
   void close() {
     std::vector<Element>& stream = out_.stream;
-    const auto pad = [&](size_t multiple) {
-      const size_t begin = out_.chunks.back().begin;
-      stream.resize(begin + (stream.size() - begin + multiple - 1) / multiple * multiple);
-    };
     pad(4);
     const size_t begin = out_.chunks.back().begin;
     if ((op_begin_ - begin) / kCudaSegment == (stream.size() + 3 - begin) / kCudaSegment) return;
@@ -476,9 +568,13 @@ class CudaCompiler {
   }
 
   const Plan& plan_;
+  const bool pairs_;
   CudaProgram<T> out_;
   std::vector<uint32_t> first_column_;
-  std::vector<int32_t> slot_, slot_features_;
+  std::vector<int32_t> slot_, slot_places_;  // of the chunk: place -> slot, and those that have one
+  std::vector<uint32_t> listed_, counted_;   // when a feature, or a place, was met last
+  uint32_t stamp_ = 0, tree_number_ = 0;
+  std::vector<int32_t> above_;
   std::vector<double> t_;
   std::vector<Node> nodes_;
   std::vector<int32_t> own_;  // alive bit of a tracked node
@@ -491,7 +587,7 @@ class CudaCompiler {
   bool open_ = false, general_ = false;
   uint32_t n_frames_ = 0;
   size_t op_begin_ = 0;
-  size_t chunk_trees_ = 0, chunk_sets_ = 0, new_sets_ = 0, new_slots_ = 0;
+  size_t chunk_trees_ = 0, chunk_sets_ = 0, new_sets_ = 0, tree_slots_ = 0;
 };
 
 }  // namespace

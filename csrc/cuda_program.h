@@ -27,6 +27,7 @@ constexpr uint32_t kCudaPair = kCudaTrio + 4;     // + repeated
 constexpr uint32_t kCudaNextTree = kCudaPair + 2;
 constexpr uint32_t kCudaEndSegment = kCudaNextTree + 1;
 constexpr uint32_t kCudaEnd = kCudaNextTree + 2;
+constexpr uint32_t kCudaPairs = kCudaNextTree + 3;
 
 // Elements of a segment of the stream: what a block of warps holds in shared memory at a time. No
 // operation lies in two of them.
@@ -40,14 +41,26 @@ constexpr uint32_t kTestFlip = 1u << 18;     // children were swapped
 constexpr uint32_t kTestTracked = 1u << 19;  // a node below repeats the feature: sets its alive bit
 constexpr int kTestOwnShift = 20, kTestPreviousShift = 25;  // alive bits: own, and that of `previous`
 constexpr uint32_t kTestBit = 31;
-constexpr int kAliveBits = 32;
+constexpr uint32_t kAliveBits = 32;
+
+// In a program for interactions only subtrees of two leaves are fused, and `exit` and `pair` are followed by
+// `pairs`, if there are other features above: the number of steps in bits 8 to 31 of its first element, and
+// four elements later the steps, each with two pairs of features: slot | alive bit of the other feature's
+// latest node << kPairBitShift for each, then lambda_k of alive rows for each. An odd one out stands beside
+// one that adds nothing, to the slot of the node's own feature.
+constexpr uint32_t kPairSlot = 0xffff;
+constexpr int kPairBitShift = 16;
+constexpr uint32_t kAlwaysAlive = kAliveBits - 1;  // a bit that no node has
+constexpr int cuda_pair_step(int n_nodes) { return (2 + 2 * n_nodes + 3) / 4 * 4; }
 
 // Trees that these cannot hold (more nodes of the quadrature than have kernels of their own, leaves
 // of several outputs, more alive bits, columns, slots or categories than fit) have chunks of
 // their own, in a general form without fused subtrees. Such a stream begins with K, the number of outputs,
-// the height, and t_k and w_k; a node there is
+// the height, t_k and w_k, and for interactions lambda_k of rows not alive; a node there is
 //   op | repeated << 3 | level << 4, slot, column, test flags, operand, level of `previous`, share,
-// if repeated u_k and G_k, and the values of those of its children that are leaves, right ones first.
+// if repeated u_k and G_k, and the values of those of its children that are leaves, right ones first. For
+// interactions, exits and pairs end with the number of pairs of features, and for each its slot, the level
+// of the other feature's latest node, and lambda_k of alive rows.
 enum CudaGeneralOp : uint32_t {
   kGeneralEnter,  // with nothing behind the constants
   kGeneralMiddle,
@@ -82,7 +95,7 @@ struct CudaChunk {
 };
 
 struct CudaSlot {
-  int32_t output, feature;  // position in Plan::features
+  int32_t output, place;  // in Plan::features, or behind them in Plan::pairs
 };
 
 // A node of the trees as the margin kernel descends them.

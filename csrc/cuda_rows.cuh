@@ -163,12 +163,12 @@ __global__ void __launch_bounds__(kTile) add_margins(CudaMarginArgs a) {
 }
 
 struct CudaSumArgs {
-  // Of each output and used feature, then of each output (its margin): where its parts begin in
-  // `parts`, slots of all chunks and sums of margins.
+  // Of each output and place (used features, then pairs), then of each output (its margin): where its parts
+  // begin in `parts`, slots of all chunks and sums of margins.
   const int64_t* part_offsets;
   const int32_t* parts;
-  const int32_t* features;  // used ones
-  int32_t n_used, n_outputs, n_features;
+  const int32_t* features;  // used ones: columns of `values`; null if it has one for each place
+  int32_t n_used, n_places, n_outputs, n_features;
   uint32_t n_slots;
   int32_t n_sums;
   double scale;
@@ -176,7 +176,7 @@ struct CudaSumArgs {
   const void* partial;
   const double* margin_sums;
   int64_t n_rows;
-  void* values;
+  void* values;    // [row][output][feature, or place]
   double* margin;  // [row][output], or null
 };
 
@@ -186,7 +186,7 @@ template <class T, class Out, int kTile>
 __global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
   __shared__ Out transposed[32][kTile + 1];
   const int64_t tile = blockIdx.x, first_row = tile * kTile;
-  const int64_t width = static_cast<int64_t>(a.n_outputs) * a.n_used;
+  const int64_t width = static_cast<int64_t>(a.n_outputs) * a.n_places;
   const T* partial = static_cast<const T*>(a.partial) + tile * a.n_slots * kTile;
   for (int64_t first = static_cast<int64_t>(blockIdx.y) * 32; first < width; first += 32 * gridDim.y) {
     for (int i = threadIdx.x; i < 32 * kTile; i += blockDim.x) {
@@ -195,16 +195,18 @@ __global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
       double sum = 0;
       for (int64_t p = a.part_offsets[column]; p < a.part_offsets[column + 1]; ++p)
         sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile + i % kTile]);
-      transposed[i / kTile][i % kTile] = static_cast<Out>(sum * a.scale);
+      // The walk finds twice the interaction of a pair.
+      const bool half = column % a.n_places >= a.n_used;
+      transposed[i / kTile][i % kTile] = static_cast<Out>(sum * (half ? a.scale / 2 : a.scale));
     }
     __syncthreads();
     for (int i = threadIdx.x; i < 32 * kTile; i += blockDim.x) {
       const int64_t row = first_row + i / 32, column = first + i % 32;
       if (row >= a.n_rows || column >= width) continue;
-      const int64_t output = column / a.n_used;
-      static_cast<Out*>(
-          a.values)[(row * a.n_outputs + output) * a.n_features + a.features[column % a.n_used]] =
-          transposed[i % 32][i / 32];
+      const int64_t to = a.features ? row * a.n_outputs * a.n_features + column / a.n_places * a.n_features +
+                                          a.features[column % a.n_places]
+                                    : row * width + column;
+      static_cast<Out*>(a.values)[to] = transposed[i % 32][i / 32];
     }
     __syncthreads();
   }
@@ -215,12 +217,63 @@ __global__ void __launch_bounds__(256) finish_margins(CudaSumArgs a) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= a.n_rows * a.n_outputs) return;
   const int64_t row = i / a.n_outputs, output = i % a.n_outputs;
-  const int64_t* offsets = a.part_offsets + static_cast<int64_t>(a.n_outputs) * a.n_used;
+  const int64_t* offsets = a.part_offsets + static_cast<int64_t>(a.n_outputs) * a.n_places;
   const double* sums = a.margin_sums + row / kTile * a.n_sums * kTile + row % kTile;
   double margin = a.constant[output];
   for (int64_t p = offsets[output]; p < offsets[output + 1]; ++p)
     margin += sums[static_cast<int64_t>(a.parts[p]) * kTile];
   a.margin[i] = margin;
+}
+
+// Another feature that occurs on a path with the one at hand.
+struct CudaPartner {
+  int32_t feature, place;  // column of X; of the pair in the sums
+};
+
+struct CudaMatrixArgs {
+  const double* sums;  // [row][output][place]
+  const int64_t* partner_offsets;
+  const CudaPartner* partners;  // of each used feature, ascending
+  const int32_t* features;
+  int32_t n_used, n_places, n_features;
+  int64_t n;                        // rows x outputs
+  bool subtract;                    // main effects on the diagonal, else what `values` has
+  void *values, *matrices, *pairs;  // matrices, pairs: or null
+};
+
+// A warp for each row, output and used feature: its SHAP value, and its row of the matrix. All that
+// interactions leave of the SHAP value is the main effect.
+template <class Out>
+__global__ void __launch_bounds__(256) write_matrices(CudaMatrixArgs a) {
+  const int64_t warp = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  const int64_t n_warps = static_cast<int64_t>(gridDim.x) * blockDim.x / 32;
+  const int lane = threadIdx.x % 32;
+  for (int64_t i = warp; i < a.n * a.n_used; i += n_warps) {
+    const int64_t matrix = i / a.n_used;
+    const int32_t used = static_cast<int32_t>(i % a.n_used), feature = a.features[used];
+    const double* sums = a.sums + matrix * a.n_places;
+    if (lane == 0)
+      static_cast<Out*>(a.values)[matrix * a.n_features + feature] = static_cast<Out>(sums[used]);
+    if (!a.matrices) continue;
+    Out* out = static_cast<Out*>(a.matrices) + (matrix * a.n_features + feature) * a.n_features;
+    double interactions = 0;
+    for (int64_t p = a.partner_offsets[used] + lane; p < a.partner_offsets[used + 1]; p += 32) {
+      const CudaPartner partner = a.partners[p];
+      const double x = sums[partner.place];
+      out[partner.feature] = static_cast<Out>(x);
+      interactions += x;
+    }
+    for (int offset = 16; offset; offset /= 2) interactions += __shfl_down_sync(~0u, interactions, offset);
+    if (lane == 0) out[feature] = static_cast<Out>(a.subtract ? sums[used] - interactions : sums[used]);
+  }
+}
+
+template <class Out>
+__global__ void __launch_bounds__(256) write_pairs(CudaMatrixArgs a) {
+  const int64_t n_pairs = a.n_places - a.n_used, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.n * n_pairs; i += step)
+    static_cast<Out*>(a.pairs)[i] =
+        static_cast<Out>(a.sums[i / n_pairs * a.n_places + a.n_used + i % n_pairs]);
 }
 
 struct CudaGapArgs {

@@ -11,10 +11,8 @@
 // and G_k = u_k (1 - u_k) / (t_k (1 - t_k)). A repeated node thus needs K constants only.
 #pragma once
 
-#include <cuda_pipeline_primitives.h>
-
 #include "cuda_lanes.cuh"
-#include "cuda_program.h"
+#include "cuda_segments.cuh"
 
 namespace skshap {
 
@@ -36,58 +34,13 @@ struct CudaWalkArgs {
   size_t warp_frames;  // elements of a warp in `frames`
   int32_t* next_task;
   T t[kMaxFixedNodes], weight[kMaxFixedNodes], tau[kMaxFixedNodes];  // t_k, w_k, 1 / (t_k (1 - t_k))
+  T dead[kMaxFixedNodes];  // lambda_k of rows that left the path of a feature
 };
 
 // Elements of a frame, each of R values a lane: C[K], B of the left child [K], base, delta.
 constexpr size_t cuda_frame_elements(int n_nodes) { return 2 * static_cast<size_t>(n_nodes) + 2; }
 
-// Shared memory of a block: two segments, then phi.
-extern __shared__ __align__(16) char cuda_shared_memory[];
-template <class E>
-__device__ __forceinline__ E* shared_segments() {
-  return reinterpret_cast<E*>(cuda_shared_memory);
-}
-
-constexpr int padded(int n) { return (n + 3) / 4 * 4; }
-
-// The stream of a chunk on its way through shared memory: loaded by all threads of the block, one segment
-// ahead of the one at hand.
-template <class E>
-struct Segments {
-  uint32_t next;      // the operation after the one at hand, among the elements of both segments
-  const E* coming;    // the segment that is loaded next
-  uint32_t n_coming;  // how many are still to load
-
-  __device__ __forceinline__ void start(const E* begin, uint32_t n_segments) {
-    coming = begin;
-    n_coming = n_segments;
-    load(0);
-    next = kCudaSegment;
-    advance();
-  }
-  // All warps come here at the same operation, so that none still reads what is overwritten.
-  __device__ __forceinline__ void advance() {
-    const uint32_t buffer = next < kCudaSegment ? 1 : 0;
-    __pipeline_wait_prior(0);
-    __syncthreads();
-    load(buffer ^ 1);
-    next = buffer * kCudaSegment;
-  }
-
- private:
-  __device__ __forceinline__ void load(uint32_t buffer) {
-    if (n_coming) {
-      constexpr int kPart = 16 / sizeof(E);
-      for (int i = threadIdx.x * kPart; i < static_cast<int>(kCudaSegment); i += blockDim.x * kPart)
-        __pipeline_memcpy_async(shared_segments<E>() + buffer * kCudaSegment + i, coming + i, 16);
-      coming += kCudaSegment;
-      --n_coming;
-    }
-    __pipeline_commit();
-  }
-};
-
-template <class T, int K, int R, int kFrames>
+template <class T, int K, int R, int kFrames, bool kPairs>
 struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
   using E = typename CudaProgram<T>::Element;
   using Segments<E>::next;
@@ -102,6 +55,7 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
   uint32_t alive_bits[R];
   V C[K], B[K];
   V frame_C[kFrames][K], frame_B[kFrames][K], frame_base[kFrames], frame_delta[kFrames];
+  V Q[K], Q_delta;  // what the latest node adds to its feature: delta sum_k Q_k
 
   explicit __device__ CudaWalker(const CudaWalkArgs<T>& args) : a(args) {}
 
@@ -124,8 +78,10 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
   }
   __device__ __forceinline__ void fetch_head() { fetch(shared_segments<E>() + next, head); }
 
+  __device__ __forceinline__ T* slot(uint32_t number) const { return phi + number * (kWarp * R); }
+
   __device__ __forceinline__ void add_phi(uint32_t node, const V& x, const V& y) {
-    T* p = phi + (node >> 16) * (kWarp * R);
+    T* p = slot(node >> 16);
     V sum = load_lanes<T, R>(p);
 #pragma unroll
     for (int r = 0; r < R; ++r) sum.x[r] = multiply_add(x.x[r], y.x[r], sum.x[r]);
@@ -267,10 +223,12 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
         const T left = kRightLeaf ? B[k].x[r] : f.B[k].x[r], right = kRightLeaf ? value(e[3]) : B[k].x[r];
         const T difference = left - right, weight = f.C[k].x[r] * G<kRepeated>(e + 4, k);
         sum.x[r] = multiply_add(weight, difference, sum.x[r]);
+        if constexpr (kPairs) Q[k].x[r] = weight * difference;
         B[k].x[r] = multiply_add(factor(f.base, f.delta, u<kRepeated>(e + 4, k), r), difference, right);
       }
     }
     add_phi(e[1], f.delta, sum);
+    if constexpr (kPairs) Q_delta = f.delta;
   }
 
   __device__ __forceinline__ T* memory_frame() const {
@@ -337,6 +295,13 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
             kRepeated ? multiply_add(x[k].x[r], G<true>(constants, k), sum.x[r]) : sum.x[r] + x[k].x[r];
     }
     add_phi(node, slope, sum);
+    if constexpr (kPairs) {
+      Q_delta = slope;
+#pragma unroll
+      for (int k = 0; k < K; ++k)
+#pragma unroll
+        for (int r = 0; r < R; ++r) Q[k].x[r] = x[k].x[r] * G<kRepeated>(constants, k);
+    }
 #pragma unroll
     for (int k = 0; k < K; ++k)
 #pragma unroll
@@ -451,6 +416,41 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
     add_phi(e[1], delta, root);
   }
 
+  // --- Interactions ---
+
+  // The pairs of the latest node's feature with others above it, two at a time. lambda_k is a constant for
+  // rows alive beyond the edge below the other feature, and another one for all others.
+  __device__ __forceinline__ void add_pairs() {
+    constexpr int kStep = cuda_pair_step(K);
+    const E* p = shared_segments<E>() + next + 4;
+    uint32_t n_steps = static_cast<uint32_t>(head[0]) >> 8;
+    next += 4 + n_steps * kStep;
+    V off{};
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+#pragma unroll
+      for (int r = 0; r < R; ++r) off.x[r] = multiply_add(Q[k].x[r], a.dead[k], off.x[r]);
+    for (; n_steps; --n_steps, p += kStep) {
+      E e[kStep];
+      fetch(p, e);
+      T* const place[2] = {slot(e[0] & kPairSlot), slot(e[1] & kPairSlot)};
+      V sum[2] = {load_lanes<T, R>(place[0]), load_lanes<T, R>(place[1])};
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+          T on = 0;
+#pragma unroll
+          for (int k = 0; k < K; ++k) on = multiply_add(Q[k].x[r], value(e[2 + i * K + k]), on);
+          const bool is_alive = alive_bits[r] >> (static_cast<uint32_t>(e[i]) >> kPairBitShift) & 1;
+          sum[i].x[r] = multiply_add(Q_delta.x[r], is_alive ? on : off.x[r], sum[i].x[r]);
+        }
+      store_lanes<T, R>(place[0], sum[0]);
+      store_lanes<T, R>(place[1], sum[1]);
+    }
+    fetch_head();
+  }
+
   __device__ __forceinline__ void next_tree() {
     E e[4];
     take<4>(e);
@@ -504,6 +504,13 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
       quad_second<kRoot, false>(code);
   }
   __device__ __forceinline__ void fused(uint32_t code) {
+    if constexpr (kPairs) {
+      if (code == kCudaPair)
+        lone_pair<false>();
+      else
+        lone_pair<true>();
+      return;
+    }
     if (code < kCudaTrio) {
       if (code & 4)
         quad_first<true>(code);
@@ -543,6 +550,12 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
       for (op = code();; op = code()) {  // up
         if (op >= kCudaNextTree) {
           if (op == kCudaEnd) return;
+          if constexpr (kPairs) {
+            if (op == kCudaPairs) {
+              add_pairs();
+              continue;
+            }
+          }
           if (op == kCudaEndSegment) {
             next_segment();
             continue;
@@ -574,18 +587,9 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
   }
 };
 
-// What a warp without a tile does: its part of the loads and of the barriers. (Warps may come to one barrier
-// at different places of the code.) Not inlined, since it would take registers from the walk.
-template <class E>
-__device__ __noinline__ void keep_up(const E* begin, uint32_t n_segments) {
-  Segments<E> segments;
-  segments.start(begin, n_segments);
-  for (uint32_t i = 1; i < n_segments; ++i) segments.advance();
-}
-
 // Each block takes tasks: a chunk of trees, and as many tiles of 32 R rows as it has warps. Each
 // warp leaves phi in its part of `partial`. With kShared it is summed in shared memory, else there.
-template <class T, int K, int R, int kFrames, bool kShared, int kThreads>
+template <class T, int K, int R, int kFrames, bool kPairs, bool kShared, int kThreads>
 __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ CudaWalkArgs<T> args) {
   using E = typename CudaProgram<T>::Element;
   __shared__ int32_t shared_task;
@@ -608,7 +612,7 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
     const int32_t task = shared_task;
     if (task >= args.n_tasks) return;
     const CudaChunk& chunk = chunk_of(task);
-    CudaWalker<T, K, R, kFrames> walker(args);
+    CudaWalker<T, K, R, kFrames, kPairs> walker(args);
     if (tile_of(task) < args.n_tiles) {
       walker.phi = kShared ? shared_phi : partial_of(task);
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
@@ -617,7 +621,7 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
       walker.memory = args.frames + warp_index * args.warp_frames + lane * R;
       walker.category_sets = args.category_sets + chunk.category_base;
 #pragma unroll
-      for (int r = 0; r < R; ++r) walker.alive_bits[r] = 0;
+      for (int r = 0; r < R; ++r) walker.alive_bits[r] = kPairs ? 1u << kAlwaysAlive : 0;
       walker.start(args.stream + chunk.begin, chunk.n_segments);
       walker.run();
       if constexpr (kShared) {

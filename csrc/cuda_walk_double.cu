@@ -5,17 +5,12 @@ namespace skshap {
 // Even K only: K is rounded up for double precision (cuda_program.cpp), which stays exact.
 template <>
 WalkKernel<double> walk_kernel<double>(int n_nodes, bool shared) {
-#define SKSHAP_CASE(K, THREADS)                                                   \
-  case K:                                                                         \
-    if (shared) return {walk<double, K, 1, kWalkFrames, true, THREADS>, THREADS}; \
-    return {walk<double, K, 1, kWalkFrames, false, THREADS>, THREADS};
   switch (n_nodes) {
-    SKSHAP_CASE(2, 512)
-    SKSHAP_CASE(4, 384)
-    SKSHAP_CASE(6, 256)
-    SKSHAP_CASE(8, 256)
+    case 2: return walk_with<double, 2, false, 512>(shared);
+    case 4: return walk_with<double, 4, false, 384>(shared);
+    case 6: return walk_with<double, 6, false, 256>(shared);
+    case 8: return walk_with<double, 8, false, 256>(shared);
   }
-#undef SKSHAP_CASE
   return {nullptr, 0};
 }
 

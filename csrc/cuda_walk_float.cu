@@ -4,21 +4,16 @@ namespace skshap {
 
 template <>
 WalkKernel<float> walk_kernel<float>(int n_nodes, bool shared) {
-#define SKSHAP_CASE(K, THREADS)                                                  \
-  case K:                                                                        \
-    if (shared) return {walk<float, K, 2, kWalkFrames, true, THREADS>, THREADS}; \
-    return {walk<float, K, 2, kWalkFrames, false, THREADS>, THREADS};
   switch (n_nodes) {
-    SKSHAP_CASE(1, 640)
-    SKSHAP_CASE(2, 640)
-    SKSHAP_CASE(3, 512)
-    SKSHAP_CASE(4, 512)
-    SKSHAP_CASE(5, 384)
-    SKSHAP_CASE(6, 384)
-    SKSHAP_CASE(7, 384)
-    SKSHAP_CASE(8, 256)
+    case 1: return walk_with<float, 1, false, 640>(shared);
+    case 2: return walk_with<float, 2, false, 640>(shared);
+    case 3: return walk_with<float, 3, false, 512>(shared);
+    case 4: return walk_with<float, 4, false, 512>(shared);
+    case 5: return walk_with<float, 5, false, 384>(shared);
+    case 6: return walk_with<float, 6, false, 384>(shared);
+    case 7: return walk_with<float, 7, false, 384>(shared);
+    case 8: return walk_with<float, 8, false, 256>(shared);
   }
-#undef SKSHAP_CASE
   return {nullptr, 0};
 }
 

@@ -42,6 +42,8 @@ class CudaPlan:
         margin: np.ndarray | None,
         gap: np.ndarray | None,
         memory_limit: int,
+        matrices: np.ndarray | None = None,
+        pairs: np.ndarray | None = None,
     ) -> None:
         """As ``Plan.explain``, from and to host memory.
 
@@ -60,8 +62,10 @@ class CudaPlan:
         gap: np.ndarray | None,
         memory_limit: int,
         stream: int,
+        matrices: int = 0,
+        pairs: int = 0,
     ) -> None:
-        """The same for arrays on the device, ``values`` as an address, in the order of a stream."""
+        """The same for arrays on the device, results as addresses, in the order of a stream."""
 
     def find_refused(self, X: DeviceArray, missing: float, allow_nan: bool, limit: float, stream: int) -> int:
         """First value that is NaN where refused or at least ``limit``: row * n_features + feature, or -1."""

@@ -1,0 +1,156 @@
+"""SHAP interaction values of the GPU against those of the CPU and their definition."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from ensembles import ensemble_options, leaf_scale, random_chain, random_ensemble, random_rows
+from hypothesis import HealthCheck, given, settings
+
+from skshapgpu import _core
+from skshapgpu.ensemble import Ensemble
+from skshapgpu.reference import path_dependent_interactions
+
+_cuda = pytest.importorskip("skshapgpu._cuda")
+pytestmark = pytest.mark.usefixtures("gpu")
+
+#: Largest error of each precision, relative to the leaves.
+TOLERANCE = {"single": 5e-6, "double": 1e-10}
+
+INDICES = ("sii", "stii", "bii")
+
+
+def plan_of(ensemble: Ensemble, precision: str, index: str = "sii") -> Any:
+    return _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision, 2, index)
+
+
+def empty_results(plan: Any, rows: np.ndarray, ensemble: Ensemble) -> tuple[np.ndarray, ...]:
+    shape = len(rows), ensemble.n_outputs, ensemble.n_features
+    arrays = shape, (*shape, shape[2]), (*shape[:2], len(plan.pairs))
+    return tuple(np.full(shape, np.nan) for shape in arrays)
+
+
+def on_cpu(plan: Any, rows: np.ndarray, ensemble: Ensemble) -> tuple[np.ndarray, ...]:
+    values, matrices, pairs = empty_results(plan, rows, ensemble)
+    margin = np.full(values.shape[:2], np.nan)
+    plan.explain(rows, values, margin, 1, matrices, pairs)
+    return values, matrices, pairs, margin
+
+
+def on_gpu(plan: Any, rows: np.ndarray, ensemble: Ensemble, limit: int = 0) -> tuple[np.ndarray, ...]:
+    values, matrices, pairs = empty_results(plan, rows, ensemble)
+    margin, gap = np.full(values.shape[:2], np.nan), np.full(ensemble.n_outputs, np.nan)
+    cuda = _cuda.CudaPlan(plan, 0, False)
+    cuda.explain(rows, values, margin, gap, limit, matrices, pairs)
+    found = np.abs(values.sum(axis=2) + plan.base_value - margin).max(axis=0, initial=0)
+    np.testing.assert_allclose(gap, found, rtol=1e-6, atol=1e-12 * leaf_scale(ensemble).max())
+    return values, matrices, pairs, margin
+
+
+def assert_same(ensemble: Ensemble, rows: np.ndarray, index: str = "sii") -> None:
+    unit = leaf_scale(ensemble)
+    truth = on_cpu(plan_of(ensemble, "double", index), rows, ensemble)
+    for precision, tolerance in TOLERANCE.items():
+        plan = plan_of(ensemble, precision, index)
+        found = on_gpu(plan, rows, ensemble)
+        for ours, expected in zip(found, truth):
+            scale = unit.reshape(-1, *(1,) * (ours.ndim - 2))
+            assert (np.abs(ours - expected) <= tolerance * scale).all()
+        values, matrices, pairs, _ = found
+        assert (matrices == matrices.swapaxes(2, 3)).all()
+        assert (pairs == matrices[..., plan.pairs[:, 0], plan.pairs[:, 1]]).all()
+        if index == "bii":
+            assert (np.diagonal(matrices, axis1=2, axis2=3) == values).all()
+        else:
+            assert (np.abs(matrices.sum(axis=3) - values) <= 1e-12 * unit[:, np.newaxis]).all()
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(options=ensemble_options())
+def test_random_ensembles(options: dict) -> None:
+    ensemble = random_ensemble(**options)
+    assert_same(ensemble, random_rows(options["seed"], ensemble, 70))
+
+
+@pytest.mark.parametrize("index", INDICES)
+@pytest.mark.parametrize("vector", [False, True])
+def test_indices(index: str, vector: bool) -> None:
+    for seed in range(4):
+        ensemble = random_ensemble(
+            seed, n_trees=6, n_features=8, n_outputs=2, max_leaves=60, vector=vector, categorical=True
+        )
+        rows = random_rows(seed, ensemble, 130)
+        assert_same(ensemble, rows, index)
+        expected = path_dependent_interactions(ensemble, rows, index)
+        _, matrices, _, _ = on_gpu(plan_of(ensemble, "double", index), rows, ensemble)
+        unit = leaf_scale(ensemble)[:, np.newaxis, np.newaxis]
+        assert (np.abs(matrices - expected) <= TOLERANCE["double"] * unit).all()
+
+
+@pytest.mark.parametrize("n_features", [1, 2, 3, 4, 5, 7, 9, 11, 13, 15, 17, 24])
+def test_every_kernel(n_features: int) -> None:
+    """Paths of as many features: each number of quadrature nodes, and the general form beyond 8."""
+    ensemble = random_chain(0, n_features, n_features)
+    assert_same(ensemble, random_rows(0, ensemble, 70))
+
+
+@pytest.mark.parametrize("depth, n_features", [(31, 6), (32, 6), (33, 6), (70, 12), (300, 3)])
+def test_deep_chains(depth: int, n_features: int) -> None:
+    """The fast form has a bit for each of 31 levels."""
+    ensemble = random_chain(1, depth, n_features)
+    assert_same(ensemble, random_rows(1, ensemble, 40))
+
+
+@pytest.mark.parametrize("n_features", [30, 60, 300])
+def test_more_pairs_than_shared_memory_holds(n_features: int) -> None:
+    ensemble = random_ensemble(0, n_trees=40, n_features=n_features, max_leaves=60)
+    assert_same(ensemble, random_rows(0, ensemble, 300))
+
+
+def test_batches_do_not_matter() -> None:
+    ensemble = random_ensemble(
+        3, n_trees=20, n_features=12, n_outputs=3, max_leaves=40, shapes=("random", "perfect")
+    )
+    rows = random_rows(3, ensemble, 5_000)
+    plan = plan_of(ensemble, "single")
+    whole = on_gpu(plan, rows, ensemble)
+    for ours, expected in zip(on_gpu(plan, rows, ensemble, 1 << 23), whole):
+        assert (ours == expected).all()
+    with pytest.raises(_cuda.CudaMemoryError, match="raise memory_limit"):
+        on_gpu(plan, rows, ensemble, 1 << 12)
+
+
+def test_arrays_on_the_device() -> None:
+    cupy = pytest.importorskip("cupy")
+    ensemble = random_ensemble(4, n_trees=20, n_features=12, n_outputs=3, max_leaves=40)
+    rows = random_rows(4, ensemble, 1_000)
+    plan = plan_of(ensemble, "single")
+    expected = on_gpu(plan, rows, ensemble)
+    X = cupy.asarray(rows)
+    results = [cupy.full(array.shape, cupy.nan) for array in expected[:3]]
+    view = _cuda.DeviceArray(X.data.ptr, X.dtype == np.float32, len(X), *X.strides)
+    stream = cupy.cuda.Stream()
+    stream.wait_event(cupy.cuda.get_current_stream().record())
+    values, matrices, pairs = (array.data.ptr for array in results)
+    _cuda.CudaPlan(plan, 0, False).explain_device(
+        view, np.nan, values, False, None, 0, stream.ptr, matrices, pairs
+    )
+    stream.synchronize()
+    for ours, array in zip(results, expected):
+        assert (cupy.asnumpy(ours) == array).all()
+
+
+def test_refused() -> None:
+    ensemble = random_ensemble(0)
+    rows = random_rows(0, ensemble, 3)
+    values = np.empty((3, 1, ensemble.n_features))
+    plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, "single")
+    with pytest.raises(ValueError, match="not compiled for"):
+        _cuda.CudaPlan(plan, 0, False).explain(
+            rows, values, None, None, 0, np.empty((*values.shape, values.shape[2]))
+        )
+    with pytest.raises(ValueError, match="gputreeshap"):
+        _cuda.CudaPlan(plan_of(ensemble, "single"), 0, True)
