@@ -6,12 +6,15 @@ from .devices import cuda_info
 from .errors import UnsupportedModelError
 from .explainer import TreeExplainer, explain
 from .explanation import Explanation
-from .transformers import ShapTransformer
+from .interaction_explanation import InteractionExplanation
+from .transformers import ShapInteractionTransformer, ShapTransformer
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Explanation",
+    "InteractionExplanation",
+    "ShapInteractionTransformer",
     "ShapTransformer",
     "TreeExplainer",
     "UnsupportedModelError",
