@@ -72,7 +72,7 @@ def definition_error(tree: Any, X: np.ndarray) -> float | None:
     used = len(np.unique(tree.feature[tree.left >= 0]))
     if used > MAX_USED_FEATURES or len(tree.left) * 2.0**used > 2e7:
         return None
-    plan = _core.Plan({f.name: getattr(tree, f.name) for f in fields(tree)}, "double", True)
+    plan = _core.Plan({f.name: getattr(tree, f.name) for f in fields(tree)}, "double", 2)
     expected = path_dependent_interactions(tree, X)
     found = np.empty_like(expected)
     plan.explain(X.astype(np.float64), np.empty(expected.shape[:3]), None, 1, found)

@@ -28,10 +28,19 @@ const T* or_null(const Array<T>& array) {
   return array.size() ? array.data() : nullptr;
 }
 
+Index index_named(const std::string& name) {
+  if (name == "sii") return Index::kShapley;
+  if (name == "stii") return Index::kTaylor;
+  if (name == "bii") return Index::kBanzhaf;
+  throw py::value_error("index must be 'sii', 'stii' or 'bii', not '" + name + "'");
+}
+
 // Ensemble (ensemble.py) has validated all values; here only types and lengths are checked.
-Plan compile(const py::dict& ensemble, const std::string& precision, bool interactions) {
+Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name) {
   if (precision != "single" && precision != "double")
     throw py::value_error("precision must be 'single' or 'double', not '" + precision + "'");
+  const Index index = index_named(name);
+  if (order < 1 || order > 2) throw py::value_error("order must be 1 or 2, not " + std::to_string(order));
   const auto tree_output = attribute<int32_t>(ensemble, "tree_output", -1);
   const auto tree_offsets = attribute<int64_t>(ensemble, "tree_offsets", tree_output.size() + 1);
   const auto left = attribute<int32_t>(ensemble, "left", tree_offsets.at(tree_output.size()));
@@ -72,7 +81,7 @@ Plan compile(const py::dict& ensemble, const std::string& precision, bool intera
   view.category_values = category_values.data();
   view.category_listed_left = reinterpret_cast<const uint8_t*>(category_listed_left.data());
   const py::gil_scoped_release release;
-  return make_plan(view, precision == "single" ? Precision::kSingle : Precision::kDouble, interactions);
+  return make_plan(view, precision == "single" ? Precision::kSingle : Precision::kDouble, order, index);
 }
 
 // An optional result of the same dtype as the values.
@@ -103,7 +112,7 @@ void explain_rows(const Plan& plan, const py::array& X, py::array& values, const
     check_array(margins, "margin", {X.shape(0), plan.n_outputs});
     result.margin = static_cast<double*>(margins.mutable_data());
   }
-  if (!plan.interactions && !(matrices.is_none() && pairs.is_none()))
+  if (!plan.interactions() && !(matrices.is_none() && pairs.is_none()))
     throw py::value_error("the plan was not compiled for interactions");
   result.matrices =
       optional(matrices, "matrices", values, {X.shape(0), plan.n_outputs, plan.n_features, plan.n_features});
@@ -159,7 +168,8 @@ py::dict info(const Plan& plan) {
 
 PYBIND11_MODULE(_core, module) {
   py::class_<Plan>(module, "Plan")
-      .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("interactions") = false)
+      .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("order") = 1,
+           py::arg("index") = "sii")
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none())
       .def_property_readonly("pairs", &feature_pairs)

@@ -189,7 +189,7 @@ struct CudaModel {
     a.warp_frames = in_memory * cuda_frame_elements(n_nodes) * kTile;
     frame_bytes = std::max(frame_bytes, sizeof(T) * a.warp_frames * launch.n_blocks * n_warps);
     std::vector<double> t, weights;
-    gauss_legendre(n_nodes, t, weights);
+    quadrature(plan.index, n_nodes, t, weights);
     for (int k = 0; k < n_nodes; ++k) {
       a.t[k] = static_cast<T>(t[k]);
       a.weight[k] = static_cast<T>(weights[k]);

@@ -161,7 +161,7 @@ class CudaCompiler {
     out_.chunks.push_back(c);
     chunk_trees_ = chunk_sets_ = 0;
     std::vector<double> weights;
-    gauss_legendre(n_, t_, weights);
+    quadrature(plan_.index, n_, t_, weights);
     if (!general_) return;
     element(n_);
     element(width());

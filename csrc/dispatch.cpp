@@ -64,12 +64,12 @@ StackSizes stack_sizes(const Plan& plan, size_t element) {
   for (const Chunk& chunk : plan.chunks) {
     const size_t outputs = n_used_outputs(plan, chunk);
     const size_t rows = chunk.output < 0 ? kVectorWalkRows
-                        : element == 4   ? walk_rows<float>(plan.interactions)
-                                         : walk_rows<double>(plan.interactions);
+                        : element == 4   ? walk_rows<float>(plan.interactions())
+                                         : walk_rows<double>(plan.interactions());
     sizes.phi = std::max(sizes.phi, outputs * chunk.slots.size() * kBlockRows);
     sizes.pair_phi = std::max(sizes.pair_phi, outputs * chunk.pairs.size() * kBlockRows);
     sizes.stack = std::max(sizes.stack, rows * stack_size(chunk.n_nodes, static_cast<int>(outputs),
-                                                          chunk.height, plan.interactions));
+                                                          chunk.height, plan.interactions()));
     sizes.inner = std::max(sizes.inner, chunk.max_inner);
   }
   return sizes;
@@ -181,13 +181,13 @@ class Worker {
   }
 
   void run_walk(const Chunk& chunk, const WalkArgs<float>& args) const {
-    const auto* const walks = plan_.interactions ? kernels_.pairs_float : kernels_.walk_float;
-    const auto vector = plan_.interactions ? kernels_.pairs_vector_float : kernels_.walk_vector_float;
+    const auto* const walks = plan_.interactions() ? kernels_.pairs_float : kernels_.walk_float;
+    const auto vector = plan_.interactions() ? kernels_.pairs_vector_float : kernels_.walk_vector_float;
     (chunk.output < 0 ? vector : walks[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
   }
   void run_walk(const Chunk& chunk, const WalkArgs<double>& args) const {
-    const auto* const walks = plan_.interactions ? kernels_.pairs_double : kernels_.walk_double;
-    const auto vector = plan_.interactions ? kernels_.pairs_vector_double : kernels_.walk_vector_double;
+    const auto* const walks = plan_.interactions() ? kernels_.pairs_double : kernels_.walk_double;
+    const auto vector = plan_.interactions() ? kernels_.pairs_vector_double : kernels_.walk_vector_double;
     (chunk.output < 0 ? vector : walks[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
   }
 
@@ -242,7 +242,7 @@ class Worker {
     for (size_t i = 0; i < plan_.pairs.size(); ++i) out[i] = static_cast<Out>(sums[i * tile_]);
   }
 
-  // What a feature does alone is what its interactions leave of its SHAP value.
+  // What a feature does alone is what its pairs leave of its value, or its Banzhaf value.
   template <class Out>
   void write_matrix(Out* out, int32_t o, int row) {
     const size_t n = plan_.n_features, n_used = plan_.features.size();
@@ -254,8 +254,10 @@ class Worker {
       const FeaturePair pair = plan_.pairs[i];
       const double x = pair_sums[i * tile_];
       const size_t first = plan_.features[pair.first], second = plan_.features[pair.second];
-      main_[pair.first] -= x;
-      main_[pair.second] -= x;
+      if (plan_.index != Index::kBanzhaf) {
+        main_[pair.first] -= x;
+        main_[pair.second] -= x;
+      }
       out[first * n + second] = out[second * n + first] = static_cast<Out>(x);
     }
     for (size_t i = 0; i < n_used; ++i) out[plan_.features[i] * (n + 1)] = static_cast<Out>(main_[i]);

@@ -28,8 +28,8 @@
 // the path above, whose factor is a_j and whose derivative is 1 - z_j or -z_j:
 //   phi[i, j] += sum_k Q_k lambda_jk, Q_k = delta C_k G_k D_k,
 //   lambda_jk = (1 - z_j) / (z_j (1 - t_k) + t_k) for rows that are alive, else -1 / (1 - t_k),
-// twice the SHAP interaction value of i and j. Every unordered pair is met once for each pair of nodes on a
-// path.
+// twice the SHAP interaction value of i and j; for other indices lambda has a weight (pair_weight in plan.h).
+// Every unordered pair is met once for each pair of nodes on a path.
 //
 // Included once by each kernels_*.cpp, after its simd_*.h: everything here has internal linkage,
 // because functions compiled for one instruction set must not be merged with those of another.

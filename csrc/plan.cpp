@@ -43,6 +43,31 @@ double left_share(double left, double right) {
   return std::isfinite(sum) ? left / sum : left / 2 / (left / 2 + right / 2);
 }
 
+// Nodes and weights on [0, 1], exact for polynomials of degree 2 n - 1.
+void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weights) {
+  nodes.assign(n, 0.0);
+  weights.assign(n, 0.0);
+  for (int i = 0; i < n; ++i) {
+    // Newton's method on the Legendre polynomial, from Tricomi's approximation of its root.
+    const long double pi = 3.14159265358979323846264338327950288L;
+    long double x = std::cos(pi * (i + 0.75L) / (n + 0.5L)), derivative = 0;
+    for (int step = 0; step < 100; ++step) {
+      long double p0 = 1, p1 = x;
+      for (int j = 2; j <= n; ++j) {
+        const long double p2 = ((2 * j - 1) * x * p1 - (j - 1) * p0) / j;
+        p0 = p1;
+        p1 = p2;
+      }
+      derivative = n * (x * p1 - p0) / (x * x - 1);
+      const long double change = p1 / derivative;
+      x -= change;
+      if (std::fabs(change) < 1e-18L) break;
+    }
+    nodes[n - 1 - i] = static_cast<double>((1 + x) / 2);
+    weights[n - 1 - i] = static_cast<double>(1 / ((1 - x * x) * derivative * derivative));
+  }
+}
+
 // What a path remembers of the last node that split on a feature.
 struct Seen {
   uint32_t word;
@@ -62,14 +87,15 @@ struct Label {
 
 class Compiler {
  public:
-  Compiler(const EnsembleView& ensemble, Precision precision, bool interactions)
-      : e_(ensemble), single_(precision == Precision::kSingle), interactions_(interactions) {
+  Compiler(const EnsembleView& ensemble, Precision precision, int order, Index index)
+      : e_(ensemble), single_(precision == Precision::kSingle), interactions_(order >= 2) {
     plan_.n_features = e_.n_features;
     plan_.n_outputs = e_.n_outputs;
     plan_.x_float32 = e_.x_float32;
     plan_.strict = e_.strict;
     plan_.precision = precision;
-    plan_.interactions = interactions;
+    plan_.order = order;
+    plan_.index = index;
     plan_.constant.assign(e_.intercept, e_.intercept + e_.n_outputs);
     plan_.base_value = plan_.constant;
     plan_.n_leaves = 0;
@@ -198,7 +224,7 @@ class Compiler {
       stack.push_back({right, item.share * (1 - r), item.depth + 1, false});
       stack.push_back({left, item.share * r, item.depth + 1, false});
     }
-    shape.n_nodes = (most_distinct + 1) / 2;
+    shape.n_nodes = quadrature_nodes(plan_.index, most_distinct);
     return shape;
   }
 
@@ -231,11 +257,11 @@ class Compiler {
     chunk.quadrature = n_constants();
     plan_.chunks.push_back(chunk);
     std::vector<double> weights;
-    gauss_legendre(shape.n_nodes, t_, weights);
+    quadrature(plan_.index, shape.n_nodes, t_, weights);
     for (const double t : t_) push(t);
     for (const double w : weights) push(w);
     if (!interactions_) return;
-    for (const double t : t_) push(-1 / (1 - t));
+    for (const double t : t_) push(-pair_weight(plan_.index, t) / (1 - t));
   }
 
   uint32_t slot(int32_t feature) {
@@ -524,10 +550,11 @@ class Compiler {
     for (const double t : t_) push(right + factor(n, t, true) * difference);
   }
 
-  // Logarithmic derivative of the factor of the node's feature, for alive rows, beyond one of its edges.
+  // Logarithmic derivative of the factor of the node's feature, for alive rows, beyond one of its edges, with
+  // the weight of a pair.
   void lambda_stream(const Label& n, bool right) {
     const double z = n.zero_fraction * (right ? 1 - n.share : n.share);
-    for (const double t : t_) push((1 - z) / (z * (1 - t) + t));
+    for (const double t : t_) push(pair_weight(plan_.index, t) * (1 - z) / (z * (1 - t) + t));
   }
 
   // The pairs of a node's feature with the other features of the path above it.
@@ -616,32 +643,22 @@ size_t Plan::stream_bytes() const {
          leaf_values.size() * 8;
 }
 
-Plan make_plan(const EnsembleView& ensemble, Precision precision, bool interactions) {
-  return Compiler(ensemble, precision, interactions).compile();
+Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Index index) {
+  return Compiler(ensemble, precision, order, index).compile();
 }
 
-void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weights) {
-  nodes.assign(n, 0.0);
-  weights.assign(n, 0.0);
-  for (int i = 0; i < n; ++i) {
-    // Newton's method on the Legendre polynomial, from Tricomi's approximation of its root.
-    const long double pi = 3.14159265358979323846264338327950288L;
-    long double x = std::cos(pi * (i + 0.75L) / (n + 0.5L)), derivative = 0;
-    for (int step = 0; step < 100; ++step) {
-      long double p0 = 1, p1 = x;
-      for (int j = 2; j <= n; ++j) {
-        const long double p2 = ((2 * j - 1) * x * p1 - (j - 1) * p0) / j;
-        p0 = p1;
-        p1 = p2;
-      }
-      derivative = n * (x * p1 - p0) / (x * x - 1);
-      const long double change = p1 / derivative;
-      x -= change;
-      if (std::fabs(change) < 1e-18L) break;
-    }
-    nodes[n - 1 - i] = static_cast<double>((1 + x) / 2);
-    weights[n - 1 - i] = static_cast<double>(1 / ((1 - x * x) * derivative * derivative));
-  }
+// The derivative by one feature has degree n_features - 1 in t; one less by a pair, but for the weight of a
+// Shapley-Taylor pair.
+int quadrature_nodes(Index index, int n_features) {
+  return index == Index::kBanzhaf ? 1 : (n_features + 1) / 2;
+}
+
+double pair_weight(Index index, double t) { return index == Index::kTaylor ? 2 * (1 - t) : 1; }
+
+void quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<double>& weights) {
+  if (index != Index::kBanzhaf) return gauss_legendre(n_nodes, t, weights);
+  t.assign(n_nodes, 0.5);
+  weights.assign(n_nodes, 1.0 / n_nodes);
 }
 
 }  // namespace skshap

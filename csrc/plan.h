@@ -51,11 +51,12 @@ struct Plan {
   int32_t n_features, n_outputs;
   bool x_float32, strict;
   Precision precision;
-  bool interactions;  // explain() can also fill `matrices` and `pairs` of a Result
-  bool wide_codes;    // 32-bit instead of 16-bit codes
+  int order;  // of the interactions: 1 for the values only, 2 for pairs of features also
+  Index index;
+  bool wide_codes;  // 32-bit instead of 16-bit codes
   std::vector<Column> columns;
   std::vector<int32_t> features;   // used ones, ascending
-  std::vector<FeaturePair> pairs;  // ascending; of a plan for interactions
+  std::vector<FeaturePair> pairs;  // ascending; of order 2
   std::vector<TreeProgram> trees;
   std::vector<Chunk> chunks;
   std::vector<DecideNode> decide;
@@ -72,20 +73,31 @@ struct Plan {
   int64_t n_leaves;
   double leaf_scale;  // power of two; phi is computed from leaf values over it
 
+  bool interactions() const { return order >= 2; }
+
   // What the CPU kernels stream for each block of rows.
   size_t stream_bytes() const;
   size_t bytes() const;
 };
 
 // Compiles. Throws std::invalid_argument for an ensemble beyond the core's integer ranges.
-Plan make_plan(const EnsembleView& ensemble, Precision precision, bool interactions);
+Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
+               Index index = Index::kShapley);
 
-// Gauss-Legendre nodes and weights on [0, 1], exact for polynomials of degree 2 n - 1.
-void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weights);
+// How a tree with at most n_features different ones on a path is integrated over t: the number of nodes that
+// is exact, and n_nodes nodes with their weights. For the Banzhaf values, whose integrand is taken at 1/2
+// alone, every node lies there.
+int quadrature_nodes(Index index, int n_features);
+void quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<double>& weights);
+
+// What the mixed derivative by two features is weighted with at t.
+double pair_weight(Index index, double t);
 
 // What explain() fills. values: [row][output][feature]; margin: [row][output], or null. Of a plan for
-// interactions also, each or null, matrices: [row][output][feature][feature], SHAP interaction values with
-// the main effects on the diagonal, and pairs: [row][output][pair], half of each pair's interaction.
+// interactions also, each or null, pairs: [row][output][pair], half of each pair's interaction, and matrices:
+// [row][output][feature][feature], with the pairs in both places. On the diagonal stands what the pairs of a
+// feature leave of its value (for Shapley-Taylor that is what the feature does when it is the only one
+// known), or the Banzhaf value itself.
 struct Result {
   void* values;
   bool is_float32;

@@ -28,6 +28,10 @@ struct EnsembleView {
 
 enum class Precision { kSingle, kDouble };
 
+// What the values and interactions are: the Shapley interaction index, the Shapley-Taylor index of order 2
+// or the Banzhaf interaction index. The first two have the Shapley values, the last the Banzhaf values.
+enum class Index { kShapley, kTaylor, kBanzhaf };
+
 // Rows to explain: element (row, feature) lies row * row_stride + feature * column_stride bytes
 // after data. NaN is missing.
 struct Rows {

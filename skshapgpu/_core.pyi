@@ -7,10 +7,13 @@ import numpy as np
 class Plan:
     """A compiled ensemble; immutable, safe to use from several threads at once."""
 
-    def __init__(self, ensemble: dict[str, Any], precision: str, interactions: bool = False) -> None:
+    def __init__(self, ensemble: dict[str, Any], precision: str, order: int = 1, index: str = "sii") -> None:
         """Compile: ``ensemble`` holds the attributes of ``Ensemble``; precision "single" or "double".
 
-        A plan for interactions can fill all results of :meth:`explain`; it is slower with the values alone.
+        A plan of order 2 can also fill ``matrices`` and ``pairs`` of :meth:`explain`; it is slower with the
+        values alone. The index is "sii" (Shapley interaction index), "stii" (Shapley-Taylor, of order 2) or
+        "bii" (Banzhaf); with the last the values are Banzhaf values, which do not add up to the margin,
+        with the others SHAP values.
         """
 
     def explain(
@@ -22,20 +25,22 @@ class Plan:
         matrices: np.ndarray | None = None,
         pairs: np.ndarray | None = None,
     ) -> None:
-        """SHAP values of the rows X (float32 or float64, two-dimensional, any strides, NaN missing).
+        """SHAP or Banzhaf values of the rows X (float32 or float64, any strides, NaN missing).
 
         Writes every element of ``values`` (C-contiguous, float32 or float64, shape
         (n_rows, n_outputs, n_features)) and, when given, of ``margin`` (C-contiguous float64,
         (n_rows, n_outputs), intercept included). Releases the GIL; Ctrl-C interrupts it.
 
-        Of a plan for interactions, C-contiguous and of the dtype of ``values``, when given: ``matrices``
-        (n_rows, n_outputs, n_features, n_features), SHAP interaction values with the main effects on the
-        diagonal, and ``pairs`` (n_rows, n_outputs, n_pairs), those of the pairs in :attr:`pairs`.
+        Of a plan of order 2, C-contiguous and of the dtype of ``values``, when given: ``pairs`` (n_rows,
+        n_outputs, n_pairs), half of the index of each pair in :attr:`pairs`, and ``matrices`` (n_rows,
+        n_outputs, n_features, n_features), which has them in both places. On its diagonal stands what
+        they leave of the value of a feature, with "bii" the value itself. With "sii" these are SHAP
+        interaction values; with "stii" the diagonal is what a feature adds when it is the only one known.
         """
 
     @property
     def pairs(self) -> np.ndarray:
-        """Features that occur on one path, ascending: int32, (n_pairs, 2); empty without interactions."""
+        """Features that occur on one path, ascending: int32, (n_pairs, 2); empty if the order is 1."""
 
     @property
     def base_value(self) -> np.ndarray:

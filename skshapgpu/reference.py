@@ -13,6 +13,10 @@ doi:10.1038/s42256-019-0138-9), half of the Shapley interaction index:
     phi_ij = sum over S without i, j of |S|! (u - |S| - 2)! / (2 (u - 1)!)
              * (v(S with i, j) - v(S with i) - v(S with j) + v(S)).
 
+Other indices weigh the same differences in another way: the Shapley-Taylor index of order 2
+(Sundararajan, Dhamdhere, Agarwal, 2020) with 2 |S|! (u - |S| - 1)! / u!, the Banzhaf values and
+the Banzhaf interaction index with 1 / 2^(u - 1) and 1 / 2^(u - 2).
+
 Nothing here knows of paths, products along them or quadrature, so that an error in those
 cannot hide. Time and memory grow with 2^u; at most 12 features may be used.
 """
@@ -21,11 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import factorial
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from .ensemble import Ensemble
+
+Index = Literal["sii", "stii", "bii"]
 
 #: 2^12 subsets of features take about a millisecond a node and a hundred rows.
 MAX_USED_FEATURES = 12
@@ -56,17 +63,15 @@ def path_dependent_shap(ensemble: Ensemble, X: npt.ArrayLike) -> tuple[np.ndarra
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features))
     for rows, worth in _worth_by_rows(ensemble, X, known):
         for i, f in enumerate(used):
-            without = subsets[~known[f]]
-            gain = worth[..., without | 1 << i] - worth[..., without]
-            values[rows, :, f] = gain @ _shapley_weights(without, len(used))
+            values[rows, :, f] = _weighted_difference("sii", worth, subsets[~known[f]], (i,))
 
     nothing = {f: np.zeros(1, bool) for f in used}
     any_row = np.zeros((1, ensemble.n_features), ensemble.x_dtype)
     return values, ensemble.intercept + _worth(ensemble, any_row, nothing)[0, :, 0]
 
 
-def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike) -> np.ndarray:
-    """SHAP interaction values of encoded rows, straight from the definition.
+def path_dependent_banzhaf(ensemble: Ensemble, X: npt.ArrayLike) -> np.ndarray:
+    """Banzhaf values of encoded rows, straight from the definition.
 
     Parameters
     ----------
@@ -77,33 +82,66 @@ def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike) -> np.ndar
 
     Returns
     -------
-    ndarray of float64, shape (n_rows, n_outputs, n_features, n_features)
-        Symmetric, with the main effects on the diagonal: each of its rows adds up to the Shapley value
-        of a feature.
+    ndarray of float64, shape (n_rows, n_outputs, n_features)
+        They do not add up to the margin.
 
     Raises
     ------
     ValueError
         X has another shape, or the ensemble uses more than 12 features.
     """
+    X, used, subsets, known = _players(ensemble, X)
+    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features))
+    for rows, worth in _worth_by_rows(ensemble, X, known):
+        for i, f in enumerate(used):
+            values[rows, :, f] = _weighted_difference("bii", worth, subsets[~known[f]], (i,))
+    return values
+
+
+def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Index = "sii") -> np.ndarray:
+    """Interactions of all pairs of features of encoded rows, straight from the definition.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        Uses at most 12 different features; how many columns it has does not matter.
+    X : array-like of shape (n_rows, n_features)
+        Numbers; NaN is missing, a categorical column holds codes.
+    index : {"sii", "stii", "bii"}
+        The Shapley interaction index (with it these are SHAP interaction values), the Shapley-Taylor
+        index of order 2, or the Banzhaf interaction index.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_rows, n_outputs, n_features, n_features)
+        Symmetric, with half of the index of two features off the diagonal. On it stands, for "sii", what
+        these leave of the Shapley value of a feature, for "stii" what the feature adds when it is the only
+        one known, for "bii" its Banzhaf value. The rows of the first two add up to the Shapley values.
+
+    Raises
+    ------
+    ValueError
+        X has another shape, the ensemble uses more than 12 features, or there is no such index.
+    """
+    if index not in get_args(Index):
+        raise ValueError(f"index must be one of {get_args(Index)}, not {index!r}")
+    diagonal = np.arange(ensemble.n_features)
     shapley, _ = path_dependent_shap(ensemble, X)
+    banzhaf = path_dependent_banzhaf(ensemble, X)
     X, used, subsets, known = _players(ensemble, X)
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features, ensemble.n_features))
     for rows, worth in _worth_by_rows(ensemble, X, known):
         for i, f in enumerate(used):
             for j, g in enumerate(used[:i]):
                 without = subsets[~(known[f] | known[g])]
-                gain = (
-                    worth[..., without | 1 << i | 1 << j]
-                    - worth[..., without | 1 << i]
-                    - worth[..., without | 1 << j]
-                    + worth[..., without]
-                )
-                # i and j enter together, as one player.
-                values[rows, :, f, g] = gain @ _shapley_weights(without, len(used) - 1) / 2
+                values[rows, :, f, g] = _weighted_difference(index, worth, without, (i, j)) / 2
                 values[rows, :, g, f] = values[rows, :, f, g]
-    diagonal = np.arange(ensemble.n_features)
-    values[..., diagonal, diagonal] = shapley - values.sum(axis=-1)
+            if index == "stii":
+                values[rows, :, f, f] = worth[..., 1 << i] - worth[..., 0]
+    if index == "sii":
+        values[..., diagonal, diagonal] = shapley - values.sum(axis=-1)
+    elif index == "bii":
+        values[..., diagonal, diagonal] = banzhaf
     return values
 
 
@@ -130,6 +168,29 @@ def _worth_by_rows(
     for start in range(0, len(X), rows_at_once):
         rows = slice(start, start + rows_at_once)
         yield rows, _worth(ensemble, X[rows], known)
+
+
+def _weighted_difference(
+    index: Index, worth: np.ndarray, without: np.ndarray, members: tuple[int, ...]
+) -> np.ndarray:
+    """The index of some features, from the worth of all subsets and the subsets without them."""
+    n_players = int(worth.shape[-1]).bit_length() - 1
+    if index == "bii":
+        weights = np.full(len(without), 1 / len(without))
+    elif index == "stii":
+        weights = len(members) * _shapley_weights(without, n_players)
+    else:  # the members enter together, as one player
+        weights = _shapley_weights(without, n_players - len(members) + 1)
+    return _difference(worth, without, members) @ weights
+
+
+def _difference(worth: np.ndarray, subsets: np.ndarray, members: tuple[int, ...]) -> np.ndarray:
+    """Of the worth of subsets with and without each of the members, the differences of differences."""
+    if not members:
+        return worth[..., subsets]
+    first, *others = members
+    with_first = _difference(worth, subsets | 1 << first, tuple(others))
+    return with_first - _difference(worth, subsets, tuple(others))
 
 
 def _shapley_weights(subsets: np.ndarray, n_players: int) -> np.ndarray:

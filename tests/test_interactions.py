@@ -1,4 +1,4 @@
-"""SHAP interaction values against their definition, themselves, and the libraries' own."""
+"""Interaction values of every index against their definition, themselves, and the libraries' own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import fields
-from math import factorial
+from math import comb, factorial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,12 @@ from sklearn.ensemble import (
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu.ensemble import Ensemble
-from skshapgpu.reference import path_dependent_interactions, path_dependent_shap
+from skshapgpu.reference import (
+    Index,
+    path_dependent_banzhaf,
+    path_dependent_interactions,
+    path_dependent_shap,
+)
 from skshapgpu.runner import SHAP_VALUES, Kind
 
 X, Y = load_diabetes(return_X_y=True)
@@ -37,9 +42,9 @@ def explainer_of(model: Any, **options: Any) -> TreeExplainer:
     return TreeExplainer(model, device="cpu", **options)
 
 
-def compute(ensemble: Ensemble, rows: np.ndarray, precision: str) -> tuple[np.ndarray, ...]:
-    """SHAP values, margins, matrices and pairs of the core, and which pairs these are."""
-    plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision, True)
+def compute(ensemble: Ensemble, rows: np.ndarray, precision: str, index: Index) -> tuple[np.ndarray, ...]:
+    """Values, margins, matrices and pairs of the core, and which pairs these are."""
+    plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision, 2, index)
     shape = len(rows), ensemble.n_outputs, ensemble.n_features
     values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
     matrices, pairs = np.full((*shape, shape[2]), np.nan), np.full((*shape[:2], len(plan.pairs)), np.nan)
@@ -47,15 +52,22 @@ def compute(ensemble: Ensemble, rows: np.ndarray, precision: str) -> tuple[np.nd
     return values, margin, matrices, pairs, plan.pairs
 
 
-def assert_is_definition(ensemble: Ensemble, rows: np.ndarray) -> None:
-    expected = path_dependent_interactions(ensemble, rows)
-    shapley, _ = path_dependent_shap(ensemble, rows)
+def assert_is_definition(ensemble: Ensemble, rows: np.ndarray, index: Index) -> None:
+    expected = path_dependent_interactions(ensemble, rows, index)
+    if index == "bii":
+        expected_values = path_dependent_banzhaf(ensemble, rows)
+    else:
+        expected_values, _ = path_dependent_shap(ensemble, rows)
     unit = leaf_scale(ensemble)[:, np.newaxis]
+    on_diagonal = np.arange(ensemble.n_features)
     for precision, tolerance in TOLERANCE.items():
-        values, margin, matrices, pairs, names = compute(ensemble, rows, precision)
+        values, margin, matrices, pairs, names = compute(ensemble, rows, precision, index)
         assert (np.abs(matrices - expected) <= tolerance * unit[..., np.newaxis]).all()
-        assert (np.abs(values - shapley) <= tolerance * unit).all()
-        assert (np.abs(matrices.sum(axis=3) - values) <= 1e-12 * unit).all()
+        assert (np.abs(values - expected_values) <= tolerance * unit).all()
+        if index == "bii":
+            assert (matrices[..., on_diagonal, on_diagonal] == values).all()
+        else:
+            assert (np.abs(matrices.sum(axis=3) - values) <= 1e-12 * unit).all()
         assert (matrices == matrices.swapaxes(2, 3)).all()
         np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=1e-9, atol=1e-12)
         assert (pairs == matrices[..., names[:, 0], names[:, 1]]).all()
@@ -65,15 +77,20 @@ def assert_is_definition(ensemble: Ensemble, rows: np.ndarray) -> None:
         assert (matrices[..., apart] == 0).all()
 
 
+every_index = pytest.mark.parametrize("index", ["sii", "stii", "bii"])
+
+
+@every_index
 @given(options=ensemble_options())
-def test_random_ensembles(options: dict) -> None:
+def test_random_ensembles(index: Index, options: dict) -> None:
     ensemble = random_ensemble(**options)
-    assert_is_definition(ensemble, random_rows(options["seed"], ensemble, 70))
+    assert_is_definition(ensemble, random_rows(options["seed"], ensemble, 70), index)
 
 
+@every_index
 @pytest.mark.parametrize("vector", [False, True])
 @pytest.mark.parametrize("n_features", [6, 10])
-def test_larger_ensembles(n_features: int, vector: bool) -> None:
+def test_larger_ensembles(n_features: int, vector: bool, index: Index) -> None:
     for seed in range(4):
         ensemble = random_ensemble(
             seed,
@@ -84,30 +101,32 @@ def test_larger_ensembles(n_features: int, vector: bool) -> None:
             vector=vector,
             categorical=True,
         )
-        assert_is_definition(ensemble, random_rows(seed, ensemble, 130))
+        assert_is_definition(ensemble, random_rows(seed, ensemble, 130), index)
 
 
+@every_index
 @pytest.mark.parametrize("depth, n_features", [(12, 12), (40, 5), (200, 3)])
-def test_chains(depth: int, n_features: int) -> None:
+def test_chains(depth: int, n_features: int, index: Index) -> None:
     ensemble = random_chain(0, depth, n_features)
-    assert_is_definition(ensemble, random_rows(0, ensemble, 20))
+    assert_is_definition(ensemble, random_rows(0, ensemble, 20), index)
 
 
+@every_index
 @pytest.mark.parametrize("n_features", [17, 24])
-def test_any_number_of_quadrature_nodes(n_features: int) -> None:
+def test_any_number_of_quadrature_nodes(n_features: int, index: Index) -> None:
     """Beyond the kernels of fixed K, and beyond what all subsets of features allow."""
     ensemble = random_chain(0, n_features, n_features)
     rows = random_rows(0, ensemble, 30)
-    _, _, double, _, _ = compute(ensemble, rows, "double")
-    _, _, single, _, _ = compute(ensemble, rows, "single")
-    expected = np.array([chain_interactions(ensemble, row) for row in rows])[:, np.newaxis]
+    _, _, double, _, _ = compute(ensemble, rows, "double", index)
+    _, _, single, _, _ = compute(ensemble, rows, "single", index)
+    expected = np.array([chain_interactions(ensemble, row, index) for row in rows])[:, np.newaxis]
     unit = leaf_scale(ensemble).max()
     off = ~np.eye(n_features, dtype=bool)
     assert (np.abs(double - expected)[..., off] <= TOLERANCE["double"] * unit).all()
     assert (np.abs(single - expected)[..., off] <= TOLERANCE["single"] * unit).all()
 
 
-def chain_interactions(ensemble: Ensemble, row: np.ndarray) -> np.ndarray:
+def chain_interactions(ensemble: Ensemble, row: np.ndarray, index: Index) -> np.ndarray:
     """Those of one tree whose features never repeat, leaf by leaf, with as many subsets as sizes.
 
     A leaf with factors a_l of its path is a product game: the sum over subsets of one size of the products
@@ -138,13 +157,22 @@ def chain_interactions(ensemble: Ensemble, row: np.ndarray) -> np.ndarray:
                 for other, (z, o) in path.items():
                     if other not in (i, j):
                         by_size = np.convolve(by_size, [z, o])
-                weights = [factorial(s) * factorial(d - s - 2) / (2 * factorial(d - 1)) for s in range(d - 1)]
+                weights = [half_weight(index, s, d) for s in range(d - 1)]
                 worth = ensemble.value[node, 0] * (by_size @ weights)
                 for z, o in (path[i], path[j]):
                     worth *= o - z
                 total[i, j] += worth
                 total[j, i] += worth
     return total
+
+
+def half_weight(index: Index, size: int, n_players: int) -> float:
+    """Of one subset of a size, in half of the index of two of the players."""
+    if index == "bii":
+        return 0.5 ** (n_players - 1)
+    if index == "stii":
+        return 1 / (n_players * comb(n_players - 1, size))
+    return factorial(size) * factorial(n_players - size - 2) / (2 * factorial(n_players - 1))
 
 
 def test_threads_chunks_and_memory() -> None:

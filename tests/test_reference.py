@@ -8,7 +8,7 @@ from ensembles import ensemble_options, exact_shap, leaf_scale, random_chain, ra
 from hypothesis import given, settings
 
 from skshapgpu.ensemble import Ensemble, Tree
-from skshapgpu.reference import path_dependent_shap
+from skshapgpu.reference import path_dependent_banzhaf, path_dependent_interactions, path_dependent_shap
 
 
 def and_tree(cover: tuple[float, float, float, float, float] = (4, 1, 3, 1, 2)) -> Ensemble:
@@ -33,6 +33,47 @@ def test_two_features_by_hand():
     x1 = ((31 / 4 - 23 / 4) + (10 - 22 / 3)) / 2
     np.testing.assert_allclose(values, [[[x0, x1, 0.0]]], rtol=1e-14)
     assert values[0, 0, 2] == 0.0
+
+
+def test_indices_of_two_features_by_hand():
+    """Of two players there is one difference of differences, which every index weighs with 1."""
+    x, together = [[1.0, 1.0, 0.0]], 10 - 22 / 3 - 31 / 4 + 23 / 4
+    np.testing.assert_allclose(
+        path_dependent_banzhaf(and_tree(), x), path_dependent_shap(and_tree(), x)[0], rtol=1e-14
+    )
+    alone = np.array([22 / 3 - 23 / 4, 31 / 4 - 23 / 4])
+    for index, diagonal in (("sii", alone), ("stii", alone), ("bii", alone + together / 2)):
+        matrix = path_dependent_interactions(and_tree(), x, index)[0, 0]
+        np.testing.assert_allclose(np.diag(matrix), [*diagonal, 0], rtol=1e-13)
+        assert matrix[0, 1] == matrix[1, 0] == pytest.approx(together / 2, rel=1e-13)
+        assert (matrix[2] == 0).all() and (matrix[:, 2] == 0).all()
+    with pytest.raises(ValueError, match="index must be one of"):
+        path_dependent_interactions(and_tree(), x, "fsii")
+
+
+def test_indices_of_three_features_by_hand():
+    """All three must be 1 for the leaf that is worth 8; half of the cover goes each way at every split."""
+    tree = Tree(
+        left=[1, -1, 3, -1, 5, -1, -1],
+        right=[2, -1, 4, -1, 6, -1, -1],
+        feature=[0, 0, 1, 0, 2, 0, 0],
+        threshold=[0.5] * 7,
+        missing_left=[True] * 7,
+        cover=[8, 4, 4, 2, 2, 1, 1],
+        value=[0, 0, 0, 0, 0, 0, 8],
+    )
+    ensemble = Ensemble.from_trees([tree], n_features=3, intercept=[0.0])
+    # v = 1, 2, 4 or 8 by the number of known features; each difference doubles likewise.
+    x, other = [[1.0, 1.0, 1.0]], ~np.eye(3, dtype=bool)
+    np.testing.assert_allclose(path_dependent_banzhaf(ensemble, x), [[[9 / 4] * 3]], rtol=1e-14)
+    for index, pair, alone in (
+        ("sii", (1 + 2) / 2, 7 / 3 - 3 / 2),
+        ("stii", 2 / 3 * (1 + 2 / 2), 1),
+        ("bii", (1 + 2) / 2, 9 / 4),
+    ):
+        matrix = path_dependent_interactions(ensemble, x, index)[0, 0]
+        np.testing.assert_allclose(matrix[other], pair / 2, rtol=1e-14)
+        np.testing.assert_allclose(np.diag(matrix), alone, rtol=1e-14)
 
 
 def test_children_without_cover_weigh_half_each():
