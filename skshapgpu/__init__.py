@@ -3,6 +3,7 @@
 from ._versions import show_versions
 from .adapters import register_adapter
 from .devices import cuda_info
+from .display import ShapInteractionDisplay
 from .errors import UnsupportedModelError
 from .explainer import TreeExplainer, explain
 from .explanation import Explanation
@@ -14,6 +15,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Explanation",
     "InteractionExplanation",
+    "ShapInteractionDisplay",
     "ShapInteractionTransformer",
     "ShapTransformer",
     "TreeExplainer",

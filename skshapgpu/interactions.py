@@ -70,14 +70,11 @@ class Request:
             if pairs < 1:
                 raise ValueError(f"pairs must be at least 1, not {pairs}")
             return cls(kind, "strongest", count=int(pairs))
-        if not isinstance(pairs, (Sequence, np.ndarray)) or np.ndim(pairs) == 0:
+        if not isinstance(pairs, (Sequence, np.ndarray)):
             raise TypeError(f"pairs must be 'all', 'occurring', a number or a list of {noun}s, not {pairs!r}")
-        if not len(pairs):
-            raise ValueError(f"pairs is empty: name at least one {noun}")
         for members in pairs:
-            if not isinstance(members, (Sequence, np.ndarray)) or isinstance(members, str):
-                raise ValueError(f"pairs must be a list of {noun}s of features, but {members!r} is none")
-            if len(members) != order:
+            is_set = isinstance(members, (Sequence, np.ndarray)) and not isinstance(members, str)
+            if not is_set or len(members) != order:
                 raise ValueError(f"pairs must be a list of {noun}s of features, but {members!r} is none")
         return cls(kind, "listed", listed=tuple(map(tuple, pairs)))
 
