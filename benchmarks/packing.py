@@ -10,6 +10,7 @@ import models
 import peers
 
 from skshapgpu import TreeExplainer, _cuda
+from skshapgpu.runner import SHAP_VALUES
 
 #: Our name of a heuristic: that of the paper.
 PACKINGS = {
@@ -29,7 +30,7 @@ DEFAULT_MODELS = tuple(
 
 def measure(case: models.Case) -> dict[str, Any]:
     """Bins, utilisation and seconds of each heuristic for one model."""
-    plan = TreeExplainer(case.model, device="cpu")._plan
+    plan = TreeExplainer(case.model, device="cpu")._runner.plan(SHAP_VALUES)
     lengths = _cuda.path_summary(plan, "none")["lengths"]
     result = {**peers.describe(case, peers.ensemble_of(case.model)), "paths": len(lengths), "packings": {}}
     for packing in PACKINGS:

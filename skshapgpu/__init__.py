@@ -3,15 +3,20 @@
 from ._versions import show_versions
 from .adapters import register_adapter
 from .devices import cuda_info
+from .display import ShapInteractionDisplay
 from .errors import UnsupportedModelError
 from .explainer import TreeExplainer, explain
 from .explanation import Explanation
-from .transformers import ShapTransformer
+from .interaction_explanation import InteractionExplanation
+from .transformers import ShapInteractionTransformer, ShapTransformer
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Explanation",
+    "InteractionExplanation",
+    "ShapInteractionDisplay",
+    "ShapInteractionTransformer",
     "ShapTransformer",
     "TreeExplainer",
     "UnsupportedModelError",

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -204,18 +204,20 @@ class GpuArray:
         convert = getattr(getattr(namespace, "dlpack", namespace), "from_dlpack", None)
         return values if convert is None else convert(values)
 
-    def empty(self, shape: tuple[int, ...]) -> tuple[Any, int]:
-        """An array of this kind and dtype beside it, and its address."""
+    def empty(self, shape: tuple[int, ...]) -> Any:
+        """An array of this kind and dtype beside it."""
         if _root(self.array) == "torch":
             import torch
 
-            out = torch.empty(shape, dtype=getattr(torch, self.dtype.name), device=self.array.device)
-            return out, out.data_ptr()
+            return torch.empty(shape, dtype=getattr(torch, self.dtype.name), device=self.array.device)
         import cupy
 
         with cupy.cuda.Device(self.index):
-            out = cupy.empty(shape, self.dtype)
-        return out, out.data.ptr
+            return cupy.empty(shape, self.dtype)
+
+    def rows(self, start: int, stop: int) -> GpuArray:
+        """Some rows of it, without a copy."""
+        return replace(take(self.array[start:stop]), given=self.given)
 
 
 def _root(X: Any) -> str:
@@ -282,6 +284,18 @@ def take(X: Any) -> GpuArray:
     n_rows, n_features = (int(n) for n in X.shape)
     view = cuda.DeviceArray(int(address), dtype == np.float32, n_rows, *(int(stride) for stride in strides))
     return GpuArray(given, X, int(index), int(stream), view, (n_rows, n_features), dtype)
+
+
+def address(array: Any) -> int:
+    """Where the elements of an array made by :meth:`GpuArray.empty` lie."""
+    return array.data_ptr() if _root(array) == "torch" else array.data.ptr
+
+
+def magnitudes(values: Any) -> np.ndarray:
+    """Sums of the magnitudes over all axes but the last of three, of any library, as float64 of NumPy."""
+    double = sys.modules["torch"].float64 if _root(values) == "torch" else np.float64
+    flat = abs(values).reshape(values.shape[0] * values.shape[1], values.shape[2])
+    return to_host(flat.sum(0, dtype=double))
 
 
 def to_host(values: Any) -> np.ndarray:

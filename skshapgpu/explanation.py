@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,117 @@ _N_SHOWN = 12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation:
+class LabelledValues:
+    """Values of some rows, and what says of what they are values; the fields are those of its children."""
+
+    values: Any
+    base_values: Any
+    data: Any
+    feature_names: tuple[str, ...]
+    output_names: Any = None
+    index: Any = None
+    precision: str = "single"
+    device: str = "cpu"
+    seconds: float = 0.0
+    additivity_error: float | None = None
+
+    #: What a notebook calls the things that it ranks.
+    _ranked_noun: ClassVar[str]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of ``values``."""
+        return self.values.shape
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def importance(self) -> np.ndarray:
+        """Mean magnitude of the values over the rows.
+
+        Returns
+        -------
+        ndarray of float64, shape ``values.shape[1:]``
+            NaN when there are no rows.
+        """
+        if not len(self):
+            return np.full(self.values.shape[1:], np.nan)
+        return np.abs(to_host(self.values)).mean(axis=0, dtype=np.float64)
+
+    @property
+    def _value_axes(self) -> int:
+        """Axes of ``values`` without that of the outputs."""
+        return 2
+
+    def _several_outputs(self) -> tuple[Any, ...] | None:
+        return self.output_names if self.values.ndim > self._value_axes else None
+
+    def _key_parts(self, key: Any) -> list[Any]:
+        """The parts of an index: rows, what stands in columns, and outputs."""
+        return _expand(key, 2 if self._several_outputs() is None else 3)
+
+    def _select_outputs(self, key: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Fields for some outputs; ``arrays`` are fields with the outputs as their last axis."""
+        base_values, output_names = self.base_values, self.output_names
+        if self._several_outputs() is not None:
+            outputs = positions(key, len(output_names), output_names)
+            if outputs is not None:
+                arrays = {name: array[..., outputs] for name, array in arrays.items()}
+                base_values = base_values[outputs]
+                output_names = tuple(output_names[i] for i in outputs)
+            if len(output_names) == 1:
+                arrays = {name: array[..., 0] for name, array in arrays.items()}
+                base_values = float(base_values[0])
+        return arrays | {"base_values": base_values, "output_names": output_names}
+
+    def _title(self) -> str:
+        raise NotImplementedError
+
+    def _ranking(self, n: int) -> list[tuple[str, float]]:
+        """Names and mean magnitudes, summed over the outputs, of what matters most."""
+        raise NotImplementedError
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [("rows", f"{len(self)}"), ("features", f"{len(self.feature_names)}")]
+        if self.output_names is not None:
+            facts.append(("outputs", ", ".join(map(str, self.output_names))))
+        base = np.atleast_1d(self.base_values)
+        facts.append(
+            (
+                "base value",
+                ", ".join(f"{value:.6g}" for value in base[:_N_SHOWN])
+                + (", ..." if len(base) > _N_SHOWN else ""),
+            )
+        )
+        where = "the CPU" if self.device == "cpu" else self.device
+        facts.append(("computed", f"on {where} in {self.seconds:.3g} s, {self.precision} precision"))
+        gap = self.additivity_error
+        facts.append(("additivity error", "not checked" if gap is None else f"at most {gap:.2g}"))
+        return facts
+
+    def __repr__(self) -> str:
+        lines = [f"{what}: {value}" for what, value in self._facts()]
+        lines += [f"  {name}: {mean:.4g}" for name, mean in self._ranking(_N_SHOWN)]
+        return f"{type(self).__name__}\n" + "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        ranked = self._ranking(_N_SHOWN)
+        longest = max((mean for _, mean in ranked if mean > 0), default=1.0)
+        rows = "".join(
+            f"<tr><td style='text-align:left'>{escape(name)}</td><td>{mean:.4g}</td>"
+            f"<td style='text-align:left'><div style='background:#1e88e5;height:0.8em;"
+            f"width:{10 * mean / longest if mean > 0 else 0:.2f}em'></div></td></tr>"
+            for name, mean in ranked
+        )
+        facts = "<br>".join(f"{what}: {escape(value)}" for what, value in self._facts())
+        return (
+            f"<div><b>{self._title()}</b><br>{facts}<table><thead><tr><th>{self._ranked_noun}</th>"
+            f"<th>mean |value|</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation(LabelledValues):
     """SHAP values of some rows, with their features, outputs and row labels.
 
     ``explanation[rows, features, outputs]`` selects; each part is a number (a position), a slice,
@@ -47,62 +157,27 @@ class Explanation:
     additivity_error : float or None
         Largest gap, over rows and outputs, between a margin and its base value plus SHAP values;
         None when it was not checked.
+    value_index : {"sv", "bv"}
+        "sv": Shapley values, that is SHAP values; "bv": Banzhaf values, which do not add up.
     """
 
-    values: Any
-    base_values: Any
-    data: Any
-    feature_names: tuple[str, ...]
-    output_names: Any = None
-    index: Any = None
-    precision: str = "single"
-    device: str = "cpu"
-    seconds: float = 0.0
-    additivity_error: float | None = None
+    value_index: str = "sv"
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of ``values``."""
-        return self.values.shape
-
-    def __len__(self) -> int:
-        return len(self.values)
+    _ranked_noun: ClassVar[str] = "feature"
 
     def __getitem__(self, key: Any) -> Explanation:
-        parts = _expand(key, self.values.ndim)
-        rows = _positions(parts[0], len(self), None)
-        features = _positions(parts[1], len(self.feature_names), self.feature_names)
-        values = self.values[rows] if features is None else self.values[rows][:, features]
-        base_values, output_names = self.base_values, self.output_names
-        if values.ndim == 3:
-            outputs = _positions(parts[2], values.shape[2], output_names)
-            if outputs is not None:
-                values, base_values = values[:, :, outputs], base_values[outputs]
-                output_names = tuple(output_names[i] for i in outputs)
-            if values.shape[2] == 1:
-                values, base_values = values[:, :, 0], float(base_values[0])
+        parts = self._key_parts(key)
+        rows = positions(parts[0], len(self), None)
         names = self.feature_names
+        features = positions(parts[1], len(names), names)
+        values = self.values[rows] if features is None else self.values[rows][:, features]
         return replace(
             self,
-            values=values,
-            base_values=base_values,
-            output_names=output_names,
             data=None if self.data is None else select(self.data, rows, features),
             feature_names=names if features is None else tuple(names[i] for i in features),
             index=None if self.index is None else self.index[rows],
+            **self._select_outputs(parts[2], {"values": values}),
         )
-
-    def importance(self) -> np.ndarray:
-        """Mean magnitude of the SHAP values over the rows.
-
-        Returns
-        -------
-        ndarray of float64, shape (n_features,) or (n_features, n_outputs)
-            NaN when there are no rows.
-        """
-        if not len(self):
-            return np.full(self.values.shape[1:], np.nan)
-        return np.abs(to_host(self.values)).mean(axis=0, dtype=np.float64)
 
     def group(self, mapping: Mapping[str, Sequence[str]]) -> Explanation:
         """Add up the values of features that belong together, such as one-hot columns.
@@ -182,52 +257,17 @@ class Explanation:
             compute_time=self.seconds,
         )
 
-    def _several_outputs(self) -> tuple[Any, ...] | None:
-        return self.output_names if self.values.ndim == 3 else None
+    def _title(self) -> str:
+        return "SHAP values" if self.value_index == "sv" else "Banzhaf values"
 
-    def _facts(self) -> list[tuple[str, str]]:
-        facts = [("rows", f"{len(self)}"), ("features", f"{len(self.feature_names)}")]
-        if self.output_names is not None:
-            facts.append(("outputs", ", ".join(map(str, self.output_names))))
-        base = np.atleast_1d(self.base_values)
-        facts.append(
-            (
-                "base value",
-                ", ".join(f"{value:.6g}" for value in base[:_N_SHOWN])
-                + (", ..." if len(base) > _N_SHOWN else ""),
-            )
-        )
-        where = "the CPU" if self.device == "cpu" else self.device
-        facts.append(("computed", f"on {where} in {self.seconds:.3g} s, {self.precision} precision"))
-        gap = self.additivity_error
-        facts.append(("additivity error", "not checked" if gap is None else f"at most {gap:.2g}"))
-        return facts
+    def _ranking(self, n: int) -> list[tuple[str, float]]:
+        return ranking(self.feature_names, self.importance(), n)
 
-    def _ranked(self) -> list[tuple[str, float]]:
-        """Names and mean magnitudes, summed over the outputs, of the features that matter most."""
-        mean = self.importance().reshape(len(self.feature_names), -1).sum(axis=1)
-        order = np.argsort(-mean, kind="stable")[:_N_SHOWN]
-        return [(self.feature_names[i], float(mean[i])) for i in order]
 
-    def __repr__(self) -> str:
-        lines = [f"{what}: {value}" for what, value in self._facts()]
-        lines += [f"  {name}: {mean:.4g}" for name, mean in self._ranked()]
-        return "Explanation\n" + "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        ranked = self._ranked()
-        longest = max((mean for _, mean in ranked if mean > 0), default=1.0)
-        rows = "".join(
-            f"<tr><td style='text-align:left'>{escape(name)}</td><td>{mean:.4g}</td>"
-            f"<td style='text-align:left'><div style='background:#1e88e5;height:0.8em;"
-            f"width:{10 * mean / longest if mean > 0 else 0:.2f}em'></div></td></tr>"
-            for name, mean in ranked
-        )
-        facts = "<br>".join(f"{what}: {escape(value)}" for what, value in self._facts())
-        return (
-            f"<div><b>SHAP values</b><br>{facts}<table><thead><tr><th>feature</th><th>mean |value|</th>"
-            f"<th></th></tr></thead><tbody>{rows}</tbody></table></div>"
-        )
+def ranking(names: Sequence[str], means: np.ndarray, n: int) -> list[tuple[str, float]]:
+    """The n names with the largest means, which are summed over the outputs; the first of equal ones."""
+    total = means.reshape(len(names), int(np.prod(means.shape[1:]))).sum(axis=1)
+    return [(names[i], float(total[i])) for i in np.argsort(-total, kind="stable")[:n]]
 
 
 def column_names(feature_names: Sequence[str], output_names: Sequence[Any] | None) -> list[str]:
@@ -255,7 +295,7 @@ def _expand(key: Any, ndim: int) -> list[Any]:
     return parts + [slice(None)] * (3 - len(parts))
 
 
-def _positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
+def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
     """A selection as an array of positions; of rows (``names`` is None) a slice stays a slice.
 
     None stands for all features or outputs.

@@ -1,10 +1,11 @@
-"""SHAP values as a scikit-learn transformer."""
+"""SHAP values and interactions as scikit-learn transformers."""
 
 from __future__ import annotations
 
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
@@ -19,6 +20,8 @@ from .devices import on_gpu
 from .explainer import TreeExplainer
 from .explanation import Explanation, column_names
 from .inputs import select, table
+from .interaction_explanation import InteractionExplanation, set_names
+from .interactions import Request
 
 #: Training rows that importances are taken from, at most: their standard error is then 1 % of the
 #: spread of a feature's values, and fit stays quick however large the data is.
@@ -29,56 +32,18 @@ _IMPORTANCE_CHUNK = 1_000
 
 
 def _estimator_has(method: str) -> Callable[[Any], bool]:
-    def check(self: ShapTransformer) -> bool:
+    def check(self: ExplainingTransformer) -> bool:
         getattr(getattr(self, "estimator_", self.estimator), method)
         return True
 
     return check
 
 
-class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Turns rows into the SHAP values that a tree model gives them.
+class ExplainingTransformer(MetaEstimatorMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta):
+    """What turns rows into explanations of the predictions that a tree model makes of them.
 
-    ``fit`` fits a clone of the model, ``transform`` gives SHAP values as columns; predictions and
-    scores are the model's own. A ``FrozenEstimator`` is used as it is, see also
-    :meth:`from_fitted`.
-
-    SHAP values of training rows know y: a model trained on ``fit_transform(X, y)`` of the same
-    rows sees more than it will on new rows.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
-    algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
-        Options of :class:`TreeExplainer`.
-
-    Attributes
-    ----------
-    estimator_ : estimator
-        The fitted model.
-    explainer_ : TreeExplainer
-    base_values_ : float or ndarray of shape (n_outputs,)
-        Expected margin of the model.
-    feature_importances_ : ndarray of float64, shape (n_features,)
-        Mean magnitude of the SHAP values of the rows given to ``fit``, summed over the outputs,
-        for ``SelectFromModel``, ``RFE`` and the like. Of more than 10,000 rows, evenly spaced
-        ones are taken. Missing after :meth:`from_fitted`, until ``fit`` is called.
-    classes_ : ndarray
-        Of a classifier.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        When X has string names.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> from sklearn.ensemble import RandomForestRegressor
-    >>> from skshapgpu import ShapTransformer
-    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-    >>> shap = ShapTransformer(RandomForestRegressor(10, random_state=0)).set_output(transform="pandas")
-    >>> shap.fit_transform(X, y).shape
-    (442, 10)
+    The base of the public transformers, which say what :meth:`transform` gives. It fits or freezes
+    the model and stands for it: predictions, scores, parameters of ``fit``, tags.
     """
 
     def __init__(
@@ -103,7 +68,7 @@ class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
         self.check_additivity = check_additivity
 
     @classmethod
-    def from_fitted(cls, model: Any, **options: Any) -> ShapTransformer:
+    def from_fitted(cls, model: Any, **options: Any) -> Self:
         """A fitted transformer around a fitted model, which is frozen and used as it is.
 
         Parameters
@@ -111,15 +76,16 @@ class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
         model : fitted model
             As for :class:`TreeExplainer`; native boosters, too.
         **options
-            Options of :class:`TreeExplainer`.
+            Further arguments of the transformer.
 
         Returns
         -------
-        ShapTransformer
-            Ready to transform; ``fit`` later only adds ``feature_importances_``.
+        transformer
+            Ready to transform, except that what the transformer learns from rows waits for ``fit``.
         """
         frozen = model if isinstance(model, FrozenEstimator) else FrozenEstimator(model)
         self = cls(frozen, **options)
+        self._check_options()
         self.estimator_ = frozen
         self._compile()
         # The first step of a pipeline knows its columns, if X has any; else the model's adapter does.
@@ -129,9 +95,10 @@ class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
             self.n_features_in_ = model.n_features_in_ if explainer.steps else explainer.n_features
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
+        self._learn(None)
         return self
 
-    def fit(self, X: Any, y: Any = None, **params: Any) -> ShapTransformer:
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Fit the model, and compile it.
 
         Parameters
@@ -143,17 +110,25 @@ class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
 
         Returns
         -------
-        ShapTransformer
+        transformer
             Itself.
         """
+        self._check_options()
         validate_data(self, X, y, skip_check_array=True)
         if y is not None and get_tags(self).estimator_type == "classifier":
             y = column_or_1d(y, warn=True)  # several targets would be refused only after training
         self.estimator_ = clone(self.estimator)
         self.estimator_.fit(X, y, **self._routed("fit", params))
         self._compile()
-        self.feature_importances_ = self._importances(X)
+        self._learn(X)
         return self
+
+    def _check_options(self) -> None:
+        """Refuse arguments that have no such value, before any work starts; those of the explainer do it."""
+
+    @abstractmethod
+    def _learn(self, X: Any) -> None:
+        """Set what ``fit`` learns from rows; X is None where there are none."""
 
     def _compile(self) -> None:
         self.explainer_ = TreeExplainer(
@@ -168,47 +143,6 @@ class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
         )
         self.base_values_ = self.explainer_.expected_value
 
-    def _importances(self, X: Any) -> np.ndarray:
-        X = self._as_table(X)
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        rows = np.arange(0, n_rows, max(1, -(-n_rows // _IMPORTANCE_ROWS)))
-        total = np.zeros(())
-        for start in range(0, len(rows), _IMPORTANCE_CHUNK):
-            values = self.explainer_.shap_values(select(X, rows[start : start + _IMPORTANCE_CHUNK]))
-            total = total + np.abs(values).reshape(*values.shape[:2], -1).sum(axis=(0, 2), dtype=np.float64)
-        return total / len(rows)
-
-    def transform(self, X: Any) -> np.ndarray:
-        """SHAP values as columns.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of float32 or float64, shape (n_samples, n_features * n_outputs)
-            float32 for float32 X. With several outputs, those of a feature lie side by side:
-            ``explain(X).values.reshape(len(X), -1)``.
-        """
-        X = self._checked(X)
-        values = self.explainer_.shap_values(X)
-        return values.reshape(len(values), int(np.prod(values.shape[1:])))
-
-    def explain(self, X: Any) -> Explanation:
-        """SHAP values with names, data, row labels and base values.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        Explanation
-        """
-        X = self._checked(X)
-        return self.explainer_.explain(X)
-
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
         X = self._as_table(X)
@@ -219,24 +153,11 @@ class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
         """X in a known form, unless it lies on a GPU or the first step of a pipeline is to judge it."""
         return X if self.explainer_.steps or on_gpu(X) else table(X)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns that ``transform`` gives.
-
-        Parameters
-        ----------
-        input_features : array-like of str or None, default=None
-            Names of the columns of X; must match ``feature_names_in_`` where that is known.
-
-        Returns
-        -------
-        ndarray of str objects
-            The names of the features, with one output; else ``feature__class`` for each.
-        """
-        check_is_fitted(self)
+    def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
+        """Names of the columns that the model sees, after a check of those of X."""
         if hasattr(self, "n_features_in_"):  # not where X is a list of texts
-            input_features = super().get_feature_names_out(input_features)
-        names = self.explainer_.names_seen(input_features)
-        return np.asarray(column_names(names, self.explainer_.output_names), dtype=object)
+            input_features = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
+        return self.explainer_.names_seen(input_features)
 
     @property
     def classes_(self) -> np.ndarray:
@@ -313,3 +234,258 @@ class ShapTransformer(MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin
             tags.target_tags.multi_output = False
             tags.classifier_tags.multi_label = False
         return tags
+
+
+class ShapTransformer(ExplainingTransformer):
+    """Turns rows into the SHAP values that a tree model gives them.
+
+    ``fit`` fits a clone of the model, ``transform`` gives SHAP values as columns; predictions and
+    scores are the model's own. A ``FrozenEstimator`` is used as it is, see also
+    :meth:`from_fitted`.
+
+    SHAP values of training rows know y: a model trained on ``fit_transform(X, y)`` of the same
+    rows sees more than it will on new rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
+    algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
+        Options of :class:`TreeExplainer`.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted model.
+    explainer_ : TreeExplainer
+    base_values_ : float or ndarray of shape (n_outputs,)
+        Expected margin of the model.
+    feature_importances_ : ndarray of float64, shape (n_features,)
+        Mean magnitude of the SHAP values of the rows given to ``fit``, summed over the outputs,
+        for ``SelectFromModel``, ``RFE`` and the like. Of more than 10,000 rows, evenly spaced
+        ones are taken. Missing after :meth:`from_fitted`, until ``fit`` is called.
+    classes_ : ndarray
+        Of a classifier.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        When X has string names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import ShapTransformer
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> shap = ShapTransformer(RandomForestRegressor(10, random_state=0)).set_output(transform="pandas")
+    >>> shap.fit_transform(X, y).shape
+    (442, 10)
+    """
+
+    def _learn(self, X: Any) -> None:
+        if X is not None:
+            self.feature_importances_ = self._importances(X)
+
+    def _importances(self, X: Any) -> np.ndarray:
+        X = self._as_table(X)
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        rows = np.arange(0, n_rows, max(1, -(-n_rows // _IMPORTANCE_ROWS)))
+        total = np.zeros(())
+        for start in range(0, len(rows), _IMPORTANCE_CHUNK):
+            values = self.explainer_.shap_values(select(X, rows[start : start + _IMPORTANCE_CHUNK]))
+            total = total + np.abs(values).reshape(*values.shape[:2], -1).sum(axis=(0, 2), dtype=np.float64)
+        return total / len(rows)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """SHAP values as columns.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of float32 or float64, shape (n_samples, n_features * n_outputs)
+            float32 for float32 X. With several outputs, those of a feature lie side by side:
+            ``explain(X).values.reshape(len(X), -1)``.
+        """
+        X = self._checked(X)
+        values = self.explainer_.shap_values(X)
+        return values.reshape(len(values), int(np.prod(values.shape[1:])))
+
+    def explain(self, X: Any) -> Explanation:
+        """SHAP values with names, data, row labels and base values.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        Explanation
+        """
+        X = self._checked(X)
+        return self.explainer_.explain(X)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns that ``transform`` gives.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns of X; must match ``feature_names_in_`` where that is known.
+
+        Returns
+        -------
+        ndarray of str objects
+            The names of the features, with one output; else ``feature__class`` for each.
+        """
+        check_is_fitted(self)
+        names = self._names_seen(input_features)
+        return np.asarray(column_names(names, self.explainer_.output_names), dtype=object)
+
+
+class ShapInteractionTransformer(ExplainingTransformer):
+    """Turns rows into the interactions of features that a tree model sees in them.
+
+    ``fit`` fits a clone of the model and settles the pairs, ``transform`` gives a column "a x b" for
+    each pair, with its whole index; predictions and scores are the model's own. A
+    ``FrozenEstimator`` is used as it is, see also :meth:`from_fitted`.
+
+    Interactions of training rows know y, as SHAP values do: see :class:`ShapTransformer`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
+    pairs : {"all", "occurring"}, int or list of pairs, default="all"
+        "all" and "occurring" give all pairs that occur on a path of the fitted model; others do not
+        interact. A number gives so many of the strongest in the rows given to ``fit``, or all if
+        there are fewer. A list gives pairs of names or positions of the columns that the model
+        sees, in this order; one that never occurs has zeros.
+    index : {"sii", "stii", "bii"}, default="sii"
+        As for :meth:`TreeExplainer.explain_interactions`.
+    algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
+        Options of :class:`TreeExplainer`.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted model.
+    explainer_ : TreeExplainer
+    base_values_ : float or ndarray of shape (n_outputs,)
+        Expected margin of the model.
+    pairs_ : ndarray of int32, shape (n_pairs, 2)
+        Features of each pair, by position, in the order of the columns. After :meth:`from_fitted`
+        with a number of pairs it is missing until ``fit`` is called.
+    classes_ : ndarray
+        Of a classifier.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        When X has string names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import ShapInteractionTransformer
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, random_state=0)
+    >>> pairs = ShapInteractionTransformer(model, pairs=5).set_output(transform="pandas")
+    >>> pairs.fit_transform(X, y).shape
+    (442, 5)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        pairs: Any = "all",
+        index: str = "sii",
+        algorithm: str = "auto",
+        device: str | Sequence[str] = "auto",
+        precision: str = "single",
+        outputs: str = "auto",
+        n_jobs: int | None = None,
+        memory_limit: int | str | None = None,
+        check_additivity: bool = True,
+    ) -> None:
+        super().__init__(
+            estimator,
+            algorithm=algorithm,
+            device=device,
+            precision=precision,
+            outputs=outputs,
+            n_jobs=n_jobs,
+            memory_limit=memory_limit,
+            check_additivity=check_additivity,
+        )
+        self.pairs = pairs
+        self.index = index
+
+    def _check_options(self) -> None:
+        Request.parse(self.pairs, self.index)
+
+    def _learn(self, X: Any) -> None:
+        request = Request.parse(self.pairs, self.index)
+        self.pairs_: Any
+        if request.form == "listed":
+            self.pairs_ = request.positions(self._names_seen())
+        elif request.form != "strongest":
+            self.pairs_ = self.explainer_.occurring_pairs()
+        elif X is not None:
+            explanation = self.explainer_.explain_interactions(
+                self._as_table(X), pairs=self.pairs, index=self.index
+            )
+            self.pairs_ = explanation.pairs
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "pairs_")
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Interactions as columns.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of float32 or float64, shape (n_samples, n_pairs * n_outputs)
+            float32 for float32 X. With several outputs, those of a pair lie side by side:
+            ``explain(X).values.reshape(len(X), -1)``.
+        """
+        values = self.explain(X).values
+        return values.reshape(len(values), int(np.prod(values.shape[1:])))
+
+    def explain(self, X: Any) -> InteractionExplanation:
+        """Interactions with names, data, row labels and base values.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        InteractionExplanation
+            Of the pairs in ``pairs_``.
+        """
+        X = self._checked(X)
+        pairs = "occurring" if isinstance(self.pairs, str) else self.pairs_
+        return self.explainer_.explain_interactions(X, pairs=pairs, index=self.index)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns that ``transform`` gives.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns of X; must match ``feature_names_in_`` where that is known.
+
+        Returns
+        -------
+        ndarray of str objects
+            "a x b" for each pair, with one output; else "a x b__class" for each.
+        """
+        check_is_fitted(self)
+        names = set_names(self._names_seen(input_features), self.pairs_)
+        return np.asarray(column_names(names, self.explainer_.output_names), dtype=object)

@@ -286,11 +286,11 @@ def test_fork_after_use(regressor: Any) -> None:
 def test_additivity_is_checked(regressor: Any) -> None:
     cupy = pytest.importorskip("cupy")
     explainer = TreeExplainer(regressor, device="cuda")
-    explainer._leaf_sum = 1e-6 * explainer._leaf_sum  # as if the leaves were much smaller
+    explainer._runner.leaf_sum = 1e-6 * explainer._runner.leaf_sum  # as if the leaves were much smaller
     for rows in (X, cupy.asarray(X)):
         with pytest.raises(RuntimeError, match=r"additivity check failed at row \d+: base value"):
             explainer.shap_values(rows)
-    explainer._check_additivity = False
+    explainer = TreeExplainer(regressor, device="cuda", check_additivity=False)
     assert explainer.explain(X).additivity_error is None
 
 

@@ -33,11 +33,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-import skshapgpu.explainer
 from skshapgpu import TreeExplainer, UnsupportedModelError, explain, register_adapter
 from skshapgpu.adapters import _REGISTERED, adapt
 from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.memory import parse_bytes
 from skshapgpu.reference import path_dependent_shap
+from skshapgpu.runner import SHAP_VALUES, largest_leaves
 from skshapgpu.schema import AdaptedModel, InputSchema
 
 IRIS, SPECIES = load_iris(return_X_y=True)
@@ -232,7 +233,7 @@ def test_options_are_checked(
     ],
 )
 def test_memory_limit_is_read(text: Any, expected: int | None) -> None:
-    assert skshapgpu.explainer._parse_bytes(text) == expected
+    assert parse_bytes(text) == expected
 
 
 def test_both_algorithms_are_the_same_today(regressor: Any) -> None:
@@ -498,7 +499,7 @@ class Skewed:
 
 
 def skew(explainer: TreeExplainer, row: int, offset: float) -> TreeExplainer:
-    explainer._plan = Skewed(explainer._plan, row, offset)
+    explainer._runner._plans[SHAP_VALUES] = Skewed(explainer._runner._plans[SHAP_VALUES], row, offset)
     return explainer
 
 
@@ -571,13 +572,13 @@ def test_largest_leaves() -> None:
         n_features=1,
         intercept=[-1.0, 2.0, 4.0],
     )
-    np.testing.assert_array_equal(skshapgpu.explainer._largest_leaves(scalar), [4, 9, 4])
+    np.testing.assert_array_equal(largest_leaves(scalar), [4, 9, 4])
     vector = Ensemble.from_trees(
         [stump([1.0, 2.0], [-3.0, 1.0]), stump([1.0, 1.0], [0.5, -6.0])], n_features=1, intercept=[1.0, 1.0]
     )
-    np.testing.assert_array_equal(skshapgpu.explainer._largest_leaves(vector), [5, 9])
+    np.testing.assert_array_equal(largest_leaves(vector), [5, 9])
     empty = Ensemble.from_trees([], n_features=1, intercept=[-2.0])
-    np.testing.assert_array_equal(skshapgpu.explainer._largest_leaves(empty), [2])
+    np.testing.assert_array_equal(largest_leaves(empty), [2])
 
 
 # Copies, processes and threads
@@ -633,12 +634,12 @@ def threads_asked_for(explainer: TreeExplainer) -> int:
             super().explain(X, values, margin, n_threads)
 
     watched = copy.copy(explainer)
-    plan = watched._plan
+    plan = watched._runner._plans[SHAP_VALUES]
     try:
-        watched._plan = Watched(plan, 0, 0.0)
+        watched._runner._plans[SHAP_VALUES] = Watched(plan, 0, 0.0)
         watched.shap_values(DIABETES)
     finally:
-        watched._plan = plan
+        watched._runner._plans[SHAP_VALUES] = plan
     return asked[0]
 
 
@@ -666,7 +667,7 @@ def test_call_of_one_row_is_quick(regressor: Any) -> None:
         values, margin = np.empty((1, 1, 10), dtype), np.empty((1, 1))
 
         def kernel() -> None:
-            explainer._plan.explain(x, values, margin, 1)  # noqa: B023
+            explainer._runner._plans[SHAP_VALUES].explain(x, values, margin, 1)  # noqa: B023
 
         def whole() -> None:
             explainer.shap_values(x)  # noqa: B023

@@ -29,6 +29,7 @@ from skshapgpu.reference import (
     path_dependent_interactions,
     path_dependent_shap,
 )
+from skshapgpu.runner import SHAP_VALUES, Kind
 
 X, Y = load_diabetes(return_X_y=True)
 IRIS = load_iris(return_X_y=True)
@@ -208,13 +209,13 @@ def test_refused() -> None:
     explainer = explainer_of(model)
     values, matrices = np.empty((1, 1, 10)), np.empty((1, 1, 10, 10))
     with pytest.raises(ValueError, match="not compiled for interactions"):
-        explainer._plan.explain(X[:1], values, None, 1, matrices)
-    plan = explainer._interactions()
+        explainer._runner.plan(SHAP_VALUES).explain(X[:1], values, None, 1, matrices)
+    plan = explainer._runner.plan(Kind(2, "sii"))
     with pytest.raises(ValueError, match="matrices has a wrong shape"):
         plan.explain(X[:1], values, None, 1, matrices[0])
     with pytest.raises(TypeError, match="of the dtype of values"):
         plan.explain(X[:1], values, None, 1, matrices.astype(np.float32))
-    explainer._leaf_sum = 1e-9 * explainer._leaf_sum  # as if the leaves were much smaller
+    explainer._runner.leaf_sum = 1e-9 * explainer._runner.leaf_sum  # as if the leaves were much smaller
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.shap_interaction_values(X)
 

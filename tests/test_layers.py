@@ -16,18 +16,50 @@ PACKAGE = Path(skshapgpu.__file__).parent
 
 #: What each module may import from the package, whenever: at its head or inside a function.
 MAY_IMPORT = {
-    "__init__": {"_versions", "adapters", "devices", "errors", "explainer", "explanation", "transformers"},
+    "__init__": {
+        "_versions",
+        "adapters",
+        "devices",
+        "display",
+        "errors",
+        "explainer",
+        "explanation",
+        "interaction_explanation",
+        "transformers",
+    },
     "_versions": {"_core"},
     "adapters": {"ensemble", "errors", "schema"},
     "devices": {"_cuda"},
+    "display": {"explainer", "interaction_explanation"},
     "ensemble": set(),
     "errors": set(),
-    "explainer": {"_core", "adapters", "devices", "ensemble", "errors", "explanation", "inputs"},
+    "explainer": {
+        "adapters",
+        "devices",
+        "errors",
+        "explanation",
+        "inputs",
+        "interaction_explanation",
+        "interactions",
+        "memory",
+        "runner",
+    },
     "explanation": {"devices", "inputs"},
     "inputs": {"devices", "schema"},
+    "interaction_explanation": {"devices", "explanation", "inputs"},
+    "interactions": {"devices", "interaction_explanation", "runner"},
+    "memory": set(),
     "reference": {"ensemble"},
+    "runner": {"_core", "devices", "ensemble", "inputs", "memory"},
     "schema": {"ensemble"},
-    "transformers": {"devices", "explainer", "explanation", "inputs"},
+    "transformers": {
+        "devices",
+        "explainer",
+        "explanation",
+        "inputs",
+        "interaction_explanation",
+        "interactions",
+    },
 }
 
 #: Libraries that a module may import at its head; everything else waits for the object that needs it.

@@ -1,0 +1,52 @@
+"""
+Which features act together
+===========================
+
+The interaction of two features is what their effect together has beyond the effects of both alone.
+:meth:`skshapgpu.TreeExplainer.explain_interactions` gives it for each row, exactly.
+"""
+
+# %%
+# All pairs that occur on a path of a tree. Other pairs do not interact, so this is complete.
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestRegressor
+
+from skshapgpu import ShapInteractionDisplay, ShapInteractionTransformer, TreeExplainer
+
+X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+model = RandomForestRegressor(100, max_depth=5, random_state=0).fit(X, y)
+
+explainer = TreeExplainer(model)
+explanation = explainer.explain_interactions(X, pairs="occurring")
+for name, strength in explanation.strongest(5):
+    print(f"{name:<12}{strength:6.2f}")
+
+# %%
+# Main effects and whole pairs of a row, and the base value, add up to its prediction.
+total = explanation.base_values + explanation.main_effects().sum(axis=1) + explanation.values.sum(axis=1)
+print("largest difference:", np.abs(total - model.predict(X)).max())
+
+# %%
+# A heat map of the strongest features, main effects on the diagonal; beside it the strongest pair in
+# every row: what body mass index and s5 do together, beyond what each does alone.
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+ShapInteractionDisplay.from_explanation(explanation, max_features=6, ax=left)
+pair = explanation[:, "bmi x s5"]
+points = right.scatter(X["bmi"], pair.values[:, 0], c=X["s5"], s=12)
+right.set_xlabel("body mass index")
+right.set_ylabel("interaction of bmi and s5")
+figure.colorbar(points, ax=right, label="s5")
+plt.show()
+
+# %%
+# With many features or rows ask for the strongest pairs only: they are chosen over all rows, exactly, and
+# no more than they are kept.
+strongest = explainer.explain_interactions(X, pairs=3)
+print(strongest.to_frame().head().round(2))
+
+# %%
+# As a transformer, which fits the model and gives the strongest pairs as named columns.
+pairs = ShapInteractionTransformer(RandomForestRegressor(50, max_depth=4, random_state=0), pairs=3)
+print(pairs.set_output(transform="pandas").fit_transform(X, y).tail().round(2))

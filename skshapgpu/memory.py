@@ -1,0 +1,73 @@
+"""How much memory a call may take, and how many rows it therefore works off at once."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+#: Buffers of one chunk without a memory limit: larger ones would not make anything faster.
+CHUNK_BYTES = 256 * 2**20
+
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
+
+
+def parse_bytes(limit: int | str | None) -> int | None:
+    """Bytes from a number or from text such as "500MB", "1.5 GiB"."""
+    if limit is None:
+        return None
+    if isinstance(limit, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]i?|)b?\s*", limit, re.IGNORECASE)
+        if match is None:
+            raise ValueError(f"memory_limit must be bytes or a text such as '500MB' or '2GiB', not {limit!r}")
+        limit = int(float(match[1]) * _UNITS[match[2].lower()])
+    elif isinstance(limit, bool) or not isinstance(limit, (int, np.integer)):
+        raise TypeError(f"memory_limit must be an int, a str or None, not {limit!r}")
+    if limit <= 0:
+        raise ValueError(f"memory_limit must be positive, not {limit!r}")
+    return int(limit)
+
+
+def rows_at_once(
+    n_rows: int, limit: int | None, *, result_row: int, work_row: int, fixed: int, what: str, advice: str
+) -> int:
+    """Rows of a chunk.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows of the call.
+    limit : int or None
+        Bytes that the call may allocate.
+    result_row, work_row : int
+        Bytes of each row of the result, and of each row in work.
+    fixed : int
+        Bytes that threads take, whatever the rows.
+    what, advice : str
+        What the result is and what to do where it does not fit, for the error message.
+
+    Raises
+    ------
+    MemoryError
+        The limit leaves no room for even one row in work.
+    """
+    if limit is None:
+        return max(1, CHUNK_BYTES // max(work_row, 1))
+    result = n_rows * result_row
+    left = limit - result - fixed
+    if n_rows and left < work_row:
+        raise MemoryError(
+            f"memory_limit is {limit:,} bytes, but {n_rows} rows need {result:,} for their {what}, {fixed:,} "
+            f"for threads and {work_row:,} for each row in work; {advice}"
+        )
+    return max(1, left // max(work_row, 1))

@@ -1,0 +1,424 @@
+"""Runs the compiled plans of one model over rows: devices, threads, chunks and the additivity check.
+
+What is computed is a *kind*, the order and the index of a plan. How its results are laid out and
+kept is up to whoever asks (:func:`shap_values` here, ``interactions.py``): a function of a
+:class:`Run`, which offers the same whether rows come from the host or lie on a GPU. Arrays are
+those of the core, [row][output]... , until ``explainer.py`` hands them to the user.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from threading import Lock
+from typing import Any, TypeVar
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from . import devices, memory
+from .devices import Devices, GpuArray
+from .ensemble import Ensemble
+from .inputs import Rows
+
+T = TypeVar("T")
+
+#: Largest additivity gap of values computed (or, as float32, stored) in each precision, relative to the
+#: sum over the trees of their largest leaf. The gap adds up the rounding at a tree's nodes, of which each
+#: is a few units in the last place of that leaf: 2^-18 is 32 units of float32, of which 1 to 3 are seen
+#: in practice. A wrong path shows as a good part of one leaf, far above it.
+_RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
+
+#: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and what compares them.
+_CHECK_BYTES = 40
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a plan computes: values of single features and, from order 2 on, of sets of them."""
+
+    order: int = 1
+    index: str = "sii"
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether base value plus values of a row is its margin."""
+        return self.index != "bii"
+
+
+SHAP_VALUES = Kind()
+
+#: Kinds that GPUs compute; all others are left to the CPU.
+_ON_GPUS = {SHAP_VALUES, Kind(2, "sii")}
+
+#: An interaction plan does about this many times the work of one for values, at each leaf.
+_INTERACTION_WORK = 3
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of ``TreeExplainer`` that say how to compute, parsed and checked."""
+
+    algorithm: str
+    devices: Devices
+    precision: str
+    n_jobs: int | None
+    memory_limit: int | None
+    check_additivity: bool
+
+
+class Runner:
+    """The plans of one ensemble, each compiled and sent to a GPU at its first use; safe among threads.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+    options : Options
+    widen : bool
+        Give a second output, the negative of the first, before it.
+    missing : float
+        What means missing, besides NaN, in rows that lie on a GPU; rows from the host have NaN.
+    output_names : tuple or None
+        Names of several outputs, for error messages.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        options: Options,
+        widen: bool,
+        missing: float,
+        output_names: tuple[Any, ...] | None,
+    ) -> None:
+        self.ensemble = ensemble
+        self.options = options
+        self.widen = widen
+        self.missing = missing
+        self.output_names = output_names
+        self.n_outputs = 2 if widen else ensemble.n_outputs
+        self.leaf_sum = largest_leaves(ensemble)
+        self._compile()
+
+    def _compile(self) -> None:
+        self._lock = Lock()
+        self._plans: dict[Kind, Any] = {}
+        self._cuda_plans: dict[tuple[Kind, int], Any] = {}
+        plan = self.plan(SHAP_VALUES)
+        self.base_value = np.array(plan.base_value, np.float64)
+        self.info: dict[str, Any] = plan.info()
+
+    def __getstate__(self) -> dict[str, Any]:
+        compiled = ("_lock", "_plans", "_cuda_plans")
+        return {name: value for name, value in vars(self).items() if name not in compiled}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._compile()
+
+    def plan(self, kind: Kind) -> Any:
+        """The ``_core.Plan`` of a kind."""
+        from . import _core
+
+        with self._lock:
+            if kind not in self._plans:
+                attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
+                self._plans[kind] = _core.Plan(attributes, self.options.precision, kind.order, kind.index)
+            return self._plans[kind]
+
+    def cuda_plan(self, kind: Kind, index: int) -> Any:
+        """The plan of a kind on a GPU: ``_cuda.CudaPlan``."""
+        plan = self.plan(kind)
+        with self._lock:
+            if (kind, index) not in self._cuda_plans:
+                self._cuda_plans[kind, index] = devices.compile_on(plan, index, self.options.algorithm)
+            return self._cuda_plans[kind, index]
+
+    def require(self, kind: Kind, what: str, on_gpu: bool) -> None:
+        """Refuse what the options, or X on a GPU, ask for in vain.
+
+        Raises
+        ------
+        ValueError, TypeError
+        """
+        if kind != SHAP_VALUES and self.options.algorithm == "gputreeshap":
+            raise ValueError(f"algorithm='gputreeshap' computes SHAP values only, not {what}: use 'auto'")
+        if kind in _ON_GPUS:
+            return
+        if on_gpu:
+            raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
+        if self.options.devices.indices:
+            raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
+
+    def run(self, X: Rows | GpuArray, kind: Kind, work: Callable[[Run], T]) -> tuple[T, Run]:
+        """What ``work`` makes of X, and the run that it was given.
+
+        A run that ``device="auto"`` sent to a GPU, and that fails there, is repeated on the CPU.
+        """
+        if isinstance(X, GpuArray):
+            run: Run = DeviceRun(self, kind, X)
+            return work(run), run
+        chosen = self.options.devices
+        n_threads = effective_n_jobs(self.options.n_jobs)
+        indices: tuple[int, ...] = ()
+        if kind in _ON_GPUS:
+            scale = 1 if kind == SHAP_VALUES else _INTERACTION_WORK
+            nodes = {k: scale * n for k, n in self.info["leaves_by_nodes"].items()}
+            indices = chosen.choose(X.n_rows, self.info | {"leaves_by_nodes": nodes}, n_threads)
+        try:
+            run = HostRun(self, kind, X, n_threads, indices)
+            return work(run), run
+        except (MemoryError, RuntimeError) as error:
+            if not (chosen.auto and devices.is_cuda_error(error)):
+                raise
+        run = HostRun(self, kind, X, n_threads, ())
+        return work(run), run
+
+    def allowed_gap(self, dtype: Any) -> np.ndarray:
+        """Largest additivity gap of each output, for values of this dtype."""
+        precision = "single" if dtype == np.float32 else self.options.precision
+        return _RELATIVE_GAP[precision] * self.leaf_sum
+
+    def check(self, values: np.ndarray, margin: np.ndarray, index: Any, start: int) -> float:
+        """The largest additivity gap of rows from ``start`` on; ``index`` holds the labels of all rows.
+
+        Raises
+        ------
+        RuntimeError
+            It is larger than rounding can make it.
+        """
+        total = values.sum(axis=2, dtype=np.float64) + self.base_value
+        gap = np.abs(total - margin)
+        worst = float(gap.max())
+        allowed = self.allowed_gap(values.dtype)
+        if worst <= allowed.min() or (gap <= allowed).all():
+            return worst
+        row, output = np.argwhere(~(gap <= allowed))[0]
+        label = "" if index is None else f" (index {index[start + row]!r})"
+        name = "" if self.output_names is None or self.widen else f", output {self.output_names[output]!r}"
+        raise RuntimeError(
+            f"additivity check failed at row {start + row}{label}{name}: base value plus SHAP values is "
+            f"{total[row, output]:.9g}, the margin is {margin[row, output]:.9g}; they may differ by "
+            f"{allowed[output]:.3g}. The values were computed in {self.options.precision} precision and are "
+            f"{values.dtype}. Likely cause: rounding in trees whose leaves differ hugely in magnitude, if "
+            "precision='double' with float64 X helps; otherwise an error in skshapgpu, worth a report. "
+            "check_additivity=False returns the values as they are"
+        )
+
+
+class Run(ABC):
+    """One call: rows, a plan, and where it runs.
+
+    Attributes
+    ----------
+    n_rows, n_features, n_outputs : int
+        ``n_outputs`` with the one that is added by ``widen``.
+    dtype : numpy dtype
+        Of the results.
+    plan : _core.Plan
+    gap : float or None
+        Largest additivity gap so far; None when it is not checked.
+    device : str
+        Where it runs, as users call it.
+    """
+
+    device: str
+
+    def __init__(self, runner: Runner, kind: Kind, n_rows: int, dtype: np.dtype) -> None:
+        self.n_rows, self.dtype = n_rows, dtype
+        self.n_features, self.n_outputs = runner.ensemble.n_features, runner.n_outputs
+        self.plan = runner.plan(kind)
+        self._runner = runner
+        self._checked = runner.options.check_additivity and kind.adds_up
+        self.gap: float | None = 0.0 if self._checked else None
+
+    @property
+    def computed_outputs(self) -> int:
+        """Outputs that the core computes: without the one that is added."""
+        return self._runner.ensemble.n_outputs
+
+    @abstractmethod
+    def empty(self, *shape: int) -> Any:
+        """A new array of the results' kind and dtype."""
+
+    @abstractmethod
+    def give(self, values: Any) -> Any:
+        """The array that :meth:`empty` made, as the user gets it."""
+
+    @abstractmethod
+    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
+        """Rows to work off at once, as :func:`memory.rows_at_once` says and raises.
+
+        ``work_row`` counts the buffers of the caller.
+        """
+
+    @abstractmethod
+    def compute(self, start: int, values: Any, **parts: Any) -> None:
+        """Fill C-contiguous arrays with the results of the rows from ``start`` on, as many as they hold.
+
+        Only of the outputs that the core computes. ``parts``: what else ``Plan.explain`` fills.
+        """
+
+    def fill(self, start: int, values: Any, **parts: Any) -> None:
+        """The same of all outputs."""
+        if not self._runner.widen:
+            self.compute(start, values, **parts)
+            return
+        computed = {
+            name: self.empty(len(out), 1, *out.shape[2:]) for name, out in {"values": values, **parts}.items()
+        }
+        self.compute(start, **computed)
+        for name, out in {"values": values, **parts}.items():
+            self.spread(computed[name], out)
+
+    def spread(self, computed: Any, out: Any) -> None:
+        """Copy results of the outputs that the core computes, which are lost, to all outputs."""
+        if not self._runner.widen:
+            out[...] = computed
+            return
+        out[:, 1] = computed[:, 0]
+        computed *= -1
+        out[:, 0] = computed[:, 0]
+
+
+class HostRun(Run):
+    """Rows from the host, on the CPU or, each with a part of them, on GPUs."""
+
+    def __init__(
+        self, runner: Runner, kind: Kind, rows: Rows, n_threads: int, indices: tuple[int, ...]
+    ) -> None:
+        super().__init__(runner, kind, rows.n_rows, rows.dtype)
+        self.device = devices.label(indices)
+        self._rows, self._n_threads = rows, n_threads
+        self._gpus = [runner.cuda_plan(kind, index) for index in indices]
+
+    def empty(self, *shape: int) -> np.ndarray:
+        return np.empty(shape, self.dtype)
+
+    def give(self, values: Any) -> Any:
+        return values
+
+    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
+        limit, n_threads = self._runner.options.memory_limit, 0 if self._gpus else self._n_threads
+        work_row += self._rows.row_bytes
+        if self._checked and n_threads:  # GPUs keep margins to themselves
+            work_row += _CHECK_BYTES * self.n_outputs
+        # Only a limit asks for the scratch of a plan, which is counted anew in each call.
+        fixed = n_threads * self.plan.info()["scratch_bytes_per_thread"] if limit and n_threads else 0
+        return memory.rows_at_once(
+            self.n_rows,
+            limit,
+            result_row=result_row,
+            work_row=work_row,
+            fixed=fixed,
+            what=what,
+            advice=advice,
+        )
+
+    def compute(self, start: int, values: Any, **parts: Any) -> None:
+        block = self._rows.chunk(start, start + len(values))
+        if self._gpus:
+            self._compute_on_gpus(block, start, values, parts)
+            return
+        margin = np.empty(values.shape[:2]) if self._checked else None
+        self.plan.explain(block, values, margin, self._n_threads, **parts)
+        if margin is not None:
+            self.gap = max(self.gap or 0.0, self._runner.check(values, margin, self._rows.index, start))
+
+    def _compute_on_gpus(
+        self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
+    ) -> None:
+        """GPUs find the gaps themselves."""
+        limit = self._runner.options.memory_limit
+        allocated = values.nbytes + sum(part.nbytes for part in parts.values())
+        limit = 0 if limit is None else max(1, (limit - allocated) // 2)
+        gaps = np.zeros((len(self._gpus), values.shape[1]))
+        bounds = np.linspace(0, len(block), len(self._gpus) + 1).astype(int)
+
+        def run(i: int) -> None:
+            rows = slice(bounds[i], bounds[i + 1])
+            gap = gaps[i] if self._checked else None
+            out = {name: part[rows] for name, part in parts.items()}
+            self._gpus[i].explain(block[rows], values[rows], None, gap, limit, **out)
+
+        if len(self._gpus) == 1:
+            run(0)
+        else:
+            with ThreadPoolExecutor(len(self._gpus)) as pool:
+                list(pool.map(run, range(len(self._gpus))))
+        if not self._checked:
+            return
+        if not (gaps <= self._runner.allowed_gap(values.dtype)).all():
+            margin = np.empty(values.shape[:2])
+            self._gpus[0].explain(block, np.empty_like(values), margin, None, limit)
+            self._runner.check(values, margin, self._rows.index, start)
+        self.gap = max(self.gap or 0.0, float(gaps.max()))
+
+
+class DeviceRun(Run):
+    """Rows that lie on a GPU, and their results there."""
+
+    def __init__(self, runner: Runner, kind: Kind, array: GpuArray) -> None:
+        super().__init__(runner, kind, array.shape[0], array.dtype)
+        self.device = devices.label((array.index,))
+        self._array = array
+        self._gpu = runner.cuda_plan(kind, array.index)
+
+    def empty(self, *shape: int) -> Any:
+        return self._array.empty(shape)
+
+    def give(self, values: Any) -> Any:
+        return self._array.give(values)
+
+    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
+        if not work_row:  # the plan itself works off its rows in batches
+            return max(1, self.n_rows)
+        limit = self._runner.options.memory_limit
+        return memory.rows_at_once(
+            self.n_rows, limit, result_row=result_row, work_row=work_row, fixed=0, what=what, advice=advice
+        )
+
+    def compute(self, start: int, values: Any, **parts: Any) -> None:
+        array = self._array.rows(start, start + len(values))
+        single, limit = array.dtype == np.float32, self._runner.options.memory_limit or 0
+        missing = self._runner.missing
+        gap = np.zeros(values.shape[1]) if self._checked else None
+        out = {name: devices.address(part) for name, part in parts.items()}
+        self._gpu.explain_device(
+            array.view, missing, devices.address(values), single, gap, limit, array.stream, **out
+        )
+        if gap is None:
+            return
+        if not (gap <= self._runner.allowed_gap(array.dtype)).all():
+            margin = np.empty(values.shape[:2])
+            on_host = np.ascontiguousarray(devices.to_host(array.array))
+            if missing == missing:
+                on_host = np.where(on_host == missing, np.nan, on_host)
+            self._gpu.explain(on_host, np.empty(values.shape, array.dtype), margin, None, limit)
+            self._runner.check(devices.to_host(values), margin, None, start)
+        self.gap = max(self.gap or 0.0, float(gap.max()))
+
+
+def shap_values(run: Run) -> Any:
+    """SHAP values (or Banzhaf values) of all rows, [row][output][feature]."""
+    row = run.n_features * run.dtype.itemsize
+    what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
+    widened = row if run.n_outputs > run.computed_outputs else 0
+    size = run.chunk_rows(run.n_outputs * row, widened, what, "raise memory_limit or explain fewer rows")
+    values = run.empty(run.n_rows, run.n_outputs, run.n_features)
+    for start in range(0, run.n_rows, size):
+        run.fill(start, values[start : start + size])
+    return values
+
+
+def largest_leaves(ensemble: Ensemble) -> np.ndarray:
+    """For each output, the magnitude of the intercept plus that of the largest leaf of each tree."""
+    largest = np.abs(ensemble.intercept)
+    if ensemble.n_trees:
+        by_tree = np.maximum.reduceat(np.abs(ensemble.value), ensemble.tree_offsets[:-1])
+        if ensemble.tree_output[0] < 0:
+            largest = largest + by_tree.sum(axis=0)
+        else:
+            largest = largest + np.bincount(ensemble.tree_output, by_tree[:, 0], ensemble.n_outputs)
+    return largest

@@ -1,0 +1,654 @@
+"""TreeExplainer.explain_interactions and Banzhaf values: forms, choice of pairs, memory, devices, errors."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import pickle
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+
+from skshapgpu import TreeExplainer, devices, explain, memory
+from skshapgpu.adapters import _REGISTERED
+from skshapgpu.devices import Devices, GpuArray
+from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.schema import AdaptedModel, InputSchema
+
+DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
+IRIS, SPECIES = load_iris(return_X_y=True)
+CANCER, BENIGN = load_breast_cancer(return_X_y=True)
+
+INDICES = ("sii", "stii", "bii")
+
+
+@pytest.fixture(scope="module")
+def regressor() -> RandomForestRegressor:
+    return RandomForestRegressor(8, max_depth=4, random_state=0).fit(DIABETES, PROGRESSION)
+
+
+@pytest.fixture(scope="module")
+def multiclass() -> RandomForestClassifier:
+    return RandomForestClassifier(8, max_depth=5, random_state=0).fit(IRIS, SPECIES)
+
+
+@pytest.fixture(scope="module")
+def binary() -> RandomForestClassifier:
+    return RandomForestClassifier(8, max_depth=4, random_state=0).fit(CANCER, BENIGN)
+
+
+def on_cpu(model: Any, **options: Any) -> TreeExplainer:
+    return TreeExplainer(model, device="cpu", **options)
+
+
+#: Model, rows, and the options of the explainer.
+CASES = [
+    ("regressor", DIABETES, {}),
+    ("multiclass", IRIS, {}),
+    ("binary", CANCER, {"outputs": "all"}),
+    ("regressor", DIABETES.astype(np.float32), {"precision": "double"}),
+]
+
+
+@pytest.fixture(params=range(len(CASES)), ids=["one output", "three outputs", "both classes", "float32"])
+def case(request: pytest.FixtureRequest) -> tuple[TreeExplainer, np.ndarray]:
+    name, rows, options = CASES[request.param]
+    return on_cpu(request.getfixturevalue(name), **options), rows
+
+
+def whole_pairs(dense: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of a dense result, occurring or not, and their whole indices."""
+    first, second = np.triu_indices(dense.shape[1], 1)
+    return np.column_stack([first, second]), 2 * dense[:, first, second]
+
+
+def brute_strength(values: np.ndarray) -> np.ndarray:
+    return np.abs(values).reshape(*values.shape[:2], -1).sum(axis=2, dtype=float).mean(axis=0)
+
+
+# Forms
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_dense(case: Any, index: str) -> None:
+    explainer, X = case
+    explanation = explainer.explain_interactions(X, index=index)
+    values, n_features = explanation.values, X.shape[1]
+    assert values.shape == (len(X), n_features, n_features, *explainer.shap_values(X).shape[2:])
+    assert values.dtype == X.dtype
+    assert (values == values.swapaxes(1, 2)).all()
+    assert explanation.pairs is None and explanation.strength is None and explanation.order == 2
+    if index == "sii":
+        np.testing.assert_array_equal(explainer.shap_interaction_values(X), values)
+    singles = explainer.explain(X, index="bv" if index == "bii" else "sv").values
+    scale = np.abs(singles).max()
+    if index == "bii":
+        each = np.arange(n_features)
+        np.testing.assert_allclose(values[:, each, each], singles, rtol=0, atol=1e-6 * scale)
+        assert explanation.additivity_error is None
+    else:
+        np.testing.assert_allclose(values.sum(axis=2), singles, rtol=0, atol=1e-6 * scale)
+        assert 0 < explanation.additivity_error < 1e-3
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_occurring(case: Any, index: str) -> None:
+    explainer, X = case
+    dense = explainer.explain_interactions(X, index=index)
+    explanation = explainer.explain_interactions(X, pairs="occurring", index=index)
+    pairs, whole = whole_pairs(dense.values)
+    occurs = [tuple(pair) in set(map(tuple, explanation.pairs)) for pair in pairs]
+    np.testing.assert_array_equal(explanation.pairs, pairs[occurs])
+    np.testing.assert_array_equal(explanation.pairs, explainer.occurring_pairs())
+    np.testing.assert_array_equal(explanation.values, whole[:, occurs])
+    assert (whole[:, np.logical_not(occurs)] == 0).all()
+    assert explanation.values.dtype == X.dtype
+    np.testing.assert_allclose(explanation.strength, brute_strength(explanation.values), rtol=1e-12)
+    singles = explainer.explain(X, index="bv" if index == "bii" else "sv").values
+    atol = 1e-6 * np.abs(singles).max()
+    np.testing.assert_allclose(explanation.feature_values, singles, rtol=0, atol=atol)
+    np.testing.assert_allclose(explanation.dense().values, dense.values, rtol=0, atol=atol)
+
+
+def test_pairs_and_main_effects_add_up(case: Any) -> None:
+    explainer, X = case
+    explanation = explainer.explain_interactions(X, pairs="occurring")
+    total = explanation.values.sum(axis=1) + explanation.main_effects().sum(axis=1)
+    margin = explainer.shap_values(X).sum(axis=1)
+    np.testing.assert_allclose(total, margin, rtol=0, atol=1e-5 * np.abs(margin).max())
+
+
+@pytest.mark.parametrize("index", INDICES)
+@pytest.mark.parametrize("count", [1, 4, 1000])
+def test_strongest(case: Any, index: str, count: int) -> None:
+    explainer, X = case
+    pairs, whole = whole_pairs(explainer.explain_interactions(X, index=index).values)
+    strength = brute_strength(whole)
+    n_pairs = len(explainer.occurring_pairs())
+    order = np.argsort(-strength, kind="stable")[: min(count, n_pairs)]
+    explanation = explainer.explain_interactions(X, pairs=count, index=index)
+    np.testing.assert_array_equal(explanation.pairs, pairs[order])
+    np.testing.assert_array_equal(explanation.values, whole[:, order])
+    np.testing.assert_allclose(explanation.strength, strength[order], rtol=1e-12)
+    assert (np.diff(explanation.strength) <= 0).all()
+    assert explanation.values.dtype == X.dtype
+
+
+class Twins:
+    """Trees of the same numbers, each on two features of its own."""
+
+
+def adapt_twins(model: Any) -> AdaptedModel:
+    trees = [
+        Tree(
+            left=[1, 3, 5, -1, -1, -1, -1],
+            right=[2, 4, 6, -1, -1, -1, -1],
+            feature=[first, second, second, 0, 0, 0, 0],
+            threshold=[0.0] * 7,
+            missing_left=[True] * 7,
+            cover=[8, 4, 4, 1, 3, 2, 2],
+            value=[0, 0, 0, -1, 3, 2, 7],
+        )
+        for first, second in [(4, 5), (0, 1), (2, 3)]
+    ]
+    return AdaptedModel(
+        Ensemble.from_trees(trees, n_features=6, intercept=0.0), InputSchema(6), family="twins"
+    )
+
+
+def test_equally_strong_pairs_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_REGISTERED, f"{Twins.__module__}.{Twins.__qualname__}", adapt_twins)
+    X = np.tile(np.random.default_rng(0).normal(size=(500, 2)), 3)
+    explanation = on_cpu(Twins()).explain_interactions(X, pairs=2)
+    np.testing.assert_array_equal(explanation.pairs, [[0, 1], [2, 3]])
+    assert explanation.strength[0] == explanation.strength[1] > 0
+    assert explanation.strongest(1) == [("x0 x x1", explanation.strength[0])]
+
+
+def test_listed(case: Any) -> None:
+    explainer, X = case
+    dense = explainer.shap_interaction_values(X)
+    listed = [(2, 0), ("x1", 3), (np.int64(1), "x0")]
+    explanation = explainer.explain_interactions(X, pairs=listed)
+    np.testing.assert_array_equal(explanation.pairs, [[2, 0], [1, 3], [1, 0]])
+    assert explanation.pair_names == ("x2 x x0", "x1 x x3", "x1 x x0")
+    np.testing.assert_array_equal(explanation.values, 2 * dense[:, [2, 1, 1], [0, 3, 0]])
+    assert explanation.strength is None and explanation.feature_values is None
+    again = explainer.explain_interactions(X, pairs=explanation.pairs)
+    np.testing.assert_array_equal(again.values, explanation.values)
+
+
+def test_listed_pairs_that_never_occur_are_zero() -> None:
+    model = DecisionTreeRegressor(max_depth=2, random_state=0).fit(DIABETES, PROGRESSION)
+    explainer = on_cpu(model)
+    occurring = set(map(tuple, explainer.occurring_pairs()))
+    absent = [pair for pair in combinations(range(10), 2) if pair not in occurring]
+    present = [tuple(map(int, pair)) for pair in occurring]
+    listed = absent[:3] + present + absent[3:5]
+    explanation = explainer.explain_interactions(DIABETES, pairs=listed)
+    assert (explanation.values[:, [0, 1, 2, -2, -1]] == 0).all()
+    assert np.abs(explanation.values[:, 3:-2]).max() > 0
+    assert (explainer.explain_interactions(DIABETES, pairs=absent).values == 0).all()
+    assert explainer.explain_interactions(DIABETES, pairs=[]).shape == (442, 0)
+
+
+def test_models_without_interactions() -> None:
+    explainer = on_cpu(DecisionTreeRegressor(max_depth=1).fit(DIABETES, PROGRESSION))
+    assert explainer.occurring_pairs().shape == (0, 2)
+    for pairs in ("occurring", 3):
+        explanation = explainer.explain_interactions(DIABETES, pairs=pairs)
+        assert explanation.shape == (442, 0) and "pairs: 0" in repr(explanation)
+    occurring = explainer.explain_interactions(DIABETES, pairs="occurring")
+    np.testing.assert_array_equal(occurring.main_effects(), explainer.shap_values(DIABETES))
+
+
+@pytest.mark.parametrize("pairs", ["all", "occurring", 3, [(0, 1)]])
+def test_no_rows(multiclass: Any, pairs: Any) -> None:
+    explanation = on_cpu(multiclass).explain_interactions(IRIS[:0], pairs=pairs)
+    full = on_cpu(multiclass).explain_interactions(IRIS, pairs=pairs)
+    assert explanation.shape == (0, *full.shape[1:])
+    assert explanation.strength is None or np.isnan(explanation.strength).all()
+
+
+# Banzhaf values
+
+
+def test_banzhaf_values(regressor: Any) -> None:
+    """Where a path has two features at most, the two kinds agree, else they do not."""
+    explanation = explain(regressor, DIABETES, index="bv", device="cpu", precision="double")
+    assert explanation.value_index == "bv" and explanation.additivity_error is None
+    assert "Banzhaf values" in explanation._repr_html_() and "not checked" in repr(explanation)
+    assert explanation[:3].value_index == "bv"
+    shapley = explain(regressor, DIABETES, device="cpu", precision="double")
+    assert shapley.value_index == "sv" and "SHAP values" in shapley._repr_html_()
+    assert 1e-3 < np.abs(explanation.values - shapley.values).max() < 0.3 * np.abs(shapley.values).max()
+    pairs = DecisionTreeRegressor(max_depth=2, random_state=0).fit(DIABETES, PROGRESSION)
+    shap, banzhaf = (on_cpu(pairs).explain(DIABETES, index=index).values for index in ("sv", "bv"))
+    np.testing.assert_allclose(banzhaf, shap, atol=1e-4)
+
+
+def test_explain_of_one_call(regressor: Any) -> None:
+    explanation = explain(regressor, DIABETES, interactions=True, pairs=3, index="stii", n_jobs=1)
+    assert explanation.shape == (442, 3) and explanation.interaction_index == "stii"
+    assert explain(regressor, DIABETES[:9], interactions=True).shape == (9, 10, 10)
+    with pytest.raises(ValueError, match="interactions=True"):
+        explain(regressor, DIABETES, pairs=3)
+    with pytest.raises(ValueError, match="index must be one of 'sv', 'bv', not 'sii'"):
+        explain(regressor, DIABETES, index="sii")
+    with pytest.raises(ValueError, match="index must be one of 'sii', 'stii', 'bii', not 'sv'"):
+        explain(regressor, DIABETES, interactions=True, index="sv")
+
+
+# Labels and kinds of X
+
+
+def test_labels_of_a_frame() -> None:
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(DIABETES, columns=[f"f{i}" for i in range(10)], index=[f"row {i}" for i in range(442)])
+    model = RandomForestRegressor(3, random_state=0).fit(X, PROGRESSION)
+    explanation = on_cpu(model).explain_interactions(X, pairs=[("f2", "f8"), (0, "f1")])
+    assert explanation.feature_names == tuple(X.columns) and explanation.index is X.index
+    assert explanation.data is X and explanation.seconds > 0 and explanation.device == "cpu"
+    assert explanation.base_values == on_cpu(model).expected_value
+    frame = explanation.to_frame()
+    assert list(frame.columns) == ["f2 x f8", "f0 x f1"] and frame.index is X.index
+    with pytest.raises(ValueError, match="same order"):
+        on_cpu(model).explain_interactions(X[X.columns[::-1]])
+
+
+@pytest.mark.parametrize("make", [sp.csr_array, sp.csc_matrix, np.asfortranarray, list])
+def test_kinds_of_x(regressor: Any, make: Any) -> None:
+    explainer = on_cpu(regressor)
+    for pairs in ("all", "occurring", 4):
+        found = explainer.explain_interactions(make(DIABETES), pairs=pairs)
+        expected = explainer.explain_interactions(DIABETES, pairs=pairs)
+        np.testing.assert_array_equal(found.values, expected.values)
+
+
+def test_pipeline(regressor: Any) -> None:
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(DIABETES, columns=[f"f{i}" for i in range(10)])
+    pipeline = make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=4, random_state=0))
+    explanation = on_cpu(pipeline.fit(X, PROGRESSION)).explain_interactions(X, pairs=[("f2", "f8")])
+    assert explanation.pair_names == ("f2 x f8",) and np.abs(explanation.values).max() > 0
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"pairs": "some"}, ValueError, "pairs must be 'all', 'occurring', a number or a list of pairs"),
+        ({"pairs": 0}, ValueError, "pairs must be at least 1, not 0"),
+        ({"pairs": -3}, ValueError, "pairs must be at least 1"),
+        ({"pairs": 1.5}, TypeError, "pairs must be 'all'"),
+        ({"pairs": None}, TypeError, "pairs must be 'all'"),
+        ({"pairs": True}, TypeError, "pairs must be 'all'"),
+        ({"pairs": ("x0", "x1")}, ValueError, "list of pairs of features, but 'x0' is none"),
+        ({"pairs": [(0, 1), 2]}, ValueError, "but 2 is none"),
+        ({"pairs": [(0, 1, 2)]}, ValueError, r"but \(0, 1, 2\) is none"),
+        ({"pairs": [("x0", "bmi")]}, ValueError, "unknown feature 'bmi'"),
+        ({"pairs": [(0, 10)]}, ValueError, "feature 10, but features are numbered 0 to 9"),
+        ({"pairs": [(-1, 2)]}, ValueError, "feature -1, but"),
+        ({"pairs": [(0, 1.0)]}, ValueError, "neither a name nor a position"),
+        ({"pairs": [(0, True)]}, ValueError, "neither a name nor a position"),
+        ({"pairs": [(3, "x3")]}, ValueError, r"a pair in pairs has a feature twice: \(3, 'x3'\)"),
+        ({"pairs": [(0, 1), (2, 3), (1, 0)]}, ValueError, r"pairs holds a pair twice: \(1, 0\)"),
+        ({"index": "shap"}, ValueError, "index must be one of 'sii', 'stii', 'bii', not 'shap'"),
+        ({"index": None}, ValueError, "index must be one of"),
+        ({"order": 1}, ValueError, "order must be 2 or 3, not 1"),
+        ({"order": 4}, ValueError, "order must be 2 or 3"),
+        ({"order": 2.0}, ValueError, "order must be 2 or 3"),
+        ({"order": 3}, ValueError, "order=3 has no dense result"),
+        ({"order": 3, "index": "stii", "pairs": 2}, ValueError, "order=3 has index='sii' only, not 'stii'"),
+        ({"order": 3, "pairs": [(0, 1)]}, ValueError, r"list of triples of features, but \(0, 1\)"),
+        ({"order": 3, "pairs": "some"}, ValueError, "a number or a list of triples"),
+    ],
+)
+def test_wrong_arguments(
+    regressor: Any, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    explainer = on_cpu(regressor)
+    explainer._runner._plans.clear()  # nothing may be compiled, or run, before the error
+    with pytest.raises(error, match=message):
+        explainer.explain_interactions(DIABETES, **arguments)
+    assert not explainer._runner._plans
+
+
+def test_wrong_index_of_values(regressor: Any) -> None:
+    with pytest.raises(ValueError, match="index must be one of 'sv', 'bv'"):
+        on_cpu(regressor).explain(DIABETES, index="sii")
+
+
+def test_wrong_rows(regressor: Any) -> None:
+    for pairs in ("all", "occurring", 3):
+        with pytest.raises(ValueError, match="9 features"):
+            on_cpu(regressor).explain_interactions(DIABETES[:, :9], pairs=pairs)
+        bad = DIABETES.astype(object)
+        bad[400, 4] = "text"
+        with pytest.raises(ValueError, match="row 400 of column 4 is 'text'"):
+            on_cpu(regressor).explain_interactions(bad, pairs=pairs)
+
+
+@pytest.mark.parametrize("pairs", ["all", "occurring", 3, [(0, 1)]])
+def test_additivity_is_checked(regressor: Any, pairs: Any) -> None:
+    explainer = on_cpu(regressor)
+    explainer._runner.leaf_sum = 1e-9 * explainer._runner.leaf_sum  # as if the leaves were much smaller
+    with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
+        explainer.explain_interactions(DIABETES, pairs=pairs)
+    explainer.explain_interactions(DIABETES, pairs=pairs, index="bii")
+    unchecked = on_cpu(regressor, check_additivity=False)
+    assert unchecked.explain_interactions(DIABETES, pairs=pairs).additivity_error is None
+
+
+# Memory
+
+
+def peak_of(call: Any) -> int:
+    tracemalloc.start()
+    call()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+@pytest.fixture(scope="module")
+def wide() -> tuple[TreeExplainer, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.random((3000, 60))
+    y = X @ rng.random(60) + X[:, 3] * X[:, 7]
+    model = RandomForestRegressor(30, max_depth=6, max_features=0.3, random_state=0).fit(X[:500], y[:500])
+    return on_cpu(model), X
+
+
+@pytest.mark.parametrize("pairs", [20, [(3, 7), (0, 1)]])
+def test_chosen_pairs_take_chunks_and_their_own_size(
+    wide: Any, pairs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explainer, X = wide
+    n_pairs = len(explainer.occurring_pairs())
+    assert n_pairs > 1000
+    expected = explainer.explain_interactions(X, pairs=pairs)
+    monkeypatch.setattr(memory, "CHUNK_BYTES", 1 << 20)
+    everything = len(X) * n_pairs * 8
+    assert everything > 20 * (1 << 20)
+    peak = peak_of(lambda: explainer.explain_interactions(X, pairs=pairs))
+    assert peak < expected.values.nbytes + 2 * (1 << 20)
+    found = explainer.explain_interactions(X, pairs=pairs)
+    np.testing.assert_array_equal(found.values, expected.values)
+    np.testing.assert_array_equal(found.pairs, expected.pairs)
+
+
+@pytest.mark.parametrize("pairs", ["all", "occurring", 20, [(3, 7)]])
+@pytest.mark.parametrize("kind", ["array", "ints"])
+def test_memory_limit_bounds_everything_that_is_allocated(wide: Any, pairs: Any, kind: str) -> None:
+    explainer, X = wide
+    rows = X[:400] if kind == "array" else (10 * X[:400]).astype(int)
+    expected = explainer.explain_interactions(rows, pairs=pairs)
+    plan = explainer._runner.plan(next(k for k in explainer._runner._plans if k.order == 2))
+    result = expected.values.nbytes + (rows.nbytes if pairs == "occurring" else 0)
+    limit = result + plan.info()["scratch_bytes_per_thread"] + 200_000
+    tight = copy.copy(explainer._runner.options)
+    limited = pickle.loads(pickle.dumps(explainer))
+    limited._runner.options = replace(tight, memory_limit=limit)
+    limited.explain_interactions(rows[:1], pairs=pairs)  # compiles
+    assert peak_of(lambda: limited.explain_interactions(rows, pairs=pairs)) < limit
+    np.testing.assert_array_equal(limited.explain_interactions(rows, pairs=pairs).values, expected.values)
+    too_little = pickle.loads(pickle.dumps(explainer))
+    too_little._runner.options = replace(tight, memory_limit=result)
+    with pytest.raises(MemoryError, match=r"raise memory_limit, explain fewer rows, or ask for fewer pairs"):
+        too_little.explain_interactions(rows, pairs=pairs)
+
+
+def test_wide_data_never_takes_a_matrix() -> None:
+    n_features = 8000
+    rng = np.random.default_rng(0)
+    X = rng.random((200, n_features), np.float32)
+    model = RandomForestRegressor(5, max_features=0.05, random_state=0).fit(X, X[:, :50].sum(axis=1))
+    explainer = on_cpu(model)
+    n_pairs = len(explainer.occurring_pairs())
+    for pairs in ("occurring", 10):
+        explanation = explainer.explain_interactions(X[:20], pairs=pairs)
+        peak = peak_of(lambda: explainer.explain_interactions(X[:20], pairs=pairs))  # noqa: B023
+        assert peak < 30 * 4 * (4 * n_features + 6 * n_pairs) < 4 * n_features**2
+        assert explanation.additivity_error is not None
+    with pytest.raises(MemoryError, match="pairs='occurring', a number or a list of them"):
+        on_cpu(model, memory_limit="1GB").explain_interactions(X)
+
+
+def test_a_result_beyond_the_machine_is_refused_by_name(
+    regressor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from skshapgpu import runner
+
+    def full(self: Any, *shape: int) -> np.ndarray:
+        raise MemoryError("Unable to allocate")
+
+    monkeypatch.setattr(runner.HostRun, "empty", full)
+    with pytest.raises(
+        MemoryError, match=r"442 rows need 353,600 bytes for their SHAP interaction.*pairs='occurring'"
+    ):
+        on_cpu(regressor).explain_interactions(DIABETES)
+
+
+# Threads, copies
+
+
+def test_threads_and_chunks_do_not_matter(regressor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    explainer = on_cpu(regressor)
+    expected = {pairs: explainer.explain_interactions(DIABETES, pairs=pairs) for pairs in ("occurring", 5)}
+    monkeypatch.setattr(memory, "CHUNK_BYTES", 20_000)
+    for n_jobs in (1, 3):
+        for pairs, one in expected.items():
+            found = on_cpu(regressor, n_jobs=n_jobs).explain_interactions(DIABETES, pairs=pairs)
+            np.testing.assert_array_equal(found.values, one.values)
+            np.testing.assert_array_equal(found.pairs, one.pairs)
+
+
+def test_many_threads_share_an_explainer(regressor: Any) -> None:
+    expected = on_cpu(regressor).explain_interactions(DIABETES, pairs=4).values
+    fresh = on_cpu(regressor)  # compiles for interactions at the first call of whichever thread
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda _: fresh.explain_interactions(DIABETES, pairs=4).values, range(18)))
+    assert all((values == expected).all() for values in found)
+
+
+def test_pickles(multiclass: Any) -> None:
+    explainer = on_cpu(multiclass)
+    expected = explainer.explain_interactions(IRIS, pairs=3)
+    other = pickle.loads(pickle.dumps(explainer)).explain_interactions(IRIS, pairs=3)
+    again = pickle.loads(pickle.dumps(expected))
+    for found in (other, again):
+        np.testing.assert_array_equal(found.values, expected.values)
+        assert found.pair_names == expected.pair_names and found.output_names == expected.output_names
+
+
+# GPUs: what is asked of them, with the CPU's plans in their place
+
+
+class StandIn:
+    """A ``_cuda.CudaPlan`` that computes on the CPU."""
+
+    def __init__(self, plan: Any, index: int) -> None:
+        self.plan, self.index = plan, index
+        self.rows: list[int] = []
+
+    def explain(
+        self,
+        X: np.ndarray,
+        values: np.ndarray,
+        margin: np.ndarray | None,
+        gap: np.ndarray | None,
+        memory_limit: int,
+        **parts: np.ndarray,
+    ) -> None:
+        self.rows.append(len(X))
+        found = np.empty(values.shape[:2])
+        self.plan.explain(X, values, found, 1, **parts)
+        if gap is not None:
+            gap[:] = np.abs(values.sum(axis=2, dtype=np.float64) + self.plan.base_value - found).max(axis=0)
+        if margin is not None:
+            margin[...] = found
+
+    def explain_device(
+        self,
+        view: np.ndarray,
+        missing: float,
+        values_address: int,
+        values_float32: bool,
+        gap: np.ndarray | None,
+        memory_limit: int,
+        stream: int,
+        **addresses: int,
+    ) -> None:
+        n_features, n_outputs = view.shape[1], len(self.plan.base_value)
+        sizes = {"values": n_features, "matrices": n_features**2, "pairs": len(self.plan.pairs)}
+        shapes = sizes | {"matrices": (n_features, n_features)}
+        dtype = np.dtype(np.float32 if values_float32 else np.float64)
+        out = {}
+        for name, address in {"values": values_address, **addresses}.items():
+            n_bytes = len(view) * n_outputs * sizes[name] * dtype.itemsize
+            flat = np.frombuffer((ctypes.c_char * n_bytes).from_address(address), dtype)
+            out[name] = flat.reshape(len(view), n_outputs, *np.atleast_1d(shapes[name]))
+        self.explain(view, out.pop("values"), None, gap, memory_limit, **out)
+
+    def find_refused(self, *arguments: Any) -> int:
+        return -1
+
+
+class Rows(np.ndarray):
+    """Stands for an array on a GPU."""
+
+
+class OnGpu(GpuArray):
+    def empty(self, shape: tuple[int, ...]) -> Any:
+        return np.full(shape, np.nan, self.dtype)
+
+    def rows(self, start: int, stop: int) -> GpuArray:
+        return put(self.array[start:stop])
+
+    def give(self, values: Any) -> Any:
+        return values.view(Rows)
+
+
+def put(X: np.ndarray) -> GpuArray:
+    return OnGpu(X, np.asarray(X), 0, 0, np.asarray(X), X.shape, X.dtype)
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> list[StandIn]:
+    """Two of them; the plans sent there."""
+    sent: list[StandIn] = []
+
+    def compile_on(plan: Any, index: int, algorithm: str) -> StandIn:
+        sent.append(StandIn(plan, index))
+        return sent[-1]
+
+    monkeypatch.setattr(devices, "compile_on", compile_on)
+    monkeypatch.setattr(devices, "on_gpu", lambda X: isinstance(X, Rows))
+    monkeypatch.setattr(devices, "take", put)
+    monkeypatch.setattr(devices, "address", lambda array: array.ctypes.data)
+    return sent
+
+
+def send(explainer: TreeExplainer, chosen: Devices) -> TreeExplainer:
+    explainer._runner.options = replace(explainer._runner.options, devices=chosen)
+    return explainer
+
+
+FORMS: list[Any] = ["all", "occurring", 4, [(3, 0), (1, 2)]]
+
+
+@pytest.mark.parametrize("pairs", FORMS)
+def test_rows_are_split_among_gpus(case: Any, gpus: list[StandIn], pairs: Any) -> None:
+    explainer, X = case
+    expected = explainer.explain_interactions(X, pairs=pairs)
+    both = send(pickle.loads(pickle.dumps(explainer)), Devices(indices=(0, 1)))
+    found = both.explain_interactions(X, pairs=pairs)
+    np.testing.assert_array_equal(found.values, expected.values)
+    assert found.device == "cuda:0, cuda:1" and found.additivity_error == expected.additivity_error
+    assert [plan.index for plan in gpus] == [0, 1]
+    assert {rows for plan in gpus for rows in plan.rows} <= {len(X) // 2, len(X) - len(X) // 2}
+
+
+@pytest.mark.parametrize("pairs", FORMS)
+def test_arrays_on_a_gpu_stay_there(
+    case: Any, gpus: list[StandIn], pairs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explainer, X = case
+    expected = explainer.explain_interactions(X, pairs=pairs)
+    auto = send(pickle.loads(pickle.dumps(explainer)), Devices(auto=True))
+    for chunk in (memory.CHUNK_BYTES, 50_000):
+        monkeypatch.setattr(memory, "CHUNK_BYTES", chunk)
+        found = auto.explain_interactions(X.view(Rows), pairs=pairs)
+        assert isinstance(found.values, Rows) and found.device == "cuda:0"
+        np.testing.assert_array_equal(np.asarray(found.values), expected.values)
+        if expected.pairs is not None:
+            np.testing.assert_array_equal(found.pairs, expected.pairs)
+        if expected.feature_values is not None:
+            np.testing.assert_array_equal(np.asarray(found.feature_values), expected.feature_values)
+    values = auto.shap_values(X.view(Rows))
+    np.testing.assert_array_equal(np.asarray(values), explainer.shap_values(X))
+
+
+def test_auto_falls_back_to_the_cpu(
+    regressor: Any, gpus: list[StandIn], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Any, *arguments: Any, **parts: Any) -> None:
+        raise RuntimeError("a GPU")
+
+    monkeypatch.setattr(StandIn, "explain", fail)
+    monkeypatch.setattr(devices, "is_cuda_error", lambda error: "a GPU" in str(error))
+    monkeypatch.setattr(Devices, "choose", lambda self, *arguments: (0,))
+    expected = on_cpu(regressor)
+    with pytest.raises(RuntimeError, match="a GPU"):
+        send(expected, Devices(indices=(0,))).explain_interactions(DIABETES)
+    found = send(on_cpu(regressor), Devices(auto=True)).explain_interactions(DIABETES, pairs=3)
+    assert found.device == "cpu" and gpus
+    monkeypatch.undo()
+    np.testing.assert_array_equal(
+        found.values, on_cpu(regressor).explain_interactions(DIABETES, pairs=3).values
+    )
+
+
+@pytest.mark.parametrize("on", ["host", "GPU"])
+def test_gaps_found_by_gpus_are_judged(regressor: Any, gpus: list[StandIn], on: str) -> None:
+    explainer = send(on_cpu(regressor), Devices(indices=(0,)))
+    explainer._runner.leaf_sum = 1e-9 * explainer._runner.leaf_sum
+    X = DIABETES if on == "host" else DIABETES.view(Rows)
+    with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
+        explainer.explain_interactions(X)
+
+
+def test_what_gpus_do_not_compute(regressor: Any, gpus: list[StandIn]) -> None:
+    forced = send(on_cpu(regressor), Devices(indices=(0,)))
+    auto = send(on_cpu(regressor), Devices(auto=True))
+    for ask, what in [
+        (lambda e, X: e.explain(X, index="bv"), "Banzhaf values"),
+        (lambda e, X: e.explain_interactions(X, index="stii"), "Shapley-Taylor interaction values of pairs"),
+        (lambda e, X: e.explain_interactions(X, index="bii"), "Banzhaf interaction values of pairs"),
+        (lambda e, X: e.explain_interactions(X, pairs=2, order=3), "SHAP interaction values of triples"),
+    ]:
+        with pytest.raises(ValueError, match=f"{what} are computed on the CPU only: use device='cpu'"):
+            ask(forced, DIABETES)
+        with pytest.raises(TypeError, match=f"{what} are computed on the CPU only, but X lies on a GPU"):
+            ask(auto, DIABETES.view(Rows))
+    assert auto.explain(DIABETES, index="bv").device == "cpu"
+    assert auto.explain_interactions(DIABETES, index="stii").device == "cpu"
+    gputreeshap = on_cpu(regressor)
+    gputreeshap._runner.options = replace(forced._runner.options, algorithm="gputreeshap")
+    with pytest.raises(ValueError, match="algorithm='gputreeshap' computes SHAP values only"):
+        gputreeshap.explain_interactions(DIABETES)
+    assert not gpus
