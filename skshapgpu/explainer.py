@@ -251,8 +251,7 @@ class TreeExplainer:
         index : {"sv", "bv"}, default="sv"
             "sv" gives SHAP values, that is Shapley values. "bv" gives Banzhaf values, in which every
             set of other features has the same weight (Hammer & Holzman, 1992,
-            doi:10.1007/BF01416240), on the CPU. They do not add up to the margin, so that nothing
-            is checked.
+            doi:10.1007/BF01416240). They do not add up to the margin, so that nothing is checked.
 
         Returns
         -------

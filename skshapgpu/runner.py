@@ -47,11 +47,13 @@ class Kind:
         """Whether base value plus values of a row is its margin."""
         return self.index != "bii"
 
+    @property
+    def on_gpus(self) -> bool:
+        """Whether GPUs compute it, too."""
+        return self.order <= 2
+
 
 SHAP_VALUES = Kind()
-
-#: Kinds that GPUs compute; all others are left to the CPU.
-_ON_GPUS = {SHAP_VALUES, Kind(2, "sii")}
 
 #: An interaction plan does about this many times the work of one for values, at each leaf.
 _INTERACTION_WORK = 3
@@ -144,7 +146,7 @@ class Runner:
         """
         if kind != SHAP_VALUES and self.options.algorithm == "gputreeshap":
             raise ValueError(f"algorithm='gputreeshap' computes SHAP values only, not {what}: use 'auto'")
-        if kind in _ON_GPUS:
+        if kind.on_gpus:
             return
         if on_gpu:
             raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
@@ -162,8 +164,8 @@ class Runner:
         chosen = self.options.devices
         n_threads = effective_n_jobs(self.options.n_jobs)
         indices: tuple[int, ...] = ()
-        if kind in _ON_GPUS:
-            scale = 1 if kind == SHAP_VALUES else _INTERACTION_WORK
+        if kind.on_gpus:
+            scale = 1 if kind.order == 1 else _INTERACTION_WORK
             nodes = {k: scale * n for k, n in self.info["leaves_by_nodes"].items()}
             indices = chosen.choose(X.n_rows, self.info | {"leaves_by_nodes": nodes}, n_threads)
         try:

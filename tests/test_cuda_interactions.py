@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from ensembles import ensemble_options, leaf_scale, random_chain, random_ensemble, random_rows
 from hypothesis import HealthCheck, given, settings
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from skshapgpu import _core
+from skshapgpu import ShapInteractionTransformer, TreeExplainer, _core
 from skshapgpu.ensemble import Ensemble
 from skshapgpu.reference import path_dependent_interactions
 
@@ -154,3 +156,85 @@ def test_refused() -> None:
         )
     with pytest.raises(ValueError, match="gputreeshap"):
         _cuda.CudaPlan(plan_of(ensemble, "single"), 0, True)
+
+
+# As users see them
+
+
+@pytest.fixture(scope="module", params=["regressor", "multiclass", "binary"])
+def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray, dict[str, Any]]:
+    if request.param == "regressor":
+        X, y = load_diabetes(return_X_y=True)
+        return RandomForestRegressor(20, random_state=0).fit(X, y), X, {}
+    X, y = load_iris(return_X_y=True)
+    options = {}
+    if request.param == "binary":
+        y, options = y == 1, {"outputs": "all"}
+    return RandomForestClassifier(20, random_state=0).fit(X, y), X, options
+
+
+FORMS: list[Any] = ["all", "occurring", 4, [(3, 0), (1, 2)]]
+
+
+@pytest.mark.parametrize("index", INDICES)
+@pytest.mark.parametrize("pairs", FORMS, ids=str)
+def test_explanations_are_those_of_the_cpu(case: Any, pairs: Any, index: str) -> None:
+    model, X, options = case
+    expected, found = (
+        TreeExplainer(model, device=device, precision="double", **options).explain_interactions(
+            X, pairs=pairs, index=index
+        )
+        for device in ("cpu", "cuda")
+    )
+    assert found.device == "cuda:0" and found.pair_names == expected.pair_names
+    unit = np.abs(expected.values).max()
+    np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-10 * unit)
+    assert (found.additivity_error is None) == (index == "bii")
+
+
+def test_banzhaf_values(case: Any) -> None:
+    model, X, options = case
+    expected, found = (
+        TreeExplainer(model, device=device, precision="double", **options).explain(X, index="bv").values
+        for device in ("cpu", "cuda")
+    )
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("pairs", FORMS, ids=str)
+def test_arrays_of_other_libraries(case: Any, library: str, dtype: type, pairs: Any) -> None:
+    namespace = pytest.importorskip(library)
+    model, X, options = case
+    X = X.astype(dtype)
+    explainer = TreeExplainer(model, device="cuda", **options)
+    expected = explainer.explain_interactions(X, pairs=pairs)
+    on_gpu = namespace.asarray(X, device="cuda") if library == "torch" else namespace.asarray(X)
+    found = explainer.explain_interactions(on_gpu, pairs=pairs)
+    assert type(found.values) is type(on_gpu)
+    values = found.values.cpu().numpy() if library == "torch" else namespace.asnumpy(found.values)
+    assert values.dtype == dtype
+    np.testing.assert_array_equal(values, expected.values)
+    if pairs == "all":
+        np.testing.assert_array_equal(
+            namespace.asarray(explainer.shap_interaction_values(on_gpu)).shape, values.shape
+        )
+
+
+def test_memory_limit(case: Any) -> None:
+    model, X, options = case
+    whole = TreeExplainer(model, device="cuda", **options).explain_interactions(X, pairs=3)
+    small = TreeExplainer(model, device="cuda", memory_limit="64MB", **options).explain_interactions(
+        X, pairs=3
+    )
+    np.testing.assert_array_equal(small.values, whole.values)
+
+
+def test_transformer(case: Any) -> None:
+    model, X, options = case
+    expected, found = (
+        ShapInteractionTransformer.from_fitted(model, device=device, **options).transform(X)
+        for device in ("cpu", "cuda")
+    )
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

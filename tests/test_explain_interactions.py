@@ -635,18 +635,12 @@ def test_gaps_found_by_gpus_are_judged(regressor: Any, gpus: list[StandIn], on: 
 def test_what_gpus_do_not_compute(regressor: Any, gpus: list[StandIn]) -> None:
     forced = send(on_cpu(regressor), Devices(indices=(0,)))
     auto = send(on_cpu(regressor), Devices(auto=True))
-    for ask, what in [
-        (lambda e, X: e.explain(X, index="bv"), "Banzhaf values"),
-        (lambda e, X: e.explain_interactions(X, index="stii"), "Shapley-Taylor interaction values of pairs"),
-        (lambda e, X: e.explain_interactions(X, index="bii"), "Banzhaf interaction values of pairs"),
-        (lambda e, X: e.explain_interactions(X, pairs=2, order=3), "SHAP interaction values of triples"),
-    ]:
-        with pytest.raises(ValueError, match=f"{what} are computed on the CPU only: use device='cpu'"):
-            ask(forced, DIABETES)
-        with pytest.raises(TypeError, match=f"{what} are computed on the CPU only, but X lies on a GPU"):
-            ask(auto, DIABETES.view(Rows))
-    assert auto.explain(DIABETES, index="bv").device == "cpu"
-    assert auto.explain_interactions(DIABETES, index="stii").device == "cpu"
+    what = "SHAP interaction values of triples are computed on the CPU only"
+    with pytest.raises(ValueError, match=f"{what}: use device='cpu'"):
+        forced.explain_interactions(DIABETES, pairs=2, order=3)
+    with pytest.raises(TypeError, match=f"{what}, but X lies on a GPU"):
+        auto.explain_interactions(DIABETES.view(Rows), pairs=2, order=3)
+    assert auto.explain_interactions(DIABETES, pairs=2, order=3).device == "cpu"
     gputreeshap = on_cpu(regressor)
     gputreeshap._runner.options = replace(forced._runner.options, algorithm="gputreeshap")
     with pytest.raises(ValueError, match="algorithm='gputreeshap' computes SHAP values only"):
