@@ -231,17 +231,7 @@ def ours(name: str, case: models.Case) -> peers.Runner:
 
 
 def _xgboost(case: models.Case, truth: np.ndarray) -> peers.Runner:
-    return xgboost_runner(case, truth, {"pred_contribs": True}, peers.without_base, TRIED_ROWS)
-
-
-def xgboost_runner(
-    case: models.Case,
-    truth: np.ndarray,
-    options: dict[str, bool],
-    values: Callable[[np.ndarray, int], np.ndarray],
-    n_rows: int,
-) -> peers.Runner:
-    """XGBoost with the matrix that it is faster with for ``n_rows``, where its values are right with that."""
+    """XGBoost with the matrix that it is faster with, where its values are right with that."""
     import xgboost
 
     if not xgboost.build_info().get("USE_CUDA"):
@@ -253,13 +243,13 @@ def xgboost_runner(
     for matrix in (xgboost.DMatrix, xgboost.QuantileDMatrix):
         system = peers.System(
             lambda X, matrix=matrix: matrix(X, nthread=threads),
-            lambda rows: booster.predict(rows, **options),
-            values,
+            lambda rows: booster.predict(rows, pred_contribs=True),
+            peers.without_base,
         )
         try:
-            runner, n_rows = peers.Runner(system, case.X), min(n_rows, len(case.X))
-            found = runner.values(n_rows)[: len(truth)]
-            error = peers.relative_error(found, truth[: len(found)])
+            runner, n_rows = peers.Runner(system, case.X), min(TRIED_ROWS, len(case.X))
+            values = runner.values(n_rows)[: len(truth)]
+            error = peers.relative_error(values, truth[: len(values)])
             seconds = runner.time(n_rows)[0]
         except Exception as failure:
             notes.append(f"{matrix.__name__}: {peers.reason(failure)}")

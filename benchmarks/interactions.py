@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -29,9 +30,6 @@ ROWS, CUDA_ROWS = 2_000, 20_000
 
 #: Largest result on a GPU: fewer rows of a model of which more would be larger.
 MAX_RESULT_BYTES = 8e9
-
-#: Rows with which the two matrices of XGBoost are tried on a GPU.
-TRIED_ROWS = 200
 
 #: name: (precision, threads). The first is what ratios refer to.
 OURS = {"ours": ("single", 1), "ours-double": ("double", 1), "ours-2-threads": ("single", 2)}
@@ -76,12 +74,12 @@ def measure(
     runners: dict[str, peers.Runner] = {}
     systems = result["systems"]
     mine = ON_GPU if device == "cuda" else OURS
-    others = CUDA_BUILDERS if device == "cuda" else BUILDERS
     build = ours_on_gpu if device == "cuda" else ours
-    for name in [*mine, *(name for name in others if peers.FAMILY.get(name, case.family) == case.family)]:
+    able = [name for name, (_, its_devices) in BUILDERS.items() if device in its_devices]
+    for name in [*mine, *(name for name in able if peers.FAMILY.get(name, case.family) == case.family)]:
         entry = systems[name] = {}
         try:
-            runner = runners[name] = others[name](case, truth) if name in others else build(name, case)
+            runner = runners[name] = build(name, case) if name in mine else BUILDERS[name][0](case, device)
             allowed = TOLERANCE["single" if name in mine else "peer"]
             peers.check(runner, truth, allowed, arguments.slowest, entry)
             if device == "cuda" and name in mine:
@@ -155,13 +153,14 @@ def xgboost_values(raw: np.ndarray, n_rows: int) -> np.ndarray:
     return raw.reshape(n_rows, -1, n_features + 1, n_features + 1)[..., :-1, :-1]
 
 
-def _xgboost(case: models.Case, truth: np.ndarray) -> peers.Runner:
+def _xgboost(case: models.Case, device: str) -> peers.Runner:
     import xgboost
 
+    threads = 1 if device == "cpu" else os.cpu_count()
     booster = case.model.copy()
-    booster.set_param({"nthread": 1})
+    booster.set_param({"device": device, "nthread": threads})
     system = peers.System(
-        lambda X: xgboost.DMatrix(X, nthread=1),
+        lambda X: xgboost.DMatrix(X, nthread=threads),
         lambda rows: booster.predict(rows, pred_interactions=True),
         xgboost_values,
         "matrix made before",
@@ -169,11 +168,7 @@ def _xgboost(case: models.Case, truth: np.ndarray) -> peers.Runner:
     return peers.Runner(system, case.X)
 
 
-def _xgboost_on_gpu(case: models.Case, truth: np.ndarray) -> peers.Runner:
-    return gpu.xgboost_runner(case, truth, {"pred_interactions": True}, xgboost_values, TRIED_ROWS)
-
-
-def _shap(case: models.Case, truth: np.ndarray) -> peers.Runner:
+def _shap(case: models.Case, device: str) -> peers.Runner:
     import shap
 
     native = case.family == "sklearn"
@@ -184,8 +179,11 @@ def _shap(case: models.Case, truth: np.ndarray) -> peers.Runner:
     return peers.Runner(system, case.X)
 
 
-BUILDERS: dict[str, Callable[[models.Case, np.ndarray], peers.Runner]] = {"xgboost": _xgboost, "shap": _shap}
-CUDA_BUILDERS: dict[str, Callable[[models.Case, np.ndarray], peers.Runner]] = {"xgboost": _xgboost_on_gpu}
+#: By name, with the devices that they compute on.
+BUILDERS: dict[str, tuple[Callable[[models.Case, str], peers.Runner], tuple[str, ...]]] = {
+    "xgboost": (_xgboost, ("cpu", "cuda")),
+    "shap": (_shap, ("cpu",)),
+}
 
 
 def print_model(result: dict[str, Any]) -> None:

@@ -559,8 +559,9 @@ CudaPlan::CudaPlan(const Plan& plan, int device, bool gputreeshap) : plan_(plan)
   const size_t n = cuda_devices().size();
   if (device < 0 || static_cast<size_t>(device) >= n)
     throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
-  if (gputreeshap && plan.interactions())
-    throw std::invalid_argument("gputreeshap has no interactions: the plan must be of order 1");
+  if (plan.order > 2) throw std::invalid_argument("triples are computed on the CPU only");
+  if (gputreeshap && (plan.interactions() || plan.index == Index::kBanzhaf))
+    throw std::invalid_argument("gputreeshap computes SHAP values only");
   const UseDevice use(device);
   if (plan.precision == Precision::kSingle)
     impl_ = std::make_unique<Pipeline<float>>(plan, device, gputreeshap);
