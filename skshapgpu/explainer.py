@@ -250,9 +250,9 @@ class TreeExplainer:
             stream, and the values are an array of that library.
         index : {"sv", "bv"}, default="sv"
             "sv" gives SHAP values, that is Shapley values. "bv" gives Banzhaf values, in which every
-            set of other features has the same weight (Hammer & Holzman, 1992,
-            doi:10.1007/BF01416240), on the CPU. They do not add up to the margin, so that nothing
-            is checked.
+            set of other features has the same weight (Hammer & Holzman, Approximations of
+            pseudo-Boolean functions; applications to game theory, ZOR 36, 1992), on the CPU. They do
+            not add up to the margin, so that nothing is checked.
 
         Returns
         -------
