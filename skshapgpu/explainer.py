@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -32,6 +32,10 @@ from .runner import SHAP_VALUES, Kind, Options, Run, Runner, shap_values
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": Kind(1, "bii")}
 
 
+@overload
+def explain(model: Any, X: Any, *, interactions: Literal[False] = False, **options: Any) -> Explanation: ...
+@overload
+def explain(model: Any, X: Any, *, interactions: Literal[True], **options: Any) -> InteractionExplanation: ...
 def explain(
     model: Any,
     X: Any,
