@@ -40,7 +40,10 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   if (precision != "single" && precision != "double")
     throw py::value_error("precision must be 'single' or 'double', not '" + precision + "'");
   const Index index = index_named(name);
-  if (order < 1 || order > 2) throw py::value_error("order must be 1 or 2, not " + std::to_string(order));
+  if (order < 1 || order > kMaxOrder)
+    throw py::value_error("order must be 1, 2 or 3, not " + std::to_string(order));
+  if (order == 3 && index == Index::kTaylor)
+    throw py::value_error("the index 'stii' is of order 2 at most, not 3");
   const auto tree_output = attribute<int32_t>(ensemble, "tree_output", -1);
   const auto tree_offsets = attribute<int64_t>(ensemble, "tree_offsets", tree_output.size() + 1);
   const auto left = attribute<int32_t>(ensemble, "left", tree_offsets.at(tree_output.size()));
@@ -96,7 +99,8 @@ void* optional(const py::object& given, const char* name, const py::array& like,
 }
 
 void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
-                  int n_threads, const py::object& matrices, const py::object& pairs) {
+                  int n_threads, const py::object& matrices, const py::object& pairs,
+                  const py::object& triples) {
   if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
   if (X.ndim() != 2 || X.shape(1) != plan.n_features)
     throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_features) + ")");
@@ -114,10 +118,13 @@ void explain_rows(const Plan& plan, const py::array& X, py::array& values, const
   }
   if (!plan.interactions() && !(matrices.is_none() && pairs.is_none()))
     throw py::value_error("the plan was not compiled for interactions");
+  if (plan.order < 3 && !triples.is_none()) throw py::value_error("the plan was not compiled for triples");
   result.matrices =
       optional(matrices, "matrices", values, {X.shape(0), plan.n_outputs, plan.n_features, plan.n_features});
   result.pairs = optional(pairs, "pairs", values,
                           {X.shape(0), plan.n_outputs, static_cast<py::ssize_t>(plan.pairs.size())});
+  result.triples = optional(triples, "triples", values,
+                            {X.shape(0), plan.n_outputs, static_cast<py::ssize_t>(plan.triples.size())});
   const Rows rows{X.data(), is_float32(X), X.shape(0), X.strides(0), X.strides(1)};
   Interrupt interrupted;
   bool complete;
@@ -138,6 +145,17 @@ py::array_t<int32_t> feature_pairs(const Plan& plan) {
   for (const FeaturePair pair : plan.pairs) {
     *p++ = plan.features[pair.first];
     *p++ = plan.features[pair.second];
+  }
+  return out;
+}
+
+py::array_t<int32_t> feature_triples(const Plan& plan) {
+  py::array_t<int32_t> out({static_cast<py::ssize_t>(plan.triples.size()), py::ssize_t{3}});
+  int32_t* p = out.mutable_data();
+  for (const FeatureTriple triple : plan.triples) {
+    *p++ = plan.features[triple.first];
+    *p++ = plan.features[triple.second];
+    *p++ = plan.features[triple.third];
   }
   return out;
 }
@@ -171,8 +189,10 @@ PYBIND11_MODULE(_core, module) {
       .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("order") = 1,
            py::arg("index") = "sii")
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
-           py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none())
+           py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none(),
+           py::arg("triples") = py::none())
       .def_property_readonly("pairs", &feature_pairs)
+      .def_property_readonly("triples", &feature_triples)
       .def_property_readonly("base_value", &base_value)
       .def("info", &info);
   module.def("instruction_set", [] { return std::string(kernels().name); });

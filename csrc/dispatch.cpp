@@ -22,10 +22,13 @@ constexpr int kMaxTileRows = 1024;
 
 size_t n_used_outputs(const Plan& plan, const Chunk& chunk) { return chunk.output < 0 ? plan.n_outputs : 1; }
 
+// What is summed for each row and output.
+size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size() + plan.triples.size(); }
+
 // Rows of a tile: bounded by memory, and few enough that every thread gets some.
 int tile_rows(const Plan& plan, int64_t n_rows, int64_t n_threads) {
-  const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) +
-                           sizeof(double) * (plan.features.size() + plan.pairs.size()) * plan.n_outputs + 1;
+  const size_t row_bytes =
+      plan.columns.size() * (plan.wide_codes ? 4 : 2) + sizeof(double) * n_sums(plan) * plan.n_outputs + 1;
   const int64_t by_memory = static_cast<int64_t>(kTileBytes / row_bytes);
   const int64_t by_threads = (n_rows + 4 * n_threads - 1) / (4 * n_threads);
   const int64_t rows = std::min<int64_t>({kMaxTileRows, by_memory, by_threads});
@@ -56,7 +59,7 @@ class Aligned {
 };
 
 struct StackSizes {
-  size_t phi = 0, pair_phi = 0, stack = 0, inner = 0;
+  size_t phi = 0, pair_phi = 0, triple_phi = 0, stack = 0, inner = 0;
 };
 
 StackSizes stack_sizes(const Plan& plan, size_t element) {
@@ -68,8 +71,9 @@ StackSizes stack_sizes(const Plan& plan, size_t element) {
                                          : walk_rows<double>(plan.interactions());
     sizes.phi = std::max(sizes.phi, outputs * chunk.slots.size() * kBlockRows);
     sizes.pair_phi = std::max(sizes.pair_phi, outputs * chunk.pairs.size() * kBlockRows);
-    sizes.stack = std::max(sizes.stack, rows * stack_size(chunk.n_nodes, static_cast<int>(outputs),
-                                                          chunk.height, plan.interactions()));
+    sizes.triple_phi = std::max(sizes.triple_phi, outputs * chunk.triples.size() * kBlockRows);
+    sizes.stack = std::max(
+        sizes.stack, rows * stack_size(chunk.n_nodes, static_cast<int>(outputs), chunk.height, plan.order));
     sizes.inner = std::max(sizes.inner, chunk.max_inner);
   }
   return sizes;
@@ -93,6 +97,7 @@ class Worker {
     codes_.allocate(plan, tile);
     phi_.resize(sizes.phi);
     pair_phi_.resize(sizes.pair_phi);
+    triple_phi_.resize(sizes.triple_phi);
     stack_.resize(sizes.stack);
     const size_t n_nodes = 2 * sizes.inner + 1;
     words_.resize(kFirstWord + 2 * n_nodes);
@@ -100,6 +105,7 @@ class Worker {
     reach_.resize(n_nodes);
     sums_.resize(plan.features.size() * plan.n_outputs * tile);
     pair_sums_.resize(plan.pairs.size() * plan.n_outputs * tile);
+    triple_sums_.resize(plan.triples.size() * plan.n_outputs * tile);
     margin_.resize(static_cast<size_t>(plan.n_outputs) * tile);
     main_.resize(plan.features.size());
   }
@@ -110,6 +116,7 @@ class Worker {
     code_tile(plan_, kernels_, rows_, first_row, n_rows, codes_);
     std::fill_n(sums_.data(), sums_.size(), 0.0);
     std::fill_n(pair_sums_.data(), pair_sums_.size(), 0.0);
+    std::fill_n(triple_sums_.data(), triple_sums_.size(), 0.0);
     for (int32_t o = 0; o < plan_.n_outputs; ++o)
       std::fill_n(margin_.data() + static_cast<size_t>(o) * tile_, tile_, plan_.constant[o]);
     for (const Chunk& chunk : plan_.chunks) {
@@ -128,9 +135,10 @@ class Worker {
   void run_chunk(const Chunk& chunk, int block, int n_rows) {
     const T* nodes = constants<T>(plan_).data() + chunk.quadrature;
     const size_t n_slots = chunk.slots.size(), n_outputs = n_used_outputs(plan_, chunk);
-    const size_t n_pairs = chunk.pairs.size();
+    const size_t n_pairs = chunk.pairs.size(), n_triples = chunk.triples.size();
     std::fill_n(phi_.data(), n_outputs * n_slots * kBlockRows, T(0));
     std::fill_n(pair_phi_.data(), n_outputs * n_pairs * kBlockRows, T(0));
+    std::fill_n(triple_phi_.data(), n_outputs * n_triples * kBlockRows, T(0));
     const CategoryRows* categories =
         codes_.category_rows.empty() ? nullptr : codes_.category_rows.data() + block * plan_.columns.size();
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
@@ -158,12 +166,15 @@ class Worker {
                              stack_.data(),
                              nodes + 2 * chunk.n_nodes,
                              pair_phi_.data(),
-                             n_pairs * kBlockRows};
+                             n_pairs * kBlockRows,
+                             triple_phi_.data(),
+                             n_triples * kBlockRows};
       run_walk(chunk, walk);
     }
     add_sums(chunk, block, chunk.slots, plan_.features.size(), plan_.leaf_scale, phi_, sums_);
     // The walk finds twice the interaction of a pair.
     add_sums(chunk, block, chunk.pairs, plan_.pairs.size(), plan_.leaf_scale / 2, pair_phi_, pair_sums_);
+    add_sums(chunk, block, chunk.triples, plan_.triples.size(), plan_.leaf_scale, triple_phi_, triple_sums_);
   }
 
   // Adds the sums of a chunk to those of the tile; `places` tells where each of its slots is among
@@ -181,13 +192,14 @@ class Worker {
   }
 
   void run_walk(const Chunk& chunk, const WalkArgs<float>& args) const {
-    const auto* const walks = plan_.interactions() ? kernels_.pairs_float : kernels_.walk_float;
-    const auto vector = plan_.interactions() ? kernels_.pairs_vector_float : kernels_.walk_vector_float;
-    (chunk.output < 0 ? vector : walks[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
+    run_walk(chunk, args, kernels_.walk_float[plan_.order - 1], kernels_.walk_vector_float[plan_.order - 1]);
   }
   void run_walk(const Chunk& chunk, const WalkArgs<double>& args) const {
-    const auto* const walks = plan_.interactions() ? kernels_.pairs_double : kernels_.walk_double;
-    const auto vector = plan_.interactions() ? kernels_.pairs_vector_double : kernels_.walk_vector_double;
+    run_walk(chunk, args, kernels_.walk_double[plan_.order - 1],
+             kernels_.walk_vector_double[plan_.order - 1]);
+  }
+  template <class Walks, class Walk>
+  void run_walk(const Chunk& chunk, const WalkArgs<T>& args, const Walks& walks, Walk vector) const {
     (chunk.output < 0 ? vector : walks[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
   }
 
@@ -228,7 +240,10 @@ class Worker {
       }
       for (int32_t o = 0; o < plan_.n_outputs; ++o) {
         const size_t index = (first_row + row) * plan_.n_outputs + o;
-        if (result_.pairs) write_pairs(static_cast<Out*>(result_.pairs) + index * plan_.pairs.size(), o, row);
+        if (result_.pairs)
+          write_sums(static_cast<Out*>(result_.pairs), index, o, row, pair_sums_, plan_.pairs.size());
+        if (result_.triples)
+          write_sums(static_cast<Out*>(result_.triples), index, o, row, triple_sums_, plan_.triples.size());
         if (result_.matrices)
           write_matrix(static_cast<Out*>(result_.matrices) + index * plan_.n_features * plan_.n_features, o,
                        row);
@@ -237,9 +252,9 @@ class Worker {
   }
 
   template <class Out>
-  void write_pairs(Out* out, int32_t o, int row) const {
-    const double* sums = pair_sums_.data() + o * plan_.pairs.size() * tile_ + row;
-    for (size_t i = 0; i < plan_.pairs.size(); ++i) out[i] = static_cast<Out>(sums[i * tile_]);
+  void write_sums(Out* out, size_t index, int32_t o, int row, const Aligned<double>& from, size_t n) const {
+    const double* sums = from.data() + o * n * tile_ + row;
+    for (size_t i = 0; i < n; ++i) out[index * n + i] = static_cast<Out>(sums[i * tile_]);
   }
 
   // What a feature does alone is what its pairs leave of its value, or its Banzhaf value.
@@ -269,9 +284,9 @@ class Worker {
   const Result& result_;
   const size_t tile_;
   CodeTile codes_;
-  Aligned<T> phi_, pair_phi_, stack_;
+  Aligned<T> phi_, pair_phi_, triple_phi_, stack_;
   Aligned<uint64_t> words_, reach_;
-  Aligned<double> sums_, pair_sums_, margin_;
+  Aligned<double> sums_, pair_sums_, triple_sums_, margin_;
   std::vector<double> main_;  // main effects of one row
 };
 
@@ -328,9 +343,8 @@ size_t scratch_bytes(const Plan& plan) {
   const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
   const StackSizes sizes = stack_sizes(plan, element);
   const size_t tile = tile_rows(plan, INT64_MAX / 8, 1);
-  return element * (sizes.phi + sizes.pair_phi + sizes.stack) + 8 * (6 * sizes.inner + 5) +
-         tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) +
-                 8 * plan.n_outputs * (plan.features.size() + plan.pairs.size() + 1)) +
+  return element * (sizes.phi + sizes.pair_phi + sizes.triple_phi + sizes.stack) + 8 * (6 * sizes.inner + 5) +
+         tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * plan.n_outputs * (n_sums(plan) + 1)) +
          tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows);
 }
 

@@ -24,12 +24,13 @@
 // alive: the row satisfied every split on the feature so far. Nothing is ever divided by a zero
 // fraction and every factor lies in [0, 1]. See docs/how_it_works.md.
 //
-// With kPairs the walk also adds up the interactions of each node's feature i with every other feature j of
+// From order 2 the walk also adds up the interactions of each node's feature i with every other feature j of
 // the path above, whose factor is a_j and whose derivative is 1 - z_j or -z_j:
 //   phi[i, j] += sum_k Q_k lambda_jk, Q_k = delta C_k G_k D_k,
 //   lambda_jk = (1 - z_j) / (z_j (1 - t_k) + t_k) for rows that are alive, else -1 / (1 - t_k),
 // twice the SHAP interaction value of i and j; for other indices lambda has a weight (pair_weight in plan.h).
-// Every unordered pair is met once for each pair of nodes on a path.
+// Every unordered pair is met once for each pair of nodes on a path. Of order 3 it adds up
+// sum_k Q_k lambda_jk lambda_lk for every two other features j and l, too.
 //
 // Included once by each kernels_*.cpp, after its simd_*.h: everything here has internal linkage,
 // because functions compiled for one instruction set must not be merged with those of another.
@@ -44,13 +45,14 @@ namespace {
 
 #define SKSHAP_INLINE inline __attribute__((always_inline))
 
-template <class S, int K, int kRows, bool kPairs>
+template <class S, int K, int kRows, int kOrder>
 struct Walker {
   using T = typename S::T;
   using V = typename S::V;
   using M = typename S::M;
   static constexpr int W = S::kWidth;
   static constexpr int kFixed = K > 0 ? K : 1;
+  static constexpr bool kPairs = kOrder >= 2, kTriples = kOrder >= 3;
 
   T* frame;           // C of the current subtree, then g and delta of its root
   T* value;           // top of the stack of results
@@ -60,11 +62,11 @@ struct Walker {
   T* phi;
   size_t output_stride;
   int any_nodes, n_outputs, first, n_vectors;
-  // With kPairs:
+  // Of order 2 and 3:
   const uint64_t* words;  // decisions of the first node
   const T *dead, *lambdas;
-  T *pair_phi, *scratch;
-  size_t pair_stride;
+  T *pair_phi, *triple_phi, *scratch;
+  size_t pair_stride, triple_stride;
 
   SKSHAP_INLINE int n_nodes() const { return K > 0 ? K : any_nodes; }
   SKSHAP_INLINE size_t frame_elements() const { return frame_size(n_nodes(), kPairs) * kRows; }
@@ -82,7 +84,7 @@ struct Walker {
     S::store(p, S::fma(x, y, S::load(p)));
   }
 
-  // Q of a node, in registers if K is fixed.
+  // K values of a node, in registers if K is fixed.
   struct Weights {
     V x[kFixed];
     T* memory;
@@ -99,14 +101,34 @@ struct Walker {
         return S::load(memory + k * W);
     }
   };
-  SKSHAP_INLINE void add_pairs(const uint32_t* list, int v, int output, const Weights& q) const {
+
+  SKSHAP_INLINE const T* lambdas_of(uint32_t level, int v) const {
+    return lambdas + level * frame_elements() + v * W;
+  }
+  SKSHAP_INLINE void add_product(T* out, uint32_t slot, const Weights& q, const T* l) const {
+    V sum = S::mul(q.get(0), S::load(l));
+    for (int k = 1; k < n_nodes(); ++k) sum = S::fma(q.get(k), S::load(l + k * kRows), sum);
+    T* const phi = out + static_cast<size_t>(slot) * kBlockRows;
+    S::store(phi, S::add(S::load(phi), sum));
+  }
+
+  SKSHAP_INLINE void add_interactions(const uint32_t* list, int v, int output, const Weights& q) const {
     T* const out = pair_phi + output * pair_stride + v * W;
-    for (const uint32_t *p = list + 1, *end = p + 2 * *list; p != end; p += 2) {
-      const T* l = lambdas + p[1] * frame_elements() + v * W;
-      V sum = S::mul(q.get(0), S::load(l));
-      for (int k = 1; k < n_nodes(); ++k) sum = S::fma(q.get(k), S::load(l + k * kRows), sum);
-      T* const phi = out + static_cast<size_t>(p[0]) * kBlockRows;
-      S::store(phi, S::add(S::load(phi), sum));
+    for (const uint32_t *p = list + 1, *end = p + 2 * *list; p != end; p += 2)
+      add_product(out, p[0], q, lambdas_of(p[1], v));
+    if constexpr (kTriples) add_triples(list, v, output, q);
+  }
+
+  SKSHAP_INLINE void add_triples(const uint32_t* list, int v, int output, const Weights& q) const {
+    T* const out = triple_phi + output * triple_stride + v * W;
+    const uint32_t *const first = list + 1, *const end = first + 2 * *list, *slot = end;
+    for (const uint32_t* p = first + 2; p < end; p += 2) {
+      const T* l = lambdas_of(p[1], v);
+      Weights product;
+      product.memory = scratch + n_nodes() * W;
+      for (int k = 0; k < n_nodes(); ++k) product.set(k, S::mul(q.get(k), S::load(l + k * kRows)));
+      for (const uint32_t* other = first; other != p; other += 2)
+        add_product(out, *slot++, product, lambdas_of(other[1], v));
     }
   }
 
@@ -121,7 +143,7 @@ struct Walker {
   // Every op begins with a copy of the walker: the copy's address is never taken, so the compiler
   // keeps its members in registers although vector stores may alias anything in memory.
 
-  // Constants: r, -r, 1 - r; if repeated also g of alive rows that go right [K], left [K]; with kPairs
+  // Constants: r, -r, 1 - r; if repeated also g of alive rows that go right [K], left [K]; from order 2
   // lambda of alive rows that go left [K].
   template <bool kRepeated>
   SKSHAP_INLINE void enter() {
@@ -154,8 +176,8 @@ struct Walker {
     m += 2;
   }
 
-  // From the left to the right child: its C is what the left one did not take. Constants with kPairs: lambda
-  // of alive rows that go right [K].
+  // From the left to the right child: its C is what the left one did not take. Constants from order 2:
+  // lambda of alive rows that go right [K].
   SKSHAP_INLINE void middle(uint32_t number) {
     const Walker w = *this;
     T* parent = w.frame - w.frame_elements();
@@ -205,7 +227,7 @@ struct Walker {
           S::store(l, S::fma(factor, difference, b));
         }
         w.add_phi(slot, v, d, sum, output);
-        if constexpr (kPairs) w.add_pairs(list, v, output, q);
+        if constexpr (kPairs) w.add_interactions(list, v, output, q);
       }
       left += w.value_elements();
       right += w.value_elements();
@@ -238,7 +260,7 @@ struct Walker {
             const V weight = S::mul(slope, w.C(k, v));
             q.set(k, kRepeated ? S::mul(weight, w.at(k)) : weight);
           }
-          w.add_pairs(list, v, output, q);
+          w.add_interactions(list, v, output, q);
         }
         for (int k = 0; k < n; ++k) {
           if constexpr (kRepeated) {
@@ -434,20 +456,24 @@ struct Walker {
             op += (code >= kTrio) + (code >= kQuad);
           }
       }
-      if constexpr (kPairs) op += 1 + 2 * static_cast<size_t>(op[1]);
+      if constexpr (kPairs) {
+        const size_t n = op[1];
+        op += 1 + 2 * n + (kTriples ? n * (n - 1) / 2 : 0);
+      }
     }
   }
 };
 
-template <class S, int K, int kRows, bool kPairs>
+template <class S, int K, int kRows, int kOrder>
 void walk(const WalkArgs<typename S::T>& args) {
+  constexpr bool kPairs = kOrder >= 2;
   using T = typename S::T;
   T* values = args.stack + (static_cast<size_t>(args.height) + 1) * frame_size(args.n_nodes, kPairs) * kRows;
   const size_t n_values =
       (static_cast<size_t>(args.height) + 2) * args.n_nodes * (K > 0 ? 1 : args.n_outputs);
   for (int first = 0; first < args.n_rows; first += kRows) {
     const int n_rows = args.n_rows - first < kRows ? args.n_rows - first : kRows;
-    Walker<S, K, kRows, kPairs> walker{args.stack,
+    Walker<S, K, kRows, kOrder> walker{args.stack,
                                        values,
                                        args.constants,
                                        args.words + kFirstWord,
@@ -462,8 +488,10 @@ void walk(const WalkArgs<typename S::T>& args) {
                                        args.dead,
                                        args.stack + (2 * static_cast<size_t>(args.n_nodes) + 1) * kRows,
                                        kPairs ? args.pair_phi + first : nullptr,
+                                       kOrder >= 3 ? args.triple_phi + first : nullptr,
                                        values + n_values * kRows,
-                                       args.pair_stride};
+                                       args.pair_stride,
+                                       args.triple_stride};
     walker.run(args.ops, args.weights);
   }
 }
@@ -543,11 +571,18 @@ void rank(const RankArgs<X>& args) {
   for (int i = 0; i < kBlockRows; ++i) args.ranks[i] = base[i];
 }
 
-template <class S, bool kPairs, int... K>
+template <class S, int kOrder, int... K>
 void set_walks(void (*(&walks)[sizeof...(K)])(const WalkArgs<typename S::T>&),
                void (*&vector)(const WalkArgs<typename S::T>&), std::integer_sequence<int, K...>) {
-  ((walks[K] = &walk<S, K, walk_rows<typename S::T>(kPairs), kPairs>), ...);
-  vector = &walk<S, 0, kVectorWalkRows, kPairs>;
+  ((walks[K] = &walk<S, K, walk_rows<typename S::T>(kOrder >= 2), kOrder>), ...);
+  vector = &walk<S, 0, kVectorWalkRows, kOrder>;
+}
+
+template <int kOrder>
+void set_order(Kernels& k) {
+  constexpr std::make_integer_sequence<int, kMaxFixedNodes + 1> all{};
+  set_walks<FloatVector, kOrder>(k.walk_float[kOrder - 1], k.walk_vector_float[kOrder - 1], all);
+  set_walks<DoubleVector, kOrder>(k.walk_double[kOrder - 1], k.walk_vector_double[kOrder - 1], all);
 }
 
 Kernels make_kernels(const char* name) {
@@ -559,11 +594,9 @@ Kernels make_kernels(const char* name) {
   k.descend = &descend;
   k.rank_float = &rank<float>;
   k.rank_double = &rank<double>;
-  constexpr std::make_integer_sequence<int, kMaxFixedNodes + 1> all{};
-  set_walks<FloatVector, false>(k.walk_float, k.walk_vector_float, all);
-  set_walks<DoubleVector, false>(k.walk_double, k.walk_vector_double, all);
-  set_walks<FloatVector, true>(k.pairs_float, k.pairs_vector_float, all);
-  set_walks<DoubleVector, true>(k.pairs_double, k.pairs_vector_double, all);
+  set_order<1>(k);
+  set_order<2>(k);
+  set_order<3>(k);
   return k;
 }
 

@@ -6,7 +6,8 @@
 #include <limits>
 #include <numeric>
 #include <stdexcept>
-#include <unordered_map>
+
+#include "interactions.h"
 
 namespace skshap {
 namespace {
@@ -126,7 +127,7 @@ class Compiler {
       begin_chunk(tree, shapes[tree]);
       emit(tree, shapes[tree]);
     }
-    sort_pairs();
+    numbers_.sort();
     return std::move(plan_);
   }
 
@@ -248,7 +249,7 @@ class Compiler {
     if (fits) return;
     for (const int32_t f : slot_features_) slot_of_feature_[f] = -1;
     slot_features_.clear();
-    pair_slots_.clear();
+    numbers_.begin_chunk();
     chunk_start_bytes_ = plan_.stream_bytes();
     Chunk chunk{};
     chunk.output = e_.tree_output[tree];
@@ -315,7 +316,7 @@ class Compiler {
             fused_pair(n);
           else
             pair_stream(n);
-          if (interactions_) list_pairs(n, labels);
+          if (interactions_) list_interactions(n, labels);
           continue;
         }
         const int32_t index = last_inner();
@@ -386,7 +387,7 @@ class Compiler {
         labels.pop_back();
         saved.pop_back();
         saved_has.pop_back();
-        if (interactions_) list_pairs(n, labels);
+        if (interactions_) list_interactions(n, labels);
       }
     }
     op(kEnd, 0);
@@ -557,53 +558,26 @@ class Compiler {
     for (const double t : t_) push(pair_weight(plan_.index, t) * (1 - z) / (z * (1 - t) + t));
   }
 
-  // The pairs of a node's feature with the other features of the path above it.
-  void list_pairs(const Label& n, const std::vector<Label>& above) {
+  // The pairs of a node's feature with the other features of the path above it, and the triples with two of
+  // them.
+  void list_interactions(const Label& n, const std::vector<Label>& above) {
     const size_t count = plan_.ops.size();
     plan_.ops.push_back(0);
     listed_.assign(plan_.chunks.back().slots.size(), 0);
     listed_[n.slot] = 1;
+    others_.clear();
     for (size_t level = above.size(); level-- > 0;) {
       const uint32_t other = above[level].slot;
       if (listed_[other]) continue;
       listed_[other] = 1;
-      plan_.ops.push_back(pair_slot(n.slot, other));
+      plan_.ops.push_back(numbers_.pair(n.slot, other));
       plan_.ops.push_back(static_cast<uint32_t>(level));
       ++plan_.ops[count];
+      others_.push_back(other);
     }
-  }
-
-  uint32_t pair_slot(uint32_t a, uint32_t b) {
-    const uint64_t key = static_cast<uint64_t>(std::min(a, b)) << 32 | std::max(a, b);
-    const auto [found, is_new] = pair_slots_.try_emplace(key, static_cast<uint32_t>(pair_slots_.size()));
-    if (!is_new) return found->second;
-    Chunk& chunk = plan_.chunks.back();
-    const auto [first, second] = std::minmax(chunk.slots[a], chunk.slots[b]);
-    const uint64_t features = static_cast<uint64_t>(first) << 32 | static_cast<uint32_t>(second);
-    const auto [position, is_first] =
-        pair_positions_.try_emplace(features, static_cast<int32_t>(plan_.pairs.size()));
-    if (is_first) {
-      if (plan_.pairs.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max()))
-        throw std::invalid_argument("too many pairs of features");
-      plan_.pairs.push_back({first, second});
-    }
-    chunk.pairs.push_back(position->second);
-    return found->second;
-  }
-
-  void sort_pairs() {
-    std::vector<int32_t> order(plan_.pairs.size()), rank(plan_.pairs.size());
-    std::iota(order.begin(), order.end(), 0);
-    const auto key = [&](int32_t i) { return std::make_pair(plan_.pairs[i].first, plan_.pairs[i].second); };
-    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return key(a) < key(b); });
-    std::vector<FeaturePair> sorted;
-    for (size_t i = 0; i < order.size(); ++i) {
-      rank[order[i]] = static_cast<int32_t>(i);
-      sorted.push_back(plan_.pairs[order[i]]);
-    }
-    plan_.pairs = std::move(sorted);
-    for (Chunk& chunk : plan_.chunks)
-      for (int32_t& pair : chunk.pairs) pair = rank[pair];
+    if (plan_.order < 3) return;
+    for (size_t i = 1; i < others_.size(); ++i)
+      for (size_t j = 0; j < i; ++j) plan_.ops.push_back(numbers_.triple(n.slot, others_[i], others_[j]));
   }
 
   void slope_stream(const Label& n, int32_t o) {
@@ -624,9 +598,9 @@ class Compiler {
   std::vector<char> has_seen_;
   std::vector<Seen> seen_;
   std::vector<int32_t> slot_of_feature_, slot_features_;
-  std::unordered_map<uint64_t, uint32_t> pair_slots_;     // of the chunk, by two slots
-  std::unordered_map<uint64_t, int32_t> pair_positions_;  // in Plan::pairs, by two positions in features
-  std::vector<char> listed_;                              // by slot
+  InteractionNumbers numbers_{plan_};
+  std::vector<char> listed_;      // by slot
+  std::vector<uint32_t> others_;  // slots
   std::vector<double> t_;
   size_t chunk_start_bytes_ = 0;
   int64_t base_ = 0;

@@ -40,23 +40,28 @@ struct Chunk {
   size_t max_inner;
   std::vector<int32_t> slots;  // slot -> position in Plan::features
   std::vector<int32_t> pairs;  // slot of a pair -> position in Plan::pairs
+  std::vector<int32_t> triples;
 };
 
-// Two features that occur on one path, first < second.
+// Features that occur on one path, ascending, as positions in Plan::features.
 struct FeaturePair {
-  int32_t first, second;  // positions in Plan::features
+  int32_t first, second;
+};
+struct FeatureTriple {
+  int32_t first, second, third;
 };
 
 struct Plan {
   int32_t n_features, n_outputs;
   bool x_float32, strict;
   Precision precision;
-  int order;  // of the interactions: 1 for the values only, 2 for pairs of features also
+  int order;  // of the interactions: 1 for the values only, 2 for pairs of features also, 3 for triples also
   Index index;
   bool wide_codes;  // 32-bit instead of 16-bit codes
   std::vector<Column> columns;
-  std::vector<int32_t> features;   // used ones, ascending
-  std::vector<FeaturePair> pairs;  // ascending; of order 2
+  std::vector<int32_t> features;       // used ones, ascending
+  std::vector<FeaturePair> pairs;      // ascending; from order 2
+  std::vector<FeatureTriple> triples;  // ascending; of order 3
   std::vector<TreeProgram> trees;
   std::vector<Chunk> chunks;
   std::vector<DecideNode> decide;
@@ -80,7 +85,8 @@ struct Plan {
   size_t bytes() const;
 };
 
-// Compiles. Throws std::invalid_argument for an ensemble beyond the core's integer ranges.
+// Compiles. Throws std::invalid_argument for an ensemble beyond the core's integer ranges. The Shapley-Taylor
+// index is of order 2 at most.
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
                Index index = Index::kShapley);
 
@@ -97,13 +103,14 @@ double pair_weight(Index index, double t);
 // interactions also, each or null, pairs: [row][output][pair], half of each pair's interaction, and matrices:
 // [row][output][feature][feature], with the pairs in both places. On the diagonal stands what the pairs of a
 // feature leave of its value (for Shapley-Taylor that is what the feature does when it is the only one
-// known), or the Banzhaf value itself.
+// known), or the Banzhaf value itself. Of order 3 also, or null, triples: [row][output][triple], whole.
 struct Result {
   void* values;
   bool is_float32;
   double* margin;
   void* matrices = nullptr;
   void* pairs = nullptr;
+  void* triples = nullptr;
 };
 
 // `interrupted` is called now and then from the calling thread only; true ends the work early.

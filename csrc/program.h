@@ -67,7 +67,12 @@ constexpr int kSlotShift = 8;
 // In a plan for interactions no subtree is fused, `middle` has the node's preorder number as its slot, and
 // each pair and exit is followed by the pairs of its feature with the other features of the path above:
 // their number, then for each the slot of the pair and the level of the latest node on the other feature.
+// If the order is 3 there follow the slots of the triples with two of these others: the second and the first,
+// the third and the first, the third and the second, and so on.
 constexpr uint32_t kMaxSlots = 1u << 24;
+
+// Interactions of up to three features.
+constexpr int kMaxOrder = 3;
 
 // Largest node count K that has kernels of its own; larger ones run the loop over K at run time.
 constexpr int kMaxFixedNodes = 8;
@@ -81,14 +86,14 @@ constexpr int walk_rows(bool interactions) {
 constexpr int kVectorWalkRows = 16;
 
 // Stack of `walk`, in elements a row: frames of C[K], g[K], delta; values of B[K] per output.
-// For interactions a frame also holds lambda[K] of the edge that the walk went down, and one value of
-// each node is in work.
+// For interactions a frame also holds lambda[K] of the edge that the walk went down; order - 1 times K values
+// are in work.
 constexpr size_t frame_size(int n_nodes, bool interactions) {
   return (interactions ? 3 : 2) * static_cast<size_t>(n_nodes) + 1;
 }
-constexpr size_t stack_size(int n_nodes, int n_outputs, int height, bool interactions) {
-  return (static_cast<size_t>(height) + 1) * frame_size(n_nodes, interactions) +
-         (static_cast<size_t>(height) + 2) * n_nodes * n_outputs + (interactions ? n_nodes : 0);
+constexpr size_t stack_size(int n_nodes, int n_outputs, int height, int order) {
+  return (static_cast<size_t>(height) + 1) * frame_size(n_nodes, order >= 2) +
+         (static_cast<size_t>(height) + 2) * n_nodes * n_outputs + static_cast<size_t>(order - 1) * n_nodes;
 }
 
 template <class T>
@@ -109,6 +114,8 @@ struct WalkArgs {
   const T* dead;       // lambda_k of rows that left the path of the feature
   T* pair_phi;         // [output][slot of a pair][64]
   size_t pair_stride;  // elements between two outputs of pair_phi
+  T* triple_phi;       // of order 3: [output][slot of a triple][64]
+  size_t triple_stride;
 };
 
 struct DecideArgs {
@@ -154,14 +161,10 @@ struct Kernels {
   void (*descend)(const ReachArgs&);
   void (*rank_float)(const RankArgs<float>&);
   void (*rank_double)(const RankArgs<double>&);
-  void (*walk_float[kMaxFixedNodes + 1])(const WalkArgs<float>&);  // [K], [0]: any K
-  void (*walk_double[kMaxFixedNodes + 1])(const WalkArgs<double>&);
-  void (*walk_vector_float)(const WalkArgs<float>&);
-  void (*walk_vector_double)(const WalkArgs<double>&);
-  void (*pairs_float[kMaxFixedNodes + 1])(const WalkArgs<float>&);  // for interactions
-  void (*pairs_double[kMaxFixedNodes + 1])(const WalkArgs<double>&);
-  void (*pairs_vector_float)(const WalkArgs<float>&);
-  void (*pairs_vector_double)(const WalkArgs<double>&);
+  void (*walk_float[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<float>&);  // [order - 1][K], [0]: any K
+  void (*walk_double[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<double>&);
+  void (*walk_vector_float[kMaxOrder])(const WalkArgs<float>&);
+  void (*walk_vector_double[kMaxOrder])(const WalkArgs<double>&);
 };
 
 const Kernels& kernels_baseline();

@@ -10,10 +10,10 @@ class Plan:
     def __init__(self, ensemble: dict[str, Any], precision: str, order: int = 1, index: str = "sii") -> None:
         """Compile: ``ensemble`` holds the attributes of ``Ensemble``; precision "single" or "double".
 
-        A plan of order 2 can also fill ``matrices`` and ``pairs`` of :meth:`explain`; it is slower with the
-        values alone. The index is "sii" (Shapley interaction index), "stii" (Shapley-Taylor, of order 2) or
-        "bii" (Banzhaf); with the last the values are Banzhaf values, which do not add up to the margin,
-        with the others SHAP values.
+        A plan of order 2 can also fill ``matrices`` and ``pairs`` of :meth:`explain`, one of order 3 also
+        ``triples``; each is slower than the one before with the same results. The index is "sii" (Shapley
+        interaction index), "stii" (Shapley-Taylor, up to order 2) or "bii" (Banzhaf); with the last the
+        values are Banzhaf values, which do not add up to the margin, with the others SHAP values.
         """
 
     def explain(
@@ -24,6 +24,7 @@ class Plan:
         n_threads: int,
         matrices: np.ndarray | None = None,
         pairs: np.ndarray | None = None,
+        triples: np.ndarray | None = None,
     ) -> None:
         """SHAP or Banzhaf values of the rows X (float32 or float64, any strides, NaN missing).
 
@@ -31,16 +32,22 @@ class Plan:
         (n_rows, n_outputs, n_features)) and, when given, of ``margin`` (C-contiguous float64,
         (n_rows, n_outputs), intercept included). Releases the GIL; Ctrl-C interrupts it.
 
-        Of a plan of order 2, C-contiguous and of the dtype of ``values``, when given: ``pairs`` (n_rows,
+        Of a plan of order 2 or 3, C-contiguous and of the dtype of ``values``, when given: ``pairs`` (n_rows,
         n_outputs, n_pairs), half of the index of each pair in :attr:`pairs`, and ``matrices`` (n_rows,
         n_outputs, n_features, n_features), which has them in both places. On its diagonal stands what
         they leave of the value of a feature, with "bii" the value itself. With "sii" these are SHAP
         interaction values; with "stii" the diagonal is what a feature adds when it is the only one known.
+        Of a plan of order 3 likewise ``triples`` (n_rows, n_outputs, n_triples), the index of each triple in
+        :attr:`triples`, not halved.
         """
 
     @property
     def pairs(self) -> np.ndarray:
         """Features that occur on one path, ascending: int32, (n_pairs, 2); empty if the order is 1."""
+
+    @property
+    def triples(self) -> np.ndarray:
+        """Features that occur on one path, ascending: int32, (n_triples, 3); empty if the order is not 3."""
 
     @property
     def base_value(self) -> np.ndarray:

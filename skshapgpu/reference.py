@@ -15,7 +15,8 @@ doi:10.1038/s42256-019-0138-9), half of the Shapley interaction index:
 
 Other indices weigh the same differences in another way: the Shapley-Taylor index of order 2
 (Sundararajan, Dhamdhere, Agarwal, 2020) with 2 |S|! (u - |S| - 1)! / u!, the Banzhaf values and
-the Banzhaf interaction index with 1 / 2^(u - 1) and 1 / 2^(u - 2).
+the Banzhaf interaction index of k features with 1 / 2^(u - k). The Shapley interaction index of k
+features has the weights |S|! (u - |S| - k)! / (u - k + 1)!.
 
 Nothing here knows of paths, products along them or quadrature, so that an error in those
 cannot hide. Time and memory grow with 2^u; at most 12 features may be used.
@@ -24,6 +25,7 @@ cannot hide. Time and memory grow with 2^u; at most 12 features may be used.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from math import factorial
 from typing import Literal, get_args
 
@@ -143,6 +145,44 @@ def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Ind
     elif index == "bii":
         values[..., diagonal, diagonal] = banzhaf
     return values
+
+
+def path_dependent_triples(
+    ensemble: Ensemble, X: npt.ArrayLike, index: Index = "sii"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Interactions of all triples of used features of encoded rows, straight from the definition.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        Uses at most 12 different features; how many columns it has does not matter.
+    X : array-like of shape (n_rows, n_features)
+        Numbers; NaN is missing, a categorical column holds codes.
+    index : {"sii", "bii"}
+        The Shapley or the Banzhaf interaction index.
+
+    Returns
+    -------
+    values : ndarray of float64, shape (n_rows, n_outputs, n_triples)
+        Whole indices, unlike those of pairs.
+    triples : ndarray of int, shape (n_triples, 3)
+        The features of each, ascending.
+
+    Raises
+    ------
+    ValueError
+        X has another shape, the ensemble uses more than 12 features, or the index is another one.
+    """
+    if index not in ("sii", "bii"):
+        raise ValueError(f"index must be 'sii' or 'bii', not {index!r}")
+    X, used, subsets, known = _players(ensemble, X)
+    members = list(combinations(range(len(used)), 3))
+    values = np.zeros((len(X), ensemble.n_outputs, len(members)))
+    for rows, worth in _worth_by_rows(ensemble, X, known):
+        for column, triple in enumerate(members):
+            without = subsets[~np.logical_or.reduce([known[used[i]] for i in triple])]
+            values[rows, :, column] = _weighted_difference(index, worth, without, triple)
+    return values, used[np.array(members, int).reshape(-1, 3)]
 
 
 def _players(

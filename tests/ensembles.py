@@ -1,9 +1,10 @@
-"""Random ensembles and rows, and exact Shapley values of trees too deep for the definition."""
+"""Random ensembles and rows, and values and interactions of trees too deep for the definition."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from math import factorial, lcm
+from itertools import combinations
+from math import comb, factorial, lcm
 from typing import Any
 
 import numpy as np
@@ -377,3 +378,52 @@ def _leaf_shares(path: dict[int, tuple[Fraction, bool]]) -> dict[int, Fraction]:
         reached = sum(w * c for w, c in zip(weight, without))
         shares[f] = unit * (1 - on[f]) * Fraction(reached, common ** (m - 1))
     return shares
+
+
+def path_interactions(
+    ensemble: Ensemble, row: np.ndarray, index: str, order: int
+) -> dict[tuple[int, ...], float]:
+    """Whole indices of one row, of one tree whose features never repeat on a path, leaf by leaf.
+
+    A leaf with ones and zero fractions o and z of its path is a product game: v(S) is the leaf's value
+    times the product of o in S and of z elsewhere. The differences by some features are the product of
+    their o - z with the worth of the others, whose sum over subsets of one size is a coefficient of the
+    product of z + o y.
+    """
+    total: dict[tuple[int, ...], float] = {}
+    pending: list[tuple[int, dict[int, tuple[float, float]]]] = [(0, {})]
+    while pending:
+        node, path = pending.pop()
+        if ensemble.left[node] >= 0:
+            f = int(ensemble.feature[node])
+            assert f not in path
+            children = int(ensemble.left[node]), int(ensemble.right[node])
+            cover = ensemble.cover[list(children)]
+            shares = cover / cover.sum() if cover.sum() > 0 else np.array([0.5, 0.5])
+            with np.errstate(over="ignore"):
+                x = np.asarray(row[f : f + 1]).astype(ensemble.x_dtype)
+            goes_left = bool(ensemble.goes_left(np.array([node]), x)[0])
+            for child, share, taken in zip(children, shares, (goes_left, not goes_left)):
+                pending.append((child, path | {f: (float(share), float(taken))}))
+            continue
+        sizes = range(len(path) - order + 1)
+        weights = [_index_weight(index, size, len(path), order) for size in sizes]
+        for members in combinations(sorted(path), order):
+            by_size = np.ones(1)
+            worth = float(ensemble.value[node, 0])
+            for f, (z, o) in path.items():
+                if f in members:
+                    worth *= o - z
+                else:
+                    by_size = np.convolve(by_size, [z, o])
+            total[members] = total.get(members, 0.0) + worth * float(by_size @ weights)
+    return total
+
+
+def _index_weight(index: str, size: int, n_players: int, order: int) -> float:
+    """Of one subset of a size without the members, in an index of that many members."""
+    if index == "bii":
+        return 0.5 ** (n_players - order)
+    if index == "stii":
+        return order / (n_players * comb(n_players - 1, size))
+    return 1 / ((n_players - order + 1) * comb(n_players - order, size))

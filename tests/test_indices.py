@@ -1,20 +1,31 @@
-"""The indices beside the SHAP interaction values: of other orders, arguments, and against shapiq."""
+"""Orders one and three of every index, arguments, and all orders against shapiq."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import fields
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import ensemble_options, leaf_scale, random_ensemble, random_rows
+from ensembles import (
+    ensemble_options,
+    leaf_scale,
+    path_interactions,
+    random_chain,
+    random_ensemble,
+    random_rows,
+)
 from hypothesis import given
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu.ensemble import Ensemble
-from skshapgpu.reference import path_dependent_banzhaf
+from skshapgpu.reference import Index, path_dependent_banzhaf, path_dependent_triples
 
 X, Y = load_diabetes(return_X_y=True)
 N_ROWS = 12
@@ -55,11 +66,154 @@ def test_banzhaf_values_need_one_node() -> None:
     assert max(_core.Plan(attributes(ensemble), "double", 2, "stii").info()["trees_by_nodes"]) > 1
 
 
+# Order three
+
+
+def triples_of(plan: _core.Plan, ensemble: Ensemble, rows: np.ndarray) -> np.ndarray:
+    values = np.full((len(rows), ensemble.n_outputs, ensemble.n_features), np.nan)
+    triples = np.full((*values.shape[:2], len(plan.triples)), np.nan)
+    plan.explain(rows, values, None, 1, triples=triples)
+    return triples
+
+
+def assert_triples(ensemble: Ensemble, rows: np.ndarray, index: Index) -> None:
+    """The triples are the definition's, and all else is as in a plan of order two."""
+    expected, features = path_dependent_triples(ensemble, rows, index)
+    unit = leaf_scale(ensemble)[:, np.newaxis]
+    for precision, tolerance in TOLERANCE.items():
+        plan = _core.Plan(attributes(ensemble), precision, 3, index)
+        assert plan.triples.dtype == np.int32 and plan.triples.shape[1] == 3
+        listed = list(map(tuple, plan.triples))
+        assert listed == sorted(set(listed)) and (np.diff(plan.triples) > 0).all()
+        on_a_path = np.array([tuple(triple) in set(listed) for triple in features], bool)
+        assert on_a_path.sum() == len(listed)
+        found = triples_of(plan, ensemble, rows)
+        assert (np.abs(found - expected[..., on_a_path]) <= tolerance * unit).all()
+        assert (np.abs(expected[..., ~on_a_path]) <= 1e-13 * unit).all()
+
+        pairs = _core.Plan(attributes(ensemble), precision, 2, index)
+        assert (plan.pairs == pairs.pairs).all() and len(pairs.triples) == 0
+        for one, other in zip(all_of(plan, ensemble, rows), all_of(pairs, ensemble, rows)):
+            assert (one == other).all()
+
+
+def all_of(plan: _core.Plan, ensemble: Ensemble, rows: np.ndarray) -> list[np.ndarray]:
+    """Values, margins, matrices and pairs."""
+    n = ensemble.n_features
+    shape = len(rows), ensemble.n_outputs
+    values, margin, matrices, pairs = (
+        np.full((*shape, *more), np.nan) for more in ((n,), (), (n, n), (len(plan.pairs),))
+    )
+    plan.explain(rows, values, margin, 1, matrices, pairs)
+    return [values, margin, matrices, pairs]
+
+
+shapley_and_banzhaf = pytest.mark.parametrize("index", ["sii", "bii"])
+
+
+@shapley_and_banzhaf
+@given(options=ensemble_options())
+def test_triples_of_random_ensembles(index: Index, options: dict) -> None:
+    ensemble = random_ensemble(**options)
+    assert_triples(ensemble, random_rows(options["seed"], ensemble, 70), index)
+
+
+@shapley_and_banzhaf
+@pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.parametrize("n_features", [6, 10])
+def test_triples_of_larger_ensembles(n_features: int, vector: bool, index: Index) -> None:
+    for seed in range(3):
+        ensemble = random_ensemble(
+            seed,
+            n_trees=4,
+            n_features=n_features,
+            n_outputs=2,
+            max_leaves=60,
+            vector=vector,
+            categorical=True,
+        )
+        assert_triples(ensemble, random_rows(seed, ensemble, 130), index)
+
+
+@shapley_and_banzhaf
+@pytest.mark.parametrize("depth, n_features", [(12, 12), (40, 5), (200, 3)])
+def test_triples_of_chains(depth: int, n_features: int, index: Index) -> None:
+    ensemble = random_chain(0, depth, n_features)
+    assert_triples(ensemble, random_rows(0, ensemble, 20), index)
+
+
+@shapley_and_banzhaf
+@pytest.mark.parametrize("vector", [False, True])
+def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index) -> None:
+    """Beyond the kernels of fixed K, and beyond what all subsets of features allow."""
+    chain = random_chain(0, 20, 20)
+    rows = random_rows(0, chain, 4)
+    expected = [path_interactions(chain, row, index, 3) for row in rows]
+    if vector:
+        weights = np.array([1.0, -2.0, 0.0])
+        state = attributes(chain) | {
+            "value": chain.value * weights,
+            "tree_output": np.array([-1], np.int32),
+            "intercept": np.zeros(3),
+        }
+        chain = Ensemble(**state)
+    unit = leaf_scale(chain)
+    for precision, tolerance in TOLERANCE.items():
+        plan = _core.Plan(attributes(chain), precision, 3, index)
+        assert list(plan.info()["trees_by_nodes"]) == ([10] if index == "sii" else [1])
+        found = triples_of(plan, chain, rows)
+        assert len(plan.triples) == 20 * 19 * 18 // 6
+        for row, by_triple in zip(found, expected):
+            one = np.array([by_triple[tuple(triple)] for triple in plan.triples.tolist()])
+            for k, output in enumerate(row):
+                assert (np.abs(output - one * (weights[k] if vector else 1)) <= tolerance * unit[k]).all()
+
+
+def test_triples_add_up_over_trees_and_threads() -> None:
+    """More trees than a chunk holds, more rows than a tile, outputs of their own."""
+    ensemble = random_ensemble(1, n_trees=150, n_features=8, n_outputs=3, max_leaves=30)
+    rows = random_rows(2, ensemble, 700)
+    plan = _core.Plan(attributes(ensemble), "double", 3)
+    assert plan.info()["n_chunks"] > 3
+    found = triples_of(plan, ensemble, rows)
+    expected, features = path_dependent_triples(ensemble, rows[::50])
+    assert (plan.triples == features).all()
+    assert (np.abs(found[::50] - expected) <= 1e-10 * leaf_scale(ensemble)[:, np.newaxis]).all()
+
+    values = np.empty((700, 3, 8), np.float32)
+    triples = np.full((700, 3, len(features)), np.nan, np.float32)
+    plan.explain(rows, values, None, 4, triples=triples)
+    assert (triples == found.astype(np.float32)).all()
+
+
+def test_triples_take_scratch() -> None:
+    ensemble = random_ensemble(1, n_trees=150, n_features=8, n_outputs=3, max_leaves=30)
+    plans = [_core.Plan(attributes(ensemble), "double", order) for order in (1, 2, 3)]
+    scratch = [plan.info()["scratch_bytes_per_thread"] for plan in plans]
+    assert scratch[0] < scratch[1] < scratch[2]
+    # The sums of a tile, of 64 rows at least, and those of a block.
+    assert scratch[2] - scratch[1] >= len(plans[2].triples) * 64 * 8 * (3 + 1)
+
+
 def test_refused() -> None:
     ensemble = attributes(random_ensemble(0))
-    for order in (0, 3, -1):
-        with pytest.raises(ValueError, match=f"order must be 1 or 2, not {order}"):
+    for order in (0, 4, -1):
+        with pytest.raises(ValueError, match=f"order must be 1, 2 or 3, not {order}"):
             _core.Plan(ensemble, "double", order)
+    with pytest.raises(ValueError, match="'stii' is of order 2 at most, not 3"):
+        _core.Plan(ensemble, "double", 3, "stii")
+    rows, values = np.zeros((2, 5)), np.empty((2, 1, 5))
+    plan = _core.Plan(ensemble, "double", 3)
+    n = len(plan.triples)
+    for order in (1, 2):
+        with pytest.raises(ValueError, match="the plan was not compiled for triples"):
+            _core.Plan(ensemble, "double", order).explain(rows, values, None, 1, triples=np.empty((2, 1, n)))
+    with pytest.raises(ValueError, match="triples has a wrong shape"):
+        plan.explain(rows, values, None, 1, triples=np.empty((2, 1, n + 1)))
+    with pytest.raises(TypeError, match="triples must be an array of the dtype of values"):
+        plan.explain(rows, values, None, 1, triples=np.empty((2, 1, n), np.float32))
+    with pytest.raises(TypeError, match="triples must be an array"):
+        plan.explain(rows, values, None, 1, triples=[[[0.0] * n]] * 2)
     with pytest.raises(ValueError, match="index must be 'sii', 'stii' or 'bii', not 'fsii'"):
         _core.Plan(ensemble, "double", 2, "fsii")
     for wrong in ({"order": "2"}, {"order": 1.5}, {"index": None}, {"index": 1}):
@@ -67,7 +221,7 @@ def test_refused() -> None:
             _core.Plan(ensemble, "double", **wrong)
 
 
-# shapiq: its indices are whole, ours of pairs are halves.
+# shapiq: its indices are whole, ours of pairs are halves
 
 
 @pytest.fixture(params=["forest", "xgboost"])
@@ -126,3 +280,28 @@ def test_values_of_shapiq(model: Any, index: str, theirs: str) -> None:
     values, _ = of_plan(model, index, 2)
     expected = [row[(i,)] for row in of_shapiq(model, theirs, 1) for i in range(10)]
     assert_close(list(values.ravel()), expected)
+
+
+@pytest.mark.parametrize("index", ["sii", "bii"])
+def test_triples_of_shapiq(model: Any, index: str) -> None:
+    ensemble = TreeExplainer(model, device="cpu")._adapted.ensemble
+    plan = _core.Plan(attributes(ensemble), "double", 3, index)
+    triples = triples_of(plan, ensemble, X[:N_ROWS].astype(np.float32))[:, 0]
+    found, expected = [], []
+    for row, theirs in zip(triples, of_shapiq(model, index.upper(), 3)):
+        ours = dict(zip(map(tuple, plan.triples.tolist()), row))
+        for triple in combinations(range(10), 3):
+            found.append(ours.get(triple, 0.0))
+            expected.append(theirs[triple])
+    assert_close(found, expected)
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "baseline"])
+def test_other_instruction_sets(isa: str) -> None:
+    if isa not in _core.instruction_sets() or isa == _core.instruction_set():
+        pytest.skip(f"this processor has no {isa}, or this very run uses it")
+    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "triples or order_one"]
+    result = subprocess.run(
+        [sys.executable, *tests], env=os.environ | {"SKSHAPGPU_ISA": isa}, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout[-8000:]

@@ -6,12 +6,18 @@ import os
 import subprocess
 import sys
 from dataclasses import fields
-from math import comb, factorial
 from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import ensemble_options, leaf_scale, random_chain, random_ensemble, random_rows
+from ensembles import (
+    ensemble_options,
+    leaf_scale,
+    path_interactions,
+    random_chain,
+    random_ensemble,
+    random_rows,
+)
 from hypothesis import given
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
@@ -119,60 +125,14 @@ def test_any_number_of_quadrature_nodes(n_features: int, index: Index) -> None:
     rows = random_rows(0, ensemble, 30)
     _, _, double, _, _ = compute(ensemble, rows, "double", index)
     _, _, single, _, _ = compute(ensemble, rows, "single", index)
-    expected = np.array([chain_interactions(ensemble, row, index) for row in rows])[:, np.newaxis]
+    expected = np.zeros_like(double)
+    for row, matrix in zip(rows, expected[:, 0]):
+        for (i, j), value in path_interactions(ensemble, row, index, 2).items():
+            matrix[i, j] = matrix[j, i] = value / 2
     unit = leaf_scale(ensemble).max()
     off = ~np.eye(n_features, dtype=bool)
     assert (np.abs(double - expected)[..., off] <= TOLERANCE["double"] * unit).all()
     assert (np.abs(single - expected)[..., off] <= TOLERANCE["single"] * unit).all()
-
-
-def chain_interactions(ensemble: Ensemble, row: np.ndarray, index: Index) -> np.ndarray:
-    """Those of one tree whose features never repeat, leaf by leaf, with as many subsets as sizes.
-
-    A leaf with factors a_l of its path is a product game: the sum over subsets of one size of the products
-    of ones and zero fractions is a coefficient of a polynomial.
-    """
-    total = np.zeros((ensemble.n_features,) * 2)
-    pending: list[tuple[int, dict[int, tuple[float, float]]]] = [(0, {})]
-    while pending:
-        node, path = pending.pop()
-        if ensemble.left[node] >= 0:
-            f = int(ensemble.feature[node])
-            assert f not in path
-            children = int(ensemble.left[node]), int(ensemble.right[node])
-            cover = ensemble.cover[list(children)]
-            shares = cover / cover.sum() if cover.sum() > 0 else np.array([0.5, 0.5])
-            with np.errstate(over="ignore"):
-                x = np.asarray(row[f : f + 1]).astype(ensemble.x_dtype)
-            goes_left = bool(ensemble.goes_left(np.array([node]), x)[0])
-            for child, share, taken in zip(children, shares, (goes_left, not goes_left)):
-                pending.append((child, path | {f: (float(share), float(taken))}))
-            continue
-        d = len(path)
-        for i in path:
-            for j in path:
-                if i >= j:
-                    continue
-                by_size = np.ones(1)
-                for other, (z, o) in path.items():
-                    if other not in (i, j):
-                        by_size = np.convolve(by_size, [z, o])
-                weights = [half_weight(index, s, d) for s in range(d - 1)]
-                worth = ensemble.value[node, 0] * (by_size @ weights)
-                for z, o in (path[i], path[j]):
-                    worth *= o - z
-                total[i, j] += worth
-                total[j, i] += worth
-    return total
-
-
-def half_weight(index: Index, size: int, n_players: int) -> float:
-    """Of one subset of a size, in half of the index of two of the players."""
-    if index == "bii":
-        return 0.5 ** (n_players - 1)
-    if index == "stii":
-        return 1 / (n_players * comb(n_players - 1, size))
-    return factorial(size) * factorial(n_players - size - 2) / (2 * factorial(n_players - 1))
 
 
 def test_threads_chunks_and_memory() -> None:

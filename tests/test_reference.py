@@ -8,7 +8,12 @@ from ensembles import ensemble_options, exact_shap, leaf_scale, random_chain, ra
 from hypothesis import given, settings
 
 from skshapgpu.ensemble import Ensemble, Tree
-from skshapgpu.reference import path_dependent_banzhaf, path_dependent_interactions, path_dependent_shap
+from skshapgpu.reference import (
+    path_dependent_banzhaf,
+    path_dependent_interactions,
+    path_dependent_shap,
+    path_dependent_triples,
+)
 
 
 def and_tree(cover: tuple[float, float, float, float, float] = (4, 1, 3, 1, 2)) -> Ensemble:
@@ -74,6 +79,34 @@ def test_indices_of_three_features_by_hand():
         matrix = path_dependent_interactions(ensemble, x, index)[0, 0]
         np.testing.assert_allclose(matrix[other], pair / 2, rtol=1e-14)
         np.testing.assert_allclose(np.diag(matrix), alone, rtol=1e-14)
+    for index in ("sii", "bii"):  # there is one difference, of the empty set
+        values, triples = path_dependent_triples(ensemble, x, index)
+        np.testing.assert_allclose(values, [[[1.0]]], rtol=1e-13)
+        assert triples.tolist() == [[0, 1, 2]]
+    with pytest.raises(ValueError, match="index must be 'sii' or 'bii', not 'stii'"):
+        path_dependent_triples(ensemble, x, "stii")
+
+
+def test_triples_of_four_features():
+    """v = 2^|S|, so every difference by three is 2^|S|, too: of S empty or the fourth feature."""
+    nodes = np.arange(9)
+    inner = (nodes % 2 == 0) & (nodes < 8)
+    tree = Tree(
+        left=np.where(inner, nodes + 1, -1),
+        right=np.where(inner, nodes + 2, -1),
+        feature=nodes // 2 * inner,
+        threshold=np.full(9, 0.5),
+        missing_left=np.zeros(9, bool),
+        cover=np.ones(9),
+        value=np.where(nodes == 8, 16.0, 0.0),
+    )
+    ensemble = Ensemble.from_trees([tree], n_features=4, intercept=[0.0])
+    for index in ("sii", "bii"):  # two subsets weigh the same in both
+        values, triples = path_dependent_triples(ensemble, np.ones((1, 4)), index)
+        np.testing.assert_allclose(values, [[[1.5] * 4]], rtol=1e-14)
+        assert triples.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
+    values, triples = path_dependent_triples(and_tree(), [[1.0, 1.0, 0.0]])
+    assert values.shape == (1, 1, 0) and triples.shape == (0, 3)
 
 
 def test_children_without_cover_weigh_half_each():
