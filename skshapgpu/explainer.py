@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -32,6 +32,10 @@ from .runner import SHAP_VALUES, Kind, Options, Run, Runner, shap_values
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": Kind(1, "bii")}
 
 
+@overload
+def explain(model: Any, X: Any, *, interactions: Literal[False] = False, **options: Any) -> Explanation: ...
+@overload
+def explain(model: Any, X: Any, *, interactions: Literal[True], **options: Any) -> InteractionExplanation: ...
 def explain(
     model: Any,
     X: Any,
@@ -250,8 +254,9 @@ class TreeExplainer:
             stream, and the values are an array of that library.
         index : {"sv", "bv"}, default="sv"
             "sv" gives SHAP values, that is Shapley values. "bv" gives Banzhaf values, in which every
-            set of other features has the same weight (Hammer & Holzman, 1992,
-            doi:10.1007/BF01416240). They do not add up to the margin, so that nothing is checked.
+            set of other features has the same weight (Hammer & Holzman, Approximations of
+            pseudo-Boolean functions; applications to game theory, ZOR 36, 1992). They do not add up
+            to the margin, so that nothing is checked.
 
         Returns
         -------
