@@ -225,7 +225,7 @@ def test_arrays_of_other_libraries(case: Any, library: str, dtype: type, pairs: 
 def test_memory_limit(case: Any) -> None:
     model, X, options = case
     whole = TreeExplainer(model, device="cuda", **options).explain_interactions(X, pairs=3)
-    small = TreeExplainer(model, device="cuda", memory_limit="64MB", **options).explain_interactions(
+    small = TreeExplainer(model, device="cuda", memory_limit="2GB", **options).explain_interactions(
         X, pairs=3
     )
     np.testing.assert_array_equal(small.values, whole.values)
