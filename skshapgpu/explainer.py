@@ -311,7 +311,7 @@ class TreeExplainer:
             it does not add up, so that nothing is checked, and "all" has Banzhaf values on the
             diagonal.
         order : {2, 3}, default=2
-            3 gives the index of triples: with index "sii", on the CPU, and not as "all".
+            3 gives the index of triples: "sii" or "bii", on the CPU, and not as "all".
 
         Returns
         -------

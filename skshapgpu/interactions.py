@@ -52,8 +52,8 @@ class Request:
             raise ValueError(f"order must be 2 or 3, not {order!r}")
         if not isinstance(index, str) or index not in INDEX_NAMES:
             raise ValueError(f"index must be one of {', '.join(map(repr, INDEX_NAMES))}, not {index!r}")
-        if order == 3 and index != "sii":
-            raise ValueError(f"order=3 has index='sii' only, not {index!r}")
+        if order == 3 and index == "stii":
+            raise ValueError("order=3 has index 'sii' or 'bii', not 'stii', which is of order 2")
         kind = Kind(int(order), index)
         noun = _NOUNS[kind.order]
         if isinstance(pairs, str):

@@ -18,12 +18,13 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, devices, explain, memory
 from skshapgpu.adapters import _REGISTERED
 from skshapgpu.devices import Devices, GpuArray
 from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.reference import MAX_USED_FEATURES, path_dependent_triples
 from skshapgpu.schema import AdaptedModel, InputSchema
 
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
@@ -221,6 +222,53 @@ def test_no_rows(multiclass: Any, pairs: Any) -> None:
     assert explanation.strength is None or np.isnan(explanation.strength).all()
 
 
+# Triples
+
+
+@pytest.mark.parametrize("index", ["sii", "bii"])
+def test_triples(case: Any, index: str) -> None:
+    explainer, X = case
+    if X.shape[1] > MAX_USED_FEATURES:
+        explainer = on_cpu(DecisionTreeClassifier(max_depth=4, random_state=0).fit(X, BENIGN), outputs="all")
+    X = X[:40]
+    expected, triples = path_dependent_triples(explainer._adapted.ensemble, X, index)
+    expected = np.moveaxis(expected, 1, -1) if expected.shape[1] > 1 else expected[:, 0]
+    if explainer.output_names is not None and expected.ndim == 2:
+        expected = np.stack([-expected, expected], axis=-1)
+    atol = 2e-6 * np.abs(explainer.shap_values(X)).max()
+    occurring = explainer.explain_interactions(X, pairs="occurring", index=index, order=3)
+    column = {tuple(triple): i for i, triple in enumerate(triples.tolist())}
+    columns = [column[tuple(triple)] for triple in occurring.pairs.tolist()]
+    assert occurring.order == 3 and len(columns) > 3
+    np.testing.assert_array_equal(occurring.pairs, explainer.occurring_pairs(order=3))
+    np.testing.assert_allclose(occurring.values, expected[:, columns], rtol=0, atol=atol)
+    np.testing.assert_allclose(occurring.strength, brute_strength(occurring.values), rtol=1e-12)
+    assert (np.abs(np.delete(expected, columns, axis=1)) <= 1e-6 * atol).all()  # float64's rounding
+    assert (occurring.additivity_error is None) == (index == "bii")
+    assert occurring.values.dtype == X.dtype
+
+    order = np.argsort(-brute_strength(occurring.values), kind="stable")[:3]
+    strongest = explainer.explain_interactions(X, pairs=3, index=index, order=3)
+    np.testing.assert_array_equal(strongest.pairs, occurring.pairs[order])
+    np.testing.assert_array_equal(strongest.values, occurring.values[:, order])
+
+    listed = [tuple(triple[::-1]) for triple in occurring.pairs[:2].tolist()]
+    found = explainer.explain_interactions(X, pairs=listed, index=index, order=3)
+    np.testing.assert_array_equal(found.values, occurring.values[:, :2])
+    i, j, k = listed[0]
+    assert found.pair_names[0] == f"x{i} x x{j} x x{k}" and "triples: 2" in repr(found)
+    if occurring.output_names is None:
+        assert list(found.to_frame().columns) == list(found.pair_names)
+
+
+def test_triples_of_pairs_only_are_none() -> None:
+    explainer = on_cpu(DecisionTreeRegressor(max_depth=2, random_state=0).fit(DIABETES, PROGRESSION))
+    for pairs in ("occurring", 5):
+        assert explainer.explain_interactions(DIABETES, pairs=pairs, order=3).shape == (442, 0)
+    listed = explainer.explain_interactions(DIABETES, pairs=[("x0", 1, 2)], order=3)
+    assert (listed.values == 0).all()
+
+
 # Banzhaf values
 
 
@@ -312,7 +360,11 @@ def test_pipeline(regressor: Any) -> None:
         ({"order": 4}, ValueError, "order must be 2 or 3"),
         ({"order": 2.0}, ValueError, "order must be 2 or 3"),
         ({"order": 3}, ValueError, "order=3 has no dense result"),
-        ({"order": 3, "index": "stii", "pairs": 2}, ValueError, "order=3 has index='sii' only, not 'stii'"),
+        (
+            {"order": 3, "index": "stii", "pairs": 2},
+            ValueError,
+            "order=3 has index 'sii' or 'bii', not 'stii'",
+        ),
         ({"order": 3, "pairs": [(0, 1)]}, ValueError, r"list of triples of features, but \(0, 1\)"),
         ({"order": 3, "pairs": "some"}, ValueError, "a number or a list of triples"),
     ],
