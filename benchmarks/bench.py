@@ -4,6 +4,7 @@
     python benchmarks/bench.py values --models "*-med" "rf-*" --data DIR
     python benchmarks/bench.py values --device cuda --train-device cuda
     python benchmarks/bench.py interactions
+    python benchmarks/bench.py top-pairs
     python benchmarks/bench.py latency
     python benchmarks/bench.py packing
 
@@ -37,6 +38,7 @@ import interactions
 import models
 import numpy as np
 import peers
+import top_pairs
 
 from skshapgpu import TreeExplainer, _core, cuda_info
 from skshapgpu.reference import MAX_USED_FEATURES, path_dependent_shap
@@ -154,6 +156,9 @@ def main() -> None:
     pairs.add_argument("--repeats", type=int, default=5, help="rounds (5)")
     pairs.add_argument("--seconds", type=float, default=1.5, help="aim for the length of a call (1.5)")
     add_slowest(pairs)
+    top = commands.add_parser("top-pairs", help="peak memory of the strongest pairs of many rows")
+    top_pairs.add_arguments(top)
+    add_output(top)
     latency = commands.add_parser("latency", help="seconds of small calls, CPU against GPU")
     add_common(latency)
     latency.add_argument(
@@ -168,6 +173,7 @@ def main() -> None:
     run = {
         "values": run_values,
         "interactions": run_interactions,
+        "top-pairs": run_top_pairs,
         "latency": run_latency,
         "packing": run_packing,
     }[arguments.command]
@@ -199,7 +205,6 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--models", nargs="+", metavar="NAME", help=f"names or patterns of: {' '.join(models.names())}"
     )
     parser.add_argument("--full", action="store_true", help="1,000 boosting rounds for large models, not 100")
-    parser.add_argument("--quick", action="store_true", help="small models, few rows: tries everything")
     parser.add_argument(
         "--train-device",
         choices=("cpu", "cuda"),
@@ -207,6 +212,11 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         help="where XGBoost models are trained (cpu)",
     )
     parser.add_argument("--cache", type=Path, default=HERE / ".cache", metavar="DIR", help="trained models")
+    add_output(parser)
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quick", action="store_true", help="small models, few rows: tries everything")
     parser.add_argument(
         "--output",
         type=Path,
@@ -259,6 +269,18 @@ def run_interactions(arguments: argparse.Namespace, refuse: Callable[[str], None
         report["models"].append(result)
         interactions.print_model(result)
         write(report, arguments)
+
+
+def run_top_pairs(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.quick:
+        arguments.rows, arguments.rounds = 1_000, 10
+    if min(arguments.rows, arguments.features, arguments.depth, arguments.rounds, arguments.pairs) < 1:
+        refuse("all numbers must be positive")
+    report = start_report("top-pairs", arguments)
+    result = top_pairs.measure(arguments)
+    report["models"].append(result)
+    top_pairs.print_result(result)
+    write(report, arguments)
 
 
 def run_latency(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
@@ -320,7 +342,7 @@ def cases(
 
 def start_report(benchmark: str, arguments: argparse.Namespace) -> dict[str, Any]:
     report = {"benchmark": benchmark, **conditions(arguments)}
-    if benchmark in ("values-cuda", "latency"):
+    if benchmark == "latency" or benchmark.endswith("-cuda"):
         report["gpu"] = gpu.conditions()
     report |= {"models": [], "left_out": {}}
     if arguments.output is None and not arguments.quick:
@@ -461,7 +483,7 @@ def conditions(arguments: argparse.Namespace) -> dict[str, Any]:
         },
         "load_average_before": os.getloadavg(),
         "versions": versions(),
-        "options": {**given, "data": "given" if arguments.data else "generated"},
+        "options": {**given, "data": "given" if getattr(arguments, "data", None) else "generated"},
     }
 
 

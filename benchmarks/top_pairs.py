@@ -1,4 +1,4 @@
-"""Peak memory and time of the strongest pairs of many rows: one line of JSON. Needs XGBoost."""
+"""Peak memory and time of the strongest pairs of many rows, on one thread of the CPU."""
 
 from __future__ import annotations
 
@@ -6,47 +6,50 @@ import argparse
 import json
 import resource
 import time
+from typing import Any
 
 import numpy as np
-import xgboost
 
 from skshapgpu import TreeExplainer
 
-GIB = 2**20  # of ru_maxrss, which counts KiB on Linux
+KIB_OF_GIB = 2**20  # ru_maxrss counts KiB on Linux
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--features", type=int, default=54)
-    parser.add_argument("--depth", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--pairs", type=int, default=50)
-    parser.add_argument("--threads", type=int, default=1)
-    arguments = parser.parse_args()
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, default=100_000, help="rows to explain (100000)")
+    parser.add_argument("--features", type=int, default=54, help="(54)")
+    parser.add_argument("--depth", type=int, default=8, help="of XGBoost's trees (8)")
+    parser.add_argument("--rounds", type=int, default=100, help="of boosting (100)")
+    parser.add_argument("--pairs", type=int, default=50, help="how many (50)")
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Train on generated data, explain it once; the peak is that of the whole process."""
+    import xgboost
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(arguments.rows, arguments.features))
     y = X[:, 0] * X[:, 1] + np.sin(X[:, 2]) * X[:, 3] + 0.3 * X[:, 4:].sum(axis=1)
-    parameters = {"max_depth": arguments.depth, "eta": 0.1, "nthread": arguments.threads}
+    parameters = {"max_depth": arguments.depth, "eta": 0.1, "nthread": 1}
     booster = xgboost.train(parameters, xgboost.DMatrix(X[:20_000], y[:20_000]), arguments.rounds)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / GIB
-
-    explainer = TreeExplainer(booster, device="cpu", n_jobs=arguments.threads)
+    before = peak_gib()
+    explainer = TreeExplainer(booster, device="cpu")
     start = time.perf_counter()
     explanation = explainer.explain_interactions(X, pairs=arguments.pairs)
-    seconds = time.perf_counter() - start
-    result = {
-        **vars(arguments),
+    return {
+        **{name: getattr(arguments, name) for name in ("rows", "features", "depth", "rounds", "pairs")},
         "leaves": explainer.plan_info()["n_leaves"],
         "occurring_pairs": len(explainer.occurring_pairs()),
-        "seconds": round(seconds, 2),
-        "result_gib": round(explanation.values.nbytes / 2**30, 3),
-        "peak_gib_before": round(before, 2),
-        "peak_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / GIB, 2),
+        "seconds": time.perf_counter() - start,
+        "result_gib": explanation.values.nbytes / 2**30,
+        "peak_gib_before": before,
+        "peak_gib": peak_gib(),
     }
-    print(json.dumps(result))
 
 
-if __name__ == "__main__":
-    main()
+def peak_gib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KIB_OF_GIB
+
+
+def print_result(result: dict[str, Any]) -> None:
+    print(json.dumps(result, indent=1))

@@ -26,7 +26,7 @@ constexpr int kLanes = 2;
 // Copies between host arrays by several threads: the pages of a fresh result are made at its first
 // writing, which takes one thread longer than the GPU.
 void copy(char* to, const char* from, size_t size) {
-  constexpr size_t kPart = size_t{16} << 20, kMaxThreads = 8;
+  constexpr size_t kPart = size_t{16} << 20, kMaxThreads = 16;
   const size_t n =
       std::min({size / kPart + 1, kMaxThreads, std::max<size_t>(std::thread::hardware_concurrency(), 1)});
   const size_t part = (size + n - 1) / n;
@@ -127,7 +127,9 @@ class Pipeline : public CudaPlan::Impl {
     const std::array<size_t, kArrays> out_rows = row_bytes(result.values);
     const size_t out_row = out_rows[0] + out_rows[1] + out_rows[2];
     const bool margins = result.values.margin || result.gap;
-    const int64_t batch = batch_rows(rows.n_rows, x_row + out_row, margins, memory_limit);
+    // Several batches for a large job, so that copies overlap with kernels.
+    const int64_t several = std::max<int64_t>(rows.n_rows / 8, 1 << 14);
+    const int64_t batch = batch_rows(rows.n_rows, several, x_row + out_row, margins, memory_limit);
     reset_gap(result.gap);
     wait_for_lanes();
     struct Flight {
@@ -207,7 +209,9 @@ class Pipeline : public CudaPlan::Impl {
     const Arrays given = arrays(result.values);
     const std::array<size_t, kArrays> out_rows = row_bytes(result.values);
     const bool margins = result.gap;
-    const int64_t batch = batch_rows(rows.n_rows, 0, margins, memory_limit);
+    // Two, so that the second fills the GPU where the first one ends.
+    const int64_t several = std::max<int64_t>(rows.n_rows / 2, 1 << 15);
+    const int64_t batch = batch_rows(rows.n_rows, several, 0, margins, memory_limit);
     reset_gap(result.gap);
     wait_for_lanes();
     for (const Lane& lane : lanes_) {  // begin when the rows are there
@@ -287,7 +291,9 @@ class Pipeline : public CudaPlan::Impl {
            (plan_.interactions() ? 8 * plan_.n_outputs * n_places() : 0);
   }
 
-  int64_t batch_rows(int64_t n_rows, size_t io_row, bool margins, size_t memory_limit) const {
+  // At most `most`, and as many as memory allows for; batches are of the same size, since a small one does not
+  // fill the GPU.
+  int64_t batch_rows(int64_t n_rows, int64_t most, size_t io_row, bool margins, size_t memory_limit) const {
     const size_t fixed = kLanes * model_.frame_bytes, row = kLanes * (lane_row_bytes(margins) + io_row);
     size_t limit = memory_limit;
     if (!limit) {
@@ -301,10 +307,7 @@ class Pipeline : public CudaPlan::Impl {
       throw CudaMemoryError("the GPU needs " + std::to_string(fixed + row * kTile) +
                             " bytes for the smallest batch, but may use " + std::to_string(limit) +
                             "; raise memory_limit or use device='cpu'");
-    // Several batches for a large job, so that copies overlap with kernels. All of the same size, since a
-    // small one does not fill the GPU.
-    const int64_t by_overlap = std::max<int64_t>(n_rows / 8, 1 << 14);
-    const int64_t most = std::min({by_memory, kBatchRows, by_overlap}) / kTile * kTile;
+    most = std::min({by_memory, kBatchRows, most}) / kTile * kTile;
     const int64_t n_batches = (n_rows + most - 1) / most;
     const int64_t rows = (n_rows + n_batches - 1) / std::max<int64_t>(n_batches, 1);
     return std::max<int64_t>((rows + kTile - 1) / kTile, 1) * kTile;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import Any
 
@@ -119,10 +120,11 @@ def test_batches_do_not_matter() -> None:
     rows = random_rows(3, ensemble, 5_000)
     plan = plan_of(ensemble, "single")
     whole = on_gpu(plan, rows, ensemble)
-    for ours, expected in zip(on_gpu(plan, rows, ensemble, 1 << 23), whole):
-        assert (ours == expected).all()
-    with pytest.raises(_cuda.CudaMemoryError, match="raise memory_limit"):
+    with pytest.raises(_cuda.CudaMemoryError, match="raise memory_limit") as refused:
         on_gpu(plan, rows, ensemble, 1 << 12)
+    smallest = int(re.search(r"needs (\d+) bytes", str(refused.value))[1])
+    for ours, expected in zip(on_gpu(plan, rows, ensemble, smallest), whole):
+        assert (ours == expected).all()
 
 
 def test_arrays_on_the_device() -> None:
