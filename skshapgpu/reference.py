@@ -1,8 +1,8 @@
-"""Path-dependent Shapley and interaction values from their definition: slow, plain, not of the core.
+"""Shapley and interaction values from their definition: slow, plain, not of the core.
 
-For every row and every set S of features, the worth v(S) is the margin that the ensemble is
-expected to give when only the features in S are known: a walk down each tree follows x where
-the node's feature is in S, and averages both children by their share of the cover where not.
+For every row and every set S of features, the path-dependent worth v(S) is the margin that the
+ensemble is expected to give when only the features in S are known: a walk down each tree follows x
+where the node's feature is in S, and averages both children by their share of the cover where not.
 The value of feature i among the u features that the ensemble uses is then
 
     phi_i = sum over S without i of |S|! (u - |S| - 1)! / u! * (v(S with i) - v(S)).
@@ -25,6 +25,7 @@ cannot hide. Time and memory grow with 2^u; at most 12 features may be used.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from math import factorial
 from typing import Literal, get_args
@@ -70,6 +71,54 @@ def path_dependent_shap(ensemble: Ensemble, X: npt.ArrayLike) -> tuple[np.ndarra
     nothing = {f: np.zeros(1, bool) for f in used}
     any_row = np.zeros((1, ensemble.n_features), ensemble.x_dtype)
     return values, ensemble.intercept + _worth(ensemble, any_row, nothing)[0, :, 0]
+
+
+def interventional_shap(
+    ensemble: Ensemble,
+    X: npt.ArrayLike,
+    background: npt.ArrayLike,
+    weights: npt.ArrayLike | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Interventional Shapley values of encoded rows, straight from the definition.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        Uses at most 12 different features; how many columns it has does not matter.
+    X : array-like of shape (n_rows, n_features)
+        Numbers; NaN is missing, a categorical column holds codes.
+    background : array-like of shape (n_background, n_features)
+        Rows like those of X, at least one.
+    weights : array-like of shape (n_background,) or None
+        Weight of each background row; they are divided by their sum. None: all weigh the same.
+
+    Returns
+    -------
+    values : ndarray of float64, shape (n_rows, n_outputs, n_features)
+    base_value : ndarray of float64, shape (n_outputs,)
+        Mean margin of the background, intercept included.
+
+    Raises
+    ------
+    ValueError
+        X, background or weights have another shape, or the ensemble uses more than 12 features.
+    """
+    X, used, subsets, known = _players(ensemble, X)
+    background = _rounded(ensemble, background, "background")
+    weights = np.ones(len(background)) if weights is None else np.asarray(weights, np.float64)
+    if not len(background) or weights.shape != (len(background),):
+        raise ValueError(
+            f"there must be a background row, and a weight for each, not {len(background)} rows and "
+            f"weights of shape {weights.shape}"
+        )
+    weights = weights / weights.sum()
+    trees = replace(ensemble, intercept=np.zeros(ensemble.n_outputs))  # it cancels in every gain
+    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features))
+    for x, of_row in zip(X, values):
+        worth = _interventional_worth(trees, x, background, weights, known)
+        for i, f in enumerate(used):
+            of_row[:, f] = _weighted_difference("sii", worth, subsets[~known[f]], (i,))
+    return values, ensemble.intercept + weights @ trees.margin(background)
 
 
 def path_dependent_banzhaf(ensemble: Ensemble, X: npt.ArrayLike) -> np.ndarray:
@@ -189,15 +238,21 @@ def _players(
     ensemble: Ensemble, X: npt.ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, np.ndarray]]:
     """X as the trees compare it, the used features, their subsets as bits, and which contain each feature."""
-    with np.errstate(over="ignore"):
-        X = np.asarray(X, np.float64).astype(ensemble.x_dtype)
-    if X.ndim != 2 or X.shape[1] != ensemble.n_features:
-        raise ValueError(f"X must have shape (n_rows, {ensemble.n_features}), not {X.shape}")
+    X = _rounded(ensemble, X, "X")
     used = np.unique(ensemble.feature[ensemble.left >= 0])
     if len(used) > MAX_USED_FEATURES:
         raise ValueError(f"the ensemble uses {len(used)} features, more than {MAX_USED_FEATURES}")
     subsets = np.arange(2 ** len(used))
     return X, used, subsets, {f: (subsets >> i) & 1 == 1 for i, f in enumerate(used)}
+
+
+def _rounded(ensemble: Ensemble, rows: npt.ArrayLike, name: str) -> np.ndarray:
+    """Rows as the trees compare them."""
+    with np.errstate(over="ignore"):
+        rows = np.asarray(rows, np.float64).astype(ensemble.x_dtype)
+    if rows.ndim != 2 or rows.shape[1] != ensemble.n_features:
+        raise ValueError(f"{name} must have shape (n_rows, {ensemble.n_features}), not {rows.shape}")
+    return rows
 
 
 def _worth_by_rows(
@@ -208,6 +263,28 @@ def _worth_by_rows(
     for start in range(0, len(X), rows_at_once):
         rows = slice(start, start + rows_at_once)
         yield rows, _worth(ensemble, X[rows], known)
+
+
+def _interventional_worth(
+    ensemble: Ensemble,
+    x: np.ndarray,
+    background: np.ndarray,
+    weights: np.ndarray,
+    known: dict[int, np.ndarray],
+) -> np.ndarray:
+    """v(S) of all subsets for one row: (n_outputs, n_subsets)."""
+    n_subsets = 2 ** len(known)
+    worth = np.empty((ensemble.n_outputs, n_subsets))
+    subsets_at_once = max(1, 2**16 // len(background))
+    for start in range(0, n_subsets, subsets_at_once):
+        part = slice(start, min(start + subsets_at_once, n_subsets))
+        hybrid = np.tile(background, (part.stop - start, 1, 1))
+        for f, contains in known.items():
+            hybrid[contains[part], :, f] = x[f]
+        margin = ensemble.margin(hybrid.reshape(-1, ensemble.n_features))
+        by_subset = margin.reshape(len(hybrid), len(background), ensemble.n_outputs)
+        worth[:, part] = np.einsum("sbk,b->ks", by_subset, weights)
+    return worth
 
 
 def _weighted_difference(

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 from skshapgpu.ensemble import Ensemble, Tree
 from skshapgpu.reference import (
+    interventional_shap,
     path_dependent_banzhaf,
     path_dependent_interactions,
     path_dependent_shap,
@@ -228,3 +229,95 @@ def test_float64_rows_are_rounded_to_float32_first():
     np.testing.assert_array_equal(path_dependent_shap(float64, X)[0].ravel(), [-1, 1])
     float32 = Ensemble.from_trees([tree], n_features=1, intercept=0, x_dtype="float32")
     np.testing.assert_array_equal(path_dependent_shap(float32, X)[0].ravel(), [1, 1])
+
+
+# Interventional values
+
+
+def test_interventional_one_feature_by_hand():
+    """A stump of 1 and 10; three of four background rows go left, so that v() = 13/4."""
+    tree = Tree(
+        left=[1, -1, -1],
+        right=[2, -1, -1],
+        feature=[0] * 3,
+        threshold=[0.5, 0, 0],
+        missing_left=[True, False, False],
+        cover=[9, 1, 8],  # plays no part
+        value=[0, 1, 10],
+    )
+    ensemble = Ensemble.from_trees([tree], n_features=2, intercept=[100.0])
+    background = [[0.0, 7.0], [0.5, 8.0], [1.0, 9.0], [np.nan, 0.0]]
+    values, base = interventional_shap(ensemble, [[1.0, 0.0], [0.0, 0.0]], background)
+    np.testing.assert_allclose(base, [103.25], rtol=1e-15)
+    np.testing.assert_allclose(values, [[[10 - 13 / 4, 0]], [[1 - 13 / 4, 0]]], rtol=1e-15)
+    # With the weights 1, 0, 3, 0 it is v() = 31/4.
+    values, base = interventional_shap(ensemble, [[1.0, 0.0]], background, [2, 0, 6, 0])
+    np.testing.assert_allclose(base, [107.75], rtol=1e-15)
+    np.testing.assert_allclose(values, [[[10 - 31 / 4, 0]]], rtol=1e-15)
+
+
+def test_interventional_two_features_by_hand():
+    """x goes to the leaf of 10, the background rows to those of 1 and 2.
+
+    Beside the first row v() = 1, with x0: 2, with x1: 1, with both: 10; beside the second v() = 2,
+    with x0: 2, with x1: 10, with both: 10.
+    """
+    background = [[0.0, 0.0, 5.0], [1.0, 0.0, 6.0]]
+    of_first = np.array([((2 - 1) + (10 - 1)) / 2, ((1 - 1) + (10 - 2)) / 2, 0])
+    of_second = np.array([0, 8, 0])
+    x = [[1.0, 1.0, 0.0]]
+    for rows, expected, base_value in (
+        (background[:1], of_first, 101),
+        (background[1:], of_second, 102),
+        (background, (of_first + of_second) / 2, 101.5),
+    ):
+        values, base = interventional_shap(and_tree(), x, rows)
+        np.testing.assert_allclose(values, [[expected]], rtol=1e-14)
+        np.testing.assert_allclose(base, [base_value], rtol=1e-15)
+    values, base = interventional_shap(and_tree(), x, background, [1, 3])
+    np.testing.assert_allclose(values, [[(of_first + 3 * of_second) / 4]], rtol=1e-14)
+    np.testing.assert_allclose(base, [101.75], rtol=1e-15)
+    assert not np.allclose(values, path_dependent_shap(and_tree(), x)[0])
+
+
+@given(ensemble_options(max_used=5))
+@settings(max_examples=40)
+def test_interventional_axioms(options):
+    """Additivity, nothing for unused features, nothing for a row that is the background, linearity."""
+    ensemble = random_ensemble(**options)
+    rows = random_rows(options["seed"], ensemble, 5)
+    X, background = rows[:2], rows[2:]
+    values, base = interventional_shap(ensemble, X, background)
+    scale = leaf_scale(ensemble)
+    rounding = 1e-13 * (scale + np.abs(ensemble.intercept))
+    assert values.shape == (2, ensemble.n_outputs, ensemble.n_features)
+    assert (np.abs(base - ensemble.margin(background).mean(axis=0)) <= rounding).all()
+    assert (np.abs(values.sum(axis=2) + base - ensemble.margin(X)) <= rounding).all()
+    used = np.unique(ensemble.feature[ensemble.left >= 0])
+    assert (np.delete(values, used, axis=2) == 0).all()
+    assert (interventional_shap(ensemble, X[:1], X[:1])[0] == 0).all()
+    weights = np.array([0.5, 0.0, 1.5])
+    weighted, _ = interventional_shap(ensemble, X, background, weights)
+    parts = [interventional_shap(ensemble, X, background[i : i + 1])[0] for i in range(3)]
+    expected = np.tensordot(weights / 2, parts, 1)
+    assert (np.abs(weighted - expected) <= 1e-13 * scale[:, np.newaxis]).all()
+
+
+def test_interventional_many_subsets_at_once():
+    """2^12 subsets of 40 background rows are more than are evaluated at once; additivity sees all of them."""
+    ensemble = random_chain(2, depth=14, n_features=12)
+    rows = np.random.default_rng(2).random((41, 12))
+    values, base = interventional_shap(ensemble, rows[:1], rows[1:])
+    np.testing.assert_allclose(values.sum(axis=2) + base, ensemble.margin(rows[:1]), atol=1e-13)
+
+
+def test_interventional_errors():
+    ensemble = random_ensemble(0)
+    with pytest.raises(ValueError, match=r"background must have shape \(n_rows, 5\)"):
+        interventional_shap(ensemble, np.zeros((1, 5)), np.zeros((1, 4)))
+    with pytest.raises(ValueError, match="there must be a background row"):
+        interventional_shap(ensemble, np.zeros((1, 5)), np.zeros((0, 5)))
+    with pytest.raises(ValueError, match=r"not 2 rows and weights of shape \(3,\)"):
+        interventional_shap(ensemble, np.zeros((1, 5)), np.zeros((2, 5)), np.ones(3))
+    with pytest.raises(ValueError, match="uses 13 features"):
+        interventional_shap(random_chain(1, depth=13, n_features=13), np.zeros((1, 13)), np.zeros((1, 13)))
