@@ -26,10 +26,12 @@ from .inputs import FLOAT32_OVERFLOW, Rows, read, row_labels
 from .interaction_explanation import INDEX_NAMES, InteractionExplanation
 from .interactions import Found, Request, interactions
 from .memory import parse_bytes
-from .runner import SHAP_VALUES, Kind, Options, Run, Runner, shap_values
+from .runner import SHAP_VALUES, Background, Kind, Options, Run, Runner, shap_values
 
 #: Kinds of the values of single features, by the names of their indices.
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": Kind(1, "bii")}
+
+_CPU_ONLY = "interventional SHAP values are computed on the CPU only"
 
 
 @overload
@@ -89,7 +91,7 @@ def explain(
 
 
 class TreeExplainer:
-    """Exact path-dependent SHAP values and interactions of a tree model, compiled once for many calls.
+    """Exact SHAP values and interactions of a tree model, compiled once for many calls.
 
     Immutable, safe to use from several threads, and picklable without the model's library.
 
@@ -99,6 +101,10 @@ class TreeExplainer:
     space in which the trees add up (log-odds of a boosted classifier, the probability of a
     forest): the base value plus the values of a row is its margin.
 
+    SHAP values are path-dependent, or interventional when background data is given; see Lundberg et
+    al. (2020, doi:10.1038/s42256-019-0138-9) for both, and Janzing, Minorics & Blöbaum (2020,
+    arXiv:1910.13413) for the latter.
+
     Parameters
     ----------
     model : fitted model
@@ -106,6 +112,18 @@ class TreeExplainer:
         ``Pipeline`` the last step is explained, with the columns that it sees; the others
         transform X. A fitted search stands for its ``best_estimator_``, a ``FrozenEstimator``
         for what it holds.
+    data : array-like, sparse matrix or data frame of shape (n_background, n_features), default=None
+        Background rows, anything that X may be on the host; kept as an encoded copy. With them the
+        worth of a set of known features is the mean margin of rows that have these from the row
+        explained and the others from a background row, and the base value is the mean margin of
+        the background. The time of a call grows with their number.
+    feature_perturbation : {"auto", "tree_path_dependent", "interventional"}, default="auto"
+        What stands for features that are not known: the covers of the trees, or ``data``. "auto" is
+        "interventional" when ``data`` is given. Interventional values are computed on the CPU, and
+        there are no interactions or Banzhaf values with them.
+    data_weights : array-like of shape (n_background,), default=None
+        Weight of each background row, not negative; they are divided by their sum. None: all weigh
+        the same.
     algorithm : {"auto", "quadrature", "gputreeshap"}, default="auto"
         "auto" is the exact quadrature. "gputreeshap" is the method of Mitchell, Frank and Holmes
         (arXiv:2010.13972), for comparison: on GPUs only, slower, at most 31 features on a path, its
@@ -138,7 +156,8 @@ class TreeExplainer:
     NotFittedError
         The model is not fitted.
     ValueError, TypeError
-        An option has no such value.
+        An option has no such value, options contradict each other, ``data`` is nothing that the
+        model takes, or a path has more features than interventional values can be computed for.
     RuntimeError
         A GPU is asked for that cannot be had.
 
@@ -158,7 +177,10 @@ class TreeExplainer:
     def __init__(
         self,
         model: Any,
+        data: Any = None,
         *,
+        feature_perturbation: str = "auto",
+        data_weights: Any = None,
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -170,6 +192,9 @@ class TreeExplainer:
         _require("algorithm", algorithm, ("auto", "quadrature", "gputreeshap"))
         _require("precision", precision, ("single", "double"))
         _require("outputs", outputs, ("auto", "all"))
+        self._feature_perturbation = resolve_perturbation(feature_perturbation, data, data_weights)
+        if data is not None:
+            _require_no_gpu(algorithm, device, data)
         effective_n_jobs(n_jobs)  # refuses 0
         limit, asked = parse_bytes(memory_limit), Devices.parse(device)
         if algorithm == "gputreeshap":
@@ -185,7 +210,8 @@ class TreeExplainer:
         elif n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(n_outputs))
         missing = adapted.schema.missing_value
-        self._runner = Runner(adapted.ensemble, compute, widen, missing, self._output_names)
+        background = None if data is None else self._background(data, data_weights)
+        self._runner = Runner(adapted.ensemble, compute, widen, missing, self._output_names, background)
         base = self._runner.base_value
         if widen:
             total = 0.0 if adapted.binary == "margin" else 1.0
@@ -196,6 +222,11 @@ class TreeExplainer:
     def expected_value(self) -> float | np.ndarray:
         """Base value: float, or float64 array of shape (n_outputs,) if there are several."""
         return float(self._base[0]) if len(self._base) == 1 else self._base.copy()
+
+    @property
+    def feature_perturbation(self) -> str:
+        """What stands for features that are not known: "tree_path_dependent" or "interventional"."""
+        return self._feature_perturbation
 
     @property
     def output_names(self) -> tuple[Any, ...] | None:
@@ -279,6 +310,7 @@ class TreeExplainer:
         return Explanation(
             values=_shaped(run.give(values)),
             value_index=index,
+            feature_perturbation=self._feature_perturbation,
             seconds=perf_counter() - start,
             **self._labels(source, run),
         )
@@ -412,6 +444,20 @@ class TreeExplainer:
             "additivity_error": run.gap,
         }
 
+    def _background(self, data: Any, weights: Any) -> Background:
+        """Background rows, encoded, and their weights, with the sum 1."""
+        try:
+            given = self._read(data)
+            encoded = given.chunk(0, given.n_rows)
+        except (TypeError, ValueError) as error:
+            error.add_note("This is about data, the background rows.")
+            raise
+        if not given.n_rows:
+            raise ValueError("data has no rows: interventional SHAP values need at least one background row")
+        with np.errstate(over="ignore"):  # to infinity, as the model's library reads it
+            rows = np.array(encoded, self._adapted.ensemble.x_dtype, order="C")
+        return Background(rows, _shares(weights, len(rows)))
+
     def _read(self, X: Any) -> Rows:
         schema, x_dtype = self._adapted.schema, self._adapted.ensemble.x_dtype
         if not self._steps:
@@ -479,10 +525,13 @@ class TreeExplainer:
 
     def __repr__(self) -> str:
         ensemble, n_outputs = self._adapted.ensemble, len(self._base)
+        given = self._runner.background
+        background = "" if given is None else f", {len(given.rows)} background rows"
         return (
             f"<TreeExplainer of a {self.family} model: {ensemble.n_trees} trees, "
             f"{ensemble.n_leaves} leaves, {ensemble.n_features} features, "
-            f"{n_outputs} output{'s' * (n_outputs > 1)}, {self._runner.options.precision} precision>"
+            f"{n_outputs} output{'s' * (n_outputs > 1)}, {self._runner.options.precision} precision"
+            f"{background}>"
         )
 
 
@@ -518,6 +567,60 @@ def unwrap(model: Any) -> tuple[list[Any], Any]:
 def _require(option: str, value: Any, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{option} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+
+
+def resolve_perturbation(asked: str, data: Any, weights: Any) -> str:
+    """What the option ``feature_perturbation`` means.
+
+    Raises
+    ------
+    ValueError
+        There is no such option, or it and the background data given contradict each other.
+    """
+    _require("feature_perturbation", asked, ("auto", "tree_path_dependent", "interventional"))
+    if asked == "interventional" and data is None:
+        raise ValueError("feature_perturbation='interventional' needs background rows: give data=")
+    if asked == "tree_path_dependent" and data is not None:
+        raise ValueError(
+            "feature_perturbation='tree_path_dependent' uses no background rows: leave out data, or use "
+            "'interventional'"
+        )
+    if weights is not None and data is None:
+        raise ValueError("data_weights are weights of background rows: give data=, too")
+    return "tree_path_dependent" if data is None else "interventional"
+
+
+def _require_no_gpu(algorithm: str, device: Any, data: Any) -> None:
+    """Refuse options, and background rows, that take a GPU for interventional values."""
+    if algorithm == "gputreeshap":
+        raise ValueError("algorithm='gputreeshap' computes no interventional SHAP values: use 'auto'")
+    if not (isinstance(device, str) and device in ("auto", "cpu")):
+        raise ValueError(
+            "interventional SHAP values are computed on the CPU only: use device='cpu' or 'auto'"
+        )
+    if devices.on_gpu(data):
+        raise TypeError(f"{_CPU_ONLY}, but data lies on a GPU: copy it to the host")
+
+
+def _shares(weights: Any, n_rows: int) -> np.ndarray:
+    """Weights of background rows, divided by their sum."""
+    if weights is None:
+        return np.full(n_rows, 1 / n_rows)
+    shares = np.asarray(weights, np.float64)
+    if shares.shape != (n_rows,):
+        raise ValueError(
+            f"data_weights must have one entry for each of the {n_rows} rows of data, not the shape "
+            f"{shares.shape}"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(shares) & (shares >= 0)))
+    if len(wrong):
+        raise ValueError(
+            f"data_weights must be finite and not negative, but entry {wrong[0]} is {shares[wrong[0]]}"
+        )
+    if not shares.any():
+        raise ValueError("data_weights are all zero")
+    shares = shares / shares.max()  # so that the sum cannot overflow
+    return shares / shares.sum()
 
 
 def _shaped(values: Any) -> Any:

@@ -159,9 +159,12 @@ class Explanation(LabelledValues):
         None when it was not checked.
     value_index : {"sv", "bv"}
         "sv": Shapley values, that is SHAP values; "bv": Banzhaf values, which do not add up.
+    feature_perturbation : {"tree_path_dependent", "interventional"}
+        What stands for features that are not known: the covers of the trees, or background rows.
     """
 
     value_index: str = "sv"
+    feature_perturbation: str = "tree_path_dependent"
 
     _ranked_noun: ClassVar[str] = "feature"
 
@@ -256,6 +259,9 @@ class Explanation(LabelledValues):
             output_names=None if outputs is None else [str(name) for name in outputs],
             compute_time=self.seconds,
         )
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [*super()._facts(), ("feature perturbation", self.feature_perturbation)]
 
     def _title(self) -> str:
         return "SHAP values" if self.value_index == "sv" else "Banzhaf values"

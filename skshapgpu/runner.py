@@ -49,7 +49,7 @@ class Kind:
 
     @property
     def on_gpus(self) -> bool:
-        """Whether GPUs compute it, too."""
+        """Whether GPUs compute it, too, when it is path-dependent."""
         return self.order <= 2
 
 
@@ -71,6 +71,22 @@ class Options:
     check_additivity: bool
 
 
+@dataclass(frozen=True, eq=False)
+class Background:
+    """Rows that stand for features that are not known, with which SHAP values are interventional.
+
+    Attributes
+    ----------
+    rows : ndarray of float32 or float64, shape (n_rows, n_features)
+        Encoded, C-contiguous; NaN is missing.
+    weights : ndarray of float64, shape (n_rows,)
+        Not negative, with the sum 1.
+    """
+
+    rows: np.ndarray
+    weights: np.ndarray
+
+
 class Runner:
     """The plans of one ensemble, each compiled and sent to a GPU at its first use; safe among threads.
 
@@ -84,6 +100,8 @@ class Runner:
         What means missing, besides NaN, in rows that lie on a GPU; rows from the host have NaN.
     output_names : tuple or None
         Names of several outputs, for error messages.
+    background : Background or None
+        With one the SHAP values are interventional, else path-dependent.
     """
 
     def __init__(
@@ -93,12 +111,14 @@ class Runner:
         widen: bool,
         missing: float,
         output_names: tuple[Any, ...] | None,
+        background: Background | None = None,
     ) -> None:
         self.ensemble = ensemble
         self.options = options
         self.widen = widen
         self.missing = missing
         self.output_names = output_names
+        self.background = background
         self.n_outputs = 2 if widen else ensemble.n_outputs
         self.leaf_sum = largest_leaves(ensemble)
         self._compile()
@@ -120,14 +140,23 @@ class Runner:
         self._compile()
 
     def plan(self, kind: Kind) -> Any:
-        """The ``_core.Plan`` of a kind."""
-        from . import _core
-
+        """The ``_core.Plan`` of a kind; of interventional SHAP values the ``_core.BackgroundPlan``."""
         with self._lock:
             if kind not in self._plans:
-                attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
-                self._plans[kind] = _core.Plan(attributes, self.options.precision, kind.order, kind.index)
+                self._plans[kind] = self._compiled(kind)
             return self._plans[kind]
+
+    def _compiled(self, kind: Kind) -> Any:
+        from . import _core
+
+        attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
+        precision, background = self.options.precision, self.background
+        if background is not None and kind == SHAP_VALUES:
+            return _core.BackgroundPlan(attributes, precision, background.rows, background.weights)
+        return _core.Plan(attributes, precision, kind.order, kind.index)
+
+    def _on_gpus(self, kind: Kind) -> bool:
+        return kind.on_gpus and self.background is None
 
     def cuda_plan(self, kind: Kind, index: int) -> Any:
         """The plan of a kind on a GPU: ``_cuda.CudaPlan``."""
@@ -144,9 +173,13 @@ class Runner:
         ------
         ValueError, TypeError
         """
+        if self.background is not None:
+            if kind != SHAP_VALUES:
+                raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
+            what = "interventional SHAP values"
         if kind != SHAP_VALUES and self.options.algorithm == "gputreeshap":
             raise ValueError(f"algorithm='gputreeshap' computes SHAP values only, not {what}: use 'auto'")
-        if kind.on_gpus:
+        if self._on_gpus(kind):
             return
         if on_gpu:
             raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
@@ -164,7 +197,7 @@ class Runner:
         chosen = self.options.devices
         n_threads = effective_n_jobs(self.options.n_jobs)
         indices: tuple[int, ...] = ()
-        if kind.on_gpus:
+        if self._on_gpus(kind):
             scale = 1 if kind.order == 1 else _INTERACTION_WORK
             nodes = {k: scale * n for k, n in self.info["leaves_by_nodes"].items()}
             indices = chosen.choose(X.n_rows, self.info | {"leaves_by_nodes": nodes}, n_threads)

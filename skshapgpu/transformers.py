@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from .devices import on_gpu
-from .explainer import TreeExplainer
+from .explainer import TreeExplainer, resolve_perturbation
 from .explanation import Explanation, column_names
 from .inputs import select, table
 from .interaction_explanation import InteractionExplanation, set_names
@@ -131,17 +131,19 @@ class ExplainingTransformer(MetaEstimatorMixin, TransformerMixin, BaseEstimator,
         """Set what ``fit`` learns from rows; X is None where there are none."""
 
     def _compile(self) -> None:
-        self.explainer_ = TreeExplainer(
-            self.estimator_,
-            algorithm=self.algorithm,
-            device=self.device,
-            precision=self.precision,
-            outputs=self.outputs,
-            n_jobs=self.n_jobs,
-            memory_limit=self.memory_limit,
-            check_additivity=self.check_additivity,
-        )
+        self.explainer_ = TreeExplainer(self.estimator_, **self._explainer_options())
         self.base_values_ = self.explainer_.expected_value
+
+    def _explainer_options(self) -> dict[str, Any]:
+        return {
+            "algorithm": self.algorithm,
+            "device": self.device,
+            "precision": self.precision,
+            "outputs": self.outputs,
+            "n_jobs": self.n_jobs,
+            "memory_limit": self.memory_limit,
+            "check_additivity": self.check_additivity,
+        }
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -250,6 +252,9 @@ class ShapTransformer(ExplainingTransformer):
     ----------
     estimator : estimator
         A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
+    data, feature_perturbation, data_weights
+        Background rows with the columns of X, for interventional SHAP values, and their weights; as
+        for :class:`TreeExplainer`.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
         Options of :class:`TreeExplainer`.
 
@@ -259,7 +264,7 @@ class ShapTransformer(ExplainingTransformer):
         The fitted model.
     explainer_ : TreeExplainer
     base_values_ : float or ndarray of shape (n_outputs,)
-        Expected margin of the model.
+        Expected margin of the model, with ``data`` its mean margin there.
     feature_importances_ : ndarray of float64, shape (n_features,)
         Mean magnitude of the SHAP values of the rows given to ``fit``, summed over the outputs,
         for ``SelectFromModel``, ``RFE`` and the like. Of more than 10,000 rows, evenly spaced
@@ -280,6 +285,45 @@ class ShapTransformer(ExplainingTransformer):
     >>> shap.fit_transform(X, y).shape
     (442, 10)
     """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        data: Any = None,
+        feature_perturbation: str = "auto",
+        data_weights: Any = None,
+        algorithm: str = "auto",
+        device: str | Sequence[str] = "auto",
+        precision: str = "single",
+        outputs: str = "auto",
+        n_jobs: int | None = None,
+        memory_limit: int | str | None = None,
+        check_additivity: bool = True,
+    ) -> None:
+        super().__init__(
+            estimator,
+            algorithm=algorithm,
+            device=device,
+            precision=precision,
+            outputs=outputs,
+            n_jobs=n_jobs,
+            memory_limit=memory_limit,
+            check_additivity=check_additivity,
+        )
+        self.data = data
+        self.feature_perturbation = feature_perturbation
+        self.data_weights = data_weights
+
+    def _check_options(self) -> None:
+        resolve_perturbation(self.feature_perturbation, self.data, self.data_weights)
+
+    def _explainer_options(self) -> dict[str, Any]:
+        return super()._explainer_options() | {
+            "data": self.data,
+            "feature_perturbation": self.feature_perturbation,
+            "data_weights": self.data_weights,
+        }
 
     def _learn(self, X: Any) -> None:
         if X is not None:
