@@ -1,0 +1,602 @@
+"""Interventional SHAP values: the core and every family against the definition, shap, the API, pickling.
+
+They are computed on the CPU only, so that every explainer here is told to.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from ensembles import ensemble_options, leaf_scale, random_ensemble, random_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+from test_interaction_families import FAMILIES, as_trees_see_them, outputs_second
+
+from skshapgpu import ShapTransformer, TreeExplainer, _core, explain
+from skshapgpu.devices import Devices
+from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.reference import interventional_shap
+from skshapgpu.runner import SHAP_VALUES
+
+X, Y = load_diabetes(return_X_y=True)
+CANCER, BENIGN = load_breast_cancer(return_X_y=True)
+CLASSES = np.digitize(Y, [100, 180])
+
+#: Largest error of each precision, relative to the leaves.
+TOLERANCE = {"single": 5e-6, "double": 1e-10}
+
+
+def explainer_of(model: Any, data: Any, **options: Any) -> TreeExplainer:
+    return TreeExplainer(model, data, device="cpu", **options)
+
+
+@pytest.fixture(scope="module")
+def forest() -> RandomForestRegressor:
+    return RandomForestRegressor(6, max_depth=5, random_state=0).fit(X, Y)
+
+
+# The core
+
+
+def compute(
+    ensemble: Ensemble,
+    rows: np.ndarray,
+    background: np.ndarray,
+    weights: np.ndarray | None = None,
+    precision: str = "double",
+    n_threads: int = 1,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values, margins and base value of the core."""
+    if weights is None:
+        weights = np.full(len(background), 1 / len(background))
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    plan = _core.BackgroundPlan(attributes, precision, background, weights)
+    shape = len(rows), ensemble.n_outputs, ensemble.n_features
+    values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
+    plan.explain(rows, values, margin, n_threads)
+    return values, margin, plan.base_value
+
+
+def assert_is_the_definition(
+    ensemble: Ensemble, rows: np.ndarray, background: np.ndarray, weights: np.ndarray | None = None
+) -> None:
+    expected, base_value = interventional_shap(ensemble, rows, background, weights)
+    expected_margin, scale = ensemble.margin(rows), leaf_scale(ensemble)
+    intercept = np.abs(ensemble.intercept)
+    for precision, tolerance in TOLERANCE.items():
+        values, margin, base = compute(ensemble, rows, background, weights, precision)
+        assert (np.abs(values - expected) <= tolerance * scale[:, np.newaxis]).all(), precision
+        assert (np.abs(base - base_value) <= tolerance * scale + 1e-15 * intercept).all(), precision
+        assert (np.abs(margin - expected_margin) <= tolerance * scale + 1e-15 * intercept).all(), precision
+
+
+@given(
+    options=ensemble_options(max_used=5),
+    n_background=st.sampled_from([1, 2, 3, 9]),
+    weighted=st.booleans(),
+    single=st.booleans(),
+)
+@settings(max_examples=60)
+def test_core_is_the_definition(
+    options: dict[str, Any], n_background: int, weighted: bool, single: bool
+) -> None:
+    """Rows at the edges of every comparison; the first background row is twice, and one of X, in it."""
+    ensemble = random_ensemble(**options)
+    rows = random_rows(options["seed"], ensemble, n_background + 3)
+    background = rows[:n_background].copy()
+    if n_background > 2:
+        background[1] = background[0]
+    if n_background > 3:
+        background[2] = rows[-1]
+    if single:
+        with np.errstate(over="ignore"):
+            background = background.astype(np.float32)
+            rows = rows.astype(np.float32)
+    weights = None
+    if weighted:
+        weights = np.random.default_rng(options["seed"]).integers(0, 5, n_background) + 0.0
+        weights[0] += 1
+        weights /= weights.sum()
+    assert_is_the_definition(ensemble, rows[-3:], background, weights)
+
+
+@pytest.mark.parametrize("shape", ["random", "chain", "perfect", "oblivious", "leaf"])
+@pytest.mark.parametrize("vector", [False, True])
+def test_core_on_each_shape_of_trees(shape: str, vector: bool) -> None:
+    """Seven features on long paths, so that most repeat; categories; zeros that are missing."""
+    for seed in range(3):
+        ensemble = random_ensemble(
+            seed,
+            n_trees=4,
+            n_features=9,
+            n_used=7,
+            n_outputs=2,
+            vector=vector,
+            shapes=(shape,),
+            max_leaves=16,
+            order="shuffled",
+            x_dtype="float64" if seed else "float32",
+            categorical=seed < 2,
+            zero_missing=seed == 1,
+        )
+        rows = random_rows(seed, ensemble, 6)
+        assert_is_the_definition(ensemble, rows[:2], rows[2:])
+
+
+def test_more_rows_than_a_block_of_either() -> None:
+    """Tiles, blocks and vectors end somewhere in 150 rows and 70 background rows."""
+    ensemble = random_ensemble(5, n_trees=3, n_features=4, n_used=3, max_leaves=9)
+    rows = random_rows(5, ensemble, 220)
+    background, weights = rows[150:], np.random.default_rng(5).random(70)
+    assert_is_the_definition(ensemble, rows[:150], background, weights / weights.sum())
+
+
+def test_values_by_hand() -> None:
+    """A stump of 1 and 10; three of four background rows go left, so that v() = 13/4."""
+    tree = Tree([1, -1, -1], [2, -1, -1], [0] * 3, [0.5, 0, 0], [True] * 3, [9, 1, 8], [0, 1, 10])
+    ensemble = Ensemble.from_trees([tree], n_features=2, intercept=[100.0])
+    background = np.array([[0.0, 7.0], [0.5, 8.0], [1.0, 9.0], [np.nan, 0.0]])
+    values, margin, base = compute(ensemble, np.array([[1.0, 0.0], [0.0, 0.0]]), background)
+    np.testing.assert_allclose(values, [[[10 - 13 / 4, 0]], [[1 - 13 / 4, 0]]], rtol=1e-14)
+    np.testing.assert_allclose(margin, [[110], [101]], rtol=1e-15)
+    np.testing.assert_allclose(base, [103.25], rtol=1e-15)
+
+
+def test_a_row_beside_itself_has_zeros() -> None:
+    ensemble = random_ensemble(6, n_trees=4, n_outputs=2)
+    rows = random_rows(6, ensemble, 8)
+    for row in rows:
+        values, margin, base = compute(ensemble, row[np.newaxis], row[np.newaxis])
+        assert (values == 0).all()
+        np.testing.assert_allclose(base, margin[0], rtol=0, atol=1e-13 * leaf_scale(ensemble).max())
+
+
+@pytest.mark.parametrize("n_rows, n_trees", [(0, 3), (2, 0)])
+def test_no_rows_and_no_trees(n_rows: int, n_trees: int) -> None:
+    ensemble = random_ensemble(7, n_trees=n_trees)
+    values, _, base = compute(ensemble, np.zeros((n_rows, 5)), np.zeros((2, 5)))
+    assert values.shape == (n_rows, 1, 5) and (values == 0).all()
+    np.testing.assert_allclose(base, ensemble.margin(np.zeros((1, 5)))[0], rtol=1e-14)
+
+
+def test_threads_and_neighbours_change_no_bit() -> None:
+    ensemble = random_ensemble(8, n_trees=20, n_features=6, max_leaves=16)
+    rows = random_rows(8, ensemble, 330)
+    background = rows[300:].copy()
+    expected, _, _ = compute(ensemble, rows[:300], background, precision="single")
+    for n_threads in (2, 3):
+        again, _, _ = compute(ensemble, rows[:300], background, precision="single", n_threads=n_threads)
+        np.testing.assert_array_equal(again, expected)
+    for part in (slice(0, 1), slice(17, 90), slice(299, 300), slice(None, None, -1)):
+        again, _, _ = compute(ensemble, rows[:300][part], background, precision="single")
+        np.testing.assert_array_equal(again, expected[part])
+
+
+def test_info() -> None:
+    ensemble = random_ensemble(9, n_trees=4)
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    info = _core.BackgroundPlan(attributes, "single", np.zeros((3, 5)), np.full(3, 1 / 3)).info()
+    assert info["n_trees"] == 4 and info["n_leaves"] == ensemble.n_leaves
+    assert info["bytes"] >= 0 and info["scratch_bytes_per_thread"] >= 0
+
+
+# Models
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray]:
+    return FAMILIES[request.param]()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_families(case: tuple[Any, np.ndarray], weighted: bool) -> None:
+    model, rows = case
+    rows, background = rows[:3], rows[20:24]
+    weights = [3, 0, 1, 2] if weighted else None
+    ensemble, encoded = as_trees_see_them(model, rows)
+    expected, base_value = interventional_shap(
+        ensemble, encoded, as_trees_see_them(model, background)[1], weights
+    )
+    scale = leaf_scale(ensemble)
+    rounding = 1e-15 * np.abs(ensemble.intercept)
+    for precision, tolerance in TOLERANCE.items():
+        explainer = explainer_of(model, background, data_weights=weights, precision=precision)
+        explanation = explainer.explain(rows)
+        found = outputs_second(explanation.values, 2)
+        assert (np.abs(found - expected) <= tolerance * scale[:, np.newaxis]).all()
+        allowed = tolerance * scale + rounding
+        assert (np.abs(explainer.expected_value - base_value) <= allowed).all()
+        margin = found.sum(axis=2) + explainer.expected_value
+        assert (np.abs(margin - ensemble.margin(encoded)) <= 10 * allowed).all()
+        assert explanation.additivity_error is not None
+
+
+def _values_of_shap(model: Any, data: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Values [row][feature][output] of shap, and its base values."""
+    shap = pytest.importorskip("shap")
+    # It takes a sample of a background of more than 100 rows.
+    explainer = shap.TreeExplainer(model, data, feature_perturbation="interventional")
+    values = np.asarray(explainer.shap_values(rows, check_additivity=False))
+    return values.reshape(*rows.shape, -1), np.atleast_1d(explainer.expected_value)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DecisionTreeRegressor(max_depth=7, random_state=0),
+        RandomForestRegressor(5, max_depth=6, random_state=0),
+        RandomForestClassifier(5, max_depth=6, random_state=0),
+        ExtraTreesClassifier(5, max_depth=6, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_scikit_learn_against_shap(model: Any) -> None:
+    # Of numbers that float32 has, as shap compares in float64 what scikit-learn rounds to float32.
+    rows = X.astype(np.float32).astype(np.float64)
+    model = clone(model).fit(rows, CLASSES if hasattr(model, "predict_proba") else Y)
+    values, base = _values_of_shap(model, rows[:60], rows[60:110])
+    explainer = explainer_of(model, rows[:60], precision="double")
+    ours = explainer.shap_values(rows[60:110]).reshape(values.shape)
+    np.testing.assert_allclose(ours, values, rtol=0, atol=1e-6 * np.abs(values).max())
+    np.testing.assert_allclose(explainer.expected_value, base, rtol=1e-6)
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_xgboost_against_shap(classes: bool) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    rows = X.astype(np.float32)
+    if classes:
+        model = xgboost.XGBClassifier(n_estimators=8, max_depth=4, n_jobs=1).fit(rows, Y > 140)
+    else:
+        model = xgboost.XGBRegressor(n_estimators=8, max_depth=5, n_jobs=1).fit(rows, Y)
+    values, base = _values_of_shap(model, rows[:60], rows[60:110])
+    explainer = explainer_of(model, rows[:60], precision="double")
+    ours = explainer.shap_values(rows[60:110]).reshape(values.shape)
+    np.testing.assert_allclose(ours, values, rtol=0, atol=1e-6 * np.abs(values).max())
+    np.testing.assert_allclose(explainer.expected_value, base, rtol=1e-6, atol=1e-6 * np.abs(values).max())
+
+
+# The public API
+
+
+def test_base_value_is_the_mean_prediction_of_the_background(forest: Any) -> None:
+    explainer = explainer_of(forest, X[:50], precision="double")
+    assert explainer.expected_value == pytest.approx(forest.predict(X[:50]).mean(), rel=1e-12)
+    explanation = explainer.explain(X)
+    assert explanation.values.shape == X.shape and explanation.values.dtype == np.float64
+    assert explanation.base_values == explainer.expected_value
+    np.testing.assert_allclose(
+        explanation.values.sum(axis=1) + explainer.expected_value, forest.predict(X), rtol=1e-12
+    )
+    np.testing.assert_array_equal(explainer.shap_values(X), explanation.values)
+    weights = np.arange(50)
+    weighted = explainer_of(forest, X[:50], data_weights=weights, precision="double")
+    mean = np.average(forest.predict(X[:50]), weights=weights)
+    assert weighted.expected_value == pytest.approx(mean, rel=1e-12)
+
+
+def test_what_auto_means(forest: Any) -> None:
+    with_data, without = explainer_of(forest, X[:5]), TreeExplainer(forest, device="cpu")
+    named = explainer_of(forest, X[:5], feature_perturbation="interventional")
+    assert with_data.feature_perturbation == named.feature_perturbation == "interventional"
+    assert without.feature_perturbation == "tree_path_dependent"
+    np.testing.assert_array_equal(with_data.shap_values(X), named.shap_values(X))
+    path_dependent = TreeExplainer(forest, feature_perturbation="tree_path_dependent", device="cpu")
+    np.testing.assert_array_equal(path_dependent.shap_values(X), without.shap_values(X))
+    assert not np.allclose(with_data.shap_values(X), without.shap_values(X))
+
+
+def test_what_is_shown(forest: Any) -> None:
+    explainer = explainer_of(forest, X[:5])
+    assert repr(explainer).endswith("single precision, 5 background rows>")
+    explanation = explainer.explain(X[:3])
+    assert explanation.feature_perturbation == explanation[1:].feature_perturbation == "interventional"
+    assert "feature perturbation: interventional" in repr(explanation)
+    path_dependent = TreeExplainer(forest, device="cpu")
+    assert "background" not in repr(path_dependent)
+    assert "feature perturbation: tree_path_dependent" in repr(path_dependent.explain(X[:3]))
+    assert explainer.plan_info()["n_trees"] == 6
+
+
+def test_weights_count_rows(forest: Any) -> None:
+    """A weight of 2 is a row that is there twice, and one of 0 a row that is not there."""
+    weighted = explainer_of(forest, X[:4], data_weights=[2, 0, 1, 1], precision="double")
+    repeated = explainer_of(forest, X[[0, 0, 2, 3]], precision="double")
+    np.testing.assert_allclose(weighted.shap_values(X[50:]), repeated.shap_values(X[50:]), atol=1e-10)
+    huge = explainer_of(forest, X[:4], data_weights=np.array([2, 0, 1, 1]) * 8e307, precision="double")
+    np.testing.assert_allclose(huge.shap_values(X[50:]), weighted.shap_values(X[50:]), atol=1e-10)
+
+
+def test_float32(forest: Any) -> None:
+    rows = X.astype(np.float32)
+    values = explainer_of(forest, rows[:5]).shap_values(rows)
+    assert values.dtype == np.float32
+    np.testing.assert_allclose(
+        values, explainer_of(forest, rows[:5]).shap_values(rows.astype(float)), atol=1e-3
+    )
+
+
+def test_both_classes_of_a_binary_classifier() -> None:
+    forest = RandomForestClassifier(5, max_depth=4, random_state=0).fit(CANCER, BENIGN)
+    boosting = GradientBoostingClassifier(n_estimators=4, random_state=0).fit(CANCER, BENIGN)
+    for model, total in ((forest, 1), (boosting, 0)):
+        one = explainer_of(model, CANCER[:6])
+        both = explainer_of(model, CANCER[:6], outputs="all")
+        values = both.shap_values(CANCER[:20])
+        np.testing.assert_array_equal(values[..., 1], one.shap_values(CANCER[:20]))
+        np.testing.assert_array_equal(values[..., 0], -values[..., 1])
+        assert both.expected_value.sum() == pytest.approx(total, abs=1e-12)
+
+
+def test_any_table_is_a_background(forest: Any) -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    expected = explainer_of(forest, X[:7]).shap_values(X)
+    for data in (
+        X[:7].tolist(),
+        np.asfortranarray(X[:7]),
+        np.repeat(X[:7], 2, axis=0)[::2],
+        sp.csr_array(X[:7]),
+        pandas.DataFrame(X[:7]),
+        polars.DataFrame(X[:7], schema=[f"c{i}" for i in range(10)]),
+        X[:7].astype(object),
+    ):
+        np.testing.assert_array_equal(explainer_of(forest, data).shap_values(X), expected)
+
+
+def test_columns_of_a_frame_are_checked() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=list("abcdefghij"))
+    model = RandomForestRegressor(3, max_depth=4, random_state=0).fit(frame, Y)
+    explanation = explainer_of(model, frame[:6]).explain(frame[100:])
+    assert explanation.to_frame().columns.tolist() == list("abcdefghij")
+    assert explanation.index[0] == 100
+    np.testing.assert_array_equal(explanation.values, explainer_of(model, X[:6]).shap_values(X[100:]))
+    with pytest.raises(ValueError, match="same order") as raised:
+        explainer_of(model, frame[list("bacdefghij")])
+    assert raised.value.__notes__ == ["This is about data, the background rows."]
+
+
+def test_categories_of_a_frame() -> None:
+    """A background with categories in another order of codes is read by its labels."""
+    pandas = pytest.importorskip("pandas")
+    colours = np.array(["red", "green", "blue"])[np.digitize(X[:, 2], [-0.02, 0.03])]
+    frame = pandas.DataFrame({"colour": pandas.Categorical(colours), "age": X[:, 0], "s5": X[:, 8]})
+    model = HistGradientBoostingClassifier(max_iter=4, categorical_features="from_dtype").fit(frame, Y > 140)
+    other = frame[:9].assign(colour=pandas.Categorical(colours[:9], categories=["red", "green", "blue"]))
+    expected = explainer_of(model, frame[:9]).explain(frame)
+    np.testing.assert_array_equal(explainer_of(model, other).shap_values(frame), expected.values)
+    assert np.abs(expected.values[:, 0]).max() > 0
+
+
+def test_pipeline() -> None:
+    """Background and X go through the leading steps alike."""
+    pipeline = make_pipeline(StandardScaler(), RandomForestRegressor(4, max_depth=5, random_state=0)).fit(
+        X, Y
+    )
+    explainer = explainer_of(pipeline, X[:8])
+    scaled = pipeline[0].transform(X)
+    inner = explainer_of(pipeline[-1], scaled[:8])
+    np.testing.assert_array_equal(explainer.shap_values(X), inner.shap_values(scaled))
+    assert explainer.expected_value == pytest.approx(pipeline.predict(X[:8]).mean())
+
+
+def test_explain_passes_the_data_on(forest: Any) -> None:
+    explanation = explain(forest, X[:9], data=X[:5], data_weights=[1, 1, 1, 1, 2], device="cpu")
+    expected = explainer_of(forest, X[:5], data_weights=[1, 1, 1, 1, 2]).explain(X[:9])
+    np.testing.assert_array_equal(explanation.values, expected.values)
+    with pytest.raises(ValueError, match="path-dependent only"):
+        explain(forest, X[:9], data=X[:5], interactions=True, device="cpu")
+
+
+def test_the_background_is_a_copy(forest: Any) -> None:
+    data, weights = X[:5].copy(), np.ones(5)
+    explainer = explainer_of(forest, data, data_weights=weights)
+    expected = explainer.shap_values(X[:20])
+    data[:], weights[:] = 0, [0, 0, 0, 0, 7]
+    np.testing.assert_array_equal(explainer.shap_values(X[:20]), expected)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(explainer)).shap_values(X[:20]), expected)
+
+
+def test_pickle_keeps_the_background_and_not_the_model() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    model = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(X, CLASSES)
+    explainer = explainer_of(model, X[:12], data_weights=np.arange(12))
+    stored = pickle.dumps(explainer)
+    again = pickle.loads(stored)
+    assert again.feature_perturbation == "interventional" and repr(again) == repr(explainer)
+    np.testing.assert_array_equal(again.expected_value, explainer.expected_value)
+    np.testing.assert_array_equal(again.shap_values(X[:30]), explainer.shap_values(X[:30]))
+    assert copy.deepcopy(explainer) is explainer
+    without = len(pickle.dumps(TreeExplainer(model, device="cpu")))
+    assert len(stored) - without < 12 * 10 * 8 + 12 * 8 + 1000
+    code = "import pickle, sys; e = pickle.load(sys.stdin.buffer); assert 'lightgbm' not in sys.modules; print(e)"
+    run = subprocess.run([sys.executable, "-c", code], input=stored, capture_output=True, check=True)
+    assert b"12 background rows" in run.stdout
+
+
+def test_threads(forest: Any) -> None:
+    explainer = explainer_of(forest, X[:30])
+    expected = explainer.shap_values(X)
+    np.testing.assert_array_equal(explainer_of(forest, X[:30], n_jobs=2).shap_values(X), expected)
+    with ThreadPoolExecutor(4) as pool:
+        for values in pool.map(explainer.shap_values, [X] * 8):
+            np.testing.assert_array_equal(values, expected)
+
+
+def test_memory_limit_changes_no_bit(forest: Any) -> None:
+    expected = explainer_of(forest, X[:10]).shap_values(X)
+    result = expected.nbytes
+    scratch = explainer_of(forest, X[:10])._runner.plan(SHAP_VALUES).info()["scratch_bytes_per_thread"]
+    limited = explainer_of(forest, X[:10], memory_limit=result + scratch + 4000)
+    np.testing.assert_array_equal(limited.shap_values(X), expected)
+    with pytest.raises(MemoryError, match="SHAP values"):
+        explainer_of(forest, X[:10], memory_limit=result // 2).shap_values(X)
+
+
+def test_additivity_is_checked(forest: Any) -> None:
+    explainer = explainer_of(forest, X[:10])
+    assert explainer.explain(X).additivity_error < 1e-3
+    explainer._runner.leaf_sum = 1e-12 * explainer._runner.leaf_sum  # as if the leaves were much smaller
+    with pytest.raises(RuntimeError, match="additivity check failed at row"):
+        explainer.shap_values(X)
+    assert explainer_of(forest, X[:10], check_additivity=False).explain(X).additivity_error is None
+
+
+def test_pairs_that_occur_are_those_of_the_trees(forest: Any) -> None:
+    np.testing.assert_array_equal(
+        explainer_of(forest, X[:4]).occurring_pairs(), TreeExplainer(forest, device="cpu").occurring_pairs()
+    )
+
+
+# The transformer
+
+
+def test_transformer(forest: Any) -> None:
+    background = X[:9]
+    transformer = ShapTransformer(
+        RandomForestRegressor(4, max_depth=4, random_state=0), data=background, device="cpu"
+    )
+    values = transformer.fit_transform(X, Y)
+    explainer = explainer_of(transformer.estimator_, background)
+    np.testing.assert_array_equal(values, explainer.shap_values(X))
+    assert transformer.base_values_ == explainer.expected_value
+    np.testing.assert_allclose(transformer.feature_importances_, np.abs(values).mean(axis=0), rtol=1e-12)
+    again = clone(transformer)
+    np.testing.assert_array_equal(again.data, background)
+    np.testing.assert_array_equal(again.fit(X, Y).transform(X), values)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(transformer)).transform(X), values)
+    frozen = ShapTransformer.from_fitted(forest, data=background, data_weights=np.arange(9), device="cpu")
+    expected = explainer_of(forest, background, data_weights=np.arange(9)).shap_values(X)
+    np.testing.assert_array_equal(frozen.transform(X), expected)
+    assert frozen.explain(X).feature_perturbation == "interventional"
+    scores = cross_val_score(make_pipeline(transformer, RandomForestRegressor(3, random_state=0)), X, Y, cv=2)
+    assert np.isfinite(scores).all()
+
+
+def test_transformer_refuses_options_before_it_fits() -> None:
+    class Untouched(RandomForestRegressor):
+        def fit(self, X: Any, y: Any = None) -> None:
+            raise AssertionError("fitted")
+
+    for options, message in (
+        ({"feature_perturbation": "interventional"}, "needs background rows"),
+        ({"feature_perturbation": "tree_path_dependent", "data": X[:3]}, "uses no background rows"),
+        ({"data_weights": [1.0]}, "weights of background rows"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ShapTransformer(Untouched(), **options).fit(X, Y)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"feature_perturbation": "interventional"}, "needs background rows: give data="),
+        ({"feature_perturbation": "tree_path_dependent", "data": X[:3]}, "uses no background rows"),
+        ({"feature_perturbation": "marginal", "data": X[:3]}, "feature_perturbation must be one of 'auto'"),
+        ({"data_weights": [1.0]}, "data_weights are weights of background rows"),
+        ({"data": X[:3], "algorithm": "gputreeshap"}, "'gputreeshap' computes no interventional"),
+        ({"data": X[:3], "device": "cuda"}, "computed on the CPU only"),
+        ({"data": X[:3], "device": "cuda:1"}, "computed on the CPU only"),
+        ({"data": X[:3], "device": ["cuda:0", "cuda:1"]}, "computed on the CPU only"),
+    ],
+)
+def test_options_that_contradict_each_other(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):  # before the model is looked at
+        TreeExplainer(object(), **options)
+
+
+@pytest.mark.parametrize(
+    "data, error, message",
+    [
+        (X[:0], ValueError, "data has no rows"),
+        (X[:3, :9], ValueError, "X has 9 features, but the model expects 10"),
+        (X[0], ValueError, "Expected 2D array"),
+        (X[:3].astype(complex), ValueError, "Complex data"),
+        (np.ma.masked_array(X[:3]), TypeError, "masked array"),
+        (np.full((3, 10), np.inf), ValueError, "contains infinity or a value too large"),
+    ],
+)
+def test_bad_backgrounds(forest: Any, data: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        explainer_of(forest, data)
+
+
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        ([1.0, 2.0], r"each of the 3 rows of data, not the shape \(2,\)"),
+        (np.ones((3, 1)), r"not the shape \(3, 1\)"),
+        (1.0, r"not the shape \(\)"),
+        ([1.0, -0.5, 1.0], r"finite and not negative, but entry 1 is -0.5"),
+        ([1.0, 1.0, np.nan], "entry 2 is nan"),
+        ([np.inf, 1.0, 1.0], "entry 0 is inf"),
+        ([0.0, 0.0, 0.0], "data_weights are all zero"),
+    ],
+)
+def test_bad_weights(forest: Any, weights: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        explainer_of(forest, X[:3], data_weights=weights)
+
+
+def test_what_only_path_dependent_values_have(forest: Any) -> None:
+    explainer = explainer_of(forest, X[:3])
+    with pytest.raises(ValueError, match="Banzhaf values are path-dependent only for now"):
+        explainer.explain(X, index="bv")
+    with pytest.raises(ValueError, match="SHAP interaction values are path-dependent only for now"):
+        explainer.shap_interaction_values(X)
+    for options in ({"pairs": 3}, {"index": "stii"}, {"index": "bii"}, {"order": 3, "pairs": "occurring"}):
+        with pytest.raises(ValueError, match="path-dependent only for now: use an explainer without data"):
+            explainer.explain_interactions(X, **options)
+
+
+class OnGpu:
+    """What says that it lies on a GPU, and is never read."""
+
+    __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
+
+
+def test_arrays_on_a_gpu_are_refused(forest: Any) -> None:
+    with pytest.raises(TypeError, match="CPU only, but X lies on a GPU: copy it to the host"):
+        explainer_of(forest, X[:3]).shap_values(OnGpu())
+    with pytest.raises(TypeError, match="CPU only, but data lies on a GPU: copy it to the host"):
+        explainer_of(forest, OnGpu())
+
+
+def test_a_gpu_that_the_environment_insists_on_is_refused(forest: Any) -> None:
+    explainer = explainer_of(forest, X[:3])
+    explainer._runner.options = replace(explainer._runner.options, devices=Devices(indices=(0,)))
+    with pytest.raises(
+        ValueError, match="interventional SHAP values are computed on the CPU only: use device"
+    ):
+        explainer.shap_values(X)
+
+
+def test_auto_stays_on_the_cpu(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
+    monkeypatch.setattr("skshapgpu.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU"))
+    assert TreeExplainer(forest, X[:3]).explain(X).device == "cpu"
