@@ -35,15 +35,16 @@ Index index_named(const std::string& name) {
   throw py::value_error("index must be 'sii', 'stii' or 'bii', not '" + name + "'");
 }
 
-// Ensemble (ensemble.py) has validated all values; here only types and lengths are checked.
-Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name) {
-  if (precision != "single" && precision != "double")
-    throw py::value_error("precision must be 'single' or 'double', not '" + precision + "'");
-  const Index index = index_named(name);
-  if (order < 1 || order > kMaxOrder)
-    throw py::value_error("order must be 1, 2 or 3, not " + std::to_string(order));
-  if (order == 3 && index == Index::kTaylor)
-    throw py::value_error("the index 'stii' is of order 2 at most, not 3");
+Precision precision_named(const std::string& name) {
+  if (name == "single") return Precision::kSingle;
+  if (name == "double") return Precision::kDouble;
+  throw py::value_error("precision must be 'single' or 'double', not '" + name + "'");
+}
+
+// What `make` makes of an ensemble, without the GIL. Ensemble (ensemble.py) has validated all values; here
+// only types and lengths are checked.
+template <class Make>
+Plan with_view(const py::dict& ensemble, const Make& make) {
   const auto tree_output = attribute<int32_t>(ensemble, "tree_output", -1);
   const auto tree_offsets = attribute<int64_t>(ensemble, "tree_offsets", tree_output.size() + 1);
   const auto left = attribute<int32_t>(ensemble, "left", tree_offsets.at(tree_output.size()));
@@ -84,7 +85,38 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   view.category_values = category_values.data();
   view.category_listed_left = reinterpret_cast<const uint8_t*>(category_listed_left.data());
   const py::gil_scoped_release release;
-  return make_plan(view, precision == "single" ? Precision::kSingle : Precision::kDouble, order, index);
+  return make(view);
+}
+
+Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name) {
+  const Precision of = precision_named(precision);
+  const Index index = index_named(name);
+  if (order < 1 || order > kMaxOrder)
+    throw py::value_error("order must be 1, 2 or 3, not " + std::to_string(order));
+  if (order == 3 && index == Index::kTaylor)
+    throw py::value_error("the index 'stii' is of order 2 at most, not 3");
+  return with_view(ensemble, [&](const EnsembleView& view) { return make_plan(view, of, order, index); });
+}
+
+Plan compile_background(const py::dict& ensemble, const std::string& precision, const py::array& background,
+                        const py::array& weights, size_t table_bytes) {
+  const Precision of = precision_named(precision);
+  if (!is_float32(background) && !is_float64(background))
+    throw py::type_error("background must be float32 or float64");
+  const py::ssize_t n_features = ensemble["n_features"].cast<py::ssize_t>();
+  if (background.ndim() != 2 || background.shape(1) != n_features || background.shape(0) < 1)
+    throw py::value_error("background must have shape (n_rows, " + std::to_string(n_features) +
+                          ") with at least one row");
+  if (!is_float64(weights)) throw py::type_error("weights must be float64");
+  if (weights.ndim() != 1 || weights.shape(0) != background.shape(0) ||
+      !(weights.flags() & py::array::c_style))
+    throw py::value_error("weights must be contiguous, one for each row of the background");
+  const Rows rows{background.data(), is_float32(background), background.shape(0), background.strides(0),
+                  background.strides(1)};
+  const double* const p = static_cast<const double*>(weights.data());
+  return with_view(ensemble, [&](const EnsembleView& view) {
+    return make_background_plan(view, of, rows, p, table_bytes);
+  });
 }
 
 void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
@@ -180,6 +212,8 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("triples", &feature_triples)
       .def_property_readonly("base_value", &base_value)
       .def("info", &info);
+  module.def("background_plan", &compile_background, py::arg("ensemble"), py::arg("precision"),
+             py::arg("background"), py::arg("weights"), py::arg("table_bytes"));
   module.def("instruction_set", [] { return std::string(kernels().name); });
   module.def("instruction_sets", &supported_kernels);
 }

@@ -291,8 +291,8 @@ class Pipeline : public CudaPlan::Impl {
            (plan_.interactions() ? 8 * plan_.n_outputs * n_places() : 0);
   }
 
-  // At most `most`, and as many as memory allows for; batches are of the same size, since a small one does not
-  // fill the GPU.
+  // At most `most`, and as many as memory allows for; batches are of the same size, since a small one does
+  // not fill the GPU.
   int64_t batch_rows(int64_t n_rows, int64_t most, size_t io_row, bool margins, size_t memory_limit) const {
     const size_t fixed = kLanes * model_.frame_bytes, row = kLanes * (lane_row_bytes(margins) + io_row);
     size_t limit = memory_limit;

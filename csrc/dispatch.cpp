@@ -152,6 +152,13 @@ class Worker {
                               words_.data()};
       (plan_.wide_codes ? kernels_.decide32 : kernels_.decide16)(decide);
       if (result_.margin) add_margin(chunk, tree, block);
+      if (plan_.interventional) {
+        look_up(chunk, i, n_rows, n_slots * kBlockRows);
+        // A table is added for every few leaves: too many for the sum of many trees in single precision.
+        add_sums(chunk, block, chunk.slots, plan_.features.size(), plan_.leaf_scale, phi_, sums_);
+        std::fill_n(phi_.data(), n_outputs * n_slots * kBlockRows, T(0));
+        continue;
+      }
       const WalkArgs<T> walk{plan_.ops.data() + tree.ops,
                              constants<T>(plan_).data() + tree.constants,
                              words_.data(),
@@ -189,6 +196,24 @@ class Worker {
         for (int row = 0; row < kBlockRows; ++row) to[row] += scale * from[row];
         from += kBlockRows;
       }
+  }
+
+  void look_up(const Chunk& chunk, size_t tree, int n_rows, size_t output_stride) {
+    const BackgroundTables& b = plan_.background;
+    for (size_t i = b.tree_look_ups[tree]; i < b.tree_look_ups[tree + 1]; ++i) {
+      const LookUp& group = b.look_ups[i];
+      const auto run = [&](auto kernel, const T* tables) {
+        kernel({words_.data(), b.bits.data() + group.bits, group.n_bits, b.targets.data() + group.targets,
+                group.n_targets, tables + group.tables, phi_.data()});
+      };
+      if constexpr (sizeof(T) == 4)
+        run(kernels_.look_up_float, b.tables_float.data());
+      else
+        run(kernels_.look_up_double, b.tables_double.data());
+    }
+    for (size_t i = b.tree_leaves[tree]; i < b.tree_leaves[tree + 1]; ++i)
+      add_pattern_leaf<T>(plan_, b.leaves[i], words_.data(), n_rows, phi_.data(), output_stride,
+                          n_used_outputs(plan_, chunk));
   }
 
   void run_walk(const Chunk& chunk, const WalkArgs<float>& args) const {

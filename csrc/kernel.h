@@ -38,6 +38,7 @@
 
 #include <utility>
 
+#include "background.h"
 #include "program.h"
 
 namespace skshap {
@@ -554,6 +555,20 @@ void descend(const ReachArgs& args) {
   for (int row = 0; row < kBlockRows; ++row) args.leaves[row] = node[row] - args.n_inner;
 }
 
+template <class T>
+void look_up(const LookUpArgs<T>& args) {
+  uint32_t index[kBlockRows] = {};
+  for (uint32_t bit = 0; bit < args.n_bits; ++bit) {
+    const uint64_t rows = bit_rows(args.words, args.bits[bit]);
+    for (int row = 0; row < kBlockRows; ++row) index[row] |= static_cast<uint32_t>(rows >> row & 1) << bit;
+  }
+  const T* table = args.tables;
+  for (uint32_t target = 0; target < args.n_targets; ++target, table += size_t{1} << args.n_bits) {
+    T* const phi = args.phi + static_cast<size_t>(args.targets[target]) * kBlockRows;
+    for (int row = 0; row < kBlockRows; ++row) phi[row] += table[index[row]];
+  }
+}
+
 // Binary search in lockstep: every value takes the same steps, so the inner loop vectorises.
 template <class X>
 void rank(const RankArgs<X>& args) {
@@ -592,6 +607,8 @@ Kernels make_kernels(const char* name) {
   k.decide32 = &decide<uint32_t>;
   k.leaf_sums = &leaf_sums;
   k.descend = &descend;
+  k.look_up_float = &look_up<float>;
+  k.look_up_double = &look_up<double>;
   k.rank_float = &rank<float>;
   k.rank_double = &rank<double>;
   set_order<1>(k);

@@ -614,7 +614,7 @@ size_t Plan::bytes() const { return stream_bytes() + shares.size() * 8; }
 size_t Plan::stream_bytes() const {
   return decide.size() * sizeof(DecideNode) + category_bits.size() * 4 + ops.size() * 4 +
          constants_float.size() * 4 + constants_double.size() * 8 + children.size() * 4 +
-         leaf_values.size() * 8;
+         leaf_values.size() * 8 + background.bytes();
 }
 
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Index index) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "background.h"
 #include "program.h"
 #include "types.h"
 
@@ -76,7 +77,9 @@ struct Plan {
   std::vector<double> constant;     // per output: intercept and trees of a single leaf
   std::vector<double> base_value;   // per output: expected margin
   int64_t n_leaves;
-  double leaf_scale;  // power of two; phi is computed from leaf values over it
+  double leaf_scale;            // power of two; phi is computed from leaf values over it
+  bool interventional = false;  // explained by `background` instead of the walk
+  BackgroundTables background;
 
   bool interactions() const { return order >= 2; }
 
@@ -89,6 +92,16 @@ struct Plan {
 // index is of order 2 at most.
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
                Index index = Index::kShapley);
+
+// The same for values against background data: `rows` and their weights, which add up to 1, with tables of at
+// most so many bytes. Throws std::invalid_argument if a path has more than 64 different features.
+Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
+                          const double* weights, size_t table_bytes);
+
+// Adds what a leaf with a long path gives to each row of a block: phi[output][slot][64].
+template <class T>
+void add_pattern_leaf(const Plan& plan, const PatternLeaf& leaf, const uint64_t* words, int n_rows, T* phi,
+                      size_t output_stride, size_t n_outputs);
 
 // How a tree with at most n_features different ones on a path is integrated over t: the number of nodes that
 // is exact, and n_nodes nodes with their weights. For the Banzhaf values, whose integrand is taken at 1/2

@@ -142,6 +142,18 @@ struct ReachArgs {
   int32_t* leaves;
 };
 
+// Rows of a block that take their numbers from tables.
+template <class T>
+struct LookUpArgs {
+  const uint64_t* words;  // what `decide` wrote
+  const uint32_t* bits;   // of the index
+  uint32_t n_bits;
+  const uint32_t* targets;  // slot of phi of each table
+  uint32_t n_targets;
+  const T* tables;
+  T* phi;  // [slot][64]
+};
+
 // Ranks of up to 64 values in a sorted array: how many thresholds each value has passed.
 template <class X>
 struct RankArgs {
@@ -159,6 +171,8 @@ struct Kernels {
   void (*decide32)(const DecideArgs&);
   void (*leaf_sums)(const ReachArgs&);  // for small trees
   void (*descend)(const ReachArgs&);
+  void (*look_up_float)(const LookUpArgs<float>&);
+  void (*look_up_double)(const LookUpArgs<double>&);
   void (*rank_float)(const RankArgs<float>&);
   void (*rank_double)(const RankArgs<double>&);
   void (*walk_float[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<float>&);  // [order - 1][K], [0]: any K

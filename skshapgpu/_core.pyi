@@ -62,6 +62,21 @@ class Plan:
         explain() allocates beside its result; precision; instruction_set.
         """
 
+def background_plan(
+    ensemble: dict[str, Any],
+    precision: str,
+    background: np.ndarray,
+    weights: np.ndarray,
+    table_bytes: int,
+) -> Plan:
+    """A plan of order 1 for SHAP values against background data (interventional).
+
+    ``background`` is as X of :meth:`Plan.explain`, with at least one row; ``weights`` are float64, one for
+    each row, and add up to 1. Tables take at most about ``table_bytes``; leaves that then have none are
+    slower by as much as the background has different rows. Raises ValueError for a path with more than 64
+    different features.
+    """
+
 def instruction_set() -> str:
     """The kernels in use: "avx512", "avx2" or "baseline"; forced by SKSHAPGPU_ISA."""
 
