@@ -34,6 +34,9 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 #: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and what compares them.
 _CHECK_BYTES = 40
 
+#: Bytes that the tables of a background may take; leaves that find no room in them are slower.
+_TABLE_BYTES = 2**28
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -140,7 +143,7 @@ class Runner:
         self._compile()
 
     def plan(self, kind: Kind) -> Any:
-        """The ``_core.Plan`` of a kind; of interventional SHAP values the ``_core.BackgroundPlan``."""
+        """The ``_core.Plan`` of a kind."""
         with self._lock:
             if kind not in self._plans:
                 self._plans[kind] = self._compiled(kind)
@@ -152,7 +155,8 @@ class Runner:
         attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
         precision, background = self.options.precision, self.background
         if background is not None and kind == SHAP_VALUES:
-            return _core.BackgroundPlan(attributes, precision, background.rows, background.weights)
+            rows, weights = background.rows, background.weights
+            return _core.background_plan(attributes, precision, rows, weights, _TABLE_BYTES)
         return _core.Plan(attributes, precision, kind.order, kind.index)
 
     def _on_gpus(self, kind: Kind) -> bool:
