@@ -116,7 +116,7 @@ class TreeExplainer:
         Background rows, anything that X may be on the host; kept as an encoded copy. With them the
         worth of a set of known features is the mean margin of rows that have these from the row
         explained and the others from a background row, and the base value is the mean margin of
-        the background. The time of a call grows with their number.
+        the background. At most 64 different features on a path.
     feature_perturbation : {"auto", "tree_path_dependent", "interventional"}, default="auto"
         What stands for features that are not known: the covers of the trees, or ``data``. "auto" is
         "interventional" when ``data`` is given. Interventional values are computed on the CPU, and

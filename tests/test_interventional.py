@@ -106,7 +106,7 @@ def assert_is_the_definition(
     weighted=st.booleans(),
     single=st.booleans(),
 )
-@settings(max_examples=40)
+@settings(max_examples=150)
 def test_core_is_the_definition(
     options: dict[str, Any], n_background: int, weighted: bool, single: bool
 ) -> None:
@@ -263,8 +263,8 @@ def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray]:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_families(case: tuple[Any, np.ndarray], weighted: bool) -> None:
     model, rows = case
-    rows, background = rows[:3], rows[20:24]
-    weights = [3, 0, 1, 2] if weighted else None
+    rows, background = rows[:4], rows[20:30]
+    weights = [3, 0, 1, 2, 0.5, 0.5, 1, 1, 0, 4] if weighted else None
     ensemble, encoded = as_trees_see_them(model, rows)
     expected, base_value = interventional_shap(
         ensemble, encoded, as_trees_see_them(model, background)[1], weights
@@ -303,8 +303,8 @@ def _values_of_shap(model: Any, data: np.ndarray, rows: np.ndarray) -> tuple[np.
     ids=lambda model: type(model).__name__,
 )
 def test_scikit_learn_against_shap(model: Any) -> None:
-    # Continuous, and numbers that float32 has: of the diabetes data some lie so close to a threshold that
-    # shap, which rounds thresholds or rows otherwise than scikit-learn, takes the other side.
+    # Continuous, and numbers that float32 has. Of the diabetes data some lie on a threshold or within
+    # rounding of it, where shap does not always go the way that scikit-learn goes.
     rows = np.random.default_rng(1).normal(size=(300, 6)).astype(np.float32).astype(np.float64)
     target = rows[:, 0] * rows[:, 1] + np.sin(3 * rows[:, 2]) + rows[:, 3]
     classes = np.digitize(target, [-0.5, 0.7])
