@@ -105,20 +105,20 @@ def interventional_shap(
     """
     X, used, subsets, known = _players(ensemble, X)
     background = _rounded(ensemble, background, "background")
-    weights = np.ones(len(background)) if weights is None else np.asarray(weights, np.float64)
-    if not len(background) or weights.shape != (len(background),):
+    shares = np.ones(len(background)) if weights is None else np.asarray(weights, np.float64)
+    if not len(background) or shares.shape != (len(background),):
         raise ValueError(
             f"there must be a background row, and a weight for each, not {len(background)} rows and "
-            f"weights of shape {weights.shape}"
+            f"weights of shape {shares.shape}"
         )
-    weights = weights / weights.sum()
+    shares = shares / shares.sum()
     trees = replace(ensemble, intercept=np.zeros(ensemble.n_outputs))  # it cancels in every gain
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features))
     for x, of_row in zip(X, values):
-        worth = _interventional_worth(trees, x, background, weights, known)
+        worth = _interventional_worth(trees, x, background, shares, known)
         for i, f in enumerate(used):
             of_row[:, f] = _weighted_difference("sii", worth, subsets[~known[f]], (i,))
-    return values, ensemble.intercept + weights @ trees.margin(background)
+    return values, ensemble.intercept + shares @ trees.margin(background)
 
 
 def path_dependent_banzhaf(ensemble: Ensemble, X: npt.ArrayLike) -> np.ndarray:
