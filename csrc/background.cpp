@@ -38,8 +38,7 @@ class Builder {
       : plan_(plan), out_(plan.background), rows_(rows), weights_(weights), table_bytes_(table_bytes) {}
 
   void build() {
-    std::fill(plan_.base_value.begin(), plan_.base_value.end(), 0.0);
-    for (int32_t o = 0; o < plan_.n_outputs; ++o) plan_.base_value[o] = plan_.constant[o];
+    plan_.base_value = plan_.constant;
     code_background();
     leaf_bits_ = affordable_bits();
     slot_.assign(plan_.features.size(), 0);

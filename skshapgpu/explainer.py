@@ -595,9 +595,7 @@ def _require_no_gpu(algorithm: str, device: Any, data: Any) -> None:
     if algorithm == "gputreeshap":
         raise ValueError("algorithm='gputreeshap' computes no interventional SHAP values: use 'auto'")
     if not (isinstance(device, str) and device in ("auto", "cpu")):
-        raise ValueError(
-            "interventional SHAP values are computed on the CPU only: use device='cpu' or 'auto'"
-        )
+        raise ValueError(f"{_CPU_ONLY}: use device='cpu' or 'auto'")
     if devices.on_gpu(data):
         raise TypeError(f"{_CPU_ONLY}, but data lies on a GPU: copy it to the host")
 
