@@ -16,6 +16,8 @@ namespace {
 
 // Device memory that a call may use by itself: beyond it nothing gets faster.
 constexpr size_t kDefaultBytes = size_t{1} << 30;
+// What a call may use without asking whether it is free.
+constexpr size_t kSmallBytes = size_t{1} << 27;
 // Rows of a batch when memory allows: enough work for the largest devices, short enough to overlap.
 constexpr int64_t kBatchRows = 1 << 17;
 // Longest path, root included, that GPUTreeShap runs in single precision.
@@ -52,6 +54,7 @@ Arrays arrays(const Result& result) { return {result.values, result.matrices, re
 // What a batch in flight needs.
 struct Lane {
   Stream stream;
+  Event done;  // its latest use
   DeviceBuffer X, codes, partial, margin_sums, margin, frames, counters, path_codes, phi, sums;
   DeviceBuffer results[kArrays];
   HostBuffer X_host, results_host[kArrays], margin_host;
@@ -101,10 +104,9 @@ class CudaPlan::Impl {
   virtual ~Impl() = default;
   virtual bool explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
                        const std::function<bool()>& interrupted) = 0;
-  virtual bool explain_device(const Rows& rows, double missing, const CudaResult& result, size_t memory_limit,
-                              cudaStream_t stream, const std::function<bool()>& interrupted) = 0;
-  virtual int64_t find_refused(const Rows& rows, double missing, bool allow_nan, double limit,
-                               cudaStream_t stream) = 0;
+  virtual bool explain_device(const Rows& rows, CudaInput& input, const CudaResult& result,
+                              size_t memory_limit, cudaStream_t stream,
+                              const std::function<bool()>& interrupted) = 0;
 };
 
 namespace {
@@ -130,8 +132,9 @@ class Pipeline : public CudaPlan::Impl {
     // Several batches for a large job, so that copies overlap with kernels.
     const int64_t several = std::max<int64_t>(rows.n_rows / 8, 1 << 14);
     const int64_t batch = batch_rows(rows.n_rows, several, x_row + out_row, margins, memory_limit);
-    reset_gap(result.gap);
-    wait_for_lanes();
+    for (const Lane& lane : lanes_) lane.done.wait(kComputing);  // a call on the device returns early
+    reset_gap(result.gap, lanes_[0].stream.stream);
+    check(cudaStreamSynchronize(lanes_[0].stream.stream), "clearing the gap");  // for both lanes
     struct Flight {
       int64_t first = 0, n = 0;
     } flights[kLanes];
@@ -139,7 +142,7 @@ class Pipeline : public CudaPlan::Impl {
       Flight& f = flights[l];
       if (!f.n) return;
       Lane& lane = lanes_[l];
-      check(cudaEventSynchronize(lane.stream.done), "computing SHAP values");
+      lane.done.wait(kComputing);
       for (int i = 0; i < kArrays; ++i)
         if (out[i])
           copy(static_cast<char*>(out[i]) + f.first * out_rows[i], lane.results_host[i].template as<char>(),
@@ -159,7 +162,7 @@ class Pipeline : public CudaPlan::Impl {
         land(l);
         Lane& lane = lanes_[l];
         const int64_t n = std::min(batch, rows.n_rows - first);
-        prepare(lane, n, margins);
+        prepare(lane, n, margins, result.values);
         lane.X.reserve(n * x_row, kNoRoom);
         lane.X_host.reserve(n * x_row, "page-locked host memory");
         Result on_lane{nullptr, result.values.is_float32, nullptr};
@@ -190,7 +193,7 @@ class Pipeline : public CudaPlan::Impl {
                                 cudaMemcpyDeviceToHost, s),
                 "copying margins");
         }
-        check(cudaEventRecord(lane.stream.done, s), "recording an event");
+        lane.done.record(s);
         flights[l] = {first, n};
       }
       for (int i = 0; i < kLanes; ++i, l = (l + 1) % kLanes) land(l);
@@ -202,7 +205,7 @@ class Pipeline : public CudaPlan::Impl {
     return true;
   }
 
-  bool explain_device(const Rows& rows, double missing, const CudaResult& result, size_t memory_limit,
+  bool explain_device(const Rows& rows, CudaInput& input, const CudaResult& result, size_t memory_limit,
                       cudaStream_t stream, const std::function<bool()>& interrupted) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     const UseDevice use(device_);
@@ -212,36 +215,42 @@ class Pipeline : public CudaPlan::Impl {
     // Two, so that the second fills the GPU where the first one ends.
     const int64_t several = std::max<int64_t>(rows.n_rows / 2, 1 << 15);
     const int64_t batch = batch_rows(rows.n_rows, several, 0, margins, memory_limit);
-    reset_gap(result.gap);
-    wait_for_lanes();
-    for (const Lane& lane : lanes_) {  // begin when the rows are there
-      check(cudaEventRecord(lane.stream.done, stream), "recording an event");
-      check(cudaStreamWaitEvent(lane.stream.stream, lane.stream.done), "waiting for an event");
+    // One batch needs no stream of its own.
+    const int n_lanes = rows.n_rows > batch ? kLanes : 1;
+    const auto stream_of = [&](const Lane& lane) { return n_lanes > 1 ? lane.stream.stream : stream; };
+    const bool refuses = input.refuses() && rows.n_rows && plan_.n_features;
+    reset_gap(result.gap, stream);
+    if (refuses) start_check(rows, input, stream);
+    for (int l = 0; l < n_lanes; ++l) lanes_[l].done.delay(stream_of(lanes_[l]));
+    if (n_lanes > 1) {  // begin when the rows are there
+      begin_.record(stream);
+      for (const Lane& lane : lanes_) begin_.delay(lane.stream.stream);
     }
     try {
       int l = 0;
-      for (int64_t first = 0; first < rows.n_rows; first += batch, l = (l + 1) % kLanes) {
+      for (int64_t first = 0; first < rows.n_rows; first += batch, l = (l + 1) % n_lanes) {
         if (interrupted()) {
-          finish();
+          finish_on(stream);
           return false;
         }
         Lane& lane = lanes_[l];
         const int64_t n = std::min(batch, rows.n_rows - first);
-        prepare(lane, n, margins);
+        prepare(lane, n, margins, result.values);
         const Rows part{static_cast<const char*>(rows.data) + first * rows.row_stride, rows.is_float32, n,
                         rows.row_stride, rows.column_stride};
         Arrays out = given;
         for (int i = 0; i < kArrays; ++i)
           if (out[i]) out[i] = static_cast<char*>(out[i]) + first * out_rows[i];
-        launch(lane, part, missing, {out[0], result.values.is_float32, nullptr, out[1], out[2]}, margins,
-               result.gap != nullptr, lane.stream.stream);
+        launch(lane, part, input.missing, {out[0], result.values.is_float32, nullptr, out[1], out[2]},
+               margins, result.gap != nullptr, stream_of(lane));
       }
-      for (const Lane& lane : lanes_) {  // what comes later on the caller's stream finds the values there
-        check(cudaEventRecord(lane.stream.done, lane.stream.stream), "recording an event");
-        check(cudaStreamWaitEvent(stream, lane.stream.done), "waiting for an event");
+      for (int l = 0; l < n_lanes; ++l) {  // what comes later on the caller's stream finds the values there
+        lanes_[l].done.record(stream_of(lanes_[l]));
+        if (n_lanes > 1) lanes_[l].done.delay(stream);
       }
+      if (refuses) input.refused = finish_check(stream);
     } catch (...) {
-      finish();
+      finish_on(stream);
       throw;
     }
     if (result.gap) {
@@ -251,27 +260,10 @@ class Pipeline : public CudaPlan::Impl {
     return true;
   }
 
-  int64_t find_refused(const Rows& rows, double missing, bool allow_nan, double limit,
-                       cudaStream_t stream) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const UseDevice use(device_);
-    if (!rows.n_rows || !plan_.n_features) return -1;
-    refused_.reserve(8, kNoRoom);
-    auto* const first = refused_.template as<unsigned long long>();
-    check(cudaMemsetAsync(first, 0xff, 8, stream), "checking rows");
-    ::skshap::find_refused<<<8 * model_.multiprocessors, 256, 0, stream>>>(
-        {rows.data, rows.is_float32, rows.n_rows, rows.row_stride, rows.column_stride, plan_.n_features,
-         allow_nan, limit, missing, first});
-    check_launch("checking rows");
-    int64_t found = -1;
-    check(cudaMemcpyAsync(&found, first, 8, cudaMemcpyDeviceToHost, stream), "checking rows");
-    check(cudaStreamSynchronize(stream), "checking rows");
-    return found;
-  }
-
  private:
   static constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
   static constexpr const char* kNoRoom = "the rows of a batch do not fit the device's memory";
+  static constexpr const char* kComputing = "computing SHAP values";
 
   size_t row_width() const { return static_cast<size_t>(plan_.n_outputs) * plan_.n_features; }
   size_t n_places() const { return plan_.features.size() + plan_.pairs.size(); }
@@ -296,7 +288,10 @@ class Pipeline : public CudaPlan::Impl {
   int64_t batch_rows(int64_t n_rows, int64_t most, size_t io_row, bool margins, size_t memory_limit) const {
     const size_t fixed = kLanes * model_.frame_bytes, row = kLanes * (lane_row_bytes(margins) + io_row);
     size_t limit = memory_limit;
-    if (!limit) {
+    most = std::min(most, kBatchRows);
+    if (!limit && fixed + row * std::min(most, n_rows + kTile) <= kSmallBytes) {
+      limit = kSmallBytes;  // to ask for free memory takes as long as a small job
+    } else if (!limit) {
       size_t free = 0, total = 0;
       check(cudaMemGetInfo(&free, &total), "reading free memory");
       limit = std::min(std::max(kDefaultBytes, fixed + row * kTile), free / 2);
@@ -307,26 +302,65 @@ class Pipeline : public CudaPlan::Impl {
       throw CudaMemoryError("the GPU needs " + std::to_string(fixed + row * kTile) +
                             " bytes for the smallest batch, but may use " + std::to_string(limit) +
                             "; raise memory_limit or use device='cpu'");
-    most = std::min({by_memory, kBatchRows, most}) / kTile * kTile;
+    most = std::min(by_memory, most) / kTile * kTile;
     const int64_t n_batches = (n_rows + most - 1) / most;
     const int64_t rows = (n_rows + n_batches - 1) / std::max<int64_t>(n_batches, 1);
     return std::max<int64_t>((rows + kTile - 1) / kTile, 1) * kTile;
   }
 
-  void prepare(Lane& lane, int64_t n_rows, bool margins) {
+  bool fused_matrices(const Result& out) const { return out.matrices && !out.pairs && model_.small_matrices; }
+
+  void prepare(Lane& lane, int64_t n_rows, bool margins, const Result& out) {
     const size_t n = (n_rows + kTile - 1) / kTile * kTile;
-    lane.codes.reserve(2 * n * model_.n_columns, kNoRoom);
-    lane.partial.reserve(sizeof(T) * n * model_.n_slots, kNoRoom);
-    lane.frames.reserve(model_.frame_bytes, kNoRoom);
-    if (plan_.interactions()) lane.sums.reserve(8 * n_rows * plan_.n_outputs * n_places(), kNoRoom);
-    lane.counters.reserve(4 * (model_.launches.size() + 1), kNoRoom);
+    const auto reserve = [&](DeviceBuffer& buffer, size_t size) {
+      if (buffer.holds(size)) return;
+      lane.done.wait(kComputing);  // the old one may be in use
+      buffer.reserve(size, kNoRoom);
+    };
+    reserve(lane.codes, 2 * n * model_.n_columns);
+    reserve(lane.partial, sizeof(T) * n * model_.n_slots);
+    reserve(lane.frames, model_.frame_bytes);
+    if (plan_.interactions() && !fused_matrices(out))
+      reserve(lane.sums, 8 * n_rows * plan_.n_outputs * n_places());
+    reserve(lane.counters, 4 * n_counters());
     if (model_.paths.used) {
-      lane.path_codes.reserve(4 * cuda_path_code_elements(n_rows, plan_.columns.size()), kNoRoom);
-      lane.phi.reserve(8 * n_rows * plan_.n_outputs * plan_.features.size(), kNoRoom);
+      reserve(lane.path_codes, 4 * cuda_path_code_elements(n_rows, plan_.columns.size()));
+      reserve(lane.phi, 8 * n_rows * plan_.n_outputs * plan_.features.size());
     }
     if (!margins) return;
-    lane.margin_sums.reserve(8 * n * model_.n_sums, kNoRoom);
-    lane.margin.reserve(8 * n * plan_.n_outputs, kNoRoom);
+    reserve(lane.margin_sums, 8 * n * model_.n_sums);
+    reserve(lane.margin, 8 * n * plan_.n_outputs);
+  }
+
+  // Tasks taken by each launch of the walk, and by the general one.
+  size_t n_counters() const { return model_.launches.size() + 1; }
+
+  // Looks for values that are refused. What it finds, finish_check gives.
+  void start_check(const Rows& rows, const CudaInput& input, cudaStream_t stream) {
+    if (!none_found_) {
+      refused_.reserve(8, kNoRoom);
+      found_.reserve(sizeof(int), "page-locked host memory");
+      check(cudaMemsetAsync(refused_.template as<char>(), 0xff, 8, stream), "checking rows");
+    }
+    none_found_ = false;
+    *found_.template as<volatile int>() = 0;
+    find_refused<<<8 * model_.multiprocessors, 256, 0, stream>>>(
+        {rows.data, rows.is_float32, rows.n_rows, rows.row_stride, rows.column_stride, plan_.n_features,
+         input.allow_nan, input.limit, input.missing, refused_.template as<unsigned long long>(),
+         found_.template as<volatile int>()});
+    check_launch("checking rows");
+    checked_.record(stream);
+  }
+
+  int64_t finish_check(cudaStream_t stream) {
+    checked_.wait("checking rows");
+    none_found_ = !*found_.template as<volatile int>();
+    if (none_found_) return -1;
+    int64_t first = -1;
+    check(cudaMemcpyAsync(&first, refused_.template as<char>(), 8, cudaMemcpyDeviceToHost, stream),
+          "checking rows");
+    check(cudaStreamSynchronize(stream), "checking rows");
+    return first;
   }
 
   // Copies rows to page-locked memory: column by column if they lie so, else row by row. Returns
@@ -365,7 +399,9 @@ class Pipeline : public CudaPlan::Impl {
                         missing,
                         model_.thresholds.template as<void>(),
                         model_.categories.template as<int32_t>(),
-                        lane.codes.template as<int16_t>()};
+                        lane.codes.template as<int16_t>(),
+                        lane.counters.template as<int32_t>(),
+                        static_cast<int32_t>(n_counters())};
     if (model_.n_columns && (margins || !model_.paths.used)) {
       const int parts = std::min<int>((model_.n_columns + 3) / 4, n_tiles < 4096 ? 64 : 4);
       const dim3 grid(n_tiles, std::max(parts, 1));
@@ -376,8 +412,6 @@ class Pipeline : public CudaPlan::Impl {
       check_launch("coding rows");
     }
     if (model_.paths.used) launch_paths(lane, coding, out, s);
-    check(cudaMemsetAsync(lane.counters.template as<char>(), 0, 4 * (model_.launches.size() + 1), s),
-          "clearing counters");
     for (size_t i = 0; i < model_.launches.size(); ++i) {
       const auto& launch = model_.launches[i];
       CudaWalkArgs<T> a = launch.args;
@@ -424,9 +458,11 @@ class Pipeline : public CudaPlan::Impl {
     sums.values = pairs ? lane.sums.template as<void>() : out.values;
     sums.margin = lane.margin.template as<double>();
     const size_t out_bytes = (out.is_float32 ? 4 : 8) * row_width() * rows.n_rows;
-    if (sums.n_used < plan_.n_features && out_bytes && !model_.paths.used)
+    const bool fused = fused_matrices(out);
+    if (fused) launch_fused(sums, out, n_tiles, s);
+    if (!fused && sums.n_used < plan_.n_features && out_bytes && !model_.paths.used)
       check(cudaMemsetAsync(out.values, 0, out_bytes, s), "clearing the result");
-    if (sums.n_used && !model_.paths.used) {
+    if (!fused && sums.n_used && !model_.paths.used) {
       const int64_t groups = (static_cast<int64_t>(sums.n_outputs) * sums.n_places + 31) / 32;
       const dim3 grid(n_tiles, static_cast<unsigned>(std::min<int64_t>(groups, 1024)));
       if (out.is_float32 && !pairs)
@@ -435,7 +471,7 @@ class Pipeline : public CudaPlan::Impl {
         add_chunks<T, double, kTile><<<grid, 256, 0, s>>>(sums);
       check_launch("adding up chunks");
     }
-    if (pairs) launch_matrices(lane, out, rows.n_rows, s);
+    if (pairs && !fused) launch_matrices(lane, out, rows.n_rows, s);
     if (!margins) return;
     if (model_.n_groups) {
       const CudaMarginArgs a{model_.groups.template as<CudaMarginGroup>(),
@@ -465,20 +501,36 @@ class Pipeline : public CudaPlan::Impl {
     check_launch("checking additivity");
   }
 
+  CudaMatrixArgs matrix_args(const double* sums, const Result& out, int64_t n_rows) const {
+    return {sums,
+            model_.partner_offsets.template as<int64_t>(),
+            model_.partners.template as<CudaPartner>(),
+            model_.features.template as<int32_t>(),
+            static_cast<int32_t>(plan_.features.size()),
+            static_cast<int32_t>(n_places()),
+            plan_.n_features,
+            n_rows * plan_.n_outputs,
+            plan_.index != Index::kBanzhaf,
+            out.values,
+            out.matrices,
+            out.pairs,
+            model_.place_of.template as<int32_t>()};
+  }
+
+  void launch_fused(const CudaSumArgs& sums, const Result& out, int32_t n_tiles, cudaStream_t s) {
+    const CudaMatrixArgs a = matrix_args(nullptr, out, sums.n_rows);
+    const dim3 grid(n_tiles * (kTile / kMatrixRows), plan_.n_outputs);
+    const size_t shared = matrix_bytes(n_places(), plan_.features.size());
+    if (out.is_float32)
+      add_matrices<T, float, kTile><<<grid, 256, shared, s>>>(sums, a);
+    else
+      add_matrices<T, double, kTile><<<grid, 256, shared, s>>>(sums, a);
+    check_launch("writing interactions");
+  }
+
   void launch_matrices(const Lane& lane, const Result& out, int64_t n_rows, cudaStream_t s) {
     const size_t n_used = plan_.features.size(), n_features = plan_.n_features, n_pairs = plan_.pairs.size();
-    CudaMatrixArgs a{lane.sums.template as<double>(),
-                     model_.partner_offsets.template as<int64_t>(),
-                     model_.partners.template as<CudaPartner>(),
-                     model_.features.template as<int32_t>(),
-                     static_cast<int32_t>(n_used),
-                     static_cast<int32_t>(n_places()),
-                     plan_.n_features,
-                     n_rows * plan_.n_outputs,
-                     plan_.index != Index::kBanzhaf,
-                     out.values,
-                     out.matrices,
-                     out.pairs};
+    const CudaMatrixArgs a = matrix_args(lane.sums.template as<double>(), out, n_rows);
     const bool complete = n_used == n_features && 2 * n_pairs == n_features * (n_features - 1);
     if (out.matrices && !complete)
       check(cudaMemsetAsync(out.matrices, 0, row_bytes(out)[1] * n_rows, s), "clearing the result");
@@ -525,22 +577,19 @@ class Pipeline : public CudaPlan::Impl {
           "running GPUTreeShap");
   }
 
-  // A call for arrays on the device returns when its work is queued: its buffers may still be in use.
   // Nothing may run on when the caller's memory goes away.
   void finish() {
     for (const Lane& lane : lanes_) cudaStreamSynchronize(lane.stream.stream);
   }
-
-  // A call on the device returns before its kernels end, and its buffers are needed again.
-  void wait_for_lanes() {
-    for (const Lane& lane : lanes_) check(cudaEventSynchronize(lane.stream.done), "computing SHAP values");
+  void finish_on(cudaStream_t stream) {
+    finish();
+    cudaStreamSynchronize(stream);
   }
 
-  void reset_gap(const double* gap) {
+  void reset_gap(const double* gap, cudaStream_t stream) {
     if (!gap) return;
     gap_.reserve(8 * plan_.n_outputs, kNoRoom);
-    check(cudaMemset(gap_.template as<char>(), 0, 8 * plan_.n_outputs), "clearing the gap");
-    check(cudaStreamSynchronize(nullptr), "clearing the gap");  // the other streams do not wait for it
+    check(cudaMemsetAsync(gap_.template as<char>(), 0, 8 * plan_.n_outputs, stream), "clearing the gap");
   }
   void read_gap(double* gap) {
     if (gap)
@@ -553,6 +602,9 @@ class Pipeline : public CudaPlan::Impl {
   std::mutex mutex_;
   const CudaModel<T> model_;
   DeviceBuffer gap_, refused_;
+  HostBuffer found_;
+  bool none_found_ = false;  // by the last check: what it looked into can be used again as it is
+  Event begin_, checked_;
   Lane lanes_[kLanes];
 };
 
@@ -577,14 +629,11 @@ bool CudaPlan::explain(const Rows& rows, const CudaResult& result, size_t memory
                        const std::function<bool()>& interrupted) {
   return impl_->explain(rows, result, memory_limit, interrupted);
 }
-bool CudaPlan::explain_device(const Rows& rows, double missing, const CudaResult& result, size_t memory_limit,
-                              uintptr_t stream, const std::function<bool()>& interrupted) {
-  return impl_->explain_device(rows, missing, result, memory_limit, reinterpret_cast<cudaStream_t>(stream),
+bool CudaPlan::explain_device(const Rows& rows, CudaInput& input, const CudaResult& result,
+                              size_t memory_limit, uintptr_t stream,
+                              const std::function<bool()>& interrupted) {
+  return impl_->explain_device(rows, input, result, memory_limit, reinterpret_cast<cudaStream_t>(stream),
                                interrupted);
-}
-int64_t CudaPlan::find_refused(const Rows& rows, double missing, bool allow_nan, double limit,
-                               uintptr_t stream) {
-  return impl_->find_refused(rows, missing, allow_nan, limit, reinterpret_cast<cudaStream_t>(stream));
 }
 
 }  // namespace skshap

@@ -42,6 +42,17 @@ struct CudaResult {
   double* gap;  // host, or null: for each output the largest |base + sum of values - margin|
 };
 
+// What numbers mean in rows on the device (rows from the host have been checked and have NaN), and what was
+// found there.
+struct CudaInput {
+  double missing;        // means missing, besides NaN
+  bool allow_nan;        // else missing values are refused
+  double limit;          // magnitudes from here on are refused, unless NaN
+  int64_t refused = -1;  // the first such value, as row * n_features + feature; the result is void then
+
+  bool refuses() const { return !allow_nan || limit == limit; }
+};
+
 // A plan uploaded to one device. Safe to use from several threads: calls on it wait for each other.
 class CudaPlan {
  public:
@@ -55,13 +66,10 @@ class CudaPlan {
   // what is free. Returns whether it was completed, as skshap::explain.
   bool explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
                const std::function<bool()>& interrupted);
-  // Rows and result on the device, in the order of `stream`; returns when all work is queued unless
-  // a gap is asked for. `missing` is a number that means missing, besides NaN.
-  bool explain_device(const Rows& rows, double missing, const CudaResult& result, size_t memory_limit,
+  // Rows and result on the device, in the order of `stream`; returns when all work is queued and the rows are
+  // checked, or, if a gap is asked for, done.
+  bool explain_device(const Rows& rows, CudaInput& input, const CudaResult& result, size_t memory_limit,
                       uintptr_t stream, const std::function<bool()>& interrupted);
-  // The first value, as row * n_features + feature, that is NaN (or `missing`) where that is not
-  // allowed, or not below `limit` in magnitude; -1 if there is none.
-  int64_t find_refused(const Rows& rows, double missing, bool allow_nan, double limit, uintptr_t stream);
 
   const Plan& plan() const { return plan_; }
 

@@ -51,9 +51,10 @@ struct DeviceArray {
   }
 };
 
-void explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, uintptr_t values,
-                    bool values_float32, const py::object& gap, size_t memory_limit, uintptr_t stream,
-                    uintptr_t matrices, uintptr_t pairs) {
+int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, bool allow_nan, double limit,
+                       uintptr_t values, bool values_float32, const py::object& gap, size_t memory_limit,
+                       uintptr_t stream, uintptr_t matrices, uintptr_t pairs) {
+  CudaInput input{missing, allow_nan, limit};
   CudaResult result{{reinterpret_cast<void*>(values), values_float32, nullptr,
                      reinterpret_cast<void*>(matrices), reinterpret_cast<void*>(pairs)},
                     nullptr};
@@ -62,9 +63,10 @@ void explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, uintpt
   bool complete;
   {
     const py::gil_scoped_release release;
-    complete = cuda.explain_device(X.rows(), missing, result, memory_limit, stream, std::ref(interrupted));
+    complete = cuda.explain_device(X.rows(), input, result, memory_limit, stream, std::ref(interrupted));
   }
   if (!complete) throw py::error_already_set();
+  return input.refused;
 }
 
 py::dict path_summary(const Plan& plan, const std::string& packing) {
@@ -107,15 +109,9 @@ PYBIND11_MODULE(_cuda, module) {
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("gap").none(true), py::arg("memory_limit"), py::arg("matrices") = py::none(),
            py::arg("pairs") = py::none())
-      .def("explain_device", &explain_device, py::arg("X"), py::arg("missing"), py::arg("values"),
-           py::arg("values_float32"), py::arg("gap").none(true), py::arg("memory_limit"), py::arg("stream"),
-           py::arg("matrices") = 0, py::arg("pairs") = 0)
-      .def(
-          "find_refused",
-          [](CudaPlan& cuda, const DeviceArray& X, double missing, bool allow_nan, double limit,
-             uintptr_t stream) { return cuda.find_refused(X.rows(), missing, allow_nan, limit, stream); },
-          py::arg("X"), py::arg("missing"), py::arg("allow_nan"), py::arg("limit"), py::arg("stream"),
-          py::call_guard<py::gil_scoped_release>());
+      .def("explain_device", &explain_device, py::arg("X"), py::arg("missing"), py::arg("allow_nan"),
+           py::arg("limit"), py::arg("values"), py::arg("values_float32"), py::arg("gap").none(true),
+           py::arg("memory_limit"), py::arg("stream"), py::arg("matrices") = 0, py::arg("pairs") = 0);
   module.def(
       "pack",
       [](const std::vector<uint8_t>& sizes, const std::string& packing) {

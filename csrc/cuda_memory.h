@@ -49,8 +49,9 @@ class Buffer {
     return *this;
   }
   ~Buffer() { release(); }
+  bool holds(size_t size) const { return size <= size_; }
   void reserve(size_t size, const char* what) {
-    if (size <= size_) return;
+    if (holds(size)) return;
     release();
     check(kHost ? cudaMallocHost(&data_, size) : cudaMalloc(&data_, size), what);
     size_ = size;
@@ -84,17 +85,28 @@ DeviceBuffer upload(const std::vector<X>& x) {
   return buffer;
 }
 
+class Event {
+ public:
+  Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "creating an event"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  // Happens when what is queued in the stream now is done.
+  void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "recording an event"); }
+  // What is queued in the stream later begins after it.
+  void delay(cudaStream_t stream) const {
+    check(cudaStreamWaitEvent(stream, event_), "waiting for an event");
+  }
+  void wait(const char* what) const { check(cudaEventSynchronize(event_), what); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 struct Stream {
   cudaStream_t stream = nullptr;
-  cudaEvent_t done = nullptr;
-  Stream() {
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
-    check(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "creating an event");
-  }
-  ~Stream() {
-    cudaEventDestroy(done);
-    cudaStreamDestroy(stream);
-  }
+  Stream() { check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream"); }
+  ~Stream() { cudaStreamDestroy(stream); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 };

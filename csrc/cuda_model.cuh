@@ -16,6 +16,10 @@ namespace skshap {
 constexpr size_t kGeneralBytes = size_t{1} << 28;
 // Trees of a margin group: enough groups for a job of few rows.
 constexpr size_t kMarginTrees = 32;
+// Features of matrices that add_matrices writes: beyond, most of them would be zeros, for which it is slow.
+constexpr int kMaxSmallMatrix = 128;
+// Shared memory that a block has without asking for more.
+constexpr size_t kSharedBytes = size_t{48} << 10;
 // Shared memory that the kernels of the walk have beside the segments and phi.
 constexpr size_t kStaticSharedBytes = 256;
 
@@ -53,7 +57,8 @@ struct CudaModel {
   size_t frame_bytes = 0;  // memory of a walk, for all its warps
   DeviceBuffer stream, chunks, category_bits, category_sets, nodes, tree_nodes, leaf_values, constant, base,
       columns, full_columns, thresholds, categories, groups, offsets, parts, features, partner_offsets,
-      partners;
+      partners, place_of;
+  bool small_matrices = false;  // add_matrices can be used
   std::vector<Launch> launches;
   General general;
   Paths paths;
@@ -275,6 +280,22 @@ struct CudaModel {
     }
     partner_offsets = upload(offsets);
     this->partners = upload(flat);
+    small_matrices =
+        matrix_bytes(plan.features.size() + plan.pairs.size(), plan.features.size()) <= kSharedBytes &&
+        plan.n_features <= kMaxSmallMatrix;
+    if (small_matrices) list_places();
+  }
+
+  void list_places() {
+    const size_t n = plan.n_features, n_used = plan.features.size(), n_places = n_used + plan.pairs.size();
+    std::vector<int32_t> places(n * n, -1);
+    for (size_t i = 0; i < n_used; ++i)
+      places[plan.features[i] * (n + 1)] = static_cast<int32_t>(n_places + i);
+    for (size_t i = 0; i < plan.pairs.size(); ++i) {
+      const size_t first = plan.features[plan.pairs[i].first], second = plan.features[plan.pairs[i].second];
+      places[first * n + second] = places[second * n + first] = static_cast<int32_t>(n_used + i);
+    }
+    place_of = upload(places);
   }
 };
 

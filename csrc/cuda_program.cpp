@@ -12,6 +12,8 @@ namespace {
 // enough trees that their sum is safe in single precision and that a job of few rows fills a GPU.
 constexpr size_t kMaxChunkTrees = 32;
 constexpr size_t kMaxChunkLeaves = 512;
+// Small models have smaller chunks, about so many, since there one chunk's time is that of a job.
+constexpr size_t kChunks = 5, kMinChunkLeaves = 16;
 constexpr uint32_t kMaxIndex = 0xffff;  // of slots, columns and category sets, in the fused form
 
 // Nodes of the quadrature that a kernel exists for.
@@ -27,6 +29,7 @@ class CudaCompiler {
 
   CudaProgram<T> compile() {
     split_columns();
+    size_up();
     slot_.assign(plan_.features.size() + plan_.pairs.size(), -1);
     listed_.assign(plan_.features.size(), 0);
     for (const Chunk& chunk : plan_.chunks) {
@@ -61,6 +64,23 @@ class CudaCompiler {
       for (size_t origin = kCudaRanks; origin < n; origin += kCudaRanks) add(origin);
     }
   }
+
+  void size_up() {
+    size_t leaves[kMaxFixedNodes + 1] = {}, n_leaves = 0;
+    for (const Chunk& chunk : plan_.chunks)
+      for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+        const int n = rounded_nodes<T>(chunk.n_nodes);
+        if (n <= kMaxFixedNodes) leaves[n] += plan_.trees[i].n_inner + 1;
+        n_leaves += plan_.trees[i].n_inner + 1;
+      }
+    chunk_leaves_ = std::clamp(n_leaves / kChunks, kMinChunkLeaves, kMaxChunkLeaves);
+    // More nodes are exact, too, and fewer leaves than a chunk has are not worth a launch of their own.
+    for (int n = kMaxFixedNodes, next = 0; n > 0; --n) {
+      launched_nodes_[n] = next && leaves[n] < kMaxChunkLeaves ? next : n;
+      if (leaves[n]) next = launched_nodes_[n];
+    }
+  }
+
   bool wide(size_t column) const { return plan_.columns[column].categories.size() > kCudaCategories; }
 
   // --- The labelled tree, and what the walk needs to know of each inner node ---
@@ -138,7 +158,7 @@ class CudaCompiler {
                most_tracked > (pairs_ ? kAliveBits - 1 : kAliveBits) || new_sets_ > kMaxIndex;
     count_slots();
     general_ = general_ || tree_slots_ > kMaxIndex;
-    n_ = general_ ? chunk.n_nodes : rounded_nodes<T>(chunk.n_nodes);
+    n_ = general_ ? chunk.n_nodes : launched_nodes_[rounded_nodes<T>(chunk.n_nodes)];
   }
 
   bool pair(int32_t i) const { return i >= 0 && nodes_[i].pair; }
@@ -178,7 +198,7 @@ class CudaCompiler {
   bool fits() const {
     const CudaChunk& c = out_.chunks.back();
     return c.general == general_ && chunk_trees_ < kMaxChunkTrees &&
-           c.n_leaves + nodes_.size() < kMaxChunkLeaves &&
+           c.n_leaves + nodes_.size() < chunk_leaves_ &&
            (general_ || (chunk_sets_ + new_sets_ <= kMaxIndex && c.n_slots + tree_slots_ <= kMaxIndex));
   }
 
@@ -587,6 +607,8 @@ class CudaCompiler {
   bool open_ = false, general_ = false;
   uint32_t n_frames_ = 0;
   size_t op_begin_ = 0;
+  int launched_nodes_[kMaxFixedNodes + 1] = {};  // K that trees of a K are walked with
+  size_t chunk_leaves_ = 0;
   size_t chunk_trees_ = 0, chunk_sets_ = 0, new_sets_ = 0, tree_slots_ = 0;
 };
 

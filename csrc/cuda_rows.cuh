@@ -23,7 +23,9 @@ struct CudaCodeArgs {
   double missing;          // a number that means missing, or NaN
   const void* thresholds;  // in the precision in which the model reads X
   const int32_t* categories;
-  int16_t* codes;  // [tile][column][row of the tile]
+  int16_t* codes;     // [tile][column][row of the tile]
+  int32_t* counters;  // of the kernels that come next: set to 0
+  int32_t n_counters;
 };
 
 constexpr float kCudaZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold
@@ -63,6 +65,8 @@ __device__ uint32_t full_code(const CudaCodeArgs& a, const CudaCodeColumn& colum
 // Read: the precision of the model's comparisons.
 template <class Read, int kTile>
 __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
+  if (blockIdx.x == 0 && blockIdx.y == 0 && static_cast<int>(threadIdx.x) < a.n_counters)
+    a.counters[threadIdx.x] = 0;
   const int in_tile = threadIdx.x % kTile;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kTile + in_tile;
   const int64_t read = row < a.n_rows ? row : a.n_rows - 1;  // rows past the end repeat the last one
@@ -98,6 +102,7 @@ struct CudaCheckArgs {
   double limit;               // magnitudes from here on are refused, unless NaN
   double missing;             // taken for NaN
   unsigned long long* first;  // smallest row * n_features + feature that is refused
+  volatile int* found;        // on the host: set if there is one
 };
 
 __global__ void __launch_bounds__(256) find_refused(CudaCheckArgs a) {
@@ -107,7 +112,9 @@ __global__ void __launch_bounds__(256) find_refused(CudaCheckArgs a) {
         static_cast<const char*>(a.X) + i / a.n_features * a.row_stride + i % a.n_features * a.column_stride;
     const double x = a.x_single ? *reinterpret_cast<const float*>(p) : *reinterpret_cast<const double*>(p);
     const bool refused = isnan(x) || x == a.missing ? !a.allow_nan : fabs(x) >= a.limit;
-    if (refused) atomicMin(a.first, static_cast<unsigned long long>(i));
+    if (!refused) continue;
+    atomicMin(a.first, static_cast<unsigned long long>(i));
+    *a.found = 1;
   }
 }
 
@@ -239,6 +246,8 @@ struct CudaMatrixArgs {
   int64_t n;                        // rows x outputs
   bool subtract;                    // main effects on the diagonal, else what `values` has
   void *values, *matrices, *pairs;  // matrices, pairs: or null
+  // For add_matrices: of each element of a matrix its place in the sums of a row, or -1 if it is zero.
+  const int32_t* place_of;
 };
 
 // A warp for each row, output and used feature: its SHAP value, and its row of the matrix. All that
@@ -265,6 +274,58 @@ __global__ void __launch_bounds__(256) write_matrices(CudaMatrixArgs a) {
     }
     for (int offset = 16; offset; offset /= 2) interactions += __shfl_down_sync(~0u, interactions, offset);
     if (lane == 0) out[feature] = static_cast<Out>(a.subtract ? sums[used] - interactions : sums[used]);
+  }
+}
+
+// add_chunks and write_matrices in one, where the sums of a few rows fit shared memory: a block takes
+// kMatrixRows rows of a tile and an output.
+constexpr int kMatrixRows = 32;
+
+// Shared memory of a block: places, then main effects; of each all rows, padded against bank conflicts.
+constexpr size_t matrix_bytes(size_t n_places, size_t n_used) {
+  return sizeof(double) * (n_places + n_used) * (kMatrixRows + 1);
+}
+
+template <class T, class Out, int kTile>
+__global__ void __launch_bounds__(256) add_matrices(CudaSumArgs a, CudaMatrixArgs m) {
+  extern __shared__ double matrix_shared[];
+  constexpr int kStride = kMatrixRows + 1, kParts = kTile / kMatrixRows;
+  const int64_t tile = blockIdx.x / kParts;
+  const int part = blockIdx.x % kParts, output = blockIdx.y;
+  const T* partial = static_cast<const T*>(a.partial) + tile * a.n_slots * kTile + part * kMatrixRows;
+  for (int i = threadIdx.x; i < a.n_places * kMatrixRows; i += blockDim.x) {
+    const int place = i / kMatrixRows, row = i % kMatrixRows;
+    const int64_t column = static_cast<int64_t>(output) * a.n_places + place;
+    double sum = 0;
+    for (int64_t p = a.part_offsets[column]; p < a.part_offsets[column + 1]; ++p)
+      sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile + row]);
+    matrix_shared[place * kStride + row] = sum * (place < a.n_used ? a.scale : a.scale / 2);
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < a.n_used * kMatrixRows; i += blockDim.x) {
+    const int used = i / kMatrixRows, row = i % kMatrixRows;
+    double main = matrix_shared[used * kStride + row];
+    if (m.subtract)
+      for (int64_t p = m.partner_offsets[used]; p < m.partner_offsets[used + 1]; ++p)
+        main -= matrix_shared[m.partners[p].place * kStride + row];
+    matrix_shared[(a.n_places + used) * kStride + row] = main;
+  }
+  __syncthreads();
+  const int64_t first = tile * kTile + part * kMatrixRows, left = a.n_rows - first;
+  const int n_rows = left < kMatrixRows ? static_cast<int>(left) : kMatrixRows;
+  const int n_features = a.n_features, size = n_features * n_features;
+  for (int row = threadIdx.x / 32; row < n_rows; row += blockDim.x / 32) {
+    const int64_t matrix = (first + row) * a.n_outputs + output;
+    Out* values = static_cast<Out*>(m.values) + matrix * n_features;
+    for (int f = threadIdx.x % 32; f < n_features; f += 32) {
+      const int place = m.place_of[f * (n_features + 1)];
+      values[f] = place < 0 ? Out(0) : static_cast<Out>(matrix_shared[(place - a.n_places) * kStride + row]);
+    }
+    Out* out = static_cast<Out*>(m.matrices) + matrix * size;
+    for (int i = threadIdx.x % 32; i < size; i += 32) {
+      const int place = m.place_of[i];
+      out[i] = place < 0 ? Out(0) : static_cast<Out>(matrix_shared[place * kStride + row]);
+    }
   }
 }
 

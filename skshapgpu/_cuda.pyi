@@ -57,6 +57,8 @@ class CudaPlan:
         self,
         X: DeviceArray,
         missing: float,
+        allow_nan: bool,
+        limit: float,
         values: int,
         values_float32: bool,
         gap: np.ndarray | None,
@@ -64,11 +66,13 @@ class CudaPlan:
         stream: int,
         matrices: int = 0,
         pairs: int = 0,
-    ) -> None:
-        """The same for arrays on the device, results as addresses, in the order of a stream."""
+    ) -> int:
+        """The same for arrays on the device, results as addresses, in the order of a stream.
 
-    def find_refused(self, X: DeviceArray, missing: float, allow_nan: bool, limit: float, stream: int) -> int:
-        """First value that is NaN where refused or at least ``limit``: row * n_features + feature, or -1."""
+        Returns -1, or the first value of X that is refused, as row * n_features + feature: NaN (or
+        ``missing``, which means it) unless ``allow_nan``, and magnitudes from ``limit`` on unless
+        that is NaN. The results are void then.
+        """
 
 def devices() -> list[Device]:
     """Usable devices; raises ``CudaError`` that says why there are none."""

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -165,6 +166,7 @@ def cuda_available() -> bool:
 _available: bool | None = None
 
 
+@lru_cache(64)
 def label(indices: tuple[int, ...]) -> str:
     """Name of the devices as users give them."""
     return ", ".join(f"cuda:{index}" for index in indices) or "cpu"
@@ -182,6 +184,33 @@ def compile_on(plan: Any, index: int, algorithm: str) -> Any:
 
 
 # Arrays on a GPU
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the numbers of an array on a GPU mean, and which are refused.
+
+    Attributes
+    ----------
+    missing : float
+        Means missing, besides NaN.
+    allow_nan : bool
+        Whether missing values are allowed.
+    limit : float
+        Magnitudes from here on are refused; NaN: none.
+    """
+
+    missing: float
+    allow_nan: bool
+    limit: float
+
+
+class RefusedNumberError(ValueError):
+    """An array on a GPU has a number that is refused, at ``row`` and ``feature``."""
+
+    def __init__(self, row: int, feature: int) -> None:
+        super().__init__(row, feature)
+        self.row, self.feature = row, feature
 
 
 @dataclass(frozen=True)
@@ -217,6 +246,8 @@ class GpuArray:
 
     def rows(self, start: int, stop: int) -> GpuArray:
         """Some rows of it, without a copy."""
+        if start == 0 and stop == self.shape[0]:
+            return self
         return replace(take(self.array[start:stop]), given=self.given)
 
 
@@ -274,9 +305,9 @@ def take(X: Any) -> GpuArray:
         index = X.device.id
         if X.dtype.kind not in "fiub":
             raise TypeError(f"X must hold real numbers, not {X.dtype}")
-        with cupy.cuda.Device(index):
-            stream = cupy.cuda.get_current_stream().ptr
-            if X.dtype not in (np.float32, np.float64):
+        stream = cupy.cuda.get_current_stream(index).ptr
+        if X.dtype not in (np.float32, np.float64):
+            with cupy.cuda.Device(index):
                 X = X.astype(np.float64)
         dtype, strides, address = np.dtype(X.dtype), X.strides, X.data.ptr
     if X.ndim != 2:

@@ -7,7 +7,7 @@ chunks of rows, ``runner.py``, which runs the plan on a CPU or on GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Literal, overload
 
@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline
 
 from . import devices
 from .adapters import adapt
-from .devices import Devices, GpuArray
+from .devices import Devices, GpuArray, Numbers, RefusedNumberError
 from .errors import UnsupportedModelError
 from .explanation import Explanation
 from .inputs import FLOAT32_OVERFLOW, Rows, read, row_labels
@@ -30,6 +30,8 @@ from .runner import SHAP_VALUES, Background, Kind, Options, Run, Runner, shap_va
 
 #: Kinds of the values of single features, by the names of their indices.
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": Kind(1, "bii")}
+
+_ALL_PAIRS = Request.parse("all")
 
 _CPU_ONLY = "interventional SHAP values are computed on the CPU only"
 
@@ -209,9 +211,10 @@ class TreeExplainer:
             self._output_names = adapted.class_names or (0, 1)
         elif n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(n_outputs))
-        missing = adapted.schema.missing_value
         background = None if data is None else self._background(data, data_weights)
-        self._runner = Runner(adapted.ensemble, compute, widen, missing, self._output_names, background)
+        self._runner = Runner(
+            adapted.ensemble, compute, widen, self._numbers(), self._output_names, background
+        )
         base = self._runner.base_value
         if widen:
             total = 0.0 if adapted.binary == "margin" else 1.0
@@ -306,7 +309,7 @@ class TreeExplainer:
         start = perf_counter()
         _require("index", index, tuple(_VALUE_KINDS))
         source = self._source(X, _VALUE_KINDS[index], "Banzhaf values")
-        values, run = self._runner.run(source, _VALUE_KINDS[index], shap_values)
+        values, run = self._run(source, _VALUE_KINDS[index], shap_values)
         return Explanation(
             values=_shaped(run.give(values)),
             value_index=index,
@@ -389,7 +392,7 @@ class TreeExplainer:
             Of NumPy, or of the library of X if X lies on a GPU.
         """
         source = self._source(X, SHAP_VALUES)
-        values, run = self._runner.run(source, SHAP_VALUES, shap_values)
+        values, run = self._run(source, SHAP_VALUES, shap_values)
         return _shaped(run.give(values))
 
     def shap_interaction_values(self, X: Any) -> np.ndarray:
@@ -411,7 +414,7 @@ class TreeExplainer:
         array of float32 or float64, shape (n_rows, n_features, n_features[, n_outputs])
             Of NumPy, or of the library of X if X lies on a GPU.
         """
-        found, run, _ = self._interactions(X, Request.parse("all"))
+        found, run, _ = self._interactions(X, _ALL_PAIRS)
         return _shaped(run.give(found.values))
 
     def _interactions(self, X: Any, request: Request) -> tuple[Found, Run, Rows | GpuArray]:
@@ -419,14 +422,24 @@ class TreeExplainer:
         positions = None
         if request.form == "listed":
             positions = request.positions(self._names_of(source))
-        found, run = self._runner.run(source, request.kind, lambda run: interactions(run, request, positions))
+        found, run = self._run(source, request.kind, lambda run: interactions(run, request, positions))
         return found, run, source
 
     def _source(self, X: Any, kind: Kind, *what: str) -> Rows | GpuArray:
         """X as the runner takes it, after what is asked for was found possible."""
         on_gpu = devices.on_gpu(X)
         self._runner.require(kind, " of ".join(what), on_gpu)
-        return self._take(X, kind) if on_gpu else self._read(X)
+        return self._take(X) if on_gpu else self._read(X)
+
+    def _run(self, source: Rows | GpuArray, kind: Kind, work: Callable[[Run], Any]) -> tuple[Any, Run]:
+        try:
+            return self._runner.run(source, kind, work)
+        except RefusedNumberError as error:
+            raise ValueError(
+                f"Input X contains NaN, infinity or a value too large for {self._adapted.ensemble.x_dtype}, "
+                f"which the model does not accept: row {error.row}, "
+                f"column {self.names_seen()[error.feature]}"
+            ) from None
 
     def _names_of(self, source: Rows | GpuArray) -> tuple[str, ...]:
         return getattr(source, "names", None) or self.names_seen()
@@ -489,13 +502,13 @@ class TreeExplainer:
             names = self._adapted.schema.feature_names or (f"x{i}" for i in range(self.n_features))
         return tuple(map(str, names))
 
-    def _take(self, X: Any, kind: Kind) -> GpuArray:
-        """X that lies on a GPU, checked there."""
+    def _take(self, X: Any) -> GpuArray:
+        """X that lies on a GPU; its numbers are checked there, when it is explained."""
         if self._steps:
             raise TypeError(
                 "X lies on a GPU, but goes through the leading steps of a Pipeline first: copy it to the host"
             )
-        schema, ensemble = self._adapted.schema, self._adapted.ensemble
+        schema = self._adapted.schema
         if schema.encoders:
             raise TypeError("X lies on a GPU, but has categorical columns to encode: copy it to the host")
         array = devices.take(X)
@@ -504,18 +517,12 @@ class TreeExplainer:
         chosen = self._runner.options.devices
         if not chosen.auto and array.index not in chosen.indices:
             raise ValueError(f"X lies on cuda:{array.index}, but device is {devices.label(chosen.indices)!r}")
-        if not (schema.allow_nan and schema.allow_inf):
-            limit = np.inf if ensemble.x_dtype == "float64" else FLOAT32_OVERFLOW
-            limit = np.nan if schema.allow_inf else limit
-            plan = self._runner.cuda_plan(kind, array.index)
-            found = plan.find_refused(array.view, schema.missing_value, schema.allow_nan, limit, array.stream)
-            if found >= 0:
-                row, feature = divmod(found, schema.n_features)
-                raise ValueError(
-                    f"Input X contains NaN, infinity or a value too large for {ensemble.x_dtype}, which the "
-                    f"model does not accept: row {row}, column {self.names_seen()[feature]}"
-                )
         return array
+
+    def _numbers(self) -> Numbers:
+        schema = self._adapted.schema
+        limit = np.inf if self._adapted.ensemble.x_dtype == "float64" else FLOAT32_OVERFLOW
+        return Numbers(schema.missing_value, schema.allow_nan, np.nan if schema.allow_inf else limit)
 
     def __copy__(self) -> TreeExplainer:
         return self  # immutable

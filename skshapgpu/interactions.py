@@ -15,7 +15,7 @@ import numpy as np
 
 from .devices import magnitudes
 from .interaction_explanation import INDEX_NAMES
-from .runner import Kind, Run
+from .runner import Kind, Run, part
 
 _NOUNS = {2: "pair", 3: "triple"}
 
@@ -175,7 +175,7 @@ def _all(run: Run, request: Request) -> Found:
     size = room.chunk_rows(run.n_outputs * matrix, work)
     matrices = room.allocate(run.n_outputs, n_features, n_features)
     for start in range(0, run.n_rows, size):
-        out = matrices[start : start + size]
+        out = part(matrices, start, size)
         run.fill(start, run.empty(len(out), run.n_outputs, n_features), matrices=out)
     return Found(matrices)
 
@@ -189,8 +189,8 @@ def _occurring(run: Run, request: Request) -> Found:
     feature_values = room.allocate(run.n_outputs, run.n_features)
     total = np.zeros(len(sets))
     for start in range(0, run.n_rows, size):
-        out = values[start : start + size]
-        run.fill(start, feature_values[start : start + size], **{request.part: out})
+        out = part(values, start, size)
+        run.fill(start, part(feature_values, start, size), **{request.part: out})
         out *= request.whole
         total += magnitudes(out)
     return Found(values, sets, _mean(total, run), feature_values)

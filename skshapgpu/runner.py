@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -38,12 +38,11 @@ _CHECK_BYTES = 40
 _TABLE_BYTES = 2**28
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """What a plan computes: values of single features and, from order 2 on, of sets of them."""
 
     order: int = 1
-    index: str = "sii"
+    index: str = "sii"  # type: ignore[assignment]  # the method of tuples is not needed
 
     @property
     def adds_up(self) -> bool:
@@ -99,8 +98,8 @@ class Runner:
     options : Options
     widen : bool
         Give a second output, the negative of the first, before it.
-    missing : float
-        What means missing, besides NaN, in rows that lie on a GPU; rows from the host have NaN.
+    numbers : devices.Numbers
+        Of rows that lie on a GPU; those from the host have been checked and have NaN where missing.
     output_names : tuple or None
         Names of several outputs, for error messages.
     background : Background or None
@@ -112,14 +111,14 @@ class Runner:
         ensemble: Ensemble,
         options: Options,
         widen: bool,
-        missing: float,
+        numbers: devices.Numbers,
         output_names: tuple[Any, ...] | None,
         background: Background | None = None,
     ) -> None:
         self.ensemble = ensemble
         self.options = options
         self.widen = widen
-        self.missing = missing
+        self.numbers = numbers
         self.output_names = output_names
         self.background = background
         self.n_outputs = 2 if widen else ensemble.n_outputs
@@ -421,19 +420,30 @@ class DeviceRun(Run):
     def compute(self, start: int, values: Any, **parts: Any) -> None:
         array = self._array.rows(start, start + len(values))
         single, limit = array.dtype == np.float32, self._runner.options.memory_limit or 0
-        missing = self._runner.missing
+        numbers = self._runner.numbers
         gap = np.zeros(values.shape[1]) if self._checked else None
         out = {name: devices.address(part) for name, part in parts.items()}
-        self._gpu.explain_device(
-            array.view, missing, devices.address(values), single, gap, limit, array.stream, **out
+        refused = self._gpu.explain_device(
+            array.view,
+            numbers.missing,
+            numbers.allow_nan,
+            numbers.limit,
+            devices.address(values),
+            single,
+            gap,
+            limit,
+            array.stream,
+            **out,
         )
+        if refused >= 0:
+            row, feature = divmod(refused, self.n_features)
+            raise devices.RefusedNumberError(start + row, feature)
         if gap is None:
             return
         if not (gap <= self._runner.allowed_gap(array.dtype)).all():
             margin = np.empty(values.shape[:2])
             on_host = np.ascontiguousarray(devices.to_host(array.array))
-            if missing == missing:
-                on_host = np.where(on_host == missing, np.nan, on_host)
+            on_host = np.where(on_host == numbers.missing, np.nan, on_host)
             self._gpu.explain(on_host, np.empty(values.shape, array.dtype), margin, None, limit)
             self._runner.check(devices.to_host(values), margin, None, start)
         self.gap = max(self.gap or 0.0, float(gap.max()))
@@ -447,8 +457,13 @@ def shap_values(run: Run) -> Any:
     size = run.chunk_rows(run.n_outputs * row, widened, what, "raise memory_limit or explain fewer rows")
     values = run.empty(run.n_rows, run.n_outputs, run.n_features)
     for start in range(0, run.n_rows, size):
-        run.fill(start, values[start : start + size])
+        run.fill(start, part(values, start, size))
     return values
+
+
+def part(array: Any, start: int, size: int) -> Any:
+    """So many elements from ``start`` on; a slice of an array on a GPU takes its time."""
+    return array if size >= len(array) else array[start : start + size]
 
 
 def largest_leaves(ensemble: Ensemble) -> np.ndarray:

@@ -558,13 +558,15 @@ class StandIn:
         self,
         view: np.ndarray,
         missing: float,
+        allow_nan: bool,
+        limit: float,
         values_address: int,
         values_float32: bool,
         gap: np.ndarray | None,
         memory_limit: int,
         stream: int,
         **addresses: int,
-    ) -> None:
+    ) -> int:
         n_features, n_outputs = view.shape[1], len(self.plan.base_value)
         sizes = {"values": n_features, "matrices": n_features**2, "pairs": len(self.plan.pairs)}
         shapes = sizes | {"matrices": (n_features, n_features)}
@@ -575,8 +577,6 @@ class StandIn:
             flat = np.frombuffer((ctypes.c_char * n_bytes).from_address(address), dtype)
             out[name] = flat.reshape(len(view), n_outputs, *np.atleast_1d(shapes[name]))
         self.explain(view, out.pop("values"), None, gap, memory_limit, **out)
-
-    def find_refused(self, *arguments: Any) -> int:
         return -1
 
 
