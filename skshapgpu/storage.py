@@ -1,0 +1,199 @@
+"""Files of arrays: an uncompressed ``.npz`` with a JSON header, whose large arrays are memory-mapped.
+
+The format is NumPy's, so that other tools can read it. The header says which arrays there are, with
+their checksums, and has that of ZIP itself. Nothing in a file is executed, and nothing of it is
+believed before it was checked: whatever is wrong with one raises ``ValueError``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+
+_HEADER = "header.json"
+
+#: Arrays begin at multiples of this, so that vectors of them can be loaded.
+_ALIGNMENT = 64
+
+#: Larger arrays that may be read lazily are not compared with their checksum when a file is opened.
+LAZY_BYTES = 2**24
+
+#: More than any header of ours: what a file says is not allocated unseen.
+_MAX_HEADER = 2**26
+_MAX_ARRAYS = 64
+
+#: Local file header of a ZIP member: its fixed part, and the ZIP64 field that stands behind it.
+_LOCAL_BYTES, _ZIP64_BYTES = 30, 20
+_LOCAL_SIGNATURE = b"PK\x03\x04"
+
+#: A ZIP field that means nothing, for alignment.
+_PADDING_FIELD = 0xD935
+
+
+def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a file, complete or not at all.
+
+    Parameters
+    ----------
+    path : path-like
+        Replaced when the new file is complete.
+    header : mapping
+        What ``json`` can write.
+    arrays : mapping of str to ndarray
+        C-contiguous arrays without objects.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
+    """
+    target = Path(path)
+    with NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+        try:
+            _write(file, header, arrays)
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            os.replace(file.name, target)
+        except BaseException:
+            file.close()
+            os.unlink(file.name)
+            raise
+
+
+def _write(file: Any, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        content = {
+            name: {"dtype": array.dtype.str, "shape": array.shape, "crc32": zlib.crc32(_bytes(array))}
+            for name, array in arrays.items()
+        }
+        with archive.open(_member(file, _HEADER), "w", force_zip64=True) as member:
+            member.write(json.dumps({"arrays": content, **header}).encode())
+        for name, array in arrays.items():
+            with archive.open(_member(file, f"{name}.npy"), "w", force_zip64=True) as member:
+                npy.write_array(member, array, allow_pickle=False)
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1).view(np.uint8)
+
+
+def _member(file: BinaryIO, name: str) -> zipfile.ZipInfo:
+    """A member whose data will begin at an aligned place; dated alike in every file."""
+    member = zipfile.ZipInfo(name)
+    begin = file.tell() + _LOCAL_BYTES + len(name.encode()) + 4 + _ZIP64_BYTES
+    padding = -begin % _ALIGNMENT
+    member.extra = struct.pack("<HH", _PADDING_FIELD, padding) + bytes(padding)
+    return member
+
+
+def read(
+    path: str | os.PathLike[str], lazy: Collection[str] = (), verify: bool = False
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Open a file that :func:`write` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+    lazy : collection of str
+        Arrays that are compared with their checksums only if they are small, or with ``verify``.
+    verify : bool
+        Compare all.
+
+    Returns
+    -------
+    header : dict
+    arrays : dict of str to ndarray
+        Memory-mapped, read-only.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    ValueError
+        It is none of ours, or damaged.
+    """
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not size:
+            raise _damaged(path, "it is empty")
+        raw = np.memmap(file, np.uint8, "r", shape=(size,))
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = archive.infolist()
+            return _read(raw, members, lazy, verify)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+            raise _damaged(path, error) from error
+        except (zipfile.BadZipFile, struct.error, NotImplementedError) as error:
+            raise _damaged(path, error) from error
+
+
+def _damaged(path: str | os.PathLike[str], why: object) -> ValueError:
+    return ValueError(f"{os.fspath(path)!r} is not a file of skshapgpu, or it is damaged: {why}")
+
+
+def _read(
+    raw: np.ndarray, members: list[zipfile.ZipInfo], lazy: Collection[str], verify: bool
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    if not members or members[0].filename != _HEADER or len(members) > _MAX_ARRAYS:
+        raise ValueError("it does not begin with a header")
+    header_bytes = _data(raw, members[0])
+    if len(header_bytes) > _MAX_HEADER:
+        raise ValueError("its header is too large")
+    _compare(_HEADER, header_bytes, members[0].CRC)
+    header = json.loads(header_bytes.tobytes())
+    content = header.pop("arrays")
+    if [member.filename for member in members[1:]] != [f"{name}.npy" for name in content]:
+        raise ValueError("it does not hold the arrays that its header names")
+    arrays: dict[str, np.ndarray] = {}
+    for member, (name, about) in zip(members[1:], content.items()):
+        array = arrays[name] = _array(name, _data(raw, member), about)
+        if verify or name not in lazy or array.nbytes <= LAZY_BYTES:
+            _compare(name, _bytes(array), about["crc32"])
+    return header, arrays
+
+
+def _data(raw: np.ndarray, member: zipfile.ZipInfo) -> np.ndarray:
+    """Bytes of a member, where its own header says that they lie."""
+    begin = member.header_offset
+    local = raw[begin : begin + _LOCAL_BYTES].tobytes()
+    if begin < 0 or len(local) < _LOCAL_BYTES or local[:4] != _LOCAL_SIGNATURE:
+        raise ValueError(f"the place of {member.filename!r} is wrong")
+    if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
+        raise ValueError(f"{member.filename!r} is compressed")
+    n_name, n_extra = struct.unpack("<HH", local[26:30])
+    first = begin + _LOCAL_BYTES + n_name + n_extra
+    data = raw[first : first + member.file_size]
+    if len(data) != member.file_size:
+        raise ValueError(f"{member.filename!r} is cut off")
+    return data
+
+
+def _compare(name: str, data: np.ndarray, crc32: int) -> None:
+    if zlib.crc32(data) != crc32:
+        raise ValueError(f"{name!r} does not have its checksum")
+
+
+def _array(name: str, member: np.ndarray, about: dict[str, Any]) -> np.ndarray:
+    """The array at the end of an ``.npy``, in place, as the header says that it is."""
+    if not re.fullmatch(r"[<|][biufU][0-9]{1,6}", about["dtype"]):
+        raise ValueError(f"{name!r} has the dtype {about['dtype']!r}")
+    dtype, shape = np.dtype(about["dtype"]), about["shape"]
+    if not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"{name!r} has the shape {shape!r}")
+    start = len(member) - math.prod(shape) * dtype.itemsize
+    if start < 0 or start % _ALIGNMENT or not dtype.itemsize:
+        raise ValueError(f"{name!r} has a wrong size")
+    return member[start:].view(dtype).reshape(shape) if math.prod(shape) else np.empty(shape, dtype)
