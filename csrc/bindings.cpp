@@ -99,8 +99,9 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
 }
 
 Plan compile_background(const py::dict& ensemble, const std::string& precision, const py::array& background,
-                        const py::array& weights, size_t table_bytes) {
+                        const py::array& weights, size_t table_bytes, int n_threads) {
   const Precision of = precision_named(precision);
+  if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
   if (!is_float32(background) && !is_float64(background))
     throw py::type_error("background must be float32 or float64");
   const py::ssize_t n_features = ensemble["n_features"].cast<py::ssize_t>();
@@ -115,7 +116,7 @@ Plan compile_background(const py::dict& ensemble, const std::string& precision, 
                   background.strides(1)};
   const double* const p = static_cast<const double*>(weights.data());
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_background_plan(view, of, rows, p, table_bytes);
+    return make_background_plan(view, of, rows, p, table_bytes, n_threads);
   });
 }
 
@@ -213,7 +214,7 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("base_value", &base_value)
       .def("info", &info);
   module.def("background_plan", &compile_background, py::arg("ensemble"), py::arg("precision"),
-             py::arg("background"), py::arg("weights"), py::arg("table_bytes"));
+             py::arg("background"), py::arg("weights"), py::arg("table_bytes"), py::arg("n_threads") = 1);
   module.def("instruction_set", [] { return std::string(kernels().name); });
   module.def("instruction_sets", &supported_kernels);
 }

@@ -3,68 +3,50 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <memory>
-#include <mutex>
 #include <stdexcept>
-#include <system_error>
-#include <thread>
 
+#include "aligned.h"
 #include "coding.h"
+#include "look_up.h"
+#include "margin.h"
 #include "plan.h"
+#include "threads.h"
 
 namespace skshap {
 namespace {
 
-// Codes and sums of a tile of rows, per thread; larger tiles stream a large model less often.
+// Codes and sums of a tile of rows, per thread; larger tiles stream a large model less often. With tables, of
+// which each is read for a whole tile at once, more rows pay.
 constexpr size_t kTileBytes = 4 << 20;
-constexpr int kMaxTileRows = 1024;
-
-size_t n_used_outputs(const Plan& plan, const Chunk& chunk) { return chunk.output < 0 ? plan.n_outputs : 1; }
+constexpr int kMaxTileRows = 1024, kMaxTableTileRows = 4096;
 
 // What is summed for each row and output.
 size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size() + plan.triples.size(); }
 
 // Rows of a tile: bounded by memory, and few enough that every thread gets some.
 int tile_rows(const Plan& plan, int64_t n_rows, int64_t n_threads) {
-  const size_t row_bytes =
-      plan.columns.size() * (plan.wide_codes ? 4 : 2) + sizeof(double) * n_sums(plan) * plan.n_outputs + 1;
+  const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) +
+                           sizeof(double) * n_sums(plan) * plan.n_outputs + table_row_bytes(plan) + 1;
   const int64_t by_memory = static_cast<int64_t>(kTileBytes / row_bytes);
   const int64_t by_threads = (n_rows + 4 * n_threads - 1) / (4 * n_threads);
-  const int64_t rows = std::min<int64_t>({kMaxTileRows, by_memory, by_threads});
+  const int most = plan.tables.trees.empty() ? kMaxTileRows : kMaxTableTileRows;
+  const int64_t rows = std::min<int64_t>({most, by_memory, by_threads});
   return static_cast<int>(std::max<int64_t>(1, rows / kBlockRows)) * kBlockRows;
 }
 
-// leaf_sums takes time for each leaf, descend for each level; measured, they break even here.
-constexpr size_t kLeavesPerLevel = 9;
-
-// A buffer aligned to cache lines and to the widest vectors.
-template <class T>
-class Aligned {
- public:
-  void resize(size_t n) {
-    size_ = n;
-    data_.reset(static_cast<T*>(std::aligned_alloc(64, (n * sizeof(T) + 63) / 64 * 64)));
-    if (!data_ && n) throw std::bad_alloc();
-  }
-  T* data() const { return data_.get(); }
-  size_t size() const { return size_; }
-
- private:
-  struct Free {
-    void operator()(T* p) const { std::free(p); }
-  };
-  std::unique_ptr<T, Free> data_;
-  size_t size_ = 0;
-};
+bool has_walks(const Plan& plan, const Chunk& chunk) {
+  return std::any_of(plan.trees.begin() + chunk.tree_begin, plan.trees.begin() + chunk.tree_end,
+                     [](const TreeProgram& tree) { return !tree.by_tables; });
+}
 
 struct StackSizes {
-  size_t phi = 0, pair_phi = 0, triple_phi = 0, stack = 0, inner = 0;
+  size_t phi = 0, pair_phi = 0, triple_phi = 0, stack = 0;
 };
 
 StackSizes stack_sizes(const Plan& plan, size_t element) {
   StackSizes sizes;
   for (const Chunk& chunk : plan.chunks) {
+    if (!has_walks(plan, chunk)) continue;
     const size_t outputs = n_used_outputs(plan, chunk);
     const size_t rows = chunk.output < 0 ? kVectorWalkRows
                         : element == 4   ? walk_rows<float>(plan.interactions())
@@ -74,7 +56,6 @@ StackSizes stack_sizes(const Plan& plan, size_t element) {
     sizes.triple_phi = std::max(sizes.triple_phi, outputs * chunk.triples.size() * kBlockRows);
     sizes.stack = std::max(
         sizes.stack, rows * stack_size(chunk.n_nodes, static_cast<int>(outputs), chunk.height, plan.order));
-    sizes.inner = std::max(sizes.inner, chunk.max_inner);
   }
   return sizes;
 }
@@ -92,17 +73,21 @@ template <class T>
 class Worker {
  public:
   Worker(const Plan& plan, const Kernels& kernels, const Rows& rows, const Result& result, int tile)
-      : plan_(plan), kernels_(kernels), rows_(rows), result_(result), tile_(tile) {
+      : plan_(plan),
+        kernels_(kernels),
+        rows_(rows),
+        result_(result),
+        tile_(tile),
+        margins_(plan, kernels),
+        tables_(plan, kernels, tile) {
     const StackSizes sizes = stack_sizes(plan, sizeof(T));
     codes_.allocate(plan, tile);
     phi_.resize(sizes.phi);
     pair_phi_.resize(sizes.pair_phi);
     triple_phi_.resize(sizes.triple_phi);
     stack_.resize(sizes.stack);
-    const size_t n_nodes = 2 * sizes.inner + 1;
-    words_.resize(kFirstWord + 2 * n_nodes);
+    words_.resize(kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1));
     std::fill_n(words_.data(), words_.size(), uint64_t{0});  // those of leaves are read, too
-    reach_.resize(n_nodes);
     sums_.resize(plan.features.size() * plan.n_outputs * tile);
     pair_sums_.resize(plan.pairs.size() * plan.n_outputs * tile);
     triple_sums_.resize(plan.triples.size() * plan.n_outputs * tile);
@@ -111,15 +96,17 @@ class Worker {
   }
 
   // Returns false when `stop` asked to.
-  template <class Stop>
-  bool run(int64_t first_row, int n_rows, const Stop& stop) {
+  bool run(int64_t first_row, int n_rows, const std::function<bool()>& stop) {
     code_tile(plan_, kernels_, rows_, first_row, n_rows, codes_);
     std::fill_n(sums_.data(), sums_.size(), 0.0);
     std::fill_n(pair_sums_.data(), pair_sums_.size(), 0.0);
     std::fill_n(triple_sums_.data(), triple_sums_.size(), 0.0);
     for (int32_t o = 0; o < plan_.n_outputs; ++o)
       std::fill_n(margin_.data() + static_cast<size_t>(o) * tile_, tile_, plan_.constant[o]);
+    double* const margin = result_.margin ? margin_.data() : nullptr;
+    if (!tables_.run(codes_, n_rows, sums_.data(), margin, margins_, stop)) return false;
     for (const Chunk& chunk : plan_.chunks) {
+      if (!has_walks(plan_, chunk)) continue;
       for (int block = 0; block * kBlockRows < n_rows; ++block)
         run_chunk(chunk, block, std::min(kBlockRows, n_rows - block * kBlockRows));
       if (stop()) return false;
@@ -143,6 +130,7 @@ class Worker {
         codes_.category_rows.empty() ? nullptr : codes_.category_rows.data() + block * plan_.columns.size();
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan_.trees[i];
+      if (tree.by_tables) continue;
       const DecideArgs decide{plan_.decide.data() + tree.decide,
                               tree.n_inner,
                               codes_.codes(plan_, block),
@@ -151,14 +139,9 @@ class Worker {
                               plan_.category_bits.data(),
                               words_.data()};
       (plan_.wide_codes ? kernels_.decide32 : kernels_.decide16)(decide);
-      if (result_.margin) add_margin(chunk, tree, block);
-      if (plan_.interventional) {
-        look_up(chunk, i, n_rows, n_slots * kBlockRows);
-        // A table is added for every few leaves: too many for the sum of many trees in single precision.
-        add_sums(chunk, block, chunk.slots, plan_.features.size(), plan_.leaf_scale, phi_, sums_);
-        std::fill_n(phi_.data(), n_outputs * n_slots * kBlockRows, T(0));
-        continue;
-      }
+      if (result_.margin)
+        margins_.add(tree, n_outputs, words_.data(),
+                     margin_.data() + std::max(chunk.output, 0) * tile_ + block * kBlockRows, tile_);
       const WalkArgs<T> walk{plan_.ops.data() + tree.ops,
                              constants<T>(plan_).data() + tree.constants,
                              words_.data(),
@@ -198,24 +181,6 @@ class Worker {
       }
   }
 
-  void look_up(const Chunk& chunk, size_t tree, int n_rows, size_t output_stride) {
-    const BackgroundTables& b = plan_.background;
-    for (size_t i = b.tree_look_ups[tree]; i < b.tree_look_ups[tree + 1]; ++i) {
-      const LookUp& group = b.look_ups[i];
-      const auto run = [&](auto kernel, const T* tables) {
-        kernel({words_.data(), b.bits.data() + group.bits, group.n_bits, b.targets.data() + group.targets,
-                group.n_targets, tables + group.tables, phi_.data()});
-      };
-      if constexpr (sizeof(T) == 4)
-        run(kernels_.look_up_float, b.tables_float.data());
-      else
-        run(kernels_.look_up_double, b.tables_double.data());
-    }
-    for (size_t i = b.tree_leaves[tree]; i < b.tree_leaves[tree + 1]; ++i)
-      add_pattern_leaf<T>(plan_, b.leaves[i], words_.data(), n_rows, phi_.data(), output_stride,
-                          n_used_outputs(plan_, chunk));
-  }
-
   void run_walk(const Chunk& chunk, const WalkArgs<float>& args) const {
     run_walk(chunk, args, kernels_.walk_float[plan_.order - 1], kernels_.walk_vector_float[plan_.order - 1]);
   }
@@ -226,27 +191,6 @@ class Worker {
   template <class Walks, class Walk>
   void run_walk(const Chunk& chunk, const WalkArgs<T>& args, const Walks& walks, Walk vector) const {
     (chunk.output < 0 ? vector : walks[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
-  }
-
-  // Adds the leaf values that the rows reach, by the decisions already made.
-  void add_margin(const Chunk& chunk, const TreeProgram& tree, int block) {
-    const int32_t* children = plan_.children.data() + tree.children;
-    const double* leaves = plan_.leaf_values.data() + tree.leaves;
-    const size_t width = n_used_outputs(plan_, chunk);
-    double* margin =
-        margin_.data() + static_cast<size_t>(std::max(chunk.output, 0)) * tile_ + block * kBlockRows;
-    int32_t reached[kBlockRows];
-    const ReachArgs args{children,    static_cast<int32_t>(tree.n_inner),
-                         tree.height, words_.data(),
-                         leaves,      reach_.data(),
-                         margin,      reached};
-    if (width == 1 && tree.n_inner < kLeavesPerLevel * tree.height) {
-      kernels_.leaf_sums(args);
-      return;
-    }
-    kernels_.descend(args);
-    for (size_t o = 0; o < width; ++o)
-      for (int row = 0; row < kBlockRows; ++row) margin[o * tile_ + row] += leaves[reached[row] * width + o];
   }
 
   template <class Out>
@@ -310,8 +254,10 @@ class Worker {
   const size_t tile_;
   CodeTile codes_;
   Aligned<T> phi_, pair_phi_, triple_phi_, stack_;
-  Aligned<uint64_t> words_, reach_;
+  Aligned<uint64_t> words_;
   Aligned<double> sums_, pair_sums_, triple_sums_, margin_;
+  Margins margins_;
+  TableRunner<T> tables_;
   std::vector<double> main_;  // main effects of one row
 };
 
@@ -323,9 +269,11 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, int
   const int64_t n_tiles = (rows.n_rows + tile - 1) / tile;
   std::atomic<int64_t> next{0};
   std::atomic<bool> stopped{false};
-  std::exception_ptr error;
-  std::mutex error_mutex;
-  const auto work = [&](const auto& stop) {
+  run_threads(std::min(n_threads, n_tiles), [&](bool calling) {
+    const std::function<bool()> stop = [&] {
+      if (calling && interrupted()) stopped = true;
+      return stopped.load();
+    };
     try {
       Worker<T> worker(plan, table, rows, result, tile);
       for (int64_t i; !stopped && (i = next++) < n_tiles;) {
@@ -334,24 +282,10 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, int
           stopped = true;
       }
     } catch (...) {
-      const std::lock_guard<std::mutex> lock(error_mutex);
-      error = std::current_exception();
       stopped = true;
+      throw;
     }
-  };
-  std::vector<std::thread> threads;
-  try {
-    for (int64_t i = 1; i < std::min(n_threads, n_tiles); ++i)
-      threads.emplace_back(work, [&] { return stopped.load(); });
-  } catch (const std::system_error&) {
-    // The system has no more threads: those that started, and this one, do all the work.
-  }
-  work([&] {
-    if (interrupted()) stopped = true;
-    return stopped.load();
   });
-  for (std::thread& thread : threads) thread.join();
-  if (error) std::rethrow_exception(error);
   return !stopped;
 }
 
@@ -368,8 +302,10 @@ size_t scratch_bytes(const Plan& plan) {
   const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
   const StackSizes sizes = stack_sizes(plan, element);
   const size_t tile = tile_rows(plan, INT64_MAX / 8, 1);
-  return element * (sizes.phi + sizes.pair_phi + sizes.triple_phi + sizes.stack) + 8 * (6 * sizes.inner + 5) +
-         tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * plan.n_outputs * (n_sums(plan) + 1)) +
+  return element * (sizes.phi + sizes.pair_phi + sizes.triple_phi + sizes.stack) +
+         8 * (6 * most_inner_nodes(plan) + 5) +
+         tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * plan.n_outputs * (n_sums(plan) + 1) +
+                 table_row_bytes(plan)) +
          tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows);
 }
 

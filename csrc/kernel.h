@@ -38,8 +38,8 @@
 
 #include <utility>
 
-#include "background.h"
 #include "program.h"
+#include "tables.h"
 
 namespace skshap {
 namespace {
@@ -555,17 +555,68 @@ void descend(const ReachArgs& args) {
   for (int row = 0; row < kBlockRows; ++row) args.leaves[row] = node[row] - args.n_inner;
 }
 
-template <class T>
-void look_up(const LookUpArgs<T>& args) {
-  uint32_t index[kBlockRows] = {};
-  for (uint32_t bit = 0; bit < args.n_bits; ++bit) {
-    const uint64_t rows = bit_rows(args.words, args.bits[bit]);
-    for (int row = 0; row < kBlockRows; ++row) index[row] |= static_cast<uint32_t>(rows >> row & 1) << bit;
+void index(const IndexArgs& args) {
+  const uint64_t* words = args.words;
+  for (size_t block = 0; block < args.n_blocks; ++block, words += args.block_words) {
+    BlockIndex index;
+    for (uint32_t bit = 0; bit < args.n_bits; ++bit)
+      index.add(bit_rows(words, args.bits[bit]), static_cast<uint16_t>(1u << bit));
+    index.store(args.index + block * kBlockRows);
   }
-  const T* table = args.tables;
-  for (uint32_t target = 0; target < args.n_targets; ++target, table += size_t{1} << args.n_bits) {
-    T* const phi = args.phi + static_cast<size_t>(args.targets[target]) * kBlockRows;
-    for (int row = 0; row < kBlockRows; ++row) phi[row] += table[index[row]];
+}
+
+// The targets within one vector of phi are moved there by a permutation, the same for all rows.
+template <class S>
+void look_up(const LookUpArgs<typename S::T>& args) {
+  using T = typename S::T;
+  constexpr uint32_t W = S::kWidth;
+  const size_t n_targets = args.n_targets;
+  for (uint32_t first = 0, end; first < args.n_targets; first = end) {
+    const uint32_t window = args.targets[first] / W;
+    int32_t from[W];
+    for (uint32_t i = 0; i < W; ++i) from[i] = -1;
+    for (end = first; end < args.n_targets && args.targets[end] / W == window; ++end)
+      from[args.targets[end] % W] = static_cast<int32_t>(end - first);
+    const auto permutation = S::permutation(from);
+    const T* const table = args.table + first;
+    T* phi = args.phi + window * W;
+    for (size_t row = 0; row < args.n_rows; ++row, phi += args.row_size) {
+      const typename S::V entry = S::load_unaligned(table + args.index[row] * n_targets);
+      S::store(phi, S::add(S::load(phi), S::permute(permutation, entry)));
+    }
+  }
+}
+
+void leaf_table(const LeafTableArgs& args) {
+  const int d = args.n_features;
+  const size_t size = size_t{1} << d;
+  double* __restrict const z = args.sums, * __restrict const on = z + size, * __restrict const less = on + size, * __restrict const off = less + size;
+  for (size_t x = size; x < 4 * size; ++x) z[x] = 0;
+  const double* __restrict factors = args.factors;
+  for (int k = 0; k < args.n_nodes; ++k, factors += 4 * size) {
+    // z[x]: what satisfies all that x does not, each by t to the number of what only x does.
+    for (size_t x = 0; x < size; ++x) z[x] = args.weights[size - 1 - x] * factors[x];
+    for (size_t bit = 1; bit < size; bit *= 2)
+      for (size_t high = 0; high < size; high += 2 * bit)
+        for (size_t x = high; x < high + bit; ++x) z[x + bit] += z[x];
+    for (size_t x = 0; x < size; ++x) {
+      on[x] += factors[size + x] * z[x];
+      less[x] += factors[2 * size + x] * z[x];
+      off[x] += factors[3 * size + x] * z[x];
+    }
+  }
+  const size_t n_outputs = args.n_outputs, entry = d * n_outputs;
+  for (int i = 0; i < d; ++i) {
+    const size_t bit = size_t{1} << i;
+    for (size_t o = 0; o < n_outputs; ++o) {
+      const double value = args.values[o];
+      double* __restrict const out = args.out + i * n_outputs + o;
+      for (size_t high = 0; high < size; high += 2 * bit)
+        for (size_t x = high; x < high + bit; ++x) {
+          out[x * entry] = -off[x] * value;
+          out[(x + bit) * entry] = (on[x + bit] - less[x]) * value;
+        }
+    }
   }
 }
 
@@ -607,8 +658,10 @@ Kernels make_kernels(const char* name) {
   k.decide32 = &decide<uint32_t>;
   k.leaf_sums = &leaf_sums;
   k.descend = &descend;
-  k.look_up_float = &look_up<float>;
-  k.look_up_double = &look_up<double>;
+  k.index = &index;
+  k.look_up_float = &look_up<FloatVector>;
+  k.look_up_double = &look_up<DoubleVector>;
+  k.leaf_table = &leaf_table;
   k.rank_float = &rank<float>;
   k.rank_double = &rank<double>;
   set_order<1>(k);

@@ -292,7 +292,7 @@ class Compiler {
     first_child_ = plan_.children.size();
     first_leaf_ = plan_.leaf_values.size();
     plan_.trees.push_back(
-        {first_decide_, 0, plan_.ops.size(), n_constants(), first_child_, first_leaf_, shape.height});
+        {first_decide_, 0, plan_.ops.size(), n_constants(), first_child_, first_leaf_, shape.height, false});
     Chunk& chunk = plan_.chunks.back();
     chunk.tree_end = plan_.trees.size();
     chunk.height = std::max(chunk.height, shape.height);
@@ -614,7 +614,7 @@ size_t Plan::bytes() const { return stream_bytes() + shares.size() * 8; }
 size_t Plan::stream_bytes() const {
   return decide.size() * sizeof(DecideNode) + category_bits.size() * 4 + ops.size() * 4 +
          constants_float.size() * 4 + constants_double.size() * 8 + children.size() * 4 +
-         leaf_values.size() * 8 + background.bytes();
+         leaf_values.size() * 8 + tables.bytes();
 }
 
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Index index) {

@@ -1,12 +1,13 @@
 // The compiled ensemble: what the core keeps of a model, and the whole API of the core.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "background.h"
 #include "program.h"
+#include "tables.h"
 #include "types.h"
 
 namespace skshap {
@@ -28,6 +29,7 @@ struct Column {
 struct TreeProgram {
   size_t decide, n_inner, ops, constants, children, leaves;
   int height;
+  bool by_tables;  // instead of the walk; it has no ops and constants then
 };
 
 // Consecutive trees with the same output and node count, few enough to stay in the L2 cache and
@@ -77,16 +79,26 @@ struct Plan {
   std::vector<double> constant;     // per output: intercept and trees of a single leaf
   std::vector<double> base_value;   // per output: expected margin
   int64_t n_leaves;
-  double leaf_scale;            // power of two; phi is computed from leaf values over it
-  bool interventional = false;  // explained by `background` instead of the walk
-  BackgroundTables background;
+  double leaf_scale;  // power of two; phi is computed from leaf values over it
+  Tables tables;
 
   bool interactions() const { return order >= 2; }
+
+  // Position of a node's feature in `features`.
+  int32_t feature_of(const DecideNode& node) const {
+    const auto found = std::lower_bound(features.begin(), features.end(), columns[node.column].feature);
+    return static_cast<int32_t>(found - features.begin());
+  }
 
   // What the CPU kernels stream for each block of rows.
   size_t stream_bytes() const;
   size_t bytes() const;
 };
+
+// Outputs of the trees of a chunk.
+inline size_t n_used_outputs(const Plan& plan, const Chunk& chunk) {
+  return chunk.output < 0 ? plan.n_outputs : 1;
+}
 
 // Compiles. Throws std::invalid_argument for an ensemble beyond the core's integer ranges. The Shapley-Taylor
 // index is of order 2 at most.
@@ -96,12 +108,7 @@ Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
 // The same for values against background data: `rows` and their weights, which add up to 1, with tables of at
 // most so many bytes. Throws std::invalid_argument if a path has more than 64 different features.
 Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
-                          const double* weights, size_t table_bytes);
-
-// Adds what a leaf with a long path gives to each row of a block: phi[output][slot][64].
-template <class T>
-void add_pattern_leaf(const Plan& plan, const PatternLeaf& leaf, const uint64_t* words, int n_rows, T* phi,
-                      size_t output_stride, size_t n_outputs);
+                          const double* weights, size_t table_bytes, int64_t n_threads);
 
 // How a tree with at most n_features different ones on a path is integrated over t: the number of nodes that
 // is exact, and n_nodes nodes with their weights. For the Banzhaf values, whose integrand is taken at 1/2

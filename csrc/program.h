@@ -142,16 +142,40 @@ struct ReachArgs {
   int32_t* leaves;
 };
 
-// Rows of a block that take their numbers from tables.
+// Decisions of the rows of some blocks -> what they mean as a number.
+struct IndexArgs {
+  const uint64_t* words;  // what `decide` wrote, of each block
+  size_t block_words;     // from a block to the next
+  size_t n_blocks;
+  const uint32_t* bits;  // as in tables.h, the lowest first, at most 16
+  uint32_t n_bits;
+  uint16_t* index;  // [block][64]
+};
+
+// Rows that take numbers from a table: each adds those of its index. A vector beyond the end of the table is
+// read.
 template <class T>
 struct LookUpArgs {
-  const uint64_t* words;  // what `decide` wrote
-  const uint32_t* bits;   // of the index
-  uint32_t n_bits;
-  const uint32_t* targets;  // slot of phi of each table
+  const uint16_t* index;
+  size_t n_rows;
+  const T* table;           // [index][target]
+  const uint32_t* targets;  // positions in a row of phi, ascending
   uint32_t n_targets;
-  const T* tables;
-  T* phi;  // [slot][64]
+  T* phi;  // [row][row_size], aligned to 64 bytes, as its rows are
+  size_t row_size;
+};
+
+// What a leaf gives to the features of its path, by the pattern of x; see tables.h. `weights`: by pattern,
+// how much of what stands for unknown features has it.
+struct LeafTableArgs {
+  const double* weights;
+  int n_features;
+  int n_nodes;
+  const double* factors;  // [node][4][pattern]: of the weights, and of the three sums
+  const double* values;   // of the leaf
+  size_t n_outputs;
+  double* sums;  // [4][pattern], scratch
+  double* out;   // [pattern][feature][output]
 };
 
 // Ranks of up to 64 values in a sorted array: how many thresholds each value has passed.
@@ -171,8 +195,10 @@ struct Kernels {
   void (*decide32)(const DecideArgs&);
   void (*leaf_sums)(const ReachArgs&);  // for small trees
   void (*descend)(const ReachArgs&);
+  void (*index)(const IndexArgs&);
   void (*look_up_float)(const LookUpArgs<float>&);
   void (*look_up_double)(const LookUpArgs<double>&);
+  void (*leaf_table)(const LeafTableArgs&);
   void (*rank_float)(const RankArgs<float>&);
   void (*rank_double)(const RankArgs<double>&);
   void (*walk_float[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<float>&);  // [order - 1][K], [0]: any K

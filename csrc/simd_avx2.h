@@ -13,6 +13,7 @@ struct FloatVector {
   using M = __m256;
   static constexpr int kWidth = 8;
   static V load(const T* p) { return _mm256_load_ps(p); }
+  static V load_unaligned(const T* p) { return _mm256_loadu_ps(p); }
   static void store(T* p, V x) { _mm256_store_ps(p, x); }
   static V set1(T x) { return _mm256_set1_ps(x); }
   static V zero() { return _mm256_setzero_ps(); }
@@ -28,6 +29,18 @@ struct FloatVector {
   }
   static V select(M m, V off, V on) { return _mm256_blendv_ps(off, on, m); }
   static V select_or_zero(M m, V on) { return _mm256_and_ps(m, on); }
+  // Which lane each lane takes; a negative one: zero.
+  struct Permutation {
+    __m256i from;
+    M taken;
+  };
+  static Permutation permutation(const int32_t* from) {
+    const __m256i lanes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    return {lanes, _mm256_castsi256_ps(_mm256_cmpgt_epi32(lanes, _mm256_set1_epi32(-1)))};
+  }
+  static V permute(const Permutation& p, V x) {
+    return _mm256_and_ps(p.taken, _mm256_permutevar8x32_ps(x, p.from));
+  }
 };
 
 struct DoubleVector {
@@ -36,6 +49,7 @@ struct DoubleVector {
   using M = __m256d;
   static constexpr int kWidth = 4;
   static V load(const T* p) { return _mm256_load_pd(p); }
+  static V load_unaligned(const T* p) { return _mm256_loadu_pd(p); }
   static void store(T* p, V x) { _mm256_store_pd(p, x); }
   static V set1(T x) { return _mm256_set1_pd(x); }
   static V zero() { return _mm256_setzero_pd(); }
@@ -50,6 +64,43 @@ struct DoubleVector {
   }
   static V select(M m, V off, V on) { return _mm256_blendv_pd(off, on, m); }
   static V select_or_zero(M m, V on) { return _mm256_and_pd(m, on); }
+  // In halves of lanes, which are the lanes that an instruction permutes.
+  struct Permutation {
+    __m256i from;
+    M taken;
+  };
+  static Permutation permutation(const int32_t* from) {
+    const __m256i lanes = _mm256_cvtepi32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    const __m256i low = _mm256_slli_epi64(lanes, 1);
+    return {_mm256_or_si256(low, _mm256_slli_epi64(_mm256_add_epi64(low, _mm256_set1_epi64x(1)), 32)),
+            _mm256_castsi256_pd(_mm256_cmpgt_epi64(lanes, _mm256_set1_epi64x(-1)))};
+  }
+  static V permute(const Permutation& p, V x) {
+    return _mm256_and_pd(p.taken, _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(x), p.from)));
+  }
+};
+
+// Numbers of the 64 rows of a block, made of bits.
+class BlockIndex {
+ public:
+  // Adds a number to those of some rows.
+  void add(uint64_t rows, uint16_t number) {
+    const __m256i lane = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192,
+                                           16384, static_cast<short>(32768));
+    const __m256i x = _mm256_set1_epi16(static_cast<short>(number));
+    for (int i = 0; i < 4; ++i) {
+      const __m256i bits = _mm256_set1_epi16(static_cast<short>(rows >> (16 * i)));
+      const __m256i set = _mm256_cmpeq_epi16(_mm256_and_si256(bits, lane), lane);
+      part_[i] = _mm256_or_si256(part_[i], _mm256_and_si256(set, x));
+    }
+  }
+  void store(uint16_t* out) const {
+    for (int i = 0; i < 4; ++i) _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16 * i), part_[i]);
+  }
+
+ private:
+  __m256i part_[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+                      _mm256_setzero_si256()};
 };
 
 // Bits of the 64 codes c with (c + bias) <= operand, in the codes' own width.

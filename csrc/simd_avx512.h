@@ -13,6 +13,7 @@ struct FloatVector {
   using M = __mmask16;
   static constexpr int kWidth = 16;
   static V load(const T* p) { return _mm512_load_ps(p); }
+  static V load_unaligned(const T* p) { return _mm512_loadu_ps(p); }
   static void store(T* p, V x) { _mm512_store_ps(p, x); }
   static V set1(T x) { return _mm512_set1_ps(x); }
   static V zero() { return _mm512_setzero_ps(); }
@@ -28,6 +29,16 @@ struct FloatVector {
   }
   static V select(M m, V off, V on) { return _mm512_mask_mov_ps(off, m, on); }
   static V select_or_zero(M m, V on) { return _mm512_maskz_mov_ps(m, on); }
+  // Which lane each lane takes; a negative one: zero.
+  struct Permutation {
+    __m512i from;
+    M taken;
+  };
+  static Permutation permutation(const int32_t* from) {
+    const __m512i lanes = _mm512_loadu_si512(from);
+    return {lanes, _mm512_cmpge_epi32_mask(lanes, _mm512_setzero_si512())};
+  }
+  static V permute(const Permutation& p, V x) { return _mm512_maskz_permutexvar_ps(p.taken, p.from, x); }
 };
 
 struct DoubleVector {
@@ -36,6 +47,7 @@ struct DoubleVector {
   using M = __mmask8;
   static constexpr int kWidth = 8;
   static V load(const T* p) { return _mm512_load_pd(p); }
+  static V load_unaligned(const T* p) { return _mm512_loadu_pd(p); }
   static void store(T* p, V x) { _mm512_store_pd(p, x); }
   static V set1(T x) { return _mm512_set1_pd(x); }
   static V zero() { return _mm512_setzero_pd(); }
@@ -46,6 +58,33 @@ struct DoubleVector {
   static M mask(const uint64_t* word, int index) { return reinterpret_cast<const uint8_t*>(word)[index]; }
   static V select(M m, V off, V on) { return _mm512_mask_mov_pd(off, m, on); }
   static V select_or_zero(M m, V on) { return _mm512_maskz_mov_pd(m, on); }
+  struct Permutation {
+    __m512i from;
+    M taken;
+  };
+  static Permutation permutation(const int32_t* from) {
+    const __m512i lanes = _mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+    return {lanes, _mm512_cmpge_epi64_mask(lanes, _mm512_setzero_si512())};
+  }
+  static V permute(const Permutation& p, V x) { return _mm512_maskz_permutexvar_pd(p.taken, p.from, x); }
+};
+
+// Numbers of the 64 rows of a block, made of bits.
+class BlockIndex {
+ public:
+  // Adds a number to those of some rows.
+  void add(uint64_t rows, uint16_t number) {
+    const __m512i x = _mm512_set1_epi16(static_cast<short>(number));
+    lo_ = _mm512_mask_add_epi16(lo_, static_cast<__mmask32>(rows), lo_, x);
+    hi_ = _mm512_mask_add_epi16(hi_, static_cast<__mmask32>(rows >> 32), hi_, x);
+  }
+  void store(uint16_t* out) const {
+    _mm512_storeu_si512(out, lo_);
+    _mm512_storeu_si512(out + 32, hi_);
+  }
+
+ private:
+  __m512i lo_ = _mm512_setzero_si512(), hi_ = _mm512_setzero_si512();
 };
 
 // Bits of the 64 codes c with (c + bias) <= operand, in the codes' own width.

@@ -11,6 +11,7 @@ typedef float Float4 __attribute__((vector_size(16)));
 typedef double Double2 __attribute__((vector_size(16)));
 typedef int32_t Int4 __attribute__((vector_size(16)));
 typedef int64_t Long2 __attribute__((vector_size(16)));
+typedef int16_t Short8 __attribute__((vector_size(16)));
 
 struct FloatVector {
   using T = float;
@@ -18,6 +19,11 @@ struct FloatVector {
   using M = Int4;
   static constexpr int kWidth = 4;
   static V load(const T* p) { return *reinterpret_cast<const V*>(p); }
+  static V load_unaligned(const T* p) {
+    V x;
+    memcpy(&x, p, sizeof x);
+    return x;
+  }
   static void store(T* p, V x) { *reinterpret_cast<V*>(p) = x; }
   static V set1(T x) { return V{x, x, x, x}; }
   static V zero() { return V{}; }
@@ -32,6 +38,22 @@ struct FloatVector {
   }
   static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
   static V select_or_zero(M m, V on) { return (V)((M)on & m); }
+  // Which lane each lane takes; a negative one: zero.
+  struct Permutation {
+    int32_t from[4];
+    M taken;
+  };
+  static Permutation permutation(const int32_t* from) {
+    Permutation p;
+    for (int i = 0; i < 4; ++i) {
+      p.from[i] = from[i] < 0 ? 0 : from[i];
+      p.taken[i] = from[i] < 0 ? 0 : -1;
+    }
+    return p;
+  }
+  static V permute(const Permutation& p, V x) {
+    return (V)((M)V{x[p.from[0]], x[p.from[1]], x[p.from[2]], x[p.from[3]]} & p.taken);
+  }
 };
 
 struct DoubleVector {
@@ -40,6 +62,11 @@ struct DoubleVector {
   using M = Long2;
   static constexpr int kWidth = 2;
   static V load(const T* p) { return *reinterpret_cast<const V*>(p); }
+  static V load_unaligned(const T* p) {
+    V x;
+    memcpy(&x, p, sizeof x);
+    return x;
+  }
   static void store(T* p, V x) { *reinterpret_cast<V*>(p) = x; }
   static V set1(T x) { return V{x, x}; }
   static V zero() { return V{}; }
@@ -53,6 +80,38 @@ struct DoubleVector {
   }
   static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
   static V select_or_zero(M m, V on) { return (V)((M)on & m); }
+  struct Permutation {
+    int32_t from[2];
+    M taken;
+  };
+  static Permutation permutation(const int32_t* from) {
+    Permutation p;
+    for (int i = 0; i < 2; ++i) {
+      p.from[i] = from[i] < 0 ? 0 : from[i];
+      p.taken[i] = from[i] < 0 ? 0 : -1;
+    }
+    return p;
+  }
+  static V permute(const Permutation& p, V x) { return (V)((M)V{x[p.from[0]], x[p.from[1]]} & p.taken); }
+};
+
+// Numbers of the 64 rows of a block, made of bits.
+class BlockIndex {
+ public:
+  // Adds a number to those of some rows.
+  void add(uint64_t rows, uint16_t number) {
+    const Short8 lane = {1, 2, 4, 8, 16, 32, 64, 128};
+    const int16_t x = static_cast<int16_t>(number);
+    for (int i = 0; i < 8; ++i) {
+      const int16_t bits = static_cast<int16_t>(rows >> (8 * i) & 0xff);
+      const Short8 set = (Short8{bits, bits, bits, bits, bits, bits, bits, bits} & lane) == lane;
+      part_[i] |= set & Short8{x, x, x, x, x, x, x, x};
+    }
+  }
+  void store(uint16_t* out) const { memcpy(out, part_, sizeof part_); }
+
+ private:
+  Short8 part_[8] = {};
 };
 
 // Bits of the 64 codes c with (c + bias) <= operand, in the codes' own width. The compiler

@@ -1,0 +1,51 @@
+// The trees of a plan that are explained by tables, over the rows of a tile.
+#pragma once
+
+#include <functional>
+
+#include "aligned.h"
+#include "coding.h"
+#include "margin.h"
+#include "plan.h"
+
+namespace skshap {
+
+// One thread's work. A tile goes through one tree after the other, and through one table of a tree after the
+// other, so that a table stays in the L1 cache while it is used.
+template <class T>
+class TableRunner {
+ public:
+  TableRunner(const Plan& plan, const Kernels& kernels, size_t tile);
+
+  // Adds to sums[output * used features + feature][tile] and, unless it is null, to margin[output][tile].
+  // Returns false when `stop` asked to.
+  bool run(const CodeTile& codes, int n_rows, double* sums, double* margin, Margins& margins,
+           const std::function<bool()>& stop);
+
+ private:
+  void run_tree(const TableTree& tree, const TableBatch& batch, double* margin, Margins& margins);
+  void add_level_margin(const TableTree& tree, size_t n_outputs, double* margin) const;
+  void add_pattern_leaf(const PatternLeaf& leaf, size_t row_size, size_t n_outputs);
+  void add_sums(const TableBatch& batch, double* sums) const;
+
+  const Plan& plan_;
+  const Kernels& kernels_;
+  const size_t tile_;
+  const CodeTile* codes_ = nullptr;
+  size_t n_rows_ = 0, n_blocks_ = 0, block_words_ = 0;
+  Aligned<uint64_t> words_;  // [block][block_words_]
+  Aligned<uint16_t> index_;
+  Aligned<T> phi_;  // [row][row_size]
+};
+
+// Decisions of a table tree for all blocks of a tile; `words` has room for them.
+void decide_blocks(const Plan& plan, const Kernels& kernels, const TableTree& tree, const CodeTile& codes,
+                   size_t n_blocks, uint64_t* words);
+
+// Nodes that are decided.
+size_t n_decided(const Plan& plan, const TableTree& tree);
+
+// What a runner allocates for each row.
+size_t table_row_bytes(const Plan& plan);
+
+}  // namespace skshap

@@ -1,0 +1,434 @@
+#include "table_builder.h"
+
+#include <atomic>
+#include <stdexcept>
+
+#include "aligned.h"
+#include "threads.h"
+
+namespace skshap {
+namespace {
+
+// A table of several leaves stays in the L1 cache beside the rows that it is added to.
+constexpr size_t kGroupBytes = 20 << 10;
+// Look-ups of a batch, whose numbers are added up in the plan's precision: too many would lose digits.
+constexpr size_t kBatchLookUps = 256;
+// Positions of a batch of several trees: as many as a vector holds.
+constexpr size_t kBatchPositions = 16;
+// Read beyond the end of the last table.
+constexpr size_t kPadding = 16;
+
+size_t element_bytes(const Plan& plan) { return plan.precision == Precision::kSingle ? 4 : 8; }
+
+size_t n_chunk_outputs(const Plan& plan, size_t chunk) { return n_used_outputs(plan, plan.chunks[chunk]); }
+
+// Lists each feature of a group once.
+void list_features(const Plan& plan, const TreeProgram& tree, const TreeGroups& groups,
+                   const TreeGroups::Group& group, std::vector<int32_t>& features) {
+  features.clear();
+  for (size_t i = 0; i < group.n_above; ++i) features.push_back(groups.steps[group.above + i].feature);
+  for (int32_t i = 0; i < group.n_nodes; ++i)
+    features.push_back(plan.feature_of(plan.decide[tree.decide + group.first_node + i]));
+  std::sort(features.begin(), features.end());
+  features.erase(std::unique(features.begin(), features.end()), features.end());
+}
+
+uint32_t bit_of(int32_t node, bool right) {
+  return static_cast<uint32_t>(kFirstWord + 2 * node) << 1 | right;
+}
+
+}  // namespace
+
+// --- Leaves and groups ---
+
+void TreeGroups::find(const Chunk& chunk, const TreeProgram& tree, const TableLimits& limits) {
+  limits_ = limits;
+  tree_ = &tree;
+  width_ = n_used_outputs(plan_, chunk);
+  n_inner_ = static_cast<int32_t>(tree.n_inner);
+  const int32_t* const children = plan_.children.data() + tree.children;
+  steps.clear();
+  leaves.clear();
+  groups.clear();
+  for (const int32_t feature : features) met_[feature] = 0;
+  met_.resize(plan_.features.size());
+  features.clear();
+  inner_below_.assign(n_inner_, 1);
+  for (int32_t i = n_inner_ - 1; i >= 0; --i)  // preorder: children come after their parent
+    for (const int32_t child : {children[2 * i], children[2 * i + 1]})
+      if (child < n_inner_) inner_below_[i] += inner_below_[child];
+  enter(0, false);
+  while (!frames_.empty()) {
+    Frame& frame = frames_.back();
+    if (frame.visited == 2) {
+      if (frame.is_new)
+        path_.pop_back();
+      else
+        path_[frame.at] = frame.old;
+      frames_.pop_back();
+      continue;
+    }
+    const bool right = frame.visited++, grouped = frame.grouped;
+    take_edge(frame, right);
+    enter(children[2 * frame.node + right], grouped);
+  }
+}
+
+bool TreeGroups::shares_table(int32_t node, size_t n_below) const {
+  const size_t n_bits = path_.size() + n_below;
+  if (node >= n_inner_) return n_bits <= limits_.leaf_bits;
+  return n_bits <= std::min(limits_.leaf_bits, kMaxTableBits) &&
+         (n_bits * width_ * element_bytes(plan_) << n_bits) <= kGroupBytes;
+}
+
+void TreeGroups::enter(int32_t node, bool grouped) {
+  const bool is_leaf = node >= n_inner_;
+  const int32_t n_below = is_leaf ? 0 : inner_below_[node];
+  if (!grouped && shares_table(node, n_below)) {
+    grouped = true;
+    const size_t n_below_leaves = static_cast<size_t>(n_below) + 1;
+    groups.push_back(
+        {steps.size(), path_.size(), node, n_below, leaves.size(), leaves.size() + n_below_leaves});
+    steps.insert(steps.end(), path_.begin(), path_.end());
+  }
+  if (is_leaf) {
+    leaves.push_back({static_cast<size_t>(node - n_inner_) * width_, steps.size(),
+                      static_cast<uint32_t>(path_.size()), grouped});
+    steps.insert(steps.end(), path_.begin(), path_.end());
+    return;
+  }
+  const int32_t feature = plan_.feature_of(plan_.decide[tree_->decide + node]);
+  if (!met_[feature]) {
+    met_[feature] = 1;
+    features.push_back(feature);
+  }
+  const auto same = [&](const PathStep& step) { return step.feature == feature; };
+  const size_t at = std::find_if(path_.begin(), path_.end(), same) - path_.begin();
+  const bool is_new = at == path_.size();
+  const PathStep old = is_new ? PathStep{feature, 0, 1.0} : path_[at];
+  if (is_new) path_.push_back(old);
+  frames_.push_back({node, 0, at, is_new, old, grouped});
+}
+
+void TreeGroups::take_edge(Frame& frame, bool right) {
+  const double left = plan_.shares[tree_->decide + frame.node];
+  path_[frame.at] = {frame.old.feature, bit_of(frame.node, right),
+                     frame.old.share * (right ? 1 - left : left)};
+}
+
+// --- Layout ---
+
+size_t tables_bytes(const Plan& plan, const TableLimits& limits) {
+  TreeGroups groups(plan);
+  std::vector<int32_t> features;
+  double elements = 0;
+  for (const Chunk& chunk : plan.chunks)
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      groups.find(chunk, plan.trees[i], limits);
+      for (const TreeGroups::Group& group : groups.groups) {
+        list_features(plan, plan.trees[i], groups, group, features);
+        elements += static_cast<double>(features.size() * n_used_outputs(plan, chunk)) *
+                    static_cast<double>(size_t{1} << group.n_bits());
+      }
+    }
+  return static_cast<size_t>(std::min(elements * element_bytes(plan), 1e18));
+}
+
+namespace {
+
+class Layout {
+ public:
+  Layout(Plan& plan, const TableLimits& limits)
+      : plan_(plan), out_(plan.tables), limits_(limits), groups_(plan) {
+    position_.assign(plan.features.size(), -1);
+  }
+
+  void add_tree(size_t chunk, size_t tree) {
+    groups_.find(plan_.chunks[chunk], plan_.trees[tree], limits_);
+    begin_batch(chunk, groups_.features, groups_.groups.size());
+    plan_.trees[tree].by_tables = true;
+    const size_t first_look_up = out_.look_ups.size(), first_leaf = out_.leaves.size();
+    for (const TreeGroups::Group& group : groups_.groups) add_group(plan_.trees[tree], group);
+    for (const TreeGroups::Leaf& leaf : groups_.leaves)
+      if (!leaf.grouped) add_leaf(plan_.trees[tree], leaf);
+    out_.trees.push_back({tree, out_.batches.size() - 1, first_look_up, out_.look_ups.size(), first_leaf,
+                          out_.leaves.size(), 0, 0, 0});
+    out_.batches.back().trees_end = out_.trees.size();
+  }
+
+  void end() {
+    for (TableBatch& batch : out_.batches)
+      batch.row_size = padded_row(batch.places_end - batch.places, element_bytes(plan_));
+    (element_bytes(plan_) == 4 ? out_.floats.resize(n_elements_ + kPadding)
+                               : out_.doubles.resize(n_elements_ + kPadding));
+  }
+
+ private:
+  // Makes room for a tree's features in the last batch, or in a new one.
+  void begin_batch(size_t chunk, const std::vector<int32_t>& features, size_t n_look_ups) {
+    const size_t width = n_chunk_outputs(plan_, chunk);
+    size_t n_new = 0;
+    for (const int32_t feature : features) n_new += position_[feature] < 0;
+    const bool fits = !out_.batches.empty() && out_.batches.back().chunk == chunk &&
+                      (placed_.size() + n_new) * width <= kBatchPositions &&
+                      n_look_ups_ + n_look_ups <= kBatchLookUps;
+    if (!fits) {
+      for (const int32_t feature : placed_) position_[feature] = -1;
+      placed_.clear();
+      n_look_ups_ = 0;
+      out_.batches.push_back(
+          {chunk, out_.trees.size(), out_.trees.size(), out_.places.size(), out_.places.size(), 0});
+    }
+    n_look_ups_ += n_look_ups;
+    const size_t first_output = std::max(plan_.chunks[chunk].output, 0);
+    for (const int32_t feature : features) {
+      if (position_[feature] >= 0) continue;
+      position_[feature] = static_cast<int32_t>(placed_.size() * width);
+      placed_.push_back(feature);
+      for (size_t o = 0; o < width; ++o)
+        out_.places.push_back(static_cast<uint32_t>((first_output + o) * plan_.features.size() + feature));
+    }
+    out_.batches.back().places_end = out_.places.size();
+    width_ = width;
+  }
+
+  void add_group(const TreeProgram& tree, const TreeGroups::Group& group) {
+    list_features(plan_, tree, groups_, group, features_);
+    const size_t first_bit = out_.bits.size(), first_target = out_.targets.size();
+    for (size_t i = 0; i < group.n_above; ++i) out_.bits.push_back(groups_.steps[group.above + i].bit);
+    for (int32_t i = 0; i < group.n_nodes; ++i) out_.bits.push_back(bit_of(group.first_node + i, false));
+    add_look_up(first_bit, first_target);
+  }
+
+  void add_look_up(size_t first_bit, size_t first_target) {
+    std::sort(features_.begin(), features_.end(),
+              [&](int32_t a, int32_t b) { return position_[a] < position_[b]; });
+    for (const int32_t feature : features_)
+      for (size_t o = 0; o < width_; ++o)
+        out_.targets.push_back(static_cast<uint32_t>(position_[feature] + o));
+    const uint32_t n_bits = static_cast<uint32_t>(out_.bits.size() - first_bit),
+                   n_targets = static_cast<uint32_t>(out_.targets.size() - first_target);
+    out_.look_ups.push_back({static_cast<uint32_t>(first_bit), n_bits, static_cast<uint32_t>(first_target),
+                             n_targets, n_elements_});
+    n_elements_ += static_cast<size_t>(n_targets) << n_bits;
+  }
+
+  void add_leaf(const TreeProgram& tree, const TreeGroups::Leaf& leaf) {
+    if (leaf.n_features > 64)
+      throw std::invalid_argument("a path has " + std::to_string(leaf.n_features) +
+                                  " different features; background data allow for at most 64");
+    out_.leaves.push_back({static_cast<uint32_t>(out_.bits.size()), leaf.n_features,
+                           static_cast<uint32_t>(out_.targets.size()), 0, 0, tree.leaves + leaf.value});
+    for (uint32_t i = 0; i < leaf.n_features; ++i) {
+      const PathStep& step = groups_.steps[leaf.path + i];
+      out_.bits.push_back(step.bit);
+      out_.targets.push_back(static_cast<uint32_t>(position_[step.feature]));
+    }
+  }
+
+  Plan& plan_;
+  Tables& out_;
+  const TableLimits limits_;
+  TreeGroups groups_;
+  std::vector<int32_t> position_;  // of a feature in the batch, or -1
+  std::vector<int32_t> placed_;    // features of the batch
+  std::vector<int32_t> features_;
+  size_t width_ = 1, n_look_ups_ = 0, n_elements_ = 0;
+};
+
+}  // namespace
+
+void lay_out_tables(Plan& plan, const TableLimits& limits) {
+  Layout layout(plan, limits);
+  for (size_t c = 0; c < plan.chunks.size(); ++c)
+    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) layout.add_tree(c, i);
+  layout.end();
+}
+
+// --- What is in the tables ---
+
+namespace {
+
+// One thread's work.
+class Writer {
+ public:
+  Writer(Plan& plan, const TableLimits& limits, const WeighPatterns& weigh)
+      : plan_(plan), limits_(limits), weigh_(weigh), groups_(plan) {
+    position_.resize(plan.features.size());
+  }
+
+  void write_tree(size_t index) {
+    const TableTree& table_tree = plan_.tables.trees[index];
+    const TableBatch& batch = plan_.tables.batches[table_tree.batch];
+    tree_ = &plan_.trees[table_tree.tree];
+    width_ = n_chunk_outputs(plan_, batch.chunk);
+    for (size_t i = batch.places; i < batch.places_end; i += width_)
+      position_[plan_.tables.places[i] % plan_.features.size()] = static_cast<uint32_t>(i - batch.places);
+    groups_.find(plan_.chunks[batch.chunk], *tree_, limits_);
+    for (size_t i = 0; i < groups_.groups.size(); ++i)
+      write_group(index, table_tree.look_ups + i, groups_.groups[i]);
+  }
+
+ private:
+  void write_group(size_t table_tree, size_t look_up, const TreeGroups::Group& group) {
+    const LookUp& to = plan_.tables.look_ups[look_up];
+    const size_t size = size_t{1} << to.n_bits, n_blocks = (size + kBlockRows - 1) / kBlockRows;
+    const size_t row_size = padded_row(to.n_targets, sizeof(double));
+    make_words(group, n_blocks);
+    grow(index_, n_blocks * kBlockRows);
+    grow(sum_, n_blocks * kBlockRows * row_size);
+    std::fill_n(sum_.data(), n_blocks * kBlockRows * row_size, 0.0);
+    for (size_t i = group.leaves; i < group.leaves_end; ++i) {
+      const TreeGroups::Leaf& leaf = groups_.leaves[i];
+      make_leaf_table(table_tree, look_up, group, leaf, n_blocks);
+      kernels().look_up_double({index_.data(), n_blocks * kBlockRows, leaf_.data(), targets_.data(),
+                                static_cast<uint32_t>(targets_.size()), sum_.data(), row_size});
+    }
+    const auto store = [&](auto* out) {
+      for (size_t x = 0; x < size; ++x)
+        for (size_t t = 0; t < to.n_targets; ++t)
+          *out++ = static_cast<std::remove_reference_t<decltype(*out)>>(sum_.data()[x * row_size + t]);
+    };
+    if (plan_.precision == Precision::kSingle)
+      store(plan_.tables.floats.data() + to.table);
+    else
+      store(plan_.tables.doubles.data() + to.table);
+  }
+
+  // The words that rows with each of the group's indices would have, of the path above and of its nodes.
+  void make_words(const TreeGroups::Group& group, size_t n_blocks) {
+    constexpr uint64_t kLow[6] = {0xaaaaaaaaaaaaaaaa, 0xcccccccccccccccc, 0xf0f0f0f0f0f0f0f0,
+                                  0xff00ff00ff00ff00, 0xffff0000ffff0000, 0xffffffff00000000};
+    const uint32_t n_bits = group.n_bits();
+    block_words_ = block_words(n_bits);
+    words_.assign(n_blocks * block_words_, ~uint64_t{0});
+    for (size_t block = 0; block < n_blocks; ++block) {
+      uint64_t* const words = words_.data() + block * block_words_;
+      for (uint32_t i = 0; i < n_bits; ++i) {
+        const uint64_t set = i < 6 ? kLow[i] : block >> (i - 6) & 1 ? ~uint64_t{0} : 0;
+        uint64_t* const word = words + kFirstWord + 2 * i;
+        if (i < group.n_above) {
+          const bool right = groups_.steps[group.above + i].bit & 1;
+          word[0] = right ? set : ~uint64_t{0};
+          word[1] = right ? 0 : set;
+          continue;
+        }
+        const DecideNode& node = plan_.decide[tree_->decide + group.first_node + (i - group.n_above)];
+        word[0] = node.previous < static_cast<uint32_t>(kFirstWord)
+                      ? ~uint64_t{0}
+                      : bit_rows(words, local(group, node.previous << 1 |
+                                                         static_cast<bool>(node.flags & kPreviousRight)));
+        word[1] = word[0] & set;
+      }
+    }
+  }
+
+  // A bit of the tree among those words.
+  uint32_t local(const TreeGroups::Group& group, uint32_t bit) const {
+    const int32_t node = static_cast<int32_t>(bit >> 1) / 2 - kFirstWord / 2;
+    const bool inside = node >= group.first_node && node < group.first_node + group.n_nodes;
+    size_t i = group.n_above + (node - group.first_node);
+    if (!inside)
+      for (i = 0; groups_.steps[group.above + i].bit != bit;) ++i;
+    return bit_of(static_cast<int32_t>(i), bit & 1);
+  }
+
+  void make_leaf_table(size_t table_tree, size_t look_up, const TreeGroups::Group& group,
+                       const TreeGroups::Leaf& leaf, size_t n_blocks) {
+    const uint32_t d = leaf.n_features;
+    const size_t size = size_t{1} << d;
+    PathStep* const path = groups_.steps.data() + leaf.path;
+    // In the order of the targets, which the look-up needs.
+    std::sort(path, path + d, [&](const PathStep& a, const PathStep& b) {
+      return position_[a.feature] < position_[b.feature];
+    });
+    const LookUp& to = plan_.tables.look_ups[look_up];
+    const uint32_t* const targets = plan_.tables.targets.data() + to.targets;
+    bits_.clear();
+    targets_.clear();
+    for (uint32_t i = 0; i < d; ++i) {
+      bits_.push_back(local(group, path[i].bit));
+      const uint32_t target = static_cast<uint32_t>(
+          std::lower_bound(targets, targets + to.n_targets, position_[path[i].feature]) - targets);
+      for (uint32_t o = 0; o < width_; ++o) targets_.push_back(target + o);
+    }
+    kernels().index({words_.data(), block_words_, n_blocks, bits_.data(), d, index_.data()});
+    weights_.assign(size, 0.0);
+    const double* const values = plan_.leaf_values.data() + tree_->leaves + leaf.value;
+    weigh_({table_tree, look_up, path, d, index_.data(), size_t{1} << to.n_bits, values, width_},
+           weights_.data());
+    scaled_.resize(width_);
+    for (size_t o = 0; o < width_; ++o) scaled_[o] = values[o] / plan_.leaf_scale;
+    grow(sums_, 4 * size);
+    grow(leaf_, size * d * width_ + kPadding);
+    kernels().leaf_table({weights_.data(), static_cast<int>(d), n_nodes(d), factors(d).data(), scaled_.data(),
+                          width_, sums_.data(), leaf_.data()});
+  }
+
+  int n_nodes(uint32_t d) const { return quadrature_nodes(plan_.index, static_cast<int>(d)); }
+
+  // What the sums of a leaf with d features are made with; see leaf_table in kernel.h.
+  const std::vector<double>& factors(uint32_t d) {
+    std::vector<double>& out = factors_[d];
+    if (!out.empty()) return out;
+    const size_t size = size_t{1} << d;
+    std::vector<double> t, weights, powers(d + 1, 1.0), others(d + 1, 1.0);
+    quadrature(plan_.index, n_nodes(d), t, weights);
+    out.resize(4 * size * t.size());
+    for (size_t k = 0; k < t.size(); ++k) {
+      for (uint32_t i = 1; i <= d; ++i) {
+        powers[i] = powers[i - 1] * t[k];
+        others[i] = others[i - 1] * (1 - t[k]);
+      }
+      double* const of = out.data() + 4 * size * k;
+      for (size_t x = 0; x < size; ++x) {
+        const uint32_t p = __builtin_popcountll(x), q = d - p;
+        of[x] = powers[p];
+        of[size + x] = weights[k] / t[k] * others[q];
+        of[2 * size + x] = q ? weights[k] / t[k] * others[q - 1] : 0;
+        of[3 * size + x] = q ? weights[k] * others[q - 1] : 0;
+      }
+    }
+    return out;
+  }
+
+  template <class X>
+  static void grow(Aligned<X>& buffer, size_t n) {
+    if (buffer.size() >= n) return;
+    buffer.resize(n);
+    std::fill_n(buffer.data(), n, X(0));
+  }
+
+  Plan& plan_;
+  const TableLimits limits_;
+  const WeighPatterns& weigh_;
+  TreeGroups groups_;
+  const TreeProgram* tree_ = nullptr;
+  size_t width_ = 1, block_words_ = 0;
+  std::vector<uint32_t> position_;  // of a feature in the batch
+  std::vector<uint64_t> words_;
+  std::vector<uint32_t> bits_, targets_;
+  std::vector<double> weights_, scaled_, factors_[kMaxTableBits + 1];
+  Aligned<uint16_t> index_;
+  Aligned<double> sum_, sums_, leaf_;
+};
+
+}  // namespace
+
+void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, const WeighPatterns& weigh) {
+  const size_t n_trees = plan.tables.trees.size();
+  std::atomic<size_t> next{0};
+  run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(n_trees)), [&](bool) {
+    Writer writer(plan, limits, weigh);
+    for (size_t i; (i = next++) < n_trees;)
+      if (!plan.tables.trees[i].n_levels) writer.write_tree(i);
+  });
+}
+
+void drop_walks(Plan& plan) {
+  plan.ops = {};
+  plan.constants_float = {};
+  plan.constants_double = {};
+}
+
+}  // namespace skshap

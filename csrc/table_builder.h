@@ -1,0 +1,109 @@
+// Plan -> tables: which leaves share one, where it lies, and what is in it, given how much of what stands
+// for unknown features satisfies what of a leaf's path.
+//
+// With the features of a leaf's path as bits, x the set of those that the row satisfies and b the same of
+// what stands for unknown features, leaf value v, and p features that only x satisfies and q that only b
+// does, all others being satisfied by both, a feature gets
+//     v (p - 1)! q! / (p + q)! if only x satisfies it, -v p! (q - 1)! / (p + q)! if only b does
+// (Lundberg et al., 2020). p depends on b only and q on x only, so that quadrature in t separates them:
+// (p - 1)! q! / (p + q)! is the integral of t^(p - 1) (1 - t)^q. See docs/how_it_works.md.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "plan.h"
+
+namespace skshap {
+
+// Bits of an index.
+constexpr uint32_t kMaxTableBits = 16;
+
+// Which leaves have tables: those with at most leaf_bits features on their path.
+struct TableLimits {
+  uint32_t leaf_bits;
+};
+
+// The latest node on a feature of a path.
+struct PathStep {
+  int32_t feature;  // position in Plan::features
+  uint32_t bit;     // as in Tables
+  double share;     // product of the cover shares of the path's nodes on it
+};
+
+// Leaves of one tree, and the groups of them that share tables.
+class TreeGroups {
+ public:
+  struct Leaf {
+    size_t value;  // its first one, among those of the tree
+    size_t path;   // among `steps`
+    uint32_t n_features;
+    bool grouped;
+  };
+  // Below one node, in preorder: leaves and inner nodes are consecutive.
+  struct Group {
+    size_t above, n_above;  // path to the node, among `steps`
+    int32_t first_node, n_nodes;
+    size_t leaves, leaves_end;
+    uint32_t n_bits() const { return static_cast<uint32_t>(n_above) + n_nodes; }
+  };
+
+  explicit TreeGroups(const Plan& plan) : plan_(plan) {}
+  void find(const Chunk& chunk, const TreeProgram& tree, const TableLimits& limits);
+
+  std::vector<PathStep> steps;
+  std::vector<Leaf> leaves;
+  std::vector<Group> groups;
+  std::vector<int32_t> features;  // of the tree, in the order in which nodes meet them
+
+ private:
+  struct Frame {
+    int32_t node;
+    int visited;  // children
+    size_t at;    // place of its feature on the path
+    bool is_new;
+    PathStep old;  // what stood there
+    bool grouped;
+  };
+  void enter(int32_t node, bool grouped);
+  void take_edge(Frame& frame, bool right);
+  bool shares_table(int32_t node, size_t n_below) const;
+
+  const Plan& plan_;
+  TableLimits limits_{};
+  const TreeProgram* tree_ = nullptr;
+  size_t width_ = 1;
+  int32_t n_inner_ = 0;
+  std::vector<int32_t> inner_below_;  // a node's subtree, itself included
+  std::vector<PathStep> path_;
+  std::vector<Frame> frames_;
+  std::vector<char> met_;  // features
+};
+
+// A leaf of a group, as its table is computed.
+struct TableLeaf {
+  size_t tree;           // among Tables::trees
+  size_t look_up;        // among Tables::look_ups
+  const PathStep* path;  // the features are the bits of a pattern in this order
+  uint32_t n_features;
+  const uint16_t* pattern;  // by index
+  size_t size;              // of the table
+  const double* values;     // of the plan
+  size_t n_outputs;
+};
+
+// Fills weights[pattern], zeros before.
+using WeighPatterns = std::function<void(const TableLeaf& leaf, double* weights)>;
+
+// Bytes of the tables that the limits give for some of the plan's trees.
+size_t tables_bytes(const Plan& plan, const TableLimits& limits);
+
+// Lays out tables for all trees of the plan: everything but what is in them.
+void lay_out_tables(Plan& plan, const TableLimits& limits);
+
+void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, const WeighPatterns& weigh);
+
+// Takes the walk's programs of trees with tables away.
+void drop_walks(Plan& plan);
+
+}  // namespace skshap

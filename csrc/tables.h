@@ -1,0 +1,105 @@
+// Trees explained by tables: what the builders write and look_up.cpp reads.
+//
+// What a leaf gives to each feature depends on a row by its decisions on the leaf's path only, so it can be
+// computed beforehand, whatever stands for features that are not known. Leaves below one node share a table
+// and its index: the features of the path above the node, satisfied or not, and the decisions of the nodes
+// from there on. See docs/how_it_works.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "program.h"
+
+namespace skshap {
+
+// Leaves that share a table.
+struct LookUp {
+  uint32_t bits, n_bits;        // of the index, among Tables::bits
+  uint32_t targets, n_targets;  // positions in the row of the batch, ascending, among Tables::targets
+  size_t table;                 // where it begins: [index][target]
+};
+
+// A leaf with too long a path for tables: the background's patterns, each once.
+struct PatternLeaf {
+  uint32_t bits, n_bits;
+  uint32_t targets;  // positions of the features' first outputs
+  size_t patterns, n_patterns;
+  size_t leaf;  // its values, among those of the plan
+};
+
+// A tree explained by tables.
+struct TableTree {
+  size_t tree;  // among those of the plan
+  size_t batch;
+  size_t look_ups, look_ups_end;
+  size_t leaves, leaves_end;
+  // If all nodes of a level split alike: one node of each, and the leaf values by the index of the only
+  // look-up. n_levels is 0 for other trees.
+  size_t levels, values;
+  uint32_t n_levels;
+};
+
+// Consecutive ones of these trees, of one chunk, whose values are added up in one row before they leave it.
+struct TableBatch {
+  size_t chunk;
+  size_t trees, trees_end;
+  size_t places, places_end;  // of each position, among Tables::places
+  size_t row_size;            // positions, padded
+};
+
+struct Tables {
+  // Of each bit: the first of a node's two words, << 1, + 1 if it stands for the rows that go right.
+  std::vector<uint32_t> bits;
+  std::vector<uint32_t> targets;
+  std::vector<LookUp> look_ups;
+  std::vector<PatternLeaf> leaves;
+  std::vector<TableTree> trees;
+  std::vector<TableBatch> batches;
+  std::vector<uint32_t> places;  // output * used features + position in Plan::features
+  std::vector<DecideNode> levels;
+  std::vector<double> level_values;
+  std::vector<uint64_t> patterns;  // ascending for each leaf
+  std::vector<double> weights;     // of the patterns
+  std::vector<float> floats;       // the tables; those of the plan's precision are filled
+  std::vector<double> doubles;
+
+  size_t table_bytes() const { return floats.size() * 4 + doubles.size() * 8; }
+  size_t bytes() const {
+    return table_bytes() + bits.size() * 4 + targets.size() * 4 + look_ups.size() * sizeof(LookUp) +
+           leaves.size() * sizeof(PatternLeaf) + trees.size() * sizeof(TableTree) +
+           batches.size() * sizeof(TableBatch) + places.size() * 4 + levels.size() * sizeof(DecideNode) +
+           level_values.size() * 8 + patterns.size() * 16;
+  }
+};
+
+template <class T>
+const std::vector<T>& stored_tables(const Tables& tables) {
+  if constexpr (sizeof(T) == 4)
+    return tables.floats;
+  else
+    return tables.doubles;
+}
+template <class T>
+std::vector<T>& stored_tables(Tables& tables) {
+  return const_cast<std::vector<T>&>(stored_tables<T>(const_cast<const Tables&>(tables)));
+}
+
+// Rows end at cache lines, and so do not share one, nor does a vector cross them.
+constexpr size_t kRowBytes = 64;
+constexpr size_t padded_row(size_t n, size_t element) {
+  return (n * element + kRowBytes - 1) / kRowBytes * (kRowBytes / element);
+}
+
+// Words that the decisions of a block take: an odd number of cache lines, so that the same word of many
+// blocks does not fall on few sets of the cache.
+constexpr size_t block_words(size_t n_nodes) { return ((kFirstWord + 2 * n_nodes + 7) / 8 | 1) * 8; }
+
+// Rows that satisfy what a bit stands for.
+inline uint64_t bit_rows(const uint64_t* words, uint32_t bit) {
+  const uint64_t* p = words + (bit >> 1);
+  return bit & 1 ? p[0] & ~p[1] : p[1];
+}
+
+}  // namespace skshap
