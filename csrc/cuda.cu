@@ -439,6 +439,18 @@ class Pipeline : public CudaPlan::Impl {
           <<<std::min(model_.general.n_blocks, (a.n_tasks + 1) / 2), 64, 0, s>>>(a);
       check_launch("walking the trees");
     }
+    if (model_.tables.n_chunks) {
+      CudaTableArgs<T> a = model_.tables.args;
+      a.n_tiles = n_tiles;
+      a.n_groups = (n_tiles * (kTile / kWarp) + kTableWarps - 1) / kTableWarps;
+      a.n_tasks = a.n_groups * model_.tables.n_chunks;
+      a.codes = lane.codes.template as<int16_t>();
+      a.partial = lane.partial.template as<T>();
+      a.words = model_.tables.words_bytes ? lane.frames.template as<uint32_t>() : nullptr;
+      look_up_tables<T, kTile>
+          <<<std::min(model_.tables.n_blocks, a.n_tasks), kTableWarps * kWarp, model_.tables.shared, s>>>(a);
+      check_launch("looking up values");
+    }
     const bool pairs = plan_.interactions();
     CudaSumArgs sums{};
     sums.part_offsets = model_.offsets.template as<int64_t>();
@@ -615,7 +627,9 @@ CudaPlan::CudaPlan(const Plan& plan, int device, bool gputreeshap) : plan_(plan)
   if (device < 0 || static_cast<size_t>(device) >= n)
     throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
   if (plan.order > 2) throw std::invalid_argument("triples are computed on the CPU only");
-  if (gputreeshap && (plan.interactions() || plan.index == Index::kBanzhaf))
+  if (!plan.tables.leaves.empty())
+    throw std::invalid_argument("paths that are too long for tables are explained on the CPU only");
+  if (gputreeshap && (plan.interactions() || plan.index == Index::kBanzhaf || !plan.tables.trees.empty()))
     throw std::invalid_argument("gputreeshap computes SHAP values only");
   const UseDevice use(device);
   if (plan.precision == Precision::kSingle)

@@ -9,6 +9,7 @@
 #include "cuda_kernels.h"
 #include "cuda_memory.h"
 #include "cuda_rows.cuh"
+#include "cuda_tables.cuh"
 
 namespace skshap {
 
@@ -16,6 +17,8 @@ namespace skshap {
 constexpr size_t kGeneralBytes = size_t{1} << 28;
 // Trees of a margin group: enough groups for a job of few rows.
 constexpr size_t kMarginTrees = 32;
+// Decisions of a tree for the warps of a block; those of larger trees lie in global memory.
+constexpr size_t kMaxSharedWords = size_t{1} << 15;
 // Features of matrices that add_matrices writes: beyond, most of them would be zeros, for which it is slow.
 constexpr int kMaxSmallMatrix = 128;
 // Shared memory that a block has without asking for more.
@@ -41,6 +44,15 @@ struct CudaModel {
     DeviceBuffer list;
   };
 
+  // Trees explained by tables.
+  struct Tables {
+    CudaTableArgs<T> args{};
+    int n_chunks = 0, n_blocks = 0;
+    size_t shared = 0;
+    size_t words_bytes = 0;  // of all blocks, if they do not lie in shared memory
+    DeviceBuffer chunks, trees, nodes, look_ups, bits, targets, entries;
+  };
+
   // The model as GPUTreeShap has it; replaces codes, walk and sums.
   struct Paths {
     bool used = false;
@@ -61,6 +73,7 @@ struct CudaModel {
   bool small_matrices = false;  // add_matrices can be used
   std::vector<Launch> launches;
   General general;
+  Tables tables;
   Paths paths;
 
   // On the device in use.
@@ -92,6 +105,7 @@ struct CudaModel {
     chunks = upload(program.chunks);
     category_sets = upload(program.category_sets);
     plan_launches(program);
+    if (!program.tables.chunks.empty()) plan_tables(program.tables);
   }
 
  private:
@@ -227,6 +241,46 @@ struct CudaModel {
     a.n_slots = n_slots;
     a.category_bits = category_bits.as<uint32_t>();
     a.pairs = plan.interactions();
+  }
+
+  void plan_tables(const CudaTables<T>& from) {
+    tables.chunks = upload(from.chunks);
+    tables.trees = upload(from.trees);
+    tables.nodes = upload(from.nodes);
+    tables.look_ups = upload(from.look_ups);
+    tables.bits = upload(from.bits);
+    tables.targets = upload(from.targets);
+    tables.entries = upload(from.entries);
+    tables.n_chunks = static_cast<int>(from.chunks.size());
+    CudaTableArgs<T>& a = tables.args;
+    a.chunks = tables.chunks.template as<CudaTableChunk>();
+    a.trees = tables.trees.template as<CudaTableTree>();
+    a.nodes = tables.nodes.template as<CudaTableNode>();
+    a.look_ups = tables.look_ups.template as<CudaLookUp>();
+    a.bits = tables.bits.template as<uint32_t>();
+    a.targets = tables.targets.template as<uint32_t>();
+    a.tables = tables.entries.template as<T>();
+    a.category_bits = category_bits.as<uint32_t>();
+    a.n_columns = n_columns;
+    a.n_slots = n_slots;
+    for (const CudaTableChunk& chunk : from.chunks) a.max_slots = std::max(a.max_slots, chunk.n_slots);
+    for (const CudaTableTree& tree : from.trees)
+      a.max_words = std::max(a.max_words, static_cast<uint32_t>(kFirstWord + 2 * tree.n_nodes));
+    size_t phi_bytes = sizeof(T) * kTableWarps * kWarp * a.max_slots;
+    const size_t words_bytes = sizeof(uint32_t) * kTableWarps * a.max_words;
+    tables.shared = words_bytes <= kMaxSharedWords ? words_bytes : 0;
+    if (tables.shared + phi_bytes > max_shared / 2) phi_bytes = a.max_slots = 0;  // two blocks at once
+    tables.shared += phi_bytes;
+    const auto kernel = look_up_tables<T, kTile>;
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(tables.shared)),
+          "this device cannot run the kernels");
+    int blocks = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kTableWarps * kWarp, tables.shared),
+          "this device cannot run the kernels");
+    tables.n_blocks = std::max(blocks, 1) * multiprocessors;
+    if (words_bytes > kMaxSharedWords) tables.words_bytes = words_bytes * tables.n_blocks;
+    frame_bytes = std::max(frame_bytes, tables.words_bytes);
   }
 
   void plan_sums(const CudaProgram<T>& program, bool gputreeshap) {

@@ -34,14 +34,17 @@ class CudaCompiler {
     listed_.assign(plan_.features.size(), 0);
     for (const Chunk& chunk : plan_.chunks) {
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-        label(chunk, plan_.trees[i]);
+        open(chunk, plan_.trees[i]);
+        write_margin_nodes();
+        if (tree_->by_tables) continue;
+        label(chunk);
         if (!open_ || !fits()) begin_chunk(chunk);
         count_tree();
         general_ ? emit_general() : emit();
-        write_margin_nodes();
       }
       end_chunk();
     }
+    add_tables<T>(plan_, [this](const DecideNode& node) { return margin_node(node); }, out_);
     return std::move(out_);
   }
 
@@ -69,6 +72,7 @@ class CudaCompiler {
     size_t leaves[kMaxFixedNodes + 1] = {}, n_leaves = 0;
     for (const Chunk& chunk : plan_.chunks)
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+        if (plan_.trees[i].by_tables) continue;
         const int n = rounded_nodes<T>(chunk.n_nodes);
         if (n <= kMaxFixedNodes) leaves[n] += plan_.trees[i].n_inner + 1;
         n_leaves += plan_.trees[i].n_inner + 1;
@@ -95,12 +99,16 @@ class CudaCompiler {
     bool pair, tracked, is_right;
   };
 
-  void label(const Chunk& chunk, const TreeProgram& tree) {
+  void open(const Chunk& chunk, const TreeProgram& tree) {
     tree_ = &tree;
     output_ = chunk.output;
-    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
     decide_ = plan_.decide.data() + tree.decide;
     children_ = plan_.children.data() + tree.children;
+  }
+
+  void label(const Chunk& chunk) {
+    const TreeProgram& tree = *tree_;
+    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
     const double* leaves = plan_.leaf_values.data() + tree.leaves;
     const size_t width = chunk.output < 0 ? plan_.n_outputs : 1;
     const auto leaf = [&](int32_t child) { return leaves + static_cast<size_t>(child - n_inner) * width; };
@@ -251,11 +259,7 @@ class CudaCompiler {
 
   uint32_t width() const { return output_ < 0 ? plan_.n_outputs : 1; }
 
-  int32_t feature_of(int32_t node) const {
-    const int32_t feature = plan_.columns[decide_[node].column].feature;
-    return static_cast<int32_t>(std::lower_bound(plan_.features.begin(), plan_.features.end(), feature) -
-                                plan_.features.begin());
-  }
+  int32_t feature_of(int32_t node) const { return plan_.feature_of(decide_[node]); }
 
   // Where the pair of two nodes' features is, behind the features.
   int32_t pair_of(int32_t i, int32_t j) const {
@@ -428,7 +432,7 @@ class CudaCompiler {
     Decision d{};
     uint32_t test = 0;
     if (decides) {  // else only the alive bits are needed
-      d = decision(i);
+      d = decision(decide_[i]);
       if (d.flags & kNodeCategorical) d.operand = set_number(d.operand);
       if (d.flags & kNodeBias) test |= kTestBias;
       if (d.flags & kNodeCategorical) test |= kTestCategorical;
@@ -444,8 +448,7 @@ class CudaCompiler {
   struct Decision {
     uint32_t column, operand, flags;
   };
-  Decision decision(int32_t i) const {
-    const DecideNode& from = decide_[i];
+  Decision decision(const DecideNode& from) const {
     Decision d{first_column_[from.column], from.operand, 0};
     if (from.flags & kFlip) d.flags |= kNodeFlip;
     if (from.flags & kCategorical) {
@@ -495,7 +498,7 @@ class CudaCompiler {
 
   void general_node(int32_t i, CudaGeneralOp code) {
     const Node& n = nodes_[i];
-    const Decision d = decision(i);
+    const Decision d = decision(decide_[i]);
     const bool repeated = n.previous >= 0;
     element(code | (repeated ? 8u : 0u) | n.level << 4);
     element(slot(feature_of(i)));
@@ -574,17 +577,23 @@ class CudaCompiler {
   void write_margin_nodes() {
     const int64_t first = static_cast<int64_t>(out_.nodes.size());
     const int64_t first_leaf = static_cast<int64_t>(tree_->leaves / width());
-    const int32_t n_inner = static_cast<int32_t>(nodes_.size());
+    const int32_t n_inner = static_cast<int32_t>(tree_->n_inner);
     out_.tree_nodes.push_back(first);
     out_.tree_output.push_back(output_);
     const auto link = [&](int32_t child) {
       return static_cast<int32_t>(child < n_inner ? first + child : ~(first_leaf + child - n_inner));
     };
     for (int32_t i = 0; i < n_inner; ++i) {
-      const Decision d = decision(i);
-      out_.nodes.push_back({d.column << kNodeColumnShift | d.flags, d.operand, link(children_[2 * i]),
-                            link(children_[2 * i + 1])});
+      CudaNode node = margin_node(decide_[i]);
+      node.left = link(children_[2 * i]);
+      node.right = link(children_[2 * i + 1]);
+      out_.nodes.push_back(node);
     }
+  }
+
+  CudaNode margin_node(const DecideNode& node) const {
+    const Decision d = decision(node);
+    return {d.column << kNodeColumnShift | d.flags, d.operand, 0, 0};
   }
 
   const Plan& plan_;

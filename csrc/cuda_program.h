@@ -6,9 +6,11 @@
 // holds, so that CPU and GPU share every decision about thresholds, order and shares.
 #pragma once
 
+#include <functional>
 #include <type_traits>
 #include <vector>
 
+#include "cuda_tables.h"
 #include "plan.h"
 
 namespace skshap {
@@ -118,9 +120,17 @@ struct CudaProgram {
   std::vector<CudaNode> nodes;
   std::vector<int64_t> tree_nodes;  // [tree]: first node; the root
   std::vector<int32_t> tree_output;
+  CudaTables<T> tables;
 };
 
 template <class T>
 CudaProgram<T> make_cuda_program(const Plan& plan);
+
+// The test of a node on the columns of the program, without children.
+using CudaTest = std::function<CudaNode(const DecideNode&)>;
+
+// Adds the plan's trees that are explained by tables, and their slots, which follow those of the chunks.
+template <class T>
+void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program);
 
 }  // namespace skshap

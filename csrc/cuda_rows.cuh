@@ -118,6 +118,22 @@ __global__ void __launch_bounds__(256) find_refused(CudaCheckArgs a) {
   }
 }
 
+// Whether the row whose codes are given goes left at a node; its columns are `stride` apart.
+__device__ __forceinline__ bool goes_left(const int16_t* codes, int stride, uint32_t column_flags,
+                                          uint32_t operand, const uint32_t* category_bits) {
+  const int16_t* p = codes + static_cast<int64_t>(column_flags >> kNodeColumnShift) * stride;
+  const uint32_t code = static_cast<uint32_t>(static_cast<int32_t>(*p));
+  bool left;
+  if (column_flags & kNodeCategorical) {
+    uint32_t c = code & 0xffff;
+    if (column_flags & kNodeWide) c |= static_cast<uint32_t>(static_cast<uint16_t>(p[stride])) << 16;
+    left = category_bits[operand + (c >> 5)] >> (c & 31) & 1;
+  } else {
+    left = code + (column_flags & kNodeBias) <= operand;
+  }
+  return left != static_cast<bool>(column_flags & kNodeFlip);
+}
+
 // Trees whose margins one thread adds up for a row.
 struct CudaMarginGroup {
   int32_t tree_begin, tree_end;
@@ -148,17 +164,7 @@ __global__ void __launch_bounds__(kTile) add_margins(CudaMarginArgs a) {
     int64_t node = a.tree_nodes[tree];
     while (node >= 0) {
       const uint4 n = __ldg(reinterpret_cast<const uint4*>(a.nodes + node));
-      const int16_t* p = codes + static_cast<int64_t>(n.x >> kNodeColumnShift) * kTile;
-      const uint32_t code = static_cast<uint32_t>(static_cast<int32_t>(*p));
-      bool left;
-      if (n.x & kNodeCategorical) {
-        uint32_t c = code & 0xffff;
-        if (n.x & kNodeWide) c |= static_cast<uint32_t>(static_cast<uint16_t>(p[kTile])) << 16;
-        left = a.category_bits[n.y + (c >> 5)] >> (c & 31) & 1;
-      } else {
-        left = code + (n.x & kNodeBias) <= n.y;
-      }
-      node = static_cast<int32_t>(left != static_cast<bool>(n.x & kNodeFlip) ? n.z : n.w);
+      node = static_cast<int32_t>(goes_left(codes, kTile, n.x, n.y, a.category_bits) ? n.z : n.w);
     }
     const double* values = a.leaf_values + ~node * group.width;
     if (group.width == 1)

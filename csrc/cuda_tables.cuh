@@ -2,36 +2,11 @@
 #pragma once
 
 #include "cuda_lanes.cuh"
-#include "cuda_program.h"
+#include "cuda_rows.cuh"
 
 namespace skshap {
 
 constexpr int kTableWarps = 8;  // of a block
-
-// A node whose decision is part of an index.
-struct alignas(16) CudaTableNode {
-  uint32_t column_flags, operand;  // as in CudaNode
-  uint32_t previous;               // the rows that are alive, as a bit of Tables::bits
-  uint32_t unused;
-};
-
-struct CudaLookUp {
-  uint32_t bits, n_bits;
-  uint32_t targets, n_targets;
-  uint32_t entry_size;  // of the table: targets, padded to 16 bytes
-  size_t table;
-};
-
-struct CudaTableTree {
-  size_t nodes;
-  int32_t n_nodes, look_ups, look_ups_end;
-};
-
-// Trees of a batch, few enough that their sum is safe in single precision.
-struct CudaTableChunk {
-  int32_t trees, trees_end;
-  uint32_t first_slot, n_slots;
-};
 
 template <class T>
 struct CudaTableArgs {
@@ -44,18 +19,13 @@ struct CudaTableArgs {
   const uint32_t* category_bits;
   int32_t n_tasks, n_groups;  // chunks x groups of kTableWarps times 32 rows
   int32_t n_tiles, n_columns;
-  uint32_t n_slots;             // of all chunks
-  uint32_t max_slots;           // of a chunk if phi is summed in shared memory, else 0
-  uint32_t max_words;           // of a tree
-  const int16_t* codes;         // [tile][column][row of the tile]
-  T* partial;                   // [tile][slot of all chunks][row of the tile]
-  uint32_t* words;              // [warp][word] if there is no room in shared memory, else null
+  uint32_t n_slots;      // of all chunks
+  uint32_t max_slots;    // of a chunk if phi is summed in shared memory, else 0
+  uint32_t max_words;    // of a tree
+  const int16_t* codes;  // [tile][column][row of the tile]
+  T* partial;            // [tile][slot of all chunks][row of the tile]
+  uint32_t* words;       // [warp][word] if there is no room in shared memory, else null
 };
-
-template <class T>
-constexpr size_t table_entry_size(size_t n_targets) {
-  return (n_targets * sizeof(T) + 15) / 16 * (16 / sizeof(T));
-}
 
 __device__ __forceinline__ uint32_t bit_rows(const uint32_t* words, uint32_t bit) {
   const uint32_t* p = words + (bit >> 1);
@@ -72,15 +42,17 @@ __device__ __forceinline__ void load_entry(const double* p, double (&out)[2]) {
 }
 
 template <class T, int kTile>
-__global__ void __launch_bounds__(kTableWarps* kWarp) look_up_tables(const __grid_constant__ CudaTableArgs<T> a) {
+__global__ void __launch_bounds__(kTableWarps* kWarp)
+    look_up_tables(const __grid_constant__ CudaTableArgs<T> a) {
   extern __shared__ __align__(16) char table_shared[];
   constexpr int kParts = kTile / kWarp, kLoad = 16 / sizeof(T);
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   T* const shared_phi = reinterpret_cast<T*>(table_shared) + warp * a.max_slots * kWarp + lane;
   uint32_t* const shared_words =
       reinterpret_cast<uint32_t*>(reinterpret_cast<T*>(table_shared) + kTableWarps * a.max_slots * kWarp);
-  uint32_t* const words = a.words ? a.words + (static_cast<size_t>(blockIdx.x) * kTableWarps + warp) * a.max_words
-                                  : shared_words + warp * a.max_words;
+  uint32_t* const words = a.words
+                              ? a.words + (static_cast<size_t>(blockIdx.x) * kTableWarps + warp) * a.max_words
+                              : shared_words + warp * a.max_words;
   if (lane < kFirstWord) words[lane] = ~uint32_t{0};
   // Warps go their own ways: nothing is shared between them.
   for (int32_t task = blockIdx.x; task < a.n_tasks; task += gridDim.x) {
@@ -89,7 +61,8 @@ __global__ void __launch_bounds__(kTableWarps* kWarp) look_up_tables(const __gri
     const CudaTableChunk chunk = a.chunks[task / a.n_groups];
     const int in_tile = rows % kParts * kWarp + lane;
     const int16_t* const codes = a.codes + static_cast<size_t>(tile) * a.n_columns * kTile + in_tile;
-    T* const partial = a.partial + (static_cast<size_t>(tile) * a.n_slots + chunk.first_slot) * kTile + in_tile;
+    T* const partial =
+        a.partial + (static_cast<size_t>(tile) * a.n_slots + chunk.first_slot) * kTile + in_tile;
     T* const phi = a.max_slots ? shared_phi : partial;
     const int stride = a.max_slots ? kWarp : kTile;
     for (uint32_t slot = 0; slot < chunk.n_slots; ++slot) phi[slot * stride] = 0;

@@ -1,0 +1,85 @@
+"""Look-ups in tables on the GPU against those on the CPU, and interventional SHAP values there."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from ensembles import ensemble_options, full_tree, leaf_scale, random_ensemble, random_rows
+from hypothesis import HealthCheck, given, settings
+
+from skshapgpu import _core
+from skshapgpu.ensemble import Ensemble
+
+_cuda = pytest.importorskip("skshapgpu._cuda")
+pytestmark = pytest.mark.usefixtures("gpu")
+
+#: Largest error of each precision, relative to the leaves.
+TOLERANCE = {"single": 5e-6, "double": 1e-10}
+
+#: Bytes for tables: enough for all leaves here.
+TABLES = 2**28
+
+
+def background_plan(ensemble: Ensemble, precision: str, seed: int = 0, n_background: int = 40) -> Any:
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    rows = random_rows(seed, ensemble, n_background)
+    weights = np.random.default_rng(seed).random(n_background)
+    return _core.background_plan(attributes, precision, rows, weights / weights.sum(), TABLES)
+
+
+def assert_same(ensemble: Ensemble, rows: np.ndarray) -> None:
+    unit, shape = leaf_scale(ensemble), (len(rows), ensemble.n_outputs, ensemble.n_features)
+    truth, margin = np.empty(shape), np.empty(shape[:2])
+    background_plan(ensemble, "double").explain(rows, truth, margin, 1)
+    for precision, tolerance in TOLERANCE.items():
+        plan = background_plan(ensemble, precision)
+        values, found, gap = np.full(shape, np.nan), np.full(shape[:2], np.nan), np.empty(shape[1])
+        _cuda.CudaPlan(plan, 0, False).explain(rows, values, found, gap, 0)
+        assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
+        np.testing.assert_allclose(found, margin, rtol=0, atol=1e-12 * unit.max())
+        assert (gap <= tolerance * ensemble.n_features * unit).all()
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(options=ensemble_options())
+def test_random_ensembles(options: dict) -> None:
+    ensemble = random_ensemble(**options)
+    assert_same(ensemble, random_rows(options["seed"], ensemble, 70))
+
+
+@pytest.mark.parametrize("n_rows", [1, 31, 32, 33, 64, 65, 1_000, 70_000])
+def test_every_number_of_rows(n_rows: int) -> None:
+    ensemble = random_ensemble(1, n_trees=7, n_features=6, max_leaves=20)
+    assert_same(ensemble, random_rows(1, ensemble, n_rows))
+
+
+@pytest.mark.parametrize("n_features", [400, 3_000])
+def test_wide_models(n_features: int) -> None:
+    """Their sums do not fit shared memory."""
+    ensemble = random_ensemble(2, n_trees=300, n_features=n_features, max_leaves=12)
+    assert_same(ensemble, random_rows(2, ensemble, 130))
+
+
+def test_large_trees() -> None:
+    """Their decisions do not fit shared memory."""
+    rng = np.random.default_rng(3)
+    tree = full_tree(rng, 11, 9)
+    ensemble = Ensemble.from_trees([tree, tree], n_features=9, intercept=[0.5])
+    assert_same(ensemble, random_rows(3, ensemble, 200))
+
+
+def test_many_outputs() -> None:
+    ensemble = random_ensemble(4, n_trees=30, n_features=8, n_outputs=20, max_leaves=10)
+    assert_same(ensemble, random_rows(4, ensemble, 300))
+
+
+def test_paths_too_long_for_tables() -> None:
+    ensemble = random_ensemble(5, n_trees=3, n_features=8, max_leaves=60)
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    rows = random_rows(5, ensemble, 5)
+    plan = _core.background_plan(attributes, "single", rows, np.full(5, 0.2), 0)
+    with pytest.raises(ValueError, match="too long for tables"):
+        _cuda.CudaPlan(plan, 0, False)
