@@ -1,17 +1,12 @@
 // explain(): which kernels run, and over which rows and trees. The one place for both.
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <memory>
-#include <mutex>
 #include <stdexcept>
-#include <system_error>
-#include <thread>
 
 #include "coding.h"
 #include "plan.h"
+#include "workers.h"
 
 namespace skshap {
 namespace {
@@ -37,26 +32,6 @@ int tile_rows(const Plan& plan, int64_t n_rows, int64_t n_threads) {
 
 // leaf_sums takes time for each leaf, descend for each level; measured, they break even here.
 constexpr size_t kLeavesPerLevel = 9;
-
-// A buffer aligned to cache lines and to the widest vectors.
-template <class T>
-class Aligned {
- public:
-  void resize(size_t n) {
-    size_ = n;
-    data_.reset(static_cast<T*>(std::aligned_alloc(64, (n * sizeof(T) + 63) / 64 * 64)));
-    if (!data_ && n) throw std::bad_alloc();
-  }
-  T* data() const { return data_.get(); }
-  size_t size() const { return size_; }
-
- private:
-  struct Free {
-    void operator()(T* p) const { std::free(p); }
-  };
-  std::unique_ptr<T, Free> data_;
-  size_t size_ = 0;
-};
 
 struct StackSizes {
   size_t phi = 0, pair_phi = 0, triple_phi = 0, stack = 0, inner = 0;
@@ -111,7 +86,6 @@ class Worker {
   }
 
   // Returns false when `stop` asked to.
-  template <class Stop>
   bool run(int64_t first_row, int n_rows, const Stop& stop) {
     code_tile(plan_, kernels_, rows_, first_row, n_rows, codes_);
     std::fill_n(sums_.data(), sums_.size(), 0.0);
@@ -320,39 +294,12 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, int
                    const std::function<bool()>& interrupted) {
   const Kernels& table = kernels();
   const int tile = tile_rows(plan, rows.n_rows, n_threads);
-  const int64_t n_tiles = (rows.n_rows + tile - 1) / tile;
-  std::atomic<int64_t> next{0};
-  std::atomic<bool> stopped{false};
-  std::exception_ptr error;
-  std::mutex error_mutex;
-  const auto work = [&](const auto& stop) {
-    try {
-      Worker<T> worker(plan, table, rows, result, tile);
-      for (int64_t i; !stopped && (i = next++) < n_tiles;) {
-        const int64_t first = i * tile;
-        if (!worker.run(first, static_cast<int>(std::min<int64_t>(tile, rows.n_rows - first)), stop))
-          stopped = true;
-      }
-    } catch (...) {
-      const std::lock_guard<std::mutex> lock(error_mutex);
-      error = std::current_exception();
-      stopped = true;
-    }
-  };
-  std::vector<std::thread> threads;
-  try {
-    for (int64_t i = 1; i < std::min(n_threads, n_tiles); ++i)
-      threads.emplace_back(work, [&] { return stopped.load(); });
-  } catch (const std::system_error&) {
-    // The system has no more threads: those that started, and this one, do all the work.
-  }
-  work([&] {
-    if (interrupted()) stopped = true;
-    return stopped.load();
+  return work_off((rows.n_rows + tile - 1) / tile, n_threads, interrupted, [&] {
+    return [&, worker = Worker<T>(plan, table, rows, result, tile)](int64_t i, const Stop& stop) mutable {
+      const int64_t first = i * tile;
+      return worker.run(first, static_cast<int>(std::min<int64_t>(tile, rows.n_rows - first)), stop);
+    };
   });
-  for (std::thread& thread : threads) thread.join();
-  if (error) std::rethrow_exception(error);
-  return !stopped;
 }
 
 }  // namespace
