@@ -40,6 +40,7 @@
 
 #include "background.h"
 #include "program.h"
+#include "rescaled_kernel.h"
 
 namespace skshap {
 namespace {
@@ -609,6 +610,8 @@ Kernels make_kernels(const char* name) {
   k.descend = &descend;
   k.look_up_float = &look_up<float>;
   k.look_up_double = &look_up<double>;
+  k.pair_leaf_float = &pair_leaf<FloatVector>;
+  k.pair_leaf_double = &pair_leaf<DoubleVector>;
   k.rank_float = &rank<float>;
   k.rank_double = &rank<double>;
   set_order<1>(k);
