@@ -19,19 +19,18 @@ from sklearn.pipeline import Pipeline
 
 from . import devices
 from .adapters import adapt
+from .background import Background, require_no_gpu, resolve_perturbation
 from .devices import Devices, GpuArray
-from .errors import UnsupportedModelError
+from .errors import UnsupportedModelError, require_one_of
 from .explanation import Explanation
 from .inputs import FLOAT32_OVERFLOW, Rows, read, row_labels
 from .interaction_explanation import INDEX_NAMES, InteractionExplanation
 from .interactions import Found, Request, interactions
 from .memory import parse_bytes
-from .runner import SHAP_VALUES, Background, Kind, Options, Run, Runner, shap_values
+from .runner import SHAP_VALUES, Kind, Options, Run, Runner, shap_values
 
 #: Kinds of the values of single features, by the names of their indices.
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": Kind(1, "bii")}
-
-_CPU_ONLY = "interventional SHAP values are computed on the CPU only"
 
 
 @overload
@@ -189,12 +188,12 @@ class TreeExplainer:
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
     ) -> None:
-        _require("algorithm", algorithm, ("auto", "quadrature", "gputreeshap"))
-        _require("precision", precision, ("single", "double"))
-        _require("outputs", outputs, ("auto", "all"))
+        require_one_of("algorithm", algorithm, ("auto", "quadrature", "gputreeshap"))
+        require_one_of("precision", precision, ("single", "double"))
+        require_one_of("outputs", outputs, ("auto", "all"))
         self._feature_perturbation = resolve_perturbation(feature_perturbation, data, data_weights)
         if data is not None:
-            _require_no_gpu(algorithm, device, data)
+            require_no_gpu(algorithm, device, data)
         effective_n_jobs(n_jobs)  # refuses 0
         limit, asked = parse_bytes(memory_limit), Devices.parse(device)
         if algorithm == "gputreeshap":
@@ -210,7 +209,9 @@ class TreeExplainer:
         elif n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(n_outputs))
         missing = adapted.schema.missing_value
-        background = None if data is None else self._background(data, data_weights)
+        background = None
+        if data is not None:
+            background = Background.read(data, data_weights, self._read, adapted.ensemble.x_dtype)
         self._runner = Runner(adapted.ensemble, compute, widen, missing, self._output_names, background)
         base = self._runner.base_value
         if widen:
@@ -304,7 +305,7 @@ class TreeExplainer:
             Values of a row do not add up to its margin.
         """
         start = perf_counter()
-        _require("index", index, tuple(_VALUE_KINDS))
+        require_one_of("index", index, tuple(_VALUE_KINDS))
         source = self._source(X, _VALUE_KINDS[index], "Banzhaf values")
         values, run = self._runner.run(source, _VALUE_KINDS[index], shap_values)
         return Explanation(
@@ -444,20 +445,6 @@ class TreeExplainer:
             "additivity_error": run.gap,
         }
 
-    def _background(self, data: Any, weights: Any) -> Background:
-        """Background rows, encoded, and their weights, with the sum 1."""
-        try:
-            given = self._read(data)
-            encoded = given.chunk(0, given.n_rows)
-        except (TypeError, ValueError) as error:
-            error.add_note("This is about data, the background rows.")
-            raise
-        if not given.n_rows:
-            raise ValueError("data has no rows: interventional SHAP values need at least one background row")
-        with np.errstate(over="ignore"):  # to infinity, as the model's library reads it
-            rows = np.array(encoded, self._adapted.ensemble.x_dtype, order="C")
-        return Background(rows, _shares(weights, len(rows)))
-
     def _read(self, X: Any) -> Rows:
         schema, x_dtype = self._adapted.schema, self._adapted.ensemble.x_dtype
         if not self._steps:
@@ -562,63 +549,6 @@ def unwrap(model: Any) -> tuple[list[Any], Any]:
             raise NotFittedError(f"this {type(model).__name__} is not fitted yet: call fit first")
         else:
             return steps, model
-
-
-def _require(option: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"{option} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
-
-
-def resolve_perturbation(asked: str, data: Any, weights: Any) -> str:
-    """What the option ``feature_perturbation`` means.
-
-    Raises
-    ------
-    ValueError
-        There is no such option, or it and the background data given contradict each other.
-    """
-    _require("feature_perturbation", asked, ("auto", "tree_path_dependent", "interventional"))
-    if asked == "interventional" and data is None:
-        raise ValueError("feature_perturbation='interventional' needs background rows: give data=")
-    if asked == "tree_path_dependent" and data is not None:
-        raise ValueError(
-            "feature_perturbation='tree_path_dependent' uses no background rows: leave out data, or use "
-            "'interventional'"
-        )
-    if weights is not None and data is None:
-        raise ValueError("data_weights are weights of background rows: give data=, too")
-    return "tree_path_dependent" if data is None else "interventional"
-
-
-def _require_no_gpu(algorithm: str, device: Any, data: Any) -> None:
-    """Refuse options, and background rows, that take a GPU for interventional values."""
-    if algorithm == "gputreeshap":
-        raise ValueError("algorithm='gputreeshap' computes no interventional SHAP values: use 'auto'")
-    if not (isinstance(device, str) and device in ("auto", "cpu")):
-        raise ValueError(f"{_CPU_ONLY}: use device='cpu' or 'auto'")
-    if devices.on_gpu(data):
-        raise TypeError(f"{_CPU_ONLY}, but data lies on a GPU: copy it to the host")
-
-
-def _shares(weights: Any, n_rows: int) -> np.ndarray:
-    """Weights of background rows, divided by their sum."""
-    if weights is None:
-        return np.full(n_rows, 1 / n_rows)
-    shares = np.asarray(weights, np.float64)
-    if shares.shape != (n_rows,):
-        raise ValueError(
-            f"data_weights must have one entry for each of the {n_rows} rows of data, not the shape "
-            f"{shares.shape}"
-        )
-    wrong = np.flatnonzero(~(np.isfinite(shares) & (shares >= 0)))
-    if len(wrong):
-        raise ValueError(
-            f"data_weights must be finite and not negative, but entry {wrong[0]} is {shares[wrong[0]]}"
-        )
-    if not shares.any():
-        raise ValueError("data_weights are all zero")
-    shares = shares / shares.max()  # so that the sum cannot overflow
-    return shares / shares.sum()
 
 
 def _shaped(values: Any) -> Any:

@@ -19,6 +19,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from . import devices, memory
+from .background import Background
 from .devices import Devices, GpuArray
 from .ensemble import Ensemble
 from .inputs import Rows
@@ -72,22 +73,6 @@ class Options:
     n_jobs: int | None
     memory_limit: int | None
     check_additivity: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Background:
-    """Rows that stand for features that are not known, with which SHAP values are interventional.
-
-    Attributes
-    ----------
-    rows : ndarray of float32 or float64, shape (n_rows, n_features)
-        Encoded, C-contiguous; NaN is missing.
-    weights : ndarray of float64, shape (n_rows,)
-        Not negative, with the sum 1.
-    """
-
-    rows: np.ndarray
-    weights: np.ndarray
 
 
 class Runner:

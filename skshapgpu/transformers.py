@@ -16,8 +16,9 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from .background import resolve_perturbation
 from .devices import on_gpu
-from .explainer import TreeExplainer, resolve_perturbation
+from .explainer import TreeExplainer
 from .explanation import Explanation, column_names
 from .inputs import select, table
 from .interaction_explanation import InteractionExplanation, set_names
