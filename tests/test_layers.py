@@ -44,6 +44,8 @@ MAY_IMPORT = {
         "interaction_explanation",
         "interactions",
         "memory",
+        "model_output",
+        "pipelines",
         "runner",
     },
     "explanation": {"devices", "inputs"},
@@ -51,8 +53,10 @@ MAY_IMPORT = {
     "interaction_explanation": {"devices", "explanation", "inputs"},
     "interactions": {"devices", "interaction_explanation", "runner"},
     "memory": set(),
+    "model_output": {"errors", "schema"},
+    "pipelines": {"errors"},
     "reference": {"ensemble"},
-    "runner": {"_core", "background", "devices", "ensemble", "inputs", "memory"},
+    "runner": {"_core", "background", "devices", "ensemble", "inputs", "memory", "model_output"},
     "schema": {"ensemble"},
     "transformers": {
         "background",
@@ -62,6 +66,7 @@ MAY_IMPORT = {
         "inputs",
         "interaction_explanation",
         "interactions",
+        "model_output",
     },
 }
 
