@@ -123,7 +123,7 @@ def adapt(model: Any) -> AdaptedModel:
         binary="margin" if is_binary else None,
         class_names=classes if is_binary else None,
         link="logistic" if objective in _LOGIT else None,
-        squared_error=objective == "reg:squarederror" and n_outputs == 1 and classes is None,
+        squared_error=objective == "reg:squarederror" and n_outputs == 1 and not is_binary,
     )
 
 
