@@ -5,6 +5,8 @@
 
 #include <map>
 
+#include "rescaled.h"
+
 namespace skshap {
 namespace {
 
@@ -44,7 +46,7 @@ Precision precision_named(const std::string& name) {
 // What `make` makes of an ensemble, without the GIL. Ensemble (ensemble.py) has validated all values; here
 // only types and lengths are checked.
 template <class Make>
-Plan with_view(const py::dict& ensemble, const Make& make) {
+auto with_view(const py::dict& ensemble, const Make& make) {
   const auto tree_output = attribute<int32_t>(ensemble, "tree_output", -1);
   const auto tree_offsets = attribute<int64_t>(ensemble, "tree_offsets", tree_output.size() + 1);
   const auto left = attribute<int32_t>(ensemble, "left", tree_offsets.at(tree_output.size()));
@@ -98,10 +100,8 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   return with_view(ensemble, [&](const EnsembleView& view) { return make_plan(view, of, order, index); });
 }
 
-Plan compile_background(const py::dict& ensemble, const std::string& precision, const py::array& background,
-                        const py::array& weights, size_t table_bytes, int n_threads) {
-  const Precision of = precision_named(precision);
-  if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
+// Background rows, checked; their weights add up to 1.
+Rows background_rows(const py::dict& ensemble, const py::array& background, const py::array& weights) {
   if (!is_float32(background) && !is_float64(background))
     throw py::type_error("background must be float32 or float64");
   const py::ssize_t n_features = ensemble["n_features"].cast<py::ssize_t>();
@@ -112,17 +112,43 @@ Plan compile_background(const py::dict& ensemble, const std::string& precision, 
   if (weights.ndim() != 1 || weights.shape(0) != background.shape(0) ||
       !(weights.flags() & py::array::c_style))
     throw py::value_error("weights must be contiguous, one for each row of the background");
-  const Rows rows{background.data(), is_float32(background), background.shape(0), background.strides(0),
-                  background.strides(1)};
+  return {background.data(), is_float32(background), background.shape(0), background.strides(0),
+          background.strides(1)};
+}
+
+Plan compile_background(const py::dict& ensemble, const std::string& precision, const py::array& background,
+                        const py::array& weights, size_t table_bytes, int n_threads) {
+  const Precision of = precision_named(precision);
+  if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
+  const Rows rows = background_rows(ensemble, background, weights);
   const double* const p = static_cast<const double*>(weights.data());
   return with_view(ensemble, [&](const EnsembleView& view) {
     return make_background_plan(view, of, rows, p, table_bytes, n_threads);
   });
 }
 
-void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
-                  int n_threads, const py::object& matrices, const py::object& pairs,
-                  const py::object& triples) {
+Link link_named(const std::string& name) {
+  if (name == "logistic") return Link::kLogistic;
+  if (name == "log_loss") return Link::kLogLoss;
+  if (name == "squared_error") return Link::kSquaredError;
+  throw py::value_error("link must be 'logistic', 'log_loss' or 'squared_error', not '" + name + "'");
+}
+
+RescaledPlan compile_rescaled(const py::dict& ensemble, const std::string& precision,
+                              const py::array& background, const py::array& weights, const std::string& link,
+                              double scale) {
+  const Precision of = precision_named(precision);
+  const Link which = link_named(link);
+  const Rows rows = background_rows(ensemble, background, weights);
+  const double* const p = static_cast<const double*>(weights.data());
+  return with_view(ensemble, [&](const EnsembleView& view) {
+    return make_rescaled_plan(view, of, rows, p, which, scale);
+  });
+}
+
+// X and what every result has, checked; `margins` keeps the margins alive.
+Result checked_result(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
+                      int n_threads, py::array& margins) {
   if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
   if (X.ndim() != 2 || X.shape(1) != plan.n_features)
     throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_features) + ")");
@@ -130,7 +156,6 @@ void explain_rows(const Plan& plan, const py::array& X, py::array& values, const
   if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
   check_array(values, "values", {X.shape(0), plan.n_outputs, plan.n_features});
   Result result{values.mutable_data(), is_float32(values), nullptr};
-  py::array margins;
   if (!margin.is_none()) {
     if (!py::isinstance<py::array>(margin) || !is_float64(margin))
       throw py::type_error("margin must be a float64 array");
@@ -138,19 +163,67 @@ void explain_rows(const Plan& plan, const py::array& X, py::array& values, const
     check_array(margins, "margin", {X.shape(0), plan.n_outputs});
     result.margin = static_cast<double*>(margins.mutable_data());
   }
+  return result;
+}
+
+Rows rows_of(const py::array& X) { return {X.data(), is_float32(X), X.shape(0), X.strides(0), X.strides(1)}; }
+
+// Runs `work`, which takes what it asks for signals, without the GIL.
+template <class Work>
+void run_interruptibly(const Work& work) {
+  Interrupt interrupted;
+  bool complete;
+  {
+    const py::gil_scoped_release release;
+    complete = work(std::ref(interrupted));
+  }
+  if (!complete) throw py::error_already_set();
+}
+
+void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
+                  int n_threads, const py::object& matrices, const py::object& pairs,
+                  const py::object& triples) {
+  py::array margins;
+  Result result = checked_result(plan, X, values, margin, n_threads, margins);
   take_interactions(plan, X.shape(0), values, matrices, pairs, result);
   if (plan.order < 3 && !triples.is_none()) throw py::value_error("the plan was not compiled for triples");
   result.triples =
       optional_array(triples, "triples", values,
                      {X.shape(0), plan.n_outputs, static_cast<py::ssize_t>(plan.triples.size())});
-  const Rows rows{X.data(), is_float32(X), X.shape(0), X.strides(0), X.strides(1)};
-  Interrupt interrupted;
-  bool complete;
-  {
-    const py::gil_scoped_release release;
-    complete = explain(plan, rows, result, n_threads, std::ref(interrupted));
+  const Rows rows = rows_of(X);
+  run_interruptibly(
+      [&](const auto& interrupted) { return explain(plan, rows, result, n_threads, interrupted); });
+}
+
+void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::array& values,
+                           const py::object& margin, int n_threads, const py::object& labels) {
+  py::array margins;
+  const Result result = checked_result(plan.plan, X, values, margin, n_threads, margins);
+  py::array given;
+  const double* p = nullptr;
+  if (!labels.is_none()) {
+    if (!py::isinstance<py::array>(labels) || !is_float64(labels))
+      throw py::type_error("labels must be a float64 array");
+    given = py::reinterpret_borrow<py::array>(labels);
+    if (given.ndim() != 1 || given.shape(0) != X.shape(0) || !(given.flags() & py::array::c_style))
+      throw py::value_error("labels must be contiguous, one for each row of X");
+    p = static_cast<const double*>(given.data());
   }
-  if (!complete) throw py::error_already_set();
+  if ((plan.link == Link::kLogistic) != (p == nullptr))
+    throw py::value_error("labels belong to the links 'log_loss' and 'squared_error'");
+  const Rows rows = rows_of(X);
+  run_interruptibly([&](const auto& interrupted) {
+    return explain_rescaled(plan, rows, p, result, n_threads, interrupted);
+  });
+}
+
+// [row][output]
+py::array_t<double> background_margin(const RescaledPlan& plan) {
+  const py::ssize_t n = static_cast<py::ssize_t>(plan.weights.size());
+  py::array_t<double> out({n, py::ssize_t{plan.plan.n_outputs}});
+  for (py::ssize_t o = 0; o < out.shape(1); ++o)
+    for (py::ssize_t row = 0; row < n; ++row) out.mutable_at(row, o) = plan.margins[o * n + row];
+  return out;
 }
 
 py::array_t<double> base_value(const Plan& plan) {
@@ -202,6 +275,13 @@ py::dict info(const Plan& plan) {
   return out;
 }
 
+py::dict rescaled_info(const RescaledPlan& plan) {
+  py::dict out = info(plan.plan);
+  out["scratch_bytes_per_thread"] = scratch_bytes(plan);
+  out["bytes"] = plan.bytes();
+  return out;
+}
+
 PYBIND11_MODULE(_core, module) {
   py::class_<Plan>(module, "Plan")
       .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("order") = 1,
@@ -215,6 +295,13 @@ PYBIND11_MODULE(_core, module) {
       .def("info", &info);
   module.def("background_plan", &compile_background, py::arg("ensemble"), py::arg("precision"),
              py::arg("background"), py::arg("weights"), py::arg("table_bytes"), py::arg("n_threads") = 1);
+  py::class_<RescaledPlan>(module, "RescaledPlan")
+      .def(py::init(&compile_rescaled), py::arg("ensemble"), py::arg("precision"), py::arg("background"),
+           py::arg("weights"), py::arg("link"), py::arg("scale"))
+      .def("explain", &explain_rescaled_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
+           py::arg("n_threads"), py::arg("labels") = py::none())
+      .def_property_readonly("background_margin", &background_margin)
+      .def("info", &rescaled_info);
   module.def("instruction_set", [] { return std::string(kernels().name); });
   module.def("instruction_sets", &supported_kernels);
 }

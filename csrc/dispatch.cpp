@@ -1,6 +1,5 @@
 // explain(): which kernels run, and over which rows and trees. The one place for both.
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -96,7 +95,7 @@ class Worker {
   }
 
   // Returns false when `stop` asked to.
-  bool run(int64_t first_row, int n_rows, const std::function<bool()>& stop) {
+  bool run(int64_t first_row, int n_rows, const Stop& stop) {
     code_tile(plan_, kernels_, rows_, first_row, n_rows, codes_);
     std::fill_n(sums_.data(), sums_.size(), 0.0);
     std::fill_n(pair_sums_.data(), pair_sums_.size(), 0.0);
@@ -266,27 +265,12 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, int
                    const std::function<bool()>& interrupted) {
   const Kernels& table = kernels();
   const int tile = tile_rows(plan, rows.n_rows, n_threads);
-  const int64_t n_tiles = (rows.n_rows + tile - 1) / tile;
-  std::atomic<int64_t> next{0};
-  std::atomic<bool> stopped{false};
-  run_threads(std::min(n_threads, n_tiles), [&](bool calling) {
-    const std::function<bool()> stop = [&] {
-      if (calling && interrupted()) stopped = true;
-      return stopped.load();
+  return work_off((rows.n_rows + tile - 1) / tile, n_threads, interrupted, [&] {
+    return [&, worker = Worker<T>(plan, table, rows, result, tile)](int64_t i, const Stop& stop) mutable {
+      const int64_t first = i * tile;
+      return worker.run(first, static_cast<int>(std::min<int64_t>(tile, rows.n_rows - first)), stop);
     };
-    try {
-      Worker<T> worker(plan, table, rows, result, tile);
-      for (int64_t i; !stopped && (i = next++) < n_tiles;) {
-        const int64_t first = i * tile;
-        if (!worker.run(first, static_cast<int>(std::min<int64_t>(tile, rows.n_rows - first)), stop))
-          stopped = true;
-      }
-    } catch (...) {
-      stopped = true;
-      throw;
-    }
   });
-  return !stopped;
 }
 
 }  // namespace

@@ -39,6 +39,7 @@
 #include <utility>
 
 #include "program.h"
+#include "rescaled_kernel.h"
 #include "tables.h"
 
 namespace skshap {
@@ -662,6 +663,8 @@ Kernels make_kernels(const char* name) {
   k.look_up_float = &look_up<FloatVector>;
   k.look_up_double = &look_up<DoubleVector>;
   k.leaf_table = &leaf_table;
+  k.pair_leaf_float = &pair_leaf<FloatVector>;
+  k.pair_leaf_double = &pair_leaf<DoubleVector>;
   k.rank_float = &rank<float>;
   k.rank_double = &rank<double>;
   set_order<1>(k);

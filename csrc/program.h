@@ -178,6 +178,31 @@ struct LeafTableArgs {
   double* out;   // [pattern][feature][output]
 };
 
+// Background rows of a tile: their masks have so many words.
+constexpr int kBackgroundWords = 4;
+constexpr int kBackgroundTile = 64 * kBackgroundWords;
+
+// Background rows that fail the same features of a path, and the rows of a block that satisfy these.
+struct BackgroundGroup {
+  uint64_t failed;  // bits of the features, in the order of the path
+  uint64_t rows;
+  uint64_t members[kBackgroundWords];
+};
+
+// A leaf that rows of a block reach together with background rows, each pair with a factor of its own.
+template <class T>
+struct PairLeafArgs {
+  const uint64_t* failing;  // of each feature of the path: the rows that do not satisfy it
+  const uint32_t* slots;
+  uint32_t n_features;
+  const BackgroundGroup* groups;
+  size_t n_groups;
+  const T* factors;  // [background row][64]
+  T value;
+  int n_rows;  // of the block
+  T* phi;      // [slot][64]
+};
+
 // Ranks of up to 64 values in a sorted array: how many thresholds each value has passed.
 template <class X>
 struct RankArgs {
@@ -199,6 +224,8 @@ struct Kernels {
   void (*look_up_float)(const LookUpArgs<float>&);
   void (*look_up_double)(const LookUpArgs<double>&);
   void (*leaf_table)(const LeafTableArgs&);
+  void (*pair_leaf_float)(const PairLeafArgs<float>&);
+  void (*pair_leaf_double)(const PairLeafArgs<double>&);
   void (*rank_float)(const RankArgs<float>&);
   void (*rank_double)(const RankArgs<double>&);
   void (*walk_float[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<float>&);  // [order - 1][K], [0]: any K

@@ -20,6 +20,7 @@ struct FloatVector {
   static V add(V a, V b) { return _mm256_add_ps(a, b); }
   static V sub(V a, V b) { return _mm256_sub_ps(a, b); }
   static V mul(V a, V b) { return _mm256_mul_ps(a, b); }
+  static V div(V a, V b) { return _mm256_div_ps(a, b); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
   // The lanes of vector `index` within the block whose bits are `word`.
   static M mask(const uint64_t* word, int index) {
@@ -56,6 +57,7 @@ struct DoubleVector {
   static V add(V a, V b) { return _mm256_add_pd(a, b); }
   static V sub(V a, V b) { return _mm256_sub_pd(a, b); }
   static V mul(V a, V b) { return _mm256_mul_pd(a, b); }
+  static V div(V a, V b) { return _mm256_div_pd(a, b); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
   static M mask(const uint64_t* word, int index) {
     const __m256i lane = _mm256_setr_epi64x(1, 2, 4, 8);

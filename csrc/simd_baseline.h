@@ -30,6 +30,7 @@ struct FloatVector {
   static V add(V a, V b) { return a + b; }
   static V sub(V a, V b) { return a - b; }
   static V mul(V a, V b) { return a * b; }
+  static V div(V a, V b) { return a / b; }
   static V fma(V a, V b, V c) { return a * b + c; }
   // The lanes of vector `index` within the block whose bits are `word`.
   static M mask(const uint64_t* word, int index) {
@@ -73,6 +74,7 @@ struct DoubleVector {
   static V add(V a, V b) { return a + b; }
   static V sub(V a, V b) { return a - b; }
   static V mul(V a, V b) { return a * b; }
+  static V div(V a, V b) { return a / b; }
   static V fma(V a, V b, V c) { return a * b + c; }
   static M mask(const uint64_t* word, int index) {
     const uint64_t bits = *word >> (2 * index);

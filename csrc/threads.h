@@ -1,8 +1,11 @@
 // Work shared by threads.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -33,6 +36,33 @@ void run_threads(int64_t n_threads, const Work& work) {
   guarded(true);
   for (std::thread& thread : threads) thread.join();
   if (error) std::rethrow_exception(error);
+}
+
+// Asked now and then whether to stop.
+using Stop = std::function<bool()>;
+
+// Every thread calls make() for its worker, and worker(tile, stop), which returns false when `stop` asked
+// it to, for the tiles that it gets. `interrupted` is called from the calling thread only. Returns whether
+// all tiles were done; throws as run_threads does.
+template <class Make>
+bool work_off(int64_t n_tiles, int64_t n_threads, const Stop& interrupted, const Make& make) {
+  std::atomic<int64_t> next{0};
+  std::atomic<bool> stopped{false};
+  run_threads(std::min(n_threads, n_tiles), [&](bool calling) {
+    const Stop stop = [&, calling] {
+      if (calling && interrupted()) stopped = true;
+      return stopped.load();
+    };
+    try {
+      auto worker = make();
+      for (int64_t i; !stopped && (i = next++) < n_tiles;)
+        if (!worker(i, stop)) stopped = true;
+    } catch (...) {
+      stopped = true;
+      throw;
+    }
+  });
+  return !stopped;
 }
 
 }  // namespace skshap

@@ -77,6 +77,45 @@ def background_plan(
     different features.
     """
 
+class RescaledPlan:
+    """A compiled ensemble with background data, for values of a function of its margin; as :class:`Plan`."""
+
+    def __init__(
+        self,
+        ensemble: dict[str, Any],
+        precision: str,
+        background: np.ndarray,
+        weights: np.ndarray,
+        link: str,
+        scale: float,
+    ) -> None:
+        """Compile; ``background`` and ``weights`` as for :func:`background_plan`, which says what is raised.
+
+        Of the margin m and a label y, the link is "logistic", 1 / (1 + exp(-scale * m)), "log_loss",
+        log(1 + exp(scale * m)) - y * scale * m with y of 0 or 1, or "squared_error", (m - y)^2.
+        """
+
+    def explain(
+        self,
+        X: np.ndarray,
+        values: np.ndarray,
+        margin: np.ndarray | None,
+        n_threads: int,
+        labels: np.ndarray | None = None,
+    ) -> None:
+        """Values of the link, in pairs of a row and a background row: time grows with both.
+
+        Arguments as for :meth:`Plan.explain`; ``margin`` gets margins, before the link. ``labels`` are
+        float64, one for each row, except with "logistic", which has none.
+        """
+
+    @property
+    def background_margin(self) -> np.ndarray:
+        """Margins of the background, before the link: float64, shape (n_background, n_outputs)."""
+
+    def info(self) -> dict[str, Any]:
+        """As :meth:`Plan.info`."""
+
 def instruction_set() -> str:
     """The kernels in use: "avx512", "avx2" or "baseline"; forced by SKSHAPGPU_ISA."""
 

@@ -1,6 +1,6 @@
 """From a fitted model to SHAP values and interactions: adapt it, compile it once, explain many rows.
 
-A model goes through :func:`unwrap` (pipelines, searches, frozen estimators), ``adapters.adapt``
+A model goes through ``pipelines.unwrap`` (pipelines, searches, frozen estimators), ``adapters.adapt``
 and ``_core.Plan``; X goes through the leading steps of the pipeline, ``inputs.read`` and, in
 chunks of rows, ``runner.py``, which runs the plan on a CPU or on GPUs.
 """
@@ -13,27 +13,25 @@ from typing import Any, Literal, overload
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 
 from . import devices
 from .adapters import adapt
+from .background import Background, require_no_gpu, resolve_perturbation
 from .devices import Devices, GpuArray, Numbers, RefusedNumberError
-from .errors import UnsupportedModelError
+from .errors import require_one_of
 from .explanation import Explanation
 from .inputs import FLOAT32_OVERFLOW, Rows, read, row_labels
 from .interaction_explanation import INDEX_NAMES, InteractionExplanation
 from .interactions import Found, Request, interactions
 from .memory import parse_bytes
-from .runner import SHAP_VALUES, Background, Kind, Options, Run, Runner, shap_values
+from .model_output import link_of, require_model_output
+from .pipelines import unwrap
+from .runner import SHAP_VALUES, Kind, Options, Run, Runner, shap_values
 
 #: Kinds of the values of single features, by the names of their indices.
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": Kind(1, "bii")}
 
 _ALL_PAIRS = Request.parse("all")
-
-_CPU_ONLY = "interventional SHAP values are computed on the CPU only"
 
 
 @overload
@@ -44,6 +42,7 @@ def explain(
     model: Any,
     X: Any,
     *,
+    y: Any = None,
     interactions: bool = False,
     pairs: Any = "all",
     index: str | None = None,
@@ -58,6 +57,8 @@ def explain(
         As for :class:`TreeExplainer`.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         What ``model.predict`` takes.
+    y : array-like of shape (n_rows,), default=None
+        Labels; as for :meth:`TreeExplainer.explain`.
     interactions : bool, default=False
         Whether to give interactions.
     pairs, order
@@ -85,11 +86,13 @@ def explain(
     (442, 5)
     """
     if interactions:
+        if y is not None:
+            raise ValueError("y is for the SHAP values of model_output='log_loss', not for interactions")
         request = {"pairs": pairs, "index": "sii" if index is None else index, "order": order}
         return TreeExplainer(model, **options).explain_interactions(X, **request)
     if not (isinstance(pairs, str) and pairs == "all" and order == 2):
         raise ValueError("pairs and order are for interactions: use interactions=True")
-    return TreeExplainer(model, **options).explain(X, index="sv" if index is None else index)
+    return TreeExplainer(model, **options).explain(X, y, index="sv" if index is None else index)
 
 
 class TreeExplainer:
@@ -101,7 +104,8 @@ class TreeExplainer:
     of shape (n_rows, n_features) and a scalar base value; k > 1 outputs give (n_rows,
     n_features, k) and (k,). Values are float32 for float32 X, else float64. They are in the
     space in which the trees add up (log-odds of a boosted classifier, the probability of a
-    forest): the base value plus the values of a row is its margin.
+    forest), unless ``model_output`` says otherwise: the base value plus the values of a row is its
+    margin.
 
     SHAP values are path-dependent, or interventional when background data is given; see Lundberg et
     al. (2020, doi:10.1038/s42256-019-0138-9) for both, and Janzing, Minorics & Blöbaum (2020,
@@ -126,6 +130,12 @@ class TreeExplainer:
     data_weights : array-like of shape (n_background,), default=None
         Weight of each background row, not negative; they are divided by their sum. None: all weigh
         the same.
+    model_output : {"raw", "probability", "log_loss"}, default="raw"
+        What is explained, against ``data``: the margin; the probability of a classifier; or the loss of
+        the prediction for a row with the label ``y``, which is the log loss of a binary classifier and
+        the squared error of a regressor trained with it. The last two take time for each pair of a row
+        and a background row, and are SHAP values of the margin, rescaled for each pair; see
+        docs/which_shap.md.
     algorithm : {"auto", "quadrature", "gputreeshap"}, default="auto"
         "auto" is the exact quadrature. "gputreeshap" is the method of Mitchell, Frank and Holmes
         (arXiv:2010.13972), for comparison: on GPUs only, slower, at most 31 features on a path, its
@@ -183,6 +193,7 @@ class TreeExplainer:
         *,
         feature_perturbation: str = "auto",
         data_weights: Any = None,
+        model_output: str = "raw",
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -191,12 +202,13 @@ class TreeExplainer:
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
     ) -> None:
-        _require("algorithm", algorithm, ("auto", "quadrature", "gputreeshap"))
-        _require("precision", precision, ("single", "double"))
-        _require("outputs", outputs, ("auto", "all"))
+        require_one_of("algorithm", algorithm, ("auto", "quadrature", "gputreeshap"))
+        require_one_of("precision", precision, ("single", "double"))
+        require_one_of("outputs", outputs, ("auto", "all"))
         self._feature_perturbation = resolve_perturbation(feature_perturbation, data, data_weights)
+        require_model_output(model_output, data)
         if data is not None:
-            _require_no_gpu(algorithm, device, data)
+            require_no_gpu(algorithm, device, data)
         effective_n_jobs(n_jobs)  # refuses 0
         limit, asked = parse_bytes(memory_limit), Devices.parse(device)
         if algorithm == "gputreeshap":
@@ -205,26 +217,53 @@ class TreeExplainer:
         self._steps, last = unwrap(model)
         self._adapted = adapted = adapt(last)
         widen = outputs == "all" and adapted.binary is not None
+        self._model_output = model_output
+        link = link_of(adapted, model_output, outputs == "all")
         n_outputs = 2 if widen else adapted.ensemble.n_outputs
         self._output_names: tuple[Any, ...] | None = None
         if widen:
             self._output_names = adapted.class_names or (0, 1)
         elif n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(n_outputs))
-        background = None if data is None else self._background(data, data_weights)
-        self._runner = Runner(
-            adapted.ensemble, compute, widen, self._numbers(), self._output_names, background
-        )
-        base = self._runner.base_value
+        background = None
+        if data is not None:
+            background = Background.read(data, data_weights, self._read, adapted.ensemble.x_dtype)
+        numbers = self._numbers()
+        self._runner = Runner(adapted.ensemble, compute, widen, numbers, self._output_names, background, link)
+        if link is not None and link.has_labels:
+            return  # base values depend on them
+        base = self._runner.base_value(None)
         if widen:
-            total = 0.0 if adapted.binary == "margin" else 1.0
+            total = 0.0 if link is None and adapted.binary == "margin" else 1.0
             base = np.array([total - base[0], base[0]])
         self._base = base
 
     @property
-    def expected_value(self) -> float | np.ndarray:
-        """Base value: float, or float64 array of shape (n_outputs,) if there are several."""
+    def expected_value(self) -> Any:
+        """Base value: float, or float64 array of shape (n_outputs,) if there are several.
+
+        Of a log loss it depends on the label: a function of a label, or of an array of them.
+        """
+        if self._has_labels:
+            return self._base_values_of
         return float(self._base[0]) if len(self._base) == 1 else self._base.copy()
+
+    @property
+    def _has_labels(self) -> bool:
+        link = self._runner.link
+        return link is not None and link.has_labels
+
+    def _base_values_of(self, y: Any) -> Any:
+        """Mean loss of the predictions for the background, were ``y`` their label."""
+        assert self._runner.link is not None
+        given = [y] if np.ndim(y) == 0 else y
+        base = self._runner.base_value(self._runner.link.read_labels(given, len(given)))[:, 0]
+        return float(base[0]) if np.ndim(y) == 0 else base
+
+    @property
+    def model_output(self) -> str:
+        """What the values are of: "raw", "probability" or "log_loss"."""
+        return self._model_output
 
     @property
     def feature_perturbation(self) -> str:
@@ -276,7 +315,7 @@ class TreeExplainer:
         request = Request.parse("occurring", "sii", order)
         return getattr(self._runner.plan(request.kind), request.part)
 
-    def explain(self, X: Any, *, index: str = "sv") -> Explanation:
+    def explain(self, X: Any, y: Any = None, *, index: str = "sv") -> Explanation:
         """SHAP values with names, data, row labels and base values.
 
         Parameters
@@ -286,6 +325,9 @@ class TreeExplainer:
             training data in the same order. An array on a GPU (of CuPy, PyTorch, or by
             ``__cuda_array_interface__`` or DLPack) is explained there, on its library's current
             stream, and the values are an array of that library.
+        y : array-like of shape (n_rows,), default=None
+            With ``model_output="log_loss"`` the label of each row: a class of the model, or a number for a
+            regressor.
         index : {"sv", "bv"}, default="sv"
             "sv" gives SHAP values, that is Shapley values. "bv" gives Banzhaf values, in which every
             set of other features has the same weight (Hammer & Holzman, Approximations of
@@ -299,23 +341,29 @@ class TreeExplainer:
         Raises
         ------
         ValueError, TypeError
-            X is nothing that the model takes; the message names the row and column. Or ``index``
-            has no such value, or is one that the device asked for does not have.
+            X is nothing that the model takes; the message names the row and column. Or labels are
+            missing, too many or unknown, or ``index`` has no such value, or is one that the device
+            asked for or the model output does not have.
         MemoryError
             The result alone exceeds ``memory_limit``, or a GPU has too little memory.
         RuntimeError
             Values of a row do not add up to its margin.
         """
         start = perf_counter()
-        _require("index", index, tuple(_VALUE_KINDS))
+        require_one_of("index", index, tuple(_VALUE_KINDS))
         source = self._source(X, _VALUE_KINDS[index], "Banzhaf values")
-        values, run = self._run(source, _VALUE_KINDS[index], shap_values)
+        labels = self._read_labels(y, source)
+        values, run = self._run(source, _VALUE_KINDS[index], shap_values, labels)
+        facts = self._facts(source, run)
+        if labels is not None:
+            facts["base_values"] = self._runner.base_value(labels)[:, 0]
         return Explanation(
             values=_shaped(run.give(values)),
             value_index=index,
             feature_perturbation=self._feature_perturbation,
+            model_output=self._model_output,
             seconds=perf_counter() - start,
-            **self._labels(source, run),
+            **facts,
         )
 
     __call__ = explain
@@ -375,16 +423,18 @@ class TreeExplainer:
             strength=found.strength,
             feature_values=None if feature_values is None else _shaped(run.give(feature_values)),
             seconds=perf_counter() - start,
-            **self._labels(source, run),
+            **self._facts(source, run),
         )
 
-    def shap_values(self, X: Any) -> np.ndarray:
+    def shap_values(self, X: Any, y: Any = None) -> np.ndarray:
         """SHAP values alone.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             As for :meth:`explain`, which also says what is raised.
+        y : array-like of shape (n_rows,), default=None
+            As for :meth:`explain`.
 
         Returns
         -------
@@ -392,7 +442,7 @@ class TreeExplainer:
             Of NumPy, or of the library of X if X lies on a GPU.
         """
         source = self._source(X, SHAP_VALUES)
-        values, run = self._run(source, SHAP_VALUES, shap_values)
+        values, run = self._run(source, SHAP_VALUES, shap_values, self._read_labels(y, source))
         return _shaped(run.give(values))
 
     def shap_interaction_values(self, X: Any) -> np.ndarray:
@@ -431,9 +481,15 @@ class TreeExplainer:
         self._runner.require(kind, " of ".join(what), on_gpu)
         return self._take(X) if on_gpu else self._read(X)
 
-    def _run(self, source: Rows | GpuArray, kind: Kind, work: Callable[[Run], Any]) -> tuple[Any, Run]:
+    def _run(
+        self,
+        source: Rows | GpuArray,
+        kind: Kind,
+        work: Callable[[Run], Any],
+        labels: np.ndarray | None = None,
+    ) -> tuple[Any, Run]:
         try:
-            return self._runner.run(source, kind, work)
+            return self._runner.run(source, kind, work, labels)
         except RefusedNumberError as error:
             raise ValueError(
                 f"Input X contains NaN, infinity or a value too large for {self._adapted.ensemble.x_dtype}, "
@@ -441,10 +497,21 @@ class TreeExplainer:
                 f"column {self.names_seen()[error.feature]}"
             ) from None
 
+    def _read_labels(self, y: Any, source: Rows | GpuArray) -> np.ndarray | None:
+        """Labels of the rows as the runner takes them, where the model output needs them."""
+        if not self._has_labels:
+            if y is not None:
+                raise ValueError(
+                    f"y is for model_output='log_loss', not {self._model_output!r}: leave it out"
+                )
+            return None
+        assert self._runner.link is not None and isinstance(source, Rows)
+        return self._runner.link.read_labels(y, source.n_rows)
+
     def _names_of(self, source: Rows | GpuArray) -> tuple[str, ...]:
         return getattr(source, "names", None) or self.names_seen()
 
-    def _labels(self, source: Rows | GpuArray, run: Run) -> dict[str, Any]:
+    def _facts(self, source: Rows | GpuArray, run: Run) -> dict[str, Any]:
         """What explanations of any kind say beside their values."""
         return {
             "base_values": self.expected_value,
@@ -456,20 +523,6 @@ class TreeExplainer:
             "device": run.device,
             "additivity_error": run.gap,
         }
-
-    def _background(self, data: Any, weights: Any) -> Background:
-        """Background rows, encoded, and their weights, with the sum 1."""
-        try:
-            given = self._read(data)
-            encoded = given.chunk(0, given.n_rows)
-        except (TypeError, ValueError) as error:
-            error.add_note("This is about data, the background rows.")
-            raise
-        if not given.n_rows:
-            raise ValueError("data has no rows: interventional SHAP values need at least one background row")
-        with np.errstate(over="ignore"):  # to infinity, as the model's library reads it
-            rows = np.array(encoded, self._adapted.ensemble.x_dtype, order="C")
-        return Background(rows, _shares(weights, len(rows)))
 
     def _read(self, X: Any) -> Rows:
         schema, x_dtype = self._adapted.schema, self._adapted.ensemble.x_dtype
@@ -531,101 +584,17 @@ class TreeExplainer:
         return self
 
     def __repr__(self) -> str:
-        ensemble, n_outputs = self._adapted.ensemble, len(self._base)
+        ensemble, n_outputs = self._adapted.ensemble, self._runner.n_outputs
         given = self._runner.background
         background = "" if given is None else f", {len(given.rows)} background rows"
+        if self._model_output != "raw":
+            background += f", {self._model_output}"
         return (
             f"<TreeExplainer of a {self.family} model: {ensemble.n_trees} trees, "
             f"{ensemble.n_leaves} leaves, {ensemble.n_features} features, "
             f"{n_outputs} output{'s' * (n_outputs > 1)}, {self._runner.options.precision} precision"
             f"{background}>"
         )
-
-
-def unwrap(model: Any) -> tuple[list[Any], Any]:
-    """The steps that transform X, and the model proper, of any nest of pipelines and searches.
-
-    Raises
-    ------
-    NotFittedError
-        A search is not fitted.
-    UnsupportedModelError
-        A pipeline ends without a model, or a search kept none.
-    """
-    steps: list[Any] = []
-    while True:
-        if isinstance(model, Pipeline):
-            steps += [step for _, step in model.steps[:-1] if not (step is None or isinstance(step, str))]
-            model = model.steps[-1][1]
-            if model is None or isinstance(model, str):
-                raise UnsupportedModelError("cannot explain a Pipeline whose last step is no model")
-        elif isinstance(model, FrozenEstimator):
-            model = model.estimator
-        elif hasattr(model, "best_estimator_"):
-            model = model.best_estimator_
-        elif any(base.__name__ == "BaseSearchCV" for base in type(model).__mro__):
-            if hasattr(model, "cv_results_"):
-                raise UnsupportedModelError(f"this {type(model).__name__} kept no model: use refit=True")
-            raise NotFittedError(f"this {type(model).__name__} is not fitted yet: call fit first")
-        else:
-            return steps, model
-
-
-def _require(option: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"{option} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
-
-
-def resolve_perturbation(asked: str, data: Any, weights: Any) -> str:
-    """What the option ``feature_perturbation`` means.
-
-    Raises
-    ------
-    ValueError
-        There is no such option, or it and the background data given contradict each other.
-    """
-    _require("feature_perturbation", asked, ("auto", "tree_path_dependent", "interventional"))
-    if asked == "interventional" and data is None:
-        raise ValueError("feature_perturbation='interventional' needs background rows: give data=")
-    if asked == "tree_path_dependent" and data is not None:
-        raise ValueError(
-            "feature_perturbation='tree_path_dependent' uses no background rows: leave out data, or use "
-            "'interventional'"
-        )
-    if weights is not None and data is None:
-        raise ValueError("data_weights are weights of background rows: give data=, too")
-    return "tree_path_dependent" if data is None else "interventional"
-
-
-def _require_no_gpu(algorithm: str, device: Any, data: Any) -> None:
-    """Refuse options, and background rows, that take a GPU for interventional values."""
-    if algorithm == "gputreeshap":
-        raise ValueError("algorithm='gputreeshap' computes no interventional SHAP values: use 'auto'")
-    if not (isinstance(device, str) and device in ("auto", "cpu")):
-        raise ValueError(f"{_CPU_ONLY}: use device='cpu' or 'auto'")
-    if devices.on_gpu(data):
-        raise TypeError(f"{_CPU_ONLY}, but data lies on a GPU: copy it to the host")
-
-
-def _shares(weights: Any, n_rows: int) -> np.ndarray:
-    """Weights of background rows, divided by their sum."""
-    if weights is None:
-        return np.full(n_rows, 1 / n_rows)
-    shares = np.asarray(weights, np.float64)
-    if shares.shape != (n_rows,):
-        raise ValueError(
-            f"data_weights must have one entry for each of the {n_rows} rows of data, not the shape "
-            f"{shares.shape}"
-        )
-    wrong = np.flatnonzero(~(np.isfinite(shares) & (shares >= 0)))
-    if len(wrong):
-        raise ValueError(
-            f"data_weights must be finite and not negative, but entry {wrong[0]} is {shares[wrong[0]]}"
-        )
-    if not shares.any():
-        raise ValueError("data_weights are all zero")
-    shares = shares / shares.max()  # so that the sum cannot overflow
-    return shares / shares.sum()
 
 
 def _shaped(values: Any) -> Any:

@@ -91,19 +91,17 @@ class LabelledValues:
         facts = [("rows", f"{len(self)}"), ("features", f"{len(self.feature_names)}")]
         if self.output_names is not None:
             facts.append(("outputs", ", ".join(map(str, self.output_names))))
-        base = np.atleast_1d(self.base_values)
-        facts.append(
-            (
-                "base value",
-                ", ".join(f"{value:.6g}" for value in base[:_N_SHOWN])
-                + (", ..." if len(base) > _N_SHOWN else ""),
-            )
-        )
+        facts.append(("base value", self._base_values_shown()))
         where = "the CPU" if self.device == "cpu" else self.device
         facts.append(("computed", f"on {where} in {self.seconds:.3g} s, {self.precision} precision"))
         gap = self.additivity_error
         facts.append(("additivity error", "not checked" if gap is None else f"at most {gap:.2g}"))
         return facts
+
+    def _base_values_shown(self) -> str:
+        base = np.atleast_1d(self.base_values)
+        shown = ", ".join(f"{value:.6g}" for value in base[:_N_SHOWN])
+        return shown + (", ..." if len(base) > _N_SHOWN else "")
 
     def __repr__(self) -> str:
         lines = [f"{what}: {value}" for what, value in self._facts()]
@@ -140,7 +138,8 @@ class Explanation(LabelledValues):
     values : array of float32 or float64, shape (n_rows, n_features[, n_outputs])
         Of NumPy, or of the library of an X that lay on a GPU.
     base_values : float or ndarray of shape (n_outputs,)
-        Expected margin: base value and SHAP values of a row add up to its margin.
+        Expected margin: base value and SHAP values of a row add up to its margin. Of another
+        ``model_output`` the same of that; of a log loss one for each row, of shape (n_rows,).
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy.
     feature_names : tuple of str
@@ -161,10 +160,13 @@ class Explanation(LabelledValues):
         "sv": Shapley values, that is SHAP values; "bv": Banzhaf values, which do not add up.
     feature_perturbation : {"tree_path_dependent", "interventional"}
         What stands for features that are not known: the covers of the trees, or background rows.
+    model_output : {"raw", "probability", "log_loss"}
+        What the values are of: margins, probabilities, or losses.
     """
 
     value_index: str = "sv"
     feature_perturbation: str = "tree_path_dependent"
+    model_output: str = "raw"
 
     _ranked_noun: ClassVar[str] = "feature"
 
@@ -174,12 +176,15 @@ class Explanation(LabelledValues):
         names = self.feature_names
         features = positions(parts[1], len(names), names)
         values = self.values[rows] if features is None else self.values[rows][:, features]
+        selected = self._select_outputs(parts[2], {"values": values})
+        if self.model_output == "log_loss":
+            selected["base_values"] = self.base_values[rows]
         return replace(
             self,
             data=None if self.data is None else select(self.data, rows, features),
             feature_names=names if features is None else tuple(names[i] for i in features),
             index=None if self.index is None else self.index[rows],
-            **self._select_outputs(parts[2], {"values": values}),
+            **selected,
         )
 
     def group(self, mapping: Mapping[str, Sequence[str]]) -> Explanation:
@@ -261,7 +266,13 @@ class Explanation(LabelledValues):
         )
 
     def _facts(self) -> list[tuple[str, str]]:
-        return [*super()._facts(), ("feature perturbation", self.feature_perturbation)]
+        facts = [*super()._facts(), ("feature perturbation", self.feature_perturbation)]
+        return facts if self.model_output == "raw" else [*facts, ("model output", self.model_output)]
+
+    def _base_values_shown(self) -> str:
+        if self.model_output != "log_loss":
+            return super()._base_values_shown()
+        return f"{np.mean(self.base_values):.6g} on average" if len(self) else "one for each row"
 
     def _title(self) -> str:
         return "SHAP values" if self.value_index == "sv" else "Banzhaf values"

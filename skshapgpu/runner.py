@@ -19,9 +19,11 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from . import devices, memory
+from .background import Background
 from .devices import Devices, GpuArray
 from .ensemble import Ensemble
 from .inputs import Rows
+from .model_output import Link
 
 T = TypeVar("T")
 
@@ -73,22 +75,6 @@ class Options:
     check_additivity: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Background:
-    """Rows that stand for features that are not known, with which SHAP values are interventional.
-
-    Attributes
-    ----------
-    rows : ndarray of float32 or float64, shape (n_rows, n_features)
-        Encoded, C-contiguous; NaN is missing.
-    weights : ndarray of float64, shape (n_rows,)
-        Not negative, with the sum 1.
-    """
-
-    rows: np.ndarray
-    weights: np.ndarray
-
-
 class Runner:
     """The plans of one ensemble, each compiled and sent to a GPU at its first use; safe among threads.
 
@@ -104,6 +90,8 @@ class Runner:
         Names of several outputs, for error messages.
     background : Background or None
         With one the SHAP values are interventional, else path-dependent.
+    link : Link or None
+        With one, and a background, SHAP values are of this function of the margin, else of the margin.
     """
 
     def __init__(
@@ -114,6 +102,7 @@ class Runner:
         numbers: devices.Numbers,
         output_names: tuple[Any, ...] | None,
         background: Background | None = None,
+        link: Link | None = None,
     ) -> None:
         self.ensemble = ensemble
         self.options = options
@@ -121,6 +110,7 @@ class Runner:
         self.numbers = numbers
         self.output_names = output_names
         self.background = background
+        self.link = link
         self.n_outputs = 2 if widen else ensemble.n_outputs
         self.leaf_sum = largest_leaves(ensemble)
         self._compile()
@@ -130,8 +120,17 @@ class Runner:
         self._plans: dict[Kind, Any] = {}
         self._cuda_plans: dict[tuple[Kind, int], Any] = {}
         plan = self.plan(SHAP_VALUES)
-        self.base_value = np.array(plan.base_value, np.float64)
+        if self.link is None:
+            self._base_value = np.array(plan.base_value, np.float64)
         self.info: dict[str, Any] = plan.info()
+
+    def base_value(self, labels: np.ndarray | None) -> np.ndarray:
+        """Base values of the outputs that the core computes: (n_outputs,), or (n_rows, 1) with labels."""
+        if self.link is None:
+            return self._base_value
+        assert self.background is not None
+        margin = self.plan(SHAP_VALUES).background_margin
+        return self.link.base_value(margin, self.background.weights, labels)
 
     def __getstate__(self) -> dict[str, Any]:
         compiled = ("_lock", "_plans", "_cuda_plans")
@@ -154,7 +153,9 @@ class Runner:
         attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
         precision, background = self.options.precision, self.background
         if background is not None and kind == SHAP_VALUES:
-            rows, weights = background.rows, background.weights
+            rows, weights, link = background.rows, background.weights, self.link
+            if link is not None:
+                return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
             return _core.background_plan(attributes, precision, rows, weights, _TABLE_BYTES)
         return _core.Plan(attributes, precision, kind.order, kind.index)
 
@@ -176,6 +177,8 @@ class Runner:
         ------
         ValueError, TypeError
         """
+        if self.link is not None and kind != SHAP_VALUES:
+            raise ValueError(f"{what} are those of the margin: use model_output='raw'")
         if self.background is not None:
             if kind != SHAP_VALUES:
                 raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
@@ -189,8 +192,10 @@ class Runner:
         if self.options.devices.indices:
             raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
 
-    def run(self, X: Rows | GpuArray, kind: Kind, work: Callable[[Run], T]) -> tuple[T, Run]:
-        """What ``work`` makes of X, and the run that it was given.
+    def run(
+        self, X: Rows | GpuArray, kind: Kind, work: Callable[[Run], T], labels: np.ndarray | None = None
+    ) -> tuple[T, Run]:
+        """What ``work`` makes of X, and the run that it was given; ``labels`` are those of a link.
 
         A run that ``device="auto"`` sent to a GPU, and that fails there, is repeated on the CPU.
         """
@@ -205,43 +210,56 @@ class Runner:
             nodes = {k: scale * n for k, n in self.info["leaves_by_nodes"].items()}
             indices = chosen.choose(X.n_rows, self.info | {"leaves_by_nodes": nodes}, n_threads)
         try:
-            run = HostRun(self, kind, X, n_threads, indices)
+            run = HostRun(self, kind, X, n_threads, indices, labels)
             return work(run), run
         except (MemoryError, RuntimeError) as error:
             if not (chosen.auto and devices.is_cuda_error(error)):
                 raise
-        run = HostRun(self, kind, X, n_threads, ())
+        run = HostRun(self, kind, X, n_threads, (), labels)
         return work(run), run
 
-    def allowed_gap(self, dtype: Any) -> np.ndarray:
-        """Largest additivity gap of each output, for values of this dtype."""
+    def allowed_gap(self, dtype: Any, labels: np.ndarray | None = None) -> np.ndarray:
+        """Largest additivity gap of each output (and row, if there are labels), for values of this dtype."""
         precision = "single" if dtype == np.float32 else self.options.precision
-        return _RELATIVE_GAP[precision] * self.leaf_sum
+        allowed = _RELATIVE_GAP[precision] * self.leaf_sum
+        return allowed if self.link is None else self.link.allowed_gap(allowed, self.leaf_sum, labels)
 
-    def check(self, values: np.ndarray, margin: np.ndarray, index: Any, start: int) -> float:
-        """The largest additivity gap of rows from ``start`` on; ``index`` holds the labels of all rows.
+    def check(
+        self,
+        values: np.ndarray,
+        margin: np.ndarray,
+        index: Any,
+        start: int,
+        labels: np.ndarray | None = None,
+    ) -> float:
+        """The largest additivity gap of rows from ``start`` on.
+
+        ``index`` holds the labels, in the sense of pandas, of all rows; ``labels`` those of a link,
+        of these rows.
 
         Raises
         ------
         RuntimeError
             It is larger than rounding can make it.
         """
-        total = values.sum(axis=2, dtype=np.float64) + self.base_value
-        gap = np.abs(total - margin)
+        total = values.sum(axis=2, dtype=np.float64) + self.base_value(labels)
+        explained = margin if self.link is None else self.link.of(margin, labels)
+        gap = np.abs(total - explained)
         worst = float(gap.max())
-        allowed = self.allowed_gap(values.dtype)
+        allowed = self.allowed_gap(values.dtype, labels)
         if worst <= allowed.min() or (gap <= allowed).all():
             return worst
         row, output = np.argwhere(~(gap <= allowed))[0]
         label = "" if index is None else f" (index {index[start + row]!r})"
         name = "" if self.output_names is None or self.widen else f", output {self.output_names[output]!r}"
+        noun = "margin" if self.link is None else self.link.noun
         raise RuntimeError(
             f"additivity check failed at row {start + row}{label}{name}: base value plus SHAP values is "
-            f"{total[row, output]:.9g}, the margin is {margin[row, output]:.9g}; they may differ by "
-            f"{allowed[output]:.3g}. The values were computed in {self.options.precision} precision and are "
-            f"{values.dtype}. Likely cause: rounding in trees whose leaves differ hugely in magnitude, if "
-            "precision='double' with float64 X helps; otherwise an error in skshapgpu, worth a report. "
-            "check_additivity=False returns the values as they are"
+            f"{total[row, output]:.9g}, the {noun} is {explained[row, output]:.9g}; they may differ by "
+            f"{np.broadcast_to(allowed, gap.shape)[row, output]:.3g}. The values were computed in "
+            f"{self.options.precision} precision and are {values.dtype}. Likely cause: rounding in trees "
+            "whose leaves differ hugely in magnitude, if precision='double' with float64 X helps; otherwise "
+            "an error in skshapgpu, worth a report. check_additivity=False returns the values as they are"
         )
 
 
@@ -324,11 +342,17 @@ class HostRun(Run):
     """Rows from the host, on the CPU or, each with a part of them, on GPUs."""
 
     def __init__(
-        self, runner: Runner, kind: Kind, rows: Rows, n_threads: int, indices: tuple[int, ...]
+        self,
+        runner: Runner,
+        kind: Kind,
+        rows: Rows,
+        n_threads: int,
+        indices: tuple[int, ...],
+        labels: np.ndarray | None,
     ) -> None:
         super().__init__(runner, kind, rows.n_rows, rows.dtype)
         self.device = devices.label(indices)
-        self._rows, self._n_threads = rows, n_threads
+        self._rows, self._n_threads, self._labels = rows, n_threads, labels
         self._gpus = [runner.cuda_plan(kind, index) for index in indices]
 
     def empty(self, *shape: int) -> np.ndarray:
@@ -360,9 +384,13 @@ class HostRun(Run):
             self._compute_on_gpus(block, start, values, parts)
             return
         margin = np.empty(values.shape[:2]) if self._checked else None
+        labels = None
+        if self._labels is not None:
+            labels = parts["labels"] = self._labels[start : start + len(values)]
         self.plan.explain(block, values, margin, self._n_threads, **parts)
         if margin is not None:
-            self.gap = max(self.gap or 0.0, self._runner.check(values, margin, self._rows.index, start))
+            gap = self._runner.check(values, margin, self._rows.index, start, labels)
+            self.gap = max(self.gap or 0.0, gap)
 
     def _compute_on_gpus(
         self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]

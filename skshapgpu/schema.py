@@ -111,6 +111,13 @@ class AdaptedModel:
         negative class would have minus its margin, or one minus its probability.
     class_names : tuple or None
         Both class labels of a binary classifier, negative first.
+    link : {None, "identity", "logistic"}
+        How the library makes the probability of an output from its margin, whatever the other
+        outputs are: it is the margin, or 1 / (1 + exp(-link_scale * margin)). None: in another
+        way, or the model has no probabilities.
+    link_scale : float
+    squared_error : bool
+        Whether the single output is a prediction that was trained to have a small squared error.
     """
 
     ensemble: Ensemble
@@ -119,3 +126,6 @@ class AdaptedModel:
     output_names: tuple[Any, ...] | None = None
     binary: Literal["margin", "probability"] | None = None
     class_names: tuple[Any, ...] | None = None
+    link: Literal["identity", "logistic"] | None = None
+    link_scale: float = 1.0
+    squared_error: bool = False

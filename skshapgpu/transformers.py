@@ -16,12 +16,14 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from .background import resolve_perturbation
 from .devices import on_gpu
-from .explainer import TreeExplainer, resolve_perturbation
+from .explainer import TreeExplainer
 from .explanation import Explanation, column_names
 from .inputs import select, table
 from .interaction_explanation import InteractionExplanation, set_names
 from .interactions import Request
+from .model_output import require_model_output
 
 #: Training rows that importances are taken from, at most: their standard error is then 1 % of the
 #: spread of a feature's values, and fit stays quick however large the data is.
@@ -255,6 +257,8 @@ class ShapTransformer(ExplainingTransformer):
     data, feature_perturbation, data_weights
         Background rows with the columns of X, for interventional SHAP values, and their weights; as
         for :class:`TreeExplainer`.
+    model_output : {"raw", "probability"}, default="raw"
+        What the values are of; as for :class:`TreeExplainer`.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
         Options of :class:`TreeExplainer`.
 
@@ -264,7 +268,7 @@ class ShapTransformer(ExplainingTransformer):
         The fitted model.
     explainer_ : TreeExplainer
     base_values_ : float or ndarray of shape (n_outputs,)
-        Expected margin of the model, with ``data`` its mean margin there.
+        Expected margin of the model, with ``data`` its mean margin, or probability, there.
     feature_importances_ : ndarray of float64, shape (n_features,)
         Mean magnitude of the SHAP values of the rows given to ``fit``, summed over the outputs,
         for ``SelectFromModel``, ``RFE`` and the like. Of more than 10,000 rows, evenly spaced
@@ -293,6 +297,7 @@ class ShapTransformer(ExplainingTransformer):
         data: Any = None,
         feature_perturbation: str = "auto",
         data_weights: Any = None,
+        model_output: str = "raw",
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -314,15 +319,22 @@ class ShapTransformer(ExplainingTransformer):
         self.data = data
         self.feature_perturbation = feature_perturbation
         self.data_weights = data_weights
+        self.model_output = model_output
 
     def _check_options(self) -> None:
         resolve_perturbation(self.feature_perturbation, self.data, self.data_weights)
+        require_model_output(self.model_output, self.data)
+        if self.model_output == "log_loss":
+            raise ValueError(
+                "model_output='log_loss' needs labels, which transform does not get: use TreeExplainer"
+            )
 
     def _explainer_options(self) -> dict[str, Any]:
         return super()._explainer_options() | {
             "data": self.data,
             "feature_perturbation": self.feature_perturbation,
             "data_weights": self.data_weights,
+            "model_output": self.model_output,
         }
 
     def _learn(self, X: Any) -> None:

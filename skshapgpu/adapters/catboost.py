@@ -147,11 +147,19 @@ def adapt(model: Any) -> AdaptedModel:
             "catboost",
             binary="margin" if binary else None,
             class_names=tuple(classes) if binary else None,
+            link="logistic" if binary else None,
+            squared_error=_loss(document) == "RMSE",
         )
     # A class that was declared but never seen in training has no output.
     seen = document.get("model_info", {}).get("class_params", {}).get("class_to_label", range(len(classes)))
     outputs = tuple(classes[int(i)] for i in seen) if classes else None
     return AdaptedModel(ensemble, schema, "catboost", output_names=outputs)
+
+
+def _loss(document: dict[str, Any]) -> str | None:
+    """The loss that the model was trained with; None if the document does not say, as of a sum of models."""
+    params = document.get("model_info", {}).get("params", {})
+    return params.get("loss_function", {}).get("type") if isinstance(params, dict) else None
 
 
 def read_document(document: dict[str, Any], n_features: int) -> tuple[Ensemble, dict[int, CategoryEncoder]]:

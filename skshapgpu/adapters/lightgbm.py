@@ -32,6 +32,9 @@ from ..schema import AdaptedModel, Column, InputSchema
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
 _MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = 0, 1, 2
 
+#: Objectives whose probability is the logistic function of each margin by itself.
+_LOGISTIC = frozenset({"binary", "multiclassova", "cross_entropy"})
+
 _INNER_FIELDS = {
     "split_feature": np.int64,
     "threshold": np.float64,
@@ -119,7 +122,8 @@ def _read(text: str, classes: tuple[Any, ...] | None = None) -> AdaptedModel:
         frame_encoder=PandasCategories(categories),
         n_categorical=None if categories is None else len(categories),
     )
-    objective = head.get("objective", "").partition(" ")[0]  # a custom one is not in the text
+    objective, *parameters = head.get("objective", "").split(" ")  # a custom one is not in the text
+    scale = dict(parameter.partition(":")[::2] for parameter in parameters).get("sigmoid", "1")
     is_binary = n_outputs == 1 and (objective == "binary" or (not objective and classes is not None))
     return AdaptedModel(
         ensemble=ensemble,
@@ -128,6 +132,9 @@ def _read(text: str, classes: tuple[Any, ...] | None = None) -> AdaptedModel:
         output_names=classes if classes is not None and len(classes) == n_outputs > 1 else None,
         binary="margin" if is_binary else None,
         class_names=classes if is_binary and classes is not None and len(classes) == 2 else None,
+        link="logistic" if objective in _LOGISTIC else None,
+        link_scale=float(scale),
+        squared_error=objective == "regression" and "sqrt" not in parameters,
     )
 
 

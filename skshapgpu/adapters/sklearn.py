@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier, is_regressor
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import (
@@ -58,6 +58,9 @@ from sklearn.utils.validation import check_is_fitted
 from ..ensemble import Ensemble, Tree
 from ..errors import UnsupportedModelError
 from ..schema import AdaptedModel, Column, ColumnEncoder, InputSchema
+
+#: Losses of boosting, and criteria of trees, that are squared errors.
+_SQUARED_ERRORS = ("squared_error", "friedman_mse")
 
 #: Why a model built from trees is refused; subclasses included.
 _REFUSED: dict[type, str] = {
@@ -236,7 +239,8 @@ def _mean_of_trees(
     # Whether NaN is accepted depends on the splitter and, in older releases, on the criterion and on
     # monotonic constraints: the tree itself knows. It looks at X only to see that it is not sparse.
     allow_nan = estimators[0]._support_missing_values(np.empty((0, 0)))
-    return _adapted(model, ensemble, binary="probability", allow_nan=allow_nan)
+    link: Literal["identity"] | None = "identity" if n_classes else None
+    return _adapted(model, ensemble, binary="probability", link=link, allow_nan=allow_nan)
 
 
 def _single_tree(model: Any) -> AdaptedModel:
@@ -286,7 +290,9 @@ def _gradient_boosting(model: Any) -> AdaptedModel:
     # The loss turns the prior into the start: the exponential one takes half of the log-odds.
     start = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=start[0])
-    return _adapted(model, ensemble, binary="margin")
+    # The exponential loss is that of half of the log-odds.
+    scale = 2.0 if model.loss == "exponential" else 1.0
+    return _adapted(model, ensemble, binary="margin", link="logistic", link_scale=scale)
 
 
 def _hist_gradient_boosting(model: Any) -> AdaptedModel:
@@ -309,7 +315,15 @@ def _hist_gradient_boosting(model: Any) -> AdaptedModel:
         x_dtype="float64",
         intercept=np.ravel(model._baseline_prediction),
     )
-    return _adapted(model, ensemble, binary="margin", allow_nan=True, allow_inf=True, encoders=encoders)
+    return _adapted(
+        model,
+        ensemble,
+        binary="margin",
+        link="logistic",
+        allow_nan=True,
+        allow_inf=True,
+        encoders=encoders,
+    )
 
 
 def _read_predictor(predictor: Any, columns: np.ndarray, output: int) -> Tree:
@@ -339,11 +353,13 @@ def _adapted(
     ensemble: Ensemble,
     *,
     binary: Literal["margin", "probability"] | None = None,
+    link: Literal["identity", "logistic"] | None = None,
+    link_scale: float = 1.0,
     allow_nan: bool = False,
     allow_inf: bool = False,
     encoders: Mapping[int, ColumnEncoder] | None = None,
 ) -> AdaptedModel:
-    """Add names; ``binary`` is what the model's space would be if it is a binary classifier."""
+    """Add names; ``binary`` and a logistic link are those that it has if it is a binary classifier."""
     classes = tuple(model.classes_.tolist()) if is_classifier(model) else ()
     names = getattr(model, "feature_names_in_", None)
     return AdaptedModel(
@@ -359,6 +375,11 @@ def _adapted(
         output_names=classes if len(classes) > 2 else None,
         binary=binary if len(classes) == 2 else None,
         class_names=classes if len(classes) == 2 else None,
+        link=link if len(classes) == 2 or link == "identity" else None,
+        link_scale=link_scale,
+        squared_error=is_regressor(model)
+        and ensemble.n_outputs == 1
+        and getattr(model, "loss", getattr(model, "criterion", None)) in _SQUARED_ERRORS,
     )
 
 

@@ -122,6 +122,8 @@ def adapt(model: Any) -> AdaptedModel:
         output_names=classes if n_classes > 1 else None,
         binary="margin" if is_binary else None,
         class_names=classes if is_binary else None,
+        link="logistic" if objective in _LOGIT else None,
+        squared_error=objective == "reg:squarederror" and n_outputs == 1 and not is_binary,
     )
 
 

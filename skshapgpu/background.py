@@ -1,0 +1,104 @@
+"""Background data, with which SHAP values are interventional: its options, its rows and their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import devices
+from .errors import require_one_of
+from .inputs import Rows
+
+_CPU_ONLY = "interventional SHAP values are computed on the CPU only"
+
+
+@dataclass(frozen=True, eq=False)
+class Background:
+    """Rows that stand for features that are not known, with which SHAP values are interventional.
+
+    Attributes
+    ----------
+    rows : ndarray of float32 or float64, shape (n_rows, n_features)
+        Encoded, C-contiguous; NaN is missing.
+    weights : ndarray of float64, shape (n_rows,)
+        Not negative, with the sum 1.
+    """
+
+    rows: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def read(cls, data: Any, weights: Any, reader: Callable[[Any], Rows], x_dtype: str) -> Background:
+        """Background rows as the trees compare them, read as X is, and weights divided by their sum.
+
+        Raises
+        ------
+        ValueError, TypeError
+            ``data`` is nothing that the model takes, or the weights do not fit it.
+        """
+        try:
+            given = reader(data)
+            encoded = given.chunk(0, given.n_rows)
+        except (TypeError, ValueError) as error:
+            error.add_note("This is about data, the background rows.")
+            raise
+        if not given.n_rows:
+            raise ValueError("data has no rows: interventional SHAP values need at least one background row")
+        with np.errstate(over="ignore"):  # to infinity, as the model's library reads it
+            rows = np.array(encoded, x_dtype, order="C")
+        return cls(rows, _shares(weights, len(rows)))
+
+
+def resolve_perturbation(asked: str, data: Any, weights: Any) -> str:
+    """What the option ``feature_perturbation`` means.
+
+    Raises
+    ------
+    ValueError
+        There is no such option, or it and the background data given contradict each other.
+    """
+    require_one_of("feature_perturbation", asked, ("auto", "tree_path_dependent", "interventional"))
+    if asked == "interventional" and data is None:
+        raise ValueError("feature_perturbation='interventional' needs background rows: give data=")
+    if asked == "tree_path_dependent" and data is not None:
+        raise ValueError(
+            "feature_perturbation='tree_path_dependent' uses no background rows: leave out data, or use "
+            "'interventional'"
+        )
+    if weights is not None and data is None:
+        raise ValueError("data_weights are weights of background rows: give data=, too")
+    return "tree_path_dependent" if data is None else "interventional"
+
+
+def require_no_gpu(algorithm: str, device: Any, data: Any) -> None:
+    """Refuse options, and background rows, that take a GPU for interventional values."""
+    if algorithm == "gputreeshap":
+        raise ValueError("algorithm='gputreeshap' computes no interventional SHAP values: use 'auto'")
+    if not (isinstance(device, str) and device in ("auto", "cpu")):
+        raise ValueError(f"{_CPU_ONLY}: use device='cpu' or 'auto'")
+    if devices.on_gpu(data):
+        raise TypeError(f"{_CPU_ONLY}, but data lies on a GPU: copy it to the host")
+
+
+def _shares(weights: Any, n_rows: int) -> np.ndarray:
+    """Weights of background rows, divided by their sum."""
+    if weights is None:
+        return np.full(n_rows, 1 / n_rows)
+    shares = np.asarray(weights, np.float64)
+    if shares.shape != (n_rows,):
+        raise ValueError(
+            f"data_weights must have one entry for each of the {n_rows} rows of data, not the shape "
+            f"{shares.shape}"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(shares) & (shares >= 0)))
+    if len(wrong):
+        raise ValueError(
+            f"data_weights must be finite and not negative, but entry {wrong[0]} is {shares[wrong[0]]}"
+        )
+    if not shares.any():
+        raise ValueError("data_weights are all zero")
+    shares = shares / shares.max()  # so that the sum cannot overflow
+    return shares / shares.sum()

@@ -1,0 +1,168 @@
+"""What of a model is explained: its margin, its probability, or the loss of its predictions.
+
+The last two are functions of the margin, links. The core knows their slopes between two margins
+(``csrc/rescaled.cpp``), this module the functions themselves, so that the additivity check of their
+values compares the one with the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import column_or_1d
+
+from .errors import require_one_of
+from .schema import AdaptedModel
+
+#: Rounding of a link's values and their mean, relative to their largest possible magnitude.
+_ROUNDING = 2.0**-48
+
+
+@dataclass(frozen=True)
+class Link:
+    """A function of the margin of each output, and of a label.
+
+    Attributes
+    ----------
+    name : {"logistic", "log_loss", "squared_error"}
+        As the core calls it.
+    noun : str
+        What error messages call its values.
+    scale : float
+        By which the margin is multiplied first; 1 for a squared error.
+    classes : tuple or None
+        The labels of a log loss, negative first.
+    """
+
+    name: str
+    noun: str
+    scale: float = 1.0
+    classes: tuple[Any, ...] | None = None
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether it is a loss, which compares the margin with a label."""
+        return self.name != "logistic"
+
+    def of(self, margin: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
+        """Its values for margins (n_rows, n_outputs) and labels (n_rows,)."""
+        if self.name == "logistic":
+            return np.exp(-np.logaddexp(0, -self.scale * margin))
+        assert labels is not None
+        if self.name == "log_loss":
+            return np.logaddexp(0, np.where(labels[:, np.newaxis] > 0, -1, 1) * self.scale * margin)
+        return np.square(margin - labels[:, np.newaxis])
+
+    def base_value(
+        self, margin: np.ndarray, weights: np.ndarray, labels: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The mean of its values over background rows: (n_outputs,), or (n_rows, 1) by label."""
+        if labels is None:
+            return weights @ self.of(margin)
+        if self.name == "log_loss":
+            negative, positive = (weights @ self.of(margin, np.full(len(margin), y)) for y in (0, 1))
+            return np.where(labels[:, np.newaxis] > 0, positive, negative)
+        mean = weights @ margin  # and the spread around it, as the square of a label may be much larger
+        return weights @ np.square(margin - mean) + np.square(mean - labels[:, np.newaxis])
+
+    def allowed_gap(
+        self, of_margin: np.ndarray, largest: np.ndarray, labels: np.ndarray | None
+    ) -> np.ndarray:
+        """Largest additivity gap, from that of the margin and the largest magnitude that the margin can have.
+
+        The values of each pair are those of the margin times a slope, which bounds their gap.
+        """
+        if self.name == "logistic":
+            return of_margin * self.scale / 4 + _ROUNDING
+        if labels is None or self.name == "log_loss":
+            return of_margin * self.scale + _ROUNDING * (1 + self.scale * largest)
+        reach = largest + np.abs(labels[:, np.newaxis])
+        return of_margin * 2 * reach + _ROUNDING * np.square(reach)
+
+    def read_labels(self, y: Any, n_rows: int) -> np.ndarray:
+        """Labels as numbers, float64: of a log loss 0 and 1.
+
+        Raises
+        ------
+        ValueError, TypeError
+            There are no labels, not one for each row, or one that the model does not know.
+        """
+        if y is None:
+            raise ValueError("model_output='log_loss' compares predictions with labels: give y=")
+        labels = column_or_1d(y).tolist()
+        if len(labels) != n_rows:
+            raise ValueError(f"y has {len(labels)} labels, but X has {n_rows} rows")
+        if self.classes is None:
+            try:
+                numbers = np.array(labels, np.float64)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"y must hold numbers: {error}") from error
+            wrong = np.flatnonzero(~np.isfinite(numbers))
+            if len(wrong):
+                raise ValueError(f"y must be finite, but entry {wrong[0]} is {numbers[wrong[0]]}")
+            return numbers
+        negative, positive = self.classes
+        for i, label in enumerate(labels):
+            if label not in self.classes:
+                raise ValueError(
+                    f"y must hold the classes of the model, {negative!r} and {positive!r}, but entry {i} is "
+                    f"{label!r}"
+                )
+        return np.fromiter((label == positive for label in labels), np.float64, n_rows)
+
+
+def require_model_output(model_output: str, data: Any) -> None:
+    """Refuse an option ``model_output`` that there is not, or that needs background data.
+
+    Raises
+    ------
+    ValueError
+    """
+    require_one_of("model_output", model_output, ("raw", "probability", "log_loss"))
+    if model_output != "raw" and data is None:
+        raise ValueError(
+            f"model_output={model_output!r} is defined against background rows only: give data=, "
+            "or use model_output='raw'"
+        )
+
+
+def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool) -> Link | None:
+    """The link that a model output asks for; None if that is the margin.
+
+    Raises
+    ------
+    ValueError
+        The model has no such output.
+    """
+    if model_output == "raw" or (model_output == "probability" and adapted.link == "identity"):
+        return None
+    if model_output == "probability":
+        if adapted.link == "logistic":
+            return Link("logistic", "probability", adapted.link_scale)
+        if adapted.output_names is not None:
+            raise ValueError(
+                "model_output='probability' needs a probability that depends on the margin of its own output "
+                "alone; that of this model depends on those of all outputs, or it has none: use "
+                "model_output='raw'"
+            )
+        raise ValueError(
+            "model_output='probability' needs a classifier whose probability is the logistic function of its "
+            "margin, or its margin: use model_output='raw'"
+        )
+    if all_outputs:
+        raise ValueError("outputs='all' goes with margins and probabilities: there is one log loss")
+    if adapted.squared_error:
+        return Link("squared_error", "squared error")
+    if adapted.link == "logistic" and adapted.binary is not None:
+        return Link("log_loss", "log loss", adapted.link_scale, adapted.class_names or (0, 1))
+    if adapted.link == "identity":
+        raise ValueError(
+            "model_output='log_loss' needs a model whose margin is log-odds: this one adds up probabilities, "
+            "which may be 0, and the log loss infinite"
+        )
+    raise ValueError(
+        "model_output='log_loss' needs a binary classifier with a logistic link, or a regressor that was "
+        "trained with the squared error: use model_output='raw'"
+    )
