@@ -268,6 +268,7 @@ py::dict info(const Plan& plan) {
   out["leaves_by_nodes"] = leaves;
   out["n_chunks"] = plan.chunks.size();
   out["n_features_used"] = plan.features.size();
+  out["n_leaves_without_table"] = plan.tables.leaves.size();
   out["bytes"] = plan.bytes();
   out["scratch_bytes_per_thread"] = scratch_bytes(plan);
   out["precision"] = plan.precision == Precision::kSingle ? "single" : "double";

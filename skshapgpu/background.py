@@ -12,8 +12,6 @@ from . import devices
 from .errors import require_one_of
 from .inputs import Rows
 
-_CPU_ONLY = "interventional SHAP values are computed on the CPU only"
-
 
 @dataclass(frozen=True, eq=False)
 class Background:
@@ -73,14 +71,17 @@ def resolve_perturbation(asked: str, data: Any, weights: Any) -> str:
     return "tree_path_dependent" if data is None else "interventional"
 
 
-def require_no_gpu(algorithm: str, device: Any, data: Any) -> None:
-    """Refuse options, and background rows, that take a GPU for interventional values."""
+def require_possible(algorithm: str, data: Any) -> None:
+    """Refuse an algorithm, and background rows, that there are no interventional values with.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
     if algorithm == "gputreeshap":
         raise ValueError("algorithm='gputreeshap' computes no interventional SHAP values: use 'auto'")
-    if not (isinstance(device, str) and device in ("auto", "cpu")):
-        raise ValueError(f"{_CPU_ONLY}: use device='cpu' or 'auto'")
     if devices.on_gpu(data):
-        raise TypeError(f"{_CPU_ONLY}, but data lies on a GPU: copy it to the host")
+        raise TypeError("background rows are read on the host, but data lies on a GPU: copy it to the host")
 
 
 def _shares(weights: Any, n_rows: int) -> np.ndarray:

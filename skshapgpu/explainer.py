@@ -16,7 +16,7 @@ from joblib import effective_n_jobs
 
 from . import devices
 from .adapters import adapt
-from .background import Background, require_no_gpu, resolve_perturbation
+from .background import Background, require_possible, resolve_perturbation
 from .devices import Devices, GpuArray, Numbers, RefusedNumberError
 from .errors import require_one_of
 from .explanation import Explanation
@@ -206,9 +206,9 @@ class TreeExplainer:
         require_one_of("precision", precision, ("single", "double"))
         require_one_of("outputs", outputs, ("auto", "all"))
         self._feature_perturbation = resolve_perturbation(feature_perturbation, data, data_weights)
-        require_model_output(model_output, data)
+        require_model_output(model_output, data, device)
         if data is not None:
-            require_no_gpu(algorithm, device, data)
+            require_possible(algorithm, data)
         effective_n_jobs(n_jobs)  # refuses 0
         limit, asked = parse_bytes(memory_limit), Devices.parse(device)
         if algorithm == "gputreeshap":
@@ -230,6 +230,7 @@ class TreeExplainer:
             background = Background.read(data, data_weights, self._read, adapted.ensemble.x_dtype)
         numbers = self._numbers()
         self._runner = Runner(adapted.ensemble, compute, widen, numbers, self._output_names, background, link)
+        self._runner.require(SHAP_VALUES, "", False)
         if link is not None and link.has_labels:
             return  # base values depend on them
         base = self._runner.base_value(None)

@@ -160,7 +160,9 @@ class Runner:
         return _core.Plan(attributes, precision, kind.order, kind.index)
 
     def _on_gpus(self, kind: Kind) -> bool:
-        return kind.on_gpus and self.background is None
+        if self.background is None:
+            return kind.on_gpus
+        return self.link is None and self.info["n_leaves_without_table"] == 0
 
     def cuda_plan(self, kind: Kind, index: int) -> Any:
         """The plan of a kind on a GPU: ``_cuda.CudaPlan``."""
@@ -182,7 +184,9 @@ class Runner:
         if self.background is not None:
             if kind != SHAP_VALUES:
                 raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
-            what = "interventional SHAP values"
+            what = "interventional SHAP values of a model with long paths"
+            if self.link is not None:
+                what = f"SHAP values of a {self.link.noun}"
         if kind != SHAP_VALUES and self.options.algorithm == "gputreeshap":
             raise ValueError(f"algorithm='gputreeshap' computes SHAP values only, not {what}: use 'auto'")
         if self._on_gpus(kind):

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from ensembles import ensemble_options, full_tree, leaf_scale, random_ensemble, random_rows
 from hypothesis import HealthCheck, given, settings
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
 
-from skshapgpu import _core
+from skshapgpu import TreeExplainer, _core
 from skshapgpu.ensemble import Ensemble
 
 _cuda = pytest.importorskip("skshapgpu._cuda")
@@ -83,3 +85,48 @@ def test_paths_too_long_for_tables() -> None:
     plan = _core.background_plan(attributes, "single", rows, np.full(5, 0.2), 0)
     with pytest.raises(ValueError, match="too long for tables"):
         _cuda.CudaPlan(plan, 0, False)
+
+
+# The API
+
+
+X, Y = load_diabetes(return_X_y=True)
+
+
+@pytest.fixture(scope="module", params=["regression", "classes"])
+def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray]:
+    if request.param == "regression":
+        return HistGradientBoostingRegressor(max_iter=20).fit(X, Y), X
+    iris, classes = load_iris(return_X_y=True)
+    return RandomForestClassifier(10, random_state=0).fit(iris, classes), iris
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_explainers(case: Any, precision: str) -> None:
+    model, rows = case
+    options: dict[str, Any] = {"precision": precision, "data_weights": np.arange(1, 51)}
+    in_double = options | {"precision": "double"}
+    expected = TreeExplainer(model, rows[:50], device="cpu", **in_double).explain(rows)
+    found = TreeExplainer(model, rows[:50], device="cuda", **options).explain(rows)
+    assert found.device == "cuda:0" and found.feature_perturbation == "interventional"
+    scale = np.abs(expected.values).max()
+    np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=TOLERANCE[precision] * scale)
+    np.testing.assert_array_equal(found.base_values, expected.base_values)
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_arrays_of_other_libraries(case: Any, library: str) -> None:
+    namespace = pytest.importorskip(library)
+    model, rows = case
+    explainer = TreeExplainer(model, rows[:50])
+    on_gpu = namespace.asarray(rows, device="cuda") if library == "torch" else namespace.asarray(rows)
+    found = explainer.shap_values(on_gpu)
+    assert type(found) is type(on_gpu)
+    on_host = found.cpu().numpy() if library == "torch" else namespace.asnumpy(found)
+    np.testing.assert_array_equal(on_host, TreeExplainer(model, rows[:50], device="cuda").shap_values(rows))
+
+
+def test_auto_takes_the_gpu(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
+    model, rows = case
+    assert TreeExplainer(model, rows[:50]).explain(np.tile(rows, (2_000, 1))).device == "cuda:0"

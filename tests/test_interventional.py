@@ -1,6 +1,6 @@
 """Interventional SHAP values: the core and every family against the definition, shap, the API, pickling.
 
-They are computed on the CPU only, so that every explainer here is told to.
+All on the CPU; test_cuda_tables.py compares GPUs with it.
 """
 
 from __future__ import annotations
@@ -576,9 +576,6 @@ def test_transformer_refuses_options_before_it_fits() -> None:
         ({"feature_perturbation": "marginal", "data": X[:3]}, "feature_perturbation must be one of 'auto'"),
         ({"data_weights": [1.0]}, "data_weights are weights of background rows"),
         ({"data": X[:3], "algorithm": "gputreeshap"}, "'gputreeshap' computes no interventional"),
-        ({"data": X[:3], "device": "cuda"}, "computed on the CPU only"),
-        ({"data": X[:3], "device": "cuda:1"}, "computed on the CPU only"),
-        ({"data": X[:3], "device": ["cuda:0", "cuda:1"]}, "computed on the CPU only"),
     ],
 )
 def test_options_that_contradict_each_other(options: dict[str, Any], message: str) -> None:
@@ -636,23 +633,29 @@ class OnGpu:
     __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
 
 
-def test_arrays_on_a_gpu_are_refused(forest: Any) -> None:
-    with pytest.raises(TypeError, match="CPU only, but X lies on a GPU: copy it to the host"):
-        explainer_of(forest, X[:3]).shap_values(OnGpu())
-    with pytest.raises(TypeError, match="CPU only, but data lies on a GPU: copy it to the host"):
+def test_a_background_on_a_gpu_is_refused(forest: Any) -> None:
+    with pytest.raises(TypeError, match="data lies on a GPU: copy it to the host"):
         explainer_of(forest, OnGpu())
 
 
-def test_a_gpu_that_the_environment_insists_on_is_refused(forest: Any) -> None:
+@pytest.fixture
+def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All leaves are without a table, as those on long paths are."""
+    monkeypatch.setattr("skshapgpu.runner._TABLE_BYTES", 0)
+
+
+@pytest.mark.usefixtures("no_tables")
+def test_long_paths_are_refused_on_gpus(forest: Any) -> None:
     explainer = explainer_of(forest, X[:3])
+    with pytest.raises(TypeError, match="long paths are computed on the CPU only, but X lies on a GPU"):
+        explainer.shap_values(OnGpu())
     explainer._runner.options = replace(explainer._runner.options, devices=Devices(indices=(0,)))
-    with pytest.raises(
-        ValueError, match="interventional SHAP values are computed on the CPU only: use device"
-    ):
+    with pytest.raises(ValueError, match="long paths are computed on the CPU only: use device"):
         explainer.shap_values(X)
 
 
-def test_auto_stays_on_the_cpu(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("no_tables")
+def test_auto_stays_on_the_cpu_with_long_paths(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
     monkeypatch.setattr("skshapgpu.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU"))
     assert TreeExplainer(forest, X[:3]).explain(X).device == "cpu"
