@@ -15,8 +15,6 @@
 namespace skshap {
 namespace {
 
-constexpr uint32_t kPathFeatures = 64;  // bits of BackgroundGroup::failed
-
 // --- Secants, without the cancellation of their definition ---
 
 double expit(double m) { return m < 0 ? std::exp(m) / (1 + std::exp(m)) : 1 / (1 + std::exp(-m)); }
@@ -352,8 +350,8 @@ class Worker {
   // Of the path to the current node:
   std::vector<int> position_;  // by slot; -1: not on it
   uint32_t n_path_ = 0;
-  uint32_t slots_[kPathFeatures];
-  uint64_t failing_[kPathFeatures], satisfied_[kPathFeatures][kBackgroundWords];
+  uint32_t slots_[kMaxPathFeatures];
+  uint64_t failing_[kMaxPathFeatures], satisfied_[kMaxPathFeatures][kBackgroundWords];
   std::vector<Frame> frames_;
   std::vector<BackgroundGroup> groups_;
 };
@@ -372,10 +370,10 @@ RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precisio
   RescaledPlan out{make_plan(ensemble, precision), link, scale, {}, {}, {}};
   const Plan& plan = out.plan;
   const uint32_t longest = longest_path(plan);
-  if (longest > kPathFeatures)
+  if (longest > static_cast<uint32_t>(kMaxPathFeatures))
     throw std::invalid_argument("a path has " + std::to_string(longest) +
                                 " different features; background data allow for at most " +
-                                std::to_string(kPathFeatures));
+                                std::to_string(kMaxPathFeatures));
   if (rows.n_rows > INT32_MAX - kBackgroundTile) throw std::invalid_argument("too many background rows");
   const size_t n = static_cast<size_t>(rows.n_rows), padded = (n + kBlockRows - 1) / kBlockRows * kBlockRows;
   out.weights.assign(weights, weights + n);
