@@ -65,11 +65,12 @@ size_t n_words(const Plan& plan) {
   return kFirstWord + 2 * (2 * inner + 1);
 }
 
-// Margins of the 64 rows of a block, margin[output][stride].
+// Margins of the 64 rows of a block, [output][64].
 void add_margins(const Plan& plan, const Kernels& kernels, const CodeTile& codes, int block, uint64_t* words,
-                 double* margin, size_t stride) {
+                 double* margin) {
   int32_t reached[kBlockRows];
-  for (int32_t o = 0; o < plan.n_outputs; ++o) std::fill_n(margin + o * stride, kBlockRows, plan.constant[o]);
+  for (int32_t o = 0; o < plan.n_outputs; ++o)
+    std::fill_n(margin + o * kBlockRows, kBlockRows, plan.constant[o]);
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan.trees[i];
@@ -80,7 +81,7 @@ void add_margins(const Plan& plan, const Kernels& kernels, const CodeTile& codes
       const size_t width = n_used_outputs(plan, chunk);
       for (size_t o = 0; o < width; ++o)
         for (int row = 0; row < kBlockRows; ++row)
-          margin[(std::max(chunk.output, 0) + o) * stride + row] += leaves[reached[row] * width + o];
+          margin[(std::max(chunk.output, 0) + o) * kBlockRows + row] += leaves[reached[row] * width + o];
     }
 }
 
@@ -143,7 +144,7 @@ class Worker {
     const int64_t first_row = block * kBlockRows;
     n_rows_ = static_cast<int>(std::min<int64_t>(kBlockRows, rows_.n_rows - first_row));
     code_tile(plan_, kernels_, rows_, first_row, n_rows_, codes_);
-    add_margins(plan_, kernels_, codes_, 0, words_.data(), margin_.data(), kBlockRows);
+    add_margins(plan_, kernels_, codes_, 0, words_.data(), margin_.data());
     std::fill_n(sums_.data(), sums_.size(), 0.0);
     const size_t n_background = rescaled_.weights.size();
     for (size_t first = 0; first < n_background; first += kBackgroundTile) {
@@ -384,7 +385,7 @@ RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precisio
   out.margins.resize(plan.n_outputs * n);
   for (size_t first = 0; first < n; first += kBlockRows) {
     add_margins(plan, kernels(), out.background, static_cast<int>(first / kBlockRows), words.data(),
-                block.data(), kBlockRows);
+                block.data());
     for (int32_t o = 0; o < plan.n_outputs; ++o)
       std::copy_n(block.data() + o * kBlockRows, std::min<size_t>(kBlockRows, n - first),
                   out.margins.data() + o * n + first);
