@@ -178,6 +178,9 @@ struct LeafTableArgs {
   double* out;   // [pattern][feature][output]
 };
 
+// Different features on a path, where background rows are held by those that they fail.
+constexpr int kMaxPathFeatures = 64;
+
 // Background rows of a tile: their masks have so many words.
 constexpr int kBackgroundWords = 4;
 constexpr int kBackgroundTile = 64 * kBackgroundWords;

@@ -16,8 +16,6 @@
 namespace skshap {
 namespace {
 
-constexpr uint32_t kPathFeatures = 64;  // bits of BackgroundGroup::failed
-
 // --- Secants, without the cancellation of their definition ---
 
 double expit(double m) { return m < 0 ? std::exp(m) / (1 + std::exp(m)) : 1 / (1 + std::exp(-m)); }
@@ -66,11 +64,12 @@ size_t n_words(const Plan& plan) {
   return kFirstWord + 2 * (2 * inner + 1);
 }
 
-// Margins of the 64 rows of a block, margin[output][stride].
+// Margins of the 64 rows of a block, [output][64].
 void add_margins(const Plan& plan, const Kernels& kernels, const CodeTile& codes, int block, uint64_t* words,
-                 double* margin, size_t stride) {
+                 double* margin) {
   int32_t reached[kBlockRows];
-  for (int32_t o = 0; o < plan.n_outputs; ++o) std::fill_n(margin + o * stride, kBlockRows, plan.constant[o]);
+  for (int32_t o = 0; o < plan.n_outputs; ++o)
+    std::fill_n(margin + o * kBlockRows, kBlockRows, plan.constant[o]);
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan.trees[i];
@@ -81,7 +80,7 @@ void add_margins(const Plan& plan, const Kernels& kernels, const CodeTile& codes
       const size_t width = n_used_outputs(plan, chunk);
       for (size_t o = 0; o < width; ++o)
         for (int row = 0; row < kBlockRows; ++row)
-          margin[(std::max(chunk.output, 0) + o) * stride + row] += leaves[reached[row] * width + o];
+          margin[(std::max(chunk.output, 0) + o) * kBlockRows + row] += leaves[reached[row] * width + o];
     }
 }
 
@@ -144,7 +143,7 @@ class Worker {
     const int64_t first_row = block * kBlockRows;
     n_rows_ = static_cast<int>(std::min<int64_t>(kBlockRows, rows_.n_rows - first_row));
     code_tile(plan_, kernels_, rows_, first_row, n_rows_, codes_);
-    add_margins(plan_, kernels_, codes_, 0, words_.data(), margin_.data(), kBlockRows);
+    add_margins(plan_, kernels_, codes_, 0, words_.data(), margin_.data());
     std::fill_n(sums_.data(), sums_.size(), 0.0);
     const size_t n_background = rescaled_.weights.size();
     for (size_t first = 0; first < n_background; first += kBackgroundTile) {
@@ -351,8 +350,8 @@ class Worker {
   // Of the path to the current node:
   std::vector<int> position_;  // by slot; -1: not on it
   uint32_t n_path_ = 0;
-  uint32_t slots_[kPathFeatures];
-  uint64_t failing_[kPathFeatures], satisfied_[kPathFeatures][kBackgroundWords];
+  uint32_t slots_[kMaxPathFeatures];
+  uint64_t failing_[kMaxPathFeatures], satisfied_[kMaxPathFeatures][kBackgroundWords];
   std::vector<Frame> frames_;
   std::vector<BackgroundGroup> groups_;
 };
@@ -371,10 +370,10 @@ RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precisio
   RescaledPlan out{make_plan(ensemble, precision), link, scale, {}, {}, {}};
   const Plan& plan = out.plan;
   const uint32_t longest = longest_path(plan);
-  if (longest > kPathFeatures)
+  if (longest > static_cast<uint32_t>(kMaxPathFeatures))
     throw std::invalid_argument("a path has " + std::to_string(longest) +
                                 " different features; background data allow for at most " +
-                                std::to_string(kPathFeatures));
+                                std::to_string(kMaxPathFeatures));
   if (rows.n_rows > INT32_MAX - kBackgroundTile) throw std::invalid_argument("too many background rows");
   const size_t n = static_cast<size_t>(rows.n_rows), padded = (n + kBlockRows - 1) / kBlockRows * kBlockRows;
   out.weights.assign(weights, weights + n);
@@ -385,7 +384,7 @@ RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precisio
   out.margins.resize(plan.n_outputs * n);
   for (size_t first = 0; first < n; first += kBlockRows) {
     add_margins(plan, kernels(), out.background, static_cast<int>(first / kBlockRows), words.data(),
-                block.data(), kBlockRows);
+                block.data());
     for (int32_t o = 0; o < plan.n_outputs; ++o)
       std::copy_n(block.data() + o * kBlockRows, std::min<size_t>(kBlockRows, n - first),
                   out.margins.data() + o * n + first);

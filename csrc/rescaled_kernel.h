@@ -35,7 +35,7 @@ void pair_leaf_part(const PairLeafArgs<typename S::T>& args, int first) {
   const uint32_t n = args.n_features;
   const typename S::V one = S::set1(T(1));
 
-  Vectors q, on[kBlockRows], weight[kBlockRows + 1], off;
+  Vectors q, on[kMaxPathFeatures], weight[kMaxPathFeatures + 1], off;
   for (int i = 0; i < kPairVectors; ++i) q.v[i] = off.v[i] = S::zero();
   for (uint32_t j = 0; j < n; ++j)
     for (int i = 0; i < kPairVectors; ++i) {

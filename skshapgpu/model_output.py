@@ -19,6 +19,9 @@ from .schema import AdaptedModel
 #: Rounding of a link's values and their mean, relative to their largest possible magnitude.
 _ROUNDING = 2.0**-48
 
+#: Twice a label is a factor in the core, which has to stay a number in float32.
+_LARGEST_LABEL = 1e30
+
 
 @dataclass(frozen=True)
 class Link:
@@ -76,8 +79,9 @@ class Link:
         """
         if self.name == "logistic":
             return of_margin * self.scale / 4 + _ROUNDING
-        if labels is None or self.name == "log_loss":
+        if self.name == "log_loss":
             return of_margin * self.scale + _ROUNDING * (1 + self.scale * largest)
+        assert labels is not None
         reach = largest + np.abs(labels[:, np.newaxis])
         return of_margin * 2 * reach + _ROUNDING * np.square(reach)
 
@@ -99,9 +103,12 @@ class Link:
                 numbers = np.array(labels, np.float64)
             except (TypeError, ValueError) as error:
                 raise type(error)(f"y must hold numbers: {error}") from error
-            wrong = np.flatnonzero(~np.isfinite(numbers))
+            wrong = np.flatnonzero(~(np.abs(numbers) < _LARGEST_LABEL))
             if len(wrong):
-                raise ValueError(f"y must be finite, but entry {wrong[0]} is {numbers[wrong[0]]}")
+                raise ValueError(
+                    f"y must be finite, and smaller than {_LARGEST_LABEL:g} in magnitude, but entry "
+                    f"{wrong[0]} is {numbers[wrong[0]]}"
+                )
             return numbers
         negative, positive = self.classes
         for i, label in enumerate(labels):
