@@ -10,8 +10,8 @@ class Margins {
  public:
   Margins(const Plan& plan, const Kernels& kernels);
 
-  // Adds the leaf values that a block's rows reach in a tree to margin[output * stride + row]. Words of as
-  // many nodes as the tree has, leaves included, are read.
+  // Adds the leaf values that a block's rows reach in a tree to margin[output * stride + row], which is
+  // aligned to 64 bytes. Words of as many nodes as the tree has, leaves included, are read.
   void add(const TreeProgram& tree, size_t n_outputs, const uint64_t* words, double* margin, size_t stride);
 
  private:

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "aligned.h"
+#include "margin.h"
 #include "threads.h"
 
 namespace skshap {
@@ -58,29 +59,19 @@ void decide(const Plan& plan, const Kernels& kernels, const TreeProgram& tree, c
 }
 
 // Words of a tree's decisions; those of leaves are read, too.
-size_t n_words(const Plan& plan) {
-  size_t inner = 0;
-  for (const Chunk& chunk : plan.chunks) inner = std::max(inner, chunk.max_inner);
-  return kFirstWord + 2 * (2 * inner + 1);
-}
+size_t n_words(const Plan& plan) { return kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1); }
 
 // Margins of the 64 rows of a block, [output][64].
-void add_margins(const Plan& plan, const Kernels& kernels, const CodeTile& codes, int block, uint64_t* words,
-                 double* margin) {
-  int32_t reached[kBlockRows];
+void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, const CodeTile& codes, int block,
+                 uint64_t* words, double* margin) {
   for (int32_t o = 0; o < plan.n_outputs; ++o)
     std::fill_n(margin + o * kBlockRows, kBlockRows, plan.constant[o]);
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan.trees[i];
       decide(plan, kernels, tree, codes, block, words);
-      const double* leaves = plan.leaf_values.data() + tree.leaves;
-      kernels.descend({plan.children.data() + tree.children, static_cast<int32_t>(tree.n_inner), tree.height,
-                       words, leaves, nullptr, nullptr, reached});
-      const size_t width = n_used_outputs(plan, chunk);
-      for (size_t o = 0; o < width; ++o)
-        for (int row = 0; row < kBlockRows; ++row)
-          margin[(std::max(chunk.output, 0) + o) * kBlockRows + row] += leaves[reached[row] * width + o];
+      margins.add(tree, n_used_outputs(plan, chunk), words, margin + std::max(chunk.output, 0) * kBlockRows,
+                  kBlockRows);
     }
 }
 
@@ -123,7 +114,8 @@ class Worker {
         rows_(rows),
         labels_(labels),
         result_(result),
-        n_words_(n_words(rescaled.plan)) {
+        n_words_(n_words(rescaled.plan)),
+        margins_(rescaled.plan, kernels()) {
     codes_.allocate(plan_, kBlockRows);
     words_.assign(n_words_, 0);
     background_words_.assign(n_words_ * kBackgroundWords, 0);
@@ -143,7 +135,7 @@ class Worker {
     const int64_t first_row = block * kBlockRows;
     n_rows_ = static_cast<int>(std::min<int64_t>(kBlockRows, rows_.n_rows - first_row));
     code_tile(plan_, kernels_, rows_, first_row, n_rows_, codes_);
-    add_margins(plan_, kernels_, codes_, 0, words_.data(), margin_.data());
+    add_margins(plan_, kernels_, margins_, codes_, 0, words_.data(), margin_.data());
     std::fill_n(sums_.data(), sums_.size(), 0.0);
     const size_t n_background = rescaled_.weights.size();
     for (size_t first = 0; first < n_background; first += kBackgroundTile) {
@@ -340,7 +332,8 @@ class Worker {
   const double* labels_;
   const Result& result_;
   const size_t n_words_;  // of a tree's decisions
-  int n_rows_ = 0;        // of the block
+  Margins margins_;
+  int n_rows_ = 0;  // of the block
   size_t first_background_ = 0, n_background_ = 0;
   CodeTile codes_;
   std::vector<uint64_t> words_, background_words_;  // the latter [word of a mask][n_words_]
@@ -380,10 +373,12 @@ RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precisio
   out.background.allocate(plan, static_cast<int>(padded));
   code_tile(plan, kernels(), rows, 0, static_cast<int>(n), out.background);
   std::vector<uint64_t> words(n_words(plan), 0);
-  std::vector<double> block(static_cast<size_t>(plan.n_outputs) * kBlockRows);
+  Margins margins(plan, kernels());
+  Aligned<double> block;
+  block.resize(static_cast<size_t>(plan.n_outputs) * kBlockRows);
   out.margins.resize(plan.n_outputs * n);
   for (size_t first = 0; first < n; first += kBlockRows) {
-    add_margins(plan, kernels(), out.background, static_cast<int>(first / kBlockRows), words.data(),
+    add_margins(plan, kernels(), margins, out.background, static_cast<int>(first / kBlockRows), words.data(),
                 block.data());
     for (int32_t o = 0; o < plan.n_outputs; ++o)
       std::copy_n(block.data() + o * kBlockRows, std::min<size_t>(kBlockRows, n - first),
