@@ -31,8 +31,6 @@ from .runner import SHAP_VALUES, Background, Kind, Options, Run, Runner, shap_va
 #: Kinds of the values of single features, by the names of their indices.
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": Kind(1, "bii")}
 
-_CPU_ONLY = "interventional SHAP values are computed on the CPU only"
-
 
 @overload
 def explain(model: Any, X: Any, *, interactions: Literal[False] = False, **options: Any) -> Explanation: ...
@@ -124,8 +122,12 @@ class TreeExplainer:
     data_weights : array-like of shape (n_background,), default=None
         Weight of each background row, not negative; they are divided by their sum. None: all weigh
         the same.
-    algorithm : {"auto", "quadrature", "gputreeshap"}, default="auto"
-        "auto" is the exact quadrature. "gputreeshap" is the method of Mitchell, Frank and Holmes
+    algorithm : {"auto", "quadrature", "fast_v2", "gputreeshap"}, default="auto"
+        "auto" is the exact quadrature; on the CPU, trees of up to 10 levels that ask the same in all
+        nodes of a level, as those of CatBoost, are looked up in tables that it fills beforehand. Of
+        "quadrature" there are no tables. "fast_v2" looks up all trees, as Fast TreeSHAP v2 does (Yang,
+        2021, arXiv:2109.09847): SHAP values and Banzhaf values on the CPU only, at most 16 features on a
+        path and 256 MiB of tables. "gputreeshap" is the method of Mitchell, Frank and Holmes
         (arXiv:2010.13972), for comparison: on GPUs only, slower, at most 31 features on a path, its
         last digits change from run to run; with more than 16 features on a path it computes in
         double precision.
@@ -157,7 +159,8 @@ class TreeExplainer:
         The model is not fitted.
     ValueError, TypeError
         An option has no such value, options contradict each other, ``data`` is nothing that the
-        model takes, or a path has more features than interventional values can be computed for.
+        model takes, or a path has more features than interventional values can be computed for, or
+        the tables of "fast_v2" do not fit.
     RuntimeError
         A GPU is asked for that cannot be had.
 
@@ -189,11 +192,11 @@ class TreeExplainer:
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
     ) -> None:
-        _require("algorithm", algorithm, ("auto", "quadrature", "gputreeshap"))
+        _require("algorithm", algorithm, ("auto", "quadrature", "fast_v2", "gputreeshap"))
         _require("precision", precision, ("single", "double"))
         _require("outputs", outputs, ("auto", "all"))
         self._feature_perturbation = resolve_perturbation(feature_perturbation, data, data_weights)
-        if data is not None:
+        if data is not None or algorithm == "fast_v2":
             _require_no_gpu(algorithm, device, data)
         effective_n_jobs(n_jobs)  # refuses 0
         limit, asked = parse_bytes(memory_limit), Devices.parse(device)
@@ -591,13 +594,14 @@ def resolve_perturbation(asked: str, data: Any, weights: Any) -> str:
 
 
 def _require_no_gpu(algorithm: str, device: Any, data: Any) -> None:
-    """Refuse options, and background rows, that take a GPU for interventional values."""
-    if algorithm == "gputreeshap":
-        raise ValueError("algorithm='gputreeshap' computes no interventional SHAP values: use 'auto'")
+    """Refuse options, and background rows, that take a GPU for what is computed on the CPU only."""
+    what = "values by algorithm='fast_v2'" if data is None else "interventional SHAP values"
+    if data is not None and algorithm in ("gputreeshap", "fast_v2"):
+        raise ValueError(f"algorithm={algorithm!r} computes no {what}: use 'auto'")
     if not (isinstance(device, str) and device in ("auto", "cpu")):
-        raise ValueError(f"{_CPU_ONLY}: use device='cpu' or 'auto'")
+        raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
     if devices.on_gpu(data):
-        raise TypeError(f"{_CPU_ONLY}, but data lies on a GPU: copy it to the host")
+        raise TypeError(f"{what} are computed on the CPU only, but data lies on a GPU: copy it to the host")
 
 
 def _shares(weights: Any, n_rows: int) -> np.ndarray:

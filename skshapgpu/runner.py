@@ -34,8 +34,12 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 #: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and what compares them.
 _CHECK_BYTES = 40
 
-#: Bytes that the tables of a background may take; leaves that find no room in them are slower.
+#: Bytes that tables may take. Leaves of interventional values that find no room in them are slower, trees of
+#: path-dependent ones are walked.
 _TABLE_BYTES = 2**28
+
+#: Which trees are explained by tables, by algorithm; none where it is not listed.
+_TABLES = {"auto": "level_uniform", "fast_v2": "all"}
 
 
 @dataclass(frozen=True)
@@ -154,13 +158,22 @@ class Runner:
 
         attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
         precision, background = self.options.precision, self.background
+        n_threads = effective_n_jobs(self.options.n_jobs)
         if background is not None and kind == SHAP_VALUES:
             rows, weights = background.rows, background.weights
-            return _core.background_plan(attributes, precision, rows, weights, _TABLE_BYTES)
-        return _core.Plan(attributes, precision, kind.order, kind.index)
+            return _core.background_plan(attributes, precision, rows, weights, _TABLE_BYTES, n_threads)
+        tables = _TABLES.get(self.options.algorithm, "none") if kind.order == 1 else "none"
+        try:
+            return _core.Plan(
+                attributes, precision, kind.order, kind.index, tables, _TABLE_BYTES, n_threads
+            )
+        except ValueError as error:
+            if tables == "all":
+                error.add_note("This is about the tables of algorithm='fast_v2'; algorithm='auto' can do without.")
+            raise
 
     def _on_gpus(self, kind: Kind) -> bool:
-        return kind.on_gpus and self.background is None
+        return kind.on_gpus and self.background is None and self.options.algorithm != "fast_v2"
 
     def cuda_plan(self, kind: Kind, index: int) -> Any:
         """The plan of a kind on a GPU: ``_cuda.CudaPlan``."""
@@ -181,10 +194,13 @@ class Runner:
             if kind != SHAP_VALUES:
                 raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
             what = "interventional SHAP values"
-        if kind != SHAP_VALUES and self.options.algorithm == "gputreeshap":
-            raise ValueError(f"algorithm='gputreeshap' computes SHAP values only, not {what}: use 'auto'")
+        algorithm = self.options.algorithm
+        if (algorithm == "gputreeshap" and kind != SHAP_VALUES) or (algorithm == "fast_v2" and kind.order > 1):
+            raise ValueError(f"algorithm={algorithm!r} computes SHAP values only, not {what}: use 'auto'")
         if self._on_gpus(kind):
             return
+        if algorithm == "fast_v2":
+            what = "values by algorithm='fast_v2'"
         if on_gpu:
             raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
         if self.options.devices.indices:
