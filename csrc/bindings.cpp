@@ -43,6 +43,10 @@ Precision precision_named(const std::string& name) {
   throw py::value_error("precision must be 'single' or 'double', not '" + name + "'");
 }
 
+void require_threads(int n_threads) {
+  if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
+}
+
 // What `make` makes of an ensemble, without the GIL. Ensemble (ensemble.py) has validated all values; here
 // only types and lengths are checked.
 template <class Make>
@@ -90,14 +94,24 @@ auto with_view(const py::dict& ensemble, const Make& make) {
   return make(view);
 }
 
-Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name) {
+Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name,
+             const std::string& tables, size_t table_bytes, int n_threads) {
   const Precision of = precision_named(precision);
   const Index index = index_named(name);
   if (order < 1 || order > kMaxOrder)
     throw py::value_error("order must be 1, 2 or 3, not " + std::to_string(order));
   if (order == 3 && index == Index::kTaylor)
     throw py::value_error("the index 'stii' is of order 2 at most, not 3");
-  return with_view(ensemble, [&](const EnsembleView& view) { return make_plan(view, of, order, index); });
+  require_threads(n_threads);
+  if (tables == "none")
+    return with_view(ensemble, [&](const EnsembleView& view) { return make_plan(view, of, order, index); });
+  if (tables != "level_uniform" && tables != "all")
+    throw py::value_error("tables must be 'none', 'level_uniform' or 'all', not '" + tables + "'");
+  if (order != 1) throw py::value_error("only plans of order 1 have tables");
+  const TableChoice choice = tables == "all" ? TableChoice::kAll : TableChoice::kLevelUniform;
+  return with_view(ensemble, [&](const EnsembleView& view) {
+    return make_table_plan(view, of, index, choice, table_bytes, n_threads);
+  });
 }
 
 // Background rows, checked; their weights add up to 1.
@@ -119,7 +133,7 @@ Rows background_rows(const py::dict& ensemble, const py::array& background, cons
 Plan compile_background(const py::dict& ensemble, const std::string& precision, const py::array& background,
                         const py::array& weights, size_t table_bytes, int n_threads) {
   const Precision of = precision_named(precision);
-  if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
+  require_threads(n_threads);
   const Rows rows = background_rows(ensemble, background, weights);
   const double* const p = static_cast<const double*>(weights.data());
   return with_view(ensemble, [&](const EnsembleView& view) {
@@ -153,7 +167,7 @@ Result checked_result(const Plan& plan, const py::array& X, py::array& values, c
   if (X.ndim() != 2 || X.shape(1) != plan.n_features)
     throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_features) + ")");
   if (!is_float32(values) && !is_float64(values)) throw py::type_error("values must be float32 or float64");
-  if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
+  require_threads(n_threads);
   check_array(values, "values", {X.shape(0), plan.n_outputs, plan.n_features});
   Result result{values.mutable_data(), is_float32(values), nullptr};
   if (!margin.is_none()) {
@@ -268,6 +282,9 @@ py::dict info(const Plan& plan) {
   out["leaves_by_nodes"] = leaves;
   out["n_chunks"] = plan.chunks.size();
   out["n_features_used"] = plan.features.size();
+  out["n_table_trees"] = plan.tables.trees.size();
+  out["n_look_ups"] = plan.tables.look_ups.size();
+  out["table_bytes"] = plan.tables.table_bytes();
   out["n_leaves_without_table"] = plan.tables.leaves.size();
   out["bytes"] = plan.bytes();
   out["scratch_bytes_per_thread"] = scratch_bytes(plan);
@@ -286,7 +303,8 @@ py::dict rescaled_info(const RescaledPlan& plan) {
 PYBIND11_MODULE(_core, module) {
   py::class_<Plan>(module, "Plan")
       .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("order") = 1,
-           py::arg("index") = "sii")
+           py::arg("index") = "sii", py::arg("tables") = "none", py::arg("table_bytes") = size_t{1} << 28,
+           py::arg("n_threads") = 1)
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none(),
            py::arg("triples") = py::none())

@@ -42,29 +42,17 @@ struct StackSizes {
   size_t phi = 0, pair_phi = 0, triple_phi = 0, stack = 0;
 };
 
-StackSizes stack_sizes(const Plan& plan, size_t element) {
+StackSizes stack_sizes(const Plan& plan) {
   StackSizes sizes;
   for (const Chunk& chunk : plan.chunks) {
     if (!has_walks(plan, chunk)) continue;
     const size_t outputs = n_used_outputs(plan, chunk);
-    const size_t rows = chunk.output < 0 ? kVectorWalkRows
-                        : element == 4   ? walk_rows<float>(plan.interactions())
-                                         : walk_rows<double>(plan.interactions());
     sizes.phi = std::max(sizes.phi, outputs * chunk.slots.size() * kBlockRows);
     sizes.pair_phi = std::max(sizes.pair_phi, outputs * chunk.pairs.size() * kBlockRows);
     sizes.triple_phi = std::max(sizes.triple_phi, outputs * chunk.triples.size() * kBlockRows);
-    sizes.stack = std::max(
-        sizes.stack, rows * stack_size(chunk.n_nodes, static_cast<int>(outputs), chunk.height, plan.order));
+    sizes.stack = std::max(sizes.stack, walk_stack(plan, chunk));
   }
   return sizes;
-}
-
-template <class T>
-const std::vector<T>& constants(const Plan& plan) {
-  if constexpr (sizeof(T) == 4)
-    return plan.constants_float;
-  else
-    return plan.constants_double;
 }
 
 // One thread's work: tiles of rows, through all trees, into the result.
@@ -79,7 +67,7 @@ class Worker {
         tile_(tile),
         margins_(plan, kernels),
         tables_(plan, kernels, tile) {
-    const StackSizes sizes = stack_sizes(plan, sizeof(T));
+    const StackSizes sizes = stack_sizes(plan);
     codes_.allocate(plan, tile);
     phi_.resize(sizes.phi);
     pair_phi_.resize(sizes.pair_phi);
@@ -158,7 +146,7 @@ class Worker {
                              n_pairs * kBlockRows,
                              triple_phi_.data(),
                              n_triples * kBlockRows};
-      run_walk(chunk, walk);
+      run_walk(kernels_, plan_.order, chunk.output < 0, walk);
     }
     add_sums(chunk, block, chunk.slots, plan_.features.size(), plan_.leaf_scale, phi_, sums_);
     // The walk finds twice the interaction of a pair.
@@ -178,18 +166,6 @@ class Worker {
         for (int row = 0; row < kBlockRows; ++row) to[row] += scale * from[row];
         from += kBlockRows;
       }
-  }
-
-  void run_walk(const Chunk& chunk, const WalkArgs<float>& args) const {
-    run_walk(chunk, args, kernels_.walk_float[plan_.order - 1], kernels_.walk_vector_float[plan_.order - 1]);
-  }
-  void run_walk(const Chunk& chunk, const WalkArgs<double>& args) const {
-    run_walk(chunk, args, kernels_.walk_double[plan_.order - 1],
-             kernels_.walk_vector_double[plan_.order - 1]);
-  }
-  template <class Walks, class Walk>
-  void run_walk(const Chunk& chunk, const WalkArgs<T>& args, const Walks& walks, Walk vector) const {
-    (chunk.output < 0 ? vector : walks[chunk.n_nodes <= kMaxFixedNodes ? chunk.n_nodes : 0])(args);
   }
 
   template <class Out>
@@ -284,7 +260,7 @@ bool explain(const Plan& plan, const Rows& rows, const Result& result, int n_thr
 
 size_t scratch_bytes(const Plan& plan) {
   const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
-  const StackSizes sizes = stack_sizes(plan, element);
+  const StackSizes sizes = stack_sizes(plan);
   const size_t tile = tile_rows(plan, INT64_MAX / 8, 1);
   return element * (sizes.phi + sizes.pair_phi + sizes.triple_phi + sizes.stack) +
          8 * (6 * most_inner_nodes(plan) + 5) +

@@ -581,8 +581,10 @@ void look_up(const LookUpArgs<typename S::T>& args) {
     const auto permutation = S::permutation(from);
     const T* const table = args.table + first;
     T* phi = args.phi + window * W;
-    for (size_t row = 0; row < args.n_rows; ++row, phi += args.row_size) {
-      const typename S::V entry = S::load_unaligned(table + args.index[row] * n_targets);
+    const size_t row_size = args.row_size;
+    for (const uint16_t *index = args.index, *last = index + args.n_rows; index != last;
+         ++index, phi += row_size) {
+      const typename S::V entry = S::load_unaligned(table + *index * n_targets);
       S::store(phi, S::add(S::load(phi), S::permute(permutation, entry)));
     }
   }

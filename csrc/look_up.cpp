@@ -5,6 +5,10 @@
 namespace skshap {
 namespace {
 
+// Blocks that go through all tables of a tree together: few enough that their rows of phi stay in the L1
+// cache, and enough that most of a table does meanwhile.
+constexpr size_t kPartBlocks = 4;
+
 // (p - 1)! q! / (p + q)!
 double pattern_weight(int p, int q) {
   double weight = 1.0 / p;
@@ -91,25 +95,33 @@ void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, do
     for (size_t block = 0; block < n_blocks_; ++block)
       margins.add(plan_.trees[tree.tree], n_outputs, words_.data() + block * block_words_,
                   margin + block * kBlockRows, tile_);
+  for (size_t first = 0; first < n_blocks_; first += kPartBlocks)
+    look_up(tree, batch.row_size, first, std::min(kPartBlocks, n_blocks_ - first));
+  if (margin && tree.n_levels) add_level_margin(tree, n_outputs, margin);
+  for (size_t i = tree.leaves; i < tree.leaves_end; ++i)
+    add_pattern_leaf(tables.leaves[i], batch.row_size, n_outputs);
+}
+
+template <class T>
+void TableRunner<T>::look_up(const TableTree& tree, size_t row_size, size_t first_block, size_t n_blocks) {
+  const Tables& tables = plan_.tables;
+  const size_t first_row = first_block * kBlockRows;
   for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i) {
     const LookUp& group = tables.look_ups[i];
-    kernels_.index({words_.data(), block_words_, n_blocks_, tables.bits.data() + group.bits, group.n_bits,
-                    index_.data()});
-    const LookUpArgs<T> args{index_.data(),
-                             n_blocks_ * kBlockRows,
+    kernels_.index({words_.data() + first_block * block_words_, block_words_, n_blocks,
+                    tables.bits.data() + group.bits, group.n_bits, index_.data() + first_row});
+    const LookUpArgs<T> args{index_.data() + first_row,
+                             n_blocks * kBlockRows,
                              stored_tables<T>(tables).data() + group.table,
                              tables.targets.data() + group.targets,
                              group.n_targets,
-                             phi_.data(),
-                             batch.row_size};
+                             phi_.data() + first_row * row_size,
+                             row_size};
     if constexpr (sizeof(T) == 4)
       kernels_.look_up_float(args);
     else
       kernels_.look_up_double(args);
   }
-  if (margin && tree.n_levels) add_level_margin(tree, n_outputs, margin);
-  for (size_t i = tree.leaves; i < tree.leaves_end; ++i)
-    add_pattern_leaf(tables.leaves[i], batch.row_size, n_outputs);
 }
 
 template <class T>

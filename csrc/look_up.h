@@ -24,6 +24,7 @@ class TableRunner {
 
  private:
   void run_tree(const TableTree& tree, const TableBatch& batch, double* margin, Margins& margins);
+  void look_up(const TableTree& tree, size_t row_size, size_t first_block, size_t n_blocks);
   void add_level_margin(const TableTree& tree, size_t n_outputs, double* margin) const;
   void add_pattern_leaf(const PatternLeaf& leaf, size_t row_size, size_t n_outputs);
   void add_sums(const TableBatch& batch, double* sums) const;

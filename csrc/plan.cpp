@@ -617,6 +617,14 @@ size_t Plan::stream_bytes() const {
          leaf_values.size() * 8 + tables.bytes();
 }
 
+size_t walk_stack(const Plan& plan, const Chunk& chunk) {
+  const size_t rows = chunk.output < 0                       ? kVectorWalkRows
+                      : plan.precision == Precision::kSingle ? walk_rows<float>(plan.interactions())
+                                                             : walk_rows<double>(plan.interactions());
+  const int n_outputs = static_cast<int>(n_used_outputs(plan, chunk));
+  return rows * stack_size(chunk.n_nodes, n_outputs, chunk.height, plan.order);
+}
+
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Index index) {
   return Compiler(ensemble, precision, order, index).compile();
 }

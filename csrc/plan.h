@@ -100,6 +100,17 @@ inline size_t n_used_outputs(const Plan& plan, const Chunk& chunk) {
   return chunk.output < 0 ? plan.n_outputs : 1;
 }
 
+template <class T>
+const std::vector<T>& constants(const Plan& plan) {
+  if constexpr (sizeof(T) == 4)
+    return plan.constants_float;
+  else
+    return plan.constants_double;
+}
+
+// Elements of the stack with which the trees of a chunk are walked.
+size_t walk_stack(const Plan& plan, const Chunk& chunk);
+
 // Compiles. Throws std::invalid_argument for an ensemble beyond the core's integer ranges. The Shapley-Taylor
 // index is of order 2 at most.
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
@@ -109,6 +120,13 @@ Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
 // most so many bytes. Throws std::invalid_argument if a path has more than 64 different features.
 Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
                           const double* weights, size_t table_bytes, int64_t n_threads);
+
+// The same for path-dependent values, with tables of at most so many bytes for trees that split alike on each
+// level, or for all trees. Throws std::invalid_argument if those of all trees need more, or if a path has
+// more than 16 different features.
+enum class TableChoice { kLevelUniform, kAll };
+Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, TableChoice choice,
+                     size_t table_bytes, int64_t n_threads);
 
 // How a tree with at most n_features different ones on a path is integrated over t: the number of nodes that
 // is exact, and n_nodes nodes with their weights. For the Banzhaf values, whose integrand is taken at 1/2

@@ -237,6 +237,18 @@ struct Kernels {
   void (*walk_vector_double[kMaxOrder])(const WalkArgs<double>&);
 };
 
+// The walk of trees with K nodes, or of those with vector leaves.
+inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<float>& args) {
+  const auto& walks = kernels.walk_float[order - 1];
+  const int n_fixed = args.n_nodes <= kMaxFixedNodes ? args.n_nodes : 0;
+  (vector ? kernels.walk_vector_float[order - 1] : walks[n_fixed])(args);
+}
+inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<double>& args) {
+  const auto& walks = kernels.walk_double[order - 1];
+  const int n_fixed = args.n_nodes <= kMaxFixedNodes ? args.n_nodes : 0;
+  (vector ? kernels.walk_vector_double[order - 1] : walks[n_fixed])(args);
+}
+
 const Kernels& kernels_baseline();
 #ifdef SKSHAP_X86_64
 const Kernels& kernels_avx2();

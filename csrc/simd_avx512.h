@@ -65,7 +65,8 @@ struct DoubleVector {
     M taken;
   };
   static Permutation permutation(const int32_t* from) {
-    const __m512i lanes = _mm512_cvtepi32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+    const __m512i lanes =
+        _mm512_maskz_cvtepi32_epi64(0xff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
     return {lanes, _mm512_cmpge_epi64_mask(lanes, _mm512_setzero_si512())};
   }
   static V permute(const Permutation& p, V x) { return _mm512_maskz_permutexvar_pd(p.taken, p.from, x); }

@@ -134,6 +134,17 @@ size_t tables_bytes(const Plan& plan, const TableLimits& limits) {
   return static_cast<size_t>(std::min(elements * element_bytes(plan), 1e18));
 }
 
+uint32_t longest_path(const Plan& plan) {
+  TreeGroups groups(plan);
+  uint32_t longest = 0;
+  for (const Chunk& chunk : plan.chunks)
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      groups.find(chunk, plan.trees[i], {0});
+      for (const TreeGroups::Leaf& leaf : groups.leaves) longest = std::max(longest, leaf.n_features);
+    }
+  return longest;
+}
+
 namespace {
 
 class Layout {
@@ -156,11 +167,40 @@ class Layout {
     out_.batches.back().trees_end = out_.trees.size();
   }
 
+  void add_level_tree(const LevelTree& level_tree) {
+    const TreeProgram& tree = plan_.trees[level_tree.tree];
+    features_.clear();
+    for (const int32_t node : level_tree.nodes) {
+      const int32_t feature = plan_.feature_of(plan_.decide[tree.decide + node]);
+      if (std::find(features_.begin(), features_.end(), feature) == features_.end())
+        features_.push_back(feature);
+    }
+    begin_batch(level_tree.chunk, features_, 1);
+    plan_.trees[level_tree.tree].by_tables = true;
+    out_.trees.push_back({level_tree.tree, out_.batches.size() - 1, out_.look_ups.size(),
+                          out_.look_ups.size() + 1, out_.leaves.size(), out_.leaves.size(),
+                          out_.levels.size(), out_.level_values.size(),
+                          static_cast<uint32_t>(level_tree.nodes.size())});
+    out_.batches.back().trees_end = out_.trees.size();
+    const size_t first_bit = out_.bits.size(), first_target = out_.targets.size();
+    for (size_t level = 0; level < level_tree.nodes.size(); ++level) {
+      DecideNode node = plan_.decide[tree.decide + level_tree.nodes[level]];
+      node.previous = 0;  // what the row does on this level alone
+      node.flags &= kCategorical;
+      out_.levels.push_back(node);
+      out_.bits.push_back(bit_of(static_cast<int32_t>(level), false));
+    }
+    add_look_up(first_bit, first_target);
+    add_level_values(level_tree);
+  }
+
   void end() {
     for (TableBatch& batch : out_.batches)
       batch.row_size = padded_row(batch.places_end - batch.places, element_bytes(plan_));
-    (element_bytes(plan_) == 4 ? out_.floats.resize(n_elements_ + kPadding)
-                               : out_.doubles.resize(n_elements_ + kPadding));
+    if (element_bytes(plan_) == 4)
+      out_.floats.resize(n_elements_ + kPadding);
+    else
+      out_.doubles.resize(n_elements_ + kPadding);
   }
 
  private:
@@ -213,6 +253,21 @@ class Layout {
     n_elements_ += static_cast<size_t>(n_targets) << n_bits;
   }
 
+  void add_level_values(const LevelTree& level_tree) {
+    const TreeProgram& tree = plan_.trees[level_tree.tree];
+    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
+    const int32_t* const children = plan_.children.data() + tree.children;
+    for (size_t index = 0; index < size_t{1} << level_tree.nodes.size(); ++index) {
+      int32_t node = 0;
+      for (size_t level = 0; node < n_inner; ++level) {
+        const bool flip = plan_.decide[tree.decide + node].flags & kFlip;
+        node = children[2 * node + 1 - ((index >> level & 1) ^ flip)];
+      }
+      const double* const values = plan_.leaf_values.data() + tree.leaves + (node - n_inner) * width_;
+      out_.level_values.insert(out_.level_values.end(), values, values + width_);
+    }
+  }
+
   void add_leaf(const TreeProgram& tree, const TreeGroups::Leaf& leaf) {
     if (leaf.n_features > 64)
       throw std::invalid_argument("a path has " + std::to_string(leaf.n_features) +
@@ -242,6 +297,12 @@ void lay_out_tables(Plan& plan, const TableLimits& limits) {
   Layout layout(plan, limits);
   for (size_t c = 0; c < plan.chunks.size(); ++c)
     for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) layout.add_tree(c, i);
+  layout.end();
+}
+
+void lay_out_level_tables(Plan& plan, const std::vector<LevelTree>& trees) {
+  Layout layout(plan, {});
+  for (const LevelTree& tree : trees) layout.add_level_tree(tree);
   layout.end();
 }
 
@@ -297,15 +358,13 @@ class Writer {
 
   // The words that rows with each of the group's indices would have, of the path above and of its nodes.
   void make_words(const TreeGroups::Group& group, size_t n_blocks) {
-    constexpr uint64_t kLow[6] = {0xaaaaaaaaaaaaaaaa, 0xcccccccccccccccc, 0xf0f0f0f0f0f0f0f0,
-                                  0xff00ff00ff00ff00, 0xffff0000ffff0000, 0xffffffff00000000};
     const uint32_t n_bits = group.n_bits();
     block_words_ = block_words(n_bits);
     words_.assign(n_blocks * block_words_, ~uint64_t{0});
     for (size_t block = 0; block < n_blocks; ++block) {
       uint64_t* const words = words_.data() + block * block_words_;
       for (uint32_t i = 0; i < n_bits; ++i) {
-        const uint64_t set = i < 6 ? kLow[i] : block >> (i - 6) & 1 ? ~uint64_t{0} : 0;
+        const uint64_t set = index_bit(i, block);
         uint64_t* const word = words + kFirstWord + 2 * i;
         if (i < group.n_above) {
           const bool right = groups_.steps[group.above + i].bit & 1;
@@ -425,10 +484,68 @@ void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, cons
   });
 }
 
+namespace {
+
+// What is left of a stream when only some of its parts are kept, and where these begin then.
+template <class X>
+class Kept {
+ public:
+  explicit Kept(std::vector<X>& stream) : stream_(stream) {}
+  size_t keep(size_t begin, size_t end) {
+    kept_.insert(kept_.end(), stream_.begin() + begin, stream_.begin() + end);
+    return kept_.size() - (end - begin);
+  }
+  void replace() {
+    kept_.shrink_to_fit();
+    stream_ = std::move(kept_);
+  }
+
+ private:
+  std::vector<X>& stream_;
+  std::vector<X> kept_;
+};
+
+template <class T>
+void drop_walks(Plan& plan, std::vector<T>& stream) {
+  Kept<uint32_t> ops(plan.ops);
+  Kept<T> constants(stream);
+  const size_t n_ops = plan.ops.size(), n_constants = stream.size();
+  for (size_t c = 0; c < plan.chunks.size(); ++c) {
+    Chunk& chunk = plan.chunks[c];
+    const bool last_chunk = c + 1 == plan.chunks.size();
+    bool has_walks = false;
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) has_walks |= !plan.trees[i].by_tables;
+    const size_t first = plan.trees[chunk.tree_begin].constants;
+    chunk.quadrature = has_walks ? constants.keep(chunk.quadrature, first) : 0;
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      TreeProgram& tree = plan.trees[i];
+      const bool last = i + 1 == plan.trees.size();
+      const size_t ops_end = last ? n_ops : plan.trees[i + 1].ops;
+      const size_t constants_end = i + 1 < chunk.tree_end ? plan.trees[i + 1].constants
+                                   : last_chunk           ? n_constants
+                                                          : plan.chunks[c + 1].quadrature;
+      tree.ops = tree.by_tables ? 0 : ops.keep(tree.ops, ops_end);
+      tree.constants = tree.by_tables ? 0 : constants.keep(tree.constants, constants_end);
+    }
+  }
+  ops.replace();
+  constants.replace();
+}
+
+}  // namespace
+
 void drop_walks(Plan& plan) {
-  plan.ops = {};
-  plan.constants_float = {};
-  plan.constants_double = {};
+  if (plan.precision == Precision::kSingle)
+    drop_walks(plan, plan.constants_float);
+  else
+    drop_walks(plan, plan.constants_double);
+}
+
+uint64_t index_bit(uint32_t bit, size_t block) {
+  constexpr uint64_t kLow[6] = {0xaaaaaaaaaaaaaaaa, 0xcccccccccccccccc, 0xf0f0f0f0f0f0f0f0,
+                                0xff00ff00ff00ff00, 0xffff0000ffff0000, 0xffffffff00000000};
+  if (bit < 6) return kLow[bit];
+  return block >> (bit - 6) & 1 ? ~uint64_t{0} : 0;
 }
 
 }  // namespace skshap

@@ -95,15 +95,31 @@ struct TableLeaf {
 // Fills weights[pattern], zeros before.
 using WeighPatterns = std::function<void(const TableLeaf& leaf, double* weights)>;
 
-// Bytes of the tables that the limits give for some of the plan's trees.
+// Bytes of the tables of all trees within the limits.
 size_t tables_bytes(const Plan& plan, const TableLimits& limits);
+// The most features on a path.
+uint32_t longest_path(const Plan& plan);
 
 // Lays out tables for all trees of the plan: everything but what is in them.
 void lay_out_tables(Plan& plan, const TableLimits& limits);
 
+// A tree whose nodes on each level all ask the same: one node of each level.
+struct LevelTree {
+  size_t chunk, tree;
+  std::vector<int32_t> nodes;
+};
+
+// The same for such trees alone, in the order of the plan; a tree's only table has an index of the answers on
+// each level.
+void lay_out_level_tables(Plan& plan, const std::vector<LevelTree>& trees);
+
+// Fills the tables of all trees but those of levels.
 void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, const WeighPatterns& weigh);
 
 // Takes the walk's programs of trees with tables away.
 void drop_walks(Plan& plan);
+
+// Bit `bit` of the numbers of 64 consecutive indices, the first of which is 64 times `block`.
+uint64_t index_bit(uint32_t bit, size_t block);
 
 }  // namespace skshap

@@ -7,13 +7,27 @@ import numpy as np
 class Plan:
     """A compiled ensemble; immutable, safe to use from several threads at once."""
 
-    def __init__(self, ensemble: dict[str, Any], precision: str, order: int = 1, index: str = "sii") -> None:
+    def __init__(
+        self,
+        ensemble: dict[str, Any],
+        precision: str,
+        order: int = 1,
+        index: str = "sii",
+        tables: str = "none",
+        table_bytes: int = 2**28,
+        n_threads: int = 1,
+    ) -> None:
         """Compile: ``ensemble`` holds the attributes of ``Ensemble``; precision "single" or "double".
 
         A plan of order 2 can also fill ``matrices`` and ``pairs`` of :meth:`explain`, one of order 3 also
         ``triples``; each is slower than the one before with the same results. The index is "sii" (Shapley
         interaction index), "stii" (Shapley-Taylor, up to order 2) or "bii" (Banzhaf); with the last the
         values are Banzhaf values, which do not add up to the margin, with the others SHAP values.
+
+        A plan of order 1 can have tables, which ``n_threads`` fill, of at most ``table_bytes``:
+        "level_uniform" for trees of up to 10 levels that split alike in all nodes of a level, as far as the
+        bytes suffice, "all" for all trees. All other trees are walked. Raises ValueError if the tables of all
+        trees need more bytes or a path has more than 16 different features.
         """
 
     def explain(
@@ -58,7 +72,8 @@ class Plan:
 
         n_trees and n_leaves; n_repeated, the nodes whose feature occurs above them;
         trees_by_nodes and leaves_by_nodes, how many trees have each number of quadrature nodes and how
-        many leaves those trees have; n_chunks; n_features_used; bytes; scratch_bytes_per_thread, what
+        many leaves those trees have; n_table_trees, n_look_ups and table_bytes, the trees with tables,
+        the tables and their size; n_chunks; n_features_used; bytes; scratch_bytes_per_thread, what
         explain() allocates beside its result; precision; instruction_set.
         """
 
@@ -68,11 +83,12 @@ def background_plan(
     background: np.ndarray,
     weights: np.ndarray,
     table_bytes: int,
+    n_threads: int = 1,
 ) -> Plan:
     """A plan of order 1 for SHAP values against background data (interventional).
 
     ``background`` is as X of :meth:`Plan.explain`, with at least one row; ``weights`` are float64, one for
-    each row, and add up to 1. Tables take at most about ``table_bytes``; leaves that then have none are
+    each row, and add up to 1. Tables take at most ``table_bytes``; leaves that then have none are
     slower by as much as the background has different rows. Raises ValueError for a path with more than 64
     different features.
     """

@@ -78,8 +78,8 @@ def require_possible(algorithm: str, data: Any) -> None:
     ------
     ValueError, TypeError
     """
-    if algorithm == "gputreeshap":
-        raise ValueError("algorithm='gputreeshap' computes no interventional SHAP values: use 'auto'")
+    if algorithm in ("gputreeshap", "fast_v2"):
+        raise ValueError(f"algorithm={algorithm!r} computes no interventional SHAP values: use 'auto'")
     if devices.on_gpu(data):
         raise TypeError("background rows are read on the host, but data lies on a GPU: copy it to the host")
 

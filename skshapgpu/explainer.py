@@ -136,8 +136,12 @@ class TreeExplainer:
         the squared error of a regressor trained with it. The last two take time for each pair of a row
         and a background row, and are SHAP values of the margin, rescaled for each pair; see
         docs/which_shap.md.
-    algorithm : {"auto", "quadrature", "gputreeshap"}, default="auto"
-        "auto" is the exact quadrature. "gputreeshap" is the method of Mitchell, Frank and Holmes
+    algorithm : {"auto", "quadrature", "fast_v2", "gputreeshap"}, default="auto"
+        "auto" is the exact quadrature; on the CPU, trees of up to 10 levels that ask the same in all
+        nodes of a level, as those of CatBoost, are looked up in tables that it fills beforehand. Of
+        "quadrature" there are no tables. "fast_v2" looks up all trees, as Fast TreeSHAP v2 does (Yang,
+        2021, arXiv:2109.09847): SHAP values and Banzhaf values, at most 16 features on a path and 256 MiB
+        of tables. "gputreeshap" is the method of Mitchell, Frank and Holmes
         (arXiv:2010.13972), for comparison: on GPUs only, slower, at most 31 features on a path, its
         last digits change from run to run; with more than 16 features on a path it computes in
         double precision.
@@ -169,7 +173,8 @@ class TreeExplainer:
         The model is not fitted.
     ValueError, TypeError
         An option has no such value, options contradict each other, ``data`` is nothing that the
-        model takes, or a path has more features than interventional values can be computed for.
+        model takes, or a path has more features than interventional values can be computed for, or
+        the tables of "fast_v2" do not fit.
     RuntimeError
         A GPU is asked for that cannot be had.
 
@@ -202,7 +207,7 @@ class TreeExplainer:
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
     ) -> None:
-        require_one_of("algorithm", algorithm, ("auto", "quadrature", "gputreeshap"))
+        require_one_of("algorithm", algorithm, ("auto", "quadrature", "fast_v2", "gputreeshap"))
         require_one_of("precision", precision, ("single", "double"))
         require_one_of("outputs", outputs, ("auto", "all"))
         self._feature_perturbation = resolve_perturbation(feature_perturbation, data, data_weights)

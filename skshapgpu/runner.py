@@ -36,8 +36,12 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 #: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and what compares them.
 _CHECK_BYTES = 40
 
-#: Bytes that the tables of a background may take; leaves that find no room in them are slower.
+#: Bytes that tables may take. Leaves of interventional values that find no room in them are slower, trees of
+#: path-dependent ones are walked.
 _TABLE_BYTES = 2**28
+
+#: Which trees are explained by tables, by algorithm; none where it is not listed.
+_TABLES = {"auto": "level_uniform", "fast_v2": "all"}
 
 
 class Kind(NamedTuple):
@@ -152,12 +156,21 @@ class Runner:
 
         attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
         precision, background = self.options.precision, self.background
+        n_threads = effective_n_jobs(self.options.n_jobs)
         if background is not None and kind == SHAP_VALUES:
             rows, weights, link = background.rows, background.weights, self.link
             if link is not None:
                 return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
-            return _core.background_plan(attributes, precision, rows, weights, _TABLE_BYTES)
-        return _core.Plan(attributes, precision, kind.order, kind.index)
+            return _core.background_plan(attributes, precision, rows, weights, _TABLE_BYTES, n_threads)
+        tables = _TABLES.get(self.options.algorithm, "none") if kind.order == 1 else "none"
+        try:
+            return _core.Plan(attributes, precision, kind.order, kind.index, tables, _TABLE_BYTES, n_threads)
+        except ValueError as error:
+            if tables == "all":
+                error.add_note(
+                    "This is about the tables of algorithm='fast_v2'; algorithm='auto' can do without."
+                )
+            raise
 
     def _on_gpus(self, kind: Kind) -> bool:
         if self.background is None:
@@ -187,8 +200,11 @@ class Runner:
             what = "interventional SHAP values of a model with long paths"
             if self.link is not None:
                 what = f"SHAP values of a {self.link.noun}"
-        if kind != SHAP_VALUES and self.options.algorithm == "gputreeshap":
-            raise ValueError(f"algorithm='gputreeshap' computes SHAP values only, not {what}: use 'auto'")
+        algorithm = self.options.algorithm
+        if (algorithm == "gputreeshap" and kind != SHAP_VALUES) or (
+            algorithm == "fast_v2" and kind.order > 1
+        ):
+            raise ValueError(f"algorithm={algorithm!r} computes SHAP values only, not {what}: use 'auto'")
         if self._on_gpus(kind):
             return
         if on_gpu:

@@ -197,9 +197,9 @@ def test_data_is_x_itself(regressor: Any) -> None:
     ("options", "error", "message"),
     [
         (
-            {"algorithm": "fast_v2"},
+            {"algorithm": "fast_v1"},
             ValueError,
-            "algorithm must be one of 'auto', 'quadrature', 'gputreeshap', not 'fast_v2'",
+            "algorithm must be one of 'auto', 'quadrature', 'fast_v2', 'gputreeshap', not 'fast_v1'",
         ),
         ({"precision": "half"}, ValueError, "precision must be one of"),
         ({"outputs": ["all"]}, ValueError, "outputs must be one of"),

@@ -1,0 +1,204 @@
+// Plan -> tables of path-dependent values, of all trees or of those that split alike on each level.
+//
+// Features that are not known are independent in path-dependent values, and a path's feature is satisfied
+// with its zero fraction z: the pattern with some features set has the weight of the product of their z and
+// of 1 - z of the others. That is the stored form of Fast TreeSHAP v2 (Yang, 2021), in other tables. Those of
+// trees that split alike on each level are filled by the walk itself, run on rows of each index.
+#include <atomic>
+#include <stdexcept>
+
+#include "aligned.h"
+#include "table_builder.h"
+#include "threads.h"
+
+namespace skshap {
+namespace {
+
+// Levels of a tree whose table is a single one.
+constexpr size_t kMaxLevels = 10;
+// Indices of such a table for each leaf: more are a waste of memory.
+constexpr size_t kMaxIndicesPerLeaf = 2;
+
+void weigh_by_cover(const TableLeaf& leaf, double* weights) {
+  weights[0] = 1;
+  for (uint32_t i = 0; i < leaf.n_features; ++i) {
+    const size_t bit = size_t{1} << i;
+    const double z = leaf.path[i].share;
+    for (size_t x = 0; x < bit; ++x) {
+      weights[x + bit] = weights[x] * z;
+      weights[x] *= 1 - z;
+    }
+  }
+}
+
+// --- Trees that split alike on each level ---
+
+bool same_categories(const Plan& plan, const DecideNode& a, const DecideNode& b) {
+  const uint32_t* const bits = plan.category_bits.data();
+  const size_t n_codes = plan.columns[a.column].categories.size() + 2;
+  for (size_t code = 0; code < n_codes; ++code)
+    if ((bits[a.operand + code / 32] ^ bits[b.operand + code / 32]) >> code % 32 & 1) return false;
+  return true;
+}
+
+bool same_split(const Plan& plan, const DecideNode& a, const DecideNode& b) {
+  if (a.column != b.column || a.bias != b.bias) return false;
+  return plan.columns[a.column].categorical ? same_categories(plan, a, b) : a.operand == b.operand;
+}
+
+// The first node of each level, or none if one of the level splits otherwise.
+std::vector<int32_t> levels_of(const Plan& plan, const TreeProgram& tree) {
+  const size_t n_levels = static_cast<size_t>(tree.height);
+  if (n_levels > kMaxLevels || size_t{1} << n_levels > kMaxIndicesPerLeaf * (tree.n_inner + 1)) return {};
+  const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
+  const int32_t* const children = plan.children.data() + tree.children;
+  const DecideNode* const decide = plan.decide.data() + tree.decide;
+  std::vector<size_t> level(n_inner, 0);
+  std::vector<int32_t> first(n_levels, -1);
+  for (int32_t node = 0; node < n_inner; ++node) {  // preorder: parents come before their children
+    int32_t& of_level = first[level[node]];
+    if (of_level < 0) of_level = node;
+    if (!same_split(plan, decide[of_level], decide[node])) return {};
+    for (const int32_t child : {children[2 * node], children[2 * node + 1]})
+      if (child < n_inner) level[child] = level[node] + 1;
+  }
+  return first;
+}
+
+std::vector<LevelTree> level_trees(const Plan& plan, size_t table_bytes) {
+  const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
+  std::vector<LevelTree> found;
+  size_t bytes = 0;
+  for (size_t c = 0; c < plan.chunks.size(); ++c)
+    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) {
+      std::vector<int32_t> nodes = levels_of(plan, plan.trees[i]);
+      if (nodes.empty()) continue;
+      const size_t width = n_used_outputs(plan, plan.chunks[c]);
+      const size_t needed = (nodes.size() * width * element << nodes.size()) + (width * 8 << nodes.size());
+      if (bytes + needed > table_bytes) continue;
+      bytes += needed;
+      found.push_back({c, i, std::move(nodes)});
+    }
+  return found;
+}
+
+// Fills the tables of such trees, one thread's work.
+template <class T>
+class LevelWriter {
+ public:
+  explicit LevelWriter(Plan& plan) : plan_(plan) {
+    size_t phi = 0, stack = 0;
+    for (const Chunk& chunk : plan.chunks) {
+      phi = std::max(phi, n_used_outputs(plan, chunk) * chunk.slots.size() * kBlockRows);
+      stack = std::max(stack, walk_stack(plan, chunk));
+    }
+    phi_.resize(phi);
+    stack_.resize(stack);
+    slot_.resize(plan.features.size());
+  }
+
+  void write_tree(const TableTree& tree) {
+    const TableBatch& batch = plan_.tables.batches[tree.batch];
+    const Chunk& chunk = plan_.chunks[batch.chunk];
+    const LookUp& look_up = plan_.tables.look_ups[tree.look_ups];
+    const size_t width = n_used_outputs(plan_, chunk), n_slots = chunk.slots.size();
+    for (size_t slot = 0; slot < n_slots; ++slot) slot_[chunk.slots[slot]] = slot;
+    from_.clear();
+    for (uint32_t i = 0; i < look_up.n_targets; ++i) {
+      const uint32_t place = plan_.tables.places[batch.places + plan_.tables.targets[look_up.targets + i]];
+      const size_t output = place / plan_.features.size() - std::max(chunk.output, 0);
+      from_.push_back((output * n_slots + slot_[place % plan_.features.size()]) * kBlockRows);
+    }
+    find_levels(plan_.trees[tree.tree]);
+    const size_t size = size_t{1} << look_up.n_bits;
+    T* out = stored_tables<T>(plan_.tables).data() + look_up.table;
+    for (size_t first = 0; first < size; first += kBlockRows) {
+      const size_t n_rows = std::min<size_t>(kBlockRows, size - first);
+      walk(chunk, plan_.trees[tree.tree], first / kBlockRows, n_rows, width);
+      for (size_t row = 0; row < n_rows; ++row)
+        for (const size_t from : from_) *out++ = phi_.data()[from + row];
+    }
+  }
+
+ private:
+  void find_levels(const TreeProgram& tree) {
+    const int32_t* const children = plan_.children.data() + tree.children;
+    level_.assign(tree.n_inner, 0);
+    for (size_t node = 0; node < tree.n_inner; ++node)
+      for (const int32_t child : {children[2 * node], children[2 * node + 1]})
+        if (static_cast<size_t>(child) < tree.n_inner) level_[child] = level_[node] + 1;
+  }
+
+  void walk(const Chunk& chunk, const TreeProgram& tree, size_t block, size_t n_rows, size_t n_outputs) {
+    words_.assign(kFirstWord + 2 * tree.n_inner, ~uint64_t{0});
+    for (size_t i = 0; i < tree.n_inner; ++i) {
+      const DecideNode& node = plan_.decide[tree.decide + i];
+      const uint64_t left = index_bit(level_[i], block) ^ (node.flags & kFlip ? ~uint64_t{0} : 0);
+      uint64_t* const word = words_.data() + kFirstWord + 2 * i;
+      word[0] = bit_rows(words_.data(), node.previous << 1 | static_cast<bool>(node.flags & kPreviousRight));
+      word[1] = left & word[0];
+    }
+    std::fill_n(phi_.data(), n_outputs * chunk.slots.size() * kBlockRows, T(0));
+    const T* const nodes = constants<T>(plan_).data() + chunk.quadrature;
+    run_walk(kernels(), plan_.order, chunk.output < 0,
+             WalkArgs<T>{plan_.ops.data() + tree.ops, constants<T>(plan_).data() + tree.constants,
+                         words_.data(), nodes, nodes + chunk.n_nodes, chunk.n_nodes,
+                         static_cast<int>(n_outputs), chunk.height, static_cast<int>(n_rows), phi_.data(),
+                         chunk.slots.size() * kBlockRows, stack_.data(), nullptr, nullptr, 0, nullptr, 0});
+  }
+
+  Plan& plan_;
+  Aligned<T> phi_, stack_;
+  std::vector<size_t> slot_, level_, from_;
+  std::vector<uint64_t> words_;
+};
+
+template <class T>
+void write_level_tables(Plan& plan, int64_t n_threads) {
+  const size_t n_trees = plan.tables.trees.size();
+  std::atomic<size_t> next{0};
+  run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(n_trees)), [&](bool) {
+    LevelWriter<T> writer(plan);
+    for (size_t i; (i = next++) < n_trees;) writer.write_tree(plan.tables.trees[i]);
+  });
+}
+
+void add_all(Plan& plan, size_t table_bytes, int64_t n_threads) {
+  const uint32_t longest = longest_path(plan);
+  if (longest > kMaxTableBits)
+    throw std::invalid_argument("a path has " + std::to_string(longest) +
+                                " different features; tables allow for at most " +
+                                std::to_string(kMaxTableBits));
+  const TableLimits limits{kMaxTableBits};
+  const size_t needed = tables_bytes(plan, limits);
+  if (needed > table_bytes)
+    throw std::invalid_argument("tables of all trees need " + std::to_string(needed) +
+                                " bytes, but may take " + std::to_string(table_bytes));
+  lay_out_tables(plan, limits);
+  write_tables(plan, limits, n_threads, weigh_by_cover);
+}
+
+void add_levels(Plan& plan, size_t table_bytes, int64_t n_threads) {
+  const std::vector<LevelTree> trees = level_trees(plan, table_bytes);
+  if (trees.empty()) return;
+  lay_out_level_tables(plan, trees);
+  if (plan.precision == Precision::kSingle)
+    write_level_tables<float>(plan, n_threads);
+  else
+    write_level_tables<double>(plan, n_threads);
+}
+
+}  // namespace
+
+Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, TableChoice choice,
+                     size_t table_bytes, int64_t n_threads) {
+  Plan plan = make_plan(ensemble, precision, 1, index);
+  if (choice == TableChoice::kAll)
+    add_all(plan, table_bytes, n_threads);
+  else
+    add_levels(plan, table_bytes, n_threads);
+  drop_walks(plan);
+  return plan;
+}
+
+}  // namespace skshap

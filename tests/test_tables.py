@@ -1,0 +1,303 @@
+"""Path-dependent values by tables, of all trees or of those that split alike on each level: the core and the
+option ``algorithm`` against the definition and the walk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from ensembles import ensemble_options, leaf_scale, random_chain, random_ensemble, random_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestRegressor
+
+from skshapgpu import TreeExplainer, _core
+from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.reference import path_dependent_shap
+
+#: Largest error of each precision, relative to the leaves.
+TOLERANCE = {"single": 5e-6, "double": 1e-10}
+ISA = os.environ.get("SKSHAPGPU_ISA")
+
+both_choices = pytest.mark.parametrize("tables", ["level_uniform", "all"])
+
+X, Y = load_diabetes(return_X_y=True)
+
+
+def plan_of(ensemble: Ensemble, precision: str = "double", **options: Any) -> Any:
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    return _core.Plan(attributes, precision, **options)
+
+
+def compute(
+    plan: Any, ensemble: Ensemble, rows: np.ndarray, n_threads: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    shape = len(rows), ensemble.n_outputs, ensemble.n_features
+    values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
+    plan.explain(rows, values, margin, n_threads)
+    return values, margin
+
+
+def assert_is_the_definition(ensemble: Ensemble, rows: np.ndarray, tables: str) -> None:
+    expected, base_value = path_dependent_shap(ensemble, rows)
+    scale, expected_margin = leaf_scale(ensemble), ensemble.margin(rows)
+    rounding = 1e-15 * np.abs(ensemble.intercept)
+    for precision, tolerance in TOLERANCE.items():
+        plan = plan_of(ensemble, precision, tables=tables)
+        values, margin = compute(plan, ensemble, rows)
+        allowed = tolerance * scale + rounding
+        assert (np.abs(values - expected) <= tolerance * scale[:, np.newaxis]).all(), precision
+        assert (np.abs(plan.base_value - base_value) <= allowed).all(), precision
+        assert (np.abs(margin - expected_margin) <= allowed).all(), precision
+        if tables == "all":
+            n_leaves_alone = int((np.diff(ensemble.tree_offsets) == 1).sum())
+            assert plan.info()["n_table_trees"] == ensemble.n_trees - n_leaves_alone
+
+
+@both_choices
+@given(options=ensemble_options(), n_rows=st.sampled_from([1, 3, 33]))
+@settings(max_examples=100)
+def test_core_is_the_definition(tables: str, options: dict[str, Any], n_rows: int) -> None:
+    """Rows at the edges of every comparison; repeated features, categories, vector leaves, zero covers."""
+    ensemble = random_ensemble(**options)
+    assert_is_the_definition(ensemble, random_rows(options["seed"], ensemble, n_rows), tables)
+
+
+@both_choices
+@pytest.mark.parametrize("shape", ["random", "chain", "perfect", "oblivious"])
+@pytest.mark.parametrize("vector", [False, True])
+def test_more_rows_than_a_tile(tables: str, shape: str, vector: bool) -> None:
+    ensemble = random_ensemble(
+        1,
+        n_trees=9,
+        n_features=9,
+        n_used=7,
+        n_outputs=3,
+        vector=vector,
+        shapes=(shape,),
+        max_leaves=64,
+        categorical=True,
+        zero_missing=True,
+    )
+    rows = random_rows(1, ensemble, 5000)
+    walked, walked_margin = compute(plan_of(ensemble), ensemble, rows)
+    for precision, tolerance in TOLERANCE.items():
+        values, margin = compute(plan_of(ensemble, precision, tables=tables), ensemble, rows)
+        assert (np.abs(values - walked) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
+        np.testing.assert_allclose(margin, walked_margin, rtol=1e-12, atol=1e-12)
+
+
+def oblivious_tree(seed: int, depth: int, n_features: int) -> Tree:
+    """Complete, breadth first, with one split on each level."""
+    rng = np.random.default_rng(seed)
+    n_nodes = 2 ** (depth + 1) - 1
+    node = np.arange(n_nodes)
+    inner = node < 2**depth - 1
+    level = np.floor(np.log2(node + 1)).astype(int)
+    return Tree(
+        np.where(inner, 2 * node + 1, -1),
+        np.where(inner, 2 * node + 2, -1),
+        rng.integers(n_features, size=depth + 1)[level],
+        rng.normal(size=depth + 1)[level],
+        (rng.random(depth + 1) < 0.5)[level],
+        rng.integers(0, 50, n_nodes).astype(float),
+        np.where(inner, 0.0, rng.normal(size=n_nodes)),
+    )
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5, 6, 7, 10])
+def test_level_uniform_trees_of_each_depth(depth: int) -> None:
+    trees = [oblivious_tree(seed, depth, 6) for seed in range(3)]
+    ensemble = Ensemble.from_trees(trees, n_features=6, intercept=1.0)
+    assert plan_of(ensemble, tables="level_uniform").info()["n_table_trees"] == 3
+    assert_is_the_definition(ensemble, random_rows(depth, ensemble, 80), "level_uniform")
+
+
+def test_too_deep_a_level_uniform_tree_walks() -> None:
+    ensemble = Ensemble.from_trees([oblivious_tree(0, 11, 6)], n_features=6, intercept=0.0)
+    assert plan_of(ensemble, tables="level_uniform").info()["n_table_trees"] == 0
+    assert_is_the_definition(ensemble, random_rows(0, ensemble, 5), "level_uniform")
+
+
+@pytest.mark.parametrize("field", ["feature", "threshold", "missing_left"])
+def test_a_split_that_differs_on_one_level(field: str) -> None:
+    """One node of the last level asks something else than the others."""
+    tree = oblivious_tree(3, 4, 6)
+    changed = np.array(getattr(tree, field))
+    changed[10] = not changed[10] if field == "missing_left" else (changed[10] + 1) % 6
+    ensemble = Ensemble.from_trees([tree, replace(tree, **{field: changed})], n_features=6, intercept=0.0)
+    assert plan_of(ensemble, tables="level_uniform").info()["n_table_trees"] == 1
+    assert_is_the_definition(ensemble, random_rows(3, ensemble, 50), "level_uniform")
+
+
+def test_categories_of_a_level() -> None:
+    """Equal sets make a level, however they are stored; another set does not."""
+    tree = oblivious_tree(4, 3, 3)
+    feature = np.array([0, 1, 1, 2, 2, 2, 2] + [0] * 8)
+    same = {i: [1, 5, 33] for i in (1, 2)}
+    trees = [
+        replace(tree, feature=feature, categories=same),
+        replace(tree, feature=feature, categories=same | {2: [33, 1, 5]}),
+        replace(tree, feature=feature, categories=same | {2: [1, 5]}),
+    ]
+    ensemble = Ensemble.from_trees(trees, n_features=3, intercept=0.0)
+    assert plan_of(ensemble, tables="level_uniform").info()["n_table_trees"] == 2
+    assert_is_the_definition(ensemble, random_rows(4, ensemble, 60), "level_uniform")
+
+
+def test_tables_and_walks_in_one_plan() -> None:
+    """Trees of either kind between each other, of three outputs."""
+    rng = np.random.default_rng(5)
+    trees = []
+    for seed in range(24):
+        tree = oblivious_tree(seed, 1 + seed % 5, 5)
+        if seed % 2:
+            inner = np.asarray(tree.left) >= 0
+            tree = replace(tree, threshold=np.where(inner, rng.normal(size=len(inner)), 0))
+        trees.append(replace(tree, output=seed % 3))
+    ensemble = Ensemble.from_trees(trees, n_features=5, intercept=[0.0, 1.0, 2.0])
+    info = plan_of(ensemble, tables="level_uniform").info()
+    assert 12 <= info["n_table_trees"] < 24
+    assert_is_the_definition(ensemble, random_rows(5, ensemble, 70), "level_uniform")
+
+
+def test_threads_and_neighbours_change_no_bit() -> None:
+    ensemble = random_ensemble(8, n_trees=30, n_features=6, max_leaves=16)
+    rows = random_rows(8, ensemble, 700)
+    for tables in ("level_uniform", "all"):
+        plan = plan_of(ensemble, "single", tables=tables)
+        expected, _ = compute(plan, ensemble, rows)
+        for n_threads in (2, 3):
+            threaded = plan_of(ensemble, "single", tables=tables, n_threads=n_threads)
+            np.testing.assert_array_equal(compute(threaded, ensemble, rows, n_threads)[0], expected)
+        for part in (slice(0, 1), slice(17, 90), slice(None, None, -1)):
+            np.testing.assert_array_equal(compute(plan, ensemble, rows[part])[0], expected[part])
+
+
+def test_banzhaf_values() -> None:
+    ensemble = random_ensemble(9, n_trees=8, max_leaves=16)
+    rows = random_rows(9, ensemble, 40)
+    walked, _ = compute(plan_of(ensemble, index="bii"), ensemble, rows)
+    for tables in ("level_uniform", "all"):
+        values, _ = compute(plan_of(ensemble, index="bii", tables=tables), ensemble, rows)
+        assert (np.abs(values - walked) <= 1e-10 * leaf_scale(ensemble)[:, np.newaxis]).all()
+
+
+def test_tables_take_the_place_of_the_walk() -> None:
+    ensemble = Ensemble.from_trees([oblivious_tree(i, 6, 6) for i in range(50)], n_features=6, intercept=0.0)
+    walk, levels = plan_of(ensemble).info(), plan_of(ensemble, tables="level_uniform").info()
+    assert levels["n_look_ups"] == levels["n_table_trees"] == 50 and walk["n_look_ups"] == 0
+    assert levels["table_bytes"] <= 8 * (50 * 64 * 6 + 16)
+    assert levels["bytes"] - levels["table_bytes"] < walk["bytes"]
+
+
+def test_memory_of_level_uniform_trees() -> None:
+    """Trees beyond the memory walk."""
+    ensemble = Ensemble.from_trees([oblivious_tree(i, 6, 6) for i in range(9)], n_features=6, intercept=0.0)
+    rows = random_rows(0, ensemble, 70)
+    expected, _ = compute(plan_of(ensemble), ensemble, rows)
+    some = plan_of(ensemble, tables="level_uniform", table_bytes=12_000)
+    assert 0 < some.info()["n_table_trees"] < 9 and some.info()["table_bytes"] <= 12_000
+    np.testing.assert_allclose(compute(some, ensemble, rows)[0], expected, rtol=0, atol=1e-10)
+
+
+def test_memory_of_all_trees() -> None:
+    ensemble = random_ensemble(2, n_trees=5, shapes=("perfect",), max_leaves=16)
+    needed = plan_of(ensemble, tables="all").info()["table_bytes"]
+    with pytest.raises(ValueError, match="tables of all trees need [0-9]+ bytes, but may take 1000"):
+        plan_of(ensemble, tables="all", table_bytes=1000)
+    plan_of(ensemble, tables="all", table_bytes=needed)
+
+
+def test_long_paths_are_refused() -> None:
+    with pytest.raises(ValueError, match="a path has 17 different features; tables allow for at most 16"):
+        plan_of(random_chain(0, 17, 17), tables="all")
+    ensemble = random_chain(0, 12, 12)
+    assert_is_the_definition(ensemble, random_rows(0, ensemble, 3), "all")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"tables": "some"}, "tables must be 'none', 'level_uniform' or 'all', not 'some'"),
+        ({"tables": "all", "order": 2}, "only plans of order 1 have tables"),
+        ({"n_threads": 0}, "n_threads must be at least 1"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan_of(random_ensemble(0), **options)
+
+
+# The option
+
+
+@pytest.fixture(scope="module")
+def forest() -> RandomForestRegressor:
+    return RandomForestRegressor(6, max_depth=5, random_state=0).fit(X, Y)
+
+
+def explainer_of(model: Any, algorithm: str, **options: Any) -> TreeExplainer:
+    return TreeExplainer(model, algorithm=algorithm, device="cpu", **options)
+
+
+def test_fast_v2(forest: Any) -> None:
+    explainer = explainer_of(forest, "fast_v2", precision="double")
+    assert explainer.plan_info()["n_table_trees"] == 6
+    expected = explainer_of(forest, "quadrature", precision="double").shap_values(X)
+    np.testing.assert_allclose(explainer.shap_values(X), expected, rtol=0, atol=1e-10 * np.abs(Y).max())
+    banzhaf = explainer_of(forest, "quadrature", precision="double").explain(X, index="bv").values
+    found = explainer.explain(X, index="bv").values
+    np.testing.assert_allclose(found, banzhaf, rtol=0, atol=1e-10 * np.abs(Y).max())
+
+
+def test_catboost_by_level_tables() -> None:
+    catboost = pytest.importorskip("catboost")
+    options = {"iterations": 20, "depth": 4, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+    model = catboost.CatBoostRegressor(**options).fit(X, Y)
+    expected = explainer_of(model, "quadrature")
+    assert expected.plan_info()["n_table_trees"] == 0
+    auto = explainer_of(model, "auto")
+    assert auto.plan_info()["n_table_trees"] == 20
+    scale = np.abs(Y).max()
+    np.testing.assert_allclose(auto.shap_values(X), expected.shap_values(X), rtol=0, atol=1e-5 * scale)
+
+
+def test_fast_v2_is_of_values_on_the_cpu(forest: Any) -> None:
+    explainer = explainer_of(forest, "fast_v2")
+    with pytest.raises(ValueError, match="algorithm='fast_v2' computes SHAP values only"):
+        explainer.shap_interaction_values(X)
+    with pytest.raises(ValueError, match="algorithm='fast_v2' computes no interventional SHAP values"):
+        explainer_of(forest, "fast_v2", data=X[:3])
+    for device in ("cuda", ["cuda:0", "cuda:1"]):
+        with pytest.raises(ValueError, match="values by algorithm='fast_v2' are computed on the CPU only"):
+            TreeExplainer(forest, algorithm="fast_v2", device=device)
+
+
+def test_fast_v2_that_does_not_fit(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skshapgpu.runner._TABLE_BYTES", 1000)
+    with pytest.raises(ValueError, match="need [0-9]+ bytes, but may take 1000") as caught:
+        explainer_of(forest, "fast_v2")
+    assert "algorithm='auto'" in "".join(caught.value.__notes__)
+
+
+# Other instruction sets
+
+
+@pytest.mark.skipif(ISA is not None, reason="SKSHAPGPU_ISA restricts this run to one instruction set")
+@pytest.mark.parametrize("name", _core.instruction_sets()[1:])
+def test_other_instruction_sets(name: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__],
+        env=os.environ | {"SKSHAPGPU_ISA": name},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert run.returncode == 0, run.stdout
