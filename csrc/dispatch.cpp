@@ -12,6 +12,7 @@
 
 #include "coding.h"
 #include "plan.h"
+#include "recursive.h"
 
 namespace skshap {
 namespace {
@@ -108,6 +109,7 @@ class Worker {
     triple_sums_.resize(plan.triples.size() * plan.n_outputs * tile);
     margin_.resize(static_cast<size_t>(plan.n_outputs) * tile);
     main_.resize(plan.features.size());
+    if (plan.method != Method::kWalk) recursion_ = std::make_unique<Recursion<T>>(plan);
   }
 
   // Returns false when `stop` asked to.
@@ -157,6 +159,10 @@ class Worker {
         // A table is added for every few leaves: too many for the sum of many trees in single precision.
         add_sums(chunk, block, chunk.slots, plan_.features.size(), plan_.leaf_scale, phi_, sums_);
         std::fill_n(phi_.data(), n_outputs * n_slots * kBlockRows, T(0));
+        continue;
+      }
+      if (recursion_) {
+        recursion_->add_tree(chunk, tree, words_.data(), n_rows, phi_.data());
         continue;
       }
       const WalkArgs<T> walk{plan_.ops.data() + tree.ops,
@@ -313,6 +319,7 @@ class Worker {
   Aligned<uint64_t> words_, reach_;
   Aligned<double> sums_, pair_sums_, triple_sums_, margin_;
   std::vector<double> main_;  // main effects of one row
+  std::unique_ptr<Recursion<T>> recursion_;
 };
 
 template <class T>
@@ -368,7 +375,11 @@ size_t scratch_bytes(const Plan& plan) {
   const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
   const StackSizes sizes = stack_sizes(plan, element);
   const size_t tile = tile_rows(plan, INT64_MAX / 8, 1);
-  return element * (sizes.phi + sizes.pair_phi + sizes.triple_phi + sizes.stack) + 8 * (6 * sizes.inner + 5) +
+  const size_t recursion = plan.method == Method::kWalk ? 0
+                           : element == 4               ? Recursion<float>::bytes(plan)
+                                                        : Recursion<double>::bytes(plan);
+  return recursion + element * (sizes.phi + sizes.pair_phi + sizes.triple_phi + sizes.stack) +
+         8 * (6 * sizes.inner + 5) +
          tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * plan.n_outputs * (n_sums(plan) + 1)) +
          tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows);
 }

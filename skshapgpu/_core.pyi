@@ -7,13 +7,23 @@ import numpy as np
 class Plan:
     """A compiled ensemble; immutable, safe to use from several threads at once."""
 
-    def __init__(self, ensemble: dict[str, Any], precision: str, order: int = 1, index: str = "sii") -> None:
+    def __init__(
+        self,
+        ensemble: dict[str, Any],
+        precision: str,
+        order: int = 1,
+        index: str = "sii",
+        method: str = "walk",
+    ) -> None:
         """Compile: ``ensemble`` holds the attributes of ``Ensemble``; precision "single" or "double".
 
         A plan of order 2 can also fill ``matrices`` and ``pairs`` of :meth:`explain`, one of order 3 also
         ``triples``; each is slower than the one before with the same results. The index is "sii" (Shapley
         interaction index), "stii" (Shapley-Taylor, up to order 2) or "bii" (Banzhaf); with the last the
         values are Banzhaf values, which do not add up to the margin, with the others SHAP values.
+
+        The method "walk" is the quadrature; "treeshap" and "fast_v1" are the recursions of Lundberg et al.
+        and Yang, for SHAP values (order 1, index "sii").
         """
 
     def explain(

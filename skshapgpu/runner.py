@@ -38,6 +38,13 @@ _CHECK_BYTES = 40
 _TABLE_BYTES = 2**28
 
 
+#: Values of the option ``algorithm`` that stand for the quadrature, which computes everything.
+QUADRATURE = ("auto", "quadrature")
+
+#: Those that path-dependent SHAP values are computed by on the CPU only; methods of ``_core.Plan``.
+CPU_ALGORITHMS = ("treeshap", "fast_v1")
+
+
 @dataclass(frozen=True)
 class Kind:
     """What a plan computes: values of single features and, from order 2 on, of sets of them."""
@@ -157,10 +164,13 @@ class Runner:
         if background is not None and kind == SHAP_VALUES:
             rows, weights = background.rows, background.weights
             return _core.background_plan(attributes, precision, rows, weights, _TABLE_BYTES)
-        return _core.Plan(attributes, precision, kind.order, kind.index)
+        algorithm = self.options.algorithm
+        method = algorithm if algorithm in CPU_ALGORITHMS else "walk"
+        return _core.Plan(attributes, precision, kind.order, kind.index, method)
 
     def _on_gpus(self, kind: Kind) -> bool:
-        return kind.on_gpus and self.background is None
+        able = self.background is None and self.options.algorithm not in CPU_ALGORITHMS
+        return kind.on_gpus and able
 
     def cuda_plan(self, kind: Kind, index: int) -> Any:
         """The plan of a kind on a GPU: ``_cuda.CudaPlan``."""
@@ -181,8 +191,11 @@ class Runner:
             if kind != SHAP_VALUES:
                 raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
             what = "interventional SHAP values"
-        if kind != SHAP_VALUES and self.options.algorithm == "gputreeshap":
-            raise ValueError(f"algorithm='gputreeshap' computes SHAP values only, not {what}: use 'auto'")
+        algorithm = self.options.algorithm
+        if kind != SHAP_VALUES and algorithm not in QUADRATURE:
+            raise ValueError(f"algorithm={algorithm!r} computes SHAP values only, not {what}: use 'auto'")
+        if algorithm in CPU_ALGORITHMS:
+            what = f"the values of algorithm={algorithm!r}"
         if self._on_gpus(kind):
             return
         if on_gpu:

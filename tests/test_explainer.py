@@ -197,9 +197,9 @@ def test_data_is_x_itself(regressor: Any) -> None:
     ("options", "error", "message"),
     [
         (
-            {"algorithm": "fast_v2"},
+            {"algorithm": "fast"},
             ValueError,
-            "algorithm must be one of 'auto', 'quadrature', 'gputreeshap', not 'fast_v2'",
+            "algorithm must be one of 'auto', 'quadrature', 'gputreeshap', 'treeshap', 'fast_v1', not 'fast'",
         ),
         ({"precision": "half"}, ValueError, "precision must be one of"),
         ({"outputs": ["all"]}, ValueError, "outputs must be one of"),

@@ -576,6 +576,7 @@ def test_transformer_refuses_options_before_it_fits() -> None:
         ({"feature_perturbation": "marginal", "data": X[:3]}, "feature_perturbation must be one of 'auto'"),
         ({"data_weights": [1.0]}, "data_weights are weights of background rows"),
         ({"data": X[:3], "algorithm": "gputreeshap"}, "'gputreeshap' computes no interventional"),
+        ({"data": X[:3], "algorithm": "fast_v1"}, "'fast_v1' computes no interventional"),
         ({"data": X[:3], "device": "cuda"}, "computed on the CPU only"),
         ({"data": X[:3], "device": "cuda:1"}, "computed on the CPU only"),
         ({"data": X[:3], "device": ["cuda:0", "cuda:1"]}, "computed on the CPU only"),
