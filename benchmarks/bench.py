@@ -4,6 +4,7 @@
     python benchmarks/bench.py values --models "*-med" "rf-*" --data DIR
     python benchmarks/bench.py values --device cuda --train-device cuda
     python benchmarks/bench.py interactions
+    python benchmarks/bench.py background
     python benchmarks/bench.py top-pairs
     python benchmarks/bench.py latency
     python benchmarks/bench.py packing
@@ -33,6 +34,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import background
 import gpu
 import interactions
 import models
@@ -156,6 +158,15 @@ def main() -> None:
     pairs.add_argument("--repeats", type=int, default=5, help="rounds (5)")
     pairs.add_argument("--seconds", type=float, default=1.5, help="aim for the length of a call (1.5)")
     add_slowest(pairs)
+    against = commands.add_parser("background", help="SHAP values against background data")
+    add_common(against)
+    against.add_argument("--rows", type=int, nargs="+", help="rows to explain (1000 10000; 100 with --quick)")
+    against.add_argument(
+        "--backgrounds", type=int, nargs="+", help="background rows (100 1000 10000; 20 100 with --quick)"
+    )
+    against.add_argument("--repeats", type=int, default=5, help="rounds (5)")
+    against.add_argument("--seconds", type=float, default=1.0, help="aim for the length of a call (1)")
+    add_slowest(against)
     top = commands.add_parser("top-pairs", help="peak memory of the strongest pairs of many rows")
     top_pairs.add_arguments(top)
     add_output(top)
@@ -173,6 +184,7 @@ def main() -> None:
     run = {
         "values": run_values,
         "interactions": run_interactions,
+        "background": run_background,
         "top-pairs": run_top_pairs,
         "latency": run_latency,
         "packing": run_packing,
@@ -268,6 +280,23 @@ def run_interactions(arguments: argparse.Namespace, refuse: Callable[[str], None
         result = interactions.measure(case, ensemble, arguments, one_tree)
         report["models"].append(result)
         interactions.print_model(result)
+        write(report, arguments)
+
+
+def run_background(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    quick = arguments.quick
+    arguments.rows = arguments.rows or list(background.QUICK_ROWS if quick else background.ROWS)
+    sizes = background.QUICK_BACKGROUNDS if quick else background.BACKGROUNDS
+    arguments.backgrounds = arguments.backgrounds or list(sizes)
+    if min(arguments.rows + arguments.backgrounds) < 1 or arguments.repeats < 1 or arguments.seconds < 0:
+        refuse("--rows, --backgrounds, --repeats and --seconds must be positive")
+    report = start_report("background", arguments)
+    report["tolerance"] = background.TOLERANCE
+    defaults = background.QUICK_MODELS if quick else background.DEFAULT_MODELS
+    for case in cases(arguments, defaults, report, refuse):
+        result = background.measure(case, peers.ensemble_of(case.model), arguments, one_tree)
+        report["models"].append(result)
+        background.print_model(result)
         write(report, arguments)
 
 
@@ -469,8 +498,8 @@ def conditions(arguments: argparse.Namespace) -> dict[str, Any]:
         lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
         cpu = {key.strip(): text.strip() for key, _, text in (line.partition(":") for line in lines)}
     flags = (cpu.get("flags") or cpu.get("Features") or "").split()
-    options = ("command", "device", "train_device", "rows", "repeats", "seconds", "full", "quick")
-    given = {name: getattr(arguments, name) for name in options if hasattr(arguments, name)}
+    names = "command device train_device rows backgrounds repeats seconds full quick".split()
+    given = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
     return {
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "commit": commit(),

@@ -37,6 +37,13 @@ Index index_named(const std::string& name) {
   throw py::value_error("index must be 'sii', 'stii' or 'bii', not '" + name + "'");
 }
 
+Method method_named(const std::string& name) {
+  if (name == "walk") return Method::kWalk;
+  if (name == "treeshap") return Method::kTreeShap;
+  if (name == "fast_v1") return Method::kFastV1;
+  throw py::value_error("method must be 'walk', 'treeshap' or 'fast_v1', not '" + name + "'");
+}
+
 Precision precision_named(const std::string& name) {
   if (name == "single") return Precision::kSingle;
   if (name == "double") return Precision::kDouble;
@@ -95,19 +102,27 @@ auto with_view(const py::dict& ensemble, const Make& make) {
 }
 
 Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name,
-             const std::string& tables, size_t table_bytes, int n_threads) {
+             const std::string& tables, size_t table_bytes, int n_threads, const std::string& method_name) {
   const Precision of = precision_named(precision);
   const Index index = index_named(name);
+  const Method method = method_named(method_name);
   if (order < 1 || order > kMaxOrder)
     throw py::value_error("order must be 1, 2 or 3, not " + std::to_string(order));
   if (order == 3 && index == Index::kTaylor)
     throw py::value_error("the index 'stii' is of order 2 at most, not 3");
+  if (method != Method::kWalk && (order > 1 || index != Index::kShapley))
+    throw py::value_error("the method '" + method_name + "' computes SHAP values only: order 1, index 'sii'");
   require_threads(n_threads);
-  if (tables == "none")
-    return with_view(ensemble, [&](const EnsembleView& view) { return make_plan(view, of, order, index); });
+  if (tables == "none") {
+    Plan plan =
+        with_view(ensemble, [&](const EnsembleView& view) { return make_plan(view, of, order, index); });
+    plan.method = method;
+    return plan;
+  }
   if (tables != "level_uniform" && tables != "all")
     throw py::value_error("tables must be 'none', 'level_uniform' or 'all', not '" + tables + "'");
   if (order != 1) throw py::value_error("only plans of order 1 have tables");
+  if (method != Method::kWalk) throw py::value_error("the method '" + method_name + "' has no tables");
   const TableChoice choice = tables == "all" ? TableChoice::kAll : TableChoice::kLevelUniform;
   return with_view(ensemble, [&](const EnsembleView& view) {
     return make_table_plan(view, of, index, choice, table_bytes, n_threads);
@@ -304,7 +319,7 @@ PYBIND11_MODULE(_core, module) {
   py::class_<Plan>(module, "Plan")
       .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("order") = 1,
            py::arg("index") = "sii", py::arg("tables") = "none", py::arg("table_bytes") = size_t{1} << 28,
-           py::arg("n_threads") = 1)
+           py::arg("n_threads") = 1, py::arg("method") = "walk")
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none(),
            py::arg("triples") = py::none())

@@ -9,6 +9,7 @@
 #include "look_up.h"
 #include "margin.h"
 #include "plan.h"
+#include "recursive.h"
 #include "threads.h"
 
 namespace skshap {
@@ -80,6 +81,7 @@ class Worker {
     triple_sums_.resize(plan.triples.size() * plan.n_outputs * tile);
     margin_.resize(static_cast<size_t>(plan.n_outputs) * tile);
     main_.resize(plan.features.size());
+    if (plan.method != Method::kWalk) recursion_ = std::make_unique<Recursion<T>>(plan);
   }
 
   // Returns false when `stop` asked to.
@@ -129,6 +131,10 @@ class Worker {
       if (result_.margin)
         margins_.add(tree, n_outputs, words_.data(),
                      margin_.data() + std::max(chunk.output, 0) * tile_ + block * kBlockRows, tile_);
+      if (recursion_) {
+        recursion_->add_tree(chunk, tree, words_.data(), n_rows, phi_.data());
+        continue;
+      }
       const WalkArgs<T> walk{plan_.ops.data() + tree.ops,
                              constants<T>(plan_).data() + tree.constants,
                              words_.data(),
@@ -234,6 +240,7 @@ class Worker {
   Margins margins_;
   TableRunner<T> tables_;
   std::vector<double> main_;  // main effects of one row
+  std::unique_ptr<Recursion<T>> recursion_;
 };
 
 template <class T>
@@ -262,7 +269,10 @@ size_t scratch_bytes(const Plan& plan) {
   const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
   const StackSizes sizes = stack_sizes(plan);
   const size_t tile = tile_rows(plan, INT64_MAX / 8, 1);
-  return element * (sizes.phi + sizes.pair_phi + sizes.triple_phi + sizes.stack) +
+  const size_t recursion = plan.method == Method::kWalk ? 0
+                           : element == 4               ? Recursion<float>::bytes(plan)
+                                                        : Recursion<double>::bytes(plan);
+  return recursion + element * (sizes.phi + sizes.pair_phi + sizes.triple_phi + sizes.stack) +
          8 * (6 * most_inner_nodes(plan) + 5) +
          tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * plan.n_outputs * (n_sums(plan) + 1) +
                  table_row_bytes(plan)) +

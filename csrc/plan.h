@@ -60,7 +60,8 @@ struct Plan {
   Precision precision;
   int order;  // of the interactions: 1 for the values only, 2 for pairs of features also, 3 for triples also
   Index index;
-  bool wide_codes;  // 32-bit instead of 16-bit codes
+  Method method = Method::kWalk;  // another one for the values only
+  bool wide_codes;                // 32-bit instead of 16-bit codes
   std::vector<Column> columns;
   std::vector<int32_t> features;       // used ones, ascending
   std::vector<FeaturePair> pairs;      // ascending; from order 2

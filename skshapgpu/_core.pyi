@@ -16,6 +16,7 @@ class Plan:
         tables: str = "none",
         table_bytes: int = 2**28,
         n_threads: int = 1,
+        method: str = "walk",
     ) -> None:
         """Compile: ``ensemble`` holds the attributes of ``Ensemble``; precision "single" or "double".
 
@@ -28,6 +29,9 @@ class Plan:
         "level_uniform" for trees of up to 10 levels that split alike in all nodes of a level, as far as the
         bytes suffice, "all" for all trees. All other trees are walked. Raises ValueError if the tables of all
         trees need more bytes or a path has more than 16 different features.
+
+        The method "walk" is the quadrature; "treeshap" and "fast_v1" are the recursions of Lundberg et al.
+        and Yang, for SHAP values (order 1, index "sii") without tables.
         """
 
     def explain(

@@ -78,7 +78,7 @@ def require_possible(algorithm: str, data: Any) -> None:
     ------
     ValueError, TypeError
     """
-    if algorithm in ("gputreeshap", "fast_v2"):
+    if algorithm not in ("auto", "quadrature"):
         raise ValueError(f"algorithm={algorithm!r} computes no interventional SHAP values: use 'auto'")
     if devices.on_gpu(data):
         raise TypeError("background rows are read on the host, but data lies on a GPU: copy it to the host")

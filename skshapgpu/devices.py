@@ -155,6 +155,17 @@ class Devices:
         return (0,) if cuda_available() else ()
 
 
+def require_cpu(device: Any, what: str) -> None:
+    """Refuse an option ``device`` that insists on a GPU.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not (isinstance(device, str) and device in ("auto", "cpu")):
+        raise ValueError(f"{what} is computed on the CPU only: use device='cpu' or 'auto'")
+
+
 def cuda_available() -> bool:
     """Whether there is a GPU; asked once."""
     global _available

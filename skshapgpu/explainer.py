@@ -26,7 +26,16 @@ from .interactions import Found, Request, interactions
 from .memory import parse_bytes
 from .model_output import link_of, require_model_output
 from .pipelines import unwrap
-from .runner import SHAP_VALUES, Kind, Options, Run, Runner, shap_values
+from .runner import (
+    ALGORITHMS,
+    CPU_ALGORITHMS,
+    SHAP_VALUES,
+    Kind,
+    Options,
+    Run,
+    Runner,
+    shap_values,
+)
 
 #: Kinds of the values of single features, by the names of their indices.
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": Kind(1, "bii")}
@@ -136,15 +145,19 @@ class TreeExplainer:
         the squared error of a regressor trained with it. The last two take time for each pair of a row
         and a background row, and are SHAP values of the margin, rescaled for each pair; see
         docs/which_shap.md.
-    algorithm : {"auto", "quadrature", "fast_v2", "gputreeshap"}, default="auto"
-        "auto" is the exact quadrature; on the CPU, trees of up to 10 levels that ask the same in all
-        nodes of a level, as those of CatBoost, are looked up in tables that it fills beforehand. Of
+    algorithm : {"auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_v1"}, default="auto"
+        "auto" is the exact quadrature; trees of up to 10 levels that ask the same in all nodes of a
+        level, as those of CatBoost, are looked up in tables that are filled beforehand. With
         "quadrature" there are no tables. "fast_v2" looks up all trees, as Fast TreeSHAP v2 does (Yang,
         2021, arXiv:2109.09847): SHAP values and Banzhaf values, at most 16 features on a path and 256 MiB
-        of tables. "gputreeshap" is the method of Mitchell, Frank and Holmes
-        (arXiv:2010.13972), for comparison: on GPUs only, slower, at most 31 features on a path, its
-        last digits change from run to run; with more than 16 features on a path it computes in
-        double precision.
+        of tables. The others are slower, for comparison, and compute path-dependent SHAP values only.
+        "gputreeshap" is the method of Mitchell, Frank and Holmes (arXiv:2010.13972): on GPUs only, at
+        most 31 features on a path, its last digits change from run to run; with more than 16 features
+        on a path it computes in double precision. "treeshap" is algorithm 2 of Lundberg et al. (2020),
+        "fast_v1" Fast TreeSHAP v1 (Yang, 2021): both on the CPU only. Their rounding errors grow with
+        the number of features on a path: they were found to be below 1e-6 of the largest leaf for up to
+        16 features in single and 32 in double precision; beyond that the additivity check refuses
+        values that have too few digits left.
     device : {"auto", "cpu", "cuda", "cuda:N"} or list of "cuda:N", default="auto"
         Where to compute. "cuda" is the first GPU; with a list the rows are split. "auto" takes the
         first GPU when there is one and enough work for it, else the CPU; the environment variable
@@ -207,11 +220,15 @@ class TreeExplainer:
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
     ) -> None:
-        require_one_of("algorithm", algorithm, ("auto", "quadrature", "fast_v2", "gputreeshap"))
+        require_one_of("algorithm", algorithm, ALGORITHMS)
         require_one_of("precision", precision, ("single", "double"))
         require_one_of("outputs", outputs, ("auto", "all"))
         self._feature_perturbation = resolve_perturbation(feature_perturbation, data, data_weights)
-        require_model_output(model_output, data, device)
+        require_model_output(model_output, data)
+        if algorithm in CPU_ALGORITHMS:
+            devices.require_cpu(device, f"algorithm={algorithm!r}")
+        if model_output != "raw":
+            devices.require_cpu(device, f"model_output={model_output!r}")
         if data is not None:
             require_possible(algorithm, data)
         effective_n_jobs(n_jobs)  # refuses 0

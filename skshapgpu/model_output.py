@@ -120,7 +120,7 @@ class Link:
         return np.fromiter((label == positive for label in labels), np.float64, n_rows)
 
 
-def require_model_output(model_output: str, data: Any, device: Any) -> None:
+def require_model_output(model_output: str, data: Any) -> None:
     """Refuse an option ``model_output`` that there is not, or that other options contradict.
 
     Raises
@@ -132,10 +132,6 @@ def require_model_output(model_output: str, data: Any, device: Any) -> None:
         raise ValueError(
             f"model_output={model_output!r} is defined against background rows only: give data=, "
             "or use model_output='raw'"
-        )
-    if model_output != "raw" and not (isinstance(device, str) and device in ("auto", "cpu")):
-        raise ValueError(
-            f"model_output={model_output!r} is computed on the CPU only: use device='cpu' or 'auto'"
         )
 
 

@@ -43,6 +43,12 @@ _TABLE_BYTES = 2**28
 #: Which trees are explained by tables, by algorithm; none where it is not listed.
 _TABLES = {"auto": "level_uniform", "fast_v2": "all"}
 
+#: Values of the option ``algorithm``.
+ALGORITHMS = ("auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_v1")
+
+#: Those that run on the CPU only; methods of ``_core.Plan``.
+CPU_ALGORITHMS = ("treeshap", "fast_v1")
+
 
 class Kind(NamedTuple):
     """What a plan computes: values of single features and, from order 2 on, of sets of them."""
@@ -162,9 +168,13 @@ class Runner:
             if link is not None:
                 return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
             return _core.background_plan(attributes, precision, rows, weights, _TABLE_BYTES, n_threads)
-        tables = _TABLES.get(self.options.algorithm, "none") if kind.order == 1 else "none"
+        algorithm = self.options.algorithm
+        tables = _TABLES.get(algorithm, "none") if kind.order == 1 else "none"
+        method = algorithm if algorithm in CPU_ALGORITHMS else "walk"
         try:
-            return _core.Plan(attributes, precision, kind.order, kind.index, tables, _TABLE_BYTES, n_threads)
+            return _core.Plan(
+                attributes, precision, kind.order, kind.index, tables, _TABLE_BYTES, n_threads, method
+            )
         except ValueError as error:
             if tables == "all":
                 error.add_note(
@@ -173,6 +183,8 @@ class Runner:
             raise
 
     def _on_gpus(self, kind: Kind) -> bool:
+        if self.options.algorithm in CPU_ALGORITHMS:
+            return False
         if self.background is None:
             return kind.on_gpus
         return self.link is None and self.info["n_leaves_without_table"] == 0
@@ -201,10 +213,11 @@ class Runner:
             if self.link is not None:
                 what = f"SHAP values of a {self.link.noun}"
         algorithm = self.options.algorithm
-        if (algorithm == "gputreeshap" and kind != SHAP_VALUES) or (
-            algorithm == "fast_v2" and kind.order > 1
-        ):
+        possible = {"auto": True, "quadrature": True, "fast_v2": kind.order == 1}
+        if not possible.get(algorithm, kind == SHAP_VALUES):
             raise ValueError(f"algorithm={algorithm!r} computes SHAP values only, not {what}: use 'auto'")
+        if algorithm in CPU_ALGORITHMS:
+            what = f"the values of algorithm={algorithm!r}"
         if self._on_gpus(kind):
             return
         if on_gpu:

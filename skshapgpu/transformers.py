@@ -323,7 +323,7 @@ class ShapTransformer(ExplainingTransformer):
 
     def _check_options(self) -> None:
         resolve_perturbation(self.feature_perturbation, self.data, self.data_weights)
-        require_model_output(self.model_output, self.data, self.device)
+        require_model_output(self.model_output, self.data)
         if self.model_output == "log_loss":
             raise ValueError(
                 "model_output='log_loss' needs labels, which transform does not get: use TreeExplainer"

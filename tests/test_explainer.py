@@ -197,9 +197,10 @@ def test_data_is_x_itself(regressor: Any) -> None:
     ("options", "error", "message"),
     [
         (
-            {"algorithm": "fast_v1"},
+            {"algorithm": "fast"},
             ValueError,
-            "algorithm must be one of 'auto', 'quadrature', 'fast_v2', 'gputreeshap', not 'fast_v1'",
+            "algorithm must be one of 'auto', 'quadrature', 'fast_v2', 'gputreeshap', 'treeshap', 'fast_v1', "
+            "not 'fast'",
         ),
         ({"precision": "half"}, ValueError, "precision must be one of"),
         ({"outputs": ["all"]}, ValueError, "outputs must be one of"),

@@ -576,6 +576,8 @@ def test_transformer_refuses_options_before_it_fits() -> None:
         ({"feature_perturbation": "marginal", "data": X[:3]}, "feature_perturbation must be one of 'auto'"),
         ({"data_weights": [1.0]}, "data_weights are weights of background rows"),
         ({"data": X[:3], "algorithm": "gputreeshap"}, "'gputreeshap' computes no interventional"),
+        ({"data": X[:3], "algorithm": "fast_v1"}, "'fast_v1' computes no interventional"),
+        ({"data": X[:3], "algorithm": "fast_v2"}, "'fast_v2' computes no interventional"),
     ],
 )
 def test_options_that_contradict_each_other(options: dict[str, Any], message: str) -> None:

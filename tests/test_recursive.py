@@ -1,0 +1,262 @@
+"""algorithm="treeshap" and "fast_v1": against the definition, the quadrature, exact chains; what they refuse.
+
+They compute on the CPU only, so that every explainer here is told to.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from ensembles import (
+    ORDERS,
+    SHAPES,
+    ensemble_options,
+    exact_shap,
+    full_tree,
+    leaf_scale,
+    random_chain,
+    random_ensemble,
+    random_rows,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from test_interaction_families import FAMILIES
+
+from skshapgpu import ShapTransformer, TreeExplainer, _core
+from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.reference import path_dependent_shap
+from skshapgpu.runner import CPU_ALGORITHMS
+
+X, Y = load_diabetes(return_X_y=True)
+
+#: Largest error of each precision, relative to the sum of the leaves.
+TOLERANCE = {"single": 5e-6, "double": 1e-10}
+
+each_method = pytest.mark.parametrize("method", CPU_ALGORITHMS)
+
+
+def compute(
+    ensemble: Ensemble, rows: np.ndarray, method: str, precision: str = "double", n_threads: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values and margins of the core."""
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    plan = _core.Plan(attributes, precision, method=method)
+    shape = len(rows), ensemble.n_outputs, ensemble.n_features
+    values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
+    plan.explain(rows, values, margin, n_threads)
+    return values, margin
+
+
+def assert_are(expected: np.ndarray, ensemble: Ensemble, rows: np.ndarray) -> None:
+    """What all methods compute in all precisions."""
+    scale = leaf_scale(ensemble)
+    for method in CPU_ALGORITHMS:
+        for precision, tolerance in TOLERANCE.items():
+            values, _ = compute(ensemble, rows, method, precision)
+            error = np.abs(values - expected)
+            assert (error <= tolerance * scale[:, np.newaxis]).all(), (method, precision, error.max())
+
+
+# The core
+
+
+@given(options=ensemble_options(), n_rows=st.sampled_from([1, 2, 7]))
+@settings(max_examples=150)
+def test_core_is_the_definition(options: dict[str, Any], n_rows: int) -> None:
+    ensemble = random_ensemble(**options)
+    rows = random_rows(options["seed"], ensemble, n_rows)
+    assert_are(path_dependent_shap(ensemble, rows)[0], ensemble, rows)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("vector", [False, True])
+def test_core_is_the_quadrature(shape: str, order: str, vector: bool) -> None:
+    """More features than the definition can do, rows of several blocks, categories and missing zeros."""
+    for seed in range(3):
+        ensemble = random_ensemble(
+            seed,
+            n_trees=6,
+            n_features=16,
+            n_used=14,
+            n_outputs=3,
+            vector=vector,
+            shapes=(shape,),
+            max_leaves=40 if shape != "chain" else 15,
+            order=order,
+            x_dtype="float64" if seed else "float32",
+            strict=seed == 1,
+            categorical=seed < 2,
+            zero_missing=seed == 1,
+        )
+        rows = random_rows(seed, ensemble, 150)
+        assert_are(compute(ensemble, rows, "walk")[0], ensemble, rows)
+
+
+@pytest.mark.parametrize("depth, n_features", [(6, 2), (9, 3), (10, 7), (10, 10)])
+def test_full_trees_with_repeated_features(depth: int, n_features: int) -> None:
+    tree = full_tree(np.random.default_rng(depth), depth, n_features)
+    ensemble = Ensemble.from_trees([tree], n_features=n_features, intercept=2.0)
+    rows = np.random.default_rng(n_features).random((70, n_features))
+    rows[rows < 0.1] = np.nan
+    assert_are(path_dependent_shap(ensemble, rows[:3])[0], ensemble, rows[:3])
+    assert_are(compute(ensemble, rows, "walk")[0], ensemble, rows)
+
+
+@pytest.mark.parametrize("depth, n_features", [(16, 16), (60, 16), (3000, 5)])
+def test_chains(depth: int, n_features: int) -> None:
+    ensemble = random_chain(depth, depth, n_features)
+    rows = np.random.default_rng(depth).random((3, n_features))
+    expected = compute(ensemble, rows, "walk")[0]
+    if depth <= 60:
+        expected = np.array([exact_shap(ensemble, x) for x in rows])
+    assert_are(expected, ensemble, rows)
+
+
+@each_method
+@pytest.mark.parametrize("share", [2.0**-20, 1 / 8, 1 / 2, 7 / 8, 63 / 64])
+@pytest.mark.parametrize("precision, depth, tolerance", [("single", 16, 1e-6), ("double", 32, 1e-10)])
+def test_accuracy_that_the_documentation_promises(
+    method: str, share: float, precision: str, depth: int, tolerance: float
+) -> None:
+    """Rows that follow a chain to its end, or nearly: the longest recursions. Errors relative to a leaf."""
+    node = np.arange(2 * depth + 1)
+    # Even nodes go on to the next even one on their left; odd ones are leaves.
+    left = np.where((node % 2 == 0) & (node < 2 * depth), node + 2, -1)
+    right = np.where(left >= 0, node + 1, -1)
+    cover = np.where(node % 2 == 0, share, 1 - share)
+    value = np.where(left >= 0, 0.0, np.cos(node))
+    none = np.zeros(len(node), bool)
+    tree = Tree(left, right, node // 2 % depth, np.full(len(node), 0.5), none, cover, value)
+    ensemble = Ensemble.from_trees([tree], n_features=depth, intercept=0.0)
+    rows = np.stack([np.zeros(depth), np.arange(depth) == 3, np.arange(depth) % 8 == 0, np.ones(depth)]) * 1.0
+    values, _ = compute(ensemble, rows, method, precision)
+    expected = np.array([exact_shap(ensemble, x) for x in rows])
+    assert np.abs(values - expected).max() <= tolerance * np.abs(value).max()
+
+
+@each_method
+def test_margin_is_that_of_the_quadrature(method: str) -> None:
+    ensemble = random_ensemble(11, n_trees=8, n_outputs=2)
+    rows = random_rows(11, ensemble, 100)
+    np.testing.assert_array_equal(compute(ensemble, rows, method)[1], compute(ensemble, rows, "walk")[1])
+
+
+@each_method
+@pytest.mark.parametrize("precision", TOLERANCE)
+def test_threads_and_neighbours_change_no_bit(method: str, precision: str) -> None:
+    ensemble = random_ensemble(12, n_trees=70, n_features=6, max_leaves=16)
+    rows = random_rows(12, ensemble, 330)
+    expected, _ = compute(ensemble, rows, method, precision)
+    np.testing.assert_array_equal(compute(ensemble, rows, method, precision, n_threads=3)[0], expected)
+    for part in (slice(0, 1), slice(17, 90), slice(None, None, -1)):
+        again, _ = compute(ensemble, rows[part], method, precision)
+        np.testing.assert_array_equal(again, expected[part])
+
+
+@each_method
+@pytest.mark.parametrize("n_rows, n_trees", [(0, 3), (2, 0)])
+def test_no_rows_and_no_trees(method: str, n_rows: int, n_trees: int) -> None:
+    ensemble = random_ensemble(13, n_trees=n_trees)
+    values, _ = compute(ensemble, np.zeros((n_rows, 5)), method)
+    assert values.shape == (n_rows, 1, 5) and (values == 0).all()
+
+
+@each_method
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e300])
+def test_leaves_beyond_the_precision(method: str, precision: str, scale: float) -> None:
+    tree = Tree([1, -1, -1], [2, -1, -1], [0] * 3, [0.5, 0, 0], [True] * 3, [4, 1, 3], [0, scale, 0])
+    ensemble = Ensemble.from_trees([tree], n_features=1, intercept=0.0)
+    values, _ = compute(ensemble, np.array([[0.0], [1.0]]), method, precision)
+    np.testing.assert_allclose(values[:, 0, 0], [0.75 * scale, -0.25 * scale], rtol=1e-7, atol=5e-324)
+
+
+@each_method
+def test_core_refuses_what_it_is_not_for(method: str) -> None:
+    ensemble = random_ensemble(14)
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    for order, index in ((2, "sii"), (3, "sii"), (1, "bii"), (1, "stii")):
+        with pytest.raises(ValueError, match=f"'{method}' computes SHAP values only: order 1, index 'sii'"):
+            _core.Plan(attributes, "double", order, index, method)
+    with pytest.raises(ValueError, match="method must be 'walk', 'treeshap' or 'fast_v1', not 'fast'"):
+        _core.Plan(attributes, "double", method="fast")
+
+
+def test_scratch_counts_the_paths() -> None:
+    ensemble = random_ensemble(15)
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    walk, *others = (
+        _core.Plan(attributes, "double", method=method).info()["scratch_bytes_per_thread"]
+        for method in ("walk", *CPU_ALGORITHMS)
+    )
+    assert others == [max(others)] * len(others) and others[0] > walk
+
+
+# The explainer
+
+
+@each_method
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family(method: str, family: str) -> None:
+    model, rows = FAMILIES[family]()
+    expected = TreeExplainer(model, device="cpu", precision="double").explain(rows)
+    found = TreeExplainer(model, device="cpu", precision="double", algorithm=method).explain(rows)
+    assert np.abs(found.values - expected.values).max() <= 1e-11 * np.abs(expected.values).max()
+    assert found.device == "cpu" and found.additivity_error is not None
+
+
+@each_method
+def test_outputs_pickle_memory_and_threads(method: str) -> None:
+    model = RandomForestClassifier(5, max_depth=6, random_state=0).fit(X, Y > 140)
+    options: dict[str, Any] = {"device": "cpu", "precision": "double", "outputs": "all"}
+    expected = TreeExplainer(model, **options).shap_values(X)
+    explainer = TreeExplainer(model, algorithm=method, n_jobs=2, memory_limit="4MB", **options)
+    for each in (explainer, pickle.loads(pickle.dumps(explainer))):
+        np.testing.assert_allclose(each.shap_values(X), expected, rtol=0, atol=1e-12)
+
+
+@each_method
+def test_transformer(method: str) -> None:
+    model = RandomForestRegressor(3, max_depth=4, random_state=0)
+    found = ShapTransformer(model, algorithm=method, device="cpu").fit(X, Y).transform(X)
+    expected = ShapTransformer(model, device="cpu").fit(X, Y).transform(X)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+
+
+@each_method
+def test_what_the_explainer_refuses(method: str) -> None:
+    model = RandomForestRegressor(3, max_depth=4, random_state=0).fit(X, Y)
+    for device in ("cuda", "cuda:1", ["cuda:0", "cuda:1"]):
+        with pytest.raises(ValueError, match=f"algorithm='{method}' runs on the CPU only: use device='cpu'"):
+            TreeExplainer(object(), algorithm=method, device=device)  # before the model is looked at
+    with pytest.raises(ValueError, match=f"algorithm='{method}' computes no interventional SHAP values"):
+        TreeExplainer(object(), X[:3], algorithm=method)
+    explainer = TreeExplainer(model, algorithm=method, device="cpu")
+    only = f"algorithm='{method}' computes SHAP values only, not"
+    with pytest.raises(ValueError, match=f"{only} Banzhaf values: use 'auto'"):
+        explainer.explain(X, index="bv")
+    with pytest.raises(ValueError, match=f"{only} SHAP interaction values of pairs: use 'auto'"):
+        explainer.shap_interaction_values(X)
+    with pytest.raises(ValueError, match=only):
+        explainer.explain_interactions(X, pairs=3, index="stii")
+
+
+class OnGpu:
+    """What says that it lies on a GPU, and is never read."""
+
+    __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
+
+
+@each_method
+def test_arrays_on_a_gpu_are_refused(method: str) -> None:
+    model = RandomForestRegressor(3, max_depth=4, random_state=0).fit(X, Y)
+    message = f"the values of algorithm='{method}' are computed on the CPU only, but X lies on a GPU"
+    with pytest.raises(TypeError, match=message):
+        TreeExplainer(model, algorithm=method, device="cpu").shap_values(OnGpu())
