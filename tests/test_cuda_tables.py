@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -11,6 +12,7 @@ from ensembles import ensemble_options, full_tree, leaf_scale, random_ensemble, 
 from hypothesis import HealthCheck, given, settings
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
+from test_tables import oblivious_tree
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu.ensemble import Ensemble
@@ -32,12 +34,25 @@ def background_plan(ensemble: Ensemble, precision: str, seed: int = 0, n_backgro
     return _core.background_plan(attributes, precision, rows, weights / weights.sum(), TABLES)
 
 
-def assert_same(ensemble: Ensemble, rows: np.ndarray) -> None:
+def table_plan(ensemble: Ensemble, precision: str) -> Any:
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    return _core.Plan(attributes, precision, tables="all", table_bytes=TABLES)
+
+
+def level_plan(ensemble: Ensemble, precision: str) -> Any:
+    """Tables for some trees, if any; the others are walked."""
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    return _core.Plan(attributes, precision, tables="level_uniform", table_bytes=TABLES)
+
+
+def assert_same(
+    ensemble: Ensemble, rows: np.ndarray, plan_of: Callable[[Ensemble, str], Any] = background_plan
+) -> None:
     unit, shape = leaf_scale(ensemble), (len(rows), ensemble.n_outputs, ensemble.n_features)
     truth, margin = np.empty(shape), np.empty(shape[:2])
-    background_plan(ensemble, "double").explain(rows, truth, margin, 1)
+    plan_of(ensemble, "double").explain(rows, truth, margin, 1)
     for precision, tolerance in TOLERANCE.items():
-        plan = background_plan(ensemble, precision)
+        plan = plan_of(ensemble, precision)
         values, found, gap = np.full(shape, np.nan), np.full(shape[:2], np.nan), np.empty(shape[1])
         _cuda.CudaPlan(plan, 0, False).explain(rows, values, found, gap, 0)
         assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
@@ -49,7 +64,19 @@ def assert_same(ensemble: Ensemble, rows: np.ndarray) -> None:
 @given(options=ensemble_options())
 def test_random_ensembles(options: dict) -> None:
     ensemble = random_ensemble(**options)
-    assert_same(ensemble, random_rows(options["seed"], ensemble, 70))
+    rows = random_rows(options["seed"], ensemble, 70)
+    for plan_of in (background_plan, table_plan, level_plan):
+        assert_same(ensemble, rows, plan_of)
+
+
+@pytest.mark.parametrize("depths", [(1, 2, 6, 10), (6,) * 70, (12, 3)])
+def test_trees_that_split_alike_on_each_level(depths: tuple[int, ...]) -> None:
+    trees = [oblivious_tree(seed, depth, 7) for seed, depth in enumerate(depths)]
+    trees += [full_tree(np.random.default_rng(6), 3, 7)]  # which does not
+    ensemble = Ensemble.from_trees(trees, n_features=7, intercept=[0.5])
+    expected = sum(depth <= 10 for depth in depths)
+    assert level_plan(ensemble, "single").info()["n_table_trees"] == expected
+    assert_same(ensemble, random_rows(6, ensemble, 200), level_plan)
 
 
 @pytest.mark.parametrize("n_rows", [1, 31, 32, 33, 64, 65, 1_000, 70_000])
