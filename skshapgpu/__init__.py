@@ -1,6 +1,6 @@
 """Exact SHAP values for tree ensembles."""
 
-from ._versions import show_versions
+from ._versions import __version__, show_versions
 from .adapters import register_adapter
 from .devices import cuda_info
 from .display import ShapInteractionDisplay
@@ -10,8 +10,6 @@ from .explanation import Explanation
 from .interaction_explanation import InteractionExplanation
 from .transformers import ShapInteractionTransformer, ShapTransformer
 
-__version__ = "0.1.0"
-
 __all__ = [
     "Explanation",
     "InteractionExplanation",
@@ -20,6 +18,7 @@ __all__ = [
     "ShapTransformer",
     "TreeExplainer",
     "UnsupportedModelError",
+    "__version__",
     "cuda_info",
     "explain",
     "register_adapter",

@@ -6,6 +6,8 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
+__version__ = "0.1.0"
+
 _PACKAGES = (
     "skshapgpu",
     "numpy",

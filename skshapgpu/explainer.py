@@ -7,6 +7,7 @@ chunks of rows, ``runner.py``, which runs the plan on a CPU or on GPUs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Literal, overload
@@ -14,7 +15,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from joblib import effective_n_jobs
 
-from . import devices
+from . import devices, saving
 from .adapters import adapt
 from .background import Background, require_possible, resolve_perturbation
 from .devices import Devices, GpuArray, Numbers, RefusedNumberError
@@ -36,6 +37,7 @@ from .runner import (
     Runner,
     shap_values,
 )
+from .saving import Saved
 
 #: Kinds of the values of single features, by the names of their indices.
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": Kind(1, "bii")}
@@ -220,15 +222,10 @@ class TreeExplainer:
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
     ) -> None:
-        require_one_of("algorithm", algorithm, ALGORITHMS)
-        require_one_of("precision", precision, ("single", "double"))
-        require_one_of("outputs", outputs, ("auto", "all"))
+        _check_options(algorithm, precision, outputs)
         self._feature_perturbation = resolve_perturbation(feature_perturbation, data, data_weights)
         require_model_output(model_output, data)
-        if algorithm in CPU_ALGORITHMS:
-            devices.require_cpu(device, f"algorithm={algorithm!r}")
-        if model_output != "raw":
-            devices.require_cpu(device, f"model_output={model_output!r}")
+        _check_device(device, algorithm, model_output)
         if data is not None:
             require_possible(algorithm, data)
         effective_n_jobs(n_jobs)  # refuses 0
@@ -237,9 +234,18 @@ class TreeExplainer:
             asked = asked.insist()
         compute = Options(algorithm, asked, precision, n_jobs, limit, bool(check_additivity))
         self._steps, last = unwrap(model)
-        self._adapted = adapted = adapt(last)
+        self._adapted = adapt(last)
+        background = None
+        if data is not None:
+            background = Background.read(data, data_weights, self._read, self._adapted.ensemble.x_dtype)
+        self._set_up(compute, background, outputs, model_output)
+
+    def _set_up(
+        self, compute: Options, background: Background | None, outputs: str, model_output: str
+    ) -> None:
+        """Compile the adapted model."""
+        adapted, self._outputs, self._model_output = self._adapted, outputs, model_output
         widen = outputs == "all" and adapted.binary is not None
-        self._model_output = model_output
         link = link_of(adapted, model_output, outputs == "all")
         n_outputs = 2 if widen else adapted.ensemble.n_outputs
         self._output_names: tuple[Any, ...] | None = None
@@ -247,9 +253,6 @@ class TreeExplainer:
             self._output_names = adapted.class_names or (0, 1)
         elif n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(n_outputs))
-        background = None
-        if data is not None:
-            background = Background.read(data, data_weights, self._read, adapted.ensemble.x_dtype)
         numbers = self._numbers()
         self._runner = Runner(adapted.ensemble, compute, widen, numbers, self._output_names, background, link)
         self._runner.require(SHAP_VALUES, "", False)
@@ -600,6 +603,90 @@ class TreeExplainer:
         limit = np.inf if self._adapted.ensemble.x_dtype == "float64" else FLOAT32_OVERFLOW
         return Numbers(schema.missing_value, schema.allow_nan, np.nan if schema.allow_inf else limit)
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the explainer to a file, from which :meth:`load` makes it again without the model.
+
+        The file is an uncompressed ``.npz`` of NumPy with a JSON header, without pickled objects; it
+        appears complete or not at all. It has the model's trees, names and categories, the options
+        that shape the values, and the background.
+
+        Parameters
+        ----------
+        path : path-like
+            Replaced if it exists.
+
+        Raises
+        ------
+        ValueError
+            X goes through the leading steps of a pipeline first, which a file cannot keep, or labels
+            or categories of the model are neither numbers nor texts.
+        OSError
+            The file cannot be written.
+        """
+        if self._steps:
+            raise ValueError(
+                "X goes through the leading steps of a Pipeline, which a file cannot keep: save the "
+                "explainer of the last step, and transform X before"
+            )
+        options = {
+            "algorithm": self._runner.options.algorithm,
+            "precision": self._runner.options.precision,
+            "outputs": self._outputs,
+            "model_output": self._model_output,
+        }
+        saving.save(path, Saved(self._adapted, options, self._runner.background))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        device: str | Sequence[str] = "auto",
+        n_jobs: int | None = None,
+        memory_limit: int | str | None = None,
+        check_additivity: bool = True,
+    ) -> TreeExplainer:
+        """An explainer from a file that :meth:`save` wrote; the model's library is not needed.
+
+        Nothing in the file is executed, and all of it is compared with its checksums.
+
+        Parameters
+        ----------
+        path : path-like
+        device, n_jobs, memory_limit, check_additivity
+            As for :class:`TreeExplainer`.
+
+        Returns
+        -------
+        TreeExplainer
+
+        Raises
+        ------
+        ValueError
+            The file is none of an explainer, damaged, or of a later version; or an option has no such
+            value.
+        OSError
+            The file cannot be read.
+        """
+        effective_n_jobs(n_jobs)  # refuses 0
+        limit, asked = parse_bytes(memory_limit), Devices.parse(device)
+        saved = saving.load(path)
+        names = ("algorithm", "precision", "outputs", "model_output")
+        options: list[Any] = [saved.options.get(name) for name in names]
+        algorithm, precision, outputs, model_output = options
+        _check_options(algorithm, precision, outputs)
+        require_model_output(model_output, saved.background)
+        _check_device(device, algorithm, model_output)
+        if algorithm == "gputreeshap":
+            asked = asked.insist()
+        explainer = cls.__new__(cls)
+        explainer._steps, explainer._adapted = [], saved.adapted
+        interventional = saved.background is not None
+        explainer._feature_perturbation = "interventional" if interventional else "tree_path_dependent"
+        compute = Options(algorithm, asked, precision, n_jobs, limit, bool(check_additivity))
+        explainer._set_up(compute, saved.background, outputs, model_output)
+        return explainer
+
     def __copy__(self) -> TreeExplainer:
         return self  # immutable
 
@@ -618,6 +705,19 @@ class TreeExplainer:
             f"{n_outputs} output{'s' * (n_outputs > 1)}, {self._runner.options.precision} precision"
             f"{background}>"
         )
+
+
+def _check_options(algorithm: Any, precision: Any, outputs: Any) -> None:
+    require_one_of("algorithm", algorithm, ALGORITHMS)
+    require_one_of("precision", precision, ("single", "double"))
+    require_one_of("outputs", outputs, ("auto", "all"))
+
+
+def _check_device(device: Any, algorithm: str, model_output: str) -> None:
+    if algorithm in CPU_ALGORITHMS:
+        devices.require_cpu(device, f"algorithm={algorithm!r}")
+    if model_output != "raw":
+        devices.require_cpu(device, f"model_output={model_output!r}")
 
 
 def _shaped(values: Any) -> Any:

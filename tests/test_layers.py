@@ -47,6 +47,7 @@ MAY_IMPORT = {
         "model_output",
         "pipelines",
         "runner",
+        "saving",
     },
     "explanation": {"devices", "inputs"},
     "inputs": {"devices", "schema"},
@@ -57,6 +58,7 @@ MAY_IMPORT = {
     "pipelines": {"errors"},
     "reference": {"ensemble"},
     "runner": {"_core", "background", "devices", "ensemble", "inputs", "memory", "model_output"},
+    "saving": {"_versions", "adapters", "background", "ensemble", "schema", "storage"},
     "schema": {"ensemble"},
     "storage": set(),
     "transformers": {

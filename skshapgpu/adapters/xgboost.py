@@ -293,7 +293,7 @@ def _without_pruned(
 
 
 @dataclass(frozen=True)
-class _CategoryEncoder:
+class CategoryEncoder:
     """Codes of a categorical column.
 
     ``known`` maps the categories of training to their codes, since XGBoost 3.1 and for a model
@@ -377,13 +377,13 @@ def _encoders(
     return {f: _encoder(seen[f] if seen else {}, missing, before_3_4) for f in sorted(categorical)}
 
 
-def _encoder(seen: dict[str, np.ndarray], missing: float, before_3_4: bool) -> _CategoryEncoder:
+def _encoder(seen: dict[str, np.ndarray], missing: float, before_3_4: bool) -> CategoryEncoder:
     """``seen`` lists a feature's categories by code: integers, or strings as their UTF-8 bytes in a row."""
     if not seen:
-        return _CategoryEncoder(None, missing)
+        return CategoryEncoder(None, missing)
     if "offsets" not in seen:
-        return _CategoryEncoder({number: i for i, number in enumerate(seen["values"].tolist())}, missing)
+        return CategoryEncoder({number: i for i, number in enumerate(seen["values"].tolist())}, missing)
     text = seen["values"].astype(np.uint8).tobytes()
     names = [text[a:b].decode("utf-8", "replace") for a, b in itertools.pairwise(seen["offsets"].tolist())]
     known: dict[str | int, int] = {name: i for i, name in enumerate(names)}
-    return _CategoryEncoder(known, missing, garbled=before_3_4 and not text.isascii())
+    return CategoryEncoder(known, missing, garbled=before_3_4 and not text.isascii())

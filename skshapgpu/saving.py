@@ -1,0 +1,209 @@
+"""What a file keeps of an explainer: the adapted model, the options that shape its values, the background.
+
+Python objects (names, labels, categories) are written as JSON that says their types, arrays as
+arrays; of classes only those listed here are made again. See ``storage.py`` for the file itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from . import storage
+from ._versions import __version__
+from .background import Background
+from .ensemble import Ensemble
+from .schema import AdaptedModel, InputSchema
+
+_FORMAT, _VERSION = "skshapgpu explainer", 1
+
+#: Encoders that can be saved, by the names that files have for them: module and class.
+_ENCODERS = {
+    "sklearn categories": ("skshapgpu.adapters.sklearn", "OrdinalCategories"),
+    "xgboost categories": ("skshapgpu.adapters.xgboost", "CategoryEncoder"),
+    "lightgbm categories": ("skshapgpu.adapters.lightgbm", "PandasCategories"),
+    "catboost categories": ("skshapgpu.adapters.catboost", "CategoryEncoder"),
+}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The content of a file.
+
+    Attributes
+    ----------
+    adapted : AdaptedModel
+    options : dict
+        Names and values of those options of ``TreeExplainer`` that are saved.
+    background : Background or None
+    """
+
+    adapted: AdaptedModel
+    options: dict[str, Any]
+    background: Background | None
+
+
+def save(path: str | os.PathLike[str], saved: Saved) -> None:
+    """Write a file, complete or not at all.
+
+    Raises
+    ------
+    ValueError
+        The model holds labels or categories of a type that a file cannot keep.
+    OSError
+        The file cannot be written.
+    """
+    packer = _Packer()
+    adapted, background = saved.adapted, saved.background
+    ensemble = {f.name: getattr(adapted.ensemble, f.name) for f in fields(Ensemble)}
+    model = {f.name: getattr(adapted, f.name) for f in fields(AdaptedModel)}
+    model["schema"] = {f.name: getattr(adapted.schema, f.name) for f in fields(InputSchema)}
+    del model["ensemble"]
+    content = {
+        "ensemble": packer.pack(ensemble),
+        "model": packer.pack(model),
+        "options": packer.pack(saved.options),
+        "background": packer.pack(background and [background.rows, background.weights]),
+    }
+    about = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "library": __version__,
+        "digest": digest(adapted.ensemble),
+    }
+    storage.write(path, about | content, packer.arrays)
+
+
+def digest(ensemble: Ensemble) -> str:
+    """SHA-256 of a model's trees, in hexadecimal digits."""
+    found = hashlib.sha256()
+    for f in fields(Ensemble):
+        value = getattr(ensemble, f.name)
+        is_array = isinstance(value, np.ndarray)
+        found.update(f"{f.name} {value.shape if is_array else value} ".encode())
+        if is_array:
+            found.update(np.ascontiguousarray(value))
+    return found.hexdigest()
+
+
+def load(path: str | os.PathLike[str]) -> Saved:
+    """Read a file.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    ValueError
+        It is none of an explainer, damaged, or written by a later version.
+    """
+    header, arrays = storage.read(path)
+    if header.get("format") != _FORMAT:
+        raise ValueError(f"{os.fspath(path)!r} holds no explainer")
+    if header.get("version") != _VERSION:
+        raise ValueError(
+            f"{os.fspath(path)!r} has version {header.get('version')!r} of the format, written by skshapgpu "
+            f"{header.get('library')}; this one reads version {_VERSION}"
+        )
+    try:
+        unpack = _Unpacker(arrays).unpack
+        ensemble = Ensemble(**unpack(header["ensemble"]))
+        model = unpack(header["model"])
+        schema = InputSchema(**model.pop("schema"))
+        adapted = AdaptedModel(ensemble=ensemble, schema=schema, **model)
+        _check(adapted)
+        return Saved(adapted, unpack(header["options"]), _background(unpack(header["background"]), ensemble))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ValueError(f"{os.fspath(path)!r} is damaged: {error}") from error
+
+
+def _check(adapted: AdaptedModel) -> None:
+    n_outputs = adapted.ensemble.n_outputs
+    if adapted.schema.n_features != adapted.ensemble.n_features:
+        raise ValueError("its numbers of features differ")
+    for name, n in (("output_names", n_outputs), ("class_names", 2)):
+        given = getattr(adapted, name)
+        if given is not None and (not isinstance(given, tuple) or len(given) != n):
+            raise ValueError(f"its {name} are {given!r:.80}")
+
+
+def _background(given: Any, ensemble: Ensemble) -> Background | None:
+    if given is None:
+        return None
+    rows, weights = (np.array(array, order="C") for array in given)  # not of the file, which may change
+    if rows.ndim != 2 or rows.shape[1] != ensemble.n_features or rows.dtype != ensemble.x_dtype:
+        raise ValueError("its background does not fit the model")
+    if weights.shape != rows.shape[:1] or weights.dtype != np.float64 or not len(rows):
+        raise ValueError("its background has other weights than rows")
+    if not (np.isfinite(weights) & (weights >= 0)).all() or abs(weights.sum() - 1) > 1e-6:
+        raise ValueError("its background has weights that do not add up to 1")
+    return Background(rows, weights)
+
+
+class _Packer:
+    """Values as JSON; arrays aside, by name."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def pack(self, value: Any) -> Any:
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            name = f"a{len(self.arrays)}"
+            self.arrays[name] = np.ascontiguousarray(value)
+            return {"array": name}
+        if isinstance(value, np.ndarray):
+            return {"objects": [self.pack(item) for item in value.tolist()]}
+        if isinstance(value, np.generic) and value.dtype.kind in "biufU":
+            return {"scalar": value.dtype.str, "value": value.item()}
+        if type(value) in (tuple, list):
+            return {type(value).__name__: [self.pack(item) for item in value]}
+        if isinstance(value, Mapping):
+            return {"mapping": [[self.pack(key), self.pack(item)] for key, item in value.items()]}
+        for name, (module, kind) in _ENCODERS.items():
+            if (type(value).__module__, type(value).__qualname__) == (module, kind):
+                state = {f.name: self.pack(getattr(value, f.name)) for f in fields(value)}
+                return {"encoder": name, "fields": state}
+        raise ValueError(
+            f"cannot save the model: it holds {value!r:.80}, a {type(value).__qualname__}; files keep "
+            "numbers, texts and arrays of them"
+        )
+
+
+class _Unpacker:
+    """The reverse."""
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self._arrays = arrays
+
+    def unpack(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            if isinstance(value, list):
+                raise ValueError("a list stands where a value should")
+            return value
+        match value:
+            case {"array": name}:
+                return self._arrays[name]
+            case {"objects": items}:
+                out = np.empty(len(items), object)
+                out[:] = [self.unpack(item) for item in items]
+                return out
+            case {"scalar": dtype, "value": item}:
+                return np.dtype(dtype).type(item)
+            case {"tuple": items}:
+                return tuple(self.unpack(item) for item in items)
+            case {"list": items}:
+                return [self.unpack(item) for item in items]
+            case {"mapping": items}:
+                return {self.unpack(key): self.unpack(item) for key, item in items}
+            case {"encoder": name, "fields": state}:
+                module, kind = _ENCODERS[name]
+                made = getattr(importlib.import_module(module), kind)
+                return made(**{key: self.unpack(item) for key, item in state.items()})
+        raise ValueError(f"it holds a value of an unknown kind: {list(value)!r:.80}")

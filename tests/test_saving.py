@@ -1,0 +1,320 @@
+"""Explainers in files: the same values after loading, and a clear error for files that are damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skshapgpu import TreeExplainer, storage
+from skshapgpu.devices import Devices
+from skshapgpu.saving import digest
+
+X, Y = load_diabetes(return_X_y=True)
+CANCER, BENIGN = load_breast_cancer(return_X_y=True)
+IRIS, SPECIES = load_iris(return_X_y=True)
+
+
+def explainer_of(model: Any, *args: Any, **options: Any) -> TreeExplainer:
+    return TreeExplainer(model, *args, device="cpu", **options)
+
+
+@pytest.fixture(scope="module")
+def forest() -> RandomForestRegressor:
+    return RandomForestRegressor(5, max_depth=4, random_state=0).fit(X, Y)
+
+
+@pytest.fixture
+def file(tmp_path: Path, forest: Any) -> Path:
+    path = tmp_path / "explainer.npz"
+    explainer_of(forest).save(path)
+    return path
+
+
+def frame() -> Any:
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    columns = {
+        "number": rng.random(200),
+        "colour": pandas.Categorical(rng.choice(["red", "green", "blue"], 200)),
+        "size": pandas.Categorical(rng.choice([1, 2, 30], 200)),
+    }
+    return pandas.DataFrame(columns)
+
+
+def target(rows: Any) -> np.ndarray:
+    return rows["number"].to_numpy() + (rows["colour"] == "red") + 2 * (rows["size"] == 30).to_numpy()
+
+
+def sklearn_categories() -> tuple[Any, Any]:
+    rows = frame()
+    labels = np.where(target(rows) > 1.5, "high", "low")
+    model = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)
+    return model.fit(rows, labels), rows
+
+
+def xgboost_categories() -> tuple[Any, Any]:
+    xgboost = pytest.importorskip("xgboost")
+    rows = frame()
+    return xgboost.XGBRegressor(n_estimators=5, enable_categorical=True).fit(rows, target(rows)), rows
+
+
+def lightgbm_categories() -> tuple[Any, Any]:
+    lightgbm = pytest.importorskip("lightgbm")
+    rows = frame()
+    options = {"n_estimators": 5, "verbose": -1, "min_child_samples": 2, "min_data_per_group": 1}
+    return lightgbm.LGBMRegressor(**options).fit(rows, target(rows)), rows
+
+
+def catboost_categories() -> tuple[Any, Any]:
+    catboost = pytest.importorskip("catboost")
+    rows = frame()
+    options = {"iterations": 5, "verbose": 0, "one_hot_max_size": 10, "allow_writing_files": False}
+    model = catboost.CatBoostRegressor(cat_features=["colour", "size"], **options)
+    return model.fit(rows, target(rows)), rows
+
+
+def classes() -> tuple[Any, Any]:
+    names = np.array(["setosa", "versicolor", "virginica"])
+    return RandomForestClassifier(5, random_state=0).fit(IRIS, names[SPECIES]), IRIS
+
+
+MODELS = [sklearn_categories, xgboost_categories, lightgbm_categories, catboost_categories, classes]
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_loaded_explainers_are_as_before(make: Any, tmp_path: Path) -> None:
+    model, rows = make()
+    before = explainer_of(model, precision="double")
+    before.save(tmp_path / "file")
+    after = TreeExplainer.load(tmp_path / "file", device="cpu")
+    expected, found = before.explain(rows), after.explain(rows)
+    np.testing.assert_array_equal(found.values, expected.values)
+    np.testing.assert_array_equal(found.base_values, expected.base_values)
+    assert found.feature_names == expected.feature_names and found.output_names == expected.output_names
+    assert repr(after) == repr(before) and found.precision == "double"
+    assert all(type(a) is type(b) for a, b in zip(after.output_names or (), before.output_names or ()))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"algorithm": "fast_v2"},
+        {"algorithm": "fast_v1"},
+        {"algorithm": "quadrature", "outputs": "all"},
+        {"data": CANCER[:20], "data_weights": np.arange(1, 21)},
+        {"data": CANCER[:20], "model_output": "probability"},
+        {"data": CANCER[:20], "model_output": "log_loss"},
+    ],
+)
+def test_options_are_kept(options: dict[str, Any], tmp_path: Path) -> None:
+    model = HistGradientBoostingClassifier(max_iter=5, max_depth=4).fit(CANCER, BENIGN)
+    before = explainer_of(model, **options)
+    before.save(tmp_path / "file")
+    after = TreeExplainer.load(tmp_path / "file", device="cpu")
+    labels = {"y": BENIGN} if options.get("model_output") == "log_loss" else {}
+    expected, found = before.explain(CANCER, **labels), after.explain(CANCER, **labels)
+    np.testing.assert_array_equal(found.values, expected.values)
+    np.testing.assert_array_equal(found.base_values, expected.base_values)
+    assert repr(after) == repr(before) and after.feature_perturbation == before.feature_perturbation
+    assert after._runner.options.algorithm == options.get("algorithm", "auto")
+
+
+def test_loading_needs_no_library_of_the_model(tmp_path: Path) -> None:
+    model, rows = xgboost_categories()
+    explainer_of(model).save(tmp_path / "file")
+    rows.to_pickle(tmp_path / "rows")
+    np.save(tmp_path / "values.npy", explainer_of(model).shap_values(rows))
+    code = """
+import sys, numpy, pandas
+sys.modules["xgboost"] = None
+from skshapgpu import TreeExplainer
+values = TreeExplainer.load("file", device="cpu").shap_values(pandas.read_pickle("rows"))
+assert (values == numpy.load("values.npy")).all()
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env=os.environ)
+
+
+def test_options_of_loading(file: Path, forest: Any) -> None:
+    explainer = TreeExplainer.load(file, device="cpu", n_jobs=2, memory_limit="1GB", check_additivity=False)
+    options = explainer._runner.options
+    assert (options.n_jobs, options.memory_limit, options.check_additivity) == (2, 10**9, False)
+    np.testing.assert_array_equal(explainer.shap_values(X), explainer_of(forest).shap_values(X))
+    for wrong in ({"n_jobs": 0}, {"memory_limit": -1}, {"device": "gpu"}):
+        with pytest.raises(ValueError):
+            TreeExplainer.load(file, **wrong)
+
+
+def test_algorithms_of_the_cpu_stay_there(
+    tmp_path: Path, forest: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explainer_of(forest, algorithm="fast_v1").save(tmp_path / "file")
+    monkeypatch.setattr(Devices, "parse", lambda device: Devices(indices=(0,)))
+    with pytest.raises(ValueError, match="algorithm='fast_v1' is computed on the CPU only"):
+        TreeExplainer.load(tmp_path / "file", device="cuda")
+
+
+def test_what_files_cannot_keep(tmp_path: Path) -> None:
+    pipeline = make_pipeline(StandardScaler(), GradientBoostingRegressor(n_estimators=2)).fit(X, Y)
+    with pytest.raises(ValueError, match="leading steps of a Pipeline, which a file cannot keep"):
+        explainer_of(pipeline).save(tmp_path / "file")
+    model = RandomForestClassifier(2).fit(
+        IRIS, np.array(["2020-01-01", "2021-01-01", "2022-01-01"], "M8[D]")[SPECIES]
+    )
+    with pytest.raises(ValueError, match="cannot save the model: it holds"):
+        explainer_of(model).save(tmp_path / "file")
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_appear_complete_or_not_at_all(
+    file: Path, forest: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = file.read_bytes()
+
+    def full(*args: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("skshapgpu.storage.npy.write_array", full)
+    with pytest.raises(OSError, match="No space left"):
+        explainer_of(forest).save(file)
+    assert file.read_bytes() == before and os.listdir(file.parent) == [file.name]
+
+
+def test_files_are_those_of_numpy(file: Path, forest: Any) -> None:
+    with np.load(file) as arrays:
+        header = json.loads(arrays["header.json"])
+        assert sum(name.startswith("a") for name in arrays) == len(header["arrays"])
+    assert header["digest"] == digest(explainer_of(forest)._adapted.ensemble)
+    assert header["format"] == "skshapgpu explainer" and header["library"]
+
+
+def test_saving_twice_gives_the_same_bytes(file: Path, forest: Any, tmp_path: Path) -> None:
+    explainer_of(forest).save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == file.read_bytes()
+
+
+# Files that are not as they were
+
+
+def test_random_corruptions(file: Path, forest: Any, tmp_path: Path) -> None:
+    whole, damaged = file.read_bytes(), tmp_path / "damaged"
+    expected = explainer_of(forest).shap_values(X[:5])
+    rng = np.random.default_rng(0)
+    n_errors = 0
+    for i in range(1_000):
+        damaged.write_bytes(corrupt(rng, whole, i % 4))
+        try:
+            explainer = TreeExplainer.load(damaged, device="cpu")
+        except ValueError as error:
+            assert str(damaged) in str(error)
+            n_errors += 1
+        else:
+            np.testing.assert_array_equal(explainer.shap_values(X[:5]), expected)
+    assert n_errors > 500
+
+
+def corrupt(rng: np.random.Generator, whole: bytes, kind: int) -> bytes:
+    data = bytearray(whole)
+    if kind == 0:  # bits
+        for place in rng.integers(len(data), size=rng.integers(1, 4)):
+            data[place] ^= 1 << int(rng.integers(8))
+    elif kind == 1:
+        del data[int(rng.integers(len(data))) :]
+    elif kind == 2:  # two parts change places
+        n = int(rng.integers(1, 200))
+        a, b = sorted(rng.integers(len(data) - n, size=2).tolist())
+        data[a : a + n], data[b : b + n] = data[b : b + n], data[a : a + n]
+    else:
+        place = int(rng.integers(len(data)))
+        data[place : place + int(rng.integers(64))] = rng.bytes(int(rng.integers(64)))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"no file of ours" * 100])
+def test_other_files(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(ValueError, match="is not a file of skshapgpu, or it is damaged"):
+        TreeExplainer.load(tmp_path / "file")
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        TreeExplainer.load(tmp_path / "file")
+
+
+def test_pickles_are_not_read(tmp_path: Path) -> None:
+    np.savez(tmp_path / "file.npz", a=np.array([object()]))
+    with pytest.raises(ValueError, match="does not begin with a header"):
+        TreeExplainer.load(tmp_path / "file.npz")
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"format": "another"}, "holds no explainer"),
+        ({"version": 2}, "has version 2 of the format, written by skshapgpu"),
+        ({"options": {"mapping": []}}, "algorithm must be one of"),
+        ({"ensemble": {"mapping": []}}, "is damaged"),
+        ({"ensemble": {"array": "none"}}, "is damaged"),
+        ({"ensemble": [1]}, "is damaged"),
+        ({"model": {"encoder": "builtins", "fields": {}}}, "is damaged"),
+        ({"background": {"list": [{"array": "a0"}, {"array": "a0"}]}}, "is damaged"),
+        ({"background": {"unknown": 1}}, "is damaged"),
+    ],
+)
+def test_files_that_were_written_wrongly(
+    change: dict[str, Any], message: str, file: Path, tmp_path: Path
+) -> None:
+    header, arrays = storage.read(file)
+    storage.write(tmp_path / "changed", header | change, arrays)
+    with pytest.raises(ValueError, match=message):
+        TreeExplainer.load(tmp_path / "changed", device="cpu")
+
+
+def test_trees_are_checked(file: Path, tmp_path: Path) -> None:
+    """Whoever wrote the file, and with whatever checksums."""
+    header, arrays = storage.read(file)
+    for name in arrays:
+        if arrays[name].dtype == np.int32 and len(arrays[name]) > 50:
+            wrong = arrays | {name: np.full_like(arrays[name], 10**6)}
+            storage.write(tmp_path / "changed", header, wrong)
+            with pytest.raises(ValueError, match="is damaged"):
+                TreeExplainer.load(tmp_path / "changed", device="cpu")
+
+
+def test_compressed_files(file: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(tmp_path / "new", "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    with pytest.raises(ValueError, match="is compressed"):
+        TreeExplainer.load(tmp_path / "new")
+
+
+def test_large_arrays_are_mapped_and_verified_on_wish(tmp_path: Path) -> None:
+    tables = np.arange(storage.LAZY_BYTES // 4 + 1, dtype=np.float32)
+    storage.write(tmp_path / "file", {}, {"tables": tables, "small": tables[:3]})
+    data = bytearray((tmp_path / "file").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "file").write_bytes(data)
+    _, arrays = storage.read(tmp_path / "file", lazy=("tables",))
+    assert not arrays["tables"].flags.owndata and not arrays["tables"].flags.writeable
+    assert arrays["tables"].ctypes.data % 64 == 0 and (arrays["small"] == [0, 1, 2]).all()
+    for options in ({}, {"lazy": ("tables",), "verify": True}):
+        with pytest.raises(ValueError, match="'tables' does not have its checksum"):
+            storage.read(tmp_path / "file", **options)
