@@ -23,9 +23,11 @@ QUICK_MODELS = ("cal_housing-small",)
 BACKGROUNDS, ROWS = (100, 1_000, 10_000), (1_000, 10_000)
 QUICK_BACKGROUNDS, QUICK_ROWS = (20, 100), (100,)
 
-#: name: (precision, whether the timed call makes the explainer, tables included). The first is what ratios
-#: refer to, the second what they refer to for a background of which nothing is known before.
+#: name: (precision, whether the timed call makes the explainer, tables included).
 OURS = {"ours": ("single", False), "ours-with-building": ("single", True), "ours-double": ("double", False)}
+
+#: System that ratios refer to: their name.
+RATIOS = {"ours": "seconds_over_ours", "ours-with-building": "seconds_over_building"}
 
 #: Largest error that is still timed: the largest difference over the largest magnitude. Ours in double
 #: precision against the definition, in single against double, and the mean margin of the background plus
@@ -91,8 +93,8 @@ def measure_background(
             else:
                 systems[name] |= some_rows(runner, n_rows, arguments.seconds, systems[name])
         seconds = peers.time_in_turn(runners, systems, n_rows, arguments.repeats)
-        for reference in list(OURS)[:2]:
-            peers.add_ratios(systems, seconds, reference, f"seconds_over_{reference}")
+        for reference, ratio in RATIOS.items():
+            peers.add_ratios(systems, seconds, reference, ratio)
         result["rows"].append({"rows": n_rows, "systems": systems})
     return result
 
@@ -105,10 +107,10 @@ def whole_calls(runner: peers.Runner, n_rows: int, seconds: float, entry: dict[s
 
 
 def some_rows(runner: peers.Runner, n_rows: int, seconds: float, entry: dict[str, Any]) -> dict[str, Any]:
-    """Calls of about so many seconds, for costs proportional to the rows; a single row where that is long."""
+    """Calls of about so many seconds, for costs proportional to the rows: nothing to take out of them."""
     if entry["one_row_seconds"] > seconds:
         return {"call_rows": 1, "calls": 1, "extrapolated": False}
-    return peers.plan_calls(runner, n_rows, seconds)
+    return peers.plan_calls(runner, n_rows, seconds) | {"extrapolated": False}
 
 
 def check_ours(
@@ -240,9 +242,11 @@ def print_systems(n_rows: int, systems: dict[str, Any]) -> None:
             print(f"{name:20}{entry['refused'][:100]}")
             continue
         rate = entry["rows_per_second"]
-        over = [entry[f"seconds_over_{reference}"]["median"] for reference in list(OURS)[:2]]
+        over_ours, over_building = (
+            format(entry[ratio]["median"], ".2f") if ratio in entry else "-" for ratio in RATIOS.values()
+        )
         print(
             f"{name:20}{rate['median']:14,.1f}{rate['min']:14,.1f}{rate['max']:14,.1f}"
-            f"{over[0]:11.2f}{over[1]:11.2f}{entry['error']:9.1e}{entry['call_rows']:>7}"
-            f"{'*' if entry['extrapolated'] else ' '}{entry['cpu_over_wall']:6.2f}  {entry['note']}"
+            f"{over_ours:>11}{over_building:>11}{entry['error']:9.1e}{entry['call_rows']:>8}"
+            f"{entry['cpu_over_wall']:6.2f}  {entry['note']}"
         )
