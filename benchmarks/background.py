@@ -1,4 +1,4 @@
-"""SHAP values against background data, ours and other libraries', on one thread of the CPU."""
+"""SHAP values against background data, ours and other libraries', on one thread of the CPU or on a GPU."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ QUICK_MODELS = ("cal_housing-small",)
 #: Background rows, and rows to explain with each of them.
 BACKGROUNDS, ROWS = (100, 1_000, 10_000), (1_000, 10_000)
 QUICK_BACKGROUNDS, QUICK_ROWS = (20, 100), (100,)
+
+#: The same on a GPU.
+CUDA_MODELS, CUDA_BACKGROUNDS, CUDA_ROWS = ("cal_housing-d6",), (1_000, 1_000_000), (1_000_000,)
 
 #: name: (precision, whether the timed call makes the explainer, tables included).
 OURS = {"ours": ("single", False), "ours-with-building": ("single", True), "ours-double": ("double", False)}
@@ -72,10 +75,14 @@ def measure_background(
         return result
     runners: dict[str, peers.Runner] = {}
     checked: dict[str, dict[str, Any]] = {}
-    for name in [*OURS, *BUILDERS]:
+    builders = CUDA_BUILDERS if arguments.device == "cuda" else BUILDERS
+    for name in [*OURS, *builders]:
         entry = checked[name] = {}
         try:
-            system = ours(name, case, background) if name in OURS else BUILDERS[name](case, background)
+            if name in OURS:
+                system = ours(name, case, background, arguments.device)
+            else:
+                system = builders[name](case, background)
             runner = runners[name] = peers.Runner(system, case.X)
             allowed = TOLERANCE["single" if name in OURS else "peer"]
             peers.check(runner, truth, allowed, arguments.slowest, entry)
@@ -144,12 +151,13 @@ def definition_error(tree: Any, X: np.ndarray, background: np.ndarray) -> float 
     return peers.relative_error(found, expected)
 
 
-def ours(name: str, case: models.Case, background: np.ndarray) -> peers.System:
+def ours(name: str, case: models.Case, background: np.ndarray, device: str) -> peers.System:
     precision, with_building = OURS[name]
     dtype = np.float64 if precision == "double" else np.float32
+    n_jobs = 1 if device == "cpu" else -1
 
     def explainer() -> TreeExplainer:
-        return TreeExplainer(case.model, background, device="cpu", precision=precision)
+        return TreeExplainer(case.model, background, device=device, precision=precision, n_jobs=n_jobs)
 
     if with_building:
         call, note = lambda X: explainer().shap_values(X), "explainer made in the call"
@@ -204,6 +212,15 @@ def _woodelf(case: models.Case, background: np.ndarray) -> peers.System:
         "goes through the background in each call" + (", for each output" if len(trees) > 1 else ""),
     )
 
+
+def _woodelf_on_gpu(case: models.Case, background: np.ndarray) -> peers.System:
+    import pandas as pd
+
+    columns, _ = peers.woodelf_trees(case)
+    return gpu.woodelf_system(case, pd.DataFrame(background, columns=columns))
+
+
+CUDA_BUILDERS = {"woodelf": _woodelf_on_gpu}
 
 BUILDERS: dict[str, Callable[[models.Case, np.ndarray], peers.System]] = {
     "shap": _shap,

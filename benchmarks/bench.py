@@ -160,9 +160,15 @@ def main() -> None:
     add_slowest(pairs)
     against = commands.add_parser("background", help="SHAP values against background data")
     add_common(against)
-    against.add_argument("--rows", type=int, nargs="+", help="rows to explain (1000 10000; 100 with --quick)")
+    add_device(against)
     against.add_argument(
-        "--backgrounds", type=int, nargs="+", help="background rows (100 1000 10000; 20 100 with --quick)"
+        "--rows", type=int, nargs="+", help="rows to explain (1000 10000; 100 with --quick; GPU: 1000000)"
+    )
+    against.add_argument(
+        "--backgrounds",
+        type=int,
+        nargs="+",
+        help="background rows (100 1000 10000; 20 100 with --quick; GPU: 1000 1000000)",
     )
     against.add_argument("--repeats", type=int, default=5, help="rounds (5)")
     against.add_argument("--seconds", type=float, default=1.0, help="aim for the length of a call (1)")
@@ -284,15 +290,19 @@ def run_interactions(arguments: argparse.Namespace, refuse: Callable[[str], None
 
 
 def run_background(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
-    quick = arguments.quick
-    arguments.rows = arguments.rows or list(background.QUICK_ROWS if quick else background.ROWS)
-    sizes = background.QUICK_BACKGROUNDS if quick else background.BACKGROUNDS
+    defaults, sizes, rows = background.DEFAULT_MODELS, background.BACKGROUNDS, background.ROWS
+    if arguments.quick:
+        defaults, sizes, rows = background.QUICK_MODELS, background.QUICK_BACKGROUNDS, background.QUICK_ROWS
+    elif arguments.device == "cuda":
+        defaults, sizes, rows = background.CUDA_MODELS, background.CUDA_BACKGROUNDS, background.CUDA_ROWS
+    arguments.rows = arguments.rows or list(rows)
     arguments.backgrounds = arguments.backgrounds or list(sizes)
     if min(arguments.rows + arguments.backgrounds) < 1 or arguments.repeats < 1 or arguments.seconds < 0:
         refuse("--rows, --backgrounds, --repeats and --seconds must be positive")
-    report = start_report("background", arguments)
+    if arguments.device == "cuda":
+        require_gpu("--device cuda", refuse)
+    report = start_report("background" if arguments.device == "cpu" else "background-cuda", arguments)
     report["tolerance"] = background.TOLERANCE
-    defaults = background.QUICK_MODELS if quick else background.DEFAULT_MODELS
     for case in cases(arguments, defaults, report, refuse):
         result = background.measure(case, peers.ensemble_of(case.model), arguments, one_tree)
         report["models"].append(result)

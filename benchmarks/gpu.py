@@ -273,7 +273,14 @@ def _shap(case: models.Case, truth: np.ndarray) -> peers.Runner:
 
 
 def _woodelf(case: models.Case, truth: np.ndarray) -> peers.Runner:
-    """Woodelf's function for GPUs: its explainer would put arrays of the GPU in a data frame."""
+    return peers.Runner(woodelf_system(case, None), case.X)
+
+
+def woodelf_system(case: models.Case, background: Any) -> peers.System:
+    """Woodelf's function for GPUs: its explainer would put arrays of the GPU in a data frame.
+
+    ``background``: a data frame, or None for path-dependent values.
+    """
     import cupy
     import pandas as pd
     from woodelf.core.cube_metric import ShapleyValues
@@ -288,7 +295,7 @@ def _woodelf(case: models.Case, truth: np.ndarray) -> peers.Runner:
         values = np.zeros((len(rows), len(trees), len(columns)), np.float32)
         for output, one in enumerate(trees):
             found = woodelf_for_high_depth(
-                one, rows, None, ShapleyValues(), GPU=True, model_was_loaded=True, verbose=False
+                one, rows, background, ShapleyValues(), GPU=True, model_was_loaded=True, verbose=False
             )
             for column, column_values in found.items():
                 values[:, output, columns.index(column)] = cupy.asnumpy(column_values)
@@ -296,7 +303,7 @@ def _woodelf(case: models.Case, truth: np.ndarray) -> peers.Runner:
         return values
 
     note = "its function for GPUs" if len(trees) == 1 else "its function for GPUs, for each output"
-    return peers.Runner(peers.System(prepare, call, lambda raw, _: raw, note), case.X)
+    return peers.System(prepare, call, lambda raw, _: raw, note)
 
 
 BUILDERS: dict[str, Callable[[models.Case, np.ndarray], peers.Runner]] = {
