@@ -164,12 +164,12 @@ class Runner:
             return _core.background_plan(attributes, precision, rows, weights, _TABLE_BYTES, n_threads)
         tables = _TABLES.get(self.options.algorithm, "none") if kind.order == 1 else "none"
         try:
-            return _core.Plan(
-                attributes, precision, kind.order, kind.index, tables, _TABLE_BYTES, n_threads
-            )
+            return _core.Plan(attributes, precision, kind.order, kind.index, tables, _TABLE_BYTES, n_threads)
         except ValueError as error:
             if tables == "all":
-                error.add_note("This is about the tables of algorithm='fast_v2'; algorithm='auto' can do without.")
+                error.add_note(
+                    "This is about the tables of algorithm='fast_v2'; algorithm='auto' can do without."
+                )
             raise
 
     def _on_gpus(self, kind: Kind) -> bool:
@@ -195,7 +195,9 @@ class Runner:
                 raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
             what = "interventional SHAP values"
         algorithm = self.options.algorithm
-        if (algorithm == "gputreeshap" and kind != SHAP_VALUES) or (algorithm == "fast_v2" and kind.order > 1):
+        if (algorithm == "gputreeshap" and kind != SHAP_VALUES) or (
+            algorithm == "fast_v2" and kind.order > 1
+        ):
             raise ValueError(f"algorithm={algorithm!r} computes SHAP values only, not {what}: use 'auto'")
         if self._on_gpus(kind):
             return

@@ -35,7 +35,9 @@ def plan_of(ensemble: Ensemble, precision: str = "double", **options: Any) -> An
     return _core.Plan(attributes, precision, **options)
 
 
-def compute(plan: Any, ensemble: Ensemble, rows: np.ndarray, n_threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def compute(
+    plan: Any, ensemble: Ensemble, rows: np.ndarray, n_threads: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     shape = len(rows), ensemble.n_outputs, ensemble.n_features
     values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
     plan.explain(rows, values, margin, n_threads)
@@ -208,7 +210,7 @@ def test_memory_of_level_uniform_trees() -> None:
 def test_memory_of_all_trees() -> None:
     ensemble = random_ensemble(2, n_trees=5, shapes=("perfect",), max_leaves=16)
     needed = plan_of(ensemble, tables="all").info()["table_bytes"]
-    with pytest.raises(ValueError, match="tables of all trees need [0-9]+ bytes, but may take 1000"):
+    with pytest.raises(ValueError, match=r"tables of all trees need [0-9]+ bytes, but may take 1000"):
         plan_of(ensemble, tables="all", table_bytes=1000)
     plan_of(ensemble, tables="all", table_bytes=needed)
 
@@ -280,7 +282,7 @@ def test_fast_v2_is_of_values_on_the_cpu(forest: Any) -> None:
 
 def test_fast_v2_that_does_not_fit(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skshapgpu.runner._TABLE_BYTES", 1000)
-    with pytest.raises(ValueError, match="need [0-9]+ bytes, but may take 1000") as caught:
+    with pytest.raises(ValueError, match=r"need [0-9]+ bytes, but may take 1000") as caught:
         explainer_of(forest, "fast_v2")
     assert "algorithm='auto'" in "".join(caught.value.__notes__)
 
