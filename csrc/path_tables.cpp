@@ -65,19 +65,21 @@ std::vector<int32_t> levels_of(const Plan& plan, const TreeProgram& tree) {
   return first;
 }
 
-std::vector<LevelTree> level_trees(const Plan& plan, size_t table_bytes) {
+size_t level_bytes(const Plan& plan, const Chunk& chunk, size_t n_levels) {
   const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
+  return n_used_outputs(plan, chunk) * (n_levels * element + sizeof(double)) << n_levels;
+}
+
+// As many such trees as have room.
+std::vector<LevelTree> level_trees(const Plan& plan, size_t table_bytes) {
   std::vector<LevelTree> found;
-  size_t bytes = 0;
-  for (size_t c = 0; c < plan.chunks.size(); ++c)
-    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) {
+  for (const Chunk& chunk : plan.chunks)
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       std::vector<int32_t> nodes = levels_of(plan, plan.trees[i]);
-      if (nodes.empty()) continue;
-      const size_t width = n_used_outputs(plan, plan.chunks[c]);
-      const size_t needed = (nodes.size() * width * element << nodes.size()) + (width * 8 << nodes.size());
-      if (bytes + needed > table_bytes) continue;
-      bytes += needed;
-      found.push_back({c, i, std::move(nodes)});
+      const size_t needed = level_bytes(plan, chunk, nodes.size());
+      if (nodes.empty() || needed > table_bytes) continue;
+      table_bytes -= needed;
+      found.push_back({i, std::move(nodes)});
     }
   return found;
 }
@@ -159,33 +161,27 @@ void write_level_tables(Plan& plan, int64_t n_threads) {
   std::atomic<size_t> next{0};
   run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(n_trees)), [&](bool) {
     LevelWriter<T> writer(plan);
-    for (size_t i; (i = next++) < n_trees;) writer.write_tree(plan.tables.trees[i]);
+    for (size_t i; (i = next++) < n_trees;)
+      if (plan.tables.trees[i].n_levels) writer.write_tree(plan.tables.trees[i]);
   });
 }
 
-void add_all(Plan& plan, size_t table_bytes, int64_t n_threads) {
+// Throws unless all trees can have tables.
+void require_tables(const Plan& plan, const TableLimits& limits, const std::vector<LevelTree>& levels,
+                    size_t table_bytes) {
   const uint32_t longest = longest_path(plan);
   if (longest > kMaxTableBits)
     throw std::invalid_argument("a path has " + std::to_string(longest) +
                                 " different features; tables allow for at most " +
                                 std::to_string(kMaxTableBits));
-  const TableLimits limits{kMaxTableBits};
-  const size_t needed = tables_bytes(plan, limits);
+  size_t needed = tables_bytes(plan, limits, levels);
+  auto level = levels.begin();
+  for (const Chunk& chunk : plan.chunks)
+    for (; level != levels.end() && level->tree < chunk.tree_end; ++level)
+      needed += level_bytes(plan, chunk, level->nodes.size());
   if (needed > table_bytes)
     throw std::invalid_argument("tables of all trees need " + std::to_string(needed) +
                                 " bytes, but may take " + std::to_string(table_bytes));
-  lay_out_tables(plan, limits);
-  write_tables(plan, limits, n_threads, weigh_by_cover);
-}
-
-void add_levels(Plan& plan, size_t table_bytes, int64_t n_threads) {
-  const std::vector<LevelTree> trees = level_trees(plan, table_bytes);
-  if (trees.empty()) return;
-  lay_out_level_tables(plan, trees);
-  if (plan.precision == Precision::kSingle)
-    write_level_tables<float>(plan, n_threads);
-  else
-    write_level_tables<double>(plan, n_threads);
 }
 
 }  // namespace
@@ -193,10 +189,16 @@ void add_levels(Plan& plan, size_t table_bytes, int64_t n_threads) {
 Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, TableChoice choice,
                      size_t table_bytes, int64_t n_threads) {
   Plan plan = make_plan(ensemble, precision, 1, index);
-  if (choice == TableChoice::kAll)
-    add_all(plan, table_bytes, n_threads);
+  const TableLimits limits{kMaxTableBits};
+  const bool all = choice == TableChoice::kAll;
+  const std::vector<LevelTree> levels = level_trees(plan, all ? SIZE_MAX : table_bytes);
+  if (all) require_tables(plan, limits, levels, table_bytes);
+  lay_out_tables(plan, levels, all ? &limits : nullptr);
+  write_tables(plan, limits, n_threads, weigh_by_cover);
+  if (precision == Precision::kSingle)
+    write_level_tables<float>(plan, n_threads);
   else
-    add_levels(plan, table_bytes, n_threads);
+    write_level_tables<double>(plan, n_threads);
   drop_walks(plan);
   return plan;
 }

@@ -9,8 +9,8 @@
 namespace skshap {
 namespace {
 
-// A table of several leaves stays in the L1 cache beside the rows that it is added to.
-constexpr size_t kGroupBytes = 20 << 10;
+// A table of several leaves: most of it stays in the L1 cache while it is used.
+constexpr size_t kGroupBytes = 40 << 10;
 // Look-ups of a batch, whose numbers are added up in the plan's precision: too many would lose digits.
 constexpr size_t kBatchLookUps = 256;
 // Positions of a batch of several trees: as many as a vector holds.
@@ -118,12 +118,28 @@ void TreeGroups::take_edge(Frame& frame, bool right) {
 
 // --- Layout ---
 
-size_t tables_bytes(const Plan& plan, const TableLimits& limits) {
+namespace {
+
+// The list's entry of a tree, or null; trees are asked for in the order of the plan.
+class LevelTrees {
+ public:
+  explicit LevelTrees(const std::vector<LevelTree>& list) : next_(list.data()), end_(next_ + list.size()) {}
+  const LevelTree* find(size_t tree) { return next_ != end_ && next_->tree == tree ? next_++ : nullptr; }
+
+ private:
+  const LevelTree *next_, *end_;
+};
+
+}  // namespace
+
+size_t tables_bytes(const Plan& plan, const TableLimits& limits, const std::vector<LevelTree>& levels) {
+  LevelTrees level_trees(levels);
   TreeGroups groups(plan);
   std::vector<int32_t> features;
   double elements = 0;
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      if (level_trees.find(i)) continue;
       groups.find(chunk, plan.trees[i], limits);
       for (const TreeGroups::Group& group : groups.groups) {
         list_features(plan, plan.trees[i], groups, group, features);
@@ -167,7 +183,7 @@ class Layout {
     out_.batches.back().trees_end = out_.trees.size();
   }
 
-  void add_level_tree(const LevelTree& level_tree) {
+  void add_level_tree(size_t chunk, const LevelTree& level_tree) {
     const TreeProgram& tree = plan_.trees[level_tree.tree];
     features_.clear();
     for (const int32_t node : level_tree.nodes) {
@@ -175,7 +191,7 @@ class Layout {
       if (std::find(features_.begin(), features_.end(), feature) == features_.end())
         features_.push_back(feature);
     }
-    begin_batch(level_tree.chunk, features_, 1);
+    begin_batch(chunk, features_, 1);
     plan_.trees[level_tree.tree].by_tables = true;
     out_.trees.push_back({level_tree.tree, out_.batches.size() - 1, out_.look_ups.size(),
                           out_.look_ups.size() + 1, out_.leaves.size(), out_.leaves.size(),
@@ -195,6 +211,7 @@ class Layout {
   }
 
   void end() {
+    if (out_.trees.empty()) return;
     for (TableBatch& batch : out_.batches)
       batch.row_size = padded_row(batch.places_end - batch.places, element_bytes(plan_));
     if (element_bytes(plan_) == 4)
@@ -293,16 +310,15 @@ class Layout {
 
 }  // namespace
 
-void lay_out_tables(Plan& plan, const TableLimits& limits) {
-  Layout layout(plan, limits);
+void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const TableLimits* limits) {
+  LevelTrees level_trees(levels);
+  Layout layout(plan, limits ? *limits : TableLimits{});
   for (size_t c = 0; c < plan.chunks.size(); ++c)
-    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) layout.add_tree(c, i);
-  layout.end();
-}
-
-void lay_out_level_tables(Plan& plan, const std::vector<LevelTree>& trees) {
-  Layout layout(plan, {});
-  for (const LevelTree& tree : trees) layout.add_level_tree(tree);
+    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i)
+      if (const LevelTree* const tree = level_trees.find(i))
+        layout.add_level_tree(c, *tree);
+      else if (limits)
+        layout.add_tree(c, i);
   layout.end();
 }
 

@@ -95,23 +95,21 @@ struct TableLeaf {
 // Fills weights[pattern], zeros before.
 using WeighPatterns = std::function<void(const TableLeaf& leaf, double* weights)>;
 
-// Bytes of the tables of all trees within the limits.
-size_t tables_bytes(const Plan& plan, const TableLimits& limits);
-// The most features on a path.
-uint32_t longest_path(const Plan& plan);
-
-// Lays out tables for all trees of the plan: everything but what is in them.
-void lay_out_tables(Plan& plan, const TableLimits& limits);
-
 // A tree whose nodes on each level all ask the same: one node of each level.
 struct LevelTree {
-  size_t chunk, tree;
+  size_t tree;  // among those of the plan
   std::vector<int32_t> nodes;
 };
 
-// The same for such trees alone, in the order of the plan; a tree's only table has an index of the answers on
-// each level.
-void lay_out_level_tables(Plan& plan, const std::vector<LevelTree>& trees);
+// Bytes of the tables of trees within the limits: of all, or of those without tables for levels.
+size_t tables_bytes(const Plan& plan, const TableLimits& limits, const std::vector<LevelTree>& levels = {});
+// The most features on a path.
+uint32_t longest_path(const Plan& plan);
+
+// Lays out tables: everything but what is in them. Those of `levels`, in the order of the plan, have only one
+// each, with an index of the answers on each level. The limits are for all other trees, which have none
+// without.
+void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const TableLimits* limits);
 
 // Fills the tables of all trees but those of levels.
 void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, const WeighPatterns& weigh);
