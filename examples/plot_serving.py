@@ -1,0 +1,64 @@
+"""
+Explain today, explain next week
+================================
+
+An explainer is made once and kept in a file: :meth:`skshapgpu.TreeExplainer.save`. Another process
+makes it again with :meth:`skshapgpu.TreeExplainer.load`, without the model and its library, and explains
+the rows that come in.
+"""
+
+# %%
+# The first process has the model and the data that rows are to be compared with.
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.model_selection import train_test_split
+
+from skshapgpu import TreeExplainer
+
+X, y = load_diabetes(return_X_y=True, as_frame=True)
+X_train, X_new, y_train, _ = train_test_split(X, y, random_state=0)
+model = HistGradientBoostingRegressor(max_iter=50).fit(X_train, y_train)
+
+folder = TemporaryDirectory()
+path = Path(folder.name)
+TreeExplainer(model, data=X_train).save(path / "explainer.npz")
+print(f"{(path / 'explainer.npz').stat().st_size / 1000:.0f} kB")
+
+# %%
+# The server has nothing but the file. It reads batches of rows as they come, and answers each with its
+# values; here one batch after the other from a folder.
+SERVER = """
+import sys
+from pathlib import Path
+import numpy as np
+from skshapgpu import TreeExplainer
+
+folder = Path(sys.argv[1])
+explainer = TreeExplainer.load(folder / "explainer.npz")
+for batch in sorted(folder.glob("batch*.npy")):
+    values = explainer.shap_values(np.load(batch))
+    np.save(folder / f"values_of_{batch.name}", values)
+    print(batch.name, values.shape, "base value", round(explainer.expected_value, 2))
+"""
+
+batches = np.array_split(X_new.to_numpy(), 3)
+for i, batch in enumerate(batches):
+    np.save(path / f"batch{i}.npy", batch)
+print(
+    subprocess.run(
+        [sys.executable, "-c", SERVER, folder.name], check=True, capture_output=True, text=True
+    ).stdout
+)
+
+# %%
+# Base value and values add up to the model's own predictions.
+values = np.concatenate([np.load(path / f"values_of_batch{i}.npy") for i in range(len(batches))])
+base_value = TreeExplainer.load(path / "explainer.npz").expected_value
+print("largest difference:", np.abs(base_value + values.sum(axis=1) - model.predict(X_new)).max())
+folder.cleanup()
