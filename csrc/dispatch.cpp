@@ -28,7 +28,8 @@ int tile_rows(const Plan& plan, int64_t n_rows, int64_t n_threads) {
   const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) +
                            sizeof(double) * n_sums(plan) * plan.n_outputs + table_row_bytes(plan) + 1;
   const int64_t by_memory = static_cast<int64_t>(kTileBytes / row_bytes);
-  const int64_t by_threads = (n_rows + 4 * n_threads - 1) / (4 * n_threads);
+  const int64_t n_parts = n_threads > 1 ? 4 * n_threads : 1;
+  const int64_t by_threads = (n_rows + n_parts - 1) / n_parts + kBlockRows - 1;  // rounded up to blocks
   const int most = plan.tables.trees.empty() ? kMaxTileRows : kMaxTableTileRows;
   const int64_t rows = std::min<int64_t>({most, by_memory, by_threads});
   return static_cast<int>(std::max<int64_t>(1, rows / kBlockRows)) * kBlockRows;
