@@ -586,7 +586,6 @@ def test_explanation_of_probabilities(boosting: Any) -> None:
     assert "model output: probability" in repr(explanation)
     assert "model output" not in repr(explainer_of(boosting, X[:20], "raw").explain(X[:2]))
     assert explanation.base_values == explainer.expected_value
-    assert explanation.to_shap().base_values.shape == (len(X),)
     again = pickle.loads(pickle.dumps(explainer))
     np.testing.assert_array_equal(again.shap_values(X), explanation.values)
     assert again.expected_value == explainer.expected_value
@@ -607,7 +606,6 @@ def test_explanation_of_losses(named: Any) -> None:
     part = explanation[5:9, [0, 2]]
     np.testing.assert_array_equal(part.base_values, explanation.base_values[5:9])
     np.testing.assert_array_equal(explanation[[3]].base_values, explanation.base_values[[3]])
-    assert part.to_shap().base_values.shape == (4,)
     assert part.group({"both": part.feature_names}).base_values.shape == (4,)
     assert f"base value: {explanation.base_values.mean():.6g} on average" in repr(explanation)
     assert "base value: one for each row" in repr(explanation[:0])
@@ -619,6 +617,13 @@ def test_explanation_of_losses(named: Any) -> None:
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(explainer)).shap_values(X, y), explanation.values)
     direct = explain(named, X, y=y, data=X[:20], model_output="log_loss", precision="double", device="cpu")
     np.testing.assert_array_equal(direct.values, explanation.values)
+
+
+def test_base_values_of_shap(boosting: Any, named: Any) -> None:
+    pytest.importorskip("shap")
+    assert explainer_of(boosting, X[:20]).explain(X).to_shap().base_values.shape == (len(X),)
+    losses = explainer_of(named, X[:20], "log_loss").explain(X, np.where(HIGH, "yes", "no"))
+    assert losses[5:9, [0, 2]].to_shap().base_values.shape == (4,)
 
 
 def test_both_classes(boosting: Any) -> None:

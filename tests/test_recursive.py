@@ -184,7 +184,9 @@ def test_core_refuses_what_it_is_not_for(method: str) -> None:
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
     for order, index in ((2, "sii"), (3, "sii"), (1, "bii"), (1, "stii")):
         with pytest.raises(ValueError, match=f"'{method}' computes SHAP values only: order 1, index 'sii'"):
-            _core.Plan(attributes, "double", order, index, method)
+            _core.Plan(attributes, "double", order, index, method=method)
+    with pytest.raises(ValueError, match=f"the method '{method}' has no tables"):
+        _core.Plan(attributes, "double", tables="all", method=method)
     with pytest.raises(ValueError, match="method must be 'walk', 'treeshap' or 'fast_v1', not 'fast'"):
         _core.Plan(attributes, "double", method="fast")
 
@@ -234,7 +236,9 @@ def test_transformer(method: str) -> None:
 def test_what_the_explainer_refuses(method: str) -> None:
     model = RandomForestRegressor(3, max_depth=4, random_state=0).fit(X, Y)
     for device in ("cuda", "cuda:1", ["cuda:0", "cuda:1"]):
-        with pytest.raises(ValueError, match=f"algorithm='{method}' runs on the CPU only: use device='cpu'"):
+        with pytest.raises(
+            ValueError, match=f"algorithm='{method}' is computed on the CPU only: use device='cpu'"
+        ):
             TreeExplainer(object(), algorithm=method, device=device)  # before the model is looked at
     with pytest.raises(ValueError, match=f"algorithm='{method}' computes no interventional SHAP values"):
         TreeExplainer(object(), X[:3], algorithm=method)
