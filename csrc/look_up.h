@@ -10,8 +10,9 @@
 
 namespace skshap {
 
-// One thread's work. A tile goes through one tree after the other, and through one table of a tree after the
-// other, so that a table stays in the L1 cache while it is used.
+// One thread's work. A tile goes through one tree after the other, and some of its blocks at a time through
+// one table after the other, so that a table stays in the cache while it is used and is read from memory once
+// for each tile.
 template <class T>
 class TableRunner {
  public:

@@ -16,7 +16,7 @@ namespace {
 
 // Levels of a tree whose table is a single one.
 constexpr size_t kMaxLevels = 10;
-// Indices of such a table for each leaf: more are a waste of memory.
+// At most so many indices of such a table for each leaf: those of lopsided trees are mostly waste.
 constexpr size_t kMaxIndicesPerLeaf = 2;
 
 void weigh_by_cover(const TableLeaf& leaf, double* weights) {
@@ -192,6 +192,7 @@ Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index in
   const TableLimits limits{kMaxTableBits};
   const bool all = choice == TableChoice::kAll;
   const std::vector<LevelTree> levels = level_trees(plan, all ? SIZE_MAX : table_bytes);
+  if (levels.empty() && !all) return plan;
   if (all) require_tables(plan, limits, levels, table_bytes);
   lay_out_tables(plan, levels, all ? &limits : nullptr);
   write_tables(plan, limits, n_threads, weigh_by_cover);

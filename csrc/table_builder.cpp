@@ -94,7 +94,7 @@ void TreeGroups::enter(int32_t node, bool grouped) {
   if (is_leaf) {
     leaves.push_back({static_cast<size_t>(node - n_inner_) * width_, steps.size(),
                       static_cast<uint32_t>(path_.size()), grouped});
-    steps.insert(steps.end(), path_.begin(), path_.end());
+    if (path_.size() <= kMaxPatternBits) steps.insert(steps.end(), path_.begin(), path_.end());
     return;
   }
   const int32_t feature = plan_.feature_of(plan_.decide[tree_->decide + node]);
@@ -286,9 +286,10 @@ class Layout {
   }
 
   void add_leaf(const TreeProgram& tree, const TreeGroups::Leaf& leaf) {
-    if (leaf.n_features > 64)
+    if (leaf.n_features > kMaxPatternBits)
       throw std::invalid_argument("a path has " + std::to_string(leaf.n_features) +
-                                  " different features; background data allow for at most 64");
+                                  " different features; background data allow for at most " +
+                                  std::to_string(kMaxPatternBits));
     out_.leaves.push_back({static_cast<uint32_t>(out_.bits.size()), leaf.n_features,
                            static_cast<uint32_t>(out_.targets.size()), 0, 0, tree.leaves + leaf.value});
     for (uint32_t i = 0; i < leaf.n_features; ++i) {

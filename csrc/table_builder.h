@@ -16,8 +16,8 @@
 
 namespace skshap {
 
-// Bits of an index.
-constexpr uint32_t kMaxTableBits = 16;
+// Bits of an index, and of a leaf without a table.
+constexpr uint32_t kMaxTableBits = 16, kMaxPatternBits = 64;
 
 // Which leaves have tables: those with at most leaf_bits features on their path.
 struct TableLimits {
@@ -36,7 +36,7 @@ class TreeGroups {
  public:
   struct Leaf {
     size_t value;  // its first one, among those of the tree
-    size_t path;   // among `steps`
+    size_t path;   // among `steps`, if it has at most kMaxPatternBits features
     uint32_t n_features;
     bool grouped;
   };
