@@ -179,7 +179,7 @@ class Pipeline : public CudaPlan::Impl {
         check(cudaMemcpyAsync(lane.X.template as<char>(), lane.X_host.template as<char>(), n * x_row,
                               cudaMemcpyHostToDevice, s),
               "copying rows");
-        launch(lane, on_device, kNoNumber, on_lane, margins, result.gap != nullptr, s);
+        launch(lane, on_device, kNoNumber, nullptr, on_lane, margins, result.gap != nullptr, s);
         for (int i = 0; i < kArrays; ++i)
           if (out[i])
             check(
@@ -220,7 +220,11 @@ class Pipeline : public CudaPlan::Impl {
     const auto stream_of = [&](const Lane& lane) { return n_lanes > 1 ? lane.stream.stream : stream; };
     const bool refuses = input.refuses() && rows.n_rows && plan_.n_features;
     reset_gap(result.gap, stream);
-    if (refuses) start_check(rows, input, stream);
+    CudaCheck numbers{};
+    if (refuses) numbers = start_check(input, stream);
+    // While they are coded, if all are.
+    const bool beside = refuses && n_lanes == 1 && model_.codes_all;
+    if (refuses && !beside) check_all(rows, numbers, stream);
     for (int l = 0; l < n_lanes; ++l) lanes_[l].done.delay(stream_of(lanes_[l]));
     if (n_lanes > 1) {  // begin when the rows are there
       begin_.record(stream);
@@ -241,8 +245,9 @@ class Pipeline : public CudaPlan::Impl {
         Arrays out = given;
         for (int i = 0; i < kArrays; ++i)
           if (out[i]) out[i] = static_cast<char*>(out[i]) + first * out_rows[i];
-        launch(lane, part, input.missing, {out[0], result.values.is_float32, nullptr, out[1], out[2]},
-               margins, result.gap != nullptr, stream_of(lane));
+        launch(lane, part, input.missing, beside ? &numbers : nullptr,
+               {out[0], result.values.is_float32, nullptr, out[1], out[2]}, margins, result.gap != nullptr,
+               stream_of(lane));
       }
       for (int l = 0; l < n_lanes; ++l) {  // what comes later on the caller's stream finds the values there
         lanes_[l].done.record(stream_of(lanes_[l]));
@@ -335,19 +340,29 @@ class Pipeline : public CudaPlan::Impl {
   // Tasks taken by each launch of the walk, and by the general one.
   size_t n_counters() const { return model_.launches.size() + 1; }
 
-  // Looks for values that are refused. What it finds, finish_check gives.
-  void start_check(const Rows& rows, const CudaInput& input, cudaStream_t stream) {
+  // Where to note numbers that are refused. What is noted, finish_check gives.
+  CudaCheck start_check(const CudaInput& input, cudaStream_t stream) {
     if (!none_found_) {
       refused_.reserve(8, kNoRoom);
       found_.reserve(sizeof(int), "page-locked host memory");
       check(cudaMemsetAsync(refused_.template as<char>(), 0xff, 8, stream), "checking rows");
     }
     none_found_ = false;
-    *found_.template as<volatile int>() = 0;
-    find_refused<<<8 * model_.multiprocessors, 256, 0, stream>>>(
-        {rows.data, rows.is_float32, rows.n_rows, rows.row_stride, rows.column_stride, plan_.n_features,
-         input.allow_nan, input.limit, input.missing, refused_.template as<unsigned long long>(),
-         found_.template as<volatile int>()});
+    auto* const found = found_.template as<volatile int>();
+    *found = 0;
+    return {input.allow_nan, input.limit, input.missing, refused_.template as<unsigned long long>(), found};
+  }
+
+  void check_all(const Rows& rows, const CudaCheck& numbers, cudaStream_t stream) {
+    CudaCodeArgs a{};
+    a.X = rows.data;
+    a.x_single = rows.is_float32;
+    a.n_rows = rows.n_rows;
+    a.row_stride = rows.row_stride;
+    a.column_stride = rows.column_stride;
+    a.n_features = plan_.n_features;
+    a.check = numbers;
+    find_refused<<<8 * model_.multiprocessors, 256, 0, stream>>>(a);
     check_launch("checking rows");
     checked_.record(stream);
   }
@@ -385,8 +400,8 @@ class Pipeline : public CudaPlan::Impl {
     return {nullptr, rows.is_float32, n, row, item};
   }
 
-  void launch(Lane& lane, const Rows& rows, double missing, const Result& out, bool margins, bool gap,
-              cudaStream_t s) {
+  void launch(Lane& lane, const Rows& rows, double missing, const CudaCheck* numbers, const Result& out,
+              bool margins, bool gap, cudaStream_t s) {
     const int32_t n_tiles = static_cast<int32_t>((rows.n_rows + kTile - 1) / kTile);
     CudaCodeArgs coding{rows.data,
                         rows.is_float32,
@@ -401,7 +416,10 @@ class Pipeline : public CudaPlan::Impl {
                         model_.categories.template as<int32_t>(),
                         lane.codes.template as<int16_t>(),
                         lane.counters.template as<int32_t>(),
-                        static_cast<int32_t>(n_counters())};
+                        static_cast<int32_t>(n_counters()),
+                        numbers != nullptr,
+                        plan_.n_features,
+                        numbers ? *numbers : CudaCheck{}};
     if (model_.n_columns && (margins || !model_.paths.used)) {
       const int parts = std::min<int>((model_.n_columns + 3) / 4, n_tiles < 4096 ? 64 : 4);
       const dim3 grid(n_tiles, std::max(parts, 1));
@@ -410,6 +428,7 @@ class Pipeline : public CudaPlan::Impl {
       else
         code_rows<double, kTile><<<grid, 256, 0, s>>>(coding);
       check_launch("coding rows");
+      if (numbers) checked_.record(s);
     }
     if (model_.paths.used) launch_paths(lane, coding, out, s);
     for (size_t i = 0; i < model_.launches.size(); ++i) {

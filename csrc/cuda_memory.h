@@ -79,9 +79,11 @@ template <class X>
 DeviceBuffer upload(const std::vector<X>& x) {
   DeviceBuffer buffer;
   buffer.reserve(x.size() * sizeof(X), "the model does not fit the device's memory");
-  if (!x.empty())
-    check(cudaMemcpy(buffer.as<X>(), x.data(), x.size() * sizeof(X), cudaMemcpyHostToDevice),
-          "copying the model");
+  if (x.empty()) return buffer;
+  constexpr const char* kWhat = "copying the model";
+  check(cudaMemcpy(buffer.as<X>(), x.data(), x.size() * sizeof(X), cudaMemcpyHostToDevice), kWhat);
+  // From pageable memory it may return before all is there, and other streams do not wait for it.
+  check(cudaStreamSynchronize(nullptr), kWhat);
   return buffer;
 }
 

@@ -71,6 +71,7 @@ struct CudaModel {
       columns, full_columns, thresholds, categories, groups, offsets, parts, features, partner_offsets,
       partners, place_of;
   bool small_matrices = false;  // add_matrices can be used
+  bool codes_all = false;       // every feature is coded in each call
   std::vector<Launch> launches;
   General general;
   Tables tables;
@@ -101,6 +102,7 @@ struct CudaModel {
       upload_paths();
       return;
     }
+    codes_all = n_columns > 0 && plan.features.size() == static_cast<size_t>(plan.n_features);
     stream = upload(program.stream);
     chunks = upload(program.chunks);
     category_sets = upload(program.category_sets);

@@ -13,6 +13,22 @@ struct CudaCodeColumn {
   int64_t values;  // where they begin, among those of their kind
 };
 
+// Which numbers of X are refused, and where that is noted.
+struct CudaCheck {
+  bool allow_nan;
+  double limit;               // magnitudes from here on are refused, unless NaN
+  double missing;             // taken for NaN
+  unsigned long long* first;  // smallest row * n_features + feature that is refused
+  volatile int* found;        // on the host: set if there is one
+
+  __device__ void look_at(double x, int64_t position) const {
+    const bool refused = isnan(x) || x == missing ? !allow_nan : fabs(x) >= limit;
+    if (!refused) return;
+    atomicMin(first, static_cast<unsigned long long>(position));
+    *found = 1;
+  }
+};
+
 struct CudaCodeArgs {
   const void* X;
   bool x_single;                              // element type of X
@@ -26,6 +42,9 @@ struct CudaCodeArgs {
   int16_t* codes;     // [tile][column][row of the tile]
   int32_t* counters;  // of the kernels that come next: set to 0
   int32_t n_counters;
+  bool checks;  // all features have columns, which are checked
+  int32_t n_features;
+  CudaCheck check;
 };
 
 constexpr float kCudaZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold
@@ -79,6 +98,9 @@ __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
     const char* p = x_row + column.feature * a.column_stride;
     const Read x = a.x_single ? static_cast<Read>(*reinterpret_cast<const float*>(p))
                               : static_cast<Read>(*reinterpret_cast<const double*>(p));
+    if (a.checks)
+      a.check.look_at(a.x_single ? *reinterpret_cast<const float*>(p) : *reinterpret_cast<const double*>(p),
+                      read * a.n_features + column.feature);
     const uint32_t full = full_code(a, column, x);
     int32_t code;
     if (column.categorical) {  // one of more categories than fit has its high halves in a column of their own
@@ -93,28 +115,13 @@ __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
   }
 }
 
-struct CudaCheckArgs {
-  const void* X;
-  bool x_single;
-  int64_t n_rows, row_stride, column_stride;
-  int32_t n_features;
-  bool allow_nan;
-  double limit;               // magnitudes from here on are refused, unless NaN
-  double missing;             // taken for NaN
-  unsigned long long* first;  // smallest row * n_features + feature that is refused
-  volatile int* found;        // on the host: set if there is one
-};
-
-__global__ void __launch_bounds__(256) find_refused(CudaCheckArgs a) {
+// The same for features that no tree uses, too.
+__global__ void __launch_bounds__(256) find_refused(CudaCodeArgs a) {
   const int64_t n = a.n_rows * a.n_features, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
     const char* p =
         static_cast<const char*>(a.X) + i / a.n_features * a.row_stride + i % a.n_features * a.column_stride;
-    const double x = a.x_single ? *reinterpret_cast<const float*>(p) : *reinterpret_cast<const double*>(p);
-    const bool refused = isnan(x) || x == a.missing ? !a.allow_nan : fabs(x) >= a.limit;
-    if (!refused) continue;
-    atomicMin(a.first, static_cast<unsigned long long>(i));
-    *a.found = 1;
+    a.check.look_at(a.x_single ? *reinterpret_cast<const float*>(p) : *reinterpret_cast<const double*>(p), i);
   }
 }
 

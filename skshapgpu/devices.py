@@ -252,6 +252,8 @@ class GpuArray:
             return torch.empty(shape, dtype=getattr(torch, self.dtype.name), device=self.array.device)
         import cupy
 
+        if cupy.cuda.runtime.getDevice() == self.index:
+            return cupy.empty(shape, self.dtype)
         with cupy.cuda.Device(self.index):
             return cupy.empty(shape, self.dtype)
 

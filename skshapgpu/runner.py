@@ -152,6 +152,9 @@ class Runner:
 
     def plan(self, kind: Kind) -> Any:
         """The ``_core.Plan`` of a kind."""
+        found = self._plans.get(kind)
+        if found is not None:
+            return found
         with self._lock:
             if kind not in self._plans:
                 self._plans[kind] = self._compiled(kind)
@@ -191,6 +194,9 @@ class Runner:
 
     def cuda_plan(self, kind: Kind, index: int) -> Any:
         """The plan of a kind on a GPU: ``_cuda.CudaPlan``."""
+        found = self._cuda_plans.get((kind, index))
+        if found is not None:
+            return found
         plan = self.plan(kind)
         with self._lock:
             if (kind, index) not in self._cuda_plans:
