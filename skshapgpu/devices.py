@@ -29,6 +29,8 @@ _CPU_CALL, _CPU_BLOCK, _CPU_VECTOR, _CPU_THREAD = 2e-5, 8e-9, 1e-9, 4e-5
 #: times quadrature nodes. A chunk has about _CHUNK_LEAVES, kMaxChunkLeaves of csrc/cuda_program.cpp.
 _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_ROW = 8e-5, 3.5e-7, 1e-12
 _CHUNK_LEAVES = 512
+#: Trees explained by tables take their time for each row and look-up instead.
+_CPU_LOOK_UP, _CUDA_LOOK_UP = 4e-9, 2e-11
 
 
 def cuda_info() -> dict[str, Any]:
@@ -145,11 +147,14 @@ class Devices:
         weighted = sum(k * n for k, n in nodes.items())
         blocks, vectors = -(-n_rows // 64), -(-n_rows // 16)
         threads = max(1, min(n_threads, blocks))
-        cpu = (blocks * leaves * _CPU_BLOCK + vectors * weighted * _CPU_VECTOR) / threads
-        cpu += _CPU_CALL + (threads - 1) * _CPU_THREAD
+        walked = 1 - plan_info["n_table_trees"] / max(plan_info["n_trees"], 1)
+        looked_up = n_rows * plan_info["n_look_ups"]
+        cpu = walked * (blocks * leaves * _CPU_BLOCK + vectors * weighted * _CPU_VECTOR)
+        cpu = (cpu + looked_up * _CPU_LOOK_UP) / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
         tree = leaves / max(plan_info["n_trees"], 1)
         chunk = min(leaves, tree + (_CHUNK_LEAVES if tree < _CHUNK_LEAVES else 0))
-        cuda = _CUDA_CALL + chunk * _CUDA_CHUNK_LEAF + n_rows * weighted * _CUDA_ROW
+        cuda = walked * (chunk * _CUDA_CHUNK_LEAF + n_rows * weighted * _CUDA_ROW)
+        cuda += _CUDA_CALL + looked_up * _CUDA_LOOK_UP
         if cpu < cuda:
             return ()
         return (0,) if cuda_available() else ()

@@ -245,9 +245,11 @@ class Runner:
         n_threads = effective_n_jobs(self.options.n_jobs)
         indices: tuple[int, ...] = ()
         if self._on_gpus(kind):
-            scale = 1 if kind.order == 1 else _INTERACTION_WORK
-            nodes = {k: scale * n for k, n in self.info["leaves_by_nodes"].items()}
-            indices = chosen.choose(X.n_rows, self.info | {"leaves_by_nodes": nodes}, n_threads)
+            info = self.info
+            if kind.order > 1:  # of which no tree has a table
+                nodes = {k: _INTERACTION_WORK * n for k, n in info["leaves_by_nodes"].items()}
+                info = info | {"leaves_by_nodes": nodes, "n_table_trees": 0, "n_look_ups": 0}
+            indices = chosen.choose(X.n_rows, info, n_threads)
         try:
             run = HostRun(self, kind, X, n_threads, indices, labels)
             return work(run), run

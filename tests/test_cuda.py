@@ -103,9 +103,13 @@ def test_the_variable_overrides_auto_only(monkeypatch: pytest.MonkeyPatch) -> No
 def test_auto_leaves_small_work_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_available", True)
     info = {"n_trees": 100, "n_leaves": 23_000, "leaves_by_nodes": {4: 23_000}}
+    info |= {"n_table_trees": 0, "n_look_ups": 0}
     auto = Devices(auto=True)
     assert auto.choose(1, info, 1) == ()
     assert auto.choose(1_000_000, info, 1) == (0,)
+    assert auto.choose(1_000, info, 1) == (0,)
+    assert auto.choose(100, info | {"n_table_trees": 100, "n_look_ups": 100}, 1) == ()
+    assert auto.choose(1_000_000, info | {"n_table_trees": 100, "n_look_ups": 100}, 1) == (0,)
     assert Devices(indices=(1, 2)).choose(1, info, 1) == (1, 2)
     assert Devices().choose(1_000_000, info, 1) == ()
     monkeypatch.setattr(devices, "_available", False)
