@@ -88,7 +88,7 @@ def digest(ensemble: Ensemble) -> str:
         is_array = isinstance(value, np.ndarray)
         found.update(f"{f.name} {value.shape if is_array else value} ".encode())
         if is_array:
-            found.update(np.ascontiguousarray(value))
+            found.update(np.ascontiguousarray(value).data)
     return found.hexdigest()
 
 

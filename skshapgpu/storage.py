@@ -76,7 +76,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
 def _write(file: Any, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         content = {
-            name: {"dtype": array.dtype.str, "shape": array.shape, "crc32": zlib.crc32(_bytes(array))}
+            name: {"dtype": array.dtype.str, "shape": array.shape, "crc32": zlib.crc32(_bytes(array).data)}
             for name, array in arrays.items()
         }
         with archive.open(_member(file, _HEADER), "w", force_zip64=True) as member:
@@ -182,7 +182,7 @@ def _data(raw: np.ndarray, member: zipfile.ZipInfo) -> np.ndarray:
 
 
 def _compare(name: str, data: np.ndarray, crc32: int) -> None:
-    if zlib.crc32(data) != crc32:
+    if zlib.crc32(data.data) != crc32:
         raise ValueError(f"{name!r} does not have its checksum")
 
 
