@@ -116,4 +116,13 @@ void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64
   }
 }
 
+void decide_block(const Plan& plan, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,
+                  const CodeTile& codes, int block, uint64_t* words) {
+  const CategoryRows* const categories =
+      codes.category_rows.empty() ? nullptr : codes.category_rows.data() + block * plan.columns.size();
+  const DecideArgs args{
+      nodes, n_nodes, codes.codes(plan, block), codes.stride, categories, plan.category_bits.data(), words};
+  (plan.wide_codes ? kernels.decide32 : kernels.decide16)(args);
+}
+
 }  // namespace skshap

@@ -26,4 +26,8 @@ struct CodeTile {
 void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
                CodeTile& tile);
 
+// Decides nodes of one tree for the rows of a block; `words` is what they write.
+void decide_block(const Plan& plan, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,
+                  const CodeTile& codes, int block, uint64_t* words);
+
 }  // namespace skshap

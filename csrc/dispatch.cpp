@@ -116,19 +116,11 @@ class Worker {
     std::fill_n(phi_.data(), n_outputs * n_slots * kBlockRows, T(0));
     std::fill_n(pair_phi_.data(), n_outputs * n_pairs * kBlockRows, T(0));
     std::fill_n(triple_phi_.data(), n_outputs * n_triples * kBlockRows, T(0));
-    const CategoryRows* categories =
-        codes_.category_rows.empty() ? nullptr : codes_.category_rows.data() + block * plan_.columns.size();
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan_.trees[i];
       if (tree.by_tables) continue;
-      const DecideArgs decide{plan_.decide.data() + tree.decide,
-                              tree.n_inner,
-                              codes_.codes(plan_, block),
-                              codes_.stride,
-                              categories,
-                              plan_.category_bits.data(),
-                              words_.data()};
-      (plan_.wide_codes ? kernels_.decide32 : kernels_.decide16)(decide);
+      decide_block(plan_, kernels_, plan_.decide.data() + tree.decide, tree.n_inner, codes_, block,
+                   words_.data());
       if (result_.margin)
         margins_.add(tree, n_outputs, words_.data(),
                      margin_.data() + std::max(chunk.output, 0) * tile_ + block * kBlockRows, tile_);

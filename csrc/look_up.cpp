@@ -39,14 +39,8 @@ void decide_blocks(const Plan& plan, const Kernels& kernels, const TableTree& tr
   const size_t n_nodes = n_decided(plan, tree), stride = block_words(n_nodes);
   const DecideNode* nodes = tree.n_levels ? plan.tables.levels.data() + tree.levels
                                           : plan.decide.data() + plan.trees[tree.tree].decide;
-  for (size_t block = 0; block < n_blocks; ++block, words += stride) {
-    const CategoryRows* categories =
-        codes.category_rows.empty() ? nullptr : codes.category_rows.data() + block * plan.columns.size();
-    const DecideArgs args{nodes,        n_nodes,    codes.codes(plan, static_cast<int>(block)),
-                          codes.stride, categories, plan.category_bits.data(),
-                          words};
-    (plan.wide_codes ? kernels.decide32 : kernels.decide16)(args);
-  }
+  for (size_t block = 0; block < n_blocks; ++block, words += stride)
+    decide_block(plan, kernels, nodes, n_nodes, codes, static_cast<int>(block), words);
 }
 
 size_t table_row_bytes(const Plan& plan) {

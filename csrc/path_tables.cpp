@@ -46,21 +46,27 @@ bool same_split(const Plan& plan, const DecideNode& a, const DecideNode& b) {
   return plan.columns[a.column].categorical ? same_categories(plan, a, b) : a.operand == b.operand;
 }
 
+// How many nodes lie above each inner node.
+std::vector<size_t> node_levels(const Plan& plan, const TreeProgram& tree) {
+  const int32_t* const children = plan.children.data() + tree.children;
+  std::vector<size_t> level(tree.n_inner, 0);
+  for (size_t node = 0; node < tree.n_inner; ++node)  // preorder: parents come before their children
+    for (const int32_t child : {children[2 * node], children[2 * node + 1]})
+      if (static_cast<size_t>(child) < tree.n_inner) level[child] = level[node] + 1;
+  return level;
+}
+
 // The first node of each level, or none if one of the level splits otherwise.
 std::vector<int32_t> levels_of(const Plan& plan, const TreeProgram& tree) {
   const size_t n_levels = static_cast<size_t>(tree.height);
   if (n_levels > kMaxLevels || size_t{1} << n_levels > kMaxIndicesPerLeaf * (tree.n_inner + 1)) return {};
-  const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
-  const int32_t* const children = plan.children.data() + tree.children;
   const DecideNode* const decide = plan.decide.data() + tree.decide;
-  std::vector<size_t> level(n_inner, 0);
+  const std::vector<size_t> level = node_levels(plan, tree);
   std::vector<int32_t> first(n_levels, -1);
-  for (int32_t node = 0; node < n_inner; ++node) {  // preorder: parents come before their children
+  for (int32_t node = 0; node < static_cast<int32_t>(tree.n_inner); ++node) {
     int32_t& of_level = first[level[node]];
     if (of_level < 0) of_level = node;
     if (!same_split(plan, decide[of_level], decide[node])) return {};
-    for (const int32_t child : {children[2 * node], children[2 * node + 1]})
-      if (child < n_inner) level[child] = level[node] + 1;
   }
   return first;
 }
@@ -111,7 +117,7 @@ class LevelWriter {
       const size_t output = place / plan_.features.size() - std::max(chunk.output, 0);
       from_.push_back((output * n_slots + slot_[place % plan_.features.size()]) * kBlockRows);
     }
-    find_levels(plan_.trees[tree.tree]);
+    level_ = node_levels(plan_, plan_.trees[tree.tree]);
     const size_t size = size_t{1} << look_up.n_bits;
     T* out = stored_tables<T>(plan_.tables).data() + look_up.table;
     for (size_t first = 0; first < size; first += kBlockRows) {
@@ -123,14 +129,6 @@ class LevelWriter {
   }
 
  private:
-  void find_levels(const TreeProgram& tree) {
-    const int32_t* const children = plan_.children.data() + tree.children;
-    level_.assign(tree.n_inner, 0);
-    for (size_t node = 0; node < tree.n_inner; ++node)
-      for (const int32_t child : {children[2 * node], children[2 * node + 1]})
-        if (static_cast<size_t>(child) < tree.n_inner) level_[child] = level_[node] + 1;
-  }
-
   void walk(const Chunk& chunk, const TreeProgram& tree, size_t block, size_t n_rows, size_t n_outputs) {
     words_.assign(kFirstWord + 2 * tree.n_inner, ~uint64_t{0});
     for (size_t i = 0; i < tree.n_inner; ++i) {

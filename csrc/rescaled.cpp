@@ -12,6 +12,7 @@
 
 #include "aligned.h"
 #include "margin.h"
+#include "table_builder.h"
 #include "threads.h"
 
 namespace skshap {
@@ -50,12 +51,7 @@ double slope(Link link, double scale, double x, double b, double label) {
 // Decisions of 64 rows at the nodes of a tree.
 void decide(const Plan& plan, const Kernels& kernels, const TreeProgram& tree, const CodeTile& codes,
             int block, uint64_t* words) {
-  const CategoryRows* categories =
-      codes.category_rows.empty() ? nullptr : codes.category_rows.data() + block * plan.columns.size();
-  const DecideArgs args{
-      plan.decide.data() + tree.decide, tree.n_inner, codes.codes(plan, block), codes.stride, categories,
-      plan.category_bits.data(),        words};
-  (plan.wide_codes ? kernels.decide32 : kernels.decide16)(args);
+  decide_block(plan, kernels, plan.decide.data() + tree.decide, tree.n_inner, codes, block, words);
 }
 
 // Words of a tree's decisions; those of leaves are read, too.
@@ -73,34 +69,6 @@ void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, con
       margins.add(tree, n_used_outputs(plan, chunk), words, margin + std::max(chunk.output, 0) * kBlockRows,
                   kBlockRows);
     }
-}
-
-// Distinct features on the longest path of any tree.
-uint32_t longest_path(const Plan& plan) {
-  uint32_t longest = 0;
-  std::vector<std::pair<int32_t, bool>> stack;
-  std::vector<int32_t> times(plan.n_features, 0);
-  for (const TreeProgram& tree : plan.trees) {
-    const int32_t* children = plan.children.data() + tree.children;
-    uint32_t distinct = 0;
-    stack.assign(1, {0, false});
-    while (!stack.empty()) {
-      const auto [node, leave] = stack.back();
-      stack.pop_back();
-      if (node >= static_cast<int32_t>(tree.n_inner)) continue;
-      int32_t& met = times[plan.columns[plan.decide[tree.decide + node].column].feature];
-      if (leave) {
-        distinct -= --met == 0;
-        continue;
-      }
-      distinct += met++ == 0;
-      longest = std::max(longest, distinct);
-      stack.push_back({node, true});
-      stack.push_back({children[2 * node], false});
-      stack.push_back({children[2 * node + 1], false});
-    }
-  }
-  return longest;
 }
 
 // One thread's work: blocks of rows, through the background and all trees, into the result.
@@ -363,10 +331,10 @@ RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precisio
   RescaledPlan out{make_plan(ensemble, precision), link, scale, {}, {}, {}};
   const Plan& plan = out.plan;
   const uint32_t longest = longest_path(plan);
-  if (longest > static_cast<uint32_t>(kMaxPathFeatures))
+  if (longest > kMaxPatternBits)
     throw std::invalid_argument("a path has " + std::to_string(longest) +
                                 " different features; background data allow for at most " +
-                                std::to_string(kMaxPathFeatures));
+                                std::to_string(kMaxPatternBits));
   if (rows.n_rows > INT32_MAX - kBackgroundTile) throw std::invalid_argument("too many background rows");
   const size_t n = static_cast<size_t>(rows.n_rows), padded = (n + kBlockRows - 1) / kBlockRows * kBlockRows;
   out.weights.assign(weights, weights + n);

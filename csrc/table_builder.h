@@ -17,7 +17,7 @@
 namespace skshap {
 
 // Bits of an index, and of a leaf without a table.
-constexpr uint32_t kMaxTableBits = 16, kMaxPatternBits = 64;
+constexpr uint32_t kMaxTableBits = 16, kMaxPatternBits = kMaxPathFeatures;
 
 // Which leaves have tables: those with at most leaf_bits features on their path.
 struct TableLimits {

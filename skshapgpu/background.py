@@ -37,6 +37,10 @@ class Background:
         ValueError, TypeError
             ``data`` is nothing that the model takes, or the weights do not fit it.
         """
+        if devices.on_gpu(data):
+            raise TypeError(
+                "background rows are read on the host, but data lies on a GPU: copy it to the host"
+            )
         try:
             given = reader(data)
             encoded = given.chunk(0, given.n_rows)
@@ -50,13 +54,12 @@ class Background:
         return cls(rows, _shares(weights, len(rows)))
 
 
-def resolve_perturbation(asked: str, data: Any, weights: Any) -> str:
-    """What the option ``feature_perturbation`` means.
+def require_perturbation(asked: str, data: Any, weights: Any) -> None:
+    """Refuse an option ``feature_perturbation`` that there is not, or that other options contradict.
 
     Raises
     ------
     ValueError
-        There is no such option, or it and the background data given contradict each other.
     """
     require_one_of("feature_perturbation", asked, ("auto", "tree_path_dependent", "interventional"))
     if asked == "interventional" and data is None:
@@ -68,20 +71,6 @@ def resolve_perturbation(asked: str, data: Any, weights: Any) -> str:
         )
     if weights is not None and data is None:
         raise ValueError("data_weights are weights of background rows: give data=, too")
-    return "tree_path_dependent" if data is None else "interventional"
-
-
-def require_possible(algorithm: str, data: Any) -> None:
-    """Refuse an algorithm, and background rows, that there are no interventional values with.
-
-    Raises
-    ------
-    ValueError, TypeError
-    """
-    if algorithm not in ("auto", "quadrature"):
-        raise ValueError(f"algorithm={algorithm!r} computes no interventional SHAP values: use 'auto'")
-    if devices.on_gpu(data):
-        raise TypeError("background rows are read on the host, but data lies on a GPU: copy it to the host")
 
 
 def _shares(weights: Any, n_rows: int) -> np.ndarray:

@@ -13,23 +13,19 @@ from time import perf_counter
 from typing import Any, Literal, overload
 
 import numpy as np
-from joblib import effective_n_jobs
 
 from . import devices, saving
 from .adapters import adapt
-from .background import Background, require_possible, resolve_perturbation
-from .devices import Devices, GpuArray, Numbers, RefusedNumberError
+from .background import Background, require_perturbation
+from .devices import GpuArray, Numbers, RefusedNumberError
 from .errors import require_one_of
 from .explanation import Explanation
 from .inputs import FLOAT32_OVERFLOW, Rows, read, row_labels
 from .interaction_explanation import INDEX_NAMES, InteractionExplanation
 from .interactions import Found, Request, interactions
-from .memory import parse_bytes
 from .model_output import link_of, require_model_output
 from .pipelines import unwrap
 from .runner import (
-    ALGORITHMS,
-    CPU_ALGORITHMS,
     SHAP_VALUES,
     Kind,
     Options,
@@ -43,6 +39,8 @@ from .saving import Saved
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": Kind(1, "bii")}
 
 _ALL_PAIRS = Request.parse("all")
+
+_OUTPUTS = ("auto", "all")
 
 
 @overload
@@ -222,17 +220,18 @@ class TreeExplainer:
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
     ) -> None:
-        _check_options(algorithm, precision, outputs)
-        self._feature_perturbation = resolve_perturbation(feature_perturbation, data, data_weights)
-        require_model_output(model_output, data)
-        _check_device(device, algorithm, model_output)
-        if data is not None:
-            require_possible(algorithm, data)
-        effective_n_jobs(n_jobs)  # refuses 0
-        limit, asked = parse_bytes(memory_limit), Devices.parse(device)
-        if algorithm == "gputreeshap":
-            asked = asked.insist()
-        compute = Options(algorithm, asked, precision, n_jobs, limit, bool(check_additivity))
+        require_one_of("outputs", outputs, _OUTPUTS)
+        require_perturbation(feature_perturbation, data, data_weights)
+        require_model_output(model_output, data, device)
+        compute = Options.parse(
+            algorithm=algorithm,
+            device=device,
+            precision=precision,
+            n_jobs=n_jobs,
+            memory_limit=memory_limit,
+            check_additivity=check_additivity,
+            interventional=data is not None,
+        )
         self._steps, last = unwrap(model)
         self._adapted = adapt(last)
         background = None
@@ -294,7 +293,7 @@ class TreeExplainer:
     @property
     def feature_perturbation(self) -> str:
         """What stands for features that are not known: "tree_path_dependent" or "interventional"."""
-        return self._feature_perturbation
+        return "tree_path_dependent" if self._runner.background is None else "interventional"
 
     @property
     def output_names(self) -> tuple[Any, ...] | None:
@@ -386,7 +385,7 @@ class TreeExplainer:
         return Explanation(
             values=_shaped(run.give(values)),
             value_index=index,
-            feature_perturbation=self._feature_perturbation,
+            feature_perturbation=self.feature_perturbation,
             model_output=self._model_output,
             seconds=perf_counter() - start,
             **facts,
@@ -668,23 +667,22 @@ class TreeExplainer:
         OSError
             The file cannot be read.
         """
-        effective_n_jobs(n_jobs)  # refuses 0
-        limit, asked = parse_bytes(memory_limit), Devices.parse(device)
         saved = saving.load(path)
-        names = ("algorithm", "precision", "outputs", "model_output")
-        options: list[Any] = [saved.options.get(name) for name in names]
-        algorithm, precision, outputs, model_output = options
-        _check_options(algorithm, precision, outputs)
-        require_model_output(model_output, saved.background)
-        _check_device(device, algorithm, model_output)
-        if algorithm == "gputreeshap":
-            asked = asked.insist()
+        outputs, model_output = (saved.options.get(name) for name in ("outputs", "model_output"))
+        require_one_of("outputs", outputs, _OUTPUTS)
+        require_model_output(model_output, saved.background, device)
+        compute = Options.parse(
+            algorithm=saved.options.get("algorithm"),
+            device=device,
+            precision=saved.options.get("precision"),
+            n_jobs=n_jobs,
+            memory_limit=memory_limit,
+            check_additivity=check_additivity,
+            interventional=saved.background is not None,
+        )
         explainer = cls.__new__(cls)
         explainer._steps, explainer._adapted = [], saved.adapted
-        interventional = saved.background is not None
-        explainer._feature_perturbation = "interventional" if interventional else "tree_path_dependent"
-        compute = Options(algorithm, asked, precision, n_jobs, limit, bool(check_additivity))
-        explainer._set_up(compute, saved.background, outputs, model_output)
+        explainer._set_up(compute, saved.background, str(outputs), str(model_output))
         return explainer
 
     def __copy__(self) -> TreeExplainer:
@@ -705,19 +703,6 @@ class TreeExplainer:
             f"{n_outputs} output{'s' * (n_outputs > 1)}, {self._runner.options.precision} precision"
             f"{background}>"
         )
-
-
-def _check_options(algorithm: Any, precision: Any, outputs: Any) -> None:
-    require_one_of("algorithm", algorithm, ALGORITHMS)
-    require_one_of("precision", precision, ("single", "double"))
-    require_one_of("outputs", outputs, ("auto", "all"))
-
-
-def _check_device(device: Any, algorithm: str, model_output: str) -> None:
-    if algorithm in CPU_ALGORITHMS:
-        devices.require_cpu(device, f"algorithm={algorithm!r}")
-    if model_output != "raw":
-        devices.require_cpu(device, f"model_output={model_output!r}")
 
 
 def _shaped(values: Any) -> Any:

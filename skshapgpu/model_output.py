@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
+from .devices import require_cpu
 from .errors import require_one_of
 from .schema import AdaptedModel
 
@@ -120,7 +121,7 @@ class Link:
         return np.fromiter((label == positive for label in labels), np.float64, n_rows)
 
 
-def require_model_output(model_output: str, data: Any) -> None:
+def require_model_output(model_output: Any, data: Any, device: Any) -> None:
     """Refuse an option ``model_output`` that there is not, or that other options contradict.
 
     Raises
@@ -133,6 +134,8 @@ def require_model_output(model_output: str, data: Any) -> None:
             f"model_output={model_output!r} is defined against background rows only: give data=, "
             "or use model_output='raw'"
         )
+    if model_output != "raw":
+        require_cpu(device, f"model_output={model_output!r}")
 
 
 def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool) -> Link | None:

@@ -22,6 +22,7 @@ from . import devices, memory
 from .background import Background
 from .devices import Devices, GpuArray
 from .ensemble import Ensemble
+from .errors import require_one_of
 from .inputs import Rows
 from .model_output import Link
 
@@ -83,6 +84,39 @@ class Options:
     n_jobs: int | None
     memory_limit: int | None
     check_additivity: bool
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        algorithm: Any,
+        device: Any,
+        precision: Any,
+        n_jobs: int | None,
+        memory_limit: int | str | None,
+        check_additivity: bool,
+        interventional: bool,
+    ) -> Options:
+        """Read them; ``interventional``: there is background data.
+
+        Raises
+        ------
+        ValueError, TypeError
+            An option has no such value, or options contradict each other.
+        RuntimeError
+            A GPU is asked for that cannot be had.
+        """
+        require_one_of("algorithm", algorithm, ALGORITHMS)
+        require_one_of("precision", precision, ("single", "double"))
+        if interventional and algorithm not in ("auto", "quadrature"):
+            raise ValueError(f"algorithm={algorithm!r} computes no interventional SHAP values: use 'auto'")
+        if algorithm in CPU_ALGORITHMS:
+            devices.require_cpu(device, f"algorithm={algorithm!r}")
+        effective_n_jobs(n_jobs)  # refuses 0
+        limit, asked = memory.parse_bytes(memory_limit), Devices.parse(device)
+        if algorithm == "gputreeshap":
+            asked = asked.insist()
+        return cls(algorithm, asked, precision, n_jobs, limit, bool(check_additivity))
 
 
 class Runner:

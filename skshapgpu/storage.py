@@ -14,7 +14,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, BinaryIO
@@ -26,9 +26,6 @@ _HEADER = "header.json"
 
 #: Arrays begin at multiples of this, so that vectors of them can be loaded.
 _ALIGNMENT = 64
-
-#: Larger arrays that may be read lazily are not compared with their checksum when a file is opened.
-LAZY_BYTES = 2**24
 
 #: More than any header of ours: what a file says is not allocated unseen.
 _MAX_HEADER = 2**26
@@ -99,18 +96,12 @@ def _member(file: BinaryIO, name: str) -> zipfile.ZipInfo:
     return member
 
 
-def read(
-    path: str | os.PathLike[str], lazy: Collection[str] = (), verify: bool = False
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Open a file that :func:`write` wrote.
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Open a file that :func:`write` wrote, and compare it with its checksums.
 
     Parameters
     ----------
     path : path-like
-    lazy : collection of str
-        Arrays that are compared with their checksums only if they are small, or with ``verify``.
-    verify : bool
-        Compare all.
 
     Returns
     -------
@@ -133,7 +124,7 @@ def read(
         try:
             with zipfile.ZipFile(file) as archive:
                 members = archive.infolist()
-            return _read(raw, members, lazy, verify)
+            return _read(raw, members)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise _damaged(path, error) from error
         except (zipfile.BadZipFile, struct.error, NotImplementedError) as error:
@@ -144,9 +135,7 @@ def _damaged(path: str | os.PathLike[str], why: object) -> ValueError:
     return ValueError(f"{os.fspath(path)!r} is not a file of skshapgpu, or it is damaged: {why}")
 
 
-def _read(
-    raw: np.ndarray, members: list[zipfile.ZipInfo], lazy: Collection[str], verify: bool
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _read(raw: np.ndarray, members: list[zipfile.ZipInfo]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not members or members[0].filename != _HEADER or len(members) > _MAX_ARRAYS:
         raise ValueError("it does not begin with a header")
     header_bytes = _data(raw, members[0])
@@ -160,8 +149,7 @@ def _read(
     arrays: dict[str, np.ndarray] = {}
     for member, (name, about) in zip(members[1:], content.items()):
         array = arrays[name] = _array(name, _data(raw, member), about)
-        if verify or name not in lazy or array.nbytes <= LAZY_BYTES:
-            _compare(name, _bytes(array), about["crc32"])
+        _compare(name, _bytes(array), about["crc32"])
     return header, arrays
 
 

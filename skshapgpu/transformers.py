@@ -16,7 +16,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from .background import resolve_perturbation
+from .background import require_perturbation
 from .devices import on_gpu
 from .explainer import TreeExplainer
 from .explanation import Explanation, column_names
@@ -322,8 +322,8 @@ class ShapTransformer(ExplainingTransformer):
         self.model_output = model_output
 
     def _check_options(self) -> None:
-        resolve_perturbation(self.feature_perturbation, self.data, self.data_weights)
-        require_model_output(self.model_output, self.data)
+        require_perturbation(self.feature_perturbation, self.data, self.data_weights)
+        require_model_output(self.model_output, self.data, self.device)
         if self.model_output == "log_loss":
             raise ValueError(
                 "model_output='log_loss' needs labels, which transform does not get: use TreeExplainer"

@@ -267,6 +267,31 @@ def random_rows(seed: int | np.random.Generator, ensemble: Ensemble, n_rows: int
     return X
 
 
+def hard_ensemble(seed: int, shape: str, vector: bool, n_used: int) -> Ensemble:
+    """Trees of a shape with so few features that most repeat; categories; zeros that are missing."""
+    return random_ensemble(
+        seed,
+        n_trees=4,
+        n_features=9,
+        n_used=n_used,
+        n_outputs=2,
+        vector=vector,
+        shapes=(shape,),
+        max_leaves=16,
+        order="shuffled",
+        x_dtype="float64" if seed else "float32",
+        categorical=seed < 2,
+        zero_missing=seed == 1,
+    )
+
+
+def random_weights(seed: int, n_rows: int) -> np.ndarray:
+    """Of background rows, some of which have none; their sum is 1."""
+    weights = np.random.default_rng(seed).integers(0, 5, n_rows) + 0.0
+    weights[0] += 1
+    return weights / weights.sum()
+
+
 def leaf_scale(ensemble: Ensemble) -> np.ndarray:
     """Sum of the absolute leaf values of each output, (n_outputs,): the unit of every tolerance."""
     magnitude = np.abs(ensemble.value) * (ensemble.left < 0)[:, np.newaxis]

@@ -18,7 +18,15 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from ensembles import ensemble_options, leaf_scale, random_chain, random_ensemble, random_rows
+from ensembles import (
+    ensemble_options,
+    hard_ensemble,
+    leaf_scale,
+    random_chain,
+    random_ensemble,
+    random_rows,
+    random_weights,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -122,33 +130,15 @@ def test_core_is_the_definition(
         with np.errstate(over="ignore"):
             background = background.astype(np.float32)
             rows = rows.astype(np.float32)
-    weights = None
-    if weighted:
-        weights = np.random.default_rng(options["seed"]).integers(0, 5, n_background) + 0.0
-        weights[0] += 1
-        weights /= weights.sum()
+    weights = random_weights(options["seed"], n_background) if weighted else None
     assert_is_the_definition(ensemble, rows[-3:], background, weights)
 
 
 @pytest.mark.parametrize("shape", ["random", "chain", "perfect", "oblivious", "leaf"])
 @pytest.mark.parametrize("vector", [False, True])
 def test_core_on_each_shape_of_trees(shape: str, vector: bool) -> None:
-    """Seven features on long paths, so that most repeat; categories; zeros that are missing."""
     for seed in range(3):
-        ensemble = random_ensemble(
-            seed,
-            n_trees=4,
-            n_features=9,
-            n_used=7,
-            n_outputs=2,
-            vector=vector,
-            shapes=(shape,),
-            max_leaves=16,
-            order="shuffled",
-            x_dtype="float64" if seed else "float32",
-            categorical=seed < 2,
-            zero_missing=seed == 1,
-        )
+        ensemble = hard_ensemble(seed, shape, vector, n_used=7)
         rows = random_rows(seed, ensemble, 6)
         assert_is_the_definition(ensemble, rows[:2], rows[2:])
 

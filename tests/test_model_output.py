@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import ensemble_options, leaf_scale, random_chain, random_ensemble, random_rows
+from ensembles import (
+    ensemble_options,
+    hard_ensemble,
+    leaf_scale,
+    random_chain,
+    random_ensemble,
+    random_rows,
+    random_weights,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -122,33 +130,15 @@ def test_core_is_the_definition(options: dict[str, Any], n_background: int, weig
     background = rows[:n_background].copy()
     if n_background > 2:
         background[2] = rows[-1]
-    weights = None
-    if weighted:
-        weights = np.random.default_rng(options["seed"]).integers(0, 5, n_background) + 0.0
-        weights[0] += 1
-        weights /= weights.sum()
+    weights = random_weights(options["seed"], n_background) if weighted else None
     assert_is_the_definition(ensemble, rows[-3:], background, weights)
 
 
 @pytest.mark.parametrize("shape", ["random", "chain", "perfect", "oblivious", "leaf"])
 @pytest.mark.parametrize("vector", [False, True])
 def test_core_on_each_shape_of_trees(shape: str, vector: bool) -> None:
-    """Six features on long paths, so that most repeat; categories; zeros that are missing."""
     for seed in range(3):
-        ensemble = random_ensemble(
-            seed,
-            n_trees=4,
-            n_features=9,
-            n_used=6,
-            n_outputs=2,
-            vector=vector,
-            shapes=(shape,),
-            max_leaves=16,
-            order="shuffled",
-            x_dtype="float64" if seed else "float32",
-            categorical=seed < 2,
-            zero_missing=seed == 1,
-        )
+        ensemble = hard_ensemble(seed, shape, vector, n_used=6)
         rows = random_rows(seed, ensemble, 7)
         assert_is_the_definition(ensemble, rows[:3], rows[3:])
 
@@ -380,20 +370,21 @@ def scale_of(model: Any) -> float:
     return getattr(model, "sigmoid", None) or (2.0 if getattr(model, "loss", "") == "exponential" else 1.0)
 
 
+def scaled(link: tuple[Any, Any], scale: float) -> tuple[Any, Any]:
+    """A link, and its derivative, of so many times the margin."""
+    of, derivative = link
+    return lambda m, y: of(scale * m, y), lambda m, y: scale * derivative(scale * m, y)
+
+
 @pytest.mark.parametrize("weights", [None, [3, 0, 1, 2, 0.5]])
 def test_probabilities_of_classifiers(classifier: tuple[Any, np.ndarray, bool], weights: Any) -> None:
     model, rows, several = classifier
     rows, background = rows[:4], rows[20:25]
     ensemble, encoded = as_trees_see_them(model, rows)
     scale = scale_of(model)
-    of, derivative = LINKS["logistic"]
+    encoded_background = as_trees_see_them(model, background)[1]
     expected, base_values = rescaled_shap(
-        ensemble,
-        encoded,
-        as_trees_see_them(model, background)[1],
-        lambda m, y: of(scale * m, y),
-        lambda m, y: scale * derivative(scale * m, y),
-        weights,
+        ensemble, encoded, encoded_background, *scaled(LINKS["logistic"], scale), weights
     )
     for precision, tolerance in TOLERANCE.items():
         explainer = explainer_of(model, background, data_weights=weights, precision=precision)
@@ -421,14 +412,9 @@ def test_log_loss_of_classifiers(classifier: tuple[Any, np.ndarray, bool]) -> No
     assert labels.any() and not labels.all()
     ensemble, encoded = as_trees_see_them(model, rows)
     scale = scale_of(model)
-    of, derivative = LINKS["log_loss"]
+    encoded_background = as_trees_see_them(model, background)[1]
     expected, base_values = rescaled_shap(
-        ensemble,
-        encoded,
-        as_trees_see_them(model, background)[1],
-        lambda m, y: of(scale * m, y),
-        lambda m, y: scale * derivative(scale * m, y),
-        labels=labels,
+        ensemble, encoded, encoded_background, *scaled(LINKS["log_loss"], scale), labels=labels
     )
     loss = -np.log(probability(model, rows, False)[:, 0] * labels + probability_of_no(model, rows) * ~labels)
     for precision, tolerance in TOLERANCE.items():

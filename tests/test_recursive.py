@@ -31,7 +31,7 @@ from test_interaction_families import FAMILIES
 from skshapgpu import ShapTransformer, TreeExplainer, _core
 from skshapgpu.ensemble import Ensemble, Tree
 from skshapgpu.reference import path_dependent_shap
-from skshapgpu.runner import CPU_ALGORITHMS
+from skshapgpu.runner import _RELATIVE_GAP, CPU_ALGORITHMS, largest_leaves
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -119,13 +119,8 @@ def test_chains(depth: int, n_features: int) -> None:
     assert_are(expected, ensemble, rows)
 
 
-@each_method
-@pytest.mark.parametrize("share", [2.0**-20, 1 / 8, 1 / 2, 7 / 8, 63 / 64])
-@pytest.mark.parametrize("precision, depth, tolerance", [("single", 16, 1e-6), ("double", 32, 1e-10)])
-def test_accuracy_that_the_documentation_promises(
-    method: str, share: float, precision: str, depth: int, tolerance: float
-) -> None:
-    """Rows that follow a chain to its end, or nearly: the longest recursions. Errors relative to a leaf."""
+def chain(depth: int, share: float) -> Ensemble:
+    """Zeros satisfy all splits, each on a feature of its own; the way on has this share of the cover."""
     node = np.arange(2 * depth + 1)
     # Even nodes go on to the next even one on their left; odd ones are leaves.
     left = np.where((node % 2 == 0) & (node < 2 * depth), node + 2, -1)
@@ -134,11 +129,36 @@ def test_accuracy_that_the_documentation_promises(
     value = np.where(left >= 0, 0.0, np.cos(node))
     none = np.zeros(len(node), bool)
     tree = Tree(left, right, node // 2 % depth, np.full(len(node), 0.5), none, cover, value)
-    ensemble = Ensemble.from_trees([tree], n_features=depth, intercept=0.0)
+    return Ensemble.from_trees([tree], n_features=depth, intercept=0.0)
+
+
+@each_method
+@pytest.mark.parametrize("share", [2.0**-20, 1 / 8, 1 / 2, 7 / 8, 63 / 64])
+@pytest.mark.parametrize("precision, depth, tolerance", [("single", 16, 1e-6), ("double", 32, 1e-10)])
+def test_accuracy_that_the_documentation_promises(
+    method: str, share: float, precision: str, depth: int, tolerance: float
+) -> None:
+    """Rows that follow a chain to its end, or nearly: the longest recursions. Errors relative to a leaf."""
+    ensemble = chain(depth, share)
     rows = np.stack([np.zeros(depth), np.arange(depth) == 3, np.arange(depth) % 8 == 0, np.ones(depth)]) * 1.0
     values, _ = compute(ensemble, rows, method, precision)
     expected = np.array([exact_shap(ensemble, x) for x in rows])
-    assert np.abs(values - expected).max() <= tolerance * np.abs(value).max()
+    assert np.abs(values - expected).max() <= tolerance * np.abs(ensemble.value).max()
+
+
+@each_method
+@pytest.mark.parametrize("depth", [24, 40, 64])
+@pytest.mark.parametrize("share", [7 / 8, 63 / 64])
+def test_the_check_sees_lost_digits(method: str, depth: int, share: float) -> None:
+    """A row that satisfies all splits of a chain, in single precision."""
+    ensemble = chain(depth, share)
+    rows = np.zeros((1, depth))
+    expected, margin = compute(ensemble, rows, "walk")
+    found, _ = compute(ensemble, rows, method, "single")
+    allowed = _RELATIVE_GAP["single"] * largest_leaves(ensemble)[0]
+    base_value = margin - expected.sum(axis=2)
+    assert np.abs(found - expected).max() > allowed
+    assert np.abs(base_value + found.sum(axis=2) - margin).max() > allowed
 
 
 @each_method
