@@ -2,6 +2,7 @@
 // background has which pattern at a leaf.
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <utility>
 
 #include "aligned.h"
@@ -15,8 +16,11 @@ namespace {
 
 // Features of a leaf alone that has a table.
 constexpr uint32_t kLeafBits = 12;
-// Background rows that are coded at once.
+// Background rows of a tile; so many tiles are coded together, by all threads, and then counted, unless their
+// codes take more memory than that.
 constexpr int kTileRows = 4096;
+constexpr int64_t kTilesAtOnce = 64;
+constexpr int64_t kCodeBytes = 64 << 20;
 
 class Counter {
  public:
@@ -29,16 +33,22 @@ class Counter {
       begin_.push_back(begin_.back() + (size_t{1} << look_up.n_bits));
     by_index_.assign(begin_.back(), 0.0);
     patterns_.resize(tables_.leaves.size());
-    CodeTile tile;
-    tile.allocate(plan_, kTileRows);
-    for (int64_t first = 0; first < rows_.n_rows; first += kTileRows) {
-      const int n = static_cast<int>(std::min<int64_t>(kTileRows, rows_.n_rows - first));
-      code_tile(plan_, kernels(), rows_, first, n, tile);
-      std::atomic<size_t> next{0};
-      run_threads(n_threads_, [&](bool) {
-        Buffers buffers;
-        for (size_t i; (i = next++) < tables_.trees.size();)
-          count_tile(tables_.trees[i], tile, weights_ + first, n, buffers);
+    const int64_t n_tiles = (rows_.n_rows + kTileRows - 1) / kTileRows;
+    const int64_t tile_bytes =
+        static_cast<int64_t>(plan_.columns.size()) * kTileRows * (plan_.wide_codes ? 4 : 2);
+    const int64_t n_fitting = std::max<int64_t>(kCodeBytes / std::max<int64_t>(tile_bytes, 1), 1);
+    std::vector<CodeTile> tiles(std::min({n_tiles, kTilesAtOnce, n_fitting}));
+    for (CodeTile& tile : tiles) tile.allocate(plan_, kTileRows);
+    const int64_t n_at_once = static_cast<int64_t>(tiles.size());
+    for (int64_t first = 0; first < n_tiles; first += n_at_once) {
+      const int64_t n = std::min(n_at_once, n_tiles - first);
+      share(n, [&](int64_t i, Buffers&) {
+        code_tile(plan_, kernels(), rows_, first_row(first + i), n_tile_rows(first + i), tiles[i]);
+      });
+      share(static_cast<int64_t>(tables_.trees.size()), [&](int64_t tree, Buffers& buffers) {
+        for (int64_t i = 0; i < n; ++i)
+          count_tile(tables_.trees[tree], tiles[i], weights_ + first_row(first + i), n_tile_rows(first + i),
+                     buffers);
       });
     }
   }
@@ -71,6 +81,21 @@ class Counter {
     std::vector<uint64_t> words;
     uint16_t index[kTileRows];
   };
+
+  static int64_t first_row(int64_t tile) { return tile * kTileRows; }
+  int n_tile_rows(int64_t tile) const {
+    return static_cast<int>(std::min<int64_t>(kTileRows, rows_.n_rows - first_row(tile)));
+  }
+
+  // Calls work(i, buffers) for each i, in all threads.
+  template <class Work>
+  void share(int64_t n, const Work& work) const {
+    std::atomic<int64_t> next{0};
+    run_threads(std::min(n_threads_, n), [&](bool) {
+      const auto buffers = std::make_unique<Buffers>();
+      for (int64_t i; (i = next++) < n;) work(i, *buffers);
+    });
+  }
 
   void count_tile(const TableTree& tree, const CodeTile& tile, const double* weights, int n,
                   Buffers& buffers) {
