@@ -192,8 +192,7 @@ def fma_per_row(case: models.Case, ensemble: Any) -> float | None:
     if ensemble.tree_output[0] < 0 and ensemble.n_outputs > 1:
         return None
     info = TreeExplainer(case.model, device="cpu").plan_info()
-    leaves, trees = info["leaves_by_nodes"], info["trees_by_nodes"]
-    return float(sum((leaves[k] - trees[k]) * (4.5 * k + 3.5) for k in trees))
+    return float(sum((g["n_leaves"] - g["n_trees"]) * (4.5 * g["n_nodes"] + 3.5) for g in info["groups"]))
 
 
 def known_gpu() -> bool:

@@ -164,7 +164,7 @@ Plan make_background_plan(const EnsembleView& ensemble, Precision precision, con
                           const double* weights, size_t table_bytes, int64_t n_threads) {
   Plan plan = make_plan(ensemble, precision);
   const TableLimits limits = affordable(plan, table_bytes);
-  lay_out_tables(plan, {}, &limits);
+  lay_out_tables(plan, {}, limits);
   drop_walks(plan);
   Counter counter(plan, rows, weights, n_threads);
   counter.count();

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "rescaled.h"
+#include "table_builder.h"
 
 namespace skshap {
 namespace {
@@ -102,7 +103,8 @@ auto with_view(const py::dict& ensemble, const Make& make) {
 }
 
 Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name,
-             const std::string& tables, size_t table_bytes, int n_threads, const std::string& method_name) {
+             const std::string& tables, size_t table_bytes, int n_threads, const std::string& method_name,
+             int table_nodes) {
   const Precision of = precision_named(precision);
   const Index index = index_named(name);
   const Method method = method_named(method_name);
@@ -123,9 +125,10 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
     throw py::value_error("tables must be 'none', 'level_uniform' or 'all', not '" + tables + "'");
   if (order != 1) throw py::value_error("only plans of order 1 have tables");
   if (method != Method::kWalk) throw py::value_error("the method '" + method_name + "' has no tables");
-  const TableChoice choice = tables == "all" ? TableChoice::kAll : TableChoice::kLevelUniform;
+  if (table_nodes < 0) throw py::value_error("table_nodes must not be negative");
+  const int max_nodes = tables == "all" ? kAllTrees : table_nodes;
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_table_plan(view, of, index, choice, table_bytes, n_threads);
+    return make_table_plan(view, of, index, max_nodes, table_bytes, n_threads);
   });
 }
 
@@ -280,27 +283,64 @@ py::array_t<int32_t> feature_triples(const Plan& plan) {
   return out;
 }
 
-py::dict info(const Plan& plan) {
-  std::map<int, size_t> trees, leaves;
-  for (const Chunk& chunk : plan.chunks)
-    for (size_t tree = chunk.tree_begin; tree < chunk.tree_end; ++tree) {
-      trees[chunk.n_nodes] += 1;
-      leaves[chunk.n_nodes] += plan.trees[tree].n_inner + 1;
+py::dict tree_group(const char* algorithm, const TableCost& cost) {
+  py::dict out;
+  out["algorithm"] = algorithm;
+  out["n_nodes"] = cost.n_nodes;
+  out["n_trees"] = cost.n_trees;
+  out["n_leaves"] = cost.n_leaves;
+  out["n_look_ups"] = cost.n_look_ups;
+  out["table_bytes"] = cost.bytes;
+  return out;
+}
+
+// Trees by their number of nodes: those that are walked, and those with tables.
+py::list tree_groups(const Plan& plan) {
+  std::map<std::pair<int, bool>, TableCost> found;
+  const auto group = [&](size_t chunk, bool tables) -> TableCost& {
+    const int n_nodes = plan.chunks[chunk].n_nodes;
+    return found.try_emplace({n_nodes, tables}, TableCost{n_nodes, 0, 0, 0, 0, 0}).first->second;
+  };
+  for (size_t c = 0; c < plan.chunks.size(); ++c)
+    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) {
+      TableCost& cost = group(c, plan.trees[i].by_tables);
+      cost.n_trees += 1;
+      cost.n_leaves += plan.trees[i].n_inner + 1;
     }
+  const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
+  for (const TableTree& tree : plan.tables.trees) {
+    TableCost& cost = group(plan.tables.batches[tree.batch].chunk, true);
+    cost.n_look_ups += tree.look_ups_end - tree.look_ups;
+    for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i)
+      cost.bytes += plan.tables.look_ups[i].n_targets * element << plan.tables.look_ups[i].n_bits;
+  }
+  py::list out;
+  for (const auto& [key, cost] : found) out.append(tree_group(key.second ? "tables" : "quadrature", cost));
+  return out;
+}
+
+// What tables would take for the trees without; of those with longer paths than tables allow for, none.
+py::list possible_tables(const Plan& plan) {
+  py::list out;
+  for (const TableCost& cost : table_costs(plan, kMaxTableBits))
+    if (cost.longest_path <= kMaxTableBits) out.append(tree_group("tables", cost));
+  return out;
+}
+
+py::dict info(const Plan& plan) {
   size_t n_repeated = 0;
   for (const DecideNode& node : plan.decide) n_repeated += node.previous != 0;
   py::dict out;
   out["n_trees"] = plan.trees.size();
   out["n_leaves"] = plan.n_leaves;
   out["n_repeated"] = n_repeated;
-  out["trees_by_nodes"] = trees;
-  out["leaves_by_nodes"] = leaves;
-  out["n_chunks"] = plan.chunks.size();
-  out["n_features_used"] = plan.features.size();
+  out["groups"] = tree_groups(plan);
   out["n_table_trees"] = plan.tables.trees.size();
   out["n_look_ups"] = plan.tables.look_ups.size();
-  out["table_bytes"] = plan.tables.table_bytes();
+  out["n_chunks"] = plan.chunks.size();
+  out["n_features_used"] = plan.features.size();
   out["n_leaves_without_table"] = plan.tables.leaves.size();
+  out["table_bytes"] = plan.tables.table_bytes();
   out["bytes"] = plan.bytes();
   out["scratch_bytes_per_thread"] = scratch_bytes(plan);
   out["precision"] = plan.precision == Precision::kSingle ? "single" : "double";
@@ -319,13 +359,14 @@ PYBIND11_MODULE(_core, module) {
   py::class_<Plan>(module, "Plan")
       .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("order") = 1,
            py::arg("index") = "sii", py::arg("tables") = "none", py::arg("table_bytes") = size_t{1} << 28,
-           py::arg("n_threads") = 1, py::arg("method") = "walk")
+           py::arg("n_threads") = 1, py::arg("method") = "walk", py::arg("table_nodes") = 0)
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none(),
            py::arg("triples") = py::none())
       .def_property_readonly("pairs", &feature_pairs)
       .def_property_readonly("triples", &feature_triples)
       .def_property_readonly("base_value", &base_value)
+      .def("possible_tables", &possible_tables)
       .def("info", &info);
   module.def("background_plan", &compile_background, py::arg("ensemble"), py::arg("precision"),
              py::arg("background"), py::arg("weights"), py::arg("table_bytes"), py::arg("n_threads") = 1);

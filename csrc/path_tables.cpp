@@ -76,8 +76,8 @@ size_t level_bytes(const Plan& plan, const Chunk& chunk, size_t n_levels) {
   return n_used_outputs(plan, chunk) * (n_levels * element + sizeof(double)) << n_levels;
 }
 
-// As many such trees as have room.
-std::vector<LevelTree> level_trees(const Plan& plan, size_t table_bytes) {
+// As many such trees as have room; takes it from table_bytes.
+std::vector<LevelTree> take_level_trees(Plan& plan, size_t& table_bytes) {
   std::vector<LevelTree> found;
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
@@ -85,6 +85,7 @@ std::vector<LevelTree> level_trees(const Plan& plan, size_t table_bytes) {
       const size_t needed = level_bytes(plan, chunk, nodes.size());
       if (nodes.empty() || needed > table_bytes) continue;
       table_bytes -= needed;
+      plan.trees[i].by_tables = true;
       found.push_back({i, std::move(nodes)});
     }
   return found;
@@ -164,35 +165,45 @@ void write_level_tables(Plan& plan, int64_t n_threads) {
   });
 }
 
-// Throws unless all trees can have tables.
-void require_tables(const Plan& plan, const TableLimits& limits, const std::vector<LevelTree>& levels,
-                    size_t table_bytes) {
+// Throws unless all trees can have tables, which take `taken` bytes already.
+void require_tables(const Plan& plan, size_t taken, size_t table_bytes) {
   const uint32_t longest = longest_path(plan);
   if (longest > kMaxTableBits)
     throw std::invalid_argument("a path has " + std::to_string(longest) +
                                 " different features; tables allow for at most " +
                                 std::to_string(kMaxTableBits));
-  size_t needed = tables_bytes(plan, limits, levels);
-  auto level = levels.begin();
-  for (const Chunk& chunk : plan.chunks)
-    for (; level != levels.end() && level->tree < chunk.tree_end; ++level)
-      needed += level_bytes(plan, chunk, level->nodes.size());
+  const size_t needed = taken + tables_bytes(plan, {kMaxTableBits});
   if (needed > table_bytes)
     throw std::invalid_argument("tables of all trees need " + std::to_string(needed) +
                                 " bytes, but may take " + std::to_string(table_bytes));
 }
 
+// At most max_nodes quadrature nodes, so that tables of all trees with no more have room.
+int affordable_nodes(const Plan& plan, int max_nodes, size_t table_bytes) {
+  int affordable = 0;
+  for (const TableCost& cost : table_costs(plan, kMaxTableBits)) {
+    if (cost.n_nodes > max_nodes || cost.longest_path > kMaxTableBits || cost.bytes > table_bytes) break;
+    table_bytes -= cost.bytes;
+    affordable = cost.n_nodes;
+  }
+  return affordable;
+}
+
 }  // namespace
 
-Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, TableChoice choice,
+Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, int max_nodes,
                      size_t table_bytes, int64_t n_threads) {
   Plan plan = make_plan(ensemble, precision, 1, index);
-  const TableLimits limits{kMaxTableBits};
-  const bool all = choice == TableChoice::kAll;
-  const std::vector<LevelTree> levels = level_trees(plan, all ? SIZE_MAX : table_bytes);
-  if (levels.empty() && !all) return plan;
-  if (all) require_tables(plan, limits, levels, table_bytes);
-  lay_out_tables(plan, levels, all ? &limits : nullptr);
+  const bool all = max_nodes == kAllTrees;
+  size_t left = all ? SIZE_MAX : table_bytes;
+  const std::vector<LevelTree> levels = take_level_trees(plan, left);
+  TableLimits limits{kMaxTableBits, max_nodes};
+  if (all)
+    require_tables(plan, SIZE_MAX - left, table_bytes);
+  else
+    limits.max_nodes = max_nodes ? affordable_nodes(plan, max_nodes, left) : 0;
+  if (levels.empty() && !limits.max_nodes) return plan;
+  lay_out_tables(plan, levels, limits);
   write_tables(plan, limits, n_threads, weigh_by_cover);
   if (precision == Precision::kSingle)
     write_level_tables<float>(plan, n_threads);

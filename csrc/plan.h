@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -123,10 +124,10 @@ Plan make_background_plan(const EnsembleView& ensemble, Precision precision, con
                           const double* weights, size_t table_bytes, int64_t n_threads);
 
 // The same for path-dependent values, with tables of at most so many bytes for trees that split alike on each
-// level, or for all trees. Throws std::invalid_argument if those of all trees need more, or if a path has
-// more than 16 different features.
-enum class TableChoice { kLevelUniform, kAll };
-Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, TableChoice choice,
+// level, and for others with at most max_nodes quadrature nodes, as far as these have room. Of kAllTrees,
+// throws std::invalid_argument if their tables need more, or if a path has more than 16 different features.
+constexpr int kAllTrees = std::numeric_limits<int>::max();
+Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, int max_nodes,
                      size_t table_bytes, int64_t n_threads);
 
 // How a tree with at most n_features different ones on a path is integrated over t: the number of nodes that

@@ -1,6 +1,7 @@
 #include "table_builder.h"
 
 #include <atomic>
+#include <map>
 #include <stdexcept>
 
 #include "aligned.h"
@@ -132,32 +133,42 @@ class LevelTrees {
 
 }  // namespace
 
-size_t tables_bytes(const Plan& plan, const TableLimits& limits, const std::vector<LevelTree>& levels) {
-  LevelTrees level_trees(levels);
+std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits) {
   TreeGroups groups(plan);
   std::vector<int32_t> features;
-  double elements = 0;
+  std::map<int, TableCost> found;
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-      if (level_trees.find(i)) continue;
-      groups.find(chunk, plan.trees[i], limits);
+      if (plan.trees[i].by_tables) continue;
+      TableCost& cost =
+          found.try_emplace(chunk.n_nodes, TableCost{chunk.n_nodes, 0, 0, 0, 0, 0}).first->second;
+      groups.find(chunk, plan.trees[i], {leaf_bits});
+      cost.n_trees += 1;
+      cost.n_leaves += groups.leaves.size();
+      cost.n_look_ups += groups.groups.size();
+      for (const TreeGroups::Leaf& leaf : groups.leaves)
+        cost.longest_path = std::max(cost.longest_path, leaf.n_features);
       for (const TreeGroups::Group& group : groups.groups) {
         list_features(plan, plan.trees[i], groups, group, features);
-        elements += static_cast<double>(features.size() * n_used_outputs(plan, chunk)) *
-                    static_cast<double>(size_t{1} << group.n_bits());
+        // Groups have at most 2^kMaxTableBits indices; a sum of so many bytes stays below 2^64.
+        cost.bytes += features.size() * n_used_outputs(plan, chunk) * element_bytes(plan) << group.n_bits();
       }
     }
-  return static_cast<size_t>(std::min(elements * element_bytes(plan), 1e18));
+  std::vector<TableCost> costs;
+  for (const auto& [n_nodes, cost] : found) costs.push_back(cost);
+  return costs;
+}
+
+size_t tables_bytes(const Plan& plan, const TableLimits& limits) {
+  size_t bytes = 0;
+  for (const TableCost& cost : table_costs(plan, limits.leaf_bits))
+    if (cost.n_nodes <= limits.max_nodes) bytes += cost.bytes;
+  return bytes;
 }
 
 uint32_t longest_path(const Plan& plan) {
-  TreeGroups groups(plan);
   uint32_t longest = 0;
-  for (const Chunk& chunk : plan.chunks)
-    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-      groups.find(chunk, plan.trees[i], {0});
-      for (const TreeGroups::Leaf& leaf : groups.leaves) longest = std::max(longest, leaf.n_features);
-    }
+  for (const TableCost& cost : table_costs(plan, 0)) longest = std::max(longest, cost.longest_path);
   return longest;
 }
 
@@ -311,14 +322,14 @@ class Layout {
 
 }  // namespace
 
-void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const TableLimits* limits) {
+void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const TableLimits& limits) {
   LevelTrees level_trees(levels);
-  Layout layout(plan, limits ? *limits : TableLimits{});
+  Layout layout(plan, limits);
   for (size_t c = 0; c < plan.chunks.size(); ++c)
     for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i)
       if (const LevelTree* const tree = level_trees.find(i))
         layout.add_level_tree(c, *tree);
-      else if (limits)
+      else if (plan.chunks[c].n_nodes <= limits.max_nodes)
         layout.add_tree(c, i);
   layout.end();
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "plan.h"
@@ -19,9 +20,11 @@ namespace skshap {
 // Bits of an index, and of a leaf without a table.
 constexpr uint32_t kMaxTableBits = 16, kMaxPatternBits = kMaxPathFeatures;
 
-// Which leaves have tables: those with at most leaf_bits features on their path.
+// Which leaves have tables: of trees with at most so many quadrature nodes, those with at most leaf_bits
+// features on their path.
 struct TableLimits {
   uint32_t leaf_bits;
+  int max_nodes = std::numeric_limits<int>::max();
 };
 
 // The latest node on a feature of a path.
@@ -101,15 +104,23 @@ struct LevelTree {
   std::vector<int32_t> nodes;
 };
 
-// Bytes of the tables of trees within the limits: of all, or of those without tables for levels.
-size_t tables_bytes(const Plan& plan, const TableLimits& limits, const std::vector<LevelTree>& levels = {});
+// What tables of the trees with one number of quadrature nodes would take; see also longest_path.
+struct TableCost {
+  int n_nodes;
+  size_t n_trees, n_leaves, n_look_ups, bytes;
+  uint32_t longest_path;
+};
+
+// Of all trees that have none yet, by ascending number of nodes.
+std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits);
+// Bytes of all tables that these limits allow.
+size_t tables_bytes(const Plan& plan, const TableLimits& limits);
 // The most features on a path.
 uint32_t longest_path(const Plan& plan);
 
 // Lays out tables: everything but what is in them. Those of `levels`, in the order of the plan, have only one
-// each, with an index of the answers on each level. The limits are for all other trees, which have none
-// without.
-void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const TableLimits* limits);
+// each, with an index of the answers on each level. The limits are for all other trees.
+void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const TableLimits& limits);
 
 // Fills the tables of all trees but those of levels.
 void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, const WeighPatterns& weigh);

@@ -17,6 +17,7 @@ class Plan:
         table_bytes: int = 2**28,
         n_threads: int = 1,
         method: str = "walk",
+        table_nodes: int = 0,
     ) -> None:
         """Compile: ``ensemble`` holds the attributes of ``Ensemble``; precision "single" or "double".
 
@@ -26,8 +27,9 @@ class Plan:
         values are Banzhaf values, which do not add up to the margin, with the others SHAP values.
 
         A plan of order 1 can have tables, which ``n_threads`` fill, of at most ``table_bytes``:
-        "level_uniform" for trees of up to 10 levels that split alike in all nodes of a level, as far as the
-        bytes suffice, "all" for all trees. All other trees are walked. Raises ValueError if the tables of all
+        "level_uniform" for trees of up to 10 levels that split alike in all nodes of a level, and for others
+        with at most ``table_nodes`` quadrature nodes, as far as the bytes suffice and paths have at most 16
+        different features; "all" for all trees. All other trees are walked. Raises ValueError if the tables of all
         trees need more bytes or a path has more than 16 different features.
 
         The method "walk" is the quadrature; "treeshap" and "fast_v1" are the recursions of Lundberg et al.
@@ -74,11 +76,19 @@ class Plan:
     def info(self) -> dict[str, Any]:
         """Counts of the compiled form.
 
-        n_trees and n_leaves; n_repeated, the nodes whose feature occurs above them;
-        trees_by_nodes and leaves_by_nodes, how many trees have each number of quadrature nodes and how
-        many leaves those trees have; n_table_trees, n_look_ups and table_bytes, the trees with tables,
-        the tables and their size; n_chunks; n_features_used; bytes; scratch_bytes_per_thread, what
-        explain() allocates beside its result; precision; instruction_set.
+        n_trees and n_leaves; n_repeated, the nodes whose feature occurs above them; groups, the trees by
+        their quadrature nodes and whether they have tables, as :meth:`possible_tables` lists them;
+        n_table_trees, n_look_ups and table_bytes, the trees with tables, the tables and their size;
+        n_leaves_without_table; n_chunks; n_features_used; bytes; scratch_bytes_per_thread, what explain()
+        allocates beside its result; precision; instruction_set.
+        """
+
+    def possible_tables(self) -> list[dict[str, Any]]:
+        """What the trees without tables would have, by their quadrature nodes, ascending.
+
+        A dict for each number of nodes: algorithm ("tables"; in :meth:`info` also "quadrature"), n_nodes,
+        n_trees, n_leaves, n_look_ups and table_bytes. Trees are left out with all others of as many
+        nodes if a path has more than 16 different features.
         """
 
 def background_plan(

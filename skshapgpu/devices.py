@@ -21,17 +21,6 @@ import numpy as np
 #: Overrides ``device="auto"``.
 _VARIABLE = "SKSHAPGPU_DEVICE"
 
-#: Seconds of a call, measured on one core with AVX-512 and on an H200. On the CPU each leaf costs something
-#: for every block of 64 rows, and something times quadrature nodes for every vector of 16; each call starts
-#: its threads.
-_CPU_CALL, _CPU_BLOCK, _CPU_VECTOR, _CPU_THREAD = 2e-5, 8e-9, 1e-9, 4e-5
-#: On a GPU a chunk of trees takes its time however few the rows are, and each row something for each leaf
-#: times quadrature nodes. A chunk has about _CHUNK_LEAVES, kMaxChunkLeaves of csrc/cuda_program.cpp.
-_CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_ROW = 8e-5, 3.5e-7, 1e-12
-_CHUNK_LEAVES = 512
-#: Trees explained by tables take their time for each row and look-up instead.
-_CPU_LOOK_UP, _CUDA_LOOK_UP = 4e-9, 2e-11
-
 
 def cuda_info() -> dict[str, Any]:
     """What ``device="cuda"`` would find.
@@ -139,25 +128,11 @@ class Devices:
             raise ValueError("algorithm='gputreeshap' runs on GPUs only, but device is 'cpu'")
         return self
 
-    def choose(self, n_rows: int, plan_info: dict[str, Any], n_threads: int) -> tuple[int, ...]:
-        """GPUs for a call with so many rows from the host; empty: the CPU."""
+    def choose(self, cpu: float, cuda: float) -> tuple[int, ...]:
+        """GPUs for a call that takes so many seconds on the CPU, and on a GPU; empty: the CPU."""
         if not self.auto:
             return self.indices
-        leaves, nodes = plan_info["n_leaves"], plan_info["leaves_by_nodes"]
-        weighted = sum(k * n for k, n in nodes.items())
-        blocks, vectors = -(-n_rows // 64), -(-n_rows // 16)
-        threads = max(1, min(n_threads, blocks))
-        walked = 1 - plan_info["n_table_trees"] / max(plan_info["n_trees"], 1)
-        looked_up = n_rows * plan_info["n_look_ups"]
-        cpu = walked * (blocks * leaves * _CPU_BLOCK + vectors * weighted * _CPU_VECTOR)
-        cpu = (cpu + looked_up * _CPU_LOOK_UP) / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
-        tree = leaves / max(plan_info["n_trees"], 1)
-        chunk = min(leaves, tree + (_CHUNK_LEAVES if tree < _CHUNK_LEAVES else 0))
-        cuda = walked * (chunk * _CUDA_CHUNK_LEAF + n_rows * weighted * _CUDA_ROW)
-        cuda += _CUDA_CALL + looked_up * _CUDA_LOOK_UP
-        if cpu < cuda:
-            return ()
-        return (0,) if cuda_available() else ()
+        return (0,) if cuda <= cpu and cuda_available() else ()
 
 
 def require_cpu(device: Any, what: str) -> None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from time import perf_counter
 from typing import Any, Literal, overload
 
 import numpy as np
+from sklearn.utils import check_scalar
 
 from . import devices, saving
 from .adapters import adapt
 from .background import Background, require_perturbation
+from .costs import CallPlan
 from .devices import GpuArray, Numbers, RefusedNumberError
 from .errors import require_one_of
 from .explanation import Explanation
@@ -321,8 +324,42 @@ class TreeExplainer:
         return None if self._steps else self._adapted.schema.feature_names
 
     def plan_info(self) -> dict[str, Any]:
-        """Counts of the compiled model: trees, leaves, bytes, quadrature nodes."""
+        """Counts of the compiled model: trees, leaves, bytes, groups of trees; see :meth:`plan`, too."""
         return dict(self._runner.info)
+
+    def plan(self, n_rows: int) -> CallPlan:
+        """What :meth:`explain` would do with so many rows from the host, and about how long it would take.
+
+        Parameters
+        ----------
+        n_rows : int
+
+        Returns
+        -------
+        CallPlan
+            The device, how each group of trees is explained, bytes and seconds; ``print`` shows it. What it
+            says is what is done: the choices of ``algorithm="auto"`` and ``device="auto"`` depend on nothing
+            else than the model, the options and the number of rows.
+
+        Raises
+        ------
+        ValueError, TypeError
+            ``n_rows`` is no number of rows.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from skshapgpu import TreeExplainer
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> explainer = TreeExplainer(RandomForestRegressor(10, max_depth=4, random_state=0).fit(X, y))
+        >>> {group.algorithm for group in explainer.plan(10).groups}
+        {'quadrature'}
+        >>> {group.algorithm for group in explainer.plan(1_000_000).groups}
+        {'tables'}
+        """
+        check_scalar(n_rows, "n_rows", Integral, min_val=0)
+        return self._runner.call_plan(int(n_rows))
 
     def occurring_pairs(self, order: int = 2) -> np.ndarray:
         """Pairs of features that occur together on a path; all others do not interact.

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from joblib import effective_n_jobs
 
-from . import devices, memory
+from . import costs, devices, memory
 from .background import Background
+from .costs import CallPlan, TreeGroup
 from .devices import Devices, GpuArray
 from .ensemble import Ensemble
 from .errors import require_one_of
@@ -72,6 +73,23 @@ SHAP_VALUES = Kind()
 
 #: An interaction plan does about this many times the work of one for values, at each leaf.
 _INTERACTION_WORK = 3
+
+
+def _work(kind: Kind) -> float:
+    return _INTERACTION_WORK if kind.order > 1 else 1
+
+
+class Choice(NamedTuple):
+    """What a call does: GPUs (none: the CPU), and the trees that have tables, by quadrature nodes.
+
+    ``groups`` are all trees then, ``seconds`` the estimate, of which ``building`` are for tables.
+    """
+
+    indices: tuple[int, ...]
+    table_nodes: int
+    groups: tuple[TreeGroup, ...]
+    building: float
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -161,8 +179,10 @@ class Runner:
 
     def _compile(self) -> None:
         self._lock = Lock()
-        self._plans: dict[Kind, Any] = {}
+        self._plans: dict[tuple[Kind, int], Any] = {}
         self._cuda_plans: dict[tuple[Kind, int], Any] = {}
+        self._groups: dict[Kind, tuple[TreeGroup, ...]] = {}
+        self._possible_tables: tuple[TreeGroup, ...] | None = None
         plan = self.plan(SHAP_VALUES)
         if self.link is None:
             self._base_value = np.array(plan.base_value, np.float64)
@@ -177,24 +197,24 @@ class Runner:
         return self.link.base_value(margin, self.background.weights, labels)
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = ("_lock", "_plans", "_cuda_plans")
+        compiled = ("_lock", "_plans", "_cuda_plans", "_groups", "_possible_tables")
         return {name: value for name, value in vars(self).items() if name not in compiled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._compile()
 
-    def plan(self, kind: Kind) -> Any:
-        """The ``_core.Plan`` of a kind."""
-        found = self._plans.get(kind)
+    def plan(self, kind: Kind, table_nodes: int = 0) -> Any:
+        """The ``_core.Plan`` of a kind, in which trees with at most so many quadrature nodes have tables."""
+        found = self._plans.get((kind, table_nodes))
         if found is not None:
             return found
         with self._lock:
-            if kind not in self._plans:
-                self._plans[kind] = self._compiled(kind)
-            return self._plans[kind]
+            if (kind, table_nodes) not in self._plans:
+                self._plans[kind, table_nodes] = self._compiled(kind, table_nodes)
+            return self._plans[kind, table_nodes]
 
-    def _compiled(self, kind: Kind) -> Any:
+    def _compiled(self, kind: Kind, table_nodes: int) -> Any:
         from . import _core
 
         attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
@@ -210,7 +230,15 @@ class Runner:
         method = algorithm if algorithm in CPU_ALGORITHMS else "walk"
         try:
             return _core.Plan(
-                attributes, precision, kind.order, kind.index, tables, _TABLE_BYTES, n_threads, method
+                attributes,
+                precision,
+                kind.order,
+                kind.index,
+                tables,
+                _TABLE_BYTES,
+                n_threads,
+                method,
+                table_nodes,
             )
         except ValueError as error:
             if tables == "all":
@@ -275,23 +303,71 @@ class Runner:
         if isinstance(X, GpuArray):
             run: Run = DeviceRun(self, kind, X)
             return work(run), run
-        chosen = self.options.devices
         n_threads = effective_n_jobs(self.options.n_jobs)
-        indices: tuple[int, ...] = ()
-        if self._on_gpus(kind):
-            info = self.info
-            if kind.order > 1:  # of which no tree has a table
-                nodes = {k: _INTERACTION_WORK * n for k, n in info["leaves_by_nodes"].items()}
-                info = info | {"leaves_by_nodes": nodes, "n_table_trees": 0, "n_look_ups": 0}
-            indices = chosen.choose(X.n_rows, info, n_threads)
+        choice = self.choose(kind, X.n_rows)
         try:
-            run = HostRun(self, kind, X, n_threads, indices, labels)
+            run = HostRun(self, kind, X, n_threads, choice, labels)
             return work(run), run
         except (MemoryError, RuntimeError) as error:
-            if not (chosen.auto and devices.is_cuda_error(error)):
+            if not (self.options.devices.auto and devices.is_cuda_error(error)):
                 raise
-        run = HostRun(self, kind, X, n_threads, (), labels)
+        run = HostRun(self, kind, X, n_threads, self._on_cpu(kind, X.n_rows), labels)
         return work(run), run
+
+    def choose(self, kind: Kind, n_rows: int) -> Choice:
+        """What a call with so many rows from the host does: the one place where that is decided."""
+        on_cpu = self._on_cpu(kind, n_rows)
+        if not self._on_gpus(kind):
+            return on_cpu
+        groups = self._groups_of(kind)
+        cuda = costs.cuda_seconds(groups, n_rows, _work(kind))
+        indices = self.options.devices.choose(on_cpu.seconds, cuda)
+        return Choice(indices, 0, groups, 0.0, cuda / len(indices)) if indices else on_cpu
+
+    def _on_cpu(self, kind: Kind, n_rows: int) -> Choice:
+        n_threads = effective_n_jobs(self.options.n_jobs)
+        groups, tables = self._groups_of(kind), self._worthwhile_tables(kind, n_rows)
+        building = costs.building_seconds(tables, self.options.precision, n_threads)
+        replaced = {group.n_nodes for group in tables}
+        kept = (g for g in groups if g.algorithm == "tables" or g.n_nodes not in replaced)
+        groups = (*kept, *tables)
+        seconds = building + costs.cpu_seconds(groups, n_rows, n_threads, _work(kind))
+        return Choice((), max(replaced, default=0), groups, building, seconds)
+
+    def _worthwhile_tables(self, kind: Kind, n_rows: int) -> tuple[TreeGroup, ...]:
+        options, background = self.options, self.background
+        possible = kind == SHAP_VALUES and background is None and options.algorithm == "auto"
+        if not possible or n_rows < costs.LEAST_TABLE_ROWS:
+            return ()
+        if self._possible_tables is None:
+            self._possible_tables = costs.groups_of(self.plan(kind).possible_tables())
+        return costs.worthwhile_tables(
+            self._groups_of(kind),
+            self._possible_tables,
+            n_rows,
+            effective_n_jobs(options.n_jobs),
+            options.precision,
+            _TABLE_BYTES - self.info["table_bytes"],
+        )
+
+    def _groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
+        if kind not in self._groups:
+            self._groups[kind] = costs.groups_of(self.plan(kind).info()["groups"])
+        return self._groups[kind]
+
+    def call_plan(self, n_rows: int) -> CallPlan:
+        """What a call for the SHAP values of so many rows from the host does."""
+        choice = self.choose(SHAP_VALUES, n_rows)
+        estimated = self.link is None and self.options.algorithm not in (*CPU_ALGORITHMS, "gputreeshap")
+        return CallPlan(
+            n_rows,
+            devices.label(choice.indices),
+            choice.groups if estimated else (),
+            sum(group.table_bytes for group in choice.groups),
+            n_rows * self.n_outputs * self.ensemble.n_features * 8,
+            choice.building,
+            choice.seconds if estimated else None,
+        )
 
     def allowed_gap(self, dtype: Any, labels: np.ndarray | None = None) -> np.ndarray:
         """Largest additivity gap of each output (and row, if there are labels), for values of this dtype."""
@@ -356,10 +432,12 @@ class Run(ABC):
 
     device: str
 
-    def __init__(self, runner: Runner, kind: Kind, n_rows: int, dtype: np.dtype) -> None:
+    def __init__(
+        self, runner: Runner, kind: Kind, n_rows: int, dtype: np.dtype, table_nodes: int = 0
+    ) -> None:
         self.n_rows, self.dtype = n_rows, dtype
         self.n_features, self.n_outputs = runner.ensemble.n_features, runner.n_outputs
-        self.plan = runner.plan(kind)
+        self.plan = runner.plan(kind, table_nodes)
         self._runner = runner
         self._checked = runner.options.check_additivity and kind.adds_up
         self.gap: float | None = 0.0 if self._checked else None
@@ -422,13 +500,13 @@ class HostRun(Run):
         kind: Kind,
         rows: Rows,
         n_threads: int,
-        indices: tuple[int, ...],
+        choice: Choice,
         labels: np.ndarray | None,
     ) -> None:
-        super().__init__(runner, kind, rows.n_rows, rows.dtype)
-        self.device = devices.label(indices)
+        super().__init__(runner, kind, rows.n_rows, rows.dtype, choice.table_nodes)
+        self.device = devices.label(choice.indices)
         self._rows, self._n_threads, self._labels = rows, n_threads, labels
-        self._gpus = [runner.cuda_plan(kind, index) for index in indices]
+        self._gpus = [runner.cuda_plan(kind, index) for index in choice.indices]
 
     def empty(self, *shape: int) -> np.ndarray:
         return np.empty(shape, self.dtype)

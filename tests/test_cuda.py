@@ -26,7 +26,7 @@ from sklearn.ensemble import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skshapgpu import ShapTransformer, TreeExplainer, cuda_info, devices, explain
+from skshapgpu import ShapTransformer, TreeExplainer, costs, cuda_info, devices, explain
 from skshapgpu.devices import Devices
 from skshapgpu.reference import path_dependent_shap
 
@@ -101,19 +101,21 @@ def test_the_variable_overrides_auto_only(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_auto_leaves_small_work_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(algorithm: str, n_rows: int) -> tuple[int, ...]:
+        group = costs.TreeGroup(algorithm, 4, 100, 23_000, 100, 0)
+        return auto.choose(costs.cpu_seconds([group], n_rows, 1), costs.cuda_seconds([group], n_rows))
+
     monkeypatch.setattr(devices, "_available", True)
-    info = {"n_trees": 100, "n_leaves": 23_000, "leaves_by_nodes": {4: 23_000}}
-    info |= {"n_table_trees": 0, "n_look_ups": 0}
     auto = Devices(auto=True)
-    assert auto.choose(1, info, 1) == ()
-    assert auto.choose(1_000_000, info, 1) == (0,)
-    assert auto.choose(1_000, info, 1) == (0,)
-    assert auto.choose(100, info | {"n_table_trees": 100, "n_look_ups": 100}, 1) == ()
-    assert auto.choose(1_000_000, info | {"n_table_trees": 100, "n_look_ups": 100}, 1) == (0,)
-    assert Devices(indices=(1, 2)).choose(1, info, 1) == (1, 2)
-    assert Devices().choose(1_000_000, info, 1) == ()
+    assert chosen("quadrature", 1) == ()
+    assert chosen("quadrature", 1_000_000) == (0,)
+    assert chosen("quadrature", 1_000) == (0,)
+    assert chosen("tables", 100) == ()
+    assert chosen("tables", 1_000_000) == (0,)
+    assert Devices(indices=(1, 2)).choose(0.0, 1.0) == (1, 2)
+    assert Devices().choose(1.0, 0.0) == ()
     monkeypatch.setattr(devices, "_available", False)
-    assert auto.choose(1_000_000, info, 1) == ()
+    assert chosen("quadrature", 1_000_000) == ()
 
 
 def test_importing_brings_no_cuda() -> None:

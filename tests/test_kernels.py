@@ -568,7 +568,7 @@ def test_info_counts(core):
     with_split = np.diff(ensemble.tree_offsets) > 1
     assert 0 < with_split.sum() < ensemble.n_trees
     info = core.Plan(state(ensemble), "single").info()
-    assert info["n_trees"] == sum(info["trees_by_nodes"].values()) == with_split.sum()
+    assert info["n_trees"] == sum(group["n_trees"] for group in info["groups"]) == with_split.sum()
     assert info["n_leaves"] == ensemble.n_leaves
     assert info["bytes"] > 0
 

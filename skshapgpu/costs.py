@@ -1,0 +1,158 @@
+"""What a call costs on which device, and what is therefore chosen: tables or quadrature, CPU or GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: Seconds of a call, measured on one core with AVX-512. Each walked leaf costs something for every block of
+#: 64 rows, and something times quadrature nodes for every vector of 16; each call starts its threads.
+_CPU_CALL, _CPU_BLOCK, _CPU_VECTOR, _CPU_THREAD = 2e-5, 8e-9, 1e-9, 4e-5
+
+#: Trees explained by tables take their time for each row and look-up instead, more if a table is larger than
+#: the cache next to the core; and each number of a table has to be computed once.
+_CPU_LOOK_UP, _CPU_LARGE_LOOK_UP, _LARGE_TABLE, _CPU_NUMBER = 4e-9, 1e-8, 2**17, 3e-9
+
+#: The same measured on an H200. A chunk of trees takes its time however few the rows are, and each row
+#: something for each leaf times quadrature nodes. A chunk has about _CHUNK_LEAVES, kMaxChunkLeaves of
+#: csrc/cuda_program.cpp.
+_CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_ROW, _CUDA_LOOK_UP = 8e-5, 3.5e-7, 1e-12, 2e-11
+_CHUNK_LEAVES = 512
+
+#: Fewer rows never pay for tables: what these would take is not even looked up.
+LEAST_TABLE_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class TreeGroup:
+    """Trees that are explained in the same way.
+
+    Attributes
+    ----------
+    algorithm : {"quadrature", "tables"}
+    n_nodes : int
+        Quadrature nodes that are exact for their longest path.
+    n_trees, n_leaves : int
+    n_look_ups : int
+        Tables; each row reads a vector from each.
+    table_bytes : int
+        Their size.
+    """
+
+    algorithm: str
+    n_nodes: int
+    n_trees: int
+    n_leaves: int
+    n_look_ups: int
+    table_bytes: int
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """What a call with so many rows does, and about how long it takes.
+
+    Attributes
+    ----------
+    n_rows : int
+    device : str
+        "cpu", "cuda:0" or several of the latter.
+    groups : tuple of TreeGroup
+        How the trees are explained. Empty for algorithms that take all trees alike, without tables.
+    table_bytes : int
+        Size of all tables.
+    result_bytes : int
+        Size of the SHAP values, as float64; half of that for float32 X.
+    building : float
+        Seconds that the tables which only a call of so many rows uses take once; part of ``seconds``.
+    seconds : float or None
+        Of the call, as the cost model of ``algorithm="auto"`` and ``device="auto"`` has it: measured on one
+        machine, right within a factor of 2 or 3 on others; None if it has none for the algorithm.
+    """
+
+    n_rows: int
+    device: str
+    groups: tuple[TreeGroup, ...]
+    table_bytes: int
+    result_bytes: int
+    building: float
+    seconds: float | None
+
+    def __str__(self) -> str:
+        seconds = "" if self.seconds is None else f", about {self.seconds:.2g} s"
+        lines = [f"{self.n_rows:,} rows on {self.device}{seconds}, {self.result_bytes:,} bytes of values"]
+        for group in self.groups:
+            tables = f", {group.n_look_ups:,} tables of {group.table_bytes:,} bytes in all"
+            lines.append(
+                f"{group.n_trees:,} trees, {group.n_leaves:,} leaves, {group.n_nodes} quadrature nodes: "
+                f"{group.algorithm}{tables if group.algorithm == 'tables' else ''}"
+            )
+        if self.building:
+            lines.append(f"making the tables takes about {self.building:.2g} s of it, in the first such call")
+        return "\n".join(lines)
+
+
+def groups_of(listed: Iterable[dict[str, Any]]) -> tuple[TreeGroup, ...]:
+    """Groups as the core lists them."""
+    return tuple(TreeGroup(**group) for group in listed)
+
+
+def cpu_seconds(groups: Sequence[TreeGroup], n_rows: int, n_threads: int, work: float = 1.0) -> float:
+    """Of a call; ``work``: how many times that of SHAP values the walk does."""
+    blocks, vectors = -(-n_rows // 64), -(-n_rows // 16)
+    seconds = 0.0
+    for group in groups:
+        if group.algorithm == "tables":
+            large = group.table_bytes > _LARGE_TABLE * group.n_look_ups
+            seconds += n_rows * group.n_look_ups * (_CPU_LARGE_LOOK_UP if large else _CPU_LOOK_UP)
+        else:
+            vector = vectors * group.n_nodes * _CPU_VECTOR * work
+            seconds += group.n_leaves * (blocks * _CPU_BLOCK + vector)
+    threads = max(1, min(n_threads, blocks))
+    return seconds / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
+
+
+def cuda_seconds(groups: Sequence[TreeGroup], n_rows: int, work: float = 1.0) -> float:
+    """The same on a GPU."""
+    seconds, n_leaves, n_trees = _CUDA_CALL, 0, 0
+    for group in groups:
+        if group.algorithm == "tables":
+            seconds += n_rows * group.n_look_ups * _CUDA_LOOK_UP
+        else:
+            seconds += n_rows * group.n_leaves * group.n_nodes * _CUDA_ROW * work
+            n_leaves, n_trees = n_leaves + group.n_leaves, n_trees + group.n_trees
+    tree = n_leaves / max(n_trees, 1)
+    chunk = min(n_leaves, tree + (_CHUNK_LEAVES if tree < _CHUNK_LEAVES else 0))
+    return seconds + chunk * _CUDA_CHUNK_LEAF
+
+
+def building_seconds(groups: Iterable[TreeGroup], precision: str, n_threads: int) -> float:
+    """Of the tables of these groups."""
+    n_numbers = sum(group.table_bytes for group in groups) / (4 if precision == "single" else 8)
+    return n_numbers * _CPU_NUMBER / n_threads
+
+
+def worthwhile_tables(
+    groups: Sequence[TreeGroup],
+    possible: Sequence[TreeGroup],
+    n_rows: int,
+    n_threads: int,
+    precision: str,
+    table_bytes: int,
+) -> tuple[TreeGroup, ...]:
+    """Those of the possible tables with which a call is shortest, building them included.
+
+    Of trees with the fewest quadrature nodes and of all up to some number of them, of at most so many bytes.
+    """
+    walked = {group.n_nodes: group for group in groups if group.algorithm == "quadrature"}
+    best: tuple[TreeGroup, ...] = ()
+    saved = most_saved = 0.0
+    for i, group in enumerate(possible):
+        table_bytes -= group.table_bytes
+        if table_bytes < 0:
+            break
+        saved += cpu_seconds([walked[group.n_nodes]], n_rows, n_threads)
+        saved -= cpu_seconds([group], n_rows, n_threads) + building_seconds([group], precision, n_threads)
+        if saved > most_saved:
+            best, most_saved = tuple(possible[: i + 1]), saved
+    return best

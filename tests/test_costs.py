@@ -1,0 +1,134 @@
+"""What a call is said to do, and that it does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+
+from skshapgpu import TreeExplainer
+from skshapgpu.costs import TreeGroup, building_seconds, cpu_seconds, worthwhile_tables
+
+X, Y = load_diabetes(return_X_y=True)
+MANY = np.tile(X, (20, 1))
+
+
+@pytest.fixture(scope="module")
+def forest() -> RandomForestRegressor:
+    return RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
+
+
+def explainer_of(model: Any, *args: Any, **options: Any) -> TreeExplainer:
+    return TreeExplainer(model, *args, **{"device": "cpu", "n_jobs": 1, **options})
+
+
+def algorithms(explainer: TreeExplainer, n_rows: int) -> set[str]:
+    return {group.algorithm for group in explainer.plan(n_rows).groups}
+
+
+def walked(n_nodes: int, n_leaves: int = 10_000) -> TreeGroup:
+    return TreeGroup("quadrature", n_nodes, 100, n_leaves, 0, 0)
+
+
+def tables(n_nodes: int, n_look_ups: int, table_bytes: int) -> TreeGroup:
+    return TreeGroup("tables", n_nodes, 100, 10_000, n_look_ups, table_bytes)
+
+
+def test_tables_are_for_many_rows_and_short_paths() -> None:
+    """A million numbers to compute, 500 look-ups instead of 10,000 leaves; then 10,000 of large tables."""
+    groups = [walked(3), walked(7)]
+    short, long = tables(3, 500, 4_000_000), tables(7, 10_000, 10_000_000_000)
+
+    def chosen(n_rows: int, table_bytes: int = 2**40) -> tuple[TreeGroup, ...]:
+        return worthwhile_tables(groups, [short, long], n_rows, 1, "single", table_bytes)
+
+    assert chosen(10) == ()
+    assert chosen(100_000) == (short,)
+    assert chosen(100_000_000) == (short, long) or cpu_seconds([long], 1, 1) > cpu_seconds([groups[1]], 1, 1)
+    assert chosen(100_000, 3_000_000) == ()
+    cheap_later = worthwhile_tables(groups, [long, tables(7, 1, 4)], 100_000, 1, "single", 2**40)
+    assert cheap_later == ()
+
+
+def test_costs_grow_with_the_work() -> None:
+    for group in (walked(3), tables(3, 500, 4_000_000)):
+        assert cpu_seconds([group], 10, 1) < cpu_seconds([group], 10_000, 1) < cpu_seconds([group], 10**6, 1)
+        assert cpu_seconds([group], 10**6, 8) < cpu_seconds([group], 10**6, 1) / 6
+    assert cpu_seconds([walked(3)], 1000, 1) < cpu_seconds([walked(5)], 1000, 1)
+    assert cpu_seconds([walked(3)], 1000, 1) < cpu_seconds([walked(3)], 1000, 1, work=3)
+    few, many = tables(3, 500, 4_000_000), tables(3, 500, 8_000_000)
+    assert 0 < building_seconds([few], "single", 1) < building_seconds([many], "single", 1)
+    assert building_seconds([few], "double", 1) == building_seconds([few], "single", 2)
+
+
+def test_a_call_does_what_the_plan_says(forest: RandomForestRegressor) -> None:
+    explainer = explainer_of(forest)
+    few, many = explainer.plan(len(X)), explainer.plan(1_000_000)
+    assert algorithms(explainer, len(X)) == {"quadrature"}
+    assert algorithms(explainer, 1_000_000) == {"tables"}
+    for plan in (few, many):
+        assert sum(group.n_trees for group in plan.groups) == 20
+        assert sum(group.n_leaves for group in plan.groups) == explainer.plan_info()["n_leaves"]
+        assert plan.device == "cpu" and plan.seconds > plan.building >= 0
+        assert plan.result_bytes == plan.n_rows * X.shape[1] * 8
+    assert few.table_bytes == few.building == 0 < many.building
+    by_tables = explainer_of(forest, algorithm="fast_v2")
+    assert many.table_bytes == sum(group.table_bytes for group in by_tables.plan(1).groups)
+    assert explainer.plan(1_000_000) == many
+
+    # The bits of a call tell what has computed it.
+    n_rows = next(n for n in range(2_000, len(MANY), 500) if explainer.plan(n).table_bytes)
+    quadrature = explainer_of(forest, algorithm="quadrature").shap_values(MANY[:n_rows])
+    expected = by_tables.shap_values(MANY[:n_rows])
+    assert (quadrature != expected).any()
+    np.testing.assert_array_equal(explainer.shap_values(MANY[:n_rows]), expected)
+    np.testing.assert_array_equal(explainer.shap_values(X), quadrature[: len(X)])
+    np.testing.assert_allclose(expected, quadrature, rtol=0, atol=1e-5 * np.abs(Y).max())
+
+
+@pytest.mark.parametrize("algorithm", ["quadrature", "treeshap", "fast_v1"])
+def test_other_algorithms_make_no_tables(forest: RandomForestRegressor, algorithm: str) -> None:
+    explainer = explainer_of(forest, algorithm=algorithm)
+    plan = explainer.plan(10**9)
+    assert plan.table_bytes == plan.building == 0
+    assert (plan.seconds is None) == (algorithm != "quadrature") == (not plan.groups)
+
+
+def test_paths_too_long_for_tables_are_walked() -> None:
+    """A group of trees with one path of more than 16 features has no tables, those with shorter ones do."""
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(2000, 30))
+    model = HistGradientBoostingRegressor(max_iter=3, max_depth=25, max_leaf_nodes=None, min_samples_leaf=1)
+    model.fit(wide, wide @ np.arange(30) + rng.normal(size=2000))
+    explainer = explainer_of(model)
+    longest = max(group.n_nodes for group in explainer.plan(1).groups)
+    assert longest > 8
+    assert all(group.algorithm == "quadrature" for group in explainer.plan(10**9).groups if group.n_nodes > 8)
+
+
+def test_interventional_values_and_functions_of_the_margin(forest: RandomForestRegressor) -> None:
+    assert algorithms(explainer_of(forest, X[:50]), 10) == {"tables"}
+    plan = explainer_of(forest, X[:50], model_output="probability").plan(10)
+    assert plan.groups == () and plan.seconds is None
+
+
+def test_it_can_be_read(forest: RandomForestRegressor) -> None:
+    text = str(explainer_of(forest).plan(1_000_000))
+    assert "1,000,000 rows on cpu" in text and "20 trees" in text and "making the tables" in text
+    assert "tables" not in str(explainer_of(forest).plan(10))
+
+
+@pytest.mark.parametrize("n_rows", [-1, 1.5, "10", None])
+def test_not_a_number_of_rows(forest: RandomForestRegressor, n_rows: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="n_rows"):
+        explainer_of(forest).plan(n_rows)
+
+
+def test_copies_decide_alike(forest: RandomForestRegressor) -> None:
+    import pickle
+
+    explainer = explainer_of(forest)
+    assert pickle.loads(pickle.dumps(explainer)).plan(10**6) == explainer.plan(10**6)
