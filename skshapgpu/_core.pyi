@@ -29,8 +29,8 @@ class Plan:
         A plan of order 1 can have tables, which ``n_threads`` fill, of at most ``table_bytes``:
         "level_uniform" for trees of up to 10 levels that split alike in all nodes of a level, and for others
         with at most ``table_nodes`` quadrature nodes, as far as the bytes suffice and paths have at most 16
-        different features; "all" for all trees. All other trees are walked. Raises ValueError if the tables of all
-        trees need more bytes or a path has more than 16 different features.
+        different features; "all" for all trees. All other trees are walked. Raises ValueError if tables of
+        all trees need more bytes or a path has more than 16 different features.
 
         The method "walk" is the quadrature; "treeshap" and "fast_v1" are the recursions of Lundberg et al.
         and Yang, for SHAP values (order 1, index "sii") without tables.

@@ -12,7 +12,7 @@ _CPU_CALL, _CPU_BLOCK, _CPU_VECTOR, _CPU_THREAD = 2e-5, 8e-9, 1e-9, 4e-5
 
 #: Trees explained by tables take their time for each row and look-up instead, more if a table is larger than
 #: the cache next to the core; and each number of a table has to be computed once.
-_CPU_LOOK_UP, _CPU_LARGE_LOOK_UP, _LARGE_TABLE, _CPU_NUMBER = 4e-9, 1e-8, 2**17, 3e-9
+_CPU_LOOK_UP, _CPU_LARGE_LOOK_UP, _LARGE_TABLE, _CPU_NUMBER = 1.6e-9, 4e-9, 2**17, 5e-9
 
 #: The same measured on an H200. A chunk of trees takes its time however few the rows are, and each row
 #: something for each leaf times quadrature nodes. A chunk has about _CHUNK_LEAVES, kMaxChunkLeaves of

@@ -38,7 +38,7 @@ def tables(n_nodes: int, n_look_ups: int, table_bytes: int) -> TreeGroup:
 
 
 def test_tables_are_for_many_rows_and_short_paths() -> None:
-    """A million numbers to compute, 500 look-ups instead of 10,000 leaves; then 10,000 of large tables."""
+    """A million numbers, and 500 look-ups instead of 10,000 leaves; or 10,000 look-ups in large tables."""
     groups = [walked(3), walked(7)]
     short, long = tables(3, 500, 4_000_000), tables(7, 10_000, 10_000_000_000)
 
@@ -47,10 +47,8 @@ def test_tables_are_for_many_rows_and_short_paths() -> None:
 
     assert chosen(10) == ()
     assert chosen(100_000) == (short,)
-    assert chosen(100_000_000) == (short, long) or cpu_seconds([long], 1, 1) > cpu_seconds([groups[1]], 1, 1)
+    assert chosen(100_000_000) == (short,)
     assert chosen(100_000, 3_000_000) == ()
-    cheap_later = worthwhile_tables(groups, [long, tables(7, 1, 4)], 100_000, 1, "single", 2**40)
-    assert cheap_later == ()
 
 
 def test_costs_grow_with_the_work() -> None:
