@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "background_pairs.h"
 #include "rescaled.h"
 #include "table_builder.h"
 
@@ -159,6 +160,20 @@ Plan compile_background(const py::dict& ensemble, const std::string& precision, 
   });
 }
 
+BackgroundPairsPlan compile_background_pairs(const py::dict& ensemble, const std::string& precision,
+                                             const py::array& background, const py::array& weights, int order,
+                                             const std::string& name, size_t count_bytes, int n_threads) {
+  const Precision of = precision_named(precision);
+  const Index index = index_named(name);
+  if (order < 1 || order > 2) throw py::value_error("order must be 1 or 2, not " + std::to_string(order));
+  require_threads(n_threads);
+  const Rows rows = background_rows(ensemble, background, weights);
+  const double* const p = static_cast<const double*>(weights.data());
+  return with_view(ensemble, [&](const EnsembleView& view) {
+    return make_background_pairs_plan(view, of, rows, p, order, index, count_bytes, n_threads);
+  });
+}
+
 Link link_named(const std::string& name) {
   if (name == "logistic") return Link::kLogistic;
   if (name == "log_loss") return Link::kLogLoss;
@@ -225,6 +240,18 @@ void explain_rows(const Plan& plan, const py::array& X, py::array& values, const
   const Rows rows = rows_of(X);
   run_interruptibly(
       [&](const auto& interrupted) { return explain(plan, rows, result, n_threads, interrupted); });
+}
+
+void explain_background_pairs_rows(const BackgroundPairsPlan& plan, const py::array& X, py::array& values,
+                                   const py::object& margin, int n_threads, const py::object& matrices,
+                                   const py::object& pairs) {
+  py::array margins;
+  Result result = checked_result(plan.plan, X, values, margin, n_threads, margins);
+  take_interactions(plan.plan, X.shape(0), values, matrices, pairs, result);
+  const Rows rows = rows_of(X);
+  run_interruptibly([&](const auto& interrupted) {
+    return explain_background_pairs(plan, rows, result, n_threads, interrupted);
+  });
 }
 
 void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::array& values,
@@ -348,7 +375,9 @@ py::dict info(const Plan& plan) {
   return out;
 }
 
-py::dict rescaled_info(const RescaledPlan& plan) {
+// Of a plan that contains another.
+template <class Whole>
+py::dict whole_info(const Whole& plan) {
   py::dict out = info(plan.plan);
   out["scratch_bytes_per_thread"] = scratch_bytes(plan);
   out["bytes"] = plan.bytes();
@@ -376,7 +405,17 @@ PYBIND11_MODULE(_core, module) {
       .def("explain", &explain_rescaled_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("n_threads"), py::arg("labels") = py::none())
       .def_property_readonly("background_margin", &background_margin)
-      .def("info", &rescaled_info);
+      .def("info", &whole_info<RescaledPlan>);
+  py::class_<BackgroundPairsPlan>(module, "BackgroundPairsPlan")
+      .def(py::init(&compile_background_pairs), py::arg("ensemble"), py::arg("precision"),
+           py::arg("background"), py::arg("weights"), py::arg("order"), py::arg("index"),
+           py::arg("count_bytes"), py::arg("n_threads") = 1)
+      .def("explain", &explain_background_pairs_rows, py::arg("X"), py::arg("values"),
+           py::arg("margin").none(true), py::arg("n_threads"), py::arg("matrices") = py::none(),
+           py::arg("pairs") = py::none())
+      .def_property_readonly("pairs",
+                             [](const BackgroundPairsPlan& plan) { return feature_pairs(plan.plan); })
+      .def("info", &whole_info<BackgroundPairsPlan>);
   module.def("instruction_set", [] { return std::string(kernels().name); });
   module.def("instruction_sets", &supported_kernels);
 }

@@ -8,6 +8,7 @@
 #include "coding.h"
 #include "look_up.h"
 #include "margin.h"
+#include "matrices.h"
 #include "plan.h"
 #include "recursive.h"
 #include "threads.h"
@@ -188,8 +189,9 @@ class Worker {
         if (result_.triples)
           write_sums(static_cast<Out*>(result_.triples), index, o, row, triple_sums_, plan_.triples.size());
         if (result_.matrices)
-          write_matrix(static_cast<Out*>(result_.matrices) + index * plan_.n_features * plan_.n_features, o,
-                       row);
+          write_matrix(plan_, sums_.data() + o * n_used * tile_ + row,
+                       pair_sums_.data() + o * plan_.pairs.size() * tile_ + row, tile_, main_.data(),
+                       static_cast<Out*>(result_.matrices) + index * plan_.n_features * plan_.n_features);
       }
     }
   }
@@ -198,27 +200,6 @@ class Worker {
   void write_sums(Out* out, size_t index, int32_t o, int row, const Aligned<double>& from, size_t n) const {
     const double* sums = from.data() + o * n * tile_ + row;
     for (size_t i = 0; i < n; ++i) out[index * n + i] = static_cast<Out>(sums[i * tile_]);
-  }
-
-  // What a feature does alone is what its pairs leave of its value, or its Banzhaf value.
-  template <class Out>
-  void write_matrix(Out* out, int32_t o, int row) {
-    const size_t n = plan_.n_features, n_used = plan_.features.size();
-    std::fill_n(out, n * n, Out(0));
-    const double* sums = sums_.data() + o * n_used * tile_ + row;
-    for (size_t i = 0; i < n_used; ++i) main_[i] = sums[i * tile_];
-    const double* pair_sums = pair_sums_.data() + o * plan_.pairs.size() * tile_ + row;
-    for (size_t i = 0; i < plan_.pairs.size(); ++i) {
-      const FeaturePair pair = plan_.pairs[i];
-      const double x = pair_sums[i * tile_];
-      const size_t first = plan_.features[pair.first], second = plan_.features[pair.second];
-      if (plan_.index != Index::kBanzhaf) {
-        main_[pair.first] -= x;
-        main_[pair.second] -= x;
-      }
-      out[first * n + second] = out[second * n + first] = static_cast<Out>(x);
-    }
-    for (size_t i = 0; i < n_used; ++i) out[plan_.features[i] * (n + 1)] = static_cast<Out>(main_[i]);
   }
 
   const Plan& plan_;

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "aligned.h"
+#include "group_words.h"
 #include "threads.h"
 
 namespace skshap {
@@ -32,10 +33,6 @@ void list_features(const Plan& plan, const TreeProgram& tree, const TreeGroups& 
     features.push_back(plan.feature_of(plan.decide[tree.decide + group.first_node + i]));
   std::sort(features.begin(), features.end());
   features.erase(std::unique(features.begin(), features.end()), features.end());
-}
-
-uint32_t bit_of(int32_t node, bool right) {
-  return static_cast<uint32_t>(kFirstWord + 2 * node) << 1 | right;
 }
 
 }  // namespace
@@ -342,7 +339,7 @@ namespace {
 class Writer {
  public:
   Writer(Plan& plan, const TableLimits& limits, const WeighPatterns& weigh)
-      : plan_(plan), limits_(limits), weigh_(weigh), groups_(plan) {
+      : plan_(plan), limits_(limits), weigh_(weigh), groups_(plan), words_(plan) {
     position_.resize(plan.features.size());
   }
 
@@ -361,15 +358,15 @@ class Writer {
  private:
   void write_group(size_t table_tree, size_t look_up, const TreeGroups::Group& group) {
     const LookUp& to = plan_.tables.look_ups[look_up];
-    const size_t size = size_t{1} << to.n_bits, n_blocks = (size + kBlockRows - 1) / kBlockRows;
+    words_.make(*tree_, groups_, group);
+    const size_t size = size_t{1} << to.n_bits, n_blocks = words_.n_blocks();
     const size_t row_size = padded_row(to.n_targets, sizeof(double));
-    make_words(group, n_blocks);
     grow(index_, n_blocks * kBlockRows);
     grow(sum_, n_blocks * kBlockRows * row_size);
     std::fill_n(sum_.data(), n_blocks * kBlockRows * row_size, 0.0);
     for (size_t i = group.leaves; i < group.leaves_end; ++i) {
       const TreeGroups::Leaf& leaf = groups_.leaves[i];
-      make_leaf_table(table_tree, look_up, group, leaf, n_blocks);
+      make_leaf_table(table_tree, look_up, leaf);
       kernels().look_up_double({index_.data(), n_blocks * kBlockRows, leaf_.data(), targets_.data(),
                                 static_cast<uint32_t>(targets_.size()), sum_.data(), row_size});
     }
@@ -384,44 +381,7 @@ class Writer {
       store(plan_.tables.doubles.data() + to.table);
   }
 
-  // The words that rows with each of the group's indices would have, of the path above and of its nodes.
-  void make_words(const TreeGroups::Group& group, size_t n_blocks) {
-    const uint32_t n_bits = group.n_bits();
-    block_words_ = block_words(n_bits);
-    words_.assign(n_blocks * block_words_, ~uint64_t{0});
-    for (size_t block = 0; block < n_blocks; ++block) {
-      uint64_t* const words = words_.data() + block * block_words_;
-      for (uint32_t i = 0; i < n_bits; ++i) {
-        const uint64_t set = index_bit(i, block);
-        uint64_t* const word = words + kFirstWord + 2 * i;
-        if (i < group.n_above) {
-          const bool right = groups_.steps[group.above + i].bit & 1;
-          word[0] = right ? set : ~uint64_t{0};
-          word[1] = right ? 0 : set;
-          continue;
-        }
-        const DecideNode& node = plan_.decide[tree_->decide + group.first_node + (i - group.n_above)];
-        word[0] = node.previous < static_cast<uint32_t>(kFirstWord)
-                      ? ~uint64_t{0}
-                      : bit_rows(words, local(group, node.previous << 1 |
-                                                         static_cast<bool>(node.flags & kPreviousRight)));
-        word[1] = word[0] & set;
-      }
-    }
-  }
-
-  // A bit of the tree among those words.
-  uint32_t local(const TreeGroups::Group& group, uint32_t bit) const {
-    const int32_t node = static_cast<int32_t>(bit >> 1) / 2 - kFirstWord / 2;
-    const bool inside = node >= group.first_node && node < group.first_node + group.n_nodes;
-    size_t i = group.n_above + (node - group.first_node);
-    if (!inside)
-      for (i = 0; groups_.steps[group.above + i].bit != bit;) ++i;
-    return bit_of(static_cast<int32_t>(i), bit & 1);
-  }
-
-  void make_leaf_table(size_t table_tree, size_t look_up, const TreeGroups::Group& group,
-                       const TreeGroups::Leaf& leaf, size_t n_blocks) {
+  void make_leaf_table(size_t table_tree, size_t look_up, const TreeGroups::Leaf& leaf) {
     const uint32_t d = leaf.n_features;
     const size_t size = size_t{1} << d;
     PathStep* const path = groups_.steps.data() + leaf.path;
@@ -434,12 +394,12 @@ class Writer {
     bits_.clear();
     targets_.clear();
     for (uint32_t i = 0; i < d; ++i) {
-      bits_.push_back(local(group, path[i].bit));
+      bits_.push_back(words_.local(path[i].bit));
       const uint32_t target = static_cast<uint32_t>(
           std::lower_bound(targets, targets + to.n_targets, position_[path[i].feature]) - targets);
       for (uint32_t o = 0; o < width_; ++o) targets_.push_back(target + o);
     }
-    kernels().index({words_.data(), block_words_, n_blocks, bits_.data(), d, index_.data()});
+    kernels().index({words_.data(), words_.block_words(), words_.n_blocks(), bits_.data(), d, index_.data()});
     weights_.assign(size, 0.0);
     const double* const values = plan_.leaf_values.data() + tree_->leaves + leaf.value;
     weigh_({table_tree, look_up, path, d, index_.data(), size_t{1} << to.n_bits, values, width_},
@@ -491,9 +451,9 @@ class Writer {
   const WeighPatterns& weigh_;
   TreeGroups groups_;
   const TreeProgram* tree_ = nullptr;
-  size_t width_ = 1, block_words_ = 0;
+  size_t width_ = 1;
   std::vector<uint32_t> position_;  // of a feature in the batch
-  std::vector<uint64_t> words_;
+  GroupWords words_;
   std::vector<uint32_t> bits_, targets_;
   std::vector<double> weights_, scaled_, factors_[kMaxTableBits + 1];
   Aligned<uint16_t> index_;

@@ -107,6 +107,44 @@ def background_plan(
     different features.
     """
 
+class BackgroundPairsPlan:
+    """A compiled ensemble with background data, for Banzhaf values or interactions; as :class:`Plan`."""
+
+    def __init__(
+        self,
+        ensemble: dict[str, Any],
+        precision: str,
+        background: np.ndarray,
+        weights: np.ndarray,
+        order: int,
+        index: str,
+        count_bytes: int,
+        n_threads: int = 1,
+    ) -> None:
+        """Compile; ``background`` and ``weights`` as for :func:`background_plan`, which says what is raised.
+
+        Of order 1 it has values only, of order 2 also pairs; ``index`` as for :class:`Plan`. How often the
+        background has which pattern is kept in at most ``count_bytes``, and counted anew for the other trees.
+        """
+
+    def explain(
+        self,
+        X: np.ndarray,
+        values: np.ndarray,
+        margin: np.ndarray | None,
+        n_threads: int,
+        matrices: np.ndarray | None = None,
+        pairs: np.ndarray | None = None,
+    ) -> None:
+        """As :meth:`Plan.explain`. Tables are made for each few thousand rows: few rows take longer each."""
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """As :attr:`Plan.pairs`."""
+
+    def info(self) -> dict[str, Any]:
+        """As :meth:`Plan.info`."""
+
 class RescaledPlan:
     """A compiled ensemble with background data, for values of a function of its margin; as :class:`Plan`."""
 

@@ -1,4 +1,4 @@
-"""Background data, with which SHAP values are interventional: its options, its rows and their weights."""
+"""Background data, with which values are interventional: its options, its rows and their weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .inputs import Rows
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """Rows that stand for features that are not known, with which SHAP values are interventional.
+    """Rows that stand for features that are not known, with which values are interventional.
 
     Attributes
     ----------

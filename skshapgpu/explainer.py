@@ -137,8 +137,8 @@ class TreeExplainer:
         the background. At most 64 different features on a path.
     feature_perturbation : {"auto", "tree_path_dependent", "interventional"}, default="auto"
         What stands for features that are not known: the covers of the trees, or ``data``. "auto" is
-        "interventional" when ``data`` is given. Interventional values are computed on the CPU, and
-        there are no interactions or Banzhaf values with them.
+        "interventional" when ``data`` is given. Interventional interactions and Banzhaf values are
+        computed on the CPU; triples are path-dependent only.
     data_weights : array-like of shape (n_background,), default=None
         Weight of each background row, not negative; they are divided by their sum. None: all weigh
         the same.
@@ -456,7 +456,7 @@ class TreeExplainer:
             it does not add up, so that nothing is checked, and "all" has Banzhaf values on the
             diagonal.
         order : {2, 3}, default=2
-            3 gives the index of triples: "sii" or "bii", on the CPU, and not as "all".
+            3 gives the index of triples: "sii" or "bii", on the CPU, path-dependent, and not as "all".
 
         Returns
         -------
@@ -484,6 +484,7 @@ class TreeExplainer:
             pairs=found.sets,
             strength=found.strength,
             feature_values=None if feature_values is None else _shaped(run.give(feature_values)),
+            feature_perturbation=self.feature_perturbation,
             seconds=perf_counter() - start,
             **self._facts(source, run),
         )

@@ -47,7 +47,7 @@ class InteractionExplanation(LabelledValues):
         Class labels or target names; None when the model has one output.
     index : pandas.Index or None
         Row labels of the pandas data frame that was explained.
-    precision, device, seconds, additivity_error
+    precision, device, seconds, additivity_error, feature_perturbation
         As of :class:`Explanation`.
     interaction_index : {"sii", "stii", "bii"}
         Shapley interaction index, Shapley-Taylor or Banzhaf interaction index. Of the last, nothing
@@ -65,6 +65,7 @@ class InteractionExplanation(LabelledValues):
     pairs: np.ndarray | None = None
     strength: np.ndarray | None = None
     feature_values: Any = None
+    feature_perturbation: str = "tree_path_dependent"
 
     _ranked_noun: ClassVar[str] = "features"
 
@@ -217,7 +218,8 @@ class InteractionExplanation(LabelledValues):
         else:
             kept = f"{len(self.pairs)}"
         kind = (("pairs", "triples")[self.order - 2], kept)
-        return [("index", self._title()), *facts[:2], kind, *facts[2:]]
+        perturbation = ("feature perturbation", self.feature_perturbation)
+        return [("index", self._title()), *facts[:2], kind, *facts[2:], perturbation]
 
 
 def set_names(feature_names: Sequence[str], sets: np.ndarray) -> tuple[str, ...]:

@@ -106,22 +106,61 @@ def interventional_shap(
     ValueError
         X, background or weights have another shape, or the ensemble uses more than 12 features.
     """
-    X, used, subsets, known = _players(ensemble, X)
-    background = _rounded(ensemble, background, "background")
-    shares = np.ones(len(background)) if weights is None else np.asarray(weights, np.float64)
-    if not len(background) or shares.shape != (len(background),):
-        raise ValueError(
-            f"there must be a background row, and a weight for each, not {len(background)} rows and "
-            f"weights of shape {shares.shape}"
-        )
-    shares = shares / shares.sum()
-    trees = replace(ensemble, intercept=np.zeros(ensemble.n_outputs))  # it cancels in every gain
-    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features))
-    for x, of_row in zip(X, values):
-        worth = _interventional_worth(trees, x, background, shares, known)
-        for i, f in enumerate(used):
-            of_row[:, f] = _weighted_difference("sii", worth, subsets[~known[f]], (i,))
+    values = _interventional_values("sii", ensemble, X, background, weights)
+    trees, background, shares = _against(ensemble, background, weights)
     return values, ensemble.intercept + shares @ trees.margin(background)
+
+
+def interventional_banzhaf(
+    ensemble: Ensemble,
+    X: npt.ArrayLike,
+    background: npt.ArrayLike,
+    weights: npt.ArrayLike | None = None,
+) -> np.ndarray:
+    """Interventional Banzhaf values of encoded rows, straight from the definition.
+
+    Parameters
+    ----------
+    ensemble, X, background, weights
+        As for :func:`interventional_shap`, which says what is raised.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_rows, n_outputs, n_features)
+        They do not add up to the margin.
+    """
+    return _interventional_values("bii", ensemble, X, background, weights)
+
+
+def interventional_interactions(
+    ensemble: Ensemble,
+    X: npt.ArrayLike,
+    background: npt.ArrayLike,
+    weights: npt.ArrayLike | None = None,
+    index: Index = "sii",
+) -> np.ndarray:
+    """Interventional interactions of all pairs of features of encoded rows, straight from the definition.
+
+    Parameters
+    ----------
+    ensemble, X, background, weights
+        As for :func:`interventional_shap`, which says what is raised.
+    index : {"sii", "stii", "bii"}
+        As for :func:`path_dependent_interactions`.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_rows, n_outputs, n_features, n_features)
+        As of :func:`path_dependent_interactions`.
+    """
+    _require_index(index)
+    X, used, subsets, known = _players(ensemble, X)
+    trees, background, shares = _against(ensemble, background, weights)
+    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features, ensemble.n_features))
+    for x, matrices in zip(X, values):
+        worth = _interventional_worth(trees, x, background, shares, known)
+        _fill_matrices(index, worth, used, subsets, known, matrices)
+    return values
 
 
 def rescaled_shap(
@@ -228,25 +267,11 @@ def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Ind
     ValueError
         X has another shape, the ensemble uses more than 12 features, or there is no such index.
     """
-    if index not in get_args(Index):
-        raise ValueError(f"index must be one of {get_args(Index)}, not {index!r}")
-    diagonal = np.arange(ensemble.n_features)
-    shapley, _ = path_dependent_shap(ensemble, X)
-    banzhaf = path_dependent_banzhaf(ensemble, X)
+    _require_index(index)
     X, used, subsets, known = _players(ensemble, X)
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features, ensemble.n_features))
     for rows, worth in _worth_by_rows(ensemble, X, known):
-        for i, f in enumerate(used):
-            for j, g in enumerate(used[:i]):
-                without = subsets[~(known[f] | known[g])]
-                values[rows, :, f, g] = _weighted_difference(index, worth, without, (i, j)) / 2
-                values[rows, :, g, f] = values[rows, :, f, g]
-            if index == "stii":
-                values[rows, :, f, f] = worth[..., 1 << i] - worth[..., 0]
-    if index == "sii":
-        values[..., diagonal, diagonal] = shapley - values.sum(axis=-1)
-    elif index == "bii":
-        values[..., diagonal, diagonal] = banzhaf
+        _fill_matrices(index, worth, used, subsets, known, values[rows])
     return values
 
 
@@ -288,6 +313,11 @@ def path_dependent_triples(
     return values, used[np.array(members, int).reshape(-1, 3)]
 
 
+def _require_index(index: str) -> None:
+    if index not in get_args(Index):
+        raise ValueError(f"index must be one of {get_args(Index)}, not {index!r}")
+
+
 def _players(
     ensemble: Ensemble, X: npt.ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, np.ndarray]]:
@@ -307,6 +337,38 @@ def _rounded(ensemble: Ensemble, rows: npt.ArrayLike, name: str) -> np.ndarray:
     if rows.ndim != 2 or rows.shape[1] != ensemble.n_features:
         raise ValueError(f"{name} must have shape (n_rows, {ensemble.n_features}), not {rows.shape}")
     return rows
+
+
+def _against(
+    ensemble: Ensemble, background: npt.ArrayLike, weights: npt.ArrayLike | None
+) -> tuple[Ensemble, np.ndarray, np.ndarray]:
+    """The trees without the intercept, which cancels in every gain; background rows, and their shares."""
+    background = _rounded(ensemble, background, "background")
+    shares = np.ones(len(background)) if weights is None else np.asarray(weights, np.float64)
+    if not len(background) or shares.shape != (len(background),):
+        raise ValueError(
+            f"there must be a background row, and a weight for each, not {len(background)} rows and "
+            f"weights of shape {shares.shape}"
+        )
+    return replace(ensemble, intercept=np.zeros(ensemble.n_outputs)), background, shares / shares.sum()
+
+
+def _interventional_values(
+    index: Index,
+    ensemble: Ensemble,
+    X: npt.ArrayLike,
+    background: npt.ArrayLike,
+    weights: npt.ArrayLike | None,
+) -> np.ndarray:
+    """Values of single features: Shapley values, or with "bii" Banzhaf values."""
+    X, used, subsets, known = _players(ensemble, X)
+    trees, background, shares = _against(ensemble, background, weights)
+    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features))
+    for x, of_row in zip(X, values):
+        worth = _interventional_worth(trees, x, background, shares, known)
+        for i, f in enumerate(used):
+            of_row[:, f] = _weighted_difference(index, worth, subsets[~known[f]], (i,))
+    return values
 
 
 def _worth_by_rows(
@@ -353,6 +415,28 @@ def _weighted_difference(
     else:  # the members enter together, as one player
         weights = _shapley_weights(without, n_players - len(members) + 1)
     return _difference(worth, without, members) @ weights
+
+
+def _fill_matrices(
+    index: Index,
+    worth: np.ndarray,
+    used: np.ndarray,
+    subsets: np.ndarray,
+    known: dict[int, np.ndarray],
+    matrices: np.ndarray,
+) -> None:
+    """Matrices of interactions, zeros before, from the worth of all subsets: [...][feature][feature]."""
+    for i, f in enumerate(used):
+        for j, g in enumerate(used[:i]):
+            without = subsets[~(known[f] | known[g])]
+            matrices[..., f, g] = _weighted_difference(index, worth, without, (i, j)) / 2
+            matrices[..., g, f] = matrices[..., f, g]
+    for i, f in enumerate(used):
+        if index == "stii":
+            matrices[..., f, f] = worth[..., 1 << i] - worth[..., 0]
+            continue
+        value = _weighted_difference(index, worth, subsets[~known[f]], (i,))
+        matrices[..., f, f] = value if index == "bii" else value - matrices[..., f, :].sum(axis=-1)
 
 
 def _difference(worth: np.ndarray, subsets: np.ndarray, members: tuple[int, ...]) -> np.ndarray:

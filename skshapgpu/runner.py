@@ -39,7 +39,7 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 _CHECK_BYTES = 40
 
 #: Bytes that tables may take. Leaves of interventional values that find no room in them are slower, trees of
-#: path-dependent ones are walked.
+#: path-dependent ones are walked. Interventional interactions keep as much of the background's counts.
 _TABLE_BYTES = 2**28
 
 #: Which trees are explained by tables, by algorithm; none where it is not listed.
@@ -66,6 +66,11 @@ class Kind(NamedTuple):
     @property
     def on_gpus(self) -> bool:
         """Whether GPUs compute it, too, when it is path-dependent."""
+        return self.order <= 2
+
+    @property
+    def against_background(self) -> bool:
+        """Whether it can be interventional."""
         return self.order <= 2
 
 
@@ -151,7 +156,7 @@ class Runner:
     output_names : tuple or None
         Names of several outputs, for error messages.
     background : Background or None
-        With one the SHAP values are interventional, else path-dependent.
+        With one values and interactions are interventional, else path-dependent.
     link : Link or None
         With one, and a background, SHAP values are of this function of the margin, else of the margin.
     """
@@ -220,8 +225,13 @@ class Runner:
         attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
         precision, background = self.options.precision, self.background
         n_threads = effective_n_jobs(self.options.n_jobs)
-        if background is not None and kind == SHAP_VALUES:
+        if background is not None and kind.against_background:
             rows, weights, link = background.rows, background.weights, self.link
+            if kind != SHAP_VALUES:
+                order, index = kind
+                return _core.BackgroundPairsPlan(
+                    attributes, precision, rows, weights, order, index, _TABLE_BYTES, n_threads
+                )
             if link is not None:
                 return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
             return _core.background_plan(attributes, precision, rows, weights, _TABLE_BYTES, n_threads)
@@ -252,7 +262,7 @@ class Runner:
             return False
         if self.background is None:
             return kind.on_gpus
-        return self.link is None and self.info["n_leaves_without_table"] == 0
+        return kind == SHAP_VALUES and self.link is None and self.info["n_leaves_without_table"] == 0
 
     def cuda_plan(self, kind: Kind, index: int) -> Any:
         """The plan of a kind on a GPU: ``_cuda.CudaPlan``."""
@@ -275,11 +285,13 @@ class Runner:
         if self.link is not None and kind != SHAP_VALUES:
             raise ValueError(f"{what} are those of the margin: use model_output='raw'")
         if self.background is not None:
-            if kind != SHAP_VALUES:
+            if not kind.against_background:
                 raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
-            what = "interventional SHAP values of a model with long paths"
+            what = f"interventional {what}"
             if self.link is not None:
                 what = f"SHAP values of a {self.link.noun}"
+            elif kind == SHAP_VALUES:
+                what = "interventional SHAP values of a model with long paths"
         algorithm = self.options.algorithm
         possible = {"auto": True, "quadrature": True, "fast_v2": kind.order == 1}
         if not possible.get(algorithm, kind == SHAP_VALUES):

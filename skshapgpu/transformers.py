@@ -420,6 +420,9 @@ class ShapInteractionTransformer(ExplainingTransformer):
         sees, in this order; one that never occurs has zeros.
     index : {"sii", "stii", "bii"}, default="sii"
         As for :meth:`TreeExplainer.explain_interactions`.
+    data, feature_perturbation, data_weights
+        Background rows with the columns of X, for interventional interactions, and their weights; as
+        for :class:`TreeExplainer`.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
         Options of :class:`TreeExplainer`.
 
@@ -429,7 +432,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         The fitted model.
     explainer_ : TreeExplainer
     base_values_ : float or ndarray of shape (n_outputs,)
-        Expected margin of the model.
+        Expected margin of the model, with ``data`` its mean margin there.
     pairs_ : ndarray of int32, shape (n_pairs, 2)
         Features of each pair, by position, in the order of the columns. After :meth:`from_fitted`
         with a number of pairs it is missing until ``fit`` is called.
@@ -457,6 +460,9 @@ class ShapInteractionTransformer(ExplainingTransformer):
         *,
         pairs: Any = "all",
         index: str = "sii",
+        data: Any = None,
+        feature_perturbation: str = "auto",
+        data_weights: Any = None,
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -477,9 +483,20 @@ class ShapInteractionTransformer(ExplainingTransformer):
         )
         self.pairs = pairs
         self.index = index
+        self.data = data
+        self.feature_perturbation = feature_perturbation
+        self.data_weights = data_weights
 
     def _check_options(self) -> None:
         Request.parse(self.pairs, self.index)
+        require_perturbation(self.feature_perturbation, self.data, self.data_weights)
+
+    def _explainer_options(self) -> dict[str, Any]:
+        return super()._explainer_options() | {
+            "data": self.data,
+            "feature_perturbation": self.feature_perturbation,
+            "data_weights": self.data_weights,
+        }
 
     def _learn(self, X: Any) -> None:
         request = Request.parse(self.pairs, self.index)

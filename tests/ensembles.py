@@ -405,6 +405,16 @@ def _leaf_shares(path: dict[int, tuple[Fraction, bool]]) -> dict[int, Fraction]:
     return shares
 
 
+def chain_rows(seed: int, ensemble: Ensemble, n_rows: int) -> np.ndarray:
+    """Rows of a chain of different features, that satisfy most of them on the way to its end."""
+    rng = np.random.default_rng(seed)
+    onward = np.empty(ensemble.n_features)
+    for node in np.flatnonzero(ensemble.left >= 0):
+        ends_left = ensemble.left[ensemble.left[node]] < 0
+        onward[ensemble.feature[node]] = 0.75 if ends_left else 0.25
+    return np.where(rng.random((n_rows, ensemble.n_features)) < 0.9, onward, 1 - onward)
+
+
 def path_interactions(
     ensemble: Ensemble, row: np.ndarray, index: str, order: int
 ) -> dict[tuple[int, ...], float]:
@@ -442,6 +452,45 @@ def path_interactions(
                 else:
                     by_size = np.convolve(by_size, [z, o])
             total[members] = total.get(members, 0.0) + worth * float(by_size @ weights)
+    return total
+
+
+def background_matrix(
+    ensemble: Ensemble, row: np.ndarray, background: np.ndarray, weights: np.ndarray, index: str
+) -> np.ndarray:
+    """Interventional interactions of one row, of one tree whose features never repeat on a path.
+
+    Whole indices off the diagonal, values of the single features on it: Shapley values, or with "bii"
+    Banzhaf values. At a leaf that x and b reach together, p features are satisfied by x only and q by b only,
+    and only these take part in its game, which is worth the leaf's value if the p are known and the q are
+    not, else nothing: so the differences by some of them differ from 0 for one subset of the others.
+    """
+    total = np.zeros((ensemble.n_features, ensemble.n_features))
+    for b, weight in zip(background, weights, strict=True):
+        pending: list[tuple[int, dict[int, tuple[bool, bool]]]] = [(0, {})]
+        while pending:
+            node, path = pending.pop()
+            if ensemble.left[node] >= 0:
+                f = int(ensemble.feature[node])
+                assert f not in path
+                of_x, of_b = (bool(ensemble.goes_left(np.array([node]), r[f : f + 1])[0]) for r in (row, b))
+                pending.append((int(ensemble.left[node]), path | {f: (of_x, of_b)}))
+                pending.append((int(ensemble.right[node]), path | {f: (not of_x, not of_b)}))
+                continue
+            if not all(of_x or of_b for of_x, of_b in path.values()):
+                continue
+            only_x = [f for f, (_, of_b) in path.items() if not of_b]
+            only_b = [f for f, (of_x, _) in path.items() if not of_x]
+            p, n = len(only_x), len(only_x) + len(only_b)
+            value = weight * float(ensemble.value[node, 0])
+            for order in (1, 2):
+                for members in combinations(only_x + only_b, order):
+                    n_off = sum(f in only_b for f in members)
+                    size = p - (order - n_off)
+                    kind = "sii" if order == 1 and index == "stii" else index
+                    term = (-1) ** n_off * value * _index_weight(kind, size, n, order)
+                    for at in {(members[0], members[-1]), (members[-1], members[0])}:
+                        total[at] += term
     return total
 
 

@@ -449,8 +449,6 @@ def test_explain_passes_the_data_on(forest: Any) -> None:
     explanation = explain(forest, X[:9], data=X[:5], data_weights=[1, 1, 1, 1, 2], device="cpu")
     expected = explainer_of(forest, X[:5], data_weights=[1, 1, 1, 1, 2]).explain(X[:9])
     np.testing.assert_array_equal(explanation.values, expected.values)
-    with pytest.raises(ValueError, match="path-dependent only"):
-        explain(forest, X[:9], data=X[:5], interactions=True, device="cpu")
 
 
 def test_the_background_is_a_copy(forest: Any) -> None:
@@ -606,17 +604,6 @@ def test_bad_backgrounds(forest: Any, data: Any, error: type[Exception], message
 def test_bad_weights(forest: Any, weights: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         explainer_of(forest, X[:3], data_weights=weights)
-
-
-def test_what_only_path_dependent_values_have(forest: Any) -> None:
-    explainer = explainer_of(forest, X[:3])
-    with pytest.raises(ValueError, match="Banzhaf values are path-dependent only for now"):
-        explainer.explain(X, index="bv")
-    with pytest.raises(ValueError, match="SHAP interaction values of pairs are path-dependent only for now"):
-        explainer.shap_interaction_values(X)
-    for options in ({"pairs": 3}, {"index": "stii"}, {"index": "bii"}, {"order": 3, "pairs": "occurring"}):
-        with pytest.raises(ValueError, match="path-dependent only for now: use an explainer without data"):
-            explainer.explain_interactions(X, **options)
 
 
 class OnGpu:

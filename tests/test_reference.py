@@ -9,6 +9,8 @@ from hypothesis import given, settings
 
 from skshapgpu.ensemble import Ensemble, Tree
 from skshapgpu.reference import (
+    interventional_banzhaf,
+    interventional_interactions,
     interventional_shap,
     path_dependent_banzhaf,
     path_dependent_interactions,
@@ -280,6 +282,25 @@ def test_interventional_two_features_by_hand():
     assert not np.allclose(values, path_dependent_shap(and_tree(), x)[0])
 
 
+def test_interventional_indices_of_two_features_by_hand():
+    """Of the worths above: together the two add 10 - 2 - 1 + 1 = 8 beside the first row, 10 - 2 - 10 + 2 = 0
+    beside the second, where x1 alone makes all the difference.
+    """
+    background = [[0.0, 0.0, 5.0], [1.0, 0.0, 6.0]]
+    x, shares = [[1.0, 1.0, 0.0]], np.array([0.25, 0.75])
+    together = shares @ [8, 0]
+    alone = np.array([shares @ [2 - 1, 2 - 2], shares @ [1 - 1, 10 - 2]])
+    for index, diagonal in (("sii", alone), ("stii", alone), ("bii", alone + together / 2)):
+        matrix = interventional_interactions(and_tree(), x, background, [1, 3], index)[0, 0]
+        np.testing.assert_allclose(np.diag(matrix), [*diagonal, 0], rtol=1e-13)
+        assert matrix[0, 1] == matrix[1, 0] == pytest.approx(together / 2, rel=1e-13)
+        assert (matrix[2] == 0).all() and (matrix[:, 2] == 0).all()
+    values, _ = interventional_shap(and_tree(), x, background, [1, 3])
+    np.testing.assert_allclose(interventional_banzhaf(and_tree(), x, background, [1, 3]), values, rtol=1e-14)
+    with pytest.raises(ValueError, match="index must be one of"):
+        interventional_interactions(and_tree(), x, background, index="fsii")
+
+
 @given(ensemble_options(max_used=5))
 @settings(max_examples=40)
 def test_interventional_axioms(options):
@@ -296,6 +317,10 @@ def test_interventional_axioms(options):
     used = np.unique(ensemble.feature[ensemble.left >= 0])
     assert (np.delete(values, used, axis=2) == 0).all()
     assert (interventional_shap(ensemble, X[:1], X[:1])[0] == 0).all()
+    for index in ("sii", "stii"):
+        matrices = interventional_interactions(ensemble, X, background, index=index)
+        assert (np.abs(matrices.sum(axis=3) - values) <= 1e-12 * scale[:, np.newaxis]).all()
+        assert (matrices == matrices.swapaxes(2, 3)).all()
     weights = np.array([0.5, 0.0, 1.5])
     weighted, _ = interventional_shap(ensemble, X, background, weights)
     parts = [interventional_shap(ensemble, X, background[i : i + 1])[0] for i in range(3)]

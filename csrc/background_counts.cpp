@@ -1,0 +1,153 @@
+#include "background_counts.h"
+
+#include <algorithm>
+
+#include "group_words.h"
+#include "margin.h"
+
+namespace skshap {
+namespace {
+
+// Background rows that are decided at once.
+constexpr size_t kPartRows = 4096;
+
+constexpr uint32_t kFree = ~uint32_t{0};
+constexpr int kFirstPlaceBits = 8;
+
+}  // namespace
+
+void PatternIds::clear() {
+  n_bits_ = kFirstPlaceBits;
+  places_.assign(size_t{1} << n_bits_, kFree);
+  patterns_.clear();
+}
+
+// Where it is, or where there is room for it.
+size_t PatternIds::place(uint64_t pattern) const {
+  const size_t last = places_.size() - 1;
+  size_t i = pattern * 0x9e3779b97f4a7c15 >> (64 - n_bits_);
+  while (places_[i] != kFree && patterns_[places_[i]] != pattern) i = (i + 1) & last;
+  return i;
+}
+
+uint32_t PatternIds::id(uint64_t pattern) {
+  size_t i = place(pattern);
+  if (places_[i] != kFree) return places_[i];
+  if (2 * patterns_.size() >= places_.size()) {
+    grow();
+    i = place(pattern);
+  }
+  patterns_.push_back(pattern);
+  return places_[i] = static_cast<uint32_t>(patterns_.size() - 1);
+}
+
+void PatternIds::grow() {
+  ++n_bits_;
+  places_.assign(size_t{1} << n_bits_, kFree);
+  for (size_t id = 0; id < patterns_.size(); ++id) places_[place(patterns_[id])] = static_cast<uint32_t>(id);
+}
+
+void row_patterns(const Kernels& kernels, const uint64_t* words, size_t block_words, size_t n_blocks,
+                  const uint32_t* bits, uint32_t n_bits, uint16_t* index, uint64_t* patterns) {
+  std::fill_n(patterns, n_blocks * kBlockRows, uint64_t{0});
+  for (uint32_t first = 0; first < n_bits; first += kMaxTableBits) {
+    kernels.index(
+        {words, block_words, n_blocks, bits + first, std::min(kMaxTableBits, n_bits - first), index});
+    for (size_t row = 0; row < n_blocks * kBlockRows; ++row) patterns[row] |= uint64_t{index[row]} << first;
+  }
+}
+
+void list_bits(const TreeGroups& groups, const TreeGroups::Group& group, std::vector<uint32_t>& bits) {
+  bits.clear();
+  for (size_t i = 0; i < group.n_above; ++i) bits.push_back(groups.steps[group.above + i].bit);
+  for (int32_t i = 0; i < group.n_nodes; ++i) bits.push_back(bit_of(group.first_node + i, false));
+}
+
+void list_bits(const TreeGroups& groups, const TreeGroups::Leaf& leaf, std::vector<uint32_t>& bits) {
+  bits.clear();
+  for (uint32_t i = 0; i < leaf.n_features; ++i) bits.push_back(groups.steps[leaf.path + i].bit);
+}
+
+BackgroundCounter::BackgroundCounter(const Plan& plan, const CodeTile& background,
+                                     const std::vector<double>& weights, uint32_t group_bits)
+    : plan_(plan), background_(background), weights_(weights), group_bits_(group_bits) {
+  const size_t n = std::min(kPartRows, weights.size() + kBlockRows - 1);
+  patterns_.resize(n / kBlockRows * kBlockRows);
+  index_.resize(patterns_.size());
+}
+
+size_t BackgroundCounter::bytes(const Plan& plan, size_t n_rows, uint32_t group_bits) {
+  const size_t n_blocks = std::min(kPartRows, n_rows + kBlockRows - 1) / kBlockRows,
+               n_inner = most_inner_nodes(plan);
+  return n_blocks * (8 * block_words(n_inner) + kBlockRows * (sizeof(uint64_t) + sizeof(uint16_t))) +
+         ((n_inner + 1) * sizeof(double) << group_bits);
+}
+
+void BackgroundCounter::count(const TreeProgram& tree, const TreeGroups& groups, PatternCounts& out) {
+  block_words_ = block_words(tree.n_inner);
+  words_.resize(patterns_.size() / kBlockRows * block_words_);
+  by_index_.assign(groups.groups.size() << group_bits_, 0.0);
+  long_leaves_.clear();
+  for (const TreeGroups::Leaf& leaf : groups.leaves)
+    if (!leaf.grouped) long_leaves_.emplace_back();
+  for (size_t first = 0; first < weights_.size(); first += kPartRows) {
+    const size_t n_blocks = (std::min(kPartRows, weights_.size() - first) + kBlockRows - 1) / kBlockRows;
+    for (size_t block = 0; block < n_blocks; ++block)
+      decide_block(plan_, kernels(), plan_.decide.data() + tree.decide, tree.n_inner, background_,
+                   static_cast<int>(first / kBlockRows + block), words_.data() + block * block_words_);
+    count_part(first, groups);
+  }
+  write(groups, out);
+}
+
+void BackgroundCounter::count_part(size_t first_row, const TreeGroups& groups) {
+  const size_t n = std::min(kPartRows, weights_.size() - first_row),
+               n_blocks = (n + kBlockRows - 1) / kBlockRows;
+  const double* const weights = weights_.data() + first_row;
+  for (size_t i = 0; i < groups.groups.size(); ++i) {
+    list_bits(groups, groups.groups[i], bits_);
+    kernels().index({words_.data(), block_words_, n_blocks, bits_.data(), static_cast<uint32_t>(bits_.size()),
+                     index_.data()});
+    double* const by_index = by_index_.data() + (i << group_bits_);
+    for (size_t row = 0; row < n; ++row) by_index[index_[row]] += weights[row];
+  }
+  auto counted = long_leaves_.begin();
+  for (const TreeGroups::Leaf& leaf : groups.leaves) {
+    if (leaf.grouped) continue;
+    list_bits(groups, leaf, bits_);
+    row_patterns(kernels(), words_.data(), block_words_, n_blocks, bits_.data(), leaf.n_features,
+                 index_.data(), patterns_.data());
+    ids_.clear();
+    for (const uint64_t pattern : counted->patterns) ids_.id(pattern);
+    for (size_t row = 0; row < n; ++row) {
+      const uint32_t id = ids_.id(patterns_[row]);
+      if (id == counted->weights.size()) counted->weights.push_back(0.0);
+      counted->weights[id] += weights[row];
+    }
+    counted->patterns = ids_.patterns();
+    ++counted;
+  }
+}
+
+void BackgroundCounter::write(const TreeGroups& groups, PatternCounts& out) {
+  out.begin.clear();
+  out.patterns.clear();
+  out.weights.clear();
+  const auto add = [&](uint64_t pattern, double weight) {
+    if (weight == 0) return;
+    out.patterns.push_back(pattern);
+    out.weights.push_back(weight);
+  };
+  for (size_t i = 0; i < groups.groups.size(); ++i) {
+    out.begin.push_back(out.patterns.size());
+    for (size_t x = 0; x < size_t{1} << groups.groups[i].n_bits(); ++x)
+      add(x, by_index_[(i << group_bits_) + x]);
+  }
+  for (const LongLeaf& leaf : long_leaves_) {
+    out.begin.push_back(out.patterns.size());
+    for (size_t i = 0; i < leaf.patterns.size(); ++i) add(leaf.patterns[i], leaf.weights[i]);
+  }
+  out.begin.push_back(out.patterns.size());
+}
+
+}  // namespace skshap

@@ -1,0 +1,81 @@
+// How much weight of the background has each pattern at the leaves of a tree.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "aligned.h"
+#include "coding.h"
+#include "table_builder.h"
+
+namespace skshap {
+
+// Different patterns, numbered in the order in which they come.
+class PatternIds {
+ public:
+  PatternIds() { clear(); }
+  void clear();
+  uint32_t id(uint64_t pattern);
+  const std::vector<uint64_t>& patterns() const { return patterns_; }
+
+ private:
+  size_t place(uint64_t pattern) const;
+  void grow();
+
+  int n_bits_ = 0;                // of a place
+  std::vector<uint32_t> places_;  // ids, by hash
+  std::vector<uint64_t> patterns_;
+};
+
+// Patterns of up to 64 bits of the rows of some blocks; `index` and `patterns` have room for them.
+void row_patterns(const Kernels& kernels, const uint64_t* words, size_t block_words, size_t n_blocks,
+                  const uint32_t* bits, uint32_t n_bits, uint16_t* index, uint64_t* patterns);
+
+// The bits of the index of a group, and of the pattern of a leaf.
+void list_bits(const TreeGroups& groups, const TreeGroups::Group& group, std::vector<uint32_t>& bits);
+void list_bits(const TreeGroups& groups, const TreeGroups::Leaf& leaf, std::vector<uint32_t>& bits);
+
+// Of a tree: indices of its groups, then patterns of its leaves outside of groups, each once.
+struct PatternCounts {
+  std::vector<size_t> begin;  // of each group and leaf, and the end of the last
+  std::vector<uint64_t> patterns;
+  std::vector<double> weights;
+
+  size_t bytes() const { return begin.size() * sizeof(size_t) + patterns.size() * 16; }
+};
+
+// One thread's work. The order of the sums depends on nothing but the background.
+class BackgroundCounter {
+ public:
+  // Weights of the rows; groups have at most so many bits.
+  BackgroundCounter(const Plan& plan, const CodeTile& background, const std::vector<double>& weights,
+                    uint32_t group_bits);
+
+  void count(const TreeProgram& tree, const TreeGroups& groups, PatternCounts& out);
+
+  // What it allocates at most.
+  static size_t bytes(const Plan& plan, size_t n_rows, uint32_t group_bits);
+
+ private:
+  struct LongLeaf {
+    std::vector<uint64_t> patterns;
+    std::vector<double> weights;
+  };
+
+  void count_part(size_t first_row, const TreeGroups& groups);
+  void write(const TreeGroups& groups, PatternCounts& out);
+
+  const Plan& plan_;
+  const CodeTile& background_;
+  const std::vector<double>& weights_;
+  const uint32_t group_bits_;
+  size_t block_words_ = 0;
+  std::vector<uint64_t> words_, patterns_;
+  std::vector<uint16_t> index_;
+  std::vector<uint32_t> bits_;
+  std::vector<double> by_index_;  // [group][index]
+  std::vector<LongLeaf> long_leaves_;
+  PatternIds ids_;
+};
+
+}  // namespace skshap

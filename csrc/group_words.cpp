@@ -1,0 +1,41 @@
+#include "group_words.h"
+
+namespace skshap {
+
+void GroupWords::make(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group) {
+  groups_ = &groups;
+  group_ = group;
+  const uint32_t n_bits = group.n_bits();
+  n_blocks_ = ((size_t{1} << n_bits) + kBlockRows - 1) / kBlockRows;
+  block_words_ = skshap::block_words(n_bits);
+  words_.assign(n_blocks_ * block_words_, ~uint64_t{0});
+  for (size_t block = 0; block < n_blocks_; ++block) {
+    uint64_t* const words = words_.data() + block * block_words_;
+    for (uint32_t i = 0; i < n_bits; ++i) {
+      const uint64_t set = index_bit(i, block);
+      uint64_t* const word = words + kFirstWord + 2 * i;
+      if (i < group.n_above) {
+        const bool right = groups.steps[group.above + i].bit & 1;
+        word[0] = right ? set : ~uint64_t{0};
+        word[1] = right ? 0 : set;
+        continue;
+      }
+      const DecideNode& node = plan_.decide[tree.decide + group.first_node + (i - group.n_above)];
+      const bool is_new = node.previous < static_cast<uint32_t>(kFirstWord);
+      const bool right = node.flags & kPreviousRight;
+      word[0] = is_new ? ~uint64_t{0} : bit_rows(words, local(node.previous << 1 | right));
+      word[1] = word[0] & set;
+    }
+  }
+}
+
+uint32_t GroupWords::local(uint32_t bit) const {
+  const int32_t node = static_cast<int32_t>(bit >> 1) / 2 - kFirstWord / 2;
+  const bool inside = node >= group_.first_node && node < group_.first_node + group_.n_nodes;
+  size_t i = group_.n_above + (node - group_.first_node);
+  if (!inside)
+    for (i = 0; groups_->steps[group_.above + i].bit != bit;) ++i;
+  return bit_of(static_cast<int32_t>(i), bit & 1);
+}
+
+}  // namespace skshap
