@@ -6,6 +6,7 @@
     python benchmarks/bench.py interactions
     python benchmarks/bench.py background
     python benchmarks/bench.py top-pairs
+    python benchmarks/bench.py loading
     python benchmarks/bench.py latency
     python benchmarks/bench.py packing
 
@@ -37,6 +38,7 @@ from typing import Any
 import background
 import gpu
 import interactions
+import loading
 import models
 import numpy as np
 import peers
@@ -176,6 +178,9 @@ def main() -> None:
     top = commands.add_parser("top-pairs", help="peak memory of the strongest pairs of many rows")
     top_pairs.add_arguments(top)
     add_output(top)
+    stored = commands.add_parser("loading", help="from a file with large tables to a first row")
+    loading.add_arguments(stored)
+    add_output(stored)
     latency = commands.add_parser("latency", help="seconds of small calls, CPU against GPU")
     add_common(latency)
     latency.add_argument(
@@ -192,6 +197,7 @@ def main() -> None:
         "interactions": run_interactions,
         "background": run_background,
         "top-pairs": run_top_pairs,
+        "loading": run_loading,
         "latency": run_latency,
         "packing": run_packing,
     }[arguments.command]
@@ -319,6 +325,18 @@ def run_top_pairs(arguments: argparse.Namespace, refuse: Callable[[str], None]) 
     result = top_pairs.measure(arguments)
     report["models"].append(result)
     top_pairs.print_result(result)
+    write(report, arguments)
+
+
+def run_loading(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.quick:
+        arguments.depth, arguments.repeats = 6, 1
+    if min(arguments.depth, arguments.rounds, arguments.repeats) < 1 or arguments.min_weight < 0:
+        refuse("all numbers must be positive")
+    report = start_report("loading", arguments)
+    result = loading.measure(arguments)
+    report["models"].append(result)
+    loading.print_result(result)
     write(report, arguments)
 
 

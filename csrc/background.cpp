@@ -8,6 +8,7 @@
 #include "aligned.h"
 #include "coding.h"
 #include "look_up.h"
+#include "stored_tables.h"
 #include "table_builder.h"
 #include "threads.h"
 
@@ -65,8 +66,8 @@ class Counter {
       tables_.leaves[i].patterns = tables_.patterns.size();
       tables_.leaves[i].n_patterns = patterns_[i].found.size();
       for (const auto& [pattern, weight] : patterns_[i].found) {
-        tables_.patterns.push_back(pattern);
-        tables_.weights.push_back(weight);
+        tables_.patterns.own().push_back(pattern);
+        tables_.weights.own().push_back(weight);
       }
       patterns_[i] = {};
     }
@@ -161,11 +162,20 @@ TableLimits affordable(const Plan& plan, size_t table_bytes) {
 }  // namespace
 
 Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
-                          const double* weights, size_t table_bytes, int64_t n_threads) {
-  Plan plan = make_plan(ensemble, precision);
-  const TableLimits limits = affordable(plan, table_bytes);
+                          const double* weights, size_t table_bytes, int64_t n_threads,
+                          const StoredTables* stored) {
+  Plan plan = make_plan(ensemble, precision, 1, Index::kShapley, false);
+  const TableLimits limits =
+      stored ? TableLimits{std::min(stored->leaf_bits, kMaxTableBits)} : affordable(plan, table_bytes);
+  plan.tables.against_background = true;
+  plan.tables.leaf_bits = limits.leaf_bits;
   lay_out_tables(plan, {}, limits);
   drop_walks(plan);
+  if (stored) {
+    take_tables(plan, *stored);
+    return plan;
+  }
+  allocate_tables(plan);
   Counter counter(plan, rows, weights, n_threads);
   counter.count();
   counter.write_patterns();

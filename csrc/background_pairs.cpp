@@ -72,11 +72,15 @@ void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups
 
 // --- Plan ---
 
-size_t BackgroundPairsPlan::bytes() const {
-  size_t total = plan.bytes() + 8 * weights.size() + 2 * background.narrow.size() +
-                 4 * background.wide.size() + sizeof(CategoryRows) * background.category_rows.size();
+size_t BackgroundPairsPlan::count_bytes() const {
+  size_t total = 0;
   for (const PatternCounts& of_tree : counts) total += of_tree.bytes();
   return total;
+}
+
+size_t BackgroundPairsPlan::bytes() const {
+  return plan.bytes() + 8 * weights.size() + 2 * background.narrow.size() + 4 * background.wide.size() +
+         sizeof(CategoryRows) * background.category_rows.size() + count_bytes();
 }
 
 namespace {

@@ -21,6 +21,7 @@ struct BackgroundPairsPlan {
   std::vector<PatternCounts> counts;  // by tree, empty where they found no room: those are counted anew
   size_t largest_count;               // bytes of the largest of these
 
+  size_t count_bytes() const;
   size_t bytes() const;
 };
 

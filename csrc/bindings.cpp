@@ -7,6 +7,7 @@
 
 #include "background_pairs.h"
 #include "rescaled.h"
+#include "table_bindings.h"
 #include "table_builder.h"
 
 namespace skshap {
@@ -105,7 +106,7 @@ auto with_view(const py::dict& ensemble, const Make& make) {
 
 Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name,
              const std::string& tables, size_t table_bytes, int n_threads, const std::string& method_name,
-             int table_nodes) {
+             int table_nodes, const py::object& stored) {
   const Precision of = precision_named(precision);
   const Index index = index_named(name);
   const Method method = method_named(method_name);
@@ -116,7 +117,9 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   if (method != Method::kWalk && (order > 1 || index != Index::kShapley))
     throw py::value_error("the method '" + method_name + "' computes SHAP values only: order 1, index 'sii'");
   require_threads(n_threads);
+  const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);
   if (tables == "none") {
+    if (contents) throw py::value_error("a plan without tables takes none that were stored");
     Plan plan =
         with_view(ensemble, [&](const EnsembleView& view) { return make_plan(view, of, order, index); });
     plan.method = method;
@@ -129,7 +132,7 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   if (table_nodes < 0) throw py::value_error("table_nodes must not be negative");
   const int max_nodes = tables == "all" ? kAllTrees : table_nodes;
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_table_plan(view, of, index, max_nodes, table_bytes, n_threads);
+    return make_table_plan(view, of, index, max_nodes, table_bytes, n_threads, contents.get());
   });
 }
 
@@ -150,13 +153,15 @@ Rows background_rows(const py::dict& ensemble, const py::array& background, cons
 }
 
 Plan compile_background(const py::dict& ensemble, const std::string& precision, const py::array& background,
-                        const py::array& weights, size_t table_bytes, int n_threads) {
+                        const py::array& weights, size_t table_bytes, int n_threads,
+                        const py::object& stored) {
   const Precision of = precision_named(precision);
   require_threads(n_threads);
+  const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);
   const Rows rows = background_rows(ensemble, background, weights);
   const double* const p = static_cast<const double*>(weights.data());
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_background_plan(view, of, rows, p, table_bytes, n_threads);
+    return make_background_plan(view, of, rows, p, table_bytes, n_threads, contents.get());
   });
 }
 
@@ -285,9 +290,7 @@ py::array_t<double> background_margin(const RescaledPlan& plan) {
   return out;
 }
 
-py::array_t<double> base_value(const Plan& plan) {
-  return py::array_t<double>(static_cast<py::ssize_t>(plan.base_value.size()), plan.base_value.data());
-}
+py::array_t<double> base_value(const Plan& plan) { return copy_of(plan.base_value); }
 
 py::array_t<int32_t> feature_pairs(const Plan& plan) {
   py::array_t<int32_t> out({static_cast<py::ssize_t>(plan.pairs.size()), py::ssize_t{2}});
@@ -368,6 +371,7 @@ py::dict info(const Plan& plan) {
   out["n_features_used"] = plan.features.size();
   out["n_leaves_without_table"] = plan.tables.leaves.size();
   out["table_bytes"] = plan.tables.table_bytes();
+  out["borrowed_bytes"] = plan.tables.borrowed_bytes();
   out["bytes"] = plan.bytes();
   out["scratch_bytes_per_thread"] = scratch_bytes(plan);
   out["precision"] = plan.precision == Precision::kSingle ? "single" : "double";
@@ -385,10 +389,12 @@ py::dict whole_info(const Whole& plan) {
 }
 
 PYBIND11_MODULE(_core, module) {
+  py::register_exception<TableMemoryError>(module, "TableMemoryError", PyExc_MemoryError);
   py::class_<Plan>(module, "Plan")
       .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("order") = 1,
            py::arg("index") = "sii", py::arg("tables") = "none", py::arg("table_bytes") = size_t{1} << 28,
-           py::arg("n_threads") = 1, py::arg("method") = "walk", py::arg("table_nodes") = 0)
+           py::arg("n_threads") = 1, py::arg("method") = "walk", py::arg("table_nodes") = 0,
+           py::arg("stored") = py::none())
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none(),
            py::arg("triples") = py::none())
@@ -396,9 +402,11 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("triples", &feature_triples)
       .def_property_readonly("base_value", &base_value)
       .def("possible_tables", &possible_tables)
+      .def("contents", &contents)
       .def("info", &info);
   module.def("background_plan", &compile_background, py::arg("ensemble"), py::arg("precision"),
-             py::arg("background"), py::arg("weights"), py::arg("table_bytes"), py::arg("n_threads") = 1);
+             py::arg("background"), py::arg("weights"), py::arg("table_bytes"), py::arg("n_threads") = 1,
+             py::arg("stored") = py::none());
   py::class_<RescaledPlan>(module, "RescaledPlan")
       .def(py::init(&compile_rescaled), py::arg("ensemble"), py::arg("precision"), py::arg("background"),
            py::arg("weights"), py::arg("link"), py::arg("scale"))
@@ -415,7 +423,11 @@ PYBIND11_MODULE(_core, module) {
            py::arg("pairs") = py::none())
       .def_property_readonly("pairs",
                              [](const BackgroundPairsPlan& plan) { return feature_pairs(plan.plan); })
-      .def("info", &whole_info<BackgroundPairsPlan>);
+      .def("info", [](const BackgroundPairsPlan& plan) {
+        py::dict out = whole_info(plan);
+        out["table_bytes"] = plan.count_bytes();
+        return out;
+      });
   module.def("instruction_set", [] { return std::string(kernels().name); });
   module.def("instruction_sets", &supported_kernels);
 }

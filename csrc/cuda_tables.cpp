@@ -19,7 +19,7 @@ void add_tree(const Plan& plan, const TableTree& tree, const CudaTest& test, Cud
     const bool right = nodes[i].flags & kPreviousRight;
     out.nodes.push_back({node.column_flags, node.operand, nodes[i].previous << 1 | right, 0});
   }
-  const std::vector<T>& tables = stored_tables<T>(plan.tables);
+  const Contents<T>& tables = stored_tables<T>(plan.tables);
   for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i) {
     const LookUp& from = plan.tables.look_ups[i];
     const size_t entry_size =

@@ -100,12 +100,13 @@ template <class T>
 void TableRunner<T>::look_up(const TableTree& tree, size_t row_size, size_t first_block, size_t n_blocks) {
   const Tables& tables = plan_.tables;
   const size_t first_row = first_block * kBlockRows;
+  const size_t n_rows = std::min(n_blocks * kBlockRows, n_rows_ - first_row);
   for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i) {
     const LookUp& group = tables.look_ups[i];
     kernels_.index({words_.data() + first_block * block_words_, block_words_, n_blocks,
                     tables.bits.data() + group.bits, group.n_bits, index_.data() + first_row});
     const LookUpArgs<T> args{index_.data() + first_row,
-                             n_blocks * kBlockRows,
+                             n_rows,
                              stored_tables<T>(tables).data() + group.table,
                              tables.targets.data() + group.targets,
                              group.n_targets,

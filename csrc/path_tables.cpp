@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "aligned.h"
+#include "stored_tables.h"
 #include "table_builder.h"
 #include "threads.h"
 
@@ -120,7 +121,7 @@ class LevelWriter {
     }
     level_ = node_levels(plan_, plan_.trees[tree.tree]);
     const size_t size = size_t{1} << look_up.n_bits;
-    T* out = stored_tables<T>(plan_.tables).data() + look_up.table;
+    T* out = stored_tables<T>(plan_.tables).own().data() + look_up.table;
     for (size_t first = 0; first < size; first += kBlockRows) {
       const size_t n_rows = std::min<size_t>(kBlockRows, size - first);
       walk(chunk, plan_.trees[tree.tree], first / kBlockRows, n_rows, width);
@@ -174,8 +175,8 @@ void require_tables(const Plan& plan, size_t taken, size_t table_bytes) {
                                 std::to_string(kMaxTableBits));
   const size_t needed = taken + tables_bytes(plan, {kMaxTableBits});
   if (needed > table_bytes)
-    throw std::invalid_argument("tables of all trees need " + std::to_string(needed) +
-                                " bytes, but may take " + std::to_string(table_bytes));
+    throw TableMemoryError("tables of all trees need " + std::to_string(needed) + " bytes, but may take " +
+                           std::to_string(table_bytes));
 }
 
 // At most max_nodes quadrature nodes, so that tables of all trees with no more have room.
@@ -192,23 +193,32 @@ int affordable_nodes(const Plan& plan, int max_nodes, size_t table_bytes) {
 }  // namespace
 
 Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, int max_nodes,
-                     size_t table_bytes, int64_t n_threads) {
-  Plan plan = make_plan(ensemble, precision, 1, index);
+                     size_t table_bytes, int64_t n_threads, const StoredTables* stored) {
   const bool all = max_nodes == kAllTrees;
-  size_t left = all ? SIZE_MAX : table_bytes;
+  Plan plan = make_plan(ensemble, precision, 1, index, !(all && stored));
+  plan.tables.level_limit = all ? SIZE_MAX : stored ? stored->level_limit : table_bytes;
+  size_t left = plan.tables.level_limit;
   const std::vector<LevelTree> levels = take_level_trees(plan, left);
   TableLimits limits{kMaxTableBits, max_nodes};
-  if (all)
+  if (stored && !all)
+    limits.max_nodes = std::min(max_nodes, stored->max_nodes);
+  else if (all && !stored)
     require_tables(plan, SIZE_MAX - left, table_bytes);
-  else
+  else if (!all)
     limits.max_nodes = max_nodes ? affordable_nodes(plan, max_nodes, left) : 0;
-  if (levels.empty() && !limits.max_nodes) return plan;
+  plan.tables.max_nodes = limits.max_nodes;
+  if (levels.empty() && !limits.max_nodes && !stored) return plan;
   lay_out_tables(plan, levels, limits);
-  write_tables(plan, limits, n_threads, weigh_by_cover);
-  if (precision == Precision::kSingle)
-    write_level_tables<float>(plan, n_threads);
-  else
-    write_level_tables<double>(plan, n_threads);
+  if (stored) {
+    take_tables(plan, *stored);
+  } else {
+    allocate_tables(plan);
+    write_tables(plan, limits, n_threads, weigh_by_cover);
+    if (precision == Precision::kSingle)
+      write_level_tables<float>(plan, n_threads);
+    else
+      write_level_tables<double>(plan, n_threads);
+  }
   drop_walks(plan);
   return plan;
 }

@@ -88,8 +88,8 @@ struct Label {
 
 class Compiler {
  public:
-  Compiler(const EnsembleView& ensemble, Precision precision, int order, Index index)
-      : e_(ensemble), single_(precision == Precision::kSingle), interactions_(order >= 2) {
+  Compiler(const EnsembleView& ensemble, Precision precision, int order, Index index, bool walks)
+      : e_(ensemble), single_(precision == Precision::kSingle), interactions_(order >= 2), walks_(walks) {
     plan_.n_features = e_.n_features;
     plan_.n_outputs = e_.n_outputs;
     plan_.x_float32 = e_.x_float32;
@@ -109,6 +109,7 @@ class Compiler {
     seen_depth_.assign(e_.n_features, 0);
     for (int32_t tree = 0; tree < e_.n_trees; ++tree) shapes[tree] = measure(tree);
     choose_scale(shapes);
+    make_room();
 
     std::vector<int32_t> order(e_.n_trees);
     std::iota(order.begin(), order.end(), 0);
@@ -126,6 +127,7 @@ class Compiler {
       }
       begin_chunk(tree, shapes[tree]);
       emit(tree, shapes[tree]);
+      if (!walks_) forget_walk();
     }
     numbers_.sort();
     return std::move(plan_);
@@ -239,18 +241,38 @@ class Compiler {
     plan_.leaf_scale = std::ldexp(1.0, exponent_);
   }
 
+  // Of what each node has: streams that grow would be copied again and again.
+  void make_room() {
+    const size_t n_leaves = static_cast<size_t>(plan_.n_leaves);
+    const size_t n_inner = static_cast<size_t>(e_.tree_offsets[e_.n_trees]) - n_leaves;
+    plan_.decide.reserve(n_inner);
+    plan_.shares.reserve(n_inner);
+    plan_.children.reserve(2 * (n_inner + n_leaves));
+    plan_.leaf_values.reserve(n_leaves * width_);
+  }
+
   // --- Chunks ---
+
+  // Of all trees so far, with what is forgotten.
+  size_t stream_bytes() const { return plan_.stream_bytes() + forgotten_bytes_; }
+
+  void forget_walk() {
+    forgotten_bytes_ += plan_.ops.size() * 4 + n_constants() * (single_ ? 4 : 8);
+    plan_.ops.clear();
+    plan_.constants_float.clear();
+    plan_.constants_double.clear();
+  }
 
   void begin_chunk(int32_t tree, const TreeShape& shape) {
     const bool fits = !plan_.chunks.empty() && plan_.chunks.back().output == e_.tree_output[tree] &&
                       plan_.chunks.back().n_nodes == shape.n_nodes &&
                       plan_.chunks.back().tree_end - plan_.chunks.back().tree_begin < kMaxChunkTrees &&
-                      plan_.stream_bytes() - chunk_start_bytes_ < kMaxChunkBytes;
+                      stream_bytes() - chunk_start_bytes_ < kMaxChunkBytes;
     if (fits) return;
     for (const int32_t f : slot_features_) slot_of_feature_[f] = -1;
     slot_features_.clear();
     numbers_.begin_chunk();
-    chunk_start_bytes_ = plan_.stream_bytes();
+    chunk_start_bytes_ = stream_bytes();
     Chunk chunk{};
     chunk.output = e_.tree_output[tree];
     chunk.n_nodes = shape.n_nodes;
@@ -588,7 +610,7 @@ class Compiler {
   }
 
   const EnsembleView& e_;
-  const bool single_, interactions_;
+  const bool single_, interactions_, walks_;
   Plan plan_;
   int32_t width_;
   int exponent_ = 0;
@@ -602,7 +624,7 @@ class Compiler {
   std::vector<char> listed_;      // by slot
   std::vector<uint32_t> others_;  // slots
   std::vector<double> t_;
-  size_t chunk_start_bytes_ = 0;
+  size_t chunk_start_bytes_ = 0, forgotten_bytes_ = 0;
   int64_t base_ = 0;
   size_t first_decide_ = 0, first_child_ = 0, first_leaf_ = 0;
 };
@@ -625,8 +647,8 @@ size_t walk_stack(const Plan& plan, const Chunk& chunk) {
   return rows * stack_size(chunk.n_nodes, n_outputs, chunk.height, plan.order);
 }
 
-Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Index index) {
-  return Compiler(ensemble, precision, order, index).compile();
+Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Index index, bool walks) {
+  return Compiler(ensemble, precision, order, index, walks).compile();
 }
 
 // The derivative by one feature has degree n_features - 1 in t; one less by a pair, but for the weight of a

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -114,21 +115,31 @@ const std::vector<T>& constants(const Plan& plan) {
 size_t walk_stack(const Plan& plan, const Chunk& chunk);
 
 // Compiles. Throws std::invalid_argument for an ensemble beyond the core's integer ranges. The Shapley-Taylor
-// index is of order 2 at most.
+// index is of order 2 at most. Without `walks` there are chunks and trees as otherwise, but no programs of
+// the walk, for plans whose trees are all explained by tables.
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
-               Index index = Index::kShapley);
+               Index index = Index::kShapley, bool walks = true);
 
 // The same for values against background data: `rows` and their weights, which add up to 1, with tables of at
 // most so many bytes. Throws std::invalid_argument if a path has more than 64 different features.
+//
+// With `stored` what is in the tables is taken from there, whatever its size, and nothing is filled; see
+// stored_tables.h, which also says what is thrown.
+struct StoredTables;
 Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
-                          const double* weights, size_t table_bytes, int64_t n_threads);
+                          const double* weights, size_t table_bytes, int64_t n_threads,
+                          const StoredTables* stored = nullptr);
 
 // The same for path-dependent values, with tables of at most so many bytes for trees that split alike on each
 // level, and for others with at most max_nodes quadrature nodes, as far as these have room. Of kAllTrees,
-// throws std::invalid_argument if their tables need more, or if a path has more than 16 different features.
+// throws TableMemoryError if their tables need more, and std::invalid_argument if a path has more than 16
+// different features.
 constexpr int kAllTrees = std::numeric_limits<int>::max();
+struct TableMemoryError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, int max_nodes,
-                     size_t table_bytes, int64_t n_threads);
+                     size_t table_bytes, int64_t n_threads, const StoredTables* stored = nullptr);
 
 // How a tree with at most n_features different ones on a path is integrated over t: the number of nodes that
 // is exact, and n_nodes nodes with their weights. For the Banzhaf values, whose integrand is taken at 1/2

@@ -29,10 +29,10 @@ void list_features(const Plan& plan, const TreeProgram& tree, const TreeGroups& 
                    const TreeGroups::Group& group, std::vector<int32_t>& features) {
   features.clear();
   for (size_t i = 0; i < group.n_above; ++i) features.push_back(groups.steps[group.above + i].feature);
-  for (int32_t i = 0; i < group.n_nodes; ++i)
-    features.push_back(plan.feature_of(plan.decide[tree.decide + group.first_node + i]));
-  std::sort(features.begin(), features.end());
-  features.erase(std::unique(features.begin(), features.end()), features.end());
+  for (int32_t i = 0; i < group.n_nodes; ++i) {
+    const int32_t feature = plan.feature_of(plan.decide[tree.decide + group.first_node + i]);
+    if (std::find(features.begin(), features.end(), feature) == features.end()) features.push_back(feature);
+  }
 }
 
 }  // namespace
@@ -222,10 +222,7 @@ class Layout {
     if (out_.trees.empty()) return;
     for (TableBatch& batch : out_.batches)
       batch.row_size = padded_row(batch.places_end - batch.places, element_bytes(plan_));
-    if (element_bytes(plan_) == 4)
-      out_.floats.resize(n_elements_ + kPadding);
-    else
-      out_.doubles.resize(n_elements_ + kPadding);
+    out_.n_elements = n_elements_ + kPadding;
   }
 
  private:
@@ -266,11 +263,10 @@ class Layout {
   }
 
   void add_look_up(size_t first_bit, size_t first_target) {
-    std::sort(features_.begin(), features_.end(),
-              [&](int32_t a, int32_t b) { return position_[a] < position_[b]; });
-    for (const int32_t feature : features_)
-      for (size_t o = 0; o < width_; ++o)
-        out_.targets.push_back(static_cast<uint32_t>(position_[feature] + o));
+    for (int32_t& feature : features_) feature = position_[feature];
+    std::sort(features_.begin(), features_.end());
+    for (const int32_t position : features_)
+      for (size_t o = 0; o < width_; ++o) out_.targets.push_back(static_cast<uint32_t>(position + o));
     const uint32_t n_bits = static_cast<uint32_t>(out_.bits.size() - first_bit),
                    n_targets = static_cast<uint32_t>(out_.targets.size() - first_target);
     out_.look_ups.push_back({static_cast<uint32_t>(first_bit), n_bits, static_cast<uint32_t>(first_target),
@@ -376,9 +372,9 @@ class Writer {
           *out++ = static_cast<std::remove_reference_t<decltype(*out)>>(sum_.data()[x * row_size + t]);
     };
     if (plan_.precision == Precision::kSingle)
-      store(plan_.tables.floats.data() + to.table);
+      store(plan_.tables.floats.own().data() + to.table);
     else
-      store(plan_.tables.doubles.data() + to.table);
+      store(plan_.tables.doubles.own().data() + to.table);
   }
 
   void make_leaf_table(size_t table_tree, size_t look_up, const TreeGroups::Leaf& leaf) {
@@ -461,6 +457,13 @@ class Writer {
 };
 
 }  // namespace
+
+void allocate_tables(Plan& plan) {
+  if (element_bytes(plan) == 4)
+    plan.tables.floats.own().resize(plan.tables.n_elements);
+  else
+    plan.tables.doubles.own().resize(plan.tables.n_elements);
+}
 
 void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, const WeighPatterns& weigh) {
   const size_t n_trees = plan.tables.trees.size();

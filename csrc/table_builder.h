@@ -122,6 +122,9 @@ uint32_t longest_path(const Plan& plan);
 // each, with an index of the answers on each level. The limits are for all other trees.
 void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const TableLimits& limits);
 
+// Makes room for what is in the tables.
+void allocate_tables(Plan& plan);
+
 // Fills the tables of all trees but those of levels.
 void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, const WeighPatterns& weigh);
 

@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "program.h"
@@ -49,6 +51,29 @@ struct TableBatch {
   size_t row_size;            // positions, padded
 };
 
+// Numbers that were computed here, or that lie where somebody else keeps them: in a file mapped into memory.
+template <class T>
+class Contents {
+ public:
+  std::vector<T>& own() { return own_; }
+  // `owner` keeps them where they are.
+  void borrow(const T* data, size_t size, std::shared_ptr<const void> owner) {
+    borrowed_ = data;
+    n_borrowed_ = size;
+    owner_ = std::move(owner);
+  }
+  bool is_borrowed() const { return owner_ != nullptr; }
+  const T* data() const { return owner_ ? borrowed_ : own_.data(); }
+  size_t size() const { return owner_ ? n_borrowed_ : own_.size(); }
+  const T& operator[](size_t i) const { return data()[i]; }
+
+ private:
+  std::vector<T> own_;
+  const T* borrowed_ = nullptr;
+  size_t n_borrowed_ = 0;
+  std::shared_ptr<const void> owner_;
+};
+
 struct Tables {
   // Of each bit: the first of a node's two words, << 1, + 1 if it stands for the rows that go right.
   std::vector<uint32_t> bits;
@@ -60,12 +85,21 @@ struct Tables {
   std::vector<uint32_t> places;  // output * used features + position in Plan::features
   std::vector<DecideNode> levels;
   std::vector<double> level_values;
-  std::vector<uint64_t> patterns;  // ascending for each leaf
-  std::vector<double> weights;     // of the patterns
-  std::vector<float> floats;       // the tables; those of the plan's precision are filled
-  std::vector<double> doubles;
+  Contents<uint64_t> patterns;  // ascending for each leaf
+  Contents<double> weights;     // of the patterns
+  Contents<float> floats;       // the tables; those of the plan's precision are filled
+  Contents<double> doubles;
+  size_t n_elements = 0;  // that they have, beyond the last table as much as a vector reads there
+  // What the layout depends on beside the ensemble: the bytes that trees which split alike on each level
+  // could take, and the most quadrature nodes of others; or, against background data, the most features on
+  // the path of a leaf that has a table.
+  bool against_background = false;
+  size_t level_limit = 0;
+  int max_nodes = 0;
+  uint32_t leaf_bits = 0;
 
   size_t table_bytes() const { return floats.size() * 4 + doubles.size() * 8; }
+  size_t borrowed_bytes() const { return floats.is_borrowed() || doubles.is_borrowed() ? table_bytes() : 0; }
   size_t bytes() const {
     return table_bytes() + bits.size() * 4 + targets.size() * 4 + look_ups.size() * sizeof(LookUp) +
            leaves.size() * sizeof(PatternLeaf) + trees.size() * sizeof(TableTree) +
@@ -75,15 +109,15 @@ struct Tables {
 };
 
 template <class T>
-const std::vector<T>& stored_tables(const Tables& tables) {
+const Contents<T>& stored_tables(const Tables& tables) {
   if constexpr (sizeof(T) == 4)
     return tables.floats;
   else
     return tables.doubles;
 }
 template <class T>
-std::vector<T>& stored_tables(Tables& tables) {
-  return const_cast<std::vector<T>&>(stored_tables<T>(const_cast<const Tables&>(tables)));
+Contents<T>& stored_tables(Tables& tables) {
+  return const_cast<Contents<T>&>(stored_tables<T>(const_cast<const Tables&>(tables)));
 }
 
 // Rows end at cache lines, and so do not share one, nor does a vector cross them.

@@ -4,6 +4,9 @@ from typing import Any
 
 import numpy as np
 
+class TableMemoryError(MemoryError):
+    """Tables of all trees need more bytes than they may take."""
+
 class Plan:
     """A compiled ensemble; immutable, safe to use from several threads at once."""
 
@@ -18,6 +21,7 @@ class Plan:
         n_threads: int = 1,
         method: str = "walk",
         table_nodes: int = 0,
+        stored: dict[str, np.ndarray] | None = None,
     ) -> None:
         """Compile: ``ensemble`` holds the attributes of ``Ensemble``; precision "single" or "double".
 
@@ -29,11 +33,15 @@ class Plan:
         A plan of order 1 can have tables, which ``n_threads`` fill, of at most ``table_bytes``:
         "level_uniform" for trees of up to 10 levels that split alike in all nodes of a level, and for others
         with at most ``table_nodes`` quadrature nodes, as far as the bytes suffice and paths have at most 16
-        different features; "all" for all trees. All other trees are walked. Raises ValueError if tables of
-        all trees need more bytes or a path has more than 16 different features.
+        different features; "all" for all trees. All other trees are walked. Raises TableMemoryError if the
+        tables of all trees need more bytes, and ValueError if a path has more than 16 different features.
 
         The method "walk" is the quadrature; "treeshap" and "fast_v1" are the recursions of Lundberg et al.
         and Yang, for SHAP values (order 1, index "sii") without tables.
+
+        ``stored``: what :meth:`contents` of a plan of the same ensemble and options gave. Tables are not
+        filled then, but borrowed from these arrays, whatever ``table_bytes`` says. Raises ValueError if they
+        do not fit the layout of the tables, which is made from the ensemble.
         """
 
     def explain(
@@ -73,14 +81,24 @@ class Plan:
     def base_value(self) -> np.ndarray:
         """Expected margin of each output, intercept included: float64, shape (n_outputs,)."""
 
+    def contents(self) -> dict[str, np.ndarray]:
+        """What is in the tables, as read-only views where it is large; empty if the plan has none.
+
+        "floats" or "doubles" are the tables of all trees, one after the other. With background data there
+        are also "base_value", and of the leaves without a table "counts", how many different patterns each
+        has, "patterns" and their "weights". "layout" tells whether they fit: a digest of how the tables are
+        laid out, and what that depends on.
+        """
+
     def info(self) -> dict[str, Any]:
         """Counts of the compiled form.
 
         n_trees and n_leaves; n_repeated, the nodes whose feature occurs above them; groups, the trees by
         their quadrature nodes and whether they have tables, as :meth:`possible_tables` lists them;
         n_table_trees, n_look_ups and table_bytes, the trees with tables, the tables and their size;
-        n_leaves_without_table; n_chunks; n_features_used; bytes; scratch_bytes_per_thread, what explain()
-        allocates beside its result; precision; instruction_set.
+        borrowed_bytes, that size if they are borrowed; n_leaves_without_table; n_chunks; n_features_used;
+        bytes; scratch_bytes_per_thread, what explain() allocates beside its result; precision;
+        instruction_set.
         """
 
     def possible_tables(self) -> list[dict[str, Any]]:
@@ -98,13 +116,14 @@ def background_plan(
     weights: np.ndarray,
     table_bytes: int,
     n_threads: int = 1,
+    stored: dict[str, np.ndarray] | None = None,
 ) -> Plan:
     """A plan of order 1 for SHAP values against background data (interventional).
 
     ``background`` is as X of :meth:`Plan.explain`, with at least one row; ``weights`` are float64, one for
     each row, and add up to 1. Tables take at most ``table_bytes``; leaves that then have none are
-    slower by as much as the background has different rows. Raises ValueError for a path with more than 64
-    different features.
+    slower by as much as the background has different rows. ``stored``: as for :class:`Plan`; background and
+    weights are not read then. Raises ValueError for a path with more than 64 different features.
     """
 
 class BackgroundPairsPlan:
@@ -143,7 +162,7 @@ class BackgroundPairsPlan:
         """As :attr:`Plan.pairs`."""
 
     def info(self) -> dict[str, Any]:
-        """As :meth:`Plan.info`."""
+        """As :meth:`Plan.info`; table_bytes are those of the counts that are kept."""
 
 class RescaledPlan:
     """A compiled ensemble with background data, for values of a function of its margin; as :class:`Plan`."""

@@ -64,7 +64,8 @@ class CallPlan:
     result_bytes : int
         Size of the SHAP values, as float64; half of that for float32 X.
     building : float
-        Seconds that the tables which only a call of so many rows uses take once; part of ``seconds``.
+        Seconds that the tables which only a call of so many rows uses take once, or with a memory limit in
+        each call; part of ``seconds``.
     seconds : float or None
         Of the call, as the cost model of ``algorithm="auto"`` and ``device="auto"`` has it: measured on one
         machine, right within a factor of 2 or 3 on others; None if it has none for the algorithm.
@@ -88,7 +89,7 @@ class CallPlan:
                 f"{group.algorithm}{tables if group.algorithm == 'tables' else ''}"
             )
         if self.building:
-            lines.append(f"making the tables takes about {self.building:.2g} s of it, in the first such call")
+            lines.append(f"making the tables takes about {self.building:.2g} s of it")
         return "\n".join(lines)
 
 

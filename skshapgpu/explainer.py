@@ -152,14 +152,14 @@ class TreeExplainer:
         "auto" is the exact quadrature; trees of up to 10 levels that ask the same in all nodes of a
         level, as those of CatBoost, are looked up in tables that are filled beforehand. With
         "quadrature" there are no tables. "fast_v2" looks up all trees, as Fast TreeSHAP v2 does (Yang,
-        2021, arXiv:2109.09847): SHAP values and Banzhaf values, at most 16 features on a path and 256 MiB
-        of tables. The others are slower, for comparison, and compute path-dependent SHAP values only.
-        "gputreeshap" is the method of Mitchell, Frank and Holmes (arXiv:2010.13972): on GPUs only, at
-        most 31 features on a path, its last digits change from run to run; with more than 16 features
-        on a path it computes in double precision. "treeshap" is algorithm 2 of Lundberg et al. (2020),
-        "fast_v1" Fast TreeSHAP v1 (Yang, 2021): both on the CPU only. Their rounding errors grow with
-        the number of features on a path: they were found to be below 1e-6 of the largest leaf for up to
-        16 features in single and 32 in double precision; beyond that the additivity check refuses
+        2021, arXiv:2109.09847): SHAP values and Banzhaf values, at most 16 features on a path, and tables
+        within ``memory_limit``. The others are slower, for comparison, and compute path-dependent SHAP
+        values only. "gputreeshap" is the method of Mitchell, Frank and Holmes (arXiv:2010.13972): on GPUs
+        only, at most 31 features on a path, its last digits change from run to run; with more than 16
+        features on a path it computes in double precision. "treeshap" is algorithm 2 of Lundberg et al.
+        (2020), "fast_v1" Fast TreeSHAP v1 (Yang, 2021): both on the CPU only. Their rounding errors grow
+        with the number of features on a path: they were found to be below 1e-6 of the largest leaf for up
+        to 16 features in single and 32 in double precision; beyond that the additivity check refuses
         values that have too few digits left.
     device : {"auto", "cpu", "cuda", "cuda:N"} or list of "cuda:N", default="auto"
         Where to compute. "cuda" is the first GPU; with a list the rows are split. "auto" takes the
@@ -174,8 +174,10 @@ class TreeExplainer:
         otherwise, -1 all processors.
     memory_limit : int, str or None, default=None
         Bytes that a call may allocate, result included: a number or a text such as "500MB" or
-        "2GiB". X is worked off in chunks of rows to stay below it. None lets the result take
-        what it needs, and buffers beside it about 256 MiB.
+        "2GiB". X is worked off in chunks of rows to stay below it. Tables count, too, unless they are
+        mapped from a file, and take at most half of it, those of "auto" never more than 256 MiB; so it can
+        change the last digits. None lets the result take what it needs, buffers beside it about
+        256 MiB, the tables of "auto" 256 MiB, and those of "fast_v2" a quarter of the machine's memory.
     check_additivity : bool, default=True
         Compare base value plus SHAP values with the margin of each row, found in the same pass.
         They may differ by 2^-18 (2^-40 in double precision with float64 X) of the sum over all
@@ -189,8 +191,10 @@ class TreeExplainer:
         The model is not fitted.
     ValueError, TypeError
         An option has no such value, options contradict each other, ``data`` is nothing that the
-        model takes, or a path has more features than interventional values can be computed for, or
-        the tables of "fast_v2" do not fit.
+        model takes, or a path has more features than interventional values or "fast_v2" can be computed
+        for.
+    MemoryError
+        The tables of "fast_v2" need more than they may take.
     RuntimeError
         A GPU is asked for that cannot be had.
 
@@ -243,9 +247,14 @@ class TreeExplainer:
         self._set_up(compute, background, outputs, model_output)
 
     def _set_up(
-        self, compute: Options, background: Background | None, outputs: str, model_output: str
+        self,
+        compute: Options,
+        background: Background | None,
+        outputs: str,
+        model_output: str,
+        tables: dict[str, np.ndarray] | None = None,
     ) -> None:
-        """Compile the adapted model."""
+        """Compile the adapted model; ``tables``: with what :meth:`Runner.contents` gave."""
         adapted, self._outputs, self._model_output = self._adapted, outputs, model_output
         widen = outputs == "all" and adapted.binary is not None
         link = link_of(adapted, model_output, outputs == "all")
@@ -256,7 +265,9 @@ class TreeExplainer:
         elif n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(n_outputs))
         numbers = self._numbers()
-        self._runner = Runner(adapted.ensemble, compute, widen, numbers, self._output_names, background, link)
+        self._runner = Runner(
+            adapted.ensemble, compute, widen, numbers, self._output_names, background, link, tables
+        )
         self._runner.require(SHAP_VALUES, "", False)
         if link is not None and link.has_labels:
             return  # base values depend on them
@@ -640,17 +651,20 @@ class TreeExplainer:
         limit = np.inf if self._adapted.ensemble.x_dtype == "float64" else FLOAT32_OVERFLOW
         return Numbers(schema.missing_value, schema.allow_nan, np.nan if schema.allow_inf else limit)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, tables: bool = True) -> None:
         """Write the explainer to a file, from which :meth:`load` makes it again without the model.
 
         The file is an uncompressed ``.npz`` of NumPy with a JSON header, without pickled objects; it
         appears complete or not at all. It has the model's trees, names and categories, the options
-        that shape the values, and the background.
+        that shape the values, the background, and the tables that SHAP values are looked up in.
 
         Parameters
         ----------
         path : path-like
-            Replaced if it exists.
+            Replaced if it exists, by a new file: explainers that were loaded from the old one keep it.
+        tables : bool, default=True
+            Whether to keep the tables, ``plan_info()["table_bytes"]``. Without them the file is small, and
+            they are filled again when it is loaded.
 
         Raises
         ------
@@ -671,7 +685,8 @@ class TreeExplainer:
             "outputs": self._outputs,
             "model_output": self._model_output,
         }
-        saving.save(path, Saved(self._adapted, options, self._runner.background))
+        contents = self._runner.contents() if tables else {}
+        saving.save(path, Saved(self._adapted, options, self._runner.background, contents))
 
     @classmethod
     def load(
@@ -682,16 +697,25 @@ class TreeExplainer:
         n_jobs: int | None = None,
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
+        verify: bool = False,
     ) -> TreeExplainer:
         """An explainer from a file that :meth:`save` wrote; the model's library is not needed.
 
-        Nothing in the file is executed, and all of it is compared with its checksums.
+        Nothing in the file is executed. Its tables are neither filled again nor read: they are mapped into
+        memory, so that a call reads what its rows need, and processes that load the same file share it. As
+        long as the explainer is in use the file must not be changed in place or cut off. To replace or
+        delete it, as :meth:`save` does, is safe.
+
+        All of the file is compared with its checksums, but for tables of more than 16 MiB: what is wrong in
+        these is left to the additivity check of each row, or found with ``verify``.
 
         Parameters
         ----------
         path : path-like
         device, n_jobs, memory_limit, check_additivity
             As for :class:`TreeExplainer`.
+        verify : bool, default=False
+            Compare large tables, too, which reads all of them.
 
         Returns
         -------
@@ -700,12 +724,12 @@ class TreeExplainer:
         Raises
         ------
         ValueError
-            The file is none of an explainer, damaged, or of a later version; or an option has no such
-            value.
+            The file is none of an explainer, damaged, or of a later version, or its tables are of another
+            version; or an option has no such value.
         OSError
             The file cannot be read.
         """
-        saved = saving.load(path)
+        saved = saving.load(path, verify)
         outputs, model_output = (saved.options.get(name) for name in ("outputs", "model_output"))
         require_one_of("outputs", outputs, _OUTPUTS)
         require_model_output(model_output, saved.background, device)
@@ -720,7 +744,10 @@ class TreeExplainer:
         )
         explainer = cls.__new__(cls)
         explainer._steps, explainer._adapted = [], saved.adapted
-        explainer._set_up(compute, saved.background, str(outputs), str(model_output))
+        try:
+            explainer._set_up(compute, saved.background, str(outputs), str(model_output), saved.tables)
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
         return explainer
 
     def __copy__(self) -> TreeExplainer:

@@ -1,13 +1,18 @@
-"""How much memory a call may take, and how many rows it therefore works off at once."""
+"""How much memory tables and calls may take, and how many rows a call therefore works off at once."""
 
 from __future__ import annotations
 
+import os
 import re
 
 import numpy as np
 
 #: Buffers of one chunk without a memory limit: larger ones would not make anything faster.
 CHUNK_BYTES = 256 * 2**20
+
+#: Tables that nobody asked for, without a memory limit. Leaves of interventional values that find no room in
+#: them are slower, trees of path-dependent ones are walked.
+TABLE_BYTES = 2**28
 
 _UNITS = {
     "": 1,
@@ -38,8 +43,31 @@ def parse_bytes(limit: int | str | None) -> int | None:
     return int(limit)
 
 
+def table_bytes(limit: int | None, asked: bool) -> int:
+    """Bytes that tables may take; ``asked``: by an algorithm that is nothing without them."""
+    if limit is not None:
+        return limit // 2 if asked else min(TABLE_BYTES, limit // 2)
+    return machine_bytes() // 4 if asked else TABLE_BYTES
+
+
+def machine_bytes() -> int:
+    """Memory of the machine, or as much as tables need by default where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 4 * TABLE_BYTES
+
+
 def rows_at_once(
-    n_rows: int, limit: int | None, *, result_row: int, work_row: int, fixed: int, what: str, advice: str
+    n_rows: int,
+    limit: int | None,
+    *,
+    result_row: int,
+    work_row: int,
+    tables: int,
+    fixed: int,
+    what: str,
+    advice: str,
 ) -> int:
     """Rows of a chunk.
 
@@ -48,9 +76,11 @@ def rows_at_once(
     n_rows : int
         Rows of the call.
     limit : int or None
-        Bytes that the call may allocate.
+        Bytes that the call may allocate, and tables beside it.
     result_row, work_row : int
         Bytes of each row of the result, and of each row in work.
+    tables : int
+        Bytes that tables take.
     fixed : int
         Bytes that threads take, whatever the rows.
     what, advice : str
@@ -64,10 +94,11 @@ def rows_at_once(
     if limit is None:
         return max(1, CHUNK_BYTES // max(work_row, 1))
     result = n_rows * result_row
-    left = limit - result - fixed
+    left = limit - tables - result - fixed
     if n_rows and left < work_row:
+        held = f", of which tables take {tables:,}" if tables else ""
         raise MemoryError(
-            f"memory_limit is {limit:,} bytes, but {n_rows} rows need {result:,} for their {what}, {fixed:,} "
-            f"for threads and {work_row:,} for each row in work; {advice}"
+            f"memory_limit is {limit:,} bytes{held}, but {n_rows} rows need {result:,} for their {what}, "
+            f"{fixed:,} for threads and {work_row:,} for each row in work; {advice}"
         )
     return max(1, left // max(work_row, 1))

@@ -38,9 +38,8 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 #: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and what compares them.
 _CHECK_BYTES = 40
 
-#: Bytes that tables may take. Leaves of interventional values that find no room in them are slower, trees of
-#: path-dependent ones are walked. Interventional interactions keep as much of the background's counts.
-_TABLE_BYTES = 2**28
+#: What a thread may allocate more with tables than without: kTileBytes of csrc/dispatch.cpp.
+_TILE_BYTES = 2**22
 
 #: Which trees are explained by tables, by algorithm; none where it is not listed.
 _TABLES = {"auto": "level_uniform", "fast_v2": "all"}
@@ -159,6 +158,8 @@ class Runner:
         With one values and interactions are interventional, else path-dependent.
     link : Link or None
         With one, and a background, SHAP values are of this function of the margin, else of the margin.
+    tables : dict of str to ndarray, or None
+        What :meth:`contents` gave of the same ensemble, options and background: tables are not filled again.
     """
 
     def __init__(
@@ -170,6 +171,7 @@ class Runner:
         output_names: tuple[Any, ...] | None,
         background: Background | None = None,
         link: Link | None = None,
+        tables: dict[str, np.ndarray] | None = None,
     ) -> None:
         self.ensemble = ensemble
         self.options = options
@@ -180,15 +182,16 @@ class Runner:
         self.link = link
         self.n_outputs = 2 if widen else ensemble.n_outputs
         self.leaf_sum = largest_leaves(ensemble)
-        self._compile()
+        self._compile(tables)
 
-    def _compile(self) -> None:
+    def _compile(self, tables: dict[str, np.ndarray] | None = None) -> None:
         self._lock = Lock()
         self._plans: dict[tuple[Kind, int], Any] = {}
         self._cuda_plans: dict[tuple[Kind, int], Any] = {}
         self._groups: dict[Kind, tuple[TreeGroup, ...]] = {}
         self._possible_tables: tuple[TreeGroup, ...] | None = None
-        plan = self.plan(SHAP_VALUES)
+        self._table_bytes: dict[tuple[Kind, int], int] = {}
+        plan = self._plans[SHAP_VALUES, 0] = self._compiled(SHAP_VALUES, 0, tables or None)
         if self.link is None:
             self._base_value = np.array(plan.base_value, np.float64)
         self.info: dict[str, Any] = plan.info()
@@ -202,7 +205,7 @@ class Runner:
         return self.link.base_value(margin, self.background.weights, labels)
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = ("_lock", "_plans", "_cuda_plans", "_groups", "_possible_tables")
+        compiled = ("_lock", "_plans", "_cuda_plans", "_groups", "_possible_tables", "_table_bytes")
         return {name: value for name, value in vars(self).items() if name not in compiled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -210,7 +213,12 @@ class Runner:
         self._compile()
 
     def plan(self, kind: Kind, table_nodes: int = 0) -> Any:
-        """The ``_core.Plan`` of a kind, in which trees with at most so many quadrature nodes have tables."""
+        """The ``_core.Plan`` of a kind, in which trees with at most so many quadrature nodes have tables.
+
+        Under a memory limit one with ``table_nodes`` is made for the call, which has to pay for it anyway.
+        """
+        if table_nodes and self.options.memory_limit is not None:
+            return self._core_plan(kind, table_nodes)
         found = self._plans.get((kind, table_nodes))
         if found is not None:
             return found
@@ -219,23 +227,33 @@ class Runner:
                 self._plans[kind, table_nodes] = self._compiled(kind, table_nodes)
             return self._plans[kind, table_nodes]
 
-    def _compiled(self, kind: Kind, table_nodes: int) -> Any:
+    def contents(self) -> dict[str, np.ndarray]:
+        """What is in the tables that every call for SHAP values uses; empty if there are none."""
+        return {} if self.link is not None else self.plan(SHAP_VALUES).contents()
+
+    def _compiled(self, kind: Kind, table_nodes: int, stored: dict[str, np.ndarray] | None = None) -> Any:
+        plan = self._core_plan(kind, table_nodes, stored)
+        info = plan.info()
+        self._table_bytes[kind, table_nodes] = info["table_bytes"] - info["borrowed_bytes"]
+        return plan
+
+    def _core_plan(self, kind: Kind, table_nodes: int, stored: dict[str, np.ndarray] | None = None) -> Any:
         from . import _core
 
         attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
         precision, background = self.options.precision, self.background
         n_threads = effective_n_jobs(self.options.n_jobs)
+        algorithm, table_bytes = self.options.algorithm, self._table_room(kind, table_nodes)
         if background is not None and kind.against_background:
             rows, weights, link = background.rows, background.weights, self.link
             if kind != SHAP_VALUES:
                 order, index = kind
                 return _core.BackgroundPairsPlan(
-                    attributes, precision, rows, weights, order, index, _TABLE_BYTES, n_threads
+                    attributes, precision, rows, weights, order, index, table_bytes, n_threads
                 )
             if link is not None:
                 return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
-            return _core.background_plan(attributes, precision, rows, weights, _TABLE_BYTES, n_threads)
-        algorithm = self.options.algorithm
+            return _core.background_plan(attributes, precision, rows, weights, table_bytes, n_threads, stored)
         tables = _TABLES.get(algorithm, "none") if kind.order == 1 else "none"
         method = algorithm if algorithm in CPU_ALGORITHMS else "walk"
         try:
@@ -245,11 +263,19 @@ class Runner:
                 kind.order,
                 kind.index,
                 tables,
-                _TABLE_BYTES,
+                table_bytes,
                 n_threads,
                 method,
                 table_nodes,
+                stored,
             )
+        except _core.TableMemoryError as error:
+            limit = self.options.memory_limit
+            share = "a quarter of the machine's memory" if limit is None else "half of memory_limit"
+            raise MemoryError(
+                f"algorithm='fast_v2': {error} ({share}): raise memory_limit, or use algorithm='auto', which "
+                "can do without tables"
+            ) from None
         except ValueError as error:
             if tables == "all":
                 error.add_note(
@@ -263,6 +289,28 @@ class Runner:
         if self.background is None:
             return kind.on_gpus
         return kind == SHAP_VALUES and self.link is None and self.info["n_leaves_without_table"] == 0
+
+    def _table_room(self, kind: Kind, table_nodes: int) -> int:
+        """Bytes that the tables of a plan may take, whatever was called before."""
+        limit, asked = self.options.memory_limit, self.options.algorithm == "fast_v2"
+        room = memory.table_bytes(limit, asked)
+        if limit is None or (kind, table_nodes) == (SHAP_VALUES, 0):
+            return room
+        # Beside those of SHAP values there may be those of Banzhaf values and of a call of many rows, or the
+        # counts for Banzhaf values and three kinds of interactions.
+        left = max(0, room - self._table_bytes[SHAP_VALUES, 0])
+        return left if asked else left // (2 if self.background is None else 4)
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of memory that tables take as long as the explainer lives; those of a file take none."""
+        return sum(tuple(self._table_bytes.values()))
+
+    @property
+    def call_limit(self) -> int | None:
+        """Bytes that the memory limit leaves to a call beside the tables."""
+        limit = self.options.memory_limit
+        return None if limit is None else limit - self.table_bytes
 
     def cuda_plan(self, kind: Kind, index: int) -> Any:
         """The plan of a kind on a GPU: ``_cuda.CudaPlan``."""
@@ -349,7 +397,7 @@ class Runner:
     def _worthwhile_tables(self, kind: Kind, n_rows: int) -> tuple[TreeGroup, ...]:
         options, background = self.options, self.background
         possible = kind == SHAP_VALUES and background is None and options.algorithm == "auto"
-        if not possible or n_rows < costs.LEAST_TABLE_ROWS:
+        if not possible or n_rows < costs.LEAST_TABLE_ROWS or not self._leaves_half(n_rows):
             return ()
         if self._possible_tables is None:
             self._possible_tables = costs.groups_of(self.plan(kind).possible_tables())
@@ -359,8 +407,17 @@ class Runner:
             n_rows,
             effective_n_jobs(options.n_jobs),
             options.precision,
-            _TABLE_BYTES - self.info["table_bytes"],
+            self._table_room(kind, 1) - self.info["table_bytes"],
         )
+
+    def _leaves_half(self, n_rows: int) -> bool:
+        """Whether a call for SHAP values leaves half of the memory limit to tables."""
+        limit = self.options.memory_limit
+        if limit is None:
+            return True
+        result = n_rows * self.n_outputs * self.ensemble.n_features * 8
+        scratch = self.info["scratch_bytes_per_thread"] + _TILE_BYTES
+        return result + effective_n_jobs(self.options.n_jobs) * scratch <= limit // 2
 
     def _groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
         if kind not in self._groups:
@@ -450,6 +507,7 @@ class Run(ABC):
         self.n_rows, self.dtype = n_rows, dtype
         self.n_features, self.n_outputs = runner.ensemble.n_features, runner.n_outputs
         self.plan = runner.plan(kind, table_nodes)
+        self._own_tables = self.plan.info()["table_bytes"] if table_nodes else 0
         self._runner = runner
         self._checked = runner.options.check_additivity and kind.adds_up
         self.gap: float | None = 0.0 if self._checked else None
@@ -538,6 +596,7 @@ class HostRun(Run):
             limit,
             result_row=result_row,
             work_row=work_row,
+            tables=self._runner.table_bytes + self._own_tables,
             fixed=fixed,
             what=what,
             advice=advice,
@@ -561,7 +620,7 @@ class HostRun(Run):
         self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
     ) -> None:
         """GPUs find the gaps themselves."""
-        limit = self._runner.options.memory_limit
+        limit = self._runner.call_limit
         allocated = values.nbytes + sum(part.nbytes for part in parts.values())
         limit = 0 if limit is None else max(1, (limit - allocated) // 2)
         gaps = np.zeros((len(self._gpus), values.shape[1]))
@@ -605,14 +664,20 @@ class DeviceRun(Run):
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
         if not work_row:  # the plan itself works off its rows in batches
             return max(1, self.n_rows)
-        limit = self._runner.options.memory_limit
         return memory.rows_at_once(
-            self.n_rows, limit, result_row=result_row, work_row=work_row, fixed=0, what=what, advice=advice
+            self.n_rows,
+            self._runner.options.memory_limit,
+            result_row=result_row,
+            work_row=work_row,
+            tables=self._runner.table_bytes,
+            fixed=0,
+            what=what,
+            advice=advice,
         )
 
     def compute(self, start: int, values: Any, **parts: Any) -> None:
         array = self._array.rows(start, start + len(values))
-        single, limit = array.dtype == np.float32, self._runner.options.memory_limit or 0
+        single, limit = array.dtype == np.float32, self._runner.call_limit or 0
         numbers = self._runner.numbers
         gap = np.zeros(values.shape[1]) if self._checked else None
         out = {name: devices.address(part) for name, part in parts.items()}

@@ -1,4 +1,5 @@
-"""What a file keeps of an explainer: the adapted model, the options that shape its values, the background.
+"""What a file keeps of an explainer: the adapted model, the options that shape its values, the background,
+and what is in the tables of the compiled plan.
 
 Python objects (names, labels, categories) are written as JSON that says their types, arrays as
 arrays; of classes only those listed here are made again. See ``storage.py`` for the file itself.
@@ -23,6 +24,12 @@ from .schema import AdaptedModel, InputSchema
 
 _FORMAT, _VERSION = "skshapgpu explainer", 1
 
+#: Arrays of ``_core.Plan.contents`` have these names behind this in files.
+_TABLES = "tables_"
+
+#: Those of them that may be large.
+_LARGE = [f"{_TABLES}{name}" for name in ("floats", "doubles", "patterns", "weights")]
+
 #: Encoders that can be saved, by the names that files have for them: module and class.
 _ENCODERS = {
     "sklearn categories": ("skshapgpu.adapters.sklearn", "OrdinalCategories"),
@@ -42,11 +49,14 @@ class Saved:
     options : dict
         Names and values of those options of ``TreeExplainer`` that are saved.
     background : Background or None
+    tables : dict of str to ndarray
+        What ``_core.Plan.contents`` gives; of a file memory-mapped. Empty: no tables are stored.
     """
 
     adapted: AdaptedModel
     options: dict[str, Any]
     background: Background | None
+    tables: dict[str, np.ndarray]
 
 
 def save(path: str | os.PathLike[str], saved: Saved) -> None:
@@ -77,7 +87,8 @@ def save(path: str | os.PathLike[str], saved: Saved) -> None:
         "library": __version__,
         "digest": digest(adapted.ensemble),
     }
-    storage.write(path, about | content, packer.arrays)
+    tables = {f"{_TABLES}{name}": array for name, array in saved.tables.items()}
+    storage.write(path, about | content, packer.arrays | tables)
 
 
 def digest(ensemble: Ensemble) -> str:
@@ -92,8 +103,14 @@ def digest(ensemble: Ensemble) -> str:
     return found.hexdigest()
 
 
-def load(path: str | os.PathLike[str]) -> Saved:
+def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
     """Read a file.
+
+    Parameters
+    ----------
+    path : path-like
+    verify : bool
+        Compare large tables with their checksums, too.
 
     Raises
     ------
@@ -102,7 +119,7 @@ def load(path: str | os.PathLike[str]) -> Saved:
     ValueError
         It is none of an explainer, damaged, or written by a later version.
     """
-    header, arrays = storage.read(path)
+    header, arrays = storage.read(path, _LARGE, verify)
     if header.get("format") != _FORMAT:
         raise ValueError(f"{os.fspath(path)!r} holds no explainer")
     if header.get("version") != _VERSION:
@@ -117,7 +134,9 @@ def load(path: str | os.PathLike[str]) -> Saved:
         schema = InputSchema(**model.pop("schema"))
         adapted = AdaptedModel(ensemble=ensemble, schema=schema, **model)
         _check(adapted)
-        return Saved(adapted, unpack(header["options"]), _background(unpack(header["background"]), ensemble))
+        background = _background(unpack(header["background"]), ensemble)
+        tables = {name.removeprefix(_TABLES): arrays[name] for name in arrays if name.startswith(_TABLES)}
+        return Saved(adapted, unpack(header["options"]), background, tables)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise ValueError(f"{os.fspath(path)!r} is damaged: {error}") from error
 

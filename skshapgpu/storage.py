@@ -11,12 +11,12 @@ import json
 import math
 import os
 import re
+import secrets
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -26,6 +26,10 @@ _HEADER = "header.json"
 
 #: Arrays begin at multiples of this, so that vectors of them can be loaded.
 _ALIGNMENT = 64
+
+#: Larger arrays that may be read lazily are not compared with their checksum when a file is opened: that
+#: would read all of them.
+LAZY_BYTES = 2**24
 
 #: More than any header of ours: what a file says is not allocated unseen.
 _MAX_HEADER = 2**26
@@ -57,7 +61,8 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
         The file cannot be written.
     """
     target = Path(path)
-    with NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+    # Not by tempfile, whose files nobody else may read.
+    with open(target.parent / f".{target.name}.{secrets.token_hex(4)}", "xb") as file:
         try:
             _write(file, header, arrays)
             file.flush()
@@ -96,12 +101,18 @@ def _member(file: BinaryIO, name: str) -> zipfile.ZipInfo:
     return member
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read(
+    path: str | os.PathLike[str], lazy: Collection[str] = (), verify: bool = False
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Open a file that :func:`write` wrote, and compare it with its checksums.
 
     Parameters
     ----------
     path : path-like
+    lazy : collection of str
+        Arrays of which only the place is checked if they are large.
+    verify : bool
+        Compare these, too.
 
     Returns
     -------
@@ -124,7 +135,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.nda
         try:
             with zipfile.ZipFile(file) as archive:
                 members = archive.infolist()
-            return _read(raw, members)
+            return _read(raw, members, lazy, verify)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise _damaged(path, error) from error
         except (zipfile.BadZipFile, struct.error, NotImplementedError) as error:
@@ -135,7 +146,9 @@ def _damaged(path: str | os.PathLike[str], why: object) -> ValueError:
     return ValueError(f"{os.fspath(path)!r} is not a file of skshapgpu, or it is damaged: {why}")
 
 
-def _read(raw: np.ndarray, members: list[zipfile.ZipInfo]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _read(
+    raw: np.ndarray, members: list[zipfile.ZipInfo], lazy: Collection[str], verify: bool
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not members or members[0].filename != _HEADER or len(members) > _MAX_ARRAYS:
         raise ValueError("it does not begin with a header")
     header_bytes = _data(raw, members[0])
@@ -148,8 +161,12 @@ def _read(raw: np.ndarray, members: list[zipfile.ZipInfo]) -> tuple[dict[str, An
         raise ValueError("it does not hold the arrays that its header names")
     arrays: dict[str, np.ndarray] = {}
     for member, (name, about) in zip(members[1:], content.items()):
-        array = arrays[name] = _array(name, _data(raw, member), about)
-        _compare(name, _bytes(array), about["crc32"])
+        data = _data(raw, member)
+        array = arrays[name] = _array(name, data, about)
+        if verify or name not in lazy or array.nbytes <= LAZY_BYTES:
+            _compare(name, _bytes(array), about["crc32"])
+        else:
+            _require_place(name, data, array)
     return header, arrays
 
 
@@ -172,6 +189,18 @@ def _data(raw: np.ndarray, member: zipfile.ZipInfo) -> np.ndarray:
 def _compare(name: str, data: np.ndarray, crc32: int) -> None:
     if zlib.crc32(data.data) != crc32:
         raise ValueError(f"{name!r} does not have its checksum")
+
+
+def _require_place(name: str, member: np.ndarray, array: np.ndarray) -> None:
+    """Make sure that the ``.npy`` has its array where it should, as nothing else tells of its bytes."""
+    start = len(member) - array.nbytes
+    fields = f"{{'descr': {array.dtype.str!r}, 'fortran_order': False, 'shape': {array.shape}, }}"
+    begin = member[:start].tobytes()
+    if (
+        begin[:10] != npy.magic(1, 0) + struct.pack("<H", start - 10)
+        or begin[10:].rstrip() != fields.encode()
+    ):
+        raise ValueError(f"{name!r} does not lie where it should")
 
 
 def _array(name: str, member: np.ndarray, about: dict[str, Any]) -> np.ndarray:

@@ -48,7 +48,6 @@ from skshapgpu import ShapTransformer, TreeExplainer, _core, explain
 from skshapgpu.devices import Devices
 from skshapgpu.ensemble import Ensemble, Tree
 from skshapgpu.reference import interventional_shap
-from skshapgpu.runner import SHAP_VALUES
 
 X, Y = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
@@ -492,11 +491,24 @@ def test_threads(forest: Any) -> None:
 def test_memory_limit_changes_no_bit(forest: Any) -> None:
     expected = explainer_of(forest, X[:10]).shap_values(X)
     result = expected.nbytes
-    scratch = explainer_of(forest, X[:10])._runner.plan(SHAP_VALUES).info()["scratch_bytes_per_thread"]
-    limited = explainer_of(forest, X[:10], memory_limit=result + scratch + 4000)
+    info = explainer_of(forest, X[:10]).plan_info()
+    limit = result + info["scratch_bytes_per_thread"] + info["table_bytes"] + 4000
+    assert info["table_bytes"] < limit / 2
+    limited = explainer_of(forest, X[:10], memory_limit=limit)
     np.testing.assert_array_equal(limited.shap_values(X), expected)
     with pytest.raises(MemoryError, match="SHAP values"):
         explainer_of(forest, X[:10], memory_limit=result // 2).shap_values(X)
+
+
+def test_memory_limit_bounds_tables(forest: Any) -> None:
+    """Leaves beyond half of it have patterns instead."""
+    free = explainer_of(forest, X[:10], precision="double")
+    assert free.plan_info()["n_leaves_without_table"] == 0 and free.plan_info()["table_bytes"] > 10_000
+    limited = explainer_of(forest, X[:10], precision="double", memory_limit=20_000)
+    info = limited.plan_info()
+    assert info["n_leaves_without_table"] > 0 and info["table_bytes"] <= 10_000 + 16 * 8
+    limited._runner.options = replace(limited._runner.options, memory_limit=10**9)  # for the call
+    np.testing.assert_allclose(limited.shap_values(X), free.shap_values(X), rtol=0, atol=1e-9)
 
 
 def test_additivity_is_checked(forest: Any) -> None:
@@ -620,7 +632,7 @@ def test_a_background_on_a_gpu_is_refused(forest: Any) -> None:
 @pytest.fixture
 def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """All leaves are without a table, as those on long paths are."""
-    monkeypatch.setattr("skshapgpu.runner._TABLE_BYTES", 0)
+    monkeypatch.setattr("skshapgpu.memory.TABLE_BYTES", 0)
 
 
 @pytest.mark.usefixtures("no_tables")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
-from skshapgpu import TreeExplainer, _core
+from skshapgpu import TreeExplainer, _core, memory
 from skshapgpu.ensemble import Ensemble, Tree
 from skshapgpu.reference import path_dependent_shap
 
@@ -210,7 +210,7 @@ def test_memory_of_level_uniform_trees() -> None:
 def test_memory_of_all_trees() -> None:
     ensemble = random_ensemble(2, n_trees=5, shapes=("perfect",), max_leaves=16)
     needed = plan_of(ensemble, tables="all").info()["table_bytes"]
-    with pytest.raises(ValueError, match=r"tables of all trees need [0-9]+ bytes, but may take 1000"):
+    with pytest.raises(_core.TableMemoryError, match=r"trees need [0-9]+ bytes, but may take 1000"):
         plan_of(ensemble, tables="all", table_bytes=1000)
     plan_of(ensemble, tables="all", table_bytes=needed)
 
@@ -277,11 +277,82 @@ def test_fast_v2_is_of_path_dependent_values(forest: Any) -> None:
         explainer_of(forest, "fast_v2", data=X[:3])
 
 
+def test_memory_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for limit, asked, expected in (
+        (None, False, 2**28),
+        (None, True, machine // 4),
+        (1001, False, 500),
+        (1001, True, 500),
+        (2**40, False, 2**28),
+        (2**40, True, 2**39),
+    ):
+        assert memory.table_bytes(limit, asked) == expected
+
+    def unknown(name: str) -> int:
+        raise ValueError("unrecognized configuration name")
+
+    monkeypatch.setattr("os.sysconf", unknown)
+    assert memory.table_bytes(None, True) == memory.table_bytes(None, False)
+
+
 def test_fast_v2_that_does_not_fit(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skshapgpu.runner._TABLE_BYTES", 1000)
-    with pytest.raises(ValueError, match=r"need [0-9]+ bytes, but may take 1000") as caught:
+    needed = explainer_of(forest, "fast_v2").plan_info()["table_bytes"]
+    assert needed > 10_000
+    message = r"'fast_v2': tables of all trees need [0-9]+ bytes, but may take {} \({}\): raise memory_limit"
+    with pytest.raises(MemoryError, match=message.format(5000, "half of memory_limit")) as caught:
+        explainer_of(forest, "fast_v2", memory_limit=10_000)
+    assert "algorithm='auto'" in str(caught.value)
+    explainer_of(forest, "fast_v2", memory_limit=2 * needed)
+    monkeypatch.setattr("skshapgpu.memory.machine_bytes", lambda: 4000)
+    with pytest.raises(MemoryError, match=message.format(1000, "a quarter of the machine's memory")):
         explainer_of(forest, "fast_v2")
-    assert "algorithm='auto'" in "".join(caught.value.__notes__)
+    explainer_of(forest, "fast_v2", memory_limit=2 * needed)
+    explainer_of(forest, "auto")
+
+
+def test_fast_v2_may_take_more_than_auto(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skshapgpu.memory.TABLE_BYTES", 0)
+    assert explainer_of(forest, "fast_v2").plan_info()["n_table_trees"] == 6
+
+
+def test_calls_have_what_tables_leave(forest: Any) -> None:
+    free = explainer_of(forest, "fast_v2")
+    info = free.plan_info()
+    tables, scratch = info["table_bytes"], info["scratch_bytes_per_thread"]
+    limit = 4 * tables + scratch
+    limited = explainer_of(forest, "fast_v2", memory_limit=limit)
+    assert limited._runner.call_limit == limit - tables and free._runner.call_limit is None
+    rows = np.tile(X, (1 + 4 * tables // X.nbytes, 1))
+    some, more = (rows[: int(part * tables) // (8 * X.shape[1])] for part in (2.5, 3.5))
+    np.testing.assert_array_equal(limited.shap_values(some), free.shap_values(some))
+    message = f"memory_limit is {limit:,} bytes, of which tables take {tables:,}, but {len(more)} rows need"
+    with pytest.raises(MemoryError, match=message):
+        limited.shap_values(more)
+
+
+def test_tables_of_two_kinds_of_values_share_the_limit(forest: Any) -> None:
+    tables = explainer_of(forest, "fast_v2").plan_info()["table_bytes"]
+    with pytest.raises(MemoryError, match=r"tables of all trees need .* may take 500 "):
+        explainer_of(forest, "fast_v2", memory_limit=2 * tables + 1000).explain(X, index="bv")
+    explainer = explainer_of(forest, "fast_v2", memory_limit=10**9)
+    explainer.explain(X, index="bv")
+    assert explainer._runner.call_limit == 10**9 - 2 * tables
+
+
+def test_memory_of_auto() -> None:
+    """Trees that split alike on each level walk beyond half of the limit."""
+    catboost = pytest.importorskip("catboost")
+    options = {"iterations": 20, "depth": 4, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+    model = catboost.CatBoostRegressor(**options).fit(X, Y)
+    free = explainer_of(model, "auto")
+    assert free.plan_info()["n_table_trees"] == 20
+    expected, scale = free.shap_values(X[:4]), np.abs(Y).max()
+    limit = 2 * 4_000
+    some = explainer_of(model, "auto", memory_limit=limit)
+    assert 0 < some.plan_info()["n_table_trees"] < 20 and some.plan_info()["table_bytes"] <= limit // 2
+    some._runner.options = replace(some._runner.options, memory_limit=10**9)  # for the call
+    np.testing.assert_allclose(some.shap_values(X[:4]), expected, rtol=0, atol=1e-5 * scale)
 
 
 # Other instruction sets
