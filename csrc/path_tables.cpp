@@ -199,14 +199,9 @@ Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index in
   plan.tables.level_limit = all ? SIZE_MAX : stored ? stored->level_limit : table_bytes;
   size_t left = plan.tables.level_limit;
   const std::vector<LevelTree> levels = take_level_trees(plan, left);
-  TableLimits limits{kMaxTableBits, max_nodes};
-  if (stored && !all)
-    limits.max_nodes = std::min(max_nodes, stored->max_nodes);
-  else if (all && !stored)
-    require_tables(plan, SIZE_MAX - left, table_bytes);
-  else if (!all)
-    limits.max_nodes = max_nodes ? affordable_nodes(plan, max_nodes, left) : 0;
-  plan.tables.max_nodes = limits.max_nodes;
+  if (all && !stored) require_tables(plan, SIZE_MAX - left, table_bytes);
+  if (!all && max_nodes) max_nodes = affordable_nodes(plan, max_nodes, left);
+  const TableLimits limits{kMaxTableBits, max_nodes};
   if (levels.empty() && !limits.max_nodes && !stored) return plan;
   lay_out_tables(plan, levels, limits);
   if (stored) {

@@ -10,7 +10,6 @@ namespace skshap {
 struct StoredTables {
   uint64_t layout = 0;  // layout_digest() of the plan that they were filled for
   size_t level_limit = 0;
-  int max_nodes = 0;
   uint32_t leaf_bits = 0;
   Contents<float> floats;  // those of the plan's precision are there
   Contents<double> doubles;

@@ -29,17 +29,16 @@ Contents<T> stored_array(const py::dict& stored, const char* name) {
   return out;
 }
 
-// What contents() gave. `layout`: digest, level_limit, max_nodes and leaf_bits.
+// What contents() gave. `layout`: digest, level_limit and leaf_bits.
 inline std::unique_ptr<StoredTables> stored_tables_of(const py::object& given) {
   if (given.is_none()) return nullptr;
   const auto dict = given.cast<py::dict>();
   auto stored = std::make_unique<StoredTables>();
   const Contents<uint64_t> layout = stored_array<uint64_t>(dict, "layout");
-  if (layout.size() != 4) throw py::value_error("the stored tables have no layout");
+  if (layout.size() != 3) throw py::value_error("the stored tables have no layout");
   stored->layout = layout[0];
   stored->level_limit = layout[1];
-  stored->max_nodes = static_cast<int>(std::min<uint64_t>(layout[2], INT_MAX));
-  stored->leaf_bits = static_cast<uint32_t>(std::min<uint64_t>(layout[3], UINT32_MAX));
+  stored->leaf_bits = static_cast<uint32_t>(std::min<uint64_t>(layout[2], UINT32_MAX));
   stored->floats = stored_array<float>(dict, "floats");
   stored->doubles = stored_array<double>(dict, "doubles");
   stored->patterns = stored_array<uint64_t>(dict, "patterns");
@@ -67,8 +66,7 @@ inline py::dict contents(const py::object& self) {
   const Tables& tables = plan.tables;
   py::dict out;
   if (tables.trees.empty()) return out;
-  out["layout"] = copy_of<uint64_t>(
-      {layout_digest(plan), tables.level_limit, static_cast<uint64_t>(tables.max_nodes), tables.leaf_bits});
+  out["layout"] = copy_of<uint64_t>({layout_digest(plan), tables.level_limit, tables.leaf_bits});
   if (plan.precision == Precision::kSingle)
     out["floats"] = view_of(tables.floats, self);
   else

@@ -91,11 +91,9 @@ struct Tables {
   Contents<double> doubles;
   size_t n_elements = 0;  // that they have, beyond the last table as much as a vector reads there
   // What the layout depends on beside the ensemble: the bytes that trees which split alike on each level
-  // could take, and the most quadrature nodes of others; or, against background data, the most features on
-  // the path of a leaf that has a table.
+  // could take, or, against background data, the most features on the path of a leaf that has a table.
   bool against_background = false;
   size_t level_limit = 0;
-  int max_nodes = 0;
   uint32_t leaf_bits = 0;
 
   size_t table_bytes() const { return floats.size() * 4 + doubles.size() * 8; }

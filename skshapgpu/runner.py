@@ -38,9 +38,6 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 #: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and what compares them.
 _CHECK_BYTES = 40
 
-#: What a thread may allocate more with tables than without: kTileBytes of csrc/dispatch.cpp.
-_TILE_BYTES = 2**22
-
 #: Which trees are explained by tables, by algorithm; none where it is not listed.
 _TABLES = {"auto": "level_uniform", "fast_v2": "all"}
 
@@ -213,12 +210,7 @@ class Runner:
         self._compile()
 
     def plan(self, kind: Kind, table_nodes: int = 0) -> Any:
-        """The ``_core.Plan`` of a kind, in which trees with at most so many quadrature nodes have tables.
-
-        Under a memory limit one with ``table_nodes`` is made for the call, which has to pay for it anyway.
-        """
-        if table_nodes and self.options.memory_limit is not None:
-            return self._core_plan(kind, table_nodes)
+        """The ``_core.Plan`` of a kind, in which trees with at most so many quadrature nodes have tables."""
         found = self._plans.get((kind, table_nodes))
         if found is not None:
             return found
@@ -243,7 +235,7 @@ class Runner:
         attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
         precision, background = self.options.precision, self.background
         n_threads = effective_n_jobs(self.options.n_jobs)
-        algorithm, table_bytes = self.options.algorithm, self._table_room(kind, table_nodes)
+        algorithm, table_bytes = self.options.algorithm, self._table_room(kind)
         if background is not None and kind.against_background:
             rows, weights, link = background.rows, background.weights, self.link
             if kind != SHAP_VALUES:
@@ -290,16 +282,16 @@ class Runner:
             return kind.on_gpus
         return kind == SHAP_VALUES and self.link is None and self.info["n_leaves_without_table"] == 0
 
-    def _table_room(self, kind: Kind, table_nodes: int) -> int:
+    def _table_room(self, kind: Kind) -> int:
         """Bytes that the tables of a plan may take, whatever was called before."""
         limit, asked = self.options.memory_limit, self.options.algorithm == "fast_v2"
         room = memory.table_bytes(limit, asked)
-        if limit is None or (kind, table_nodes) == (SHAP_VALUES, 0):
+        if limit is None or kind == SHAP_VALUES:
             return room
-        # Beside those of SHAP values there may be those of Banzhaf values and of a call of many rows, or the
-        # counts for Banzhaf values and three kinds of interactions.
+        # Beside those of SHAP values: tables of Banzhaf values, or what is counted for these and for three
+        # kinds of interactions.
         left = max(0, room - self._table_bytes[SHAP_VALUES, 0])
-        return left if asked else left // (2 if self.background is None else 4)
+        return left if self.background is None else left // 4
 
     @property
     def table_bytes(self) -> int:
@@ -397,7 +389,7 @@ class Runner:
     def _worthwhile_tables(self, kind: Kind, n_rows: int) -> tuple[TreeGroup, ...]:
         options, background = self.options, self.background
         possible = kind == SHAP_VALUES and background is None and options.algorithm == "auto"
-        if not possible or n_rows < costs.LEAST_TABLE_ROWS or not self._leaves_half(n_rows):
+        if not possible or n_rows < costs.LEAST_TABLE_ROWS or options.memory_limit is not None:
             return ()
         if self._possible_tables is None:
             self._possible_tables = costs.groups_of(self.plan(kind).possible_tables())
@@ -407,17 +399,8 @@ class Runner:
             n_rows,
             effective_n_jobs(options.n_jobs),
             options.precision,
-            self._table_room(kind, 1) - self.info["table_bytes"],
+            self._table_room(kind) - self.info["table_bytes"],
         )
-
-    def _leaves_half(self, n_rows: int) -> bool:
-        """Whether a call for SHAP values leaves half of the memory limit to tables."""
-        limit = self.options.memory_limit
-        if limit is None:
-            return True
-        result = n_rows * self.n_outputs * self.ensemble.n_features * 8
-        scratch = self.info["scratch_bytes_per_thread"] + _TILE_BYTES
-        return result + effective_n_jobs(self.options.n_jobs) * scratch <= limit // 2
 
     def _groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
         if kind not in self._groups:
@@ -507,7 +490,6 @@ class Run(ABC):
         self.n_rows, self.dtype = n_rows, dtype
         self.n_features, self.n_outputs = runner.ensemble.n_features, runner.n_outputs
         self.plan = runner.plan(kind, table_nodes)
-        self._own_tables = self.plan.info()["table_bytes"] if table_nodes else 0
         self._runner = runner
         self._checked = runner.options.check_additivity and kind.adds_up
         self.gap: float | None = 0.0 if self._checked else None
@@ -596,7 +578,7 @@ class HostRun(Run):
             limit,
             result_row=result_row,
             work_row=work_row,
-            tables=self._runner.table_bytes + self._own_tables,
+            tables=self._runner.table_bytes,
             fixed=fixed,
             what=what,
             advice=advice,

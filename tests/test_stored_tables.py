@@ -110,8 +110,8 @@ WRONG: dict[str, tuple[Callable[[Contents], Contents], str]] = {
     "no layout": (lambda c: {n: a for n, a in c.items() if n != "layout"}, "have no layout"),
     "short layout": (changed(lambda a: a[:2], "layout"), "have no layout"),
     "other layout": (changed(lambda a: a ^ np.uint64(1), "layout"), "have another layout"),
-    "other leaves": (changed(lambda a: a + np.array([0, 0, 0, 1], np.uint64), "layout"), "another layout"),
-    "all leaves": (changed(lambda a: a + np.array([0, 0, 0, 2**63], np.uint64), "layout"), "another layout"),
+    "other leaves": (changed(lambda a: a + np.array([0, 0, 1], np.uint64), "layout"), "another layout"),
+    "all leaves": (changed(lambda a: a + np.array([0, 0, 2**63], np.uint64), "layout"), "another layout"),
     "no tables": (lambda c: {n: a for n, a in c.items() if n != "doubles"}, "a wrong size"),
     "short tables": (changed(lambda a: a[:-1], "doubles"), "a wrong size"),
     "long tables": (changed(lambda a: np.append(a, 0.0), "doubles"), "a wrong size"),
@@ -386,7 +386,7 @@ def test_the_place_of_large_arrays_is_checked(tmp_path: Path) -> None:
 def test_tables_of_another_version(make: Any, forest: Any, tmp_path: Path) -> None:
     make(forest).save(tmp_path / "file")
     header, arrays = storage.read(tmp_path / "file")
-    layout = arrays["tables_layout"] + np.array([1, 0, 0, 0], np.uint64)
+    layout = arrays["tables_layout"] + np.array([1, 0, 0], np.uint64)
     storage.write(tmp_path / "file", header, arrays | {"tables_layout": layout})
     with pytest.raises(ValueError, match="cannot be loaded: the stored tables have another layout") as error:
         TreeExplainer.load(tmp_path / "file", device="cpu")
@@ -397,7 +397,7 @@ def test_tables_that_are_none_of_the_model(forest: Any, tmp_path: Path) -> None:
     explainer_of(forest, algorithm="quadrature").save(tmp_path / "file")
     header, arrays = storage.read(tmp_path / "file")
     for extra, message in (
-        ({"layout": np.zeros(4, np.uint64)}, "a plan without tables takes none"),
+        ({"layout": np.zeros(3, np.uint64)}, "a plan without tables takes none"),
         ({"floats": np.zeros(9, np.float32)}, "have no layout"),
     ):
         tables = {f"tables_{name}": array for name, array in extra.items()}
