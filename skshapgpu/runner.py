@@ -185,13 +185,13 @@ class Runner:
         self._lock = Lock()
         self._plans: dict[tuple[Kind, int], Any] = {}
         self._cuda_plans: dict[tuple[Kind, int], Any] = {}
-        self._groups: dict[Kind, tuple[TreeGroup, ...]] = {}
         self._possible_tables: tuple[TreeGroup, ...] | None = None
         self._table_bytes: dict[tuple[Kind, int], int] = {}
         plan = self._plans[SHAP_VALUES, 0] = self._compiled(SHAP_VALUES, 0, tables or None)
         if self.link is None:
             self._base_value = np.array(plan.base_value, np.float64)
         self.info: dict[str, Any] = plan.info()
+        self._groups = {SHAP_VALUES: costs.groups_of(self.info["groups"])}
 
     def base_value(self, labels: np.ndarray | None) -> np.ndarray:
         """Base values of the outputs that the core computes: (n_outputs,), or (n_rows, 1) with labels."""

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
 
 from skshapgpu import TreeExplainer
 from skshapgpu.costs import TreeGroup, building_seconds, cpu_seconds, worthwhile_tables
 
 X, Y = load_diabetes(return_X_y=True)
-MANY = np.tile(X, (20, 1))
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +81,12 @@ def test_a_call_does_what_the_plan_says(forest: RandomForestRegressor) -> None:
     assert explainer.plan(1_000_000) == many
 
     # The bits of a call tell what has computed it.
-    n_rows = next(n for n in range(2_000, len(MANY), 500) if explainer.plan(n).table_bytes)
-    quadrature = explainer_of(forest, algorithm="quadrature").shap_values(MANY[:n_rows])
-    expected = by_tables.shap_values(MANY[:n_rows])
+    n_rows = next(n for n in range(5_000, 500_000, 5_000) if explainer.plan(n).table_bytes)
+    rows = np.resize(X, (n_rows, X.shape[1]))
+    quadrature = explainer_of(forest, algorithm="quadrature").shap_values(rows)
+    expected = by_tables.shap_values(rows)
     assert (quadrature != expected).any()
-    np.testing.assert_array_equal(explainer.shap_values(MANY[:n_rows]), expected)
+    np.testing.assert_array_equal(explainer.shap_values(rows), expected)
     np.testing.assert_array_equal(explainer.shap_values(X), quadrature[: len(X)])
     np.testing.assert_allclose(expected, quadrature, rtol=0, atol=1e-5 * np.abs(Y).max())
 
@@ -113,7 +117,8 @@ def test_paths_too_long_for_tables_are_walked() -> None:
 
 def test_interventional_values_and_functions_of_the_margin(forest: RandomForestRegressor) -> None:
     assert algorithms(explainer_of(forest, X[:50]), 10) == {"tables"}
-    plan = explainer_of(forest, X[:50], model_output="probability").plan(10)
+    classifier = HistGradientBoostingClassifier(max_iter=5).fit(X, Y > 150)
+    plan = explainer_of(classifier, X[:50], model_output="probability").plan(10)
     assert plan.groups == () and plan.seconds is None
 
 
