@@ -656,7 +656,7 @@ class TreeExplainer:
 
         The file is an uncompressed ``.npz`` of NumPy with a JSON header, without pickled objects; it
         appears complete or not at all. It has the model's trees, names and categories, the options
-        that shape the values, the background, and the tables that SHAP values are looked up in.
+        that shape the values, the background, and the tables that every call for SHAP values uses.
 
         Parameters
         ----------
@@ -706,8 +706,9 @@ class TreeExplainer:
         long as the explainer is in use the file must not be changed in place or cut off. To replace or
         delete it, as :meth:`save` does, is safe.
 
-        All of the file is compared with its checksums, but for tables of more than 16 MiB: what is wrong in
-        these is left to the additivity check of each row, or found with ``verify``.
+        All of the file is compared with its checksums, but for tables of more than 16 MiB. These are read
+        where a row needs them only, and compared with ``verify``; without, the additivity check of each row
+        refuses what changes the sum of its values.
 
         Parameters
         ----------
@@ -726,6 +727,8 @@ class TreeExplainer:
         ValueError
             The file is none of an explainer, damaged, or of a later version, or its tables are of another
             version; or an option has no such value.
+        MemoryError
+            The file has no tables, and those of "fast_v2" need more than they may take.
         OSError
             The file cannot be read.
         """

@@ -27,8 +27,8 @@ _FORMAT, _VERSION = "skshapgpu explainer", 1
 #: Arrays of ``_core.Plan.contents`` have these names behind this in files.
 _TABLES = "tables_"
 
-#: Those of them that may be large.
-_LARGE = [f"{_TABLES}{name}" for name in ("floats", "doubles", "patterns", "weights")]
+#: Those of them that may be large, and of which a call reads only some places.
+_LARGE = [f"{_TABLES}floats", f"{_TABLES}doubles"]
 
 #: Encoders that can be saved, by the names that files have for them: module and class.
 _ENCODERS = {

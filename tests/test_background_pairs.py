@@ -488,7 +488,9 @@ def test_memory_limit_changes_no_bit(forest: Any, pairs: Any) -> None:
     expected = explainer.explain_interactions(X, pairs=pairs)
     result = expected.values.nbytes + (X.nbytes if pairs == "occurring" else 0)
     scratch = explainer._runner.plan(Kind(2)).info()["scratch_bytes_per_thread"]
-    limited = explainer_of(forest, X[:10], memory_limit=result + scratch + 30_000)
+    tables = explainer._runner.table_bytes  # and counts
+    assert tables > explainer.plan_info()["table_bytes"] > 0
+    limited = explainer_of(forest, X[:10], memory_limit=result + scratch + tables + 30_000)
     np.testing.assert_array_equal(limited.explain_interactions(X, pairs=pairs).values, expected.values)
     with pytest.raises(MemoryError, match="SHAP interaction values"):
         explainer_of(forest, X[:10], memory_limit=result).explain_interactions(X, pairs=pairs)
