@@ -1,5 +1,9 @@
 #include "table_builder.h"
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include <atomic>
 #include <stdexcept>
 
@@ -86,10 +90,7 @@ void TreeGroups::enter(int32_t node, bool grouped) {
   const int32_t n_below = is_leaf ? 0 : inner_below_[node];
   if (!grouped && shares_table(node, n_below)) {
     grouped = true;
-    const size_t n_below_leaves = static_cast<size_t>(n_below) + 1;
-    groups.push_back(
-        {steps.size(), path_.size(), node, n_below, leaves.size(), leaves.size() + n_below_leaves});
-    steps.insert(steps.end(), path_.begin(), path_.end());
+    add_group(node, n_below);
   }
   if (is_leaf) {
     leaves.push_back({static_cast<size_t>(node - n_inner_) * width_, steps.size(),
@@ -108,6 +109,19 @@ void TreeGroups::enter(int32_t node, bool grouped) {
   const PathStep old = is_new ? PathStep{feature, 0, 1.0} : path_[at];
   if (is_new) path_.push_back(old);
   frames_.push_back({node, 0, at, is_new, old, grouped});
+}
+
+void TreeGroups::add_group(int32_t node, int32_t n_below) {
+  const DecideNode* const nodes = plan_.decide.data() + tree_->decide + node;
+  const auto settled = [&](const PathStep& step) {
+    return std::none_of(nodes, nodes + n_below,
+                        [&](const DecideNode& below) { return plan_.feature_of(below) == step.feature; });
+  };
+  const size_t first = steps.size();
+  steps.insert(steps.end(), path_.begin(), path_.end());
+  const auto end = std::stable_partition(steps.begin() + first, steps.end(), settled);
+  groups.push_back({first, path_.size(), static_cast<uint32_t>(end - steps.begin() - first), node, n_below,
+                    leaves.size(), leaves.size() + static_cast<size_t>(n_below) + 1});
 }
 
 void TreeGroups::take_edge(Frame& frame, bool right) {
@@ -163,6 +177,19 @@ uint32_t longest_path(const Plan& plan) {
 
 namespace {
 
+// On pages of 2 MiB where the system has them: otherwise to make a table costs a fault for every 4 KiB of it.
+template <class X>
+void resize_on_large_pages(std::vector<X>& table, size_t n) {
+  table.reserve(n);
+#ifdef __linux__
+  constexpr uintptr_t kPage = 2 << 20;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(table.data()) + kPage - 1) / kPage * kPage;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(table.data() + n) / kPage * kPage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+  table.resize(n);
+}
+
 class Layout {
  public:
   Layout(Plan& plan, const TableLimits& limits)
@@ -215,9 +242,9 @@ class Layout {
     for (TableBatch& batch : out_.batches)
       batch.row_size = padded_row(batch.places_end - batch.places, element_bytes(plan_));
     if (element_bytes(plan_) == 4)
-      out_.floats.resize(n_elements_ + kPadding);
+      resize_on_large_pages(out_.floats, n_elements_ + kPadding);
     else
-      out_.doubles.resize(n_elements_ + kPadding);
+      resize_on_large_pages(out_.doubles, n_elements_ + kPadding);
   }
 
  private:
@@ -325,13 +352,56 @@ void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const Tabl
 
 // --- What is in the tables ---
 
+void GroupWords::make(const TreeProgram& tree, const TreeGroups::Group& group, uint32_t first_bit) {
+  group_ = &group;
+  first_bit_ = first_bit;
+  const uint32_t n_bits = group.n_bits() - first_bit;
+  n_blocks_ = ((size_t{1} << n_bits) + kBlockRows - 1) / kBlockRows;
+  block_words_ = block_words(n_bits);
+  words_.assign(n_blocks_ * block_words_, ~uint64_t{0});
+  for (size_t block = 0; block < n_blocks_; ++block) {
+    uint64_t* const words = words_.data() + block * block_words_;
+    for (uint32_t i = 0; i < n_bits; ++i) {
+      const uint64_t set = index_bit(i, block);
+      uint64_t* const word = words + kFirstWord + 2 * i;
+      if (first_bit + i < group.n_above) {
+        const bool right = groups_.steps[group.above + first_bit + i].bit & 1;
+        word[0] = right ? set : ~uint64_t{0};
+        word[1] = right ? 0 : set;
+        continue;
+      }
+      const DecideNode& node = plan_.decide[tree.decide + group.first_node + (first_bit + i - group.n_above)];
+      word[0] =
+          node.previous < static_cast<uint32_t>(kFirstWord)
+              ? ~uint64_t{0}
+              : bit_rows(words, local(node.previous << 1 | static_cast<bool>(node.flags & kPreviousRight)));
+      word[1] = word[0] & set;
+    }
+  }
+}
+
+uint32_t GroupWords::local(uint32_t bit) const {
+  const int32_t node = static_cast<int32_t>(bit >> 1) / 2 - kFirstWord / 2;
+  const bool inside = node >= group_->first_node && node < group_->first_node + group_->n_nodes;
+  size_t i = group_->n_above + (node - group_->first_node);
+  if (!inside)
+    for (i = first_bit_; groups_.steps[group_->above + i].bit != bit;) ++i;
+  return bit_of(static_cast<int32_t>(i - first_bit_), bit & 1);
+}
+
+void GroupWords::index(const std::vector<uint32_t>& bits, Aligned<uint16_t>& out) const {
+  grow(out, n_blocks_ * kBlockRows);
+  kernels().index(
+      {words_.data(), block_words_, n_blocks_, bits.data(), static_cast<uint32_t>(bits.size()), out.data()});
+}
+
 namespace {
 
 // One thread's work.
 class Writer {
  public:
   Writer(Plan& plan, const TableLimits& limits, const WeighPatterns& weigh)
-      : plan_(plan), limits_(limits), weigh_(weigh), groups_(plan) {
+      : plan_(plan), limits_(limits), weigh_(weigh), groups_(plan), words_(plan, groups_) {
     position_.resize(plan.features.size());
   }
 
@@ -352,13 +422,12 @@ class Writer {
     const LookUp& to = plan_.tables.look_ups[look_up];
     const size_t size = size_t{1} << to.n_bits, n_blocks = (size + kBlockRows - 1) / kBlockRows;
     const size_t row_size = padded_row(to.n_targets, sizeof(double));
-    make_words(group, n_blocks);
-    grow(index_, n_blocks * kBlockRows);
+    words_.make(*tree_, group, 0);
     grow(sum_, n_blocks * kBlockRows * row_size);
     std::fill_n(sum_.data(), n_blocks * kBlockRows * row_size, 0.0);
     for (size_t i = group.leaves; i < group.leaves_end; ++i) {
       const TreeGroups::Leaf& leaf = groups_.leaves[i];
-      make_leaf_table(table_tree, look_up, group, leaf, n_blocks);
+      make_leaf_table(table_tree, look_up, leaf);
       kernels().look_up_double({index_.data(), n_blocks * kBlockRows, leaf_.data(), targets_.data(),
                                 static_cast<uint32_t>(targets_.size()), sum_.data(), row_size});
     }
@@ -373,44 +442,7 @@ class Writer {
       store(plan_.tables.doubles.data() + to.table);
   }
 
-  // The words that rows with each of the group's indices would have, of the path above and of its nodes.
-  void make_words(const TreeGroups::Group& group, size_t n_blocks) {
-    const uint32_t n_bits = group.n_bits();
-    block_words_ = block_words(n_bits);
-    words_.assign(n_blocks * block_words_, ~uint64_t{0});
-    for (size_t block = 0; block < n_blocks; ++block) {
-      uint64_t* const words = words_.data() + block * block_words_;
-      for (uint32_t i = 0; i < n_bits; ++i) {
-        const uint64_t set = index_bit(i, block);
-        uint64_t* const word = words + kFirstWord + 2 * i;
-        if (i < group.n_above) {
-          const bool right = groups_.steps[group.above + i].bit & 1;
-          word[0] = right ? set : ~uint64_t{0};
-          word[1] = right ? 0 : set;
-          continue;
-        }
-        const DecideNode& node = plan_.decide[tree_->decide + group.first_node + (i - group.n_above)];
-        word[0] = node.previous < static_cast<uint32_t>(kFirstWord)
-                      ? ~uint64_t{0}
-                      : bit_rows(words, local(group, node.previous << 1 |
-                                                         static_cast<bool>(node.flags & kPreviousRight)));
-        word[1] = word[0] & set;
-      }
-    }
-  }
-
-  // A bit of the tree among those words.
-  uint32_t local(const TreeGroups::Group& group, uint32_t bit) const {
-    const int32_t node = static_cast<int32_t>(bit >> 1) / 2 - kFirstWord / 2;
-    const bool inside = node >= group.first_node && node < group.first_node + group.n_nodes;
-    size_t i = group.n_above + (node - group.first_node);
-    if (!inside)
-      for (i = 0; groups_.steps[group.above + i].bit != bit;) ++i;
-    return bit_of(static_cast<int32_t>(i), bit & 1);
-  }
-
-  void make_leaf_table(size_t table_tree, size_t look_up, const TreeGroups::Group& group,
-                       const TreeGroups::Leaf& leaf, size_t n_blocks) {
+  void make_leaf_table(size_t table_tree, size_t look_up, const TreeGroups::Leaf& leaf) {
     const uint32_t d = leaf.n_features;
     const size_t size = size_t{1} << d;
     PathStep* const path = groups_.steps.data() + leaf.path;
@@ -423,16 +455,15 @@ class Writer {
     bits_.clear();
     targets_.clear();
     for (uint32_t i = 0; i < d; ++i) {
-      bits_.push_back(local(group, path[i].bit));
+      bits_.push_back(words_.local(path[i].bit));
       const uint32_t target = static_cast<uint32_t>(
           std::lower_bound(targets, targets + to.n_targets, position_[path[i].feature]) - targets);
       for (uint32_t o = 0; o < width_; ++o) targets_.push_back(target + o);
     }
-    kernels().index({words_.data(), block_words_, n_blocks, bits_.data(), d, index_.data()});
+    words_.index(bits_, index_);
     weights_.assign(size, 0.0);
     const double* const values = plan_.leaf_values.data() + tree_->leaves + leaf.value;
-    weigh_({table_tree, look_up, path, d, index_.data(), size_t{1} << to.n_bits, values, width_},
-           weights_.data());
+    weigh_({table_tree, look_up, d, index_.data(), size_t{1} << to.n_bits, values, width_}, weights_.data());
     scaled_.resize(width_);
     for (size_t o = 0; o < width_; ++o) scaled_[o] = values[o] / plan_.leaf_scale;
     grow(sums_, 4 * size);
@@ -468,21 +499,14 @@ class Writer {
     return out;
   }
 
-  template <class X>
-  static void grow(Aligned<X>& buffer, size_t n) {
-    if (buffer.size() >= n) return;
-    buffer.resize(n);
-    std::fill_n(buffer.data(), n, X(0));
-  }
-
   Plan& plan_;
   const TableLimits limits_;
   const WeighPatterns& weigh_;
   TreeGroups groups_;
+  GroupWords words_;
   const TreeProgram* tree_ = nullptr;
-  size_t width_ = 1, block_words_ = 0;
+  size_t width_ = 1;
   std::vector<uint32_t> position_;  // of a feature in the batch
-  std::vector<uint64_t> words_;
   std::vector<uint32_t> bits_, targets_;
   std::vector<double> weights_, scaled_, factors_[kMaxTableBits + 1];
   Aligned<uint16_t> index_;
