@@ -10,15 +10,20 @@ inline uint32_t bit_of(int32_t node, bool right) {
   return static_cast<uint32_t>(kFirstWord + 2 * node) << 1 | right;
 }
 
-// The words that rows with each of a group's indices would have, of the path above and of its nodes.
+// The words that rows would have whose numbers are those that the bits of a group's index from some bit on
+// can be: of the path above the group and of its nodes.
 class GroupWords {
  public:
   explicit GroupWords(const Plan& plan) : plan_(plan) {}
 
-  void make(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group);
+  void make(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group,
+            uint32_t first_bit = 0);
 
-  // A bit of the tree among those words.
+  // A bit of the tree among those words; the first_bit first steps of the path have none.
   uint32_t local(uint32_t bit) const;
+
+  // The number that such bits are, for each row.
+  void index(const std::vector<uint32_t>& bits, Aligned<uint16_t>& out) const;
 
   const uint64_t* data() const { return words_.data(); }
   size_t block_words() const { return block_words_; }
@@ -28,6 +33,7 @@ class GroupWords {
   const Plan& plan_;
   const TreeGroups* groups_ = nullptr;
   TreeGroups::Group group_{};
+  uint32_t first_bit_ = 0;
   size_t block_words_ = 0, n_blocks_ = 0;
   std::vector<uint64_t> words_;
 };

@@ -1,13 +1,14 @@
 // Plan -> tables of path-dependent values, of all trees or of those that split alike on each level.
 //
 // Features that are not known are independent in path-dependent values, and a path's feature is satisfied
-// with its zero fraction z: the pattern with some features set has the weight of the product of their z and
-// of 1 - z of the others. That is the stored form of Fast TreeSHAP v2 (Yang, 2021), in other tables. Those of
-// trees that split alike on each level are filled by the walk itself, run on rows of each index.
+// with its zero fraction z. What Fast TreeSHAP v2 (Yang, 2021) stores of a leaf for each set of features is
+// stored here for the leaves of a group together. Tables of trees that split alike on each level are filled
+// by the walk itself, run on rows of each index.
 #include <atomic>
 #include <stdexcept>
 
 #include "aligned.h"
+#include "group_words.h"
 #include "stored_tables.h"
 #include "table_builder.h"
 #include "threads.h"
@@ -19,18 +20,6 @@ namespace {
 constexpr size_t kMaxLevels = 10;
 // At most so many indices of such a table for each leaf: those of lopsided trees are mostly waste.
 constexpr size_t kMaxIndicesPerLeaf = 2;
-
-void weigh_by_cover(const TableLeaf& leaf, double* weights) {
-  weights[0] = 1;
-  for (uint32_t i = 0; i < leaf.n_features; ++i) {
-    const size_t bit = size_t{1} << i;
-    const double z = leaf.path[i].share;
-    for (size_t x = 0; x < bit; ++x) {
-      weights[x + bit] = weights[x] * z;
-      weights[x] *= 1 - z;
-    }
-  }
-}
 
 // --- Trees that split alike on each level ---
 
@@ -155,14 +144,220 @@ class LevelWriter {
   std::vector<uint64_t> words_;
 };
 
+// --- Other trees ---
+//
+// With a_jk the factor z_j (1 - t_k) + o_j t_k of feature j at node k of the quadrature, a leaf gives to
+// feature f the sum over k of w_k v (o_f - z_f) times the a_jk of the path's other features. Features of a
+// group's index that stand only on the path to it contribute the same to all of its leaves, so that with
+// these as the bits x and the others as y
+//     table[x, y][f] = sum_k low_k[x][f] high_k[y][f].
+// Nothing is divided, and a zero fraction of 0 needs no care.
+
+static_assert(kMaxTableBits <= 2 * kMaxFixedNodes);
+
+// The tables' rows for one y.
+template <class T, int K>
+void combine(const T* __restrict low, size_t n_x, const T* __restrict high, size_t n_targets,
+             T* __restrict out) {
+  const size_t size = n_x * n_targets;
+  for (size_t x = 0; x < n_x; ++x, low += n_targets, out += n_targets)
+    for (size_t target = 0; target < n_targets; ++target) {
+      T sum = 0;
+      for (int k = 0; k < K; ++k) sum += low[k * size + target] * high[k * n_targets + target];
+      out[target] = sum;
+    }
+}
+
+// Fills the tables of such trees, one thread's work.
 template <class T>
-void write_level_tables(Plan& plan, int64_t n_threads) {
+class GroupWriter {
+ public:
+  GroupWriter(Plan& plan, const TableLimits& limits)
+      : plan_(plan), limits_(limits), groups_(plan), words_(plan), slot_(plan.features.size()) {
+    for (int k = 1; k <= kMaxFixedNodes; ++k) quadrature(plan.index, k, t_[k], weights_[k]);
+  }
+
+  void write_tree(const TableTree& table_tree) {
+    const TableBatch& batch = plan_.tables.batches[table_tree.batch];
+    const Chunk& chunk = plan_.chunks[batch.chunk];
+    tree_ = &plan_.trees[table_tree.tree];
+    width_ = n_used_outputs(plan_, chunk);
+    groups_.find(chunk, *tree_, limits_);
+    for (size_t i = 0; i < groups_.groups.size(); ++i) {
+      const TreeGroups::Group& group = groups_.groups[i];
+      const LookUp& to = plan_.tables.look_ups[table_tree.look_ups + i];
+      for (uint32_t slot = 0; slot * width_ < to.n_targets; ++slot) {
+        const uint32_t target = plan_.tables.targets[to.targets + slot * width_];
+        slot_[plan_.tables.places[batch.places + target] % plan_.features.size()] = slot;
+      }
+      uint32_t longest = 0;
+      for (size_t leaf = group.leaves; leaf < group.leaves_end; ++leaf)
+        longest = std::max(longest, groups_.leaves[leaf].n_features);
+      if (longest) write_group(quadrature_nodes(plan_.index, static_cast<int>(longest)), group, to);
+    }
+  }
+
+ private:
+  void write_group(int n_nodes, const TreeGroups::Group& group, const LookUp& to) {
+    switch (n_nodes) {
+      case 1: return write_group<1>(group, to);
+      case 2: return write_group<2>(group, to);
+      case 3: return write_group<3>(group, to);
+      case 4: return write_group<4>(group, to);
+      case 5: return write_group<5>(group, to);
+      case 6: return write_group<6>(group, to);
+      case 7: return write_group<7>(group, to);
+      default: return write_group<8>(group, to);
+    }
+  }
+
+  template <int K>
+  void write_group(const TreeGroups::Group& group, const LookUp& to) {
+    make_low(K, group, to.n_targets);
+    make_high<K>(group, to.n_targets / width_);
+    const size_t n_targets = to.n_targets, n_x = size_t{1} << group.n_settled;
+    const size_t n_y = size_t{1} << (group.n_bits() - group.n_settled);
+    from_.resize(n_targets);
+    for (size_t target = 0; target < n_targets; ++target)
+      from_[target] = (target % width_ * n_y * n_rows_ + row_of_[target / width_]) * K;
+    factors_.resize(K * n_targets);
+    const double* high = high_.data();
+    T* out = stored_tables<T>(plan_.tables).own().data() + to.table;
+    for (size_t y = 0; y < n_y; ++y, high += n_rows_ * K, out += n_x * n_targets) {
+      for (size_t target = 0; target < n_targets; ++target)
+        for (int k = 0; k < K; ++k)
+          factors_[k * n_targets + target] = static_cast<T>(high[from_[target] + k]);
+      combine<T, K>(low_.data(), n_x, factors_.data(), n_targets, out);
+    }
+  }
+
+  // low_[k][x][target]
+  void make_low(int n_nodes, const TreeGroups::Group& group, size_t n_targets) {
+    const size_t size = n_targets << group.n_settled;
+    low_.resize(n_nodes * size);
+    on_.resize(n_targets);
+    off_.resize(n_targets);
+    for (int k = 0; k < n_nodes; ++k) {
+      const double t = t_[n_nodes][k];
+      T* const low = low_.data() + k * size;
+      std::fill_n(low, n_targets, static_cast<T>(weights_[n_nodes][k]));
+      for (uint32_t i = 0; i < group.n_settled; ++i) {
+        const PathStep& step = groups_.steps[group.above + i];
+        const double z = step.share;
+        std::fill_n(on_.data(), n_targets, static_cast<T>(z * (1 - t) + t));
+        std::fill_n(off_.data(), n_targets, static_cast<T>(z * (1 - t)));
+        std::fill_n(on_.data() + slot_[step.feature] * width_, width_, static_cast<T>(1 - z));
+        std::fill_n(off_.data() + slot_[step.feature] * width_, width_, static_cast<T>(-z));
+        multiply(low, n_targets, i, on_.data(), off_.data());
+      }
+    }
+  }
+
+  // high_[output][y][row][k]: the first row is for features that only the path to the group has.
+  template <int K>
+  void make_high(const TreeGroups::Group& group, size_t n_slots) {
+    row_of_.assign(n_slots, 1);
+    for (uint32_t i = 0; i < group.n_settled; ++i) row_of_[slot_[groups_.steps[group.above + i].feature]] = 0;
+    n_rows_ = 1;
+    for (size_t& row : row_of_)
+      if (row) row = n_rows_++;
+    const size_t n_y = size_t{1} << (group.n_bits() - group.n_settled);
+    high_.assign(width_ * n_y * n_rows_ * K, 0.0);
+    words_.make(*tree_, groups_, group, group.n_settled);
+    for (size_t i = group.leaves; i < group.leaves_end; ++i) {
+      const TreeGroups::Leaf& leaf = groups_.leaves[i];
+      const size_t n_leaf_rows = make_leaf<K>(leaf);
+      const double* const values = plan_.leaf_values.data() + tree_->leaves + leaf.value;
+      for (size_t output = 0; output < width_; ++output) {
+        const double value = values[output] / plan_.leaf_scale;
+        for (size_t y = 0; y < n_y; ++y) {
+          const double* __restrict from = leaf_.data() + index_.data()[y] * n_leaf_rows * K;
+          double* __restrict const to = high_.data() + (output * n_y + y) * n_rows_ * K;
+          for (const size_t row : leaf_rows_) {
+            for (int k = 0; k < K; ++k) to[row * K + k] += value * from[k];
+            from += K;
+          }
+        }
+      }
+    }
+  }
+
+  // The same of one leaf of value 1, [pattern of its features among those of y][row][k]; returns its rows.
+  template <int K>
+  size_t make_leaf(const TreeGroups::Leaf& leaf) {
+    leaf_rows_.assign(1, 0);
+    bits_.clear();
+    shares_.clear();
+    for (uint32_t i = 0; i < leaf.n_features; ++i) {
+      const PathStep& step = groups_.steps[leaf.path + i];
+      const size_t row = row_of_[slot_[step.feature]];
+      if (!row) continue;
+      leaf_rows_.push_back(row);
+      bits_.push_back(words_.local(step.bit));
+      shares_.push_back(step.share);
+    }
+    words_.index(bits_, index_);
+    const size_t n_rows = leaf_rows_.size();
+    leaf_.resize(n_rows * K << bits_.size());
+    std::fill_n(leaf_.data(), n_rows * K, 1.0);
+    leaf_on_.resize(n_rows * K);
+    leaf_off_.resize(n_rows * K);
+    for (size_t i = 0; i < bits_.size(); ++i) {
+      const double z = shares_[i];
+      for (size_t r = 0; r < n_rows; ++r)
+        for (int k = 0; k < K; ++k) {
+          const double t = t_[K][k];
+          leaf_on_[r * K + k] = r == i + 1 ? 1 - z : z * (1 - t) + t;
+          leaf_off_[r * K + k] = r == i + 1 ? -z : z * (1 - t);
+        }
+      multiply(leaf_.data(), n_rows * K, i, leaf_on_.data(), leaf_off_.data());
+    }
+    return n_rows;
+  }
+
+  // Adds a bit to the numbers of rows: those with it are times `on`, the others times `off`.
+  template <class X>
+  static void multiply(X* rows, size_t row_size, size_t bit, const X* on, const X* off) {
+    const size_t size = row_size << bit;
+    for (size_t first = 0; first < size; first += row_size)
+      for (size_t i = 0; i < row_size; ++i) {
+        const X value = rows[first + i];
+        rows[size + first + i] = value * on[i];
+        rows[first + i] = value * off[i];
+      }
+  }
+
+  Plan& plan_;
+  const TableLimits limits_;
+  TreeGroups groups_;
+  GroupWords words_;
+  const TreeProgram* tree_ = nullptr;
+  size_t width_ = 1, n_rows_ = 1;
+  std::vector<uint32_t> slot_;     // of a feature among those of a group
+  std::vector<size_t> row_of_;     // of a slot in high_
+  std::vector<size_t> from_;       // of a target in high_
+  std::vector<size_t> leaf_rows_;  // of a leaf's rows in high_
+  std::vector<uint32_t> bits_;
+  std::vector<double> shares_, high_, leaf_, leaf_on_, leaf_off_;
+  std::vector<T> low_, on_, off_, factors_;
+  std::vector<double> t_[kMaxFixedNodes + 1], weights_[kMaxFixedNodes + 1];
+  Aligned<uint16_t> index_;
+};
+
+template <class T>
+void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads) {
   const size_t n_trees = plan.tables.trees.size();
   std::atomic<size_t> next{0};
   run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(n_trees)), [&](bool) {
-    LevelWriter<T> writer(plan);
-    for (size_t i; (i = next++) < n_trees;)
-      if (plan.tables.trees[i].n_levels) writer.write_tree(plan.tables.trees[i]);
+    LevelWriter<T> levels(plan);
+    GroupWriter<T> groups(plan, limits);
+    for (size_t i; (i = next++) < n_trees;) {
+      const TableTree& tree = plan.tables.trees[i];
+      if (tree.n_levels)
+        levels.write_tree(tree);
+      else
+        groups.write_tree(tree);
+    }
   });
 }
 
@@ -208,11 +403,10 @@ Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index in
     take_tables(plan, *stored);
   } else {
     allocate_tables(plan);
-    write_tables(plan, limits, n_threads, weigh_by_cover);
     if (precision == Precision::kSingle)
-      write_level_tables<float>(plan, n_threads);
+      write_tables<float>(plan, limits, n_threads);
     else
-      write_level_tables<double>(plan, n_threads);
+      write_tables<double>(plan, limits, n_threads);
   }
   drop_walks(plan);
   return plan;

@@ -1,5 +1,9 @@
 #include "table_builder.h"
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include <atomic>
 #include <map>
 #include <stdexcept>
@@ -84,10 +88,7 @@ void TreeGroups::enter(int32_t node, bool grouped) {
   const int32_t n_below = is_leaf ? 0 : inner_below_[node];
   if (!grouped && shares_table(node, n_below)) {
     grouped = true;
-    const size_t n_below_leaves = static_cast<size_t>(n_below) + 1;
-    groups.push_back(
-        {steps.size(), path_.size(), node, n_below, leaves.size(), leaves.size() + n_below_leaves});
-    steps.insert(steps.end(), path_.begin(), path_.end());
+    add_group(node, n_below);
   }
   if (is_leaf) {
     leaves.push_back({static_cast<size_t>(node - n_inner_) * width_, steps.size(),
@@ -106,6 +107,19 @@ void TreeGroups::enter(int32_t node, bool grouped) {
   const PathStep old = is_new ? PathStep{feature, 0, 1.0} : path_[at];
   if (is_new) path_.push_back(old);
   frames_.push_back({node, 0, at, is_new, old, grouped});
+}
+
+void TreeGroups::add_group(int32_t node, int32_t n_below) {
+  const DecideNode* const nodes = plan_.decide.data() + tree_->decide + node;
+  const auto settled = [&](const PathStep& step) {
+    return std::none_of(nodes, nodes + n_below,
+                        [&](const DecideNode& below) { return plan_.feature_of(below) == step.feature; });
+  };
+  const size_t first = steps.size();
+  steps.insert(steps.end(), path_.begin(), path_.end());
+  const auto end = std::stable_partition(steps.begin() + first, steps.end(), settled);
+  groups.push_back({first, path_.size(), static_cast<uint32_t>(end - steps.begin() - first), node, n_below,
+                    leaves.size(), leaves.size() + static_cast<size_t>(n_below) + 1});
 }
 
 void TreeGroups::take_edge(Frame& frame, bool right) {
@@ -170,6 +184,19 @@ uint32_t longest_path(const Plan& plan) {
 }
 
 namespace {
+
+// On pages of 2 MiB where the system has them: otherwise to make a table costs a fault for every 4 KiB of it.
+template <class X>
+void resize_on_large_pages(std::vector<X>& table, size_t n) {
+  table.reserve(n);
+#ifdef __linux__
+  constexpr uintptr_t kPage = 2 << 20;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(table.data()) + kPage - 1) / kPage * kPage;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(table.data() + n) / kPage * kPage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+  table.resize(n);
+}
 
 class Layout {
  public:
@@ -357,7 +384,6 @@ class Writer {
     words_.make(*tree_, groups_, group);
     const size_t size = size_t{1} << to.n_bits, n_blocks = words_.n_blocks();
     const size_t row_size = padded_row(to.n_targets, sizeof(double));
-    grow(index_, n_blocks * kBlockRows);
     grow(sum_, n_blocks * kBlockRows * row_size);
     std::fill_n(sum_.data(), n_blocks * kBlockRows * row_size, 0.0);
     for (size_t i = group.leaves; i < group.leaves_end; ++i) {
@@ -395,11 +421,10 @@ class Writer {
           std::lower_bound(targets, targets + to.n_targets, position_[path[i].feature]) - targets);
       for (uint32_t o = 0; o < width_; ++o) targets_.push_back(target + o);
     }
-    kernels().index({words_.data(), words_.block_words(), words_.n_blocks(), bits_.data(), d, index_.data()});
+    words_.index(bits_, index_);
     weights_.assign(size, 0.0);
     const double* const values = plan_.leaf_values.data() + tree_->leaves + leaf.value;
-    weigh_({table_tree, look_up, path, d, index_.data(), size_t{1} << to.n_bits, values, width_},
-           weights_.data());
+    weigh_({table_tree, look_up, d, index_.data(), size_t{1} << to.n_bits, values, width_}, weights_.data());
     scaled_.resize(width_);
     for (size_t o = 0; o < width_; ++o) scaled_[o] = values[o] / plan_.leaf_scale;
     grow(sums_, 4 * size);
@@ -435,21 +460,14 @@ class Writer {
     return out;
   }
 
-  template <class X>
-  static void grow(Aligned<X>& buffer, size_t n) {
-    if (buffer.size() >= n) return;
-    buffer.resize(n);
-    std::fill_n(buffer.data(), n, X(0));
-  }
-
   Plan& plan_;
   const TableLimits limits_;
   const WeighPatterns& weigh_;
   TreeGroups groups_;
+  GroupWords words_;
   const TreeProgram* tree_ = nullptr;
   size_t width_ = 1;
   std::vector<uint32_t> position_;  // of a feature in the batch
-  GroupWords words_;
   std::vector<uint32_t> bits_, targets_;
   std::vector<double> weights_, scaled_, factors_[kMaxTableBits + 1];
   Aligned<uint16_t> index_;
@@ -460,9 +478,9 @@ class Writer {
 
 void allocate_tables(Plan& plan) {
   if (element_bytes(plan) == 4)
-    plan.tables.floats.own().resize(plan.tables.n_elements);
+    resize_on_large_pages(plan.tables.floats.own(), plan.tables.n_elements);
   else
-    plan.tables.doubles.own().resize(plan.tables.n_elements);
+    resize_on_large_pages(plan.tables.doubles.own(), plan.tables.n_elements);
 }
 
 void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, const WeighPatterns& weigh) {

@@ -9,10 +9,12 @@
 // (p - 1)! q! / (p + q)! is the integral of t^(p - 1) (1 - t)^q. See docs/how_it_works.md.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <vector>
 
+#include "aligned.h"
 #include "plan.h"
 
 namespace skshap {
@@ -46,6 +48,7 @@ class TreeGroups {
   // Below one node, in preorder: leaves and inner nodes are consecutive.
   struct Group {
     size_t above, n_above;  // path to the node, among `steps`
+    uint32_t n_settled;     // features of it that no node of the group splits on: they come first
     int32_t first_node, n_nodes;
     size_t leaves, leaves_end;
     uint32_t n_bits() const { return static_cast<uint32_t>(n_above) + n_nodes; }
@@ -69,6 +72,7 @@ class TreeGroups {
     bool grouped;
   };
   void enter(int32_t node, bool grouped);
+  void add_group(int32_t node, int32_t n_below);
   void take_edge(Frame& frame, bool right);
   bool shares_table(int32_t node, size_t n_below) const;
 
@@ -85,9 +89,8 @@ class TreeGroups {
 
 // A leaf of a group, as its table is computed.
 struct TableLeaf {
-  size_t tree;           // among Tables::trees
-  size_t look_up;        // among Tables::look_ups
-  const PathStep* path;  // the features are the bits of a pattern in this order
+  size_t tree;     // among Tables::trees
+  size_t look_up;  // among Tables::look_ups
   uint32_t n_features;
   const uint16_t* pattern;  // by index
   size_t size;              // of the table
@@ -133,5 +136,13 @@ void drop_walks(Plan& plan);
 
 // Bit `bit` of the numbers of 64 consecutive indices, the first of which is 64 times `block`.
 uint64_t index_bit(uint32_t bit, size_t block);
+
+// Makes room for n elements; new ones are 0.
+template <class X>
+void grow(Aligned<X>& buffer, size_t n) {
+  if (buffer.size() >= n) return;
+  buffer.resize(n);
+  std::fill_n(buffer.data(), n, X(0));
+}
 
 }  // namespace skshap
