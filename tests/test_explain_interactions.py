@@ -449,7 +449,7 @@ def test_memory_limit_bounds_everything_that_is_allocated(wide: Any, pairs: Any,
     explainer, X = wide
     rows = X[:400] if kind == "array" else (10 * X[:400]).astype(int)
     expected = explainer.explain_interactions(rows, pairs=pairs)
-    plan = explainer._runner.plan(next(k for k in explainer._runner._plans if k.order == 2))
+    plan = explainer._runner.plan(next(k for k, _ in explainer._runner._plans if k.order == 2))
     result = expected.values.nbytes + (rows.nbytes if pairs == "occurring" else 0)
     limit = result + plan.info()["scratch_bytes_per_thread"] + 200_000
     tight = copy.copy(explainer._runner.options)
