@@ -5,6 +5,7 @@
     python benchmarks/bench.py values --device cuda --train-device cuda
     python benchmarks/bench.py interactions
     python benchmarks/bench.py background
+    python benchmarks/bench.py tables
     python benchmarks/bench.py top-pairs
     python benchmarks/bench.py loading
     python benchmarks/bench.py latency
@@ -42,6 +43,7 @@ import loading
 import models
 import numpy as np
 import peers
+import tables
 import top_pairs
 
 from skshapgpu import TreeExplainer, _core, cuda_info
@@ -53,7 +55,8 @@ DEFAULT_MODELS = (
     "cal_housing-med",
     "adult-med",
     "covtype-med",
-    "rf-*-8",
+    "rf-adult-8",
+    "rf-superconductor-8",
     "lightgbm-adult",
     "histgb-adult",
     "catboost-adult",
@@ -147,12 +150,7 @@ def main() -> None:
     )
     add_slowest(values)
     values.add_argument("--train-only", action="store_true", help="fill the cache, measure nothing")
-    values.add_argument(
-        "--fasttreeshap-python",
-        default=sys.executable,
-        metavar="FILE",
-        help="an interpreter with fasttreeshap and NumPy 1",
-    )
+    add_fasttreeshap(values)
     pairs = commands.add_parser("interactions", help="SHAP interaction values of the same models")
     add_common(pairs)
     add_device(pairs)
@@ -175,6 +173,15 @@ def main() -> None:
     against.add_argument("--repeats", type=int, default=5, help="rounds (5)")
     against.add_argument("--seconds", type=float, default=1.0, help="aim for the length of a call (1)")
     add_slowest(against, default=120.0)  # a call of Woodelf takes 20 s on an idle machine
+    precomputed = commands.add_parser("tables", help="tables made beforehand: making and using them, apart")
+    add_common(precomputed)
+    precomputed.add_argument("--rows", type=int, help="rows to explain (10000; 300 with --quick)")
+    precomputed.add_argument("--repeats", type=int, default=5, help="rounds (5)")
+    precomputed.add_argument(
+        "--seconds", type=float, help="aim for the length of a call beyond tables (0.5; 0.05 with --quick)"
+    )
+    add_slowest(precomputed)
+    add_fasttreeshap(precomputed)
     top = commands.add_parser("top-pairs", help="peak memory of the strongest pairs of many rows")
     top_pairs.add_arguments(top)
     add_output(top)
@@ -196,6 +203,7 @@ def main() -> None:
         "values": run_values,
         "interactions": run_interactions,
         "background": run_background,
+        "tables": run_tables,
         "top-pairs": run_top_pairs,
         "loading": run_loading,
         "latency": run_latency,
@@ -220,6 +228,15 @@ def add_slowest(parser: argparse.ArgumentParser, default: float = 30.0) -> None:
         default=default,
         metavar="SECONDS",
         help=f"leave out systems that take longer for a single row ({default:g})",
+    )
+
+
+def add_fasttreeshap(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fasttreeshap-python",
+        default=sys.executable,
+        metavar="FILE",
+        help="an interpreter with fasttreeshap and NumPy 1",
     )
 
 
@@ -313,6 +330,22 @@ def run_background(arguments: argparse.Namespace, refuse: Callable[[str], None])
         result = background.measure(case, peers.ensemble_of(case.model), arguments, one_tree)
         report["models"].append(result)
         background.print_model(result)
+        write(report, arguments)
+
+
+def run_tables(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    arguments.rows = arguments.rows or (300 if arguments.quick else models.SAMPLE_ROWS)
+    arguments.seconds = arguments.seconds or (0.05 if arguments.quick else 0.5)
+    if arguments.rows < 1 or arguments.repeats < 1 or arguments.seconds < 0:
+        refuse("--rows, --repeats and --seconds must be positive")
+    report = start_report("tables", arguments)
+    report["tolerance"] = tables.TOLERANCE
+    defaults = tables.QUICK_MODELS if arguments.quick else tables.DEFAULT_MODELS
+    for case in cases(arguments, defaults, report, refuse):
+        case.X = models.take_rows(case.X, arguments.rows)
+        result = tables.measure(case, peers.ensemble_of(case.model), arguments, check_ours)
+        report["models"].append(result)
+        tables.print_model(result)
         write(report, arguments)
 
 
@@ -467,13 +500,15 @@ def start(name: str, case: models.Case, arguments: argparse.Namespace) -> peers.
     return peers.Runner(peers.BUILDERS[name](case), case.X)
 
 
-def check_ours(case: models.Case, ensemble: Any) -> tuple[np.ndarray, dict[str, float | None]]:
+def check_ours(
+    case: models.Case, ensemble: Any, algorithm: str = "auto"
+) -> tuple[np.ndarray, dict[str, float | None]]:
     """Our values of the first rows in double precision, and our errors.
 
     The error against the definition is None where no tree is small enough for it.
     """
     X = case.X[:CHECKED_ROWS]
-    options = {"device": "cpu", "check_additivity": False}
+    options = {"device": "cpu", "check_additivity": False, "algorithm": algorithm}
     double = TreeExplainer(case.model, precision="double", **options)
     truth = peers.outputs_second(double.shap_values(X.astype(np.float64)))
     single = peers.outputs_second(TreeExplainer(case.model, **options).shap_values(X))

@@ -1,7 +1,8 @@
 """The models that the benchmarks explain: data, training, and the cache of both.
 
 A case is a fitted model and the rows to explain. XGBoost models follow table 3 of the GPUTreeShap paper
-(arXiv 2010.13972), random forests table 5 of the Fast TreeSHAP paper (arXiv 2109.09847).
+(arXiv 2010.13972), random forests and the XGBoost models "xgb" tables 5 and 6 of the Fast TreeSHAP paper
+(arXiv 2109.09847).
 """
 
 from __future__ import annotations
@@ -43,6 +44,17 @@ LARGE_ROUNDS = 100
 
 FOREST_DEPTHS = (4, 8, 12, 16)
 
+#: Data of the Fast TreeSHAP paper, by kind of model; covtype, of 7 classes too, stands for its Crop.
+FOREST_DATA = {"rf": ("adult", "superconductor", "covtype"), "xgb": ("adult", "superconductor")}
+
+#: Iterations and depth of the oblivious trees, by name.
+CATBOOST_SIZES = {
+    "catboost-adult": (500, 6),
+    "catboost-adult-6": (1000, 6),
+    "catboost-adult-10": (10, 10),
+    "catboost-covtype-6": (200, 6),
+}
+
 #: Rows in the cached bootstrap sample.
 SAMPLE_ROWS = 10_000
 
@@ -73,8 +85,13 @@ def names() -> list[str]:
     """All cases."""
     datasets = ("cal_housing", "adult", "covtype", "fashion_mnist")
     boosted = [f"{dataset}-{size}" for size in XGBOOST_SIZES for dataset in datasets]
-    forests = [f"rf-{dataset}-{depth}" for depth in FOREST_DEPTHS for dataset in ("adult", "superconductor")]
-    return [*boosted, *forests, "lightgbm-adult", "histgb-adult", "catboost-adult"]
+    forests = [
+        f"{kind}-{dataset}-{depth}"
+        for kind, datasets in FOREST_DATA.items()
+        for depth in FOREST_DEPTHS
+        for dataset in datasets
+    ]
+    return [*boosted, *forests, "lightgbm-adult", "histgb-adult", *CATBOOST_SIZES]
 
 
 def load_case(name: str, options: Options, cache: Path) -> Case:
@@ -110,6 +127,8 @@ def margin(case: Case, X: np.ndarray) -> np.ndarray:
         raw = case.model.predict(X, prediction_type="RawFormulaVal", thread_count=1)
     elif hasattr(case.model, "decision_function"):
         raw = case.model.decision_function(X)
+    elif hasattr(case.model, "predict_proba"):
+        raw = case.model.predict_proba(X)
     else:
         raw = case.model.predict(X)
     return np.asarray(raw, np.float64).reshape(len(X), -1)
@@ -130,9 +149,17 @@ def _family(name: str) -> str:
 def _train(name: str, options: Options) -> tuple[Any, np.ndarray, str]:
     first, _, rest = name.partition("-")
     train: Callable[..., Any]
-    if first == "rf":
+    if first in FOREST_DATA:
         dataset, _, depth = rest.rpartition("-")
-        train, size = _random_forest, (20 if options.quick else 100, int(depth))
+        train = {
+            "rf": _random_forest,
+            "xgb": partial(_xgboost, device=options.train_device, learning_rate=0.3),
+        }[first]
+        size = (20 if options.quick else 100, int(depth))
+    elif first == "catboost":
+        dataset = rest.partition("-")[0]
+        iterations, depth = CATBOOST_SIZES[name]
+        train, size = _catboost, (min(20, iterations) if options.quick else iterations, depth)
     elif _family(name) == "xgboost":
         dataset = first
         rounds, max_depth = XGBOOST_SIZES[rest]
@@ -142,7 +169,7 @@ def _train(name: str, options: Options) -> tuple[Any, np.ndarray, str]:
         size = (max(5, rounds // 10) if options.quick else rounds, max_depth)
     else:
         dataset = "adult"
-        train = {"lightgbm": _lightgbm, "histgb": _histgb, "catboost": _catboost}[first]
+        train = {"lightgbm": _lightgbm, "histgb": _histgb}[first]
         size = (20 if options.quick else {"histgb": 200}.get(first, 500), None)
     X, y, note = _data(dataset, options.data)
     if options.quick:
@@ -195,11 +222,24 @@ def _generate(dataset: str) -> tuple[np.ndarray, np.ndarray]:
     return X, np.digitize(score, borders).astype(np.int32)
 
 
-def _xgboost(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: int, device: str) -> Any:
+def _xgboost(
+    X: np.ndarray,
+    y: np.ndarray,
+    classes: int,
+    rounds: int,
+    max_depth: int,
+    device: str,
+    learning_rate: float = 0.01,
+) -> Any:
     import xgboost
 
     objective = {0: "reg:squarederror", 1: "binary:logistic"}.get(classes, "multi:softprob")
-    parameters = {"objective": objective, "learning_rate": 0.01, "max_depth": max_depth, "nthread": 1}
+    parameters = {
+        "objective": objective,
+        "learning_rate": learning_rate,
+        "max_depth": max_depth,
+        "nthread": 1,
+    }
     if classes > 1:
         parameters["num_class"] = classes
     parameters["device"] = device
@@ -210,10 +250,11 @@ def _xgboost(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth:
 
 def _random_forest(X: np.ndarray, y: np.ndarray, classes: int, trees: int, max_depth: int) -> Any:
     """A regressor for a binary target too: its trees are the same, and no library explains a second class."""
-    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     columns = "sqrt" if classes else 1.0  # scikit-learn's defaults for classifiers and regressors
-    return RandomForestRegressor(trees, max_depth=max_depth, max_features=columns, random_state=0).fit(X, y)
+    kind = RandomForestClassifier if classes > 1 else RandomForestRegressor
+    return kind(trees, max_depth=max_depth, max_features=columns, random_state=0).fit(X, y)
 
 
 def _lightgbm(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: None) -> Any:
@@ -230,10 +271,15 @@ def _histgb(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: 
     return model.fit(X, y)
 
 
-def _catboost(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: None) -> Any:
+def _catboost(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: int) -> Any:
     from catboost import CatBoostClassifier
 
     model = CatBoostClassifier(
-        iterations=rounds, depth=6, thread_count=1, verbose=False, random_seed=0, allow_writing_files=False
+        iterations=rounds,
+        depth=max_depth,
+        thread_count=1,
+        verbose=False,
+        random_seed=0,
+        allow_writing_files=False,
     )
     return model.fit(X, y)

@@ -12,6 +12,7 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
@@ -383,7 +384,9 @@ def woodelf_trees(case: Any) -> tuple[list[str], list[Any]]:
 def _fasttreeshap(model: dict[str, Any]) -> System:
     import fasttreeshap
 
-    algorithm = "v2" if model["table_entries"] <= MAX_TABLE_ENTRIES else "v1"
+    algorithm = model.get("algorithm") or ("v2" if model["table_entries"] <= MAX_TABLE_ENTRIES else "v1")
+    # It warns where it takes v1 in place of v2, for want of memory.
+    warnings.filterwarnings("error", message=".*Switched to algorithm v1")
     explainer = fasttreeshap.TreeExplainer(
         model, feature_perturbation="tree_path_dependent", algorithm=algorithm, n_jobs=1
     )
