@@ -320,6 +320,7 @@ py::dict tree_group(const char* algorithm, const TableCost& cost) {
   out["n_trees"] = cost.n_trees;
   out["n_leaves"] = cost.n_leaves;
   out["n_look_ups"] = cost.n_look_ups;
+  out["n_places"] = cost.n_places;
   out["table_bytes"] = cost.bytes;
   return out;
 }
@@ -329,7 +330,7 @@ py::list tree_groups(const Plan& plan) {
   std::map<std::pair<int, bool>, TableCost> found;
   const auto group = [&](size_t chunk, bool tables) -> TableCost& {
     const int n_nodes = plan.chunks[chunk].n_nodes;
-    return found.try_emplace({n_nodes, tables}, TableCost{n_nodes, 0, 0, 0, 0, 0}).first->second;
+    return found.try_emplace({n_nodes, tables}, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
   };
   for (size_t c = 0; c < plan.chunks.size(); ++c)
     for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) {
@@ -344,6 +345,9 @@ py::list tree_groups(const Plan& plan) {
     for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i)
       cost.bytes += plan.tables.look_ups[i].n_targets * element << plan.tables.look_ups[i].n_bits;
   }
+  for (const TableBatch& batch : plan.tables.batches)
+    if (batch.trees_end - batch.trees == 1)
+      group(batch.chunk, true).n_places += batch.places_end - batch.places;
   py::list out;
   for (const auto& [key, cost] : found) out.append(tree_group(key.second ? "tables" : "quadrature", cost));
   return out;

@@ -152,17 +152,19 @@ std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits) {
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       if (plan.trees[i].by_tables) continue;
       TableCost& cost =
-          found.try_emplace(chunk.n_nodes, TableCost{chunk.n_nodes, 0, 0, 0, 0, 0}).first->second;
+          found.try_emplace(chunk.n_nodes, TableCost{chunk.n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
       groups.find(chunk, plan.trees[i], {leaf_bits});
       cost.n_trees += 1;
       cost.n_leaves += groups.leaves.size();
       cost.n_look_ups += groups.groups.size();
+      const size_t width = n_used_outputs(plan, chunk);
+      if (plan.features.size() * width > kBatchPositions) cost.n_places += groups.features.size() * width;
       for (const TreeGroups::Leaf& leaf : groups.leaves)
         cost.longest_path = std::max(cost.longest_path, leaf.n_features);
       for (const TreeGroups::Group& group : groups.groups) {
         list_features(plan, plan.trees[i], groups, group, features);
         // Groups have at most 2^kMaxTableBits indices; a sum of so many bytes stays below 2^64.
-        cost.bytes += features.size() * n_used_outputs(plan, chunk) * element_bytes(plan) << group.n_bits();
+        cost.bytes += features.size() * width * element_bytes(plan) << group.n_bits();
       }
     }
   std::vector<TableCost> costs;

@@ -111,6 +111,7 @@ struct LevelTree {
 struct TableCost {
   int n_nodes;
   size_t n_trees, n_leaves, n_look_ups, bytes;
+  size_t n_places;  // sums that a row adds to after the look-ups, of trees that do not share them with others
   uint32_t longest_path;
 };
 

@@ -105,7 +105,7 @@ class Plan:
         """What the trees without tables would have, by their quadrature nodes, ascending.
 
         A dict for each number of nodes: algorithm ("tables"; in :meth:`info` also "quadrature"), n_nodes,
-        n_trees, n_leaves, n_look_ups and table_bytes. Trees are left out with all others of as many
+        n_trees, n_leaves, n_look_ups, n_places and table_bytes. Trees are left out with all others of as many
         nodes if a path has more than 16 different features.
         """
 

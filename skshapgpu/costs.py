@@ -11,8 +11,10 @@ from typing import Any
 _CPU_CALL, _CPU_BLOCK, _CPU_VECTOR, _CPU_THREAD = 2e-5, 8e-9, 1e-9, 4e-5
 
 #: Trees explained by tables take their time for each row and look-up instead, more if a table is larger than
-#: the cache next to the core; and each number of a table has to be computed once.
+#: the cache next to the core, and for each sum of trees with many features; and each number of a table has to
+#: be computed once.
 _CPU_LOOK_UP, _CPU_LARGE_LOOK_UP, _LARGE_TABLE, _CPU_NUMBER = 1.6e-9, 4e-9, 2**17, 5e-9
+_CPU_PLACE = 2.5e-9
 
 #: The same measured on an H200. A chunk of trees takes its time however few the rows are, and each row
 #: something for each leaf times quadrature nodes. A chunk has about _CHUNK_LEAVES, kMaxChunkLeaves of
@@ -36,6 +38,8 @@ class TreeGroup:
     n_trees, n_leaves : int
     n_look_ups : int
         Tables; each row reads a vector from each.
+    n_places : int
+        Sums that each row adds to after that, of trees that do not share them with others.
     table_bytes : int
         Their size.
     """
@@ -45,6 +49,7 @@ class TreeGroup:
     n_trees: int
     n_leaves: int
     n_look_ups: int
+    n_places: int
     table_bytes: int
 
 
@@ -106,6 +111,7 @@ def cpu_seconds(groups: Sequence[TreeGroup], n_rows: int, n_threads: int, work: 
         if group.algorithm == "tables":
             large = group.table_bytes > _LARGE_TABLE * group.n_look_ups
             seconds += n_rows * group.n_look_ups * (_CPU_LARGE_LOOK_UP if large else _CPU_LOOK_UP)
+            seconds += n_rows * group.n_places * _CPU_PLACE
         else:
             vector = vectors * group.n_nodes * _CPU_VECTOR * work
             seconds += group.n_leaves * (blocks * _CPU_BLOCK + vector)

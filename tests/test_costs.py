@@ -33,11 +33,11 @@ def algorithms(explainer: TreeExplainer, n_rows: int) -> set[str]:
 
 
 def walked(n_nodes: int, n_leaves: int = 10_000) -> TreeGroup:
-    return TreeGroup("quadrature", n_nodes, 100, n_leaves, 0, 0)
+    return TreeGroup("quadrature", n_nodes, 100, n_leaves, 0, 0, 0)
 
 
-def tables(n_nodes: int, n_look_ups: int, table_bytes: int) -> TreeGroup:
-    return TreeGroup("tables", n_nodes, 100, 10_000, n_look_ups, table_bytes)
+def tables(n_nodes: int, n_look_ups: int, table_bytes: int, n_places: int = 0) -> TreeGroup:
+    return TreeGroup("tables", n_nodes, 100, 10_000, n_look_ups, n_places, table_bytes)
 
 
 def test_tables_are_for_many_rows_and_short_paths() -> None:
@@ -52,6 +52,8 @@ def test_tables_are_for_many_rows_and_short_paths() -> None:
     assert chosen(100_000) == (short,)
     assert chosen(100_000_000) == (short,)
     assert chosen(100_000, 3_000_000) == ()
+    wide = tables(3, 500, 4_000_000, n_places=10_000)
+    assert worthwhile_tables(groups, [wide], 100_000_000, 1, "single", 2**40) == ()
 
 
 def test_costs_grow_with_the_work() -> None:
