@@ -150,7 +150,8 @@ class TreeExplainer:
         docs/which_shap.md.
     algorithm : {"auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_v1"}, default="auto"
         "auto" is the exact quadrature; trees of up to 10 levels that ask the same in all nodes of a
-        level, as those of CatBoost, are looked up in tables that are filled beforehand. With
+        level, as those of CatBoost, are looked up in tables that are filled beforehand, and others in
+        tables that a call on the CPU makes if it has so many rows that they pay: see :meth:`plan`. With
         "quadrature" there are no tables. "fast_v2" looks up all trees, as Fast TreeSHAP v2 does (Yang,
         2021, arXiv:2109.09847): SHAP values and Banzhaf values, at most 16 features on a path, and tables
         within ``memory_limit``. The others are slower, for comparison, and compute path-dependent SHAP
@@ -363,7 +364,8 @@ class TreeExplainer:
         >>> from sklearn.ensemble import RandomForestRegressor
         >>> from skshapgpu import TreeExplainer
         >>> X, y = load_diabetes(return_X_y=True)
-        >>> explainer = TreeExplainer(RandomForestRegressor(10, max_depth=4, random_state=0).fit(X, y))
+        >>> model = RandomForestRegressor(10, max_depth=4, random_state=0).fit(X, y)
+        >>> explainer = TreeExplainer(model, device="cpu")
         >>> {group.algorithm for group in explainer.plan(10).groups}
         {'quadrature'}
         >>> {group.algorithm for group in explainer.plan(1_000_000).groups}
