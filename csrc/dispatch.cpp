@@ -9,6 +9,7 @@
 #include "look_up.h"
 #include "margin.h"
 #include "matrices.h"
+#include "pair_kernels.h"
 #include "plan.h"
 #include "recursive.h"
 #include "threads.h"
@@ -288,6 +289,15 @@ const Kernels& kernels() {
     return kernels_baseline();
   }();
   return chosen;
+}
+
+const PairKernels& pair_kernels() {
+#ifdef SKSHAP_X86_64
+  static const std::string name = kernels().name;
+  if (name == "avx512") return pair_kernels_avx512();
+  if (name == "avx2") return pair_kernels_avx2();
+#endif
+  return pair_kernels_baseline();
 }
 
 }  // namespace skshap
