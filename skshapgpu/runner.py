@@ -39,7 +39,7 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 _CHECK_BYTES = 40
 
 #: Which trees are explained by tables, by algorithm; none where it is not listed.
-_TABLES = {"auto": "level_uniform", "fast_v2": "all"}
+_TABLES = {"auto": "level_uniform"}
 
 #: Values of the option ``algorithm``.
 ALGORITHMS = ("auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_v1")
@@ -247,7 +247,7 @@ class Runner:
                 return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
             return _core.background_plan(attributes, precision, rows, weights, table_bytes, n_threads, stored)
         tables = _TABLES.get(algorithm, "none") if kind.order == 1 else "none"
-        method = algorithm if algorithm in CPU_ALGORITHMS else "walk"
+        method = algorithm if algorithm in (*CPU_ALGORITHMS, "fast_v2") and kind.order == 1 else "walk"
         try:
             return _core.Plan(
                 attributes,
@@ -269,7 +269,7 @@ class Runner:
                 "can do without tables"
             ) from None
         except ValueError as error:
-            if tables == "all":
+            if method == "fast_v2":
                 error.add_note(
                     "This is about the tables of algorithm='fast_v2'; algorithm='auto' can do without."
                 )
