@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "adapters": {"ensemble", "errors", "schema"},
     "background": {"devices", "errors", "inputs"},
     "costs": set(),
+    "cross_fit": set(),
     "devices": {"_cuda"},
     "display": {"explainer", "interaction_explanation"},
     "ensemble": set(),
@@ -72,15 +73,16 @@ MAY_IMPORT = {
     "saving": {"_versions", "adapters", "background", "ensemble", "schema", "storage"},
     "schema": {"ensemble"},
     "storage": set(),
+    "transformer_base": {"cross_fit", "devices", "explainer", "inputs"},
     "transformers": {
         "background",
-        "devices",
         "explainer",
         "explanation",
         "inputs",
         "interaction_explanation",
         "interactions",
         "model_output",
+        "transformer_base",
     },
 }
 
