@@ -56,8 +56,8 @@ def folds_of(
             missing = np.setdiff1d(classes, np.asarray(y)[fold.train])
             if len(missing):
                 raise ValueError(
-                    f"fold {number} of cv={cv!r} has no row of class {missing.tolist()[0]!r} to fit the model on, so "
-                    "that its values would have other outputs: use StratifiedKFold, or fewer folds"
+                    f"fold {number} of cv={cv!r} has no row of class {missing.tolist()[0]!r} to fit on, "
+                    "so that its values would have other outputs: use StratifiedKFold, or fewer folds"
                 )
     return folds
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from numbers import Integral
 from time import perf_counter
 from typing import Any, Literal, overload
@@ -27,7 +28,8 @@ from .inputs import FLOAT32_OVERFLOW, Rows, read, row_labels
 from .interaction_explanation import INDEX_NAMES, InteractionExplanation
 from .interactions import Found, Request, interactions
 from .model_output import link_of, require_model_output
-from .pipelines import unwrap
+from .origins import Origins, origins_of, with_data
+from .pipelines import names_behind, unique, unwrap
 from .runner import (
     SHAP_VALUES,
     Kind,
@@ -437,6 +439,7 @@ class TreeExplainer:
             value_index=index,
             feature_perturbation=self.feature_perturbation,
             model_output=self._model_output,
+            origins=None if self._origins is None else with_data(self._origins, X),
             seconds=perf_counter() - start,
             **facts,
         )
@@ -623,13 +626,15 @@ class TreeExplainer:
         """
         names = input_features
         if self._steps:
-            named = all(hasattr(step, "get_feature_names_out") for step in self._steps)
-            for step in self._steps if named else ():
-                names = step.get_feature_names_out(names)
-            names = names if named else None
-        if names is None:
+            names = names_behind(self._steps, names)
+        if names is None or len(names) != self.n_features:
             names = self._adapted.schema.feature_names or (f"x{i}" for i in range(self.n_features))
-        return tuple(map(str, names))
+        return tuple(unique([str(name) for name in names]))
+
+    @cached_property
+    def _origins(self) -> Origins | None:
+        """Where the columns come from that the model proper sees; None: they are those of X."""
+        return origins_of(self._steps, self.n_features) if self._steps else None
 
     def _take(self, X: Any) -> GpuArray:
         """X that lies on a GPU; its numbers are checked there, when it is explained."""

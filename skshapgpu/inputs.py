@@ -259,6 +259,14 @@ def n_rows_of(data: Any) -> int:
     return data.shape[0] if hasattr(data, "shape") else len(data)
 
 
+def names_of(data: Any) -> list[str] | None:
+    """Names of the columns of a data frame, else None."""
+    package = _package(data)
+    if package is None:
+        return None
+    return [str(name) for name in (data.column_names if package == "pyarrow" else data.columns)]
+
+
 def to_array(data: Any) -> np.ndarray:
     """Anything that is ``Rows.data`` as one dense array, of objects where columns are no numbers."""
     if sp.issparse(data):
