@@ -49,6 +49,7 @@ MAY_IMPORT = {
         "model_output",
         "origins",
         "pipelines",
+        "progress",
         "runner",
         "saving",
     },
@@ -60,6 +61,7 @@ MAY_IMPORT = {
     "model_output": {"devices", "errors", "schema"},
     "origins": {"inputs"},
     "pipelines": {"errors"},
+    "progress": set(),
     "reference": {"ensemble"},
     "runner": {
         "_core",
@@ -71,6 +73,7 @@ MAY_IMPORT = {
         "inputs",
         "memory",
         "model_output",
+        "progress",
     },
     "saving": {"_versions", "adapters", "background", "ensemble", "schema", "storage"},
     "schema": {"ensemble"},
@@ -102,6 +105,8 @@ OPTIONAL = {
     "torch",
     "shap",
     "matplotlib",
+    "tqdm",
+    "rich",
     "skshapgpu._core",
     "skshapgpu._cuda",
 }
