@@ -106,7 +106,6 @@ OPTIONAL = {
     "shap",
     "matplotlib",
     "tqdm",
-    "rich",
     "skshapgpu._core",
     "skshapgpu._cuda",
 }
