@@ -14,12 +14,19 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from .cross_fit import Fold, folds_of, params_of, places_of
 from .devices import on_gpu
 from .explainer import TreeExplainer
-from .inputs import n_rows_of, select, table
+from .inputs import select, table
 
 
 def _estimator_has(method: str) -> Callable[[Any], bool]:
@@ -107,8 +114,8 @@ class ExplainingTransformer(MetaEstimatorMixin, TransformerMixin, BaseEstimator,
             Itself.
         """
         self._check_options()
-        validate_data(self, X, y, skip_check_array=True)
-        self._fit(X, self._target(y), self._routed("fit", params))
+        y = self._check_training(X, y)
+        self._fit(X, y, self._routed("fit", params))
         return self
 
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> np.ndarray:
@@ -135,8 +142,7 @@ class ExplainingTransformer(MetaEstimatorMixin, TransformerMixin, BaseEstimator,
             raise ValueError("cv= fits the model again in each fold, but it is frozen: use cv=None")
         if on_gpu(X):
             raise TypeError("X lies on a GPU, where cv= cannot take it apart: copy it to the host")
-        validate_data(self, X, y, skip_check_array=True)
-        y, n_rows = self._target(y), n_rows_of(X)
+        y, n_rows = self._check_training(X, y), _num_samples(X)
         if get_config()["enable_metadata_routing"]:
             routed = process_routing(self, "fit_transform", **params)
             params, split_params = routed["estimator"]["fit"], routed["splitter"]["split"]
@@ -182,9 +188,24 @@ class ExplainingTransformer(MetaEstimatorMixin, TransformerMixin, BaseEstimator,
     def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
         """Columns as of ``transform``, by an explainer of a model whose columns lie at ``places``."""
 
-    def _target(self, y: Any) -> Any:
-        if y is not None and get_tags(self).estimator_type == "classifier":
-            return column_or_1d(y, warn=True)  # several targets would be refused only after training
+    def _check_training(self, X: Any, y: Any) -> Any:
+        """Learn the names of the columns; y after a check of what some libraries do not check themselves."""
+        validate_data(self, X, y, skip_check_array=True)
+        if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":  # others may be texts for a pipeline
+            table(X)
+        for size, noun in zip(getattr(X, "shape", ()), ("sample", "feature")):
+            if not size:
+                raise ValueError(
+                    f"Found array with 0 {noun}(s) (shape={X.shape}) while a minimum of 1 is required."
+                )
+        if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+            raise ValueError("Complex data not supported: X")
+        if y is None or on_gpu(y):
+            return y
+        if get_tags(self).estimator_type == "classifier":
+            y = column_or_1d(y, warn=True)  # several targets would be refused only after training
+            check_classification_targets(y)
+        check_consistent_length(X, y)
         return y
 
     def _check_options(self) -> None:
@@ -215,6 +236,15 @@ class ExplainingTransformer(MetaEstimatorMixin, TransformerMixin, BaseEstimator,
         validate_data(self, X, reset=False, skip_check_array=True)
         return X
 
+    def _for_model(self, X: Any) -> Any:
+        """X for a method of the model, after a check of what some libraries do not check themselves."""
+        check_is_fitted(self)
+        if not self.explainer_.steps:
+            if isinstance(X, np.ndarray):
+                table(X)  # refuses a single row without its second axis
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return X
+
     def _as_table(self, X: Any) -> Any:
         """X in a known form, unless it lies on a GPU or the first step of a pipeline is to judge it."""
         return X if self.explainer_.steps or on_gpu(X) else table(X)
@@ -242,37 +272,37 @@ class ExplainingTransformer(MetaEstimatorMixin, TransformerMixin, BaseEstimator,
     @available_if(_estimator_has("predict"))
     def predict(self, X: Any) -> np.ndarray:
         """Predictions of the model."""
-        check_is_fitted(self)
+        X = self._for_model(X)
         return self.estimator_.predict(X)
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities of the model."""
-        check_is_fitted(self)
+        X = self._for_model(X)
         return self.estimator_.predict_proba(X)
 
     @available_if(_estimator_has("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the class probabilities of the model."""
-        check_is_fitted(self)
+        X = self._for_model(X)
         return self.estimator_.predict_log_proba(X)
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> np.ndarray:
         """Decision function of the model."""
-        check_is_fitted(self)
+        X = self._for_model(X)
         return self.estimator_.decision_function(X)
 
     @available_if(_estimator_has("score_samples"))
     def score_samples(self, X: Any) -> np.ndarray:
         """How normal the model finds each row, of an outlier detector."""
-        check_is_fitted(self)
+        X = self._for_model(X)
         return self.estimator_.score_samples(X)
 
     @available_if(_estimator_has("score"))
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
         """Score of the model; ``params`` are for its ``score``."""
-        check_is_fitted(self)
+        X = self._for_model(X)
         return self.estimator_.score(X, y, **self._routed("score", params))
 
     def _routed(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
