@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -23,10 +24,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from ._versions import __version__
+from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from .cross_fit import Fold, folds_of, params_of, places_of
 from .devices import on_gpu
 from .explainer import TreeExplainer
-from .inputs import select, table
+from .inputs import n_rows_of, select, table
 
 
 def _estimator_has(method: str) -> Callable[[Any], bool]:
@@ -37,7 +40,9 @@ def _estimator_has(method: str) -> Callable[[Any], bool]:
     return check
 
 
-class ExplainingTransformer(MetaEstimatorMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta):
+class ExplainingTransformer(
+    CallbackSupportMixin, MetaEstimatorMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta
+):
     """What turns rows into explanations of the predictions that a tree model makes of them.
 
     The base of the public transformers, which say what :meth:`transform` gives. It fits or freezes
@@ -156,29 +161,37 @@ class ExplainingTransformer(MetaEstimatorMixin, TransformerMixin, BaseEstimator,
             classifier=get_tags(self).estimator_type == "classifier",
             split_params=split_params,
         )
-        self._fit(X, y, params)
-        return self._cross_fitted(self._as_table(X), n_rows, y, params, folds)
+        return self._fit(X, y, params, folds)
 
-    def _fit(self, X: Any, y: Any, params: dict[str, Any]) -> None:
+    @with_callbacks
+    def _fit(self, X: Any, y: Any, params: dict[str, Any], folds: Sequence[Fold] = ()) -> Any:
+        """Fit the model and learn from X; with folds, what the models of these give for the rows left out."""
+        tasks = Tasks(self, X, y, 2 + len(folds))
         self.estimator_ = clone(self.estimator)
-        self.estimator_.fit(X, y, **params)
-        self._compile()
-        self._learn(X)
+        with tasks.task("fit-model", self.estimator_):
+            self.estimator_.fit(X, y, **params)
+        with tasks.task("explain"):
+            self._compile()
+            self._learn(X)
+        result = self._cross_fitted(self._as_table(X), y, params, folds, tasks) if folds else None
+        tasks.end()
+        return result
 
     def _cross_fitted(
-        self, X: Any, n_rows: int, y: Any, params: dict[str, Any], folds: list[Fold]
+        self, X: Any, y: Any, params: dict[str, Any], folds: Sequence[Fold], tasks: Tasks
     ) -> np.ndarray:
         """What ``transform`` would give, of each row by the model of the fold that tests it."""
-        columns, names, result = self._names_given(), self._names_seen(), np.empty(())
+        columns, names, n_rows, result = self._names_given(), self._names_seen(), n_rows_of(X), np.empty(())
         for number, (train, test) in enumerate(folds):
             model = clone(self.estimator)
             target = None if y is None else _safe_indexing(y, train)
-            model.fit(select(X, train), target, **params_of(params, train, n_rows))
-            explainer = TreeExplainer(model, **self._explainer_options())
-            if explainer.output_names != self.explainer_.output_names:
-                raise ValueError(f"the model of fold {number} has other outputs than that of all rows")
-            places = places_of(names, explainer.names_seen(columns), number)
-            values = self._values_of(explainer, select(X, test), places)
+            with tasks.task(f"fold-{number}", model):
+                model.fit(select(X, train), target, **params_of(params, train, n_rows))
+                explainer = TreeExplainer(model, **self._explainer_options())
+                if explainer.output_names != self.explainer_.output_names:
+                    raise ValueError(f"the model of fold {number} has other outputs than that of all rows")
+                places = places_of(names, explainer.names_seen(columns), number)
+                values = self._values_of(explainer, select(X, test), places)
             if not result.ndim:
                 result = np.empty((n_rows, *values.shape[1:]), values.dtype)
             result[test] = values
@@ -207,6 +220,21 @@ class ExplainingTransformer(MetaEstimatorMixin, TransformerMixin, BaseEstimator,
             check_classification_targets(y)
         check_consistent_length(X, y)
         return y
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(super().__getstate__(), _skshapgpu_version=__version__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        version = state.pop("_skshapgpu_version", None)
+        if version != __version__:
+            warnings.warn(
+                f"this {type(self).__name__} was stored by version {version} of skshapgpu and is loaded by "
+                f"{__version__}: it may be broken or give other values, unless it is fitted again",
+                UserWarning,
+                stacklevel=2,
+            )
+        super().__setstate__(state)
 
     def _check_options(self) -> None:
         """Refuse arguments that have no such value, before any work starts; those of the explainer do it."""

@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "_versions": {"_core"},
     "adapters": {"ensemble", "errors", "schema"},
     "background": {"devices", "errors", "inputs"},
+    "callbacks": set(),
     "costs": set(),
     "cross_fit": set(),
     "devices": {"_cuda"},
@@ -78,7 +79,7 @@ MAY_IMPORT = {
     "saving": {"_versions", "adapters", "background", "ensemble", "schema", "storage"},
     "schema": {"ensemble"},
     "storage": set(),
-    "transformer_base": {"cross_fit", "devices", "explainer", "inputs"},
+    "transformer_base": {"_versions", "callbacks", "cross_fit", "devices", "explainer", "inputs"},
     "transformers": {
         "background",
         "explainer",
