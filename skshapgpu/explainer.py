@@ -107,9 +107,9 @@ def explain(
     if interactions:
         if y is not None:
             raise ValueError("y is for the SHAP values of model_output='log_loss', not for interactions")
-        request = {"pairs": pairs, "index": "sii" if index is None else index, "order": order}
-        request["progress"] = progress
-        return TreeExplainer(model, **options).explain_interactions(X, **request)
+        return TreeExplainer(model, **options).explain_interactions(
+            X, pairs=pairs, index="sii" if index is None else index, order=order, progress=progress
+        )
     if not (isinstance(pairs, str) and pairs == "all" and order == 2):
         raise ValueError("pairs and order are for interactions: use interactions=True")
     return TreeExplainer(model, **options).explain(

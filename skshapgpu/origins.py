@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
@@ -116,7 +117,7 @@ def with_data(origins: Origins, X: Any) -> Origins:
     if origins.columns is None:
         return origins
     try:
-        return replace(origins, data=table(X))
+        return replace(origins, data=X if sp.issparse(X) else table(X))
     except (TypeError, ValueError):
         return origins
 

@@ -351,6 +351,7 @@ class ExplainingTransformer(
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.non_deterministic = self.algorithm == "gputreeshap"  # its last digits change from run to run
         try:
             of_model = deepcopy(get_tags(self.estimator))
         except (AttributeError, TypeError):  # a native booster, frozen
@@ -360,7 +361,7 @@ class ExplainingTransformer(
         tags.regressor_tags = of_model.regressor_tags
         tags.target_tags = of_model.target_tags
         tags.input_tags = of_model.input_tags
-        tags.non_deterministic = of_model.non_deterministic
+        tags.non_deterministic |= of_model.non_deterministic
         if isinstance(self.estimator, FrozenEstimator):
             tags.target_tags.required = False
         if tags.classifier_tags is not None:

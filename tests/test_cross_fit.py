@@ -116,7 +116,7 @@ def test_every_kind_of_table(kind: str) -> None:
     np.testing.assert_array_equal(transformer.fit_transform(X, PROGRESSION), expected)
     if kind in ("pandas", "polars"):
         frame = transformer.set_output(transform=kind).fit_transform(X, PROGRESSION)
-        assert type(frame) is type(X) and list(frame.columns) == [f"f{i}" for i in range(10)]
+        assert type(frame) is type(X) and list(frame.columns) == list(transformer.get_feature_names_out())
         np.testing.assert_array_equal(frame.to_numpy(), expected)
         if kind == "pandas":
             np.testing.assert_array_equal(frame.index, X.index)

@@ -251,6 +251,10 @@ def test_tags_follow_the_model() -> None:
         assert tags.target_tags.required == of_model.target_tags.required
         assert tags.transformer_tags.preserves_dtype == ["float64", "float32"]
         assert not tags.array_api_support
+        assert tags.non_deterministic == of_model.non_deterministic
+    assert (
+        ShapTransformer(RandomForestRegressor(), algorithm="gputreeshap").__sklearn_tags__().non_deterministic
+    )
     frozen = ShapTransformer(FrozenEstimator(forest().fit(DIABETES, PROGRESSION)))
     assert not frozen.__sklearn_tags__().target_tags.required
 
