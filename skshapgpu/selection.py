@@ -28,9 +28,10 @@ _REFERENCES: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.mean, "median"
 class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
     """Keeps the columns that move the predictions of a tree model most.
 
-    As :class:`sklearn.feature_selection.SelectFromModel`, but by mean magnitudes of SHAP values, and,
-    with ``cv``, of those of rows that the models were not trained on: a column that a model only
-    remembers its training rows by looks important there, less so on other rows.
+    As :class:`sklearn.feature_selection.SelectFromModel`, but by mean magnitudes of SHAP values, with
+    ``cv`` of those of rows that the models were not trained on. They say how much of the predictions
+    comes from a column, right or wrong, not how much better it makes them: for that see
+    :func:`sklearn.inspection.permutation_importance`.
 
     Parameters
     ----------
