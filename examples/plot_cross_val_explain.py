@@ -57,7 +57,7 @@ order = np.argsort(importances.mean(axis=0))
 # has fitted the noise of its training rows, so that their values lie farther from zero.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 left.barh(names[order], importances.mean(axis=0)[order], xerr=importances.std(axis=0)[order], capsize=3)
-left.set_xlabel("mean |SHAP value| of the test rows, and its spread over the splits")
+left.set_xlabel("mean |SHAP value|, and its spread over the splits")
 column = list(names).index("bmi")
 for label, values in (("training rows", training.values), ("out-of-fold rows", explanation.values)):
     right.scatter(X["bmi"], values[:, column], s=12, alpha=0.6, label=label)

@@ -210,7 +210,7 @@ def explained_splits(
     with suppress(NotFittedError):
         TreeExplainer(clone(estimator), **explainer_options(estimator, asked))
     with suppress(NotFittedError):
-        *_, model = nest(estimator)
+        *_, model = nest(clone(estimator))
         adapt(model)
     results = cross_validate(
         estimator,

@@ -20,7 +20,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.exceptions import FitFailedWarning
+from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.frozen import FrozenEstimator
@@ -38,8 +38,9 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.fixes import parse_version
 
-from skshapgpu import ShapTransformer, TreeExplainer, UnsupportedModelError, cross_val_explain
+from skshapgpu import ShapTransformer, TreeExplainer, UnsupportedModelError, cross_val_explain, explain
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
@@ -223,6 +224,20 @@ def test_several_classes() -> None:
         np.testing.assert_allclose(
             results["importances"][number], np.abs(values[test]).mean(axis=0).sum(axis=1)
         )
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_plots_of_shap_get_the_base_value_of_each_row(several: bool) -> None:
+    pytest.importorskip("shap")
+    y = SPECIES if several else (SPECIES == 1).astype(int)
+    explanation = cross_val_explain(classifier(), IRIS, y, cv=3)["explanation"]
+    theirs = explanation.to_shap()
+    np.testing.assert_array_equal(theirs.base_values, explanation.base_values)
+    np.testing.assert_array_equal(theirs.values, explanation.values)
+    one = explanation[3:5]
+    base_value = one.base_values.mean(axis=0) if several else one.base_values.mean()
+    shown = ", ".join(f"{value:.6g}" for value in np.atleast_1d(base_value))
+    assert f"base value: {shown} on average" in repr(one)
 
 
 def test_repeated_cross_validation_is_averaged() -> None:
@@ -507,6 +522,15 @@ def test_transformer_brings_its_options() -> None:
 # Kinds of models
 
 
+def test_transformer_stands_for_its_model() -> None:
+    transformer = ShapTransformer(forest()).fit(DIABETES, PROGRESSION)
+    values = transformer.transform(DIABETES)
+    for model in (transformer, make_pipeline(transformer), FrozenEstimator(transformer)):
+        np.testing.assert_array_equal(explain(model, DIABETES).values, values)
+    with pytest.raises(NotFittedError, match="ShapTransformer"):
+        TreeExplainer(ShapTransformer(forest()))
+
+
 def test_search() -> None:
     search = GridSearchCV(
         make_pipeline(StandardScaler(), forest()), {"randomforestregressor__max_depth": [1, 3]}, cv=2
@@ -571,17 +595,22 @@ def test_data_frame_keeps_its_labels() -> None:
     assert frame.index.equals(X.index) and list(frame.columns) == list(X.columns)
 
 
-@pytest.mark.parametrize("kind", ["polars", "csr", "list"])
+@pytest.mark.parametrize("kind", ["polars", "pyarrow", "csr", "list"])
 def test_kinds_of_tables(kind: str) -> None:
     X: Any = DIABETES.tolist()
     if kind == "polars":
         X = pytest.importorskip(kind).DataFrame({f"f{i}": DIABETES[:, i] for i in range(10)})
+    elif kind == "pyarrow":
+        pa = pytest.importorskip(kind)
+        if parse_version(sklearn.__version__) < parse_version("1.7"):
+            pytest.skip("cross_validate does not take them")
+        X = pa.table({f"f{i}": DIABETES[:, i] for i in range(10)})
     elif kind == "csr":
         X = sp.csr_array(DIABETES)
     ours = cross_val_explain(forest(), X, PROGRESSION.tolist(), cv=3)["explanation"]
     expected = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=3)["explanation"]
     np.testing.assert_array_equal(ours.values, expected.values)
-    if kind == "polars":
+    if kind in ("polars", "pyarrow"):
         assert ours.feature_names[0] == "f0"
 
 
