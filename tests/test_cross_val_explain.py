@@ -108,9 +108,9 @@ class CountingRegressor(DecisionTreeRegressor):
 
     n_fits = 0
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CountingRegressor:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> CountingRegressor:
         type(self).n_fits += 1
-        return super().fit(X, y, sample_weight)
+        return super().fit(X, y, sample_weight, check_input)
 
 
 def test_number_of_fits_is_that_of_cross_validate() -> None:
@@ -375,12 +375,12 @@ class FailingRegressor(DecisionTreeRegressor):
         super().__init__(max_depth=max_depth)
         self.late = late
 
-    def fit(self, X: Any, y: Any) -> FailingRegressor:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> FailingRegressor:
         if self.late:
-            super().fit(X, y)
+            super().fit(X, y, sample_weight, check_input)
         if X[0, 0] == DIABETES[0, 0]:
             raise ValueError("this data is refused")
-        return super().fit(X, y)
+        return super().fit(X, y, sample_weight, check_input)
 
 
 @pytest.mark.parametrize("late", [False, True])
