@@ -174,10 +174,12 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Where ``fit`` sends its parameters: to that of the model, and with ``cv`` to the splitter."""
-        mapping = MethodMapping().add(caller="fit", callee="fit")
+        # A Pipeline of scikit-learn 1.6 asks for fit_transform, which calls fit.
+        mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="fit_transform", callee="fit")
         router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
         if self.cv is not None:
-            mapping = MethodMapping().add(caller="fit", callee="split")
+            mapping = MethodMapping()
+            mapping.add(caller="fit", callee="split").add(caller="fit_transform", callee="split")
             router.add(splitter=check_cv(self.cv), method_mapping=mapping)
         return router
 
