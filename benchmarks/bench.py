@@ -385,10 +385,11 @@ def run_cross_validation(arguments: argparse.Namespace, refuse: Callable[[str], 
     if min(arguments.rounds, arguments.repeats) < 1 or arguments.splits < 2:
         refuse("--rounds and --repeats must be positive, --splits at least 2")
     report = start_report("cross-validation", arguments)
-    result = cross_validation.measure(arguments)
-    report["models"].append(result)
-    cross_validation.print_result(result)
-    write(report, arguments)
+    for encoding in arguments.encodings:
+        result = cross_validation.measure(arguments, encoding)
+        report["models"].append(result)
+        cross_validation.print_result(result)
+        write(report, arguments)
 
 
 def run_latency(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
