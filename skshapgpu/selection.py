@@ -61,8 +61,7 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         Their standard deviation over the splits; without ``cv`` over parts of the rows, as in
         :func:`shap_importance`.
     threshold_ : float
-    max_features_ : int
-        If ``max_features`` is not None.
+    max_features_ : int or None
     estimator_ : estimator
         The fitted model; without ``cv`` only.
     n_features_in_ : int
@@ -122,7 +121,7 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         max_features = self.max_features(X) if callable(self.max_features) else self.max_features
         if max_features is not None:
             check_scalar(max_features, "max_features", Integral, min_val=0)
-            self.max_features_ = max_features
+        self.max_features_ = max_features
         X, y = indexable(X, y)
         validate_data(self, X, y, skip_check_array=True)
         importances = self._find(X, y, params).summed()
@@ -141,13 +140,8 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         if self.cv is None:
             self.estimator_ = clone(self.estimator)
             self.estimator_.fit(X, y, **(params if routed is None else routed["estimator"]["fit"]))
-            return find_importances(
-                self.estimator_,
-                X,
-                y,
-                n_parts=min(_N_PARTS, X.shape[0] if hasattr(X, "shape") else len(X)),
-                **common,
-            )
+            n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+            return find_importances(self.estimator_, X, y, n_parts=min(_N_PARTS, n_rows), **common)
         groups = None if routing else params.pop("groups", None)
         return find_importances(self.estimator, X, y, groups=groups, cv=self.cv, params=params, **common)
 
@@ -168,7 +162,7 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)
         mask = self.importances_ >= self.threshold_
-        if self.max_features is not None:
+        if self.max_features_ is not None:
             mask[np.argsort(-self.importances_, kind="stable")[self.max_features_ :]] = False
         return mask
 
