@@ -76,7 +76,7 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> selector = ShapSelector(RandomForestRegressor(10, random_state=0), cv=3).fit(X, y)
     >>> selector.get_feature_names_out()
-    array(['bmi', 'bp', 's5'], dtype=object)
+    array(['bmi', 's5'], dtype=object)
     """
 
     def __init__(
