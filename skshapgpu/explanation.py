@@ -104,6 +104,8 @@ class LabelledValues:
     def _base_values_shown(self) -> str:
         by_row = self._base_values_by_row
         base = np.atleast_1d(_mean_of_known(self.base_values) if by_row else self.base_values)
+        if by_row and np.isnan(base).all():
+            return "one for each row"
         shown = ", ".join(f"{value:.6g}" for value in base[:_N_SHOWN])
         shown += ", ..." if len(base) > _N_SHOWN else ""
         return f"{shown} on average" if by_row else shown

@@ -273,7 +273,7 @@ def test_rows_that_are_never_tested_are_nan_and_counted() -> None:
         warnings.simplefilter("error")
         assert "nan" not in repr(explanation) and "nan" not in explanation._repr_html_()
         assert np.isnan(explanation[times == 0].importance()).all()
-        assert "nan on average" in repr(explanation[times == 0])
+        assert "base value: one for each row" in repr(explanation[times == 0])
     frame = pytest.importorskip("pandas") and explanation.to_frame()
     assert frame.isna().any(axis=1).sum() == (times == 0).sum()
 
