@@ -8,6 +8,7 @@
     python benchmarks/bench.py tables
     python benchmarks/bench.py top-pairs
     python benchmarks/bench.py loading
+    python benchmarks/bench.py cross-validation
     python benchmarks/bench.py latency
     python benchmarks/bench.py packing
 
@@ -37,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import background
+import cross_validation
 import gpu
 import interactions
 import loading
@@ -188,6 +190,9 @@ def main() -> None:
     stored = commands.add_parser("loading", help="from a file with large tables to a first row")
     loading.add_arguments(stored)
     add_output(stored)
+    validation = commands.add_parser("cross-validation", help="what explaining adds to a cross-validation")
+    cross_validation.add_arguments(validation)
+    add_output(validation)
     latency = commands.add_parser("latency", help="seconds of small calls, CPU against GPU")
     add_common(latency)
     latency.add_argument(
@@ -206,6 +211,7 @@ def main() -> None:
         "tables": run_tables,
         "top-pairs": run_top_pairs,
         "loading": run_loading,
+        "cross-validation": run_cross_validation,
         "latency": run_latency,
         "packing": run_packing,
     }[arguments.command]
@@ -371,6 +377,19 @@ def run_loading(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
     report["models"].append(result)
     loading.print_result(result)
     write(report, arguments)
+
+
+def run_cross_validation(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.quick:
+        arguments.rounds, arguments.repeats = 10, 1
+    if min(arguments.rounds, arguments.repeats) < 1 or arguments.splits < 2:
+        refuse("--rounds and --repeats must be positive, --splits at least 2")
+    report = start_report("cross-validation", arguments)
+    for encoding in arguments.encodings:
+        result = cross_validation.measure(arguments, encoding)
+        report["models"].append(result)
+        cross_validation.print_result(result)
+        write(report, arguments)
 
 
 def run_latency(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:

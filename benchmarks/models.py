@@ -186,17 +186,22 @@ def _data(dataset: str, directory: str | None) -> tuple[np.ndarray, np.ndarray, 
     n_rows, _, classes = SHAPES[dataset]
     if directory is None:
         return *_generate(dataset), "generated data"
-    spec = importlib.util.spec_from_file_location("stored_data", Path(directory) / "load.py")
-    stored_data = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(stored_data)
     stored = STORED.get(dataset, dataset)
-    X, y, _ = stored_data.load(stored, categorical="codes")
+    X, y, _ = loader(directory)(stored, categorical="codes")
     X, y = np.ascontiguousarray(X.to_numpy(np.float32)), np.asarray(y)
     note = f"{stored}, {len(X):,} rows"
     if dataset == "superconductor":
         rows = np.random.default_rng(2).integers(len(X), size=n_rows)
         X, y, note = X[rows], y[rows], f"{note} drawn {n_rows:,} times"
     return X, y.astype(np.int32 if classes else np.float32), note
+
+
+def loader(directory: str) -> Callable[..., Any]:
+    """The ``load`` of the ``load.py`` in a directory."""
+    spec = importlib.util.spec_from_file_location("stored_data", Path(directory) / "load.py")
+    stored_data = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(stored_data)
+    return stored_data.load
 
 
 def _generate(dataset: str) -> tuple[np.ndarray, np.ndarray]:

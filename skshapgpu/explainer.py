@@ -316,6 +316,13 @@ class TreeExplainer:
         return self._model_output
 
     @property
+    def explains_probabilities(self) -> bool:
+        """Whether the values are of probabilities of classes: asked for, or what the trees add up."""
+        return self._model_output == "probability" or (
+            self._model_output == "raw" and self._adapted.link == "identity"
+        )
+
+    @property
     def feature_perturbation(self) -> str:
         """What stands for features that are not known: "tree_path_dependent" or "interventional"."""
         return "tree_path_dependent" if self._runner.background is None else "interventional"

@@ -44,21 +44,24 @@ class LabelledValues:
         return len(self.values)
 
     def importance(self) -> np.ndarray:
-        """Mean magnitude of the values over the rows.
+        """Mean magnitude of the values over the rows that have values.
 
         Returns
         -------
         ndarray of float64, shape ``values.shape[1:]``
-            NaN when there are no rows.
+            NaN when there are no such rows.
         """
-        if not len(self):
-            return np.full(self.values.shape[1:], np.nan)
-        return np.abs(to_host(self.values)).mean(axis=0, dtype=np.float64)
+        return _mean_of_known(np.abs(to_host(self.values)))
 
     @property
     def _value_axes(self) -> int:
         """Axes of ``values`` without that of the outputs."""
         return 2
+
+    @property
+    def _base_values_by_row(self) -> bool:
+        """Whether each row has base values of its own."""
+        return np.ndim(self.base_values) > self.values.ndim - self._value_axes
 
     def _several_outputs(self) -> tuple[Any, ...] | None:
         return self.output_names if self.values.ndim > self._value_axes else None
@@ -74,11 +77,11 @@ class LabelledValues:
             outputs = positions(key, len(output_names), output_names)
             if outputs is not None:
                 arrays = {name: array[..., outputs] for name, array in arrays.items()}
-                base_values = base_values[outputs]
+                base_values = base_values[..., outputs]
                 output_names = tuple(output_names[i] for i in outputs)
             if len(output_names) == 1:
                 arrays = {name: array[..., 0] for name, array in arrays.items()}
-                base_values = float(base_values[0])
+                base_values = base_values[..., 0] if self._base_values_by_row else float(base_values[0])
         return arrays | {"base_values": base_values, "output_names": output_names}
 
     def _title(self) -> str:
@@ -100,9 +103,13 @@ class LabelledValues:
         return facts
 
     def _base_values_shown(self) -> str:
-        base = np.atleast_1d(self.base_values)
+        by_row = self._base_values_by_row
+        base = np.atleast_1d(_mean_of_known(self.base_values) if by_row else self.base_values)
+        if by_row and np.isnan(base).all():
+            return "one for each row"
         shown = ", ".join(f"{value:.6g}" for value in base[:_N_SHOWN])
-        return shown + (", ..." if len(base) > _N_SHOWN else "")
+        shown += ", ..." if len(base) > _N_SHOWN else ""
+        return f"{shown} on average" if by_row else shown
 
     def __repr__(self) -> str:
         lines = [f"{what}: {value}" for what, value in self._facts()]
@@ -137,10 +144,12 @@ class Explanation(LabelledValues):
     Attributes
     ----------
     values : array of float32 or float64, shape (n_rows, n_features[, n_outputs])
-        Of NumPy, or of the library of an X that lay on a GPU.
+        Of NumPy, or of the library of an X that lay on a GPU. NaN in rows that :func:`cross_val_explain`
+        found no values for.
     base_values : float or ndarray of shape (n_outputs,)
         Expected margin: base value and SHAP values of a row add up to its margin. Of another
-        ``model_output`` the same of that; of a log loss one for each row, of shape (n_rows,).
+        ``model_output`` the same of that. Of a log loss, or from :func:`cross_val_explain`, each row has
+        its own: shape (n_rows[, n_outputs]).
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy.
     feature_names : tuple of str
@@ -182,8 +191,8 @@ class Explanation(LabelledValues):
         features = positions(parts[1], len(names), names)
         values = self.values[rows] if features is None else self.values[rows][:, features]
         selected = self._select_outputs(parts[2], {"values": values})
-        if self.model_output == "log_loss":
-            selected["base_values"] = self.base_values[rows]
+        if self._base_values_by_row:
+            selected["base_values"] = selected["base_values"][rows]
         return replace(
             self,
             data=None if self.data is None else select(self.data, rows, features),
@@ -315,16 +324,22 @@ class Explanation(LabelledValues):
         facts = [*super()._facts(), ("feature perturbation", self.feature_perturbation)]
         return facts if self.model_output == "raw" else [*facts, ("model output", self.model_output)]
 
-    def _base_values_shown(self) -> str:
-        if self.model_output != "log_loss":
-            return super()._base_values_shown()
-        return f"{np.mean(self.base_values):.6g} on average" if len(self) else "one for each row"
-
     def _title(self) -> str:
         return "SHAP values" if self.value_index == "sv" else "Banzhaf values"
 
     def _ranking(self, n: int) -> list[tuple[str, float]]:
         return ranking(self.feature_names, self.importance(), n)
+
+
+def _mean_of_known(values: np.ndarray) -> np.ndarray:
+    """Mean over the rows in float64, without those that are NaN; NaN if there are no others."""
+    if len(values):
+        means = values.mean(axis=0, dtype=np.float64)
+        if not np.isnan(means).any():
+            return means
+    known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(values.sum(axis=0, dtype=np.float64, where=known) / known.sum(axis=0))
 
 
 def ranking(names: Sequence[str], means: np.ndarray, n: int) -> list[tuple[str, float]]:

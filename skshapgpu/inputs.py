@@ -237,7 +237,7 @@ def read(X: Any, schema: InputSchema, x_dtype: str) -> Rows:
 def select(data: Any, rows: Any, columns: np.ndarray | None = None) -> Any:
     """Rows (a slice or numbers), and columns by number, of any X; of a sequence only rows by number."""
     package = _package(data)
-    if package == "pandas":
+    if row_labels(data) is not None:
         return data.iloc[rows] if columns is None else data.iloc[rows, columns]
     if hasattr(data, "iloc"):  # a series, whose own labels are no positions
         return data.iloc[rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sklearn.exceptions import NotFittedError
@@ -16,10 +16,12 @@ from .errors import UnsupportedModelError
 def unwrap(model: Any) -> tuple[list[Any], Any]:
     """The steps that transform X, and the model proper, of any nest of what stands for a model.
 
+    A transformer of this package stands for its model.
+
     Raises
     ------
     NotFittedError
-        A search or a transformer of this package is not fitted.
+        A search, or a transformer of this package, is not fitted.
     UnsupportedModelError
         A pipeline ends without a model, or a search kept none.
     """
@@ -32,12 +34,12 @@ def unwrap(model: Any) -> tuple[list[Any], Any]:
                 raise UnsupportedModelError("cannot explain a Pipeline whose last step is no model")
         elif isinstance(model, FrozenEstimator):
             model = model.estimator
-        elif hasattr(model, "best_estimator_"):
-            model = model.best_estimator_
         elif _is_a(model, "ExplainingTransformer"):
             if not hasattr(model, "estimator_"):
                 raise NotFittedError(f"this {type(model).__name__} is not fitted yet: call fit first")
             model = model.estimator_
+        elif hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
         elif _is_a(model, "BaseSearchCV"):
             if hasattr(model, "cv_results_"):
                 raise UnsupportedModelError(f"this {type(model).__name__} kept no model: use refit=True")
@@ -46,8 +48,22 @@ def unwrap(model: Any) -> tuple[list[Any], Any]:
             return steps, model
 
 
+def nest(model: Any) -> Iterator[Any]:
+    """A model, fitted or not, and what it stands for, from the outside in."""
+    while True:
+        yield model
+        if isinstance(model, Pipeline):
+            model = model.steps[-1][1]
+        elif isinstance(model, FrozenEstimator) or _is_a(model, "ExplainingTransformer"):
+            model = model.estimator
+        elif hasattr(model, "best_estimator_") or _is_a(model, "BaseSearchCV"):
+            model = getattr(model, "best_estimator_", model.estimator)
+        else:
+            return
+
+
 def _is_a(model: Any, name: str) -> bool:
-    """Whether a class of this name is among those of the model, which need not be imported to ask."""
+    """Whether a class of the model has this name; its module may not be known here, or be private."""
     return any(base.__name__ == name for base in type(model).__mro__)
 
 

@@ -25,7 +25,7 @@ from skshapgpu.reference import path_dependent_shap
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
 ISA = os.environ.get("SKSHAPGPU_ISA")
 
-#: Tables of trees that split alike on each level, or of all, as "auto" makes them or as Fast TreeSHAP v2 does.
+#: Tables of trees that split alike on each level, or of all, as "auto" makes them or Fast TreeSHAP v2 does.
 KINDS: dict[str, dict[str, Any]] = {
     "level_uniform": {"tables": "level_uniform"},
     "groups": {"tables": "level_uniform", "table_nodes": 99},

@@ -1,0 +1,66 @@
+"""
+Explain inside cross-validation
+===============================
+
+A model knows the rows that it was trained on, and so do their explanations.
+:func:`skshapgpu.cross_val_explain` cross-validates a model as :func:`sklearn.model_selection.cross_validate`
+does, with the same fits and scores, and explains each row by the model that was not trained on it.
+"""
+
+# %%
+# A pipeline of preparation and model, and the options of ``cross_validate``.
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.metrics import r2_score
+from sklearn.model_selection import KFold, RepeatedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skshapgpu import cross_val_explain, explain
+
+X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+model = make_pipeline(StandardScaler(), RandomForestRegressor(50, random_state=0))
+cv = KFold(5, shuffle=True, random_state=0)
+
+results = cross_val_explain(model, X, y, cv=cv, scoring=["r2", "neg_mean_absolute_error"])
+print({name: values.round(2) for name, values in results.items() if name.startswith("test_")})
+
+# %%
+# The explanation has the rows of X in their order. Each model has a base value of its own, so each row has
+# one: that of the model that it was tested with. Base value and values of a row add up to its out-of-fold
+# prediction.
+explanation = results["explanation"]
+predicted = explanation.base_values + explanation.values.sum(axis=1)
+print("base values:", results["base_values"].round(1))
+print("largest difference:", np.abs(predicted - cross_val_predict(model, X, y, cv=cv)).max())
+print(explanation.to_frame().head().round(1))
+
+# %%
+# Explanations of training rows add up to predictions that are too good to be true.
+training = explain(model.fit(X, y), X)
+in_training = training.base_values + training.values.sum(axis=1)
+print(f"R2 of base value plus values: {r2_score(y, in_training):.2f} of training rows")
+print(f"                              {r2_score(y, predicted):.2f} of rows that were not trained on")
+
+# %%
+# ``importances`` has a row for each split, so that one sees which differences between features would be the
+# same with other rows. More splits, by repeated cross-validation, show it better; values of a row are then
+# the mean of those of its models.
+repeated = cross_val_explain(model, X, y, cv=RepeatedKFold(n_splits=5, n_repeats=3, random_state=0))
+importances, names = repeated["importances"], np.array(repeated["explanation"].feature_names)
+order = np.argsort(importances.mean(axis=0))
+
+# %%
+# On the right the values of one feature, of training rows and of rows that were not trained on: the model
+# has fitted the noise of its training rows, so that their values lie farther from zero.
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+left.barh(names[order], importances.mean(axis=0)[order], xerr=importances.std(axis=0)[order], capsize=3)
+left.set_xlabel("mean |SHAP value|, and its spread over the splits")
+column = list(names).index("bmi")
+for label, values in (("training rows", training.values), ("out-of-fold rows", explanation.values)):
+    right.scatter(X["bmi"], values[:, column], s=12, alpha=0.6, label=label)
+right.set(xlabel="body mass index", ylabel="SHAP value")
+right.legend()
+plt.show()

@@ -1,0 +1,243 @@
+"""Importances of features: how large their SHAP values are, in the form of ``permutation_importance``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Bunch, check_scalar, indexable
+
+from .devices import to_host
+from .errors import require_one_of
+from .explainer import TreeExplainer
+from .explanation import Explanation
+from .model_selection import Split, aligned, explained_splits, explainer_options, merged_names
+
+#: Values (n_rows, n_features, n_outputs) to importances (n_features, n_outputs) in float64.
+_AGGREGATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "mean_abs": lambda values: np.abs(values).mean(axis=0, dtype=np.float64),
+    "rms": lambda values: np.sqrt(np.square(values, dtype=np.float64).mean(axis=0)),
+    "max_abs": lambda values: np.abs(values).max(axis=0).astype(np.float64),
+}
+
+
+def shap_importance(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    aggregation: str = "mean_abs",
+    per_output: bool = False,
+    n_parts: int = 5,
+    groups: Any = None,
+    cv: Any = None,
+    n_jobs: int | None = None,
+    params: dict[str, Any] | None = None,
+    explain_params: dict[str, Any] | None = None,
+) -> Bunch:
+    """Importances of features: how much they move the predictions of a tree model.
+
+    They have the form of those of :func:`sklearn.inspection.permutation_importance`, but say something
+    else: the one how much worse the model predicts without a feature, these how much of its predictions
+    comes from the feature, right or wrong.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted model; with ``cv`` one to fit. As for :class:`TreeExplainer`.
+    X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+        Rows to explain. Those that the model was not trained on tell what it does with new rows; with
+        ``cv`` each model explains the rows that it was not trained on.
+    y : array-like of shape (n_rows,), default=None
+        To fit with ``cv``; and labels if ``model_output`` is "log_loss".
+    aggregation : {"mean_abs", "rms", "max_abs"}, default="mean_abs"
+        What is made of the SHAP values of a feature over the rows: mean magnitude, root of the mean
+        square, which gives more weight to rare large ones, or largest magnitude.
+    per_output : bool, default=False
+        Keep an axis of the outputs, the last. Else importances are summed over them.
+    n_parts : int, default=5
+        Without ``cv``: into how many parts the rows are divided, to show how far importances depend
+        on them. Row ``i`` is in part ``i % n_parts``.
+    cv : int, cross-validation generator or iterable, default=None
+        Fit clones of the model on these splits, as :func:`cross_val_explain` does. None: the model is
+        fitted.
+    groups, params
+        For the splitter, and for ``fit``; with ``cv`` only, as for :func:`cross_val_explain`.
+    n_jobs : int or None, default=None
+        Threads, and with ``cv`` fits at a time.
+    explain_params : dict or None, default=None
+        Options of :class:`TreeExplainer`.
+
+    Returns
+    -------
+    Bunch
+        importances_mean : ndarray of float64, shape (n_features,)
+            Importances over all rows; with ``cv`` the mean of those of the splits.
+        importances_std : ndarray of float64, shape (n_features,)
+            Standard deviation of ``importances`` over the parts or splits.
+        importances : ndarray of float64, shape (n_features, n_parts) or (n_features, n_splits)
+            Importances over the rows of each part, or the test rows of each split.
+        feature_names : tuple of str
+            Of a ``Pipeline`` those of the columns that its last step sees.
+        output_names : tuple or None
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import shap_importance
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, random_state=0)
+    >>> shap_importance(model.fit(X, y), X).importances.shape
+    (10, 5)
+    >>> shap_importance(model, X, y, cv=3).importances.shape
+    (10, 3)
+    """
+    found = find_importances(
+        estimator,
+        X,
+        y,
+        aggregation=aggregation,
+        n_parts=n_parts,
+        groups=groups,
+        cv=cv,
+        n_jobs=n_jobs,
+        params=params,
+        explain_params=explain_params,
+    )
+    if not per_output or found.output_names is None:
+        found = found.summed()
+    return Bunch(
+        importances_mean=found.mean,
+        importances_std=found.std,
+        importances=found.importances,
+        feature_names=found.feature_names,
+        output_names=found.output_names,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Importances:
+    """Importances over parts of the rows or over splits, NaN for splits and classes without any.
+
+    Attributes
+    ----------
+    importances : ndarray of float64, shape (n_features, n_parts[, n_outputs])
+    of_all : ndarray of float64, shape (n_features[, n_outputs]), or None
+        Over all rows; None if there are splits.
+    feature_names : tuple of str
+    output_names : tuple or None
+    prepared : bool
+        Whether the features are columns that steps made of X.
+    """
+
+    importances: np.ndarray
+    of_all: np.ndarray | None
+    feature_names: tuple[str, ...]
+    output_names: tuple[Any, ...] | None
+    prepared: bool
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Over all rows, or the mean over the splits."""
+        return np.nanmean(self.importances, axis=1) if self.of_all is None else self.of_all
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation over the parts or splits."""
+        return np.nanstd(self.importances, axis=1)
+
+    def summed(self) -> Importances:
+        """Over the outputs."""
+        without = np.isnan(self.importances).all(axis=2)
+        importances = np.where(without, np.nan, np.nansum(self.importances, axis=2))
+        of_all = None if self.of_all is None else self.of_all.sum(axis=1)
+        return replace(self, importances=importances, of_all=of_all)
+
+
+def find_importances(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    aggregation: str = "mean_abs",
+    n_parts: int = 5,
+    groups: Any = None,
+    cv: Any = None,
+    n_jobs: int | None = None,
+    params: dict[str, Any] | None = None,
+    explain_params: dict[str, Any] | None = None,
+) -> Importances:
+    """Importances for each output; the arguments are those of :func:`shap_importance`."""
+    require_one_of("aggregation", aggregation, tuple(_AGGREGATIONS))
+    aggregate = _AGGREGATIONS[aggregation]
+    if cv is None:
+        if groups is not None or params is not None:
+            raise ValueError("groups and params are for fits with cv: without it the model is fitted already")
+        return _of_fitted(estimator, X, y, aggregate, n_parts, {"n_jobs": n_jobs} | (explain_params or {}))
+    X, y = indexable(X, y)
+    results, splits = explained_splits(
+        estimator,
+        X,
+        y,
+        groups=groups,
+        cv=cv,
+        scoring=_no_score,
+        n_jobs=n_jobs,
+        params=params,
+        return_estimator=False,
+        error_score="raise",
+        explain_params=explain_params,
+    )
+    first: Split | None = None
+    features: tuple[str, ...] = ()
+    of_splits: dict[int, tuple[tuple[str, ...], np.ndarray]] = {}
+    for number, split in enumerate(splits):
+        if split.explanation is None:
+            continue
+        first = first or split
+        names = split.explanation.feature_names
+        features = merged_names(features, names)
+        known = aggregate(_three_axes(split.explanation))
+        block = np.full((len(names), len(split.output_names or (None,))), np.nan)
+        block[:, split.outputs] = known
+        of_splits[number] = names, block
+    if first is None:
+        raise ValueError("no split could be explained: the warnings say why")
+    importances = aligned(of_splits, features, len(results["fit_time"])).transpose(1, 0, 2)
+    return Importances(importances, None, features, first.output_names, first.prepared)
+
+
+def _of_fitted(
+    model: Any,
+    X: Any,
+    y: Any,
+    aggregate: Callable[[np.ndarray], np.ndarray],
+    n_parts: int,
+    asked: dict[str, Any],
+) -> Importances:
+    check_scalar(n_parts, "n_parts", Integral, min_val=1)
+    explainer = TreeExplainer(model, **explainer_options(model, asked))
+    explanation = explainer.explain(X, y if explainer.model_output == "log_loss" else None)
+    if len(explanation) < n_parts:
+        raise ValueError(f"X has {len(explanation)} rows, fewer than n_parts={n_parts}")
+    values = _three_axes(explanation)
+    return Importances(
+        np.stack([aggregate(values[part::n_parts]) for part in range(n_parts)], axis=1),
+        aggregate(values),
+        explanation.feature_names,
+        explanation.output_names,
+        bool(explainer.steps),
+    )
+
+
+def _three_axes(explanation: Explanation) -> np.ndarray:
+    values = to_host(explanation.values)
+    return values if explanation.output_names is not None else values[..., np.newaxis]
+
+
+def _no_score(estimator: Any, X: Any, y: Any = None) -> float:
+    return 0.0

@@ -1,0 +1,509 @@
+"""Cross-validation that explains: SHAP values of rows by models that were not trained on them.
+
+scikit-learn's ``cross_validate`` fits and scores; its models then explain their test rows one after
+another, with as many threads as it had jobs, so that no model travels to a worker a second time.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from inspect import signature
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils import indexable
+
+from .adapters import adapt
+from .devices import to_host
+from .errors import UnsupportedModelError
+from .explainer import TreeExplainer
+from .explanation import Explanation
+from .inputs import row_labels, select, table, to_array
+from .origins import Origins
+from .pipelines import nest
+from .transformer_base import ExplainingTransformer
+
+
+def cross_val_explain(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    groups: Any = None,
+    cv: Any = None,
+    scoring: Any = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    params: dict[str, Any] | None = None,
+    pre_dispatch: int | str = "2*n_jobs",
+    return_estimator: bool = False,
+    return_indices: bool = False,
+    error_score: Any = np.nan,
+    explain_params: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Cross-validate a model, and explain each row by the models that were not trained on it.
+
+    Fits and scores are those of :func:`sklearn.model_selection.cross_validate`, which is called with
+    the same arguments; the models of its splits then explain their test rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Not fitted: a tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one; see
+        :class:`TreeExplainer`.
+    X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+    y : array-like of shape (n_rows,), default=None
+    groups, cv, scoring, n_jobs, verbose, params, pre_dispatch, error_score
+        As for :func:`sklearn.model_selection.cross_validate`.
+    return_estimator, return_indices : bool, default=False
+        Whether to return the fitted models, and the numbers of the rows of each split.
+    explain_params : dict or None, default=None
+        Options of :class:`TreeExplainer`, ``data`` among them, which is background for all splits. They
+        go before those of a :class:`ShapTransformer` at the end of the model; ``n_jobs`` is the one
+        above unless it is among them.
+
+    Returns
+    -------
+    dict
+        What ``cross_validate`` returns: ``fit_time``, ``score_time``, ``test_score`` or one such array
+        for each metric, ``estimator`` and ``indices`` if asked for; and:
+
+        explanation : Explanation
+            SHAP values of all rows of X, in their order, with their labels. Values and base values of a
+            row are those of the model that it was tested with; if there were several, their mean, so
+            that they still add up to the mean margin. Rows that were never tested, or only in splits
+            that failed, are NaN.
+        base_values : ndarray of float64, shape (n_splits[, n_outputs])
+            Base values of the model of each split; of a log loss their mean over its test rows.
+        fold : ndarray of int64, shape (n_rows,) or (n_rows, n_tests)
+            Number of the split that each row was tested in, -1 if in none. If some row was tested
+            more than once, as in repeated cross-validation, all of its splits in ascending order, -1
+            behind them.
+        n_tests : ndarray of int64, shape (n_rows,)
+            How many splits the values of each row are the mean of.
+        importances : ndarray of float64, shape (n_splits, n_features)
+            :meth:`Explanation.importance` of the test rows of each split, summed over the outputs.
+        explain_time : ndarray of float64, shape (n_splits,)
+            Seconds that the explanation of each split took.
+
+        Splits whose fit failed have NaN and an ``explain_time`` of zero.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The model cannot be explained exactly; before any fit if its class says so.
+    ValueError, TypeError
+        As of ``cross_validate`` and :class:`TreeExplainer`; or the models of the splits see different
+        columns that have no names.
+
+    Notes
+    -----
+    **Features.** Those of a ``Pipeline`` are the columns that its last step sees. Splits may see
+    different ones, of rare categories for example: they are aligned by their names, and a feature that
+    a model does not know has SHAP values of zero there, as the model does not depend on it. Columns of
+    steps without ``get_feature_names_out`` are aligned by position. Then ``explanation.data`` is an
+    array of the rows as the last step saw them, in the last split that tested them; without leading
+    steps it is X itself.
+
+    **Classes** that are missing in the training rows of a split have no output in its model: values and
+    base values are NaN there. If a split saw only one class, or only two of several and its model gives
+    margins, which are of another kind for two classes than for three, its rows are not explained. A
+    warning names such splits; splits that are stratified do not have the problem.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import cross_val_explain
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> results = cross_val_explain(RandomForestRegressor(10, random_state=0), X, y, cv=3)
+    >>> results["explanation"].shape, results["importances"].shape, results["test_score"].shape
+    ((442, 10), (3, 10), (3,))
+    """
+    X, y = indexable(X, y)
+    results, splits = explained_splits(
+        estimator,
+        X,
+        y,
+        groups=groups,
+        cv=cv,
+        scoring=scoring,
+        n_jobs=n_jobs,
+        verbose=verbose,
+        params=params,
+        pre_dispatch=pre_dispatch,
+        return_estimator=return_estimator,
+        error_score=error_score,
+        explain_params=explain_params,
+    )
+    tests = results["indices"]["test"]
+    if not return_indices:
+        del results["indices"]
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    fold = _fold(tests, n_rows)
+    collected: _OutOfFold | None = None
+    for number, split in enumerate(splits):
+        if split.explanation is not None:
+            if collected is None:
+                collected = _OutOfFold(n_rows, len(tests), fold.ndim > 1, split)
+            collected.add(number, split)
+    if collected is None:
+        raise ValueError("no split could be explained: the warnings say why")
+    return results | {"fold": fold} | collected.results(X)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A split of a cross-validation, explained.
+
+    Attributes
+    ----------
+    rows : ndarray of int64
+        Numbers of its test rows.
+    explanation : Explanation or None
+        Of these rows. None if there is none; then nothing but ``rows`` and ``seconds`` counts.
+    seconds : float
+        Time that it took.
+    output_names : tuple or None
+        Names of the outputs of all splits together, in which ``outputs`` are the positions of its own.
+    outputs : ndarray of int64
+    prepared : bool
+        Whether the features are columns that steps made of X.
+    named : bool
+        Whether the names of the features are more than their positions.
+    """
+
+    rows: np.ndarray
+    explanation: Explanation | None = None
+    seconds: float = 0.0
+    output_names: tuple[Any, ...] | None = None
+    outputs: Any = None
+    prepared: bool = False
+    named: bool = True
+
+
+def explained_splits(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    n_jobs: int | None,
+    return_estimator: bool,
+    error_score: Any,
+    explain_params: dict[str, Any] | None,
+    **others: Any,
+) -> tuple[dict[str, Any], Iterator[Split]]:
+    """The results of ``cross_validate``, with the indices, and its splits, which are explained one by one.
+
+    X and y are ``indexable``.
+    """
+    from sklearn.model_selection import cross_validate  # takes a third of the time of importing this package
+
+    asked = {"n_jobs": n_jobs} | (explain_params or {})
+    # Options and models are refused before the work.
+    with suppress(NotFittedError):
+        TreeExplainer(clone(estimator), **explainer_options(estimator, asked))
+    with suppress(NotFittedError):
+        *_, model = nest(clone(estimator))
+        adapt(model)
+    results = cross_validate(
+        estimator,
+        X,
+        y,
+        n_jobs=n_jobs,
+        return_estimator=True,
+        return_indices=True,
+        error_score=error_score,
+        **others,
+    )
+    models = list(results["estimator"] if return_estimator else results.pop("estimator"))
+    scores = [values for name, values in results.items() if name.startswith("test_")]
+    given_up = np.zeros(len(models), bool)
+    if error_score != "raise":
+        given_up = np.isclose(scores, error_score, rtol=0, atol=0, equal_nan=True).all(axis=0)
+    failed = given_up & (results["score_time"] == 0)  # the time where a fit has failed, and no other's
+    return results, _explain(models, X, y, results["indices"]["test"], given_up, failed, asked)
+
+
+def _explain(
+    models: list[Any],
+    X: Any,
+    y: Any,
+    tests: Sequence[np.ndarray],
+    given_up: np.ndarray,
+    failed: np.ndarray,
+    asked: dict[str, Any],
+) -> Iterator[Split]:
+    """Explain test rows; ``given_up``: splits with ``error_score`` for a score, such as ``failed`` ones."""
+    classes = _all_classes(model for model, bad in zip(models, failed) if not bad)
+    n_unnamed = None
+    for number, rows in enumerate(tests):
+        model, models[number] = models[number], None  # so that its memory is free when it is done
+        split = Split(rows)
+        if not failed[number]:
+            try:
+                split = _explain_split(model, X, y, rows, classes, asked)
+            except Exception as error:
+                # error_score has forgiven already that the model cannot predict these rows.
+                forgiven = given_up[number] and not isinstance(error, UnsupportedModelError)
+                if not forgiven and not isinstance(error, _OtherOutputsError):
+                    error.add_note(f"This is about split {number} of the cross-validation.")
+                    raise
+                warnings.warn(f"the test rows of split {number} are not explained: {error}", stacklevel=3)
+        if split.explanation is not None and not split.named:
+            n_features = len(split.explanation.feature_names)
+            if n_unnamed not in (None, n_features):
+                raise ValueError(
+                    f"the models of two splits see {n_unnamed} and {n_features} columns, which have no names "
+                    "to align them by: a step of the pipeline has no get_feature_names_out"
+                )
+            n_unnamed = n_features
+        yield split
+
+
+class _OtherOutputsError(ValueError):
+    """The outputs of a split are not those of the others."""
+
+
+def _explain_split(
+    model: Any, X: Any, y: Any, rows: np.ndarray, classes: tuple[Any, ...] | None, asked: dict[str, Any]
+) -> Split:
+    start = perf_counter()
+    options = explainer_options(model, asked)
+    seen = () if classes is None else tuple(model.classes_.tolist())
+    few = len(seen) < len(classes or ())
+    if few and len(seen) == 1:
+        raise _OtherOutputsError(f"all of its training rows are of class {seen[0]!r}")
+    if few and len(seen) == 2:
+        options["outputs"] = "all"
+    explainer = TreeExplainer(model, **options)
+    if few and len(seen) == 2 and not explainer.explains_probabilities:
+        raise _OtherOutputsError(
+            f"its training rows are of 2 of {len(classes or ())} classes, so that its model has one margin, "
+            "which is of another kind than those of more classes"
+        )
+    labels = select(y, rows) if explainer.model_output == "log_loss" else None
+    explanation = explainer.explain(select(X, rows), labels)
+    names = explanation.output_names
+    outputs = np.arange(1 if names is None else len(names))
+    if few:
+        assert classes is not None
+        outputs = np.array([classes.index(label) for label in seen])
+        names = classes
+    return Split(
+        rows,
+        explanation,
+        perf_counter() - start,
+        names,
+        outputs,
+        bool(explainer.steps),
+        all(hasattr(step, "get_feature_names_out") for step in explainer.steps)
+        or explanation.feature_names != tuple(f"x{i}" for i in range(explainer.n_features)),
+    )
+
+
+def _all_classes(models: Iterable[Any]) -> tuple[Any, ...] | None:
+    """Class labels that some model knows; None if one knows none, or those of several targets."""
+    labels: set[Any] = set()
+    for model in models:
+        of_model = getattr(model, "classes_", None)
+        if not isinstance(of_model, np.ndarray) or of_model.ndim != 1:
+            return None
+        labels.update(of_model.tolist())
+    return tuple(sorted(labels))
+
+
+def explainer_options(model: Any, asked: dict[str, Any]) -> dict[str, Any]:
+    """Options that are asked for, over those of a transformer of this package at the end of the model."""
+    outer_steps = False
+    for layer in nest(model):
+        outer_steps |= isinstance(layer, Pipeline) and len(layer.steps) > 1
+        if isinstance(layer, ExplainingTransformer):
+            break
+    else:
+        return dict(asked)
+    own = layer.get_params(deep=False)
+    own = {name: own[name] for name in signature(TreeExplainer).parameters if own.get(name) is not None}
+    if outer_steps and "data" in own and "data" not in asked:
+        raise ValueError(
+            f"data of {type(layer).__name__} has the columns that earlier steps make, which each split makes "
+            "anew: give background with the columns of X as explain_params={'data': ...} instead"
+        )
+    return asked | own | {name: value for name, value in asked.items() if value is not None}
+
+
+def _fold(tests: Sequence[np.ndarray], n_rows: int) -> np.ndarray:
+    """Numbers of the splits that each row was tested in, -1 behind them; one axis where one is enough."""
+    n_tests = np.zeros(n_rows, np.int64)
+    fold = np.full((n_rows, 1), -1)
+    for number, rows in enumerate(tests):
+        rows = np.unique(rows)
+        if n_tests[rows].max(initial=0) == fold.shape[1]:
+            fold = np.pad(fold, ((0, 0), (0, 1)), constant_values=-1)
+        fold[rows, n_tests[rows]] = number
+        n_tests[rows] += 1
+    return fold[:, 0] if fold.shape[1] == 1 else fold
+
+
+class _OutOfFold:
+    """Explanations of splits, put together in the order of the rows of X.
+
+    Parameters
+    ----------
+    n_rows, n_splits : int
+    averaged : bool
+        Whether rows may be in several splits, whose values are then added up in float64.
+    first : Split
+        One with an explanation, which says what the outputs are.
+    """
+
+    def __init__(self, n_rows: int, n_splits: int, averaged: bool, first: Split) -> None:
+        assert first.explanation is not None
+        self._facts = replace(
+            first.explanation, values=None, base_values=None, data=None, index=None, origins=None
+        )
+        self._dtype = first.explanation.values.dtype
+        self._output_names = first.output_names
+        n_outputs = 1 if first.output_names is None else len(first.output_names)
+        self._features: tuple[str, ...] = ()
+        self._sums = np.zeros((n_rows, 0, n_outputs), np.float64 if averaged else self._dtype)
+        self._base_sums = np.zeros((n_rows, n_outputs))
+        self._counts = np.zeros((n_rows, n_outputs), np.int64)
+        self._data = np.full((n_rows, 0), np.nan) if first.prepared else None
+        self._base_values = np.full((n_splits, n_outputs), np.nan)
+        self._seconds = np.zeros(n_splits)
+        self._importances: dict[int, tuple[tuple[str, ...], np.ndarray]] = {}
+        self._origins: dict[tuple[str, ...], Origins] = {}
+        self._devices: dict[str, None] = {}
+        self._gaps: list[float] = []
+
+    def add(self, number: int, split: Split) -> None:
+        """Take up the explanation of a split."""
+        explanation, rows, outputs = split.explanation, split.rows, split.outputs
+        assert explanation is not None
+        names = explanation.feature_names
+        columns = self._columns(names)
+        values = to_host(explanation.values).reshape(len(rows), len(names), len(outputs))
+        if names != self._features or values.shape[2] < self._sums.shape[2]:
+            block = np.zeros((len(rows), *self._sums.shape[1:]), self._sums.dtype)
+            block[:, columns[:, np.newaxis], outputs] = values
+            values = block
+        self._sums[rows] += values
+        places = rows[:, np.newaxis], outputs
+        base_values = np.reshape(explanation.base_values, (-1, len(outputs)))
+        self._base_sums[places] += base_values
+        self._counts[places] += 1
+        if self._data is not None:
+            data = to_array(explanation.data)
+            if data.dtype.kind not in "fiub":
+                self._data = self._data.astype(object)
+            self._data[rows[:, np.newaxis], columns] = data
+        self._base_values[number, outputs] = base_values.mean(axis=0)
+        self._seconds[number] = split.seconds
+        self._importances[number] = names, explanation.importance().reshape(len(names), -1).sum(axis=1)
+        if explanation.origins is not None:
+            self._origins[names] = replace(explanation.origins, data=None)
+        self._devices[explanation.device] = None
+        if explanation.additivity_error is not None:
+            self._gaps.append(explanation.additivity_error)
+
+    def _columns(self, names: tuple[str, ...]) -> np.ndarray:
+        """Where the features of a split stand among those of all; there is place for them afterwards."""
+        merged = merged_names(self._features, names)
+        position = {name: i for i, name in enumerate(merged)}
+        if merged != self._features:
+            old = [position[name] for name in self._features]
+            sums = np.zeros((len(self._sums), len(merged), self._sums.shape[2]), self._sums.dtype)
+            sums[:, old] = self._sums
+            self._sums, self._features = sums, merged
+            if self._data is not None:
+                data = np.full((len(sums), len(merged)), np.nan, self._data.dtype)
+                data[:, old] = self._data
+                self._data = data
+        return np.array([position[name] for name in names], np.int64)
+
+    def results(self, X: Any) -> dict[str, Any]:
+        """What :func:`cross_val_explain` returns of them."""
+        counts = self._counts
+        if (counts != 1).any():
+            with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, where there are no values
+                self._sums /= counts[:, np.newaxis]
+                self._base_sums /= counts
+        values, by_row, by_split = (
+            self._sums.astype(self._dtype, copy=False),
+            self._base_sums,
+            self._base_values,
+        )
+        if self._output_names is None:
+            values, by_row, by_split = values[..., 0], by_row[:, 0], by_split[:, 0]
+        explanation = replace(
+            self._facts,
+            values=values,
+            base_values=by_row,
+            data=table(X) if self._data is None else self._data,
+            feature_names=self._features,
+            output_names=self._output_names,
+            index=row_labels(X),
+            device=", ".join(self._devices),
+            seconds=float(self._seconds.sum()),
+            additivity_error=max(self._gaps, default=None),
+            origins=self._merged_origins(X),
+        )
+        return {
+            "explanation": explanation,
+            "base_values": by_split,
+            "n_tests": counts.max(axis=1),
+            "importances": aligned(self._importances, self._features, len(by_split)),
+            "explain_time": self._seconds,
+        }
+
+    def _merged_origins(self, X: Any) -> Origins | None:
+        """Of which column of X the features were made, if all splits agree on it."""
+        if not self._origins:
+            return None
+        column_of: dict[str, int] = {}
+        for names, origins in self._origins.items():
+            if origins.columns is None:
+                return origins
+            for name, column in zip(names, origins.columns):
+                if column_of.setdefault(name, column) != column:
+                    return replace(
+                        origins, columns=None, reason=f"splits made {name!r} of different input columns"
+                    )
+        return replace(origins, columns=np.array([column_of[name] for name in self._features]), data=X)
+
+
+def aligned(
+    of_splits: Mapping[int, tuple[tuple[str, ...], np.ndarray]], features: tuple[str, ...], n_splits: int
+) -> np.ndarray:
+    """A row for each split: zero for features that it does not have, NaN if there is nothing of it."""
+    shape = next((values.shape[1:] for _, values in of_splits.values()), ())
+    rows = np.full((n_splits, len(features), *shape), np.nan)
+    position = {name: i for i, name in enumerate(features)}
+    for number, (names, values) in of_splits.items():
+        rows[number] = 0.0
+        rows[number, [position[name] for name in names]] = values
+    return rows
+
+
+def merged_names(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of both; those that are only in ``others`` stand behind the name that they follow there."""
+    if names == others:
+        return names
+    following: dict[str | None, str | None] = dict(zip((None, *names), (*names, None)))
+    last: str | None = None
+    for name in others:
+        if name not in following:
+            following[name], following[last] = following[last], name
+        last = name
+    merged = list[str]()
+    while (after := following[merged[-1] if merged else None]) is not None:
+        merged.append(after)
+    return tuple(merged)

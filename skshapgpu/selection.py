@@ -1,0 +1,211 @@
+"""Selection of features by the magnitude of their SHAP values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.feature_selection import SelectorMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import check_cv
+from sklearn.utils import Tags, check_scalar, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .importance import Importances, find_importances
+
+#: Parts of the rows over which importances vary without cross-validation, as in ``shap_importance``.
+_N_PARTS = 5
+
+_REFERENCES: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.mean, "median": np.median}
+
+
+class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
+    """Keeps the columns that move the predictions of a tree model most.
+
+    As :class:`sklearn.feature_selection.SelectFromModel`, but by mean magnitudes of SHAP values, with
+    ``cv`` of those of rows that the models were not trained on. They say how much of the predictions
+    comes from a column, right or wrong, not how much better it makes them: for that see
+    :func:`sklearn.inspection.permutation_importance`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one, whose model sees
+        columns of X by their names; see :class:`TreeExplainer`. It is cloned and fitted; a
+        ``FrozenEstimator`` is used as it is.
+    threshold : float, str or None, default=None
+        Columns with at least this importance are kept: a number, "mean", "median", or a multiple such as
+        "1.25*mean". None is "mean". For ``max_features`` alone use ``-np.inf``.
+    max_features : int, callable or None, default=None
+        How many columns to keep at most, the first of equally important ones; or a function of X that
+        says so.
+    cv : int, cross-validation generator or iterable, default=None
+        Take the mean of the importances over the test rows of these splits, for each of which the model
+        is fitted. None: of the rows given to ``fit``, for which it is fitted once.
+    n_jobs : int or None, default=None
+        Threads, and with ``cv`` fits at a time.
+    explain_params : dict or None, default=None
+        Options of :class:`TreeExplainer`.
+
+    Attributes
+    ----------
+    importances_ : ndarray of float64, shape (n_features,)
+        Mean magnitude of the SHAP values of each column, summed over the outputs.
+    importances_std_ : ndarray of float64, shape (n_features,)
+        Their standard deviation over the splits; without ``cv`` over parts of the rows, as in
+        :func:`shap_importance`.
+    threshold_ : float
+    max_features_ : int or None
+    estimator_ : estimator
+        The fitted model; without ``cv`` only.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        When X has string names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import ShapSelector
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> selector = ShapSelector(RandomForestRegressor(10, random_state=0), cv=3).fit(X, y)
+    >>> selector.get_feature_names_out()
+    array(['bmi', 's5'], dtype=object)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        threshold: float | str | None = None,
+        max_features: int | Callable[[Any], int] | None = None,
+        cv: Any = None,
+        n_jobs: int | None = None,
+        explain_params: dict[str, Any] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.threshold = threshold
+        self.max_features = max_features
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.explain_params = explain_params
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Fit the model, and find importances.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), default=None
+        **params
+            For the model's ``fit``, and ``groups`` for the splitter: routed if metadata routing is
+            enabled, else passed on.
+
+        Returns
+        -------
+        ShapSelector
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            The model's last step sees a column that X does not have.
+        """
+        scale, reference = _parse_threshold(self.threshold)
+        max_features = self.max_features(X) if callable(self.max_features) else self.max_features
+        if max_features is not None:
+            check_scalar(max_features, "max_features", Integral, min_val=0)
+        self.max_features_ = max_features
+        X, y = indexable(X, y)
+        validate_data(self, X, y, skip_check_array=True)
+        importances = self._find(X, y, params).summed()
+        columns = self._columns(importances)
+        self.importances_ = np.zeros(self.n_features_in_)
+        self.importances_[columns] = importances.mean
+        self.importances_std_ = np.zeros(self.n_features_in_)
+        self.importances_std_[columns] = importances.std
+        self.threshold_ = scale if reference is None else scale * float(reference(self.importances_))
+        return self
+
+    def _find(self, X: Any, y: Any, params: dict[str, Any]) -> Importances:
+        common: dict[str, Any] = {"n_jobs": self.n_jobs, "explain_params": self.explain_params}
+        routing = get_config()["enable_metadata_routing"]
+        routed = process_routing(self, "fit", **params) if routing else None
+        if self.cv is None:
+            self.estimator_ = clone(self.estimator)
+            self.estimator_.fit(X, y, **(params if routed is None else routed["estimator"]["fit"]))
+            n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+            return find_importances(self.estimator_, X, y, n_parts=min(_N_PARTS, n_rows), **common)
+        groups = None if routing else params.pop("groups", None)
+        return find_importances(self.estimator, X, y, groups=groups, cv=self.cv, params=params, **common)
+
+    def _columns(self, found: Importances) -> list[int]:
+        """Which columns of X the features are."""
+        if not found.prepared:
+            return list(range(self.n_features_in_))
+        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
+        position = {name: i for i, name in enumerate(names)}
+        for name in found.feature_names:
+            if name not in position:
+                raise ValueError(
+                    f"the model sees a column {name!r}, which X does not have, as earlier steps make other "
+                    "columns of X: put these steps before the ShapSelector"
+                )
+        return [position[name] for name in found.feature_names]
+
+    def _get_support_mask(self) -> np.ndarray:
+        check_is_fitted(self)
+        mask = self.importances_ >= self.threshold_
+        if self.max_features_ is not None:
+            mask[np.argsort(-self.importances_, kind="stable")[self.max_features_ :]] = False
+        return mask
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Where ``fit`` sends its parameters: to that of the model, and with ``cv`` to the splitter."""
+        # A Pipeline of scikit-learn 1.6 asks for fit_transform, which calls fit.
+        mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="fit_transform", callee="fit")
+        router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
+        if self.cv is not None:
+            mapping = MethodMapping()
+            mapping.add(caller="fit", callee="split").add(caller="fit_transform", callee="split")
+            router.add(splitter=check_cv(self.cv), method_mapping=mapping)
+        return router
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        assert tags.transformer_tags is not None
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        try:
+            of_model = deepcopy(get_tags(self.estimator))
+        except (AttributeError, TypeError):  # a native booster, frozen
+            return tags
+        tags.input_tags = of_model.input_tags
+        tags.target_tags = of_model.target_tags
+        tags.target_tags.multi_output = False
+        tags.non_deterministic = of_model.non_deterministic
+        if isinstance(self.estimator, FrozenEstimator):
+            tags.target_tags.required = False
+        return tags
+
+
+def _parse_threshold(threshold: Any) -> tuple[float, Callable[[np.ndarray], Any] | None]:
+    """A number, or a factor and what it is a multiple of."""
+    if threshold is None:
+        threshold = "mean"
+    if isinstance(threshold, Real) and not np.isnan(float(threshold)):
+        return float(threshold), None
+    if isinstance(threshold, str):
+        factor, star, name = threshold.rpartition("*")
+        try:
+            return float(factor) if star else 1.0, _REFERENCES[name.strip()]
+        except (KeyError, ValueError):
+            pass
+    raise ValueError(
+        f"threshold must be a number, 'mean', 'median' or a multiple such as '1.25*mean', not {threshold!r}"
+    )

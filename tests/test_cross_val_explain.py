@@ -1,0 +1,782 @@
+"""cross_val_explain against a loop over the splits, and its fits and scores against cross_validate's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.base import BaseEstimator, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    IsolationForest,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_selection import SelectKBest
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    RepeatedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_validate,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.fixes import parse_version
+
+from skshapgpu import ShapTransformer, TreeExplainer, UnsupportedModelError, cross_val_explain, explain
+
+IRIS, SPECIES = load_iris(return_X_y=True)
+DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
+
+
+def forest(**options: Any) -> RandomForestRegressor:
+    return RandomForestRegressor(4, max_depth=4, random_state=0, **options)
+
+
+def classifier(**options: Any) -> RandomForestClassifier:
+    return RandomForestClassifier(4, max_depth=4, random_state=0, **options)
+
+
+def diabetes_frame() -> tuple[Any, Any]:
+    pytest.importorskip("pandas")
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    X.index = y.index = [f"patient {i}" for i in range(len(X))]
+    return X, y
+
+
+def by_hand(
+    model: Any, X: np.ndarray, y: np.ndarray, splits: Sequence[tuple[np.ndarray, np.ndarray]], **options: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean out-of-fold values and base values of the rows, NaN where there are none."""
+    values: list[list[np.ndarray]] = [[] for _ in X]
+    base_values: list[list[Any]] = [[] for _ in X]
+    for train, test in splits:
+        explainer = TreeExplainer(clone(model).fit(X[train], y[train]), **options)
+        for row, of_row in zip(test, explainer.shap_values(X[test])):
+            values[row].append(of_row)
+            base_values[row].append(explainer.expected_value)
+    shape = next(of_row[0].shape for of_row in values if of_row)
+    nothing, no_base = np.full(shape, np.nan), np.full(shape[1:], np.nan)
+    return (
+        np.array([np.mean(of_row, axis=0) if of_row else nothing for of_row in values]),
+        np.array([np.mean(of_row, axis=0) if of_row else no_base for of_row in base_values]),
+    )
+
+
+# What cross_validate gives
+
+
+@pytest.mark.parametrize("scoring", [None, "r2", ["r2", "neg_mean_squared_error"]])
+def test_scores_are_those_of_cross_validate(scoring: Any) -> None:
+    cv = KFold(3, shuffle=True, random_state=1)
+    ours = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=cv, scoring=scoring)
+    theirs = cross_validate(forest(), DIABETES, PROGRESSION, cv=cv, scoring=scoring)
+    assert set(theirs) <= set(ours)
+    for name in theirs:
+        if name.startswith("test_"):
+            np.testing.assert_array_equal(ours[name], theirs[name])
+    assert set(ours) - set(theirs) == {
+        "explanation",
+        "base_values",
+        "fold",
+        "n_tests",
+        "importances",
+        "explain_time",
+    }
+    assert ours["explain_time"].shape == (3,) and (ours["explain_time"] > 0).all()
+
+
+class CountingRegressor(DecisionTreeRegressor):
+    """Counts its fits."""
+
+    n_fits = 0
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> CountingRegressor:
+        type(self).n_fits += 1
+        return super().fit(X, y, sample_weight, check_input)
+
+
+def test_number_of_fits_is_that_of_cross_validate() -> None:
+    CountingRegressor.n_fits = 0
+    cross_validate(CountingRegressor(max_depth=3), DIABETES, PROGRESSION, cv=4)
+    assert CountingRegressor.n_fits == 4
+    cross_val_explain(CountingRegressor(max_depth=3), DIABETES, PROGRESSION, cv=4)
+    assert CountingRegressor.n_fits == 8
+
+
+def test_models_and_indices_are_returned_if_asked_for() -> None:
+    cv = KFold(3, shuffle=True, random_state=1)
+    options = {"return_estimator": True, "return_indices": True}
+    results = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=cv, **options)
+    for (_, test), ours, model in zip(
+        cv.split(DIABETES), results["indices"]["test"], results["estimator"], strict=True
+    ):
+        np.testing.assert_array_equal(ours, test)
+        np.testing.assert_array_equal(
+            results["explanation"].values[test], TreeExplainer(model).shap_values(DIABETES[test])
+        )
+    without = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=cv)
+    assert "estimator" not in without and "indices" not in without
+
+
+def test_parameters_of_fit_and_groups() -> None:
+    groups = np.arange(len(DIABETES)) // 7 % 5
+    weight = 1.0 + (PROGRESSION > 150)
+    common = {"cv": GroupKFold(3), "groups": groups, "params": {"sample_weight": weight}}
+    ours = cross_val_explain(forest(), DIABETES, PROGRESSION, **common)
+    theirs = cross_validate(forest(), DIABETES, PROGRESSION, **common, return_estimator=True)
+    np.testing.assert_array_equal(ours["test_score"], theirs["test_score"])
+    for number, model in enumerate(theirs["estimator"]):
+        test = np.flatnonzero(ours["fold"] == number)
+        assert not set(groups[test]) & set(groups[ours["fold"] != number])
+        np.testing.assert_array_equal(
+            ours["explanation"].values[test], TreeExplainer(model).shap_values(DIABETES[test])
+        )
+
+
+def test_metadata_routing() -> None:
+    groups = np.arange(len(DIABETES)) // 7 % 5
+    weight = 1.0 + (PROGRESSION > 150)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = forest().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        params = {"sample_weight": weight, "groups": groups}
+        ours = cross_val_explain(model, DIABETES, PROGRESSION, cv=GroupKFold(3), params=params)
+        theirs = cross_validate(model, DIABETES, PROGRESSION, cv=GroupKFold(3), params=params)
+        with pytest.raises(ValueError, match="groups"):
+            cross_val_explain(model, DIABETES, PROGRESSION, cv=GroupKFold(3), groups=groups)
+    np.testing.assert_array_equal(ours["test_score"], theirs["test_score"])
+    unweighted = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=GroupKFold(3), groups=groups)
+    assert (ours["test_score"] != unweighted["test_score"]).all()
+
+
+def test_jobs_change_nothing() -> None:
+    one = cross_val_explain(classifier(), IRIS, SPECIES, cv=3)
+    two = cross_val_explain(classifier(), IRIS, SPECIES, cv=3, n_jobs=2)
+    np.testing.assert_array_equal(one["explanation"].values, two["explanation"].values)
+    np.testing.assert_array_equal(one["test_score"], two["test_score"])
+    np.testing.assert_array_equal(one["importances"], two["importances"])
+
+
+# Values
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_values_are_those_of_a_loop(dtype: type) -> None:
+    X = DIABETES.astype(dtype)
+    cv = KFold(4, shuffle=True, random_state=0)
+    splits = list(cv.split(X))
+    results = cross_val_explain(forest(), X, PROGRESSION, cv=cv)
+    explanation = results["explanation"]
+    values, base_values = by_hand(forest(), X, PROGRESSION, splits)
+    assert explanation.values.dtype == dtype
+    np.testing.assert_array_equal(explanation.values, values)
+    np.testing.assert_array_equal(explanation.base_values, base_values)
+    assert explanation.data is X
+    for number, (_, test) in enumerate(splits):
+        assert (results["fold"][test] == number).all()
+        assert (explanation.base_values[test] == results["base_values"][number]).all()
+        part = explanation[test]
+        np.testing.assert_array_equal(part.base_values, base_values[test])
+        np.testing.assert_array_equal(results["importances"][number], part.importance())
+    np.testing.assert_array_equal(results["n_tests"], 1)
+
+
+def test_values_add_up_to_the_out_of_fold_predictions() -> None:
+    explanation = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=4)["explanation"]
+    predicted = cross_val_predict(forest(), DIABETES, PROGRESSION, cv=4)
+    # The sums of both sides are of a few dozen numbers of about 150, in single precision at worst.
+    np.testing.assert_allclose(explanation.base_values + explanation.values.sum(axis=1), predicted, rtol=1e-5)
+    assert explanation.additivity_error < 1e-2
+
+
+def test_several_classes() -> None:
+    splits = list(StratifiedKFold(3).split(IRIS, SPECIES))
+    labels = np.array(["setosa", "versicolor", "virginica"])[SPECIES]
+    results = cross_val_explain(classifier(), IRIS, labels, cv=3)
+    values, base_values = by_hand(classifier(), IRIS, labels, splits)
+    explanation = results["explanation"]
+    np.testing.assert_array_equal(explanation.values, values)
+    np.testing.assert_array_equal(explanation.base_values, base_values)
+    assert explanation.output_names == ("setosa", "versicolor", "virginica")
+    assert results["base_values"].shape == (3, 3)
+    one = explanation[10:20, ["x1", "x3"], "versicolor"]
+    np.testing.assert_array_equal(one.values, values[10:20, [1, 3], 1])
+    np.testing.assert_array_equal(one.base_values, base_values[10:20, 1])
+    np.testing.assert_array_equal(explanation[:, :, [2, 0]].base_values, base_values[:, [2, 0]])
+    for number, (_, test) in enumerate(splits):
+        np.testing.assert_allclose(
+            results["importances"][number], np.abs(values[test]).mean(axis=0).sum(axis=1)
+        )
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_plots_of_shap_get_the_base_value_of_each_row(several: bool) -> None:
+    pytest.importorskip("shap")
+    y = SPECIES if several else (SPECIES == 1).astype(int)
+    explanation = cross_val_explain(classifier(), IRIS, y, cv=3)["explanation"]
+    theirs = explanation.to_shap()
+    np.testing.assert_array_equal(theirs.base_values, explanation.base_values)
+    np.testing.assert_array_equal(theirs.values, explanation.values)
+    one = explanation[3:5]
+    base_value = one.base_values.mean(axis=0) if several else one.base_values.mean()
+    shown = ", ".join(f"{value:.6g}" for value in np.atleast_1d(base_value))
+    assert f"base value: {shown} on average" in repr(one)
+
+
+def test_repeated_cross_validation_is_averaged() -> None:
+    cv = RepeatedKFold(n_splits=3, n_repeats=2, random_state=0)
+    splits = list(cv.split(DIABETES))
+    results = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=cv)
+    values, base_values = by_hand(forest(), DIABETES, PROGRESSION, splits)
+    np.testing.assert_allclose(results["explanation"].values, values, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(results["explanation"].base_values, base_values, rtol=1e-14)
+    np.testing.assert_array_equal(results["n_tests"], 2)
+    assert results["fold"].shape == (442, 2)
+    assert results["importances"].shape == (6, 10)
+    for row in (0, 100, 441):
+        tested_in = [number for number, (_, test) in enumerate(splits) if row in test]
+        assert results["fold"][row].tolist() == tested_in
+
+
+def test_rows_that_are_never_tested_are_nan_and_counted() -> None:
+    cv = ShuffleSplit(2, test_size=0.3, random_state=0)
+    splits = list(cv.split(DIABETES))
+    results = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=cv)
+    values, base_values = by_hand(forest(), DIABETES, PROGRESSION, splits)
+    explanation = results["explanation"]
+    np.testing.assert_allclose(explanation.values, values, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(explanation.base_values, base_values, rtol=1e-14)
+    times = np.bincount(np.concatenate([test for _, test in splits]), minlength=442)
+    assert set(times) == {0, 1, 2}
+    np.testing.assert_array_equal(results["n_tests"], times)
+    np.testing.assert_array_equal((results["fold"] >= 0).sum(axis=1), times)
+    np.testing.assert_array_equal(np.isnan(explanation.values).all(axis=1), times == 0)
+    np.testing.assert_allclose(explanation.importance(), np.nanmean(np.abs(values), axis=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "nan" not in repr(explanation) and "nan" not in explanation._repr_html_()
+        assert np.isnan(explanation[times == 0].importance()).all()
+        assert "base value: one for each row" in repr(explanation[times == 0])
+    frame = pytest.importorskip("pandas") and explanation.to_frame()
+    assert frame.isna().any(axis=1).sum() == (times == 0).sum()
+
+
+def test_one_part_of_the_rows() -> None:
+    train, test = np.arange(300), np.arange(300, 442)
+    results = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=[(train, test)])
+    np.testing.assert_array_equal(results["fold"], np.repeat([-1, 0], [300, 142]))
+    model = forest().fit(DIABETES[train], PROGRESSION[train])
+    np.testing.assert_array_equal(
+        results["explanation"].values[test], TreeExplainer(model).shap_values(DIABETES[test])
+    )
+
+
+# Classes that splits do not have
+
+
+def test_missing_class_has_no_values_where_it_is_missing() -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2, 3], [60, 60, 60, 20])[rng.permutation(200)]
+    X = rng.normal(size=(200, 3)) + y[:, np.newaxis]
+    few = np.flatnonzero(y == 3)
+    test = np.arange(200) % 2 == 0
+    test[few] = True  # so that the first split has no rows of class 3 to train on
+    splits = [(np.flatnonzero(~test), np.flatnonzero(test)), (np.flatnonzero(test), np.flatnonzero(~test))]
+    for model in (classifier(), HistGradientBoostingClassifier(max_iter=3)):
+        results = cross_val_explain(model, X, y, cv=splits)
+        explanation = results["explanation"]
+        assert explanation.output_names == (0, 1, 2, 3)
+        for number, (train, rows) in enumerate(splits):
+            explainer = TreeExplainer(clone(model).fit(X[train], y[train]))
+            n_seen = 3 if number == 0 else 4
+            assert explainer.expected_value.shape == (n_seen,)
+            values = explanation.values[rows]
+            np.testing.assert_array_equal(values[..., :n_seen], explainer.shap_values(X[rows]))
+            np.testing.assert_array_equal(
+                explanation.base_values[rows][:, :n_seen][0], explainer.expected_value
+            )
+            assert np.isnan(values[..., n_seen:]).all()
+            assert np.isnan(explanation.base_values[rows][:, n_seen:]).all()
+        assert np.isnan(results["base_values"]).tolist() == [[False] * 3 + [True], [False] * 4]
+        assert np.isfinite(results["importances"]).all()
+        np.testing.assert_array_equal(results["n_tests"], 1)
+
+
+def test_two_of_three_classes() -> None:
+    """Probabilities of two classes are like those of three; a margin of two is not."""
+    order = np.argsort(SPECIES, kind="stable")
+    X, y = IRIS[order], SPECIES[order]
+    cv = KFold(3)  # each split lacks the class that it is tested on
+    results = cross_val_explain(classifier(), X, y, cv=cv)
+    for train, test in cv.split(X):
+        missing = y[test][0]
+        seen = [label for label in range(3) if label != missing]
+        model = classifier().fit(X[train], y[train])
+        values, base_values = results["explanation"].values[test], results["explanation"].base_values[test]
+        assert np.isnan(values[..., missing]).all() and np.isnan(base_values[:, missing]).all()
+        # Values of a row: probabilities, sums of a few numbers below one in single precision.
+        np.testing.assert_allclose(
+            base_values[:, seen] + values[..., seen].sum(axis=1), model.predict_proba(X[test]), atol=1e-5
+        )
+    some = np.arange(150) < 75
+    splits = [(np.flatnonzero(some), np.flatnonzero(~some)), (np.arange(0, 150, 2), np.arange(1, 75, 2))]
+    with pytest.warns(
+        UserWarning, match="split 0 are not explained: its training rows are of 2 of 3 classes"
+    ):
+        results = cross_val_explain(HistGradientBoostingClassifier(max_iter=3), X, y, cv=splits)
+    assert np.isnan(results["base_values"]).all(axis=1).tolist() == [True, False]
+    assert np.isnan(results["explanation"].values[~some]).all()
+    assert np.isfinite(results["test_score"]).all()
+
+
+def test_one_of_two_classes() -> None:
+    order = np.argsort(SPECIES[:100], kind="stable")
+    X, y = IRIS[:100][order], SPECIES[:100][order]
+    both = np.arange(0, 100, 2), np.arange(1, 100, 4)
+    splits = [(np.arange(40), np.arange(90, 100)), both, (np.arange(60, 100), np.arange(20))]
+    with pytest.warns(UserWarning) as caught:
+        results = cross_val_explain(classifier(), X, y, cv=splits)
+    assert [str(warning.message) for warning in caught] == [
+        "the test rows of split 0 are not explained: all of its training rows are of class 0",
+        "the test rows of split 2 are not explained: all of its training rows are of class 1",
+    ]
+    assert results["explanation"].output_names is None
+    tested = np.isin(np.arange(100), both[1])
+    np.testing.assert_array_equal(np.isfinite(results["explanation"].values).all(axis=1), tested)
+    np.testing.assert_array_equal(results["n_tests"], tested)
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="no split could be explained"):
+        cross_val_explain(classifier(), X, y, cv=[splits[0], splits[2]])
+
+
+# Failures
+
+
+class FailingRegressor(DecisionTreeRegressor):
+    """Fails where the first training row is one of DIABETES's first; ``late``: when the trees are there."""
+
+    def __init__(self, late: bool = False, max_depth: int | None = 3) -> None:
+        super().__init__(max_depth=max_depth)
+        self.late = late
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> FailingRegressor:
+        if self.late:
+            super().fit(X, y, sample_weight, check_input)
+        if X[0, 0] == DIABETES[0, 0]:
+            raise ValueError("this data is refused")
+        return super().fit(X, y, sample_weight, check_input)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("error_score", [np.nan, -1.0])
+@pytest.mark.parametrize("scoring", [None, ["r2", "neg_mean_squared_error"]])
+def test_failed_fits(late: bool, error_score: float, scoring: Any) -> None:
+    options = {"cv": KFold(2), "error_score": error_score, "scoring": scoring, "return_estimator": True}
+    with pytest.warns(FitFailedWarning):
+        results = cross_val_explain(FailingRegressor(late), DIABETES, PROGRESSION, **options)
+    failed = results["fold"] == 1
+    np.testing.assert_array_equal(np.isnan(results["explanation"].values).all(axis=1), failed)
+    np.testing.assert_array_equal(np.isnan(results["explanation"].base_values), failed)
+    np.testing.assert_array_equal(results["n_tests"], ~failed)
+    assert np.isnan(results["base_values"]).tolist() == [False, True]
+    assert np.isnan(results["importances"]).all(axis=1).tolist() == [False, True]
+    assert results["explain_time"][1] == 0
+    assert len(results["estimator"]) == 2
+    with pytest.raises(ValueError, match="this data is refused"):
+        cross_val_explain(FailingRegressor(late), DIABETES, PROGRESSION, **options | {"error_score": "raise"})
+
+
+def test_rows_that_the_model_cannot_predict() -> None:
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"color": rng.choice(["red", "green"], 90), "size": rng.normal(size=90)})
+    X.loc[:3, "color"] = "blue"
+    model = make_pipeline(
+        ColumnTransformer([("one", OneHotEncoder(), ["color"])], remainder="passthrough"), forest()
+    )
+    with pytest.warns(UserWarning, match="the test rows of split 0 are not explained: Found unknown categ"):
+        results = cross_val_explain(model, X, X["size"], cv=KFold(3))
+    assert np.isnan(results["test_score"]).tolist() == [True, False, False]
+    assert np.isnan(results["explanation"].values[:30]).all()
+    assert np.isfinite(results["explanation"].values[30:]).all()
+    with pytest.raises(ValueError, match="Found unknown categories"):
+        cross_val_explain(model, X, X["size"], cv=KFold(3), error_score="raise")
+
+
+def test_refused_before_any_fit() -> None:
+    CountingRegressor.n_fits = 0
+    for options, error, message in (
+        ({"precision": "half"}, ValueError, "precision must be one of"),
+        ({"nonsense": 1}, TypeError, "nonsense"),
+        ({"feature_perturbation": "interventional"}, ValueError, "data"),
+        ({"memory_limit": "many"}, ValueError, "memory_limit"),
+    ):
+        with pytest.raises(error, match=message):
+            cross_val_explain(CountingRegressor(), DIABETES, PROGRESSION, explain_params=options)
+    assert CountingRegressor.n_fits == 0
+    with pytest.raises(UnsupportedModelError, match="LogisticRegression"):
+        cross_val_explain(make_pipeline(StandardScaler(), LogisticRegression()), IRIS, SPECIES)
+    with pytest.raises(UnsupportedModelError, match="LogisticRegression"):
+        cross_val_explain(
+            GridSearchCV(make_pipeline(StandardScaler(), ShapTransformer(LogisticRegression())), {}),
+            IRIS,
+            SPECIES,
+        )
+
+
+def test_error_names_the_split() -> None:
+    splits = [(np.arange(200), np.arange(200, 442)), (np.arange(200, 442), np.arange(200))]
+    with pytest.raises(ValueError) as error:
+        cross_val_explain(
+            forest(), DIABETES, PROGRESSION, cv=splits, explain_params={"data": DIABETES[:, :3]}
+        )
+    assert "This is about split 0 of the cross-validation." in error.value.__notes__
+
+
+# Options
+
+
+def test_options_of_the_explainer() -> None:
+    splits = list(KFold(3).split(DIABETES))
+    options = {"data": DIABETES[::20], "precision": "double"}
+    explanation = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=splits, explain_params=options)[
+        "explanation"
+    ]
+    values, base_values = by_hand(forest(), DIABETES, PROGRESSION, splits, **options)
+    np.testing.assert_array_equal(explanation.values, values)
+    np.testing.assert_array_equal(explanation.base_values, base_values)
+    assert explanation.feature_perturbation == "interventional" and explanation.precision == "double"
+
+
+def test_losses() -> None:
+    y = (SPECIES == 1).astype(int)
+    data = IRIS[::10]
+    splits = list(StratifiedKFold(3).split(IRIS, y))
+    results = cross_val_explain(
+        HistGradientBoostingClassifier(max_iter=3),
+        IRIS,
+        y,
+        cv=splits,
+        explain_params={"data": data, "model_output": "log_loss"},
+    )
+    explanation = results["explanation"]
+    assert explanation.model_output == "log_loss"
+    for number, (train, test) in enumerate(splits):
+        model = HistGradientBoostingClassifier(max_iter=3).fit(IRIS[train], y[train])
+        expected = TreeExplainer(model, data, model_output="log_loss").explain(IRIS[test], y[test])
+        np.testing.assert_array_equal(explanation.values[test], expected.values)
+        np.testing.assert_array_equal(explanation.base_values[test], expected.base_values)
+        np.testing.assert_allclose(results["base_values"][number], expected.base_values.mean())
+
+
+def test_both_outputs_of_two_classes() -> None:
+    y = (SPECIES == 1).astype(int)
+    explanation = cross_val_explain(classifier(), IRIS, y, cv=3, explain_params={"outputs": "all"})[
+        "explanation"
+    ]
+    assert explanation.values.shape == (150, 4, 2) and explanation.output_names == (0, 1)
+    np.testing.assert_allclose(explanation.base_values.sum(axis=1), 1)
+
+
+def test_transformer_brings_its_options() -> None:
+    splits = list(KFold(3).split(DIABETES))
+    data = DIABETES[::20]
+    for own, asked, expected in (
+        ({"data": data, "precision": "double"}, None, {"data": data, "precision": "double"}),
+        ({"data": data, "precision": "double"}, {"precision": "single"}, {"data": data}),
+        ({}, {"data": data}, {"data": data}),
+    ):
+        results = cross_val_explain(
+            ShapTransformer(forest(), **own), DIABETES, PROGRESSION, cv=splits, explain_params=asked
+        )
+        values, base_values = by_hand(forest(), DIABETES, PROGRESSION, splits, **expected)
+        np.testing.assert_array_equal(results["explanation"].values, values)
+        np.testing.assert_array_equal(results["explanation"].base_values, base_values)
+    pipeline = make_pipeline(StandardScaler(), ShapTransformer(classifier(), outputs="all"))
+    y = (PROGRESSION > 150).astype(int)
+    assert cross_val_explain(pipeline, DIABETES, y, cv=3)["explanation"].shape == (442, 10, 2)
+    pipeline = make_pipeline(StandardScaler(), ShapTransformer(forest(), data=data))
+    with pytest.raises(ValueError, match="explain_params="):
+        cross_val_explain(pipeline, DIABETES, PROGRESSION)
+    # ShapTransformer as a step: the model behind it is explained, in terms of SHAP values.
+    stacked = make_pipeline(ShapTransformer(classifier()), classifier())
+    assert cross_val_explain(stacked, IRIS, SPECIES, cv=3)["explanation"].feature_names[0] == "x0__0"
+
+
+# Kinds of models
+
+
+def test_transformer_stands_for_its_model() -> None:
+    transformer = ShapTransformer(forest()).fit(DIABETES, PROGRESSION)
+    values = transformer.transform(DIABETES)
+    for model in (transformer, make_pipeline(transformer), FrozenEstimator(transformer)):
+        np.testing.assert_array_equal(explain(model, DIABETES).values, values)
+    with pytest.raises(NotFittedError, match="ShapTransformer"):
+        TreeExplainer(ShapTransformer(forest()))
+
+
+def test_search() -> None:
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), forest()), {"randomforestregressor__max_depth": [1, 3]}, cv=2
+    )
+    results = cross_val_explain(search, DIABETES, PROGRESSION, cv=3, return_estimator=True)
+    for number, model in enumerate(results["estimator"]):
+        test = results["fold"] == number
+        np.testing.assert_array_equal(
+            results["explanation"].values[test], TreeExplainer(model).shap_values(DIABETES[test])
+        )
+
+
+def test_frozen_model() -> None:
+    model = FrozenEstimator(forest().fit(DIABETES, PROGRESSION))
+    explanation = cross_val_explain(model, DIABETES, PROGRESSION, cv=3)["explanation"]
+    np.testing.assert_array_equal(explanation.values, TreeExplainer(model).shap_values(DIABETES))
+
+
+def test_outlier_detector() -> None:
+    model = IsolationForest(n_estimators=5, random_state=0)
+    results = cross_val_explain(model, DIABETES, cv=3, scoring=lambda model, X, y=None: 0.0)
+    test = results["fold"] == 0
+    explainer = TreeExplainer(clone(model).fit(DIABETES[~test]))
+    np.testing.assert_array_equal(results["explanation"].values[test], explainer.shap_values(DIABETES[test]))
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost"])
+@pytest.mark.parametrize("several", [False, True])
+def test_models_of_other_libraries(library: str, several: bool) -> None:
+    module = pytest.importorskip(library)
+    model = {
+        "xgboost": lambda: module.XGBClassifier(n_estimators=3, n_jobs=1),
+        "lightgbm": lambda: module.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1),
+        "catboost": lambda: module.CatBoostClassifier(
+            iterations=3, verbose=False, allow_writing_files=False, thread_count=1
+        ),
+    }[library]()
+    X, y = diabetes_frame()
+    y = np.digitize(y, [100, 200] if several else [150])
+    results = cross_val_explain(model, X, y, cv=3, return_estimator=True)
+    explanation = results["explanation"]
+    assert explanation.shape == ((442, 10, 3) if several else (442, 10))
+    assert explanation.index is X.index and explanation.feature_names == tuple(X.columns)
+    for number, model in enumerate(results["estimator"]):
+        test = np.flatnonzero(results["fold"] == number)
+        expected = TreeExplainer(model).explain(X.iloc[test])
+        np.testing.assert_array_equal(explanation.values[test], expected.values)
+        np.testing.assert_array_equal(results["base_values"][number], expected.base_values)
+
+
+# Kinds of X
+
+
+def test_data_frame_keeps_its_labels() -> None:
+    X, y = diabetes_frame()
+    X, y = X.iloc[::-1], y.iloc[::-1]
+    results = cross_val_explain(forest(), X, y, cv=KFold(3, shuffle=True, random_state=0))
+    plain = cross_val_explain(forest(), X.to_numpy(), y.to_numpy(), cv=KFold(3, shuffle=True, random_state=0))
+    np.testing.assert_array_equal(results["explanation"].values, plain["explanation"].values)
+    assert results["explanation"].data is X
+    frame = results["explanation"].to_frame()
+    assert frame.index.equals(X.index) and list(frame.columns) == list(X.columns)
+
+
+@pytest.mark.parametrize("kind", ["polars", "pyarrow", "csr", "list"])
+def test_kinds_of_tables(kind: str) -> None:
+    X: Any = DIABETES.tolist()
+    if kind == "polars":
+        X = pytest.importorskip(kind).DataFrame({f"f{i}": DIABETES[:, i] for i in range(10)})
+    elif kind == "pyarrow":
+        pa = pytest.importorskip(kind)
+        if parse_version(sklearn.__version__) < parse_version("1.7"):
+            pytest.skip("cross_validate does not take them")
+        X = pa.table({f"f{i}": DIABETES[:, i] for i in range(10)})
+    elif kind == "csr":
+        X = sp.csr_array(DIABETES)
+    ours = cross_val_explain(forest(), X, PROGRESSION.tolist(), cv=3)["explanation"]
+    expected = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=3)["explanation"]
+    np.testing.assert_array_equal(ours.values, expected.values)
+    if kind in ("polars", "pyarrow"):
+        assert ours.feature_names[0] == "f0"
+
+
+@pytest.mark.parametrize("kind", ["list", "array", "series"])
+def test_texts(kind: str) -> None:
+    texts: Any = ["good movie", "bad movie", "good plot", "bad plot", "fine plot", "bad end"] * 5
+    y = np.array([1, 0, 1, 0, 1, 0] * 5)
+    order = np.random.default_rng(0).permutation(30)
+    if kind == "array":
+        texts = np.array(texts, object)
+    elif kind == "series":  # whose labels are not positions
+        texts = pytest.importorskip("pandas").Series(texts, index=order)
+    model = make_pipeline(CountVectorizer(), classifier())
+    explanation = cross_val_explain(model, texts, y, cv=3)["explanation"]
+    assert explanation.feature_names == ("bad", "end", "fine", "good", "movie", "plot")
+    predicted = cross_val_predict(model, texts, y, cv=3, method="predict_proba")[:, 1]
+    np.testing.assert_allclose(explanation.base_values + explanation.values.sum(axis=1), predicted, atol=1e-5)
+    if kind == "series":
+        assert explanation.index.equals(texts.index)
+
+
+# Pipelines
+
+
+def test_pipeline_explains_the_columns_of_its_last_step() -> None:
+    X, y = diabetes_frame()
+    model = make_pipeline(StandardScaler(), forest())
+    splits = list(KFold(3).split(X))
+    explanation = cross_val_explain(model, X, y, cv=splits)["explanation"]
+    assert explanation.feature_names == tuple(X.columns) and explanation.index is X.index
+    for train, test in splits:
+        scaler = StandardScaler().fit(X.iloc[train])
+        np.testing.assert_array_equal(explanation.data[test], scaler.transform(X.iloc[test]))
+        inner = forest().fit(scaler.transform(X.iloc[train]), y.iloc[train])
+        np.testing.assert_array_equal(
+            explanation.values[test], TreeExplainer(inner).shap_values(scaler.transform(X.iloc[test]))
+        )
+
+
+def test_columns_that_a_split_lacks() -> None:
+    """A category that only the last rows have is a column of the other splits' models."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"color": rng.choice(["blue", "red"], 90), "size": rng.normal(size=90)})
+    X.loc[70:, "color"] = "green"
+    y = X["size"] + (X["color"] == "green") + (X["color"] == "red")
+    encode = ColumnTransformer(
+        [("one", OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["color"])],
+        remainder="passthrough",
+        verbose_feature_names_out=False,
+    )
+    model = make_pipeline(encode, forest())
+    results = cross_val_explain(model, X, y, cv=KFold(3), return_estimator=True)
+    explanation = results["explanation"]
+    assert explanation.feature_names == ("color_blue", "color_green", "color_red", "size")
+    for number, fitted in enumerate(results["estimator"]):
+        test = np.flatnonzero(results["fold"] == number)
+        expected = TreeExplainer(fitted).explain(X.iloc[test])
+        np.testing.assert_array_equal(explanation[test, list(expected.feature_names)].values, expected.values)
+        lacks = "color_green" not in expected.feature_names
+        assert lacks == (number == 2)
+        if lacks:
+            assert not explanation[test, "color_green"].values.any()
+            assert np.isnan(explanation.data[test, 1]).all()
+            assert results["importances"][number, 1] == 0
+    predicted = cross_val_predict(model, X, y, cv=KFold(3))
+    np.testing.assert_allclose(explanation.base_values + explanation.values.sum(axis=1), predicted, atol=1e-5)
+    grouped = explanation.group({"color": ["color_blue", "color_green", "color_red"]})
+    assert grouped.feature_names == ("color", "size")
+    np.testing.assert_allclose(grouped.base_values + grouped.values.sum(axis=1), predicted, atol=1e-5)
+
+
+def test_columns_that_splits_select() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 12))
+    y = 0.3 * X[:, 3] + rng.normal(size=80)
+    model = make_pipeline(SelectKBest(k=3), forest())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the selection's test, which takes y for classes
+        results = cross_val_explain(model, X, np.round(y), cv=KFold(4), return_estimator=True)
+    chosen = [set(fitted[0].get_feature_names_out()) for fitted in results["estimator"]]
+    assert len(set().union(*chosen)) > 3
+    names = results["explanation"].feature_names
+    assert set(names) == set().union(*chosen)
+    for number, of_split in enumerate(chosen):
+        others = [i for i, name in enumerate(names) if name not in of_split]
+        assert not results["explanation"].values[results["fold"] == number][:, others].any()
+
+
+class WithoutConstantColumns(BaseEstimator):
+    """Drops constant columns, and does not say which."""
+
+    def fit(self, X: np.ndarray, y: Any = None) -> WithoutConstantColumns:
+        self.kept_ = np.ptp(X, axis=0) > 0
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return X[:, self.kept_]
+
+
+def test_columns_without_names() -> None:
+    X = DIABETES.copy()
+    model = make_pipeline(WithoutConstantColumns(), forest())
+    values = cross_val_explain(model, X, PROGRESSION, cv=KFold(3))["explanation"].values
+    expected = cross_val_explain(forest(), X, PROGRESSION, cv=KFold(3))["explanation"].values
+    np.testing.assert_array_equal(values, expected)
+    X[:300, 4] = 0  # constant where the last split is trained
+    with pytest.raises(ValueError, match="columns, which have no names to align them by"):
+        cross_val_explain(model, X, PROGRESSION, cv=KFold(3))
+
+
+def test_repeated_splits_of_a_pipeline_of_mixed_columns() -> None:
+    """Data of a last step that sees categories is an array of objects."""
+    pd = pytest.importorskip("pandas")
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"color": rng.choice(["blue", "red"], 90), "size": rng.normal(size=90)})
+    y = X["size"] + (X["color"] == "red")
+    to_category = FunctionTransformer(
+        lambda X: X.astype({"color": "category"}), feature_names_out="one-to-one"
+    )
+    model = make_pipeline(to_category, lightgbm.LGBMRegressor(n_estimators=3, verbose=-1, n_jobs=1))
+    cv = RepeatedKFold(n_splits=3, n_repeats=2, random_state=0)
+    explanation = cross_val_explain(model, X, y, cv=cv)["explanation"]
+    assert explanation.feature_names == ("color", "size")
+    np.testing.assert_array_equal(explanation.data[:, 0], X["color"])
+    np.testing.assert_array_equal(explanation.data[:, 1].astype(float), X["size"])
+
+
+def test_values_of_extra_trees_with_weights_in_a_pipeline() -> None:
+    weight = np.where(SPECIES == 1, 3.0, 1.0)
+    model = make_pipeline(StandardScaler(), ExtraTreesClassifier(4, max_depth=4, random_state=0))
+    params = {"extratreesclassifier__sample_weight": weight}
+    results = cross_val_explain(model, IRIS, SPECIES, cv=3, params=params)
+    for number in range(3):
+        test = results["fold"] == number
+        fitted = clone(model).fit(
+            IRIS[~test], SPECIES[~test], extratreesclassifier__sample_weight=weight[~test]
+        )
+        np.testing.assert_array_equal(
+            results["explanation"].values[test], TreeExplainer(fitted).shap_values(IRIS[test])
+        )
+
+
+def test_encoded_columns_summed_back_to_the_columns_of_x() -> None:
+    """Categories that only some splits have seen are columns of the same input column."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "color": rng.choice(["red", "green", "blue"], 90),
+            "rare": np.where(np.arange(90) == 40, "once", "often"),
+            "size": rng.normal(size=90),
+        }
+    )
+    y = rng.normal(size=90) + (frame["color"] == "red")
+    encoder = ColumnTransformer(
+        [("encoded", OneHotEncoder(handle_unknown="ignore"), ["color", "rare"])], remainder="passthrough"
+    )
+    model = make_pipeline(encoder, RandomForestRegressor(5, random_state=0))
+    explanation = cross_val_explain(model, frame, y, cv=3)["explanation"]
+    assert len(explanation.feature_names) == 6
+    grouped = explanation.group("input")
+    assert set(grouped.feature_names) == set(frame.columns)
+    for name in frame.columns:
+        of_column = [i for i, feature in enumerate(explanation.feature_names) if f"__{name}" in feature]
+        expected = explanation.values[:, of_column].sum(axis=1)
+        np.testing.assert_allclose(grouped[:, name].values[:, 0], expected, rtol=0, atol=1e-12)
+    pd.testing.assert_frame_equal(grouped.data[list(frame.columns)], frame)
