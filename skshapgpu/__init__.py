@@ -3,7 +3,13 @@
 from ._versions import __version__, show_versions
 from .adapters import register_adapter
 from .devices import cuda_info
-from .display import ShapInteractionDisplay
+from .displays import (
+    ShapBarDisplay,
+    ShapBeeswarmDisplay,
+    ShapDependenceDisplay,
+    ShapInteractionDisplay,
+    ShapWaterfallDisplay,
+)
 from .errors import UnsupportedModelError
 from .explainer import TreeExplainer, explain
 from .explanation import Explanation
@@ -13,9 +19,13 @@ from .transformers import ShapInteractionTransformer, ShapTransformer
 __all__ = [
     "Explanation",
     "InteractionExplanation",
+    "ShapBarDisplay",
+    "ShapBeeswarmDisplay",
+    "ShapDependenceDisplay",
     "ShapInteractionDisplay",
     "ShapInteractionTransformer",
     "ShapTransformer",
+    "ShapWaterfallDisplay",
     "TreeExplainer",
     "UnsupportedModelError",
     "__version__",

@@ -90,7 +90,8 @@ class LabelledValues:
     def _facts(self) -> list[tuple[str, str]]:
         facts = [("rows", f"{len(self)}"), ("features", f"{len(self.feature_names)}")]
         if self.output_names is not None:
-            facts.append(("outputs", ", ".join(map(str, self.output_names))))
+            shown = ", ".join(map(str, self.output_names[:_N_SHOWN]))
+            facts.append(("outputs", shown + (", ..." if len(self.output_names) > _N_SHOWN else "")))
         facts.append(("base value", self._base_values_shown()))
         where = "the CPU" if self.device == "cpu" else self.device
         facts.append(("computed", f"on {where} in {self.seconds:.3g} s, {self.precision} precision"))
@@ -112,14 +113,15 @@ class LabelledValues:
         ranked = self._ranking(_N_SHOWN)
         longest = max((mean for _, mean in ranked if mean > 0), default=1.0)
         rows = "".join(
-            f"<tr><td style='text-align:left'>{escape(name)}</td><td>{mean:.4g}</td>"
-            f"<td style='text-align:left'><div style='background:#1e88e5;height:0.8em;"
+            f"<tr><td style='text-align:left'>{escape(name)}</td><td style='text-align:right'>{mean:.4g}</td>"
+            f"<td style='text-align:left'><div style='background:#0072b2;height:0.8em;"
             f"width:{10 * mean / longest if mean > 0 else 0:.2f}em'></div></td></tr>"
             for name, mean in ranked
         )
         facts = "<br>".join(f"{what}: {escape(value)}" for what, value in self._facts())
         return (
-            f"<div><b>{self._title()}</b><br>{facts}<table><thead><tr><th>{self._ranked_noun}</th>"
+            f"<div><b>{self._title()}</b><br>{facts}<table style='font-size:inherit;margin-top:0.5em'>"
+            f"<thead><tr><th style='text-align:left'>{self._ranked_noun}</th>"
             f"<th>mean |value|</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>"
         )
 

@@ -20,7 +20,7 @@ MAY_IMPORT = {
         "_versions",
         "adapters",
         "devices",
-        "display",
+        "displays",
         "errors",
         "explainer",
         "explanation",
@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "background": {"devices", "errors", "inputs"},
     "costs": set(),
     "devices": {"_cuda"},
-    "display": {"explainer", "interaction_explanation"},
+    "displays": {"devices", "explainer", "explanation", "inputs", "interaction_explanation"},
     "ensemble": set(),
     "errors": set(),
     "explainer": {
