@@ -152,6 +152,14 @@ def number(value: float) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
+def resolved(value: float, width: float) -> str:
+    """A number with so many digits that differences of a hundredth of ``width`` are seen, three at least."""
+    digits = 3
+    if value and width:
+        digits = max(3, int(np.floor(np.log10(abs(value))) - np.floor(np.log10(width))) + 3)
+    return f"{value:#.{digits}g}".removesuffix(".").replace("-", "\N{MINUS SIGN}")
+
+
 def signed(value: float) -> str:
     """A number with its sign, even a plus."""
     return ("+" if value >= 0 else "") + number(value)

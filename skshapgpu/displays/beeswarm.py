@@ -16,7 +16,6 @@ from .base import (
     explained_rows,
     labelled,
     others_name,
-    pyplot,
     ranked,
     require_explanation,
     require_max_features,
@@ -188,7 +187,6 @@ class ShapBeeswarmDisplay:
         )
         bar.ax.set_yticklabels(["low", "high"])
         bar.ax.tick_params(length=0)
-        bar.ax.yaxis.labelpad = -pyplot().rcParams["font.size"]
         bar.outline.set_visible(False)
         if any_missing:
             handle = self.ax_.scatter([], [], color=MISSING, linewidths=0)

@@ -18,6 +18,10 @@ _SAMPLE = 200
 #: Groups of the feature itself, of the other one, and rows in each of the former, at least.
 _BINS, _GROUPS, _ROWS_IN_BIN = 20, 4, 20
 
+#: Standard deviations of the sum of squares between random groups by which a feature must exceed it, and
+#: part of all squares that rounding may make.
+_CLEARLY, _ROUNDING = 4.0, 1e-9
+
 
 def strongest_by_interactions(
     explainer: TreeExplainer, X: Any, feature: int, output: int | None
@@ -64,14 +68,14 @@ def strongest_by_variance(
     Returns
     -------
     int or None
-        Its position; None if no feature explains more than random groups.
+        Its position; None if no feature explains clearly more than random groups.
     """
     own = read(feature)
     n_bins = int(np.clip(len(values) // _ROWS_IN_BIN, 1, _BINS))
     bins = _groups(own, n_bins)
     left = _residuals(values.astype(np.float64), own, bins)
     total, n_filled = float(left @ left), len(np.unique(bins))
-    best, best_score = None, 1e-9 * total
+    best, best_score = None, 0.0
     for other in range(n_features):
         if other == feature:
             continue
@@ -82,8 +86,9 @@ def strongest_by_variance(
         freedom = len(values) - len(counts)
         if freedom < 1:
             continue
-        score = between - (len(counts) - n_filled) * (total - between) / freedom
-        if score > best_score:
+        chance, extra = (total - between) / freedom, len(counts) - n_filled
+        score = between - extra * chance
+        if score > max(best_score, _CLEARLY * np.sqrt(2 * extra) * chance, _ROUNDING * total):
             best, best_score = other, score
     return best
 

@@ -13,12 +13,12 @@ from .base import (
     POSITIVE,
     explained,
     make_room,
-    number,
     others_name,
     output_position,
     ranked,
     require_explanation,
     require_max_features,
+    resolved,
     row_axes,
     short,
     signed,
@@ -131,14 +131,13 @@ class ShapWaterfallDisplay:
             )
             for row, step, end in zip(rows, steps, after)
         ]
-        for text, x, y in (
-            (f"f(x) = {number(prediction)}", prediction, -1.0),
-            (f"E[f(X)] = {number(self.base_value)}", self.base_value, len(steps) + 0.0),
-        ):
+        width = float(np.ptp([*after, self.base_value]))
+        for name, x, y in (("f(x)", prediction, -1.0), ("E[f(X)]", self.base_value, float(len(steps)))):
             ax.plot([x, x], [min(y, -0.6), max(y, 0)], color="0.5", linewidth=0.8, linestyle=":", zorder=0.9)
+            text = f"{name} = {resolved(x, width)}"
             self.texts_.append(ax.annotate(text, (x, y), ha="center", va="center", fontsize=size))
         ax.set_ylim(len(steps) + 0.4, -1.4)
-        margin = 0.05 * np.ptp([*after, self.base_value]) or 0.5
+        margin = 0.05 * width or 0.5
         ax.set_xlim(min(after.min(), self.base_value) - margin, max(after.max(), self.base_value) + margin)
         ax.set_xlabel(self.label)
         make_room(ax, self.texts_)
