@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from .columns import numbers_of
 from .devices import to_host
 from .inputs import select, to_array
 
@@ -252,16 +253,25 @@ class Explanation(LabelledValues):
         Returns
         -------
         shap.Explanation
-            With a base value for each row (and output), and ``data`` as a dense array.
+            With a base value for each row (and output), and ``data`` as a dense array. Where columns are
+            categories, ``data`` has their numbers, in the order of the column's type or of their names,
+            and ``display_data`` the categories.
         """
         import shap
 
-        outputs = self._several_outputs()
+        outputs, data, shown = self._several_outputs(), None, None
+        if self.data is not None:
+            data = to_array(self.data)
+            if data.dtype.kind not in "fiub":
+                as_given = data
+                data, has_categories = numbers_of(self.data)
+                shown = as_given if has_categories else None
         base_values = np.broadcast_to(self.base_values, (len(self), *self.values.shape[2:])).copy()
         return shap.Explanation(
             values=to_host(self.values),
             base_values=base_values,
-            data=None if self.data is None else to_array(self.data),
+            data=data,
+            display_data=shown,
             feature_names=list(self.feature_names),
             output_names=None if outputs is None else [str(name) for name in outputs],
             compute_time=self.seconds,

@@ -28,9 +28,9 @@ from skshapgpu import (
     ShapWaterfallDisplay,
     explain,
 )
+from skshapgpu.columns import read_column
 from skshapgpu.displays.base import MISSING, NEGATIVE, NEUTRAL, PALETTE, POSITIVE
 from skshapgpu.displays.beeswarm import swarm_offsets
-from skshapgpu.displays.columns import read_column
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

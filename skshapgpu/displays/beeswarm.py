@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..columns import read_column
 from ..explanation import Explanation
 from .base import (
     MISSING,
@@ -24,7 +25,6 @@ from .base import (
     some_rows,
     values_of,
 )
-from .columns import read_column
 
 #: Parts of the horizontal range in which points are counted: each about as wide as a point.
 _BINS = 100

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..columns import Column, read_column
 from ..explainer import TreeExplainer
 from ..explanation import Explanation, positions
 from .base import (
@@ -25,7 +26,6 @@ from .base import (
     some_rows,
     values_of,
 )
-from .columns import Column, read_column
 from .strongest import strongest_by_interactions, strongest_by_variance
 
 #: Categories across, and categories with a colour of their own.

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..columns import Column
 from ..devices import on_gpu, to_host
 from ..explainer import TreeExplainer
 from ..inputs import select, table
-from .columns import Column
 
 #: Rows whose interactions are computed. Their mean magnitudes only rank features.
 _SAMPLE = 200

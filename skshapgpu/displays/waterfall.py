@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..columns import read_column
 from ..explanation import Explanation
 from .base import (
     NEGATIVE,
@@ -24,7 +25,6 @@ from .base import (
     signed,
     values_of,
 )
-from .columns import read_column
 
 #: What the sum of base value and SHAP values is called.
 _OUTPUT_NAMES = {"raw": "margin", "probability": "probability", "log_loss": "loss"}
@@ -117,8 +117,7 @@ class ShapWaterfallDisplay:
         rows = np.arange(len(steps))
         colors = [POSITIVE if step >= 0 else NEGATIVE for step in steps]
         self.bars_ = ax.barh(rows, steps, left=before, height=0.7, color=colors)
-        for row in rows[1:]:
-            ax.plot([after[row]] * 2, [row - 0.65, row + 0.35], color="0.5", linewidth=0.8, zorder=0.9)
+        ax.vlines(after[1:], rows[1:] - 0.65, rows[1:] + 0.35, color="0.5", linewidth=0.8, zorder=0.9)
         self.texts_ = [
             ax.annotate(
                 signed(step),

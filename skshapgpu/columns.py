@@ -1,4 +1,4 @@
-"""Columns of the rows explained as numbers to place and colour points by."""
+"""Columns of the rows explained as numbers, to place and colour points of a picture by."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..inputs import select, to_array
+from .inputs import select, to_array
 
 #: Percentiles between which colours change, from the robust pair to all values.
 _PERCENTILES = ((5, 95), (1, 99), (0, 100))
@@ -80,6 +80,14 @@ def read_column(data: Any, feature: int, rows: np.ndarray) -> Column:
     if sp.issparse(data):
         return Column(select(data, rows, np.array([feature])).toarray().ravel().astype(np.float64))
     return _of_values(to_array(data)[rows, feature])
+
+
+def numbers_of(data: Any) -> tuple[np.ndarray, bool]:
+    """Any ``Explanation.data`` as a dense array of numbers, and whether some columns are categories."""
+    n_rows, n_features = data.shape
+    columns = [read_column(data, feature, np.arange(n_rows)) for feature in range(n_features)]
+    numbers = [column.numbers for column in columns]
+    return np.column_stack(numbers), any(column.categories is not None for column in columns)
 
 
 def _of_frame(frame: Any) -> Column:
