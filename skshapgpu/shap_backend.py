@@ -40,6 +40,8 @@ class GPUTreeExplainer(shap.TreeExplainer):
     ------
     UnsupportedModelError
         The model cannot be explained exactly; ``shap.TreeExplainer`` may take it.
+    NotImplementedError
+        Path-dependent values with covers of ``data``.
 
     Warns
     -----
@@ -49,6 +51,11 @@ class GPUTreeExplainer(shap.TreeExplainer):
 
     def __init__(self, model: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(model, *args, **kwargs)
+        if self.feature_perturbation == "tree_path_dependent" and self.data is not None:
+            raise NotImplementedError(
+                "GPUTreeExplainer takes the covers of path-dependent values from the model, not from data: "
+                "leave data out, or use shap.TreeExplainer"
+            )
         kind = self.model.model_output
         doubled = kind == "probability_doubled"
         self._ours: dict[bool, TreeExplainer] = {}
@@ -57,12 +64,10 @@ class GPUTreeExplainer(shap.TreeExplainer):
             "data": self.data,
             "feature_perturbation": self.feature_perturbation,
             "model_output": "probability" if doubled else kind,
-            "outputs": "all" if doubled or self.model.num_outputs == 2 else "auto",
+            "outputs": "all" if doubled or (self.model.num_outputs == 2 and kind != "log_loss") else "auto",
             "precision": "double",
             "n_jobs": -1,
         }
-        if self.feature_perturbation == "tree_path_dependent":
-            self._options["data"] = None
         self.expected_value = self._explainer(True).expected_value
         info = cuda_info()
         if not info["available"] and not os.environ.get(DEVICE_VARIABLE):
@@ -106,6 +111,8 @@ class GPUTreeExplainer(shap.TreeExplainer):
         ------
         NotImplementedError
             For ``approximate`` or another ``tree_limit``.
+        TypeError
+            X is a ``DMatrix`` or ``Pool``.
         """
         if approximate:
             raise NotImplementedError("GPUTreeExplainer is exact: approximate=True is for shap.TreeExplainer")
@@ -163,6 +170,10 @@ class GPUTreeExplainer(shap.TreeExplainer):
 
 def _as_rows(X: Any) -> tuple[Any, bool]:
     """X with its rows as an axis, and whether it was a single one."""
+    if type(X).__name__ in ("DMatrix", "Pool"):
+        raise TypeError(
+            f"X is a {type(X).__name__}: GPUTreeExplainer takes the rows as an array or a data frame"
+        )
     if getattr(X, "ndim", 2) == 1:
         return np.asarray(X).reshape(1, -1), True
     return X, False

@@ -182,9 +182,13 @@ def test_outputs_are_stacked(wine: Explanation) -> None:
         assert [bar.get_facecolor() for bar in bars] == [colors.to_rgba(PALETTE[i])] * 6
         np.testing.assert_allclose([bar.get_width() for bar in bars[:5]], means[order[:5], i])
         np.testing.assert_allclose([bar.get_x() for bar in bars[:5]], means[order[:5], :i].sum(axis=1))
-    legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert legend == ["0", "1", "2"]
-    assert_readable(display.figure_)
+    legend = display.ax_.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["0", "1", "2"]
+    pixels, box = assert_readable(display.figure_), legend.get_window_extent()
+    for bars in display.bars_:
+        for bar in bars:
+            assert_filled(pixels, bar)
+            assert not bar.get_window_extent().overlaps(box)
 
 
 def test_bars_of_one_output(wine: Explanation) -> None:

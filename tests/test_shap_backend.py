@@ -199,11 +199,22 @@ def test_what_is_not_exact_is_refused() -> None:
         ours.shap_values(X, tree_limit=3)
     with pytest.raises(NotImplementedError, match="not tree_limit=3"):
         ours.shap_interaction_values(X, tree_limit=3)
+    model = RandomForestRegressor(5, random_state=0).fit(DIABETES, PROGRESSION)
+    with pytest.raises(NotImplementedError, match="covers of path-dependent values from the model, not from"):
+        shap.GPUTreeExplainer(model, DIABETES, feature_perturbation="tree_path_dependent")
     for whole in (-1, 10, 99):
         assert_same(ours.shap_values(X, tree_limit=whole), ours.shap_values(X), 0)
     assert_same(ours.shap_values(X, check_additivity=False), ours.shap_values(X), 0)
     with pytest.raises(skshapgpu.UnsupportedModelError):
         shap.GPUTreeExplainer(ours.model)
+
+
+def test_data_of_libraries_is_refused() -> None:
+    ours, _, X, _ = pair("xgboost")
+    with pytest.raises(TypeError, match="X is a DMatrix"):
+        ours.shap_values(pytest.importorskip("xgboost").DMatrix(X))
+    with pytest.raises(TypeError, match="X is a Pool"):
+        ours(pytest.importorskip("catboost").Pool(X))
 
 
 def test_early_stopping_is_that_of_the_model() -> None:

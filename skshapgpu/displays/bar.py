@@ -14,6 +14,7 @@ from .base import (
     PALETTE,
     explained,
     explained_rows,
+    legend_beside,
     make_room,
     number,
     others_name,
@@ -114,23 +115,22 @@ class ShapBarDisplay:
         ax, size = row_axes(ax, names)
         self.bars_, start = [], np.zeros(len(parts))
         for i, part in enumerate(parts.T):
-            stacked = {} if self.output_names is None else {"label": short(self.output_names[i])}
-            fill = PALETTE[i] if stacked else color or NEGATIVE
-            self.bars_.append(ax.barh(range(len(part)), part, left=start, height=0.7, color=fill, **stacked))
+            fill = PALETTE[i] if self.output_names is not None else color or NEGATIVE
+            self.bars_.append(ax.barh(range(len(part)), part, left=start, height=0.7, color=fill))
             start = start + part
-        ends = start
+        ends, gap = start, 4
         if self.splits and len(self.importances) > 1:
-            ends = self._draw_splits(ax, shown, others, start)
+            ends, gap = self._draw_splits(ax, shown, others, start), 8
         self.texts_ = [
             ax.annotate(
-                number(length), (end, i), (4, 0), textcoords="offset points", va="center", fontsize=size
+                number(length), (end, i), (gap, 0), textcoords="offset points", va="center", fontsize=size
             )
             for i, (length, end) in enumerate(zip(start, ends))
         ]
         ax.set_xlim(0, ends.max() * 1.05 or 1.0)
         ax.set_xlabel(self.label)
         if self.output_names is not None:
-            ax.legend(loc="lower right", frameon=False, fontsize=size)
+            legend_beside(ax, self.bars_, [short(name) for name in self.output_names])
         make_room(ax, self.texts_)
         self.ax_, self.figure_ = ax, ax.figure
         return self
@@ -145,7 +145,7 @@ class ShapBarDisplay:
             splits = np.column_stack([splits, self.importances[:, others].sum(axis=1)])
         spread, rows = splits.std(axis=0, ddof=1), np.arange(len(means))
         ax.errorbar(means, rows, xerr=spread, fmt="none", ecolor="black", elinewidth=1.2, capsize=3)
-        ax.plot(splits.T, rows, "o", color="black", markersize=3, alpha=0.4, markeredgewidth=0)
+        ax.plot(splits.T, rows, "o", color="black", markersize=3.5, alpha=0.4, markeredgewidth=0)
         return np.maximum(means + spread, splits.max(axis=0))
 
     @classmethod
@@ -187,7 +187,7 @@ class ShapBarDisplay:
             values = values_of(explanation, output)
         else:
             values, names = to_host(explanation.values), explanation.output_names
-        values = values[explained_rows(values)]
+        _, values = explained_rows(values)
         importances = np.abs(values).mean(axis=0, dtype=np.float64)
         if names is not None and len(names) > len(PALETTE):
             importances, names = importances.sum(axis=1), None

@@ -27,6 +27,9 @@ _LONGEST_NAME = 40
 #: Inches of a letter, and of the largest chart, which has to stay an image.
 LETTER, LARGEST = 0.085, 200.0
 
+#: Points from which on vector formats hold them as an image.
+MANY = 5_000
+
 #: Inches of a row of a chart, and of the rest of its height.
 _ROW, _HEAD = 0.32, 1.0
 
@@ -96,8 +99,8 @@ def labelled(explanation: Explanation, output: Any) -> str:
     return f"{value_name(explanation)}{of_output}"
 
 
-def explained_rows(values: np.ndarray) -> np.ndarray:
-    """Positions of rows that have values: rows that no split tested are NaN.
+def explained_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of rows that have values, and these: rows that no split tested are NaN.
 
     Raises
     ------
@@ -107,7 +110,7 @@ def explained_rows(values: np.ndarray) -> np.ndarray:
     rows = np.flatnonzero(np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
     if not len(rows):
         raise ValueError("the explanation has no row with values: there is nothing to draw")
-    return rows
+    return rows, values if len(rows) == len(values) else values[rows]
 
 
 def some_rows(values: np.ndarray, n: int) -> np.ndarray:
@@ -202,6 +205,36 @@ def row_axes(ax: Any, labels: Sequence[str]) -> tuple[Any, float]:
     ax.grid(axis="x", color="0.9", linewidth=0.8)
     ax.set_axisbelow(True)
     return ax, size_of_text
+
+
+def legend_beside(ax: Any, handles: Sequence[Any], labels: Sequence[str], title: str | None = None) -> None:
+    """A legend to the right of axes, where it hides nothing."""
+    legend = ax.legend(
+        handles,
+        labels,
+        title=title,
+        loc="upper left",
+        bbox_to_anchor=(1, 1),
+        frameon=False,
+        alignment="left",
+    )
+    for text in (legend.get_title(), *legend.get_texts()):
+        text.set_parse_math(False)
+
+
+def legend_of_missing(ax: Any, label: str) -> None:
+    """A grey point above axes, and what is missing."""
+    legend = ax.legend(
+        [ax.scatter([], [], color=MISSING, linewidths=0)],
+        [label],
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        frameon=False,
+        borderpad=0,
+        borderaxespad=0.2,
+        handletextpad=0,
+    )
+    legend.get_texts()[0].set_parse_math(False)
 
 
 def make_room(ax: Any, texts: Sequence[Any]) -> None:

@@ -10,12 +10,14 @@ import numpy as np
 from ..columns import read_column
 from ..explanation import Explanation
 from .base import (
+    MANY,
     MISSING,
     NEUTRAL,
     colormap,
     explained,
     explained_rows,
     labelled,
+    legend_of_missing,
     others_name,
     ranked,
     require_explanation,
@@ -31,9 +33,6 @@ _BINS = 100
 
 #: Half the height of the highest swarm, and the distance of neighbours in sparse ones, in rows.
 _HALF_HEIGHT, _STEP = 0.4, 0.11
-
-#: Points of all features from which on vector formats hold them as an image.
-_MANY = 10_000
 
 
 class ShapBeeswarmDisplay:
@@ -132,8 +131,7 @@ class ShapBeeswarmDisplay:
         """
         if max_rows < 1:
             raise ValueError(f"max_rows must be at least 1, not {max_rows!r}")
-        rows = explained_rows(self.values)
-        values = self.values[rows]
+        rows, values = explained_rows(self.values)
         shown, others = ranked(np.abs(values).mean(axis=0, dtype=np.float64), max_features)
         chosen = some_rows(values[:, shown], max_rows)
         self.rows_ = rows[chosen]
@@ -152,7 +150,7 @@ class ShapBeeswarmDisplay:
         style = {
             "s": min(size, size * (text / 10) ** 2) if new else size,
             "linewidths": 0,
-            "rasterized": len(swarms) * len(chosen) >= _MANY,
+            "rasterized": len(swarms) * len(chosen) >= MANY,
         }
         self.points_, any_missing = [], False
         for i, swarm in enumerate(swarms):
@@ -189,17 +187,7 @@ class ShapBeeswarmDisplay:
         bar.ax.tick_params(length=0)
         bar.outline.set_visible(False)
         if any_missing:
-            handle = self.ax_.scatter([], [], color=MISSING, linewidths=0)
-            self.ax_.legend(
-                [handle],
-                ["missing"],
-                loc="lower right",
-                bbox_to_anchor=(1, 1),
-                frameon=False,
-                borderpad=0,
-                borderaxespad=0.2,
-                handletextpad=0,
-            )
+            legend_of_missing(self.ax_, "missing")
 
     @classmethod
     def from_explanation(

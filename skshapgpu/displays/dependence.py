@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,15 @@ from ..explainer import TreeExplainer
 from ..explanation import Explanation, positions
 from .base import (
     LETTER,
+    MANY,
     MISSING,
     NEGATIVE,
     PALETTE,
     colormap,
     explained_rows,
     labelled,
+    legend_beside,
+    legend_of_missing,
     new_axes,
     output_position,
     pyplot,
@@ -38,7 +40,7 @@ _JITTER = 0.3
 _MANY_CATEGORIES, _LONG_CATEGORY = 6, 8
 
 #: Letters of a category that are shown.
-_CATEGORYLETTERS = 20
+_CATEGORY_LETTERS = 20
 
 #: Rows by which the feature that colours is found from an explanation alone.
 _JUDGED_ROWS = 2_000
@@ -124,12 +126,12 @@ class ShapDependenceDisplay:
         """
         if ax is None:
             names = () if self.color is None else (self.color.categories or ())
-            widest = max((min(len(name), _CATEGORYLETTERS) for name in names), default=0)
+            widest = max((min(len(name), _CATEGORY_LETTERS) for name in names), default=0)
             ax = new_axes(6.4 + LETTER * widest, 4.8)
         self.ax_, self.figure_ = ax, ax.figure
         column = self.column.most_frequent(_CATEGORIES)
         x = self._place(column)
-        self._points(x, cmap, {"s": size, "linewidths": 0, "alpha": 0.8, "rasterized": len(x) > 10_000})
+        self._points(x, cmap, {"s": size, "linewidths": 0, "alpha": 0.8, "rasterized": len(x) >= MANY})
         ax.axhline(0, color="0.5", linewidth=0.8, zorder=0.9)
         ax.spines[["top", "right"]].set_visible(False)
         ax.set_xlabel(short(self.feature_name), parse_math=False)
@@ -141,7 +143,7 @@ class ShapDependenceDisplay:
         ax, missing, x = self.ax_, column.missing, column.numbers.copy()
         if column.categories is not None:
             jitter = np.random.default_rng(0).uniform(-_JITTER, _JITTER, len(x))
-            names = [short(name, _CATEGORYLETTERS) for name in column.categories]
+            names = [short(name, _CATEGORY_LETTERS) for name in column.categories]
             if missing.any():
                 x[missing] = len(names)
                 names.append("missing")
@@ -186,9 +188,10 @@ class ShapDependenceDisplay:
         if color.categories is not None:
             fills = np.array(PALETTE)[color.numbers[there].astype(np.int64)]
             self.points_.append(ax.scatter(x[there], y[there], color=fills, **style))
-            labels = [short(category, _CATEGORYLETTERS) for category in color.categories]
-            fills = [*PALETTE[: len(labels)], *([MISSING] * bool(missing.any()))]
-            self._add_legend(fills, labels + ["missing"] * bool(missing.any()), name)
+            labels = [short(category, _CATEGORY_LETTERS) for category in color.categories]
+            keys = [*PALETTE[: len(labels)], *([MISSING] * bool(missing.any()))]
+            handles = [ax.scatter([], [], color=key, linewidths=0) for key in keys]
+            legend_beside(ax, handles, labels + ["missing"] * bool(missing.any()), name)
             return
         limits = color.limits()
         if limits is not None:
@@ -207,31 +210,7 @@ class ShapDependenceDisplay:
             bar.outline.set_visible(False)
             bar.solids.set_alpha(1)
         if missing.any():
-            ax.legend(
-                [self.points_[0]],
-                [f"{name} missing"],
-                loc="lower right",
-                bbox_to_anchor=(1, 1),
-                frameon=False,
-                borderpad=0,
-                borderaxespad=0.2,
-                handletextpad=0,
-            )
-
-    def _add_legend(self, colors: Sequence[str], labels: Sequence[str], title: str) -> None:
-        handles = [self.ax_.scatter([], [], color=color, linewidths=0) for color in colors]
-        legend = self.ax_.legend(
-            handles,
-            labels,
-            title=title,
-            loc="upper left",
-            bbox_to_anchor=(1.0, 1.0),
-            frameon=False,
-            alignment="left",
-            handletextpad=0.2,
-        )
-        for text in (legend.get_title(), *legend.get_texts()):
-            text.set_parse_math(False)
+            legend_of_missing(ax, f"{name} missing")
 
     @classmethod
     def from_explanation(
@@ -284,8 +263,8 @@ class ShapDependenceDisplay:
             raise ValueError("the explanation has no data, of which a dependence is drawn")
         position = _feature(explanation, feature)
         of_output = values_of(explanation, output)
-        rows = explained_rows(of_output)
-        values = of_output[rows, position]
+        rows, of_rows = explained_rows(of_output)
+        values = of_rows[:, position]
 
         def read(column: int, chosen: np.ndarray) -> Column:
             return read_column(explanation.data, column, rows[chosen])
