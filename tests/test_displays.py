@@ -687,6 +687,17 @@ def test_small_axes_get_small_letters(cls: type) -> None:
     assert_readable(figure)
 
 
+@pytest.mark.parametrize("cls", DISPLAYS)
+def test_parts_of_figures(cls: type) -> None:
+    figure = pyplot.figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subfigures(1, 2)
+    display = draw(cls, made(30, 6), ax=left.subplots())
+    draw(cls, made(30, 6), ax=right.subplots())
+    assert display.figure_ is left
+    figure.canvas.draw()
+    assert (np.asarray(figure.canvas.buffer_rgba())[..., :3] < 200).any(axis=-1).mean() > 0.005
+
+
 def test_interaction_names_are_readable() -> None:
     n = 25
     names = tuple(f"{'a rather long name of a feature ' * 2}$_{i}" for i in range(n))

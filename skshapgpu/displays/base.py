@@ -151,7 +151,7 @@ def short(text: Any, length: int = _LONGEST_NAME) -> str:
 
 def number(value: float) -> str:
     """A number with three digits, or without decimals, with a real minus sign."""
-    text = f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:#.3g}".removesuffix(".")
+    text = f"{value:.0f}" if 999.5 <= abs(value) < 1e6 else f"{value:#.3g}".removesuffix(".")
     return text.replace("-", "\N{MINUS SIGN}")
 
 
@@ -159,7 +159,8 @@ def resolved(value: float, width: float) -> str:
     """A number with so many digits that differences of a hundredth of ``width`` are seen, three at least."""
     digits = 3
     if value and width:
-        digits = max(3, int(np.floor(np.log10(abs(value))) - np.floor(np.log10(width))) + 3)
+        digits = int(np.floor(np.log10(abs(value))) - np.floor(np.log10(width))) + 3
+        digits = min(max(3, digits), 15)  # of which float64 is sure
     return f"{value:#.{digits}g}".removesuffix(".").replace("-", "\N{MINUS SIGN}")
 
 
