@@ -278,8 +278,7 @@ def test_swarms_show_each_value_once(diabetes: Explanation) -> None:
     order = np.argsort(-np.abs(diabetes.values).mean(axis=0))
     assert row_names(display) == [diabetes.feature_names[i] for i in order]
     assert sorted(display.rows_) == list(range(len(diabetes)))
-    for i, (feature, layers) in enumerate(zip(order, display.points_, strict=True)):
-        (points,) = layers
+    for i, (feature, points) in enumerate(zip(order, display.points_, strict=True)):
         offsets = np.asarray(points.get_offsets())
         np.testing.assert_allclose(offsets[:, 0], diabetes.values[display.rows_, feature])
         assert np.abs(offsets[:, 1] - i).max() <= 0.4, "a swarm stays in its row"
@@ -291,7 +290,7 @@ def test_colours_follow_robust_percentiles(diabetes: Explanation) -> None:
     first = int(np.argmax(np.abs(diabetes.values).mean(axis=0)))
     x = DIABETES[display.rows_, first]
     low, high = np.percentile(DIABETES[:, first], [5, 95])
-    points = display.points_[0][0]
+    points = display.points_[0]
     np.testing.assert_allclose(points.get_array(), (np.clip(x, low, high) - low) / (high - low))
     display.figure_.canvas.draw()
     faces = points.get_facecolors()
@@ -318,26 +317,22 @@ def test_categories_have_colours_in_their_order() -> None:
     frame = pd.DataFrame({"size": ordered, "name": ["b", "a", "c", "a", None], "flag": [True] * 5})
     explanation = made(5, 3, values=np.ones((5, 3)) * [3, 2, 1], data=frame)
     display = ShapBeeswarmDisplay.from_explanation(explanation)
-    in_row = np.argsort(display.rows_)
+    display.figure_.canvas.draw()
+    in_order = np.argsort(display.rows_)
 
-    def drawn(feature: int, missing: int) -> np.ndarray:
-        grey, others = display.points_[feature]
-        assert len(grey.get_offsets()) == 1
-        np.testing.assert_allclose(grey.get_facecolor()[0], rgba(MISSING))
-        rest = in_row[display.rows_[in_row] != missing]
-        position = np.argsort(np.argsort([i for i in range(5) if display.rows_[i] != missing]))
-        at = {int(row): int(p) for row, p in zip(display.rows_[display.rows_ != missing], position)}
-        return np.array([others.get_array()[at[int(display.rows_[i])]] for i in rest])
+    def drawn(feature: int) -> np.ndarray:
+        return np.ma.filled(display.points_[feature].get_array(), np.nan)[in_order]
 
-    np.testing.assert_allclose(drawn(0, 3), [0, 1, 0.5, 0])
-    np.testing.assert_allclose(drawn(1, 4), [0.5, 0, 1, 0])
-    np.testing.assert_allclose(display.points_[2][0].get_array(), 0.5)
+    np.testing.assert_allclose(drawn(0), [0, 1, 0.5, np.nan, 0])
+    np.testing.assert_allclose(drawn(1), [0.5, 0, 1, 0, np.nan])
+    np.testing.assert_allclose(drawn(2), 0.5)
+    np.testing.assert_allclose(display.points_[0].get_facecolor()[in_order[3]], rgba(MISSING))
 
 
 def test_other_features_are_one_swarm_without_colours(diabetes: Explanation) -> None:
     display = ShapBeeswarmDisplay.from_explanation(diabetes, max_features=3)
     order = np.argsort(-np.abs(diabetes.values).mean(axis=0))
-    (points,) = display.points_[3]
+    points = display.points_[3]
     expected = diabetes.values[display.rows_][:, order[3:]].sum(axis=1)
     np.testing.assert_allclose(np.asarray(points.get_offsets())[:, 0], expected)
     np.testing.assert_allclose(points.get_facecolor()[0], rgba(NEUTRAL))
@@ -346,7 +341,7 @@ def test_other_features_are_one_swarm_without_colours(diabetes: Explanation) -> 
 
 def test_swarms_without_data_have_one_colour() -> None:
     display = ShapBeeswarmDisplay.from_explanation(made(data=None))
-    np.testing.assert_allclose(display.points_[0][0].get_facecolor()[0], rgba(NEUTRAL))
+    np.testing.assert_allclose(display.points_[0].get_facecolor()[0], rgba(NEUTRAL))
     assert len(display.figure_.axes) == 1
     assert_readable(display.figure_)
 
@@ -373,8 +368,8 @@ def test_many_rows_take_bounded_time_and_size(tmp_path: Any) -> None:
     assert len(display.rows_) == 4_000 and len(dependence.values) == 10_000
     again = ShapBeeswarmDisplay.from_explanation(explanation)
     np.testing.assert_array_equal(display.rows_, again.rows_)
-    np.testing.assert_array_equal(display.points_[0][0].get_offsets(), again.points_[0][0].get_offsets())
-    drawn = np.asarray(display.points_[0][0].get_offsets())[:, 0]
+    np.testing.assert_array_equal(display.points_[0].get_offsets(), again.points_[0].get_offsets())
+    drawn = np.asarray(display.points_[0].get_offsets())[:, 0]
     assert drawn.min() == explanation.values[:, 0].min() and drawn.max() == explanation.values[:, 0].max()
     assert row_names(display)[0] == "feature 0", "the order is that of all rows"
 
@@ -384,7 +379,7 @@ def test_many_rows_take_bounded_time_and_size(tmp_path: Any) -> None:
 
 def test_dependence_places_values(diabetes: Explanation) -> None:
     display = ShapDependenceDisplay.from_explanation(diabetes, "x2", color_by=8)
-    (points,) = display.points_
+    points = display.points_
     given = np.column_stack([DIABETES[:, 2], diabetes.values[:, 2], DIABETES[:, 8]])
     drawn = np.column_stack([points.get_offsets(), points.get_array()])
     np.testing.assert_allclose(drawn[np.lexsort(drawn.T)], given[np.lexsort(given.T)])
@@ -399,13 +394,14 @@ def test_missing_values_stand_beside_numbers() -> None:
     explanation.data[::10, 0] = np.nan
     explanation.data[::7, 1] = np.nan
     display = ShapDependenceDisplay.from_explanation(explanation, 0, color_by=1)
-    grey, points = display.points_
-    offsets = np.concatenate([grey.get_offsets(), points.get_offsets()])
+    offsets = np.asarray(display.points_.get_offsets())
     assert np.isfinite(offsets).all() and len(offsets) == 200
     least = np.nanmin(explanation.data[:, 0])
     assert (offsets[:, 0] < least).sum() == 20
-    np.testing.assert_allclose(grey.get_facecolor()[0, :3], rgba(MISSING)[:3])
-    assert len(grey.get_offsets()) == len(explanation.data[::7])
+    display.figure_.canvas.draw()
+    grey = np.isclose(display.points_.get_facecolor()[:, :3], rgba(MISSING)[:3]).all(axis=1)
+    assert grey.sum() == len(explanation.data[::7])
+    np.testing.assert_array_equal(grey, display.color.missing)
     written = {text.get_text() for text in texts(display.figure_)}
     assert {"missing", "feature 1 missing"} <= written
     assert_readable(display.figure_)
@@ -425,14 +421,13 @@ def test_dependence_of_categories() -> None:
     display = ShapDependenceDisplay.from_explanation(explanation, "many", color_by="few")
     ticks = [label.get_text() for label in display.ax_.get_xticklabels()]
     assert len(ticks) == 20 and ticks[-1] == "21 others" and "category number 39" in ticks
-    positions = np.concatenate([points.get_offsets()[:, 0] for points in display.points_])
+    positions = np.asarray(display.points_.get_offsets())[:, 0]
     counts = np.bincount(np.round(positions).astype(int), minlength=20)
     assert counts[ticks.index("category number 39")] == (frame["many"] == "category number 39").sum()
     legend = display.ax_.get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["no", "yes", "missing"]
-    grey, others = display.points_
-    assert len(grey.get_offsets()) == frame["few"].isna().sum()
-    faces = [tuple(face[:3]) for face in others.get_facecolor()]
+    faces = [tuple(face[:3]) for face in display.points_.get_facecolor()]
+    assert faces.count(colors.to_rgb(MISSING)) == frame["few"].isna().sum()
     assert faces.count(colors.to_rgb(PALETTE[1])) == (frame["few"] == "yes").sum()
     assert_readable(display.figure_)
     turned = ShapDependenceDisplay.from_explanation(explanation, "few", color_by="many")
@@ -470,7 +465,7 @@ def test_no_interaction_no_colour() -> None:
         ShapDependenceDisplay.from_explanation(explain(stumps, X), 0),
     ):
         assert display.color_name is None and len(display.figure_.axes) == 1
-        np.testing.assert_allclose(display.points_[0].get_facecolor()[0, :3], rgba(NEGATIVE)[:3])
+        np.testing.assert_allclose(display.points_.get_facecolor()[0, :3], rgba(NEGATIVE)[:3])
 
 
 def test_interactions_that_options_rule_out_are_approximated() -> None:

@@ -177,12 +177,12 @@ def new_axes(width: float, height: float) -> Any:
 
 
 def colormap(cmap: Any) -> Any:
-    """A colormap by name, as it is, or, for None, that of the displays."""
-    if cmap is None:
-        from matplotlib.colors import LinearSegmentedColormap
+    """A colormap by name, as it is, or, for None, that of the displays; what is missing becomes grey."""
+    from matplotlib.colors import LinearSegmentedColormap
 
-        return LinearSegmentedColormap.from_list("low_to_high", LOW_TO_HIGH)
-    return pyplot().get_cmap(cmap)
+    if cmap is None:
+        return LinearSegmentedColormap.from_list("low_to_high", LOW_TO_HIGH).with_extremes(bad=MISSING)
+    return pyplot().get_cmap(cmap).with_extremes(bad=MISSING)
 
 
 def row_axes(ax: Any, labels: Sequence[str]) -> tuple[Any, float]:

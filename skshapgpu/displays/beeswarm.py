@@ -11,7 +11,6 @@ from ..columns import read_column
 from ..explanation import Explanation
 from .base import (
     MANY,
-    MISSING,
     NEUTRAL,
     colormap,
     explained,
@@ -56,11 +55,10 @@ class ShapBeeswarmDisplay:
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
-    points_ : list of lists of matplotlib PathCollection
-        For each row of the chart, from top to bottom, the points with missing values, if there are any,
-        and all others.
+    points_ : list of matplotlib PathCollection
+        The points of each row of the chart, from top to bottom.
     rows_ : ndarray of int
-        The rows that are drawn, in the order of drawing.
+        The rows that are drawn, in the order of their points.
 
     Examples
     --------
@@ -76,7 +74,7 @@ class ShapBeeswarmDisplay:
 
     ax_: Any
     figure_: Any
-    points_: list[list[Any]]
+    points_: list[Any]
     rows_: np.ndarray
 
     def __init__(
@@ -156,19 +154,12 @@ class ShapBeeswarmDisplay:
         for i, swarm in enumerate(swarms):
             y = i + swarm_offsets(swarm, low, high)
             if self.data is None or i >= len(shown):
-                self.points_.append([ax.scatter(swarm, y, color=NEUTRAL, **style)])
+                self.points_.append(ax.scatter(swarm, y, color=NEUTRAL, **style))
                 continue
             color = read_column(self.data, int(shown[i]), self.rows_).scaled()
-            missing = np.isnan(color)
-            layers = []
-            if missing.any():
-                any_missing = True
-                layers.append(ax.scatter(swarm[missing], y[missing], color=MISSING, **style))
-            there = ~missing
-            layers.append(
-                ax.scatter(swarm[there], y[there], c=color[there], cmap=colors, vmin=0, vmax=1, **style)
-            )
-            self.points_.append(layers)
+            any_missing |= bool(np.isnan(color).any())
+            fill = {"c": color, "cmap": colors, "vmin": 0, "vmax": 1, "plotnonfinite": True}
+            self.points_.append(ax.scatter(swarm, y, **fill, **style))
         margin = 0.03 * (high - low) or 0.5
         ax.set_xlim(min(low, 0) - margin, max(high, 0) + margin)
         ax.set_xlabel(self.label, parse_math=False)

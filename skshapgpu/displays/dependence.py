@@ -71,8 +71,7 @@ class ShapDependenceDisplay:
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
-    points_ : list of matplotlib PathCollection
-        Points whose colour is missing, if there are any, and the others, if there are any.
+    points_ : matplotlib PathCollection
 
     Examples
     --------
@@ -88,7 +87,7 @@ class ShapDependenceDisplay:
 
     ax_: Any
     figure_: Any
-    points_: list[Any]
+    points_: Any
 
     def __init__(
         self,
@@ -177,39 +176,28 @@ class ShapDependenceDisplay:
     def _points(self, x: np.ndarray, cmap: Any, style: dict[str, Any]) -> None:
         ax, y = self.ax_, self.values
         if self.color is None:
-            self.points_ = [ax.scatter(x, y, color=NEGATIVE, **style)]
+            self.points_ = ax.scatter(x, y, color=NEGATIVE, **style)
             return
-        color = self.color.most_frequent(_COLORS)
-        missing, name = color.missing, short(self.color_name)
-        there = ~missing
-        self.points_ = []
-        if missing.any():
-            self.points_.append(ax.scatter(x[missing], y[missing], color=MISSING, **style))
+        color, name = self.color.most_frequent(_COLORS), short(self.color_name)
+        any_missing = bool(color.missing.any())
         if color.categories is not None:
-            fills = np.array(PALETTE)[color.numbers[there].astype(np.int64)]
-            self.points_.append(ax.scatter(x[there], y[there], color=fills, **style))
-            labels = [short(category, _CATEGORY_LETTERS) for category in color.categories]
-            keys = [*PALETTE[: len(labels)], *([MISSING] * bool(missing.any()))]
-            handles = [ax.scatter([], [], color=key, linewidths=0) for key in keys]
-            legend_beside(ax, handles, labels + ["missing"] * bool(missing.any()), name)
+            keys = [*PALETTE[: len(color.categories)], MISSING]
+            labels = [*(short(category, _CATEGORY_LETTERS) for category in color.categories), "missing"]
+            position = np.where(color.missing, len(keys) - 1, color.numbers).astype(np.int64)
+            self.points_ = ax.scatter(x, y, color=np.array(keys)[position], **style)
+            n_shown = len(keys) if any_missing else len(keys) - 1
+            handles = [ax.scatter([], [], color=key, linewidths=0) for key in keys[:n_shown]]
+            legend_beside(ax, handles, labels[:n_shown], name)
             return
-        limits = color.limits()
-        if limits is not None:
-            points = ax.scatter(
-                x[there],
-                y[there],
-                c=color.numbers[there],
-                cmap=colormap(cmap),
-                vmin=limits[0],
-                vmax=limits[1] if limits[1] > limits[0] else limits[0] + 1,
-                **style,
-            )
-            self.points_.append(points)
-            bar = self.figure_.colorbar(points, ax=ax, aspect=40, pad=0.02)
-            bar.set_label(name, parse_math=False)
-            bar.outline.set_visible(False)
-            bar.solids.set_alpha(1)
-        if missing.any():
+        low, high = color.limits() or (0.0, 1.0)
+        limits = {"vmin": low, "vmax": high if high > low else low + 1}
+        fill = {"c": color.numbers, "cmap": colormap(cmap), "plotnonfinite": True}
+        self.points_ = ax.scatter(x, y, **fill, **limits, **style)
+        bar = self.figure_.colorbar(self.points_, ax=ax, aspect=40, pad=0.02)
+        bar.set_label(name, parse_math=False)
+        bar.outline.set_visible(False)
+        bar.solids.set_alpha(1)
+        if any_missing:
             legend_of_missing(ax, f"{name} missing")
 
     @classmethod
