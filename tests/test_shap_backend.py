@@ -101,6 +101,7 @@ def assert_same(ours: Any, theirs: Any, digits: float = 1e-5) -> None:
     np.testing.assert_allclose(ours, theirs, atol=digits * np.abs(theirs).max())
 
 
+@pytest.mark.filterwarnings("ignore:LightGBM binary classifier with TreeExplainer:UserWarning")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("n_background", [0, 60])
 def test_values_are_those_of_shap(name: str, n_background: int) -> None:
