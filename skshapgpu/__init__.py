@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Any
 from ._versions import __version__, show_versions
 from .adapters import register_adapter
 from .devices import cuda_info
-from .display import ShapInteractionDisplay
+from .displays import (
+    ShapBarDisplay,
+    ShapBeeswarmDisplay,
+    ShapDependenceDisplay,
+    ShapInteractionDisplay,
+    ShapWaterfallDisplay,
+)
 from .errors import UnsupportedModelError
 from .explainer import TreeExplainer, explain
 from .explanation import Explanation
@@ -20,10 +26,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Explanation",
     "InteractionExplanation",
+    "ShapBarDisplay",
+    "ShapBeeswarmDisplay",
+    "ShapDependenceDisplay",
     "ShapInteractionDisplay",
     "ShapInteractionTransformer",
     "ShapSelector",
     "ShapTransformer",
+    "ShapWaterfallDisplay",
     "TreeExplainer",
     "UnsupportedModelError",
     "__version__",

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 #: Overrides ``device="auto"``.
-_VARIABLE = "SKSHAPGPU_DEVICE"
+DEVICE_VARIABLE = "SKSHAPGPU_DEVICE"
 
 
 def cuda_info() -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Devices:
             A GPU is asked for that cannot be had; the message says why.
         """
         if isinstance(device, str) and device == "auto":
-            forced = os.environ.get(_VARIABLE, "")
+            forced = os.environ.get(DEVICE_VARIABLE, "")
             if forced in ("", "auto"):
                 return cls(auto=True)
             device = forced.split(",") if "," in forced else forced

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from .columns import numbers_of
 from .devices import to_host
 from .inputs import select, to_array
 from .origins import Origins
@@ -94,7 +95,8 @@ class LabelledValues:
     def _facts(self) -> list[tuple[str, str]]:
         facts = [("rows", f"{len(self)}"), ("features", f"{len(self.feature_names)}")]
         if self.output_names is not None:
-            facts.append(("outputs", ", ".join(map(str, self.output_names))))
+            shown = ", ".join(map(str, self.output_names[:_N_SHOWN]))
+            facts.append(("outputs", shown + (", ..." if len(self.output_names) > _N_SHOWN else "")))
         facts.append(("base value", self._base_values_shown()))
         where = "the CPU" if self.device == "cpu" else self.device
         facts.append(("computed", f"on {where} in {self.seconds:.3g} s, {self.precision} precision"))
@@ -120,14 +122,15 @@ class LabelledValues:
         ranked = self._ranking(_N_SHOWN)
         longest = max((mean for _, mean in ranked if mean > 0), default=1.0)
         rows = "".join(
-            f"<tr><td style='text-align:left'>{escape(name)}</td><td>{mean:.4g}</td>"
-            f"<td style='text-align:left'><div style='background:#1e88e5;height:0.8em;"
+            f"<tr><td style='text-align:left'>{escape(name)}</td><td style='text-align:right'>{mean:.4g}</td>"
+            f"<td style='text-align:left'><div style='background:#0072b2;height:0.8em;"
             f"width:{10 * mean / longest if mean > 0 else 0:.2f}em'></div></td></tr>"
             for name, mean in ranked
         )
         facts = "<br>".join(f"{what}: {escape(value)}" for what, value in self._facts())
         return (
-            f"<div><b>{self._title()}</b><br>{facts}<table><thead><tr><th>{self._ranked_noun}</th>"
+            f"<div><b>{self._title()}</b><br>{facts}<table style='font-size:inherit;margin-top:0.5em'>"
+            f"<thead><tr><th style='text-align:left'>{self._ranked_noun}</th>"
             f"<th>mean |value|</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>"
         )
 
@@ -305,16 +308,25 @@ class Explanation(LabelledValues):
         Returns
         -------
         shap.Explanation
-            With a base value for each row (and output), and ``data`` as a dense array.
+            With a base value for each row (and output), and ``data`` as a dense array. Where columns are
+            categories, ``data`` has their numbers, in the order of the column's type or of their names,
+            and ``display_data`` the categories.
         """
         import shap
 
-        outputs = self._several_outputs()
+        outputs, data, shown = self._several_outputs(), None, None
+        if self.data is not None:
+            data = to_array(self.data)
+            if data.dtype.kind not in "fiub":
+                as_given = data
+                data, has_categories = numbers_of(self.data)
+                shown = as_given if has_categories else None
         base_values = np.broadcast_to(self.base_values, (len(self), *self.values.shape[2:])).copy()
         return shap.Explanation(
             values=to_host(self.values),
             base_values=base_values,
-            data=None if self.data is None else to_array(self.data),
+            data=data,
+            display_data=shown,
             feature_names=list(self.feature_names),
             output_names=None if outputs is None else [str(name) for name in outputs],
             compute_time=self.seconds,

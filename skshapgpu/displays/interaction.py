@@ -1,4 +1,4 @@
-"""Displays in the style of scikit-learn: computed once, drawn as often as wanted."""
+"""Interactions of pairs of features as a heat map."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .explainer import TreeExplainer
-from .interaction_explanation import InteractionExplanation
+from ..explainer import TreeExplainer
+from ..interaction_explanation import InteractionExplanation
+from .base import LARGEST, LETTER, new_axes, pyplot, require_max_features, short
+
+#: Inches of a cell.
+_CELL = 0.32
 
 
 class ShapInteractionDisplay:
@@ -15,8 +19,9 @@ class ShapInteractionDisplay:
 
     Make one with :meth:`from_explanation` or :meth:`from_estimator`. Off the diagonal stands the
     mean magnitude of a pair's whole index, on it that of a main effect (with the Banzhaf index of a
-    Banzhaf value). Places of which an explanation holds nothing are blank: the diagonal where it
-    does not have all pairs, and pairs that were not asked for.
+    Banzhaf value). Colours follow the square root, as main effects are often much larger than pairs.
+    Places of which an explanation holds nothing are blank: the diagonal where it does not have all pairs,
+    and pairs that were not asked for.
 
     Parameters
     ----------
@@ -66,16 +71,28 @@ class ShapInteractionDisplay:
         ShapInteractionDisplay
             Itself.
         """
-        pyplot = _pyplot()
+        plt, names = pyplot(), [short(name) for name in self.feature_names]
+        from matplotlib.colors import PowerNorm
+
         if ax is None:
-            _, ax = pyplot.subplots(layout="constrained")
-        places = range(len(self.feature_names))
-        self.image_ = ax.imshow(np.ma.masked_invalid(self.strength), cmap=cmap, vmin=0)
-        ax.set_xticks(places, self.feature_names, rotation=90)
-        ax.set_yticks(places, self.feature_names)
+            side = min(max(3.2, _CELL * len(names)) + LETTER * max(map(len, names)), LARGEST)
+            ax = new_axes(side + 1.2, side)
+            cells = side - LETTER * max(map(len, names))
+        else:
+            box = ax.get_window_extent()
+            cells = min(box.width, box.height) / ax.figure.dpi
+        size = min(float(plt.rcParams["font.size"]), 0.75 * 72 * cells / len(names))
+        strength = np.ma.masked_invalid(self.strength)
+        scale = PowerNorm(0.5, vmin=0, vmax=strength.max() or 1.0 if strength.count() else 1.0)
+        self.image_ = ax.imshow(strength, cmap=cmap, norm=scale)
+        ax.set_xticks(range(len(names)), names, rotation=90, fontsize=size, parse_math=False)
+        ax.set_yticks(range(len(names)), names, fontsize=size, parse_math=False)
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
         self.ax_, self.figure_ = ax, ax.figure
         if colorbar:
-            self.figure_.colorbar(self.image_, ax=ax, label="mean |interaction|")
+            bar = self.figure_.colorbar(self.image_, ax=ax, label="mean |interaction|")
+            bar.outline.set_visible(False)
         return self
 
     @classmethod
@@ -112,11 +129,10 @@ class ShapInteractionDisplay:
         ValueError
             The explanation is of triples, or ``max_features`` is less than 1.
         """
-        _pyplot()
+        pyplot()
         if explanation.order != 2:
             raise ValueError("a heat map shows pairs, but the explanation is of triples")
-        if max_features is not None and max_features < 1:
-            raise ValueError(f"max_features must be at least 1, not {max_features!r}")
+        require_max_features(max_features)
         if output is not None:
             explanation = explanation[..., output]
         strength = _strength(explanation)
@@ -157,21 +173,13 @@ class ShapInteractionDisplay:
         -------
         ShapInteractionDisplay
         """
-        _pyplot()  # refuses before the work
+        pyplot()  # refuses before the work
         explanation = TreeExplainer(estimator, **options).explain_interactions(
             X, pairs="occurring", index=index
         )
         return cls.from_explanation(
             explanation, max_features=max_features, output=output, ax=ax, cmap=cmap, colorbar=colorbar
         )
-
-
-def _pyplot() -> Any:
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError("displays need matplotlib: pip install matplotlib") from error
-    return pyplot
 
 
 def _strength(explanation: InteractionExplanation) -> np.ndarray:

@@ -1,0 +1,139 @@
+"""Columns of the rows explained as numbers, to place and colour points of a picture by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .inputs import select, to_array
+
+#: Percentiles between which colours change, from the robust pair to all values.
+_PERCENTILES = ((5, 95), (1, 99), (0, 100))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A feature's values in some rows.
+
+    Attributes
+    ----------
+    numbers : ndarray of float64, shape (n_rows,)
+        NaN where missing; of categories their positions in ``categories``.
+    categories : tuple of str or None
+        In the order of the column's type, else sorted; None of numbers.
+    """
+
+    numbers: np.ndarray
+    categories: tuple[str, ...] | None = None
+
+    @property
+    def missing(self) -> np.ndarray:
+        return np.isnan(self.numbers)
+
+    def limits(self) -> tuple[float, float] | None:
+        """Numbers between which colours change; None if there is no number."""
+        finite = self.numbers[np.isfinite(self.numbers)]
+        if not len(finite):
+            return None
+        if self.categories is not None:
+            return 0.0, max(len(self.categories) - 1.0, 0.0)
+        low = high = 0.0
+        for percentiles in _PERCENTILES:
+            low, high = np.percentile(finite, percentiles)
+            if low < high:
+                break
+        return float(low), float(high)
+
+    def scaled(self) -> np.ndarray:
+        """From 0, low, to 1, high; 0.5 of a constant; NaN where missing."""
+        limits = self.limits()
+        if limits is None or limits[0] == limits[1]:
+            return np.where(self.missing, np.nan, 0.5)
+        low, high = limits
+        return (np.clip(self.numbers, low, high) - low) / (high - low)
+
+    def most_frequent(self, n: int) -> Column:
+        """The same with at most n categories, the rarest in one, which is the last."""
+        categories = self.categories
+        if categories is None or len(categories) <= n:
+            return self
+        present = self.numbers[~self.missing].astype(np.int64)
+        counts = np.bincount(present, minlength=len(categories))
+        kept = np.sort(np.argsort(-counts, kind="stable")[: n - 1])
+        position = np.full(len(categories), n - 1.0)
+        position[kept] = np.arange(n - 1)
+        numbers = np.full(len(self.numbers), np.nan)
+        numbers[~self.missing] = position[present]
+        names = tuple(categories[i] for i in kept)
+        return Column(numbers, (*names, f"{len(categories) - len(kept)} others"))
+
+
+def read_column(data: Any, feature: int, rows: np.ndarray) -> Column:
+    """A feature's values in rows of any ``Explanation.data``."""
+    if hasattr(data, "iloc") or hasattr(data, "get_columns") or hasattr(data, "column_names"):
+        return _of_frame(select(data, rows, np.array([feature])))
+    if sp.issparse(data):
+        return Column(select(data, rows, np.array([feature])).toarray().ravel().astype(np.float64))
+    return _of_values(to_array(data)[rows, feature])
+
+
+def numbers_of(data: Any) -> tuple[np.ndarray, bool]:
+    """Any ``Explanation.data`` as a dense array of numbers, and whether some columns are categories."""
+    n_rows, n_features = data.shape
+    columns = [read_column(data, feature, np.arange(n_rows)) for feature in range(n_features)]
+    numbers = [column.numbers for column in columns]
+    return np.column_stack(numbers), any(column.categories is not None for column in columns)
+
+
+def _of_frame(frame: Any) -> Column:
+    """The only column of a data frame of pandas or polars, or of a table of PyArrow."""
+    if hasattr(frame, "iloc"):
+        series = frame.iloc[:, 0]
+        if type(series.dtype).__name__ == "CategoricalDtype":
+            return _of_codes(series.cat.codes, series.cat.categories)
+        return _of_values(series.to_numpy())
+    if hasattr(frame, "get_columns"):
+        series = frame.get_columns()[0]
+        kind = type(series.dtype).__name__
+        if kind == "Enum":
+            names = list(series.dtype.categories)
+            position = {name: i for i, name in enumerate(names)}
+            return _of_codes([position.get(name, -1) for name in series.to_list()], names)
+        return _of_values(series.to_numpy() if kind != "Categorical" else _objects(series.to_list()))
+    return _of_values(_objects(frame.column(0).to_pylist()))
+
+
+def _objects(values: list[Any]) -> np.ndarray:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _of_codes(codes: Any, names: Any) -> Column:
+    numbers = np.asarray(codes, np.float64).copy()
+    numbers[numbers < 0] = np.nan
+    return Column(numbers, tuple(map(str, names)))
+
+
+def _of_values(values: np.ndarray) -> Column:
+    """Numbers where all that is not missing is a number, else categories, in sorted order."""
+    if values.dtype.kind in "fiub":
+        return Column(values.astype(np.float64))
+    given = np.array([not _is_missing(value) for value in values], bool)
+    numbers = np.full(len(values), np.nan)
+    present = values[given]
+    if all(isinstance(value, (Real, np.bool_, Decimal)) for value in present):
+        numbers[given] = present.astype(np.float64)
+        return Column(numbers)
+    names, codes = np.unique([str(value) for value in present], return_inverse=True)
+    numbers[given] = codes
+    return Column(numbers, tuple(map(str, names)))
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)

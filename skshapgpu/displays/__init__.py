@@ -1,0 +1,15 @@
+"""Displays in the style of scikit-learn: computed once, drawn as often as wanted."""
+
+from .bar import ShapBarDisplay
+from .beeswarm import ShapBeeswarmDisplay
+from .dependence import ShapDependenceDisplay
+from .interaction import ShapInteractionDisplay
+from .waterfall import ShapWaterfallDisplay
+
+__all__ = [
+    "ShapBarDisplay",
+    "ShapBeeswarmDisplay",
+    "ShapDependenceDisplay",
+    "ShapInteractionDisplay",
+    "ShapWaterfallDisplay",
+]

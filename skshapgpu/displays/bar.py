@@ -1,0 +1,281 @@
+"""Mean magnitudes of SHAP values as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..devices import to_host
+from ..explanation import Explanation
+from .base import (
+    NEGATIVE,
+    PALETTE,
+    explained,
+    explained_rows,
+    legend_beside,
+    make_room,
+    number,
+    others_name,
+    ranked,
+    require_explanation,
+    require_max_features,
+    row_axes,
+    short,
+    value_name,
+    values_of,
+)
+
+
+class ShapBarDisplay:
+    """Bars as long as the mean magnitude of each feature's SHAP values, the longest first.
+
+    Make one with :meth:`from_estimator`, :meth:`from_explanation` or, with the spread over the splits of
+    a cross-validation, :meth:`from_cv_results`. Several outputs are stacked; more than 8 are one bar.
+
+    Parameters
+    ----------
+    importances : ndarray of float64, shape (n_features,), (n_features, n_outputs) or (n_splits, n_features)
+        Lengths, the parts of lengths of each output, or lengths in each split.
+    feature_names : sequence of str of length n_features
+    output_names : sequence of length n_outputs or None, default=None
+        None: there is one output, or they are summed.
+    splits : bool, default=False
+        Whether ``importances`` are of splits. A bar is their mean, a whisker reaches one standard
+        deviation to each side, and a dot is a split.
+    label : str, default="mean |SHAP value|"
+        Of the horizontal axis.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    bars_ : list of matplotlib BarContainer
+        One, or one for each output.
+    texts_ : list of matplotlib Annotation
+        The numbers beside the bars.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import ShapBarDisplay
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> display = ShapBarDisplay.from_estimator(model, X)
+    >>> plt.show()  # doctest: +SKIP
+    """
+
+    ax_: Any
+    figure_: Any
+    bars_: list[Any]
+    texts_: list[Any]
+
+    def __init__(
+        self,
+        importances: np.ndarray,
+        feature_names: Sequence[str],
+        *,
+        output_names: Sequence[Any] | None = None,
+        splits: bool = False,
+        label: str = "mean |SHAP value|",
+    ) -> None:
+        self.importances = importances
+        self.feature_names = feature_names
+        self.output_names = output_names
+        self.splits = splits
+        self.label = label
+
+    def plot(self, *, ax: Any = None, max_features: int | None = 20, color: Any = None) -> ShapBarDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where; None makes a new figure.
+        max_features : int or None, default=20
+            Bars; the other features are added up in one more. None draws all.
+        color : matplotlib color or None, default=None
+            Of the bars, unless outputs are stacked.
+
+        Returns
+        -------
+        ShapBarDisplay
+            Itself.
+        """
+        parts = self.importances if self.output_names is not None else self._lengths()[:, None]
+        total = parts.sum(axis=1)
+        shown, others = ranked(total, max_features)
+        names = [short(self.feature_names[i]) for i in shown]
+        parts = parts[shown] if not len(others) else np.vstack([parts[shown], parts[others].sum(axis=0)])
+        if len(others):
+            names.append(others_name(len(others)))
+        ax, size = row_axes(ax, names)
+        self.bars_, start = [], np.zeros(len(parts))
+        for i, part in enumerate(parts.T):
+            fill = PALETTE[i] if self.output_names is not None else color or NEGATIVE
+            self.bars_.append(ax.barh(range(len(part)), part, left=start, height=0.7, color=fill))
+            start = start + part
+        ends, gap = start, 4
+        if self.splits and len(self.importances) > 1:
+            ends, gap = self._draw_splits(ax, shown, others, start), 8
+        self.texts_ = [
+            ax.annotate(
+                number(length), (end, i), (gap, 0), textcoords="offset points", va="center", fontsize=size
+            )
+            for i, (length, end) in enumerate(zip(start, ends))
+        ]
+        ax.set_xlim(0, ends.max() * 1.05 or 1.0)
+        ax.set_xlabel(self.label)
+        if self.output_names is not None:
+            legend_beside(ax, self.bars_, [short(name) for name in self.output_names])
+        make_room(ax, self.texts_)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _lengths(self) -> np.ndarray:
+        return self.importances.mean(axis=0) if self.splits else self.importances
+
+    def _draw_splits(self, ax: Any, shown: np.ndarray, others: np.ndarray, means: np.ndarray) -> np.ndarray:
+        """Whiskers and dots; where they end."""
+        splits = self.importances[:, shown]
+        if len(others):
+            splits = np.column_stack([splits, self.importances[:, others].sum(axis=1)])
+        spread, rows = splits.std(axis=0, ddof=1), np.arange(len(means))
+        ax.errorbar(means, rows, xerr=spread, fmt="none", ecolor="black", elinewidth=1.2, capsize=3)
+        ax.plot(splits.T, rows, "o", color="black", markersize=3.5, alpha=0.4, markeredgewidth=0)
+        return np.maximum(means + spread, splits.max(axis=0))
+
+    @classmethod
+    def from_explanation(
+        cls,
+        explanation: Explanation,
+        *,
+        max_features: int | None = 20,
+        output: Any = None,
+        ax: Any = None,
+        color: Any = None,
+    ) -> ShapBarDisplay:
+        """Draw the importances of an explanation.
+
+        Parameters
+        ----------
+        explanation : Explanation
+            Rows without values, which no split of a cross-validation tested, are left out.
+        output : str, int or None, default=None
+            One of several outputs, by name or position; None stacks all.
+        max_features, ax, color
+            As for :meth:`plot`.
+
+        Returns
+        -------
+        ShapBarDisplay
+
+        Raises
+        ------
+        ValueError
+            No row has values, or an argument has no such value.
+        KeyError, IndexError
+            There is no such output.
+        """
+        require_explanation(explanation)
+        require_max_features(max_features)
+        names: Any = None
+        if output is not None or explanation.values.ndim == 2:
+            values = values_of(explanation, output)
+        else:
+            values, names = to_host(explanation.values), explanation.output_names
+        _, values = explained_rows(values)
+        importances = np.abs(values).mean(axis=0, dtype=np.float64)
+        if names is not None and len(names) > len(PALETTE):
+            importances, names = importances.sum(axis=1), None
+        label = f"mean |{value_name(explanation)}|"
+        if values.ndim == 3:
+            label += ", summed over the outputs" if names is None else " of each output"
+        display = cls(importances, explanation.feature_names, output_names=names, label=label)
+        return display.plot(ax=ax, max_features=max_features, color=color)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        y: Any = None,
+        max_features: int | None = 20,
+        output: Any = None,
+        ax: Any = None,
+        color: Any = None,
+        **options: Any,
+    ) -> ShapBarDisplay:
+        """Explain rows, and draw.
+
+        Parameters
+        ----------
+        estimator : fitted model
+            As for :class:`TreeExplainer`.
+        X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,), default=None
+            Labels, as for :meth:`TreeExplainer.explain`.
+        max_features, output, ax, color
+            As for :meth:`from_explanation`.
+        **options
+            Options of :class:`TreeExplainer`.
+
+        Returns
+        -------
+        ShapBarDisplay
+        """
+        explanation = explained(estimator, X, y, options)
+        return cls.from_explanation(explanation, max_features=max_features, output=output, ax=ax, color=color)
+
+    @classmethod
+    def from_cv_results(
+        cls,
+        cv_results: Mapping[str, Any],
+        *,
+        max_features: int | None = 20,
+        ax: Any = None,
+        color: Any = None,
+    ) -> ShapBarDisplay:
+        """Draw the importances in the splits of a cross-validation: their mean and their spread.
+
+        Parameters
+        ----------
+        cv_results : dict
+            What :func:`cross_val_explain` returns, of which ``"explanation"`` and ``"importances"`` are
+            used. Splits whose fit failed are left out.
+        max_features, ax, color
+            As for :meth:`plot`.
+
+        Returns
+        -------
+        ShapBarDisplay
+
+        Raises
+        ------
+        ValueError
+            These are no such results, or no split has importances.
+        """
+        require_max_features(max_features)
+        if not isinstance(cv_results, Mapping) or not {"explanation", "importances"} <= set(cv_results):
+            raise ValueError("cv_results must be what cross_val_explain returns")
+        explanation = cv_results["explanation"]
+        importances = np.asarray(cv_results["importances"], np.float64)
+        names = explanation.feature_names
+        if importances.ndim != 2 or importances.shape[1] != len(names):
+            raise ValueError(
+                f"cv_results has importances of shape {importances.shape}, but {len(names)} features"
+            )
+        importances = importances[np.isfinite(importances).all(axis=1)]
+        if not len(importances):
+            raise ValueError("no split has importances: there is nothing to draw")
+        label = f"mean |{value_name(explanation)}|"
+        if explanation.values.ndim == 3:
+            label += ", summed over the outputs"
+        if len(importances) > 1:
+            label += f"\n(mean and standard deviation of {len(importances)} splits)"
+        display = cls(importances, names, splits=True, label=label)
+        return display.plot(ax=ax, max_features=max_features, color=color)

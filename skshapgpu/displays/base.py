@@ -1,0 +1,260 @@
+"""What the displays share: outputs and rows of an explanation, text, colours, and room for labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..devices import to_host
+from ..explainer import TreeExplainer
+from ..explanation import Explanation, positions
+
+#: Colours that people with any colour vision tell apart (Okabe & Ito, Color Universal Design, 2008).
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+
+#: Of values that lower and that raise an output, and of feature values from low to high.
+NEGATIVE, POSITIVE = "#0072B2", "#D55E00"
+LOW_TO_HIGH = (NEGATIVE, "#9A4FA8", POSITIVE)
+
+#: Of missing feature values, and of what has no feature value.
+MISSING, NEUTRAL = "#A0A0A0", "#404040"
+
+#: Letters of a name that are shown.
+_LONGEST_NAME = 40
+
+#: Inches of a letter, and of the largest chart, which has to stay an image.
+LETTER, LARGEST = 0.085, 200.0
+
+#: Points from which on vector formats hold them as an image.
+MANY = 5_000
+
+#: Inches of a row of a chart, and of the rest of its height.
+_ROW, _HEAD = 0.32, 1.0
+
+#: Pixels between a label and what it must not touch.
+_GAP = 4.0
+
+#: What the values of an explanation are called.
+_VALUE_NAMES = {"sv": "SHAP value", "bv": "Banzhaf value"}
+
+
+def pyplot() -> Any:
+    """The module, or an ``ImportError`` that says what to install."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError("displays need matplotlib: pip install matplotlib") from error
+    return pyplot
+
+
+def value_name(explanation: Explanation) -> str:
+    return _VALUE_NAMES[explanation.value_index]
+
+
+def require_max_features(max_features: int | None) -> None:
+    if max_features is not None and max_features < 1:
+        raise ValueError(f"max_features must be at least 1, not {max_features!r}")
+
+
+def require_explanation(explanation: Any) -> None:
+    if not isinstance(explanation, Explanation):
+        raise TypeError(f"explanation must be an Explanation, not a {type(explanation).__name__}")
+
+
+def explained(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> Explanation:
+    """SHAP values of rows; refuses beforehand where nothing could be drawn."""
+    pyplot()
+    return TreeExplainer(estimator, **options).explain(X, y)
+
+
+def output_position(explanation: Explanation, output: Any) -> int | None:
+    """Position of the output that is asked for by name or position; None: the only one."""
+    if explanation.values.ndim == 2:
+        if output is not None:
+            raise ValueError(f"output={output!r}, but the explanation is of one output: leave it out")
+        return None
+    names = explanation.output_names or tuple(range(explanation.values.shape[2]))
+    if output is None:
+        listed = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+        raise ValueError(f"the explanation is of {len(names)} outputs: choose one with output=, of {listed}")
+    chosen = positions(output, len(names), names)
+    if chosen is None or len(chosen) != 1:
+        raise ValueError(f"output must name one output, not {output!r}")
+    return int(chosen[0])
+
+
+def values_of(explanation: Explanation, output: Any) -> np.ndarray:
+    """Values of one output, (n_rows, n_features), on the host; see :func:`output_position`."""
+    position = output_position(explanation, output)
+    values = to_host(explanation.values)
+    return values if position is None else values[:, :, position]
+
+
+def labelled(explanation: Explanation, output: Any) -> str:
+    """What the values are, and of which output."""
+    position = output_position(explanation, output)
+    of_output = "" if position is None else f" for {short(explanation.output_names[position])}"
+    return f"{value_name(explanation)}{of_output}"
+
+
+def explained_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of rows that have values, and these: rows that no split tested are NaN.
+
+    Raises
+    ------
+    ValueError
+        There is none.
+    """
+    rows = np.flatnonzero(np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
+    if not len(rows):
+        raise ValueError("the explanation has no row with values: there is nothing to draw")
+    return rows, values if len(rows) == len(values) else values[rows]
+
+
+def some_rows(values: np.ndarray, n: int) -> np.ndarray:
+    """At most n rows of (n_rows, n_features) values, in a fixed random order.
+
+    Rows with the smallest and largest value of a feature are among them, as far as there is room in
+    half of n, so that the ends of the distributions are right.
+    """
+    order = np.random.default_rng(0).permutation(len(values))
+    if len(values) <= n:
+        return order
+    ends = np.column_stack([values.argmin(axis=0), values.argmax(axis=0)]).ravel()
+    ends = np.unique(ends[: n // 2])
+    others = order[~np.isin(order, ends)]
+    return np.random.default_rng(0).permutation(np.concatenate([ends, others[: n - len(ends)]]))
+
+
+def ranked(importances: np.ndarray, max_features: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the features to show, the largest first, and of all others."""
+    require_max_features(max_features)
+    order = np.argsort(-importances, kind="stable")
+    n_shown = len(order) if max_features is None else max_features
+    return order[:n_shown], order[n_shown:]
+
+
+def others_name(n: int) -> str:
+    return f"{n} other feature" + "s" * (n > 1)
+
+
+def short(text: Any, length: int = _LONGEST_NAME) -> str:
+    """A text in one line, its middle left out if it is long."""
+    text = " ".join(str(text).split())
+    if len(text) <= length:
+        return text
+    end = length // 3
+    return f"{text[: length - end - 1]}…{text[-end:]}"
+
+
+def number(value: float) -> str:
+    """A number with three digits, or without decimals, with a real minus sign."""
+    text = f"{value:.0f}" if 999.5 <= abs(value) < 1e6 else f"{value:#.3g}".removesuffix(".")
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def resolved(value: float, width: float) -> str:
+    """A number with so many digits that differences of a hundredth of ``width`` are seen, three at least."""
+    digits = 3
+    if value and width:
+        digits = int(np.floor(np.log10(abs(value))) - np.floor(np.log10(width))) + 3
+        digits = min(max(3, digits), 15)  # of which float64 is sure
+    return f"{value:#.{digits}g}".removesuffix(".").replace("-", "\N{MINUS SIGN}")
+
+
+def signed(value: float) -> str:
+    """A number with its sign, even a plus."""
+    return ("+" if value >= 0 else "") + number(value)
+
+
+def new_axes(width: float, height: float) -> Any:
+    """Axes in a figure of so many inches, which keeps all that is drawn away from its edges."""
+    figure, ax = pyplot().subplots(figsize=(width, height), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
+    return ax
+
+
+def colormap(cmap: Any) -> Any:
+    """A colormap by name, as it is, or, for None, that of the displays; what is missing becomes grey."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    if cmap is None:
+        return LinearSegmentedColormap.from_list("low_to_high", LOW_TO_HIGH).with_extremes(bad=MISSING)
+    return pyplot().get_cmap(cmap).with_extremes(bad=MISSING)
+
+
+def row_axes(ax: Any, labels: Sequence[str]) -> tuple[Any, float]:
+    """Axes with a labelled row for each label, the first on top, and the size of text that fits into a row.
+
+    New axes are as high as the rows need, and as wide as the labels.
+    """
+    plt = pyplot()
+    n_rows, longest = len(labels), max(map(len, labels))
+    if ax is None:
+        size = (5.2 + LETTER * longest, min(_HEAD + _ROW * max(n_rows, 2), LARGEST))
+        ax = new_axes(*size)
+        height = size[1] - _HEAD
+    else:
+        height = ax.get_window_extent().height / ax.figure.dpi
+    size_of_text = min(float(plt.rcParams["font.size"]), 0.75 * 72 * height / n_rows)
+    ax.set_yticks(range(n_rows), labels, fontsize=size_of_text, parse_math=False)
+    ax.set_ylim(n_rows - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.grid(axis="x", color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+    return ax, size_of_text
+
+
+def legend_beside(ax: Any, handles: Sequence[Any], labels: Sequence[str], title: str | None = None) -> None:
+    """A legend to the right of axes, where it hides nothing."""
+    legend = ax.legend(
+        handles,
+        labels,
+        title=title,
+        loc="upper left",
+        bbox_to_anchor=(1, 1),
+        frameon=False,
+        alignment="left",
+    )
+    for text in (legend.get_title(), *legend.get_texts()):
+        text.set_parse_math(False)
+
+
+def legend_of_missing(ax: Any, label: str) -> None:
+    """A grey point above axes, and what is missing."""
+    legend = ax.legend(
+        [ax.scatter([], [], color=MISSING, linewidths=0)],
+        [label],
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        frameon=False,
+        borderpad=0,
+        borderaxespad=0.2,
+        handletextpad=0,
+    )
+    legend.get_texts()[0].set_parse_math(False)
+
+
+def make_room(ax: Any, texts: Sequence[Any]) -> None:
+    """Widen the horizontal limits of axes until texts, which are bound to numbers there, are inside."""
+    if not texts:
+        return
+    if hasattr(ax.figure, "draw_without_rendering"):  # a part of a figure has it not
+        ax.figure.draw_without_rendering()
+    left, right = ax.get_xlim()
+    box = ax.get_window_extent()
+    unit = box.width / (right - left)
+    reach = []
+    for text in texts:
+        extent, anchor = text.get_window_extent(), float(text.xy[0])
+        pixel = box.x0 + (anchor - left) * unit
+        reach.append((anchor, extent.x0 - pixel - _GAP, extent.x1 - pixel + _GAP))
+    for _ in range(20):  # wider limits move the anchors; this converges unless text is wider than the axes
+        per_pixel = (right - left) / box.width
+        left = min(left, *(anchor + low * per_pixel for anchor, low, _ in reach))
+        right = max(right, *(anchor + high * per_pixel for anchor, _, high in reach))
+    if right - left < 20 / unit * box.width:
+        ax.set_xlim(left, right)

@@ -1,0 +1,345 @@
+"""How the SHAP value of a feature depends on the feature's value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..columns import Column, read_column
+from ..explainer import TreeExplainer
+from ..explanation import Explanation, positions
+from .base import (
+    LETTER,
+    MANY,
+    MISSING,
+    NEGATIVE,
+    PALETTE,
+    colormap,
+    explained_rows,
+    labelled,
+    legend_beside,
+    legend_of_missing,
+    new_axes,
+    output_position,
+    pyplot,
+    require_explanation,
+    short,
+    some_rows,
+    values_of,
+)
+from .strongest import strongest_by_interactions, strongest_by_variance
+
+#: Categories across, and categories with a colour of their own.
+_CATEGORIES, _COLORS = 20, len(PALETTE)
+
+#: Half the width over which the points of a category are spread.
+_JITTER = 0.3
+
+#: Categories across, or letters of the longest, from which on their names stand upright.
+_MANY_CATEGORIES, _LONG_CATEGORY = 6, 8
+
+#: Letters of a category that are shown.
+_CATEGORY_LETTERS = 20
+
+#: Rows by which the feature that colours is found from an explanation alone.
+_JUDGED_ROWS = 2_000
+
+
+class ShapDependenceDisplay:
+    """A point for each row: a feature's value across, its SHAP value upwards, another feature as colour.
+
+    Make one with :meth:`from_estimator` or :meth:`from_explanation`. Rows in which the feature is missing
+    stand beside the axis, the values of categories in columns. Of more than 20 categories the rarest
+    share a column, of more than 8 a colour.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        SHAP values of the feature.
+    column : Column
+        Its values.
+    feature_name : str
+    color : Column or None, default=None
+        Values of the feature to colour by.
+    color_name : str or None, default=None
+        Its name.
+    label : str, default="SHAP value"
+        What the values are.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    points_ : matplotlib PathCollection
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import ShapDependenceDisplay
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> display = ShapDependenceDisplay.from_estimator(model, X, "bmi")
+    >>> plt.show()  # doctest: +SKIP
+    """
+
+    ax_: Any
+    figure_: Any
+    points_: Any
+
+    def __init__(
+        self,
+        values: np.ndarray,
+        column: Column,
+        feature_name: str,
+        *,
+        color: Column | None = None,
+        color_name: str | None = None,
+        label: str = "SHAP value",
+    ) -> None:
+        self.values = values
+        self.column = column
+        self.feature_name = feature_name
+        self.color = color
+        self.color_name = color_name
+        self.label = label
+
+    def plot(self, *, ax: Any = None, cmap: Any = None, size: float = 14.0) -> ShapDependenceDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where; None makes a new figure.
+        cmap : str, matplotlib Colormap or None, default=None
+            Of a numeric feature to colour by; None: from blue, low, to orange, high.
+        size : float, default=14
+            Of a point, in square points.
+
+        Returns
+        -------
+        ShapDependenceDisplay
+            Itself.
+        """
+        if ax is None:
+            names = () if self.color is None else (self.color.categories or ())
+            widest = max((min(len(name), _CATEGORY_LETTERS) for name in names), default=0)
+            ax = new_axes(6.4 + LETTER * widest, 4.8)
+        self.ax_, self.figure_ = ax, ax.figure
+        column = self.column.most_frequent(_CATEGORIES)
+        x = self._place(column)
+        self._points(x, cmap, {"s": size, "linewidths": 0, "alpha": 0.8, "rasterized": len(x) >= MANY})
+        ax.axhline(0, color="0.5", linewidth=0.8, zorder=0.9)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.set_xlabel(short(self.feature_name), parse_math=False)
+        ax.set_ylabel(f"{self.label}\nof {short(self.feature_name)}", parse_math=False)
+        return self
+
+    def _place(self, column: Column) -> np.ndarray:
+        """Where points stand, with the ticks that say so."""
+        ax, missing, x = self.ax_, column.missing, column.numbers.copy()
+        if column.categories is not None:
+            jitter = np.random.default_rng(0).uniform(-_JITTER, _JITTER, len(x))
+            names = [short(name, _CATEGORY_LETTERS) for name in column.categories]
+            if missing.any():
+                x[missing] = len(names)
+                names.append("missing")
+            upright = len(names) > _MANY_CATEGORIES or max(map(len, names)) > _LONG_CATEGORY
+            ax.set_xticks(range(len(names)), names, rotation=90 if upright else 0, parse_math=False)
+            ax.set_xlim(-0.6, len(names) - 0.4)
+            return x + jitter
+        finite = x[np.isfinite(x)]
+        low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
+        width = high - low or 1.0
+        x = np.clip(x, low - 0.05 * width, high + 0.05 * width)  # of infinite values
+        left = low - 0.08 * width
+        if missing.any():
+            edge = low - 0.06 * width
+            jitter = np.random.default_rng(0).uniform(-0.02, 0.02, int(missing.sum()))
+            x[missing] = low - (0.11 + jitter) * width
+            left = low - 0.16 * width
+            ax.axvspan(left, edge, color="0.93", linewidth=0, zorder=0.5)
+            ax.annotate(
+                "missing",
+                ((left + edge) / 2, 1),
+                (0, 2),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                ha="center",
+                fontsize="small",
+            )
+        ax.set_xlim(left, high + 0.08 * width)
+        return x
+
+    def _points(self, x: np.ndarray, cmap: Any, style: dict[str, Any]) -> None:
+        ax, y = self.ax_, self.values
+        if self.color is None:
+            self.points_ = ax.scatter(x, y, color=NEGATIVE, **style)
+            return
+        color, name = self.color.most_frequent(_COLORS), short(self.color_name)
+        any_missing = bool(color.missing.any())
+        if color.categories is not None:
+            keys = [*PALETTE[: len(color.categories)], MISSING]
+            labels = [*(short(category, _CATEGORY_LETTERS) for category in color.categories), "missing"]
+            position = np.where(color.missing, len(keys) - 1, color.numbers).astype(np.int64)
+            self.points_ = ax.scatter(x, y, color=np.array(keys)[position], **style)
+            n_shown = len(keys) if any_missing else len(keys) - 1
+            handles = [ax.scatter([], [], color=key, linewidths=0) for key in keys[:n_shown]]
+            legend_beside(ax, handles, labels[:n_shown], name)
+            return
+        low, high = color.limits() or (0.0, 1.0)
+        limits = {"vmin": low, "vmax": high if high > low else low + 1}
+        fill = {"c": color.numbers, "cmap": colormap(cmap), "plotnonfinite": True}
+        self.points_ = ax.scatter(x, y, **fill, **limits, **style)
+        bar = self.figure_.colorbar(self.points_, ax=ax, aspect=40, pad=0.02)
+        bar.set_label(name, parse_math=False)
+        bar.outline.set_visible(False)
+        bar.solids.set_alpha(1)
+        if any_missing:
+            legend_of_missing(ax, f"{name} missing")
+
+    @classmethod
+    def from_explanation(
+        cls,
+        explanation: Explanation,
+        feature: str | int,
+        *,
+        color_by: str | int | None = "auto",
+        max_rows: int = 10_000,
+        output: Any = None,
+        ax: Any = None,
+        cmap: Any = None,
+        size: float = 14.0,
+    ) -> ShapDependenceDisplay:
+        """Draw a feature of an explanation.
+
+        Parameters
+        ----------
+        explanation : Explanation
+            With ``data``. Rows without values, which no split of a cross-validation tested, are left out.
+        feature : str or int
+            Name or position.
+        color_by : "auto", str, int or None, default="auto"
+            Feature to colour by; None: none. "auto" is an approximation of the one that interacts most,
+            from at most 2,000 rows: that which best explains how SHAP values of rows with similar
+            values of the feature differ. :meth:`from_estimator` computes it.
+        max_rows : int, default=10000
+            Of more rows a fixed random choice is drawn, with the smallest and the largest SHAP value.
+        output : str, int or None, default=None
+            One of several outputs, by name or position; they cannot be drawn together.
+        ax, cmap, size
+            As for :meth:`plot`.
+
+        Returns
+        -------
+        ShapDependenceDisplay
+
+        Raises
+        ------
+        ValueError
+            The explanation has no data, as of groups of features; none of several outputs is chosen; no
+            row has values; or an argument has no such value.
+        KeyError, IndexError
+            There is no such feature or output.
+        """
+        require_explanation(explanation)
+        if max_rows < 1:
+            raise ValueError(f"max_rows must be at least 1, not {max_rows!r}")
+        if explanation.data is None:
+            raise ValueError("the explanation has no data, of which a dependence is drawn")
+        position = _feature(explanation, feature)
+        of_output = values_of(explanation, output)
+        rows, of_rows = explained_rows(of_output)
+        values = of_rows[:, position]
+
+        def read(column: int, chosen: np.ndarray) -> Column:
+            return read_column(explanation.data, column, rows[chosen])
+
+        if color_by == "auto":
+            sample = np.sort(some_rows(values[:, None], _JUDGED_ROWS))
+            by = strongest_by_variance(
+                values[sample], lambda j: read(j, sample), position, of_output.shape[1]
+            )
+        else:
+            by = None if color_by is None else _feature(explanation, color_by)
+        drawn = some_rows(values[:, None], max_rows)
+        names = explanation.feature_names
+        display = cls(
+            values[drawn],
+            read(position, drawn),
+            names[position],
+            color=None if by is None else read(by, drawn),
+            color_name=None if by is None else names[by],
+            label=labelled(explanation, output),
+        )
+        return display.plot(ax=ax, cmap=cmap, size=size)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        feature: str | int,
+        *,
+        y: Any = None,
+        color_by: str | int | None = "auto",
+        max_rows: int = 10_000,
+        output: Any = None,
+        ax: Any = None,
+        cmap: Any = None,
+        size: float = 14.0,
+        **options: Any,
+    ) -> ShapDependenceDisplay:
+        """Explain rows, and draw a feature.
+
+        Parameters
+        ----------
+        estimator : fitted model
+            As for :class:`TreeExplainer`.
+        X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+        feature : str or int
+            Name or position, behind the leading steps of a pipeline.
+        y : array-like of shape (n_rows,), default=None
+            Labels, as for :meth:`TreeExplainer.explain`.
+        color_by : "auto", str, int or None, default="auto"
+            Feature to colour by; None: none. "auto" is the one with the largest mean |SHAP interaction
+            value| in 200 rows of X. Where the options rule out interactions, as a ``model_output`` other
+            than "raw" does, it is found as in :meth:`from_explanation`.
+        max_rows, output, ax, cmap, size
+            As for :meth:`from_explanation`.
+        **options
+            Options of :class:`TreeExplainer`.
+
+        Returns
+        -------
+        ShapDependenceDisplay
+        """
+        pyplot()  # refuses before the work
+        explainer = TreeExplainer(estimator, **options)
+        explanation = explainer.explain(X, y)
+        position, of_output = _feature(explanation, feature), output_position(explanation, output)
+        if color_by == "auto":
+            try:
+                color_by = strongest_by_interactions(explainer, X, position, of_output)
+            except ValueError:  # X was explained, so that the options are what has no interactions
+                pass
+        return cls.from_explanation(
+            explanation,
+            position,
+            color_by=color_by,
+            max_rows=max_rows,
+            output=output,
+            ax=ax,
+            cmap=cmap,
+            size=size,
+        )
+
+
+def _feature(explanation: Explanation, feature: Any) -> int:
+    names = explanation.feature_names
+    chosen = positions(feature, len(names), names)
+    if chosen is None or len(chosen) != 1:
+        raise ValueError(f"one feature is needed, not {feature!r}")
+    return int(chosen[0])

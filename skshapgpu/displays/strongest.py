@@ -1,0 +1,120 @@
+"""Which feature interacts most with a given one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..columns import Column
+from ..devices import on_gpu, to_host
+from ..explainer import TreeExplainer
+from ..inputs import select, table
+
+#: Rows whose interactions are computed. Their mean magnitudes only rank features.
+_SAMPLE = 200
+
+#: Groups of the feature itself, of the other one, and rows in each of the former, at least.
+_BINS, _GROUPS, _ROWS_IN_BIN = 20, 4, 20
+
+#: Standard deviations of the sum of squares between random groups by which a feature must exceed it, and
+#: part of all squares that rounding may make.
+_CLEARLY, _ROUNDING = 4.0, 1e-9
+
+
+def strongest_by_interactions(
+    explainer: TreeExplainer, X: Any, feature: int, output: int | None
+) -> int | None:
+    """The feature with the largest mean |SHAP interaction value| in rows of X; None: there is none.
+
+    At most 200 rows, evenly spaced, are explained.
+    """
+    pairs = explainer.occurring_pairs()
+    pairs = pairs[(pairs == feature).any(axis=1)]
+    if not len(pairs):
+        return None
+    X = to_host(X) if on_gpu(X) else table(X)
+    rows = slice(None, None, -(-X.shape[0] // _SAMPLE))
+    found = explainer.explain_interactions(select(X, rows), pairs=pairs.tolist())
+    strength = found.importance()
+    if strength.ndim > 1:
+        strength = strength[:, output]
+    best = int(strength.argmax())
+    first, second = pairs[best]
+    return int(second if first == feature else first) if strength[best] > 0 else None
+
+
+def strongest_by_variance(
+    values: np.ndarray, read: Callable[[int], Column], feature: int, n_features: int
+) -> int | None:
+    """The feature that explains most of what the given one does not say of its own SHAP values.
+
+    An approximation for explanations whose model is not at hand. In up to 20 groups of rows with similar
+    values of the feature its SHAP values would follow a line if it acted alone. What is left of them is
+    split by four groups (quartiles; categories) of every other feature, missing values as a group of
+    their own. The best feature has the largest sum of squares between these groups, less what as many
+    random groups would have (analysis of variance).
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        SHAP values of the feature.
+    read : callable
+        Gives the column of a feature by its position.
+    feature : int
+    n_features : int
+
+    Returns
+    -------
+    int or None
+        Its position; None if no feature explains clearly more than random groups.
+    """
+    own = read(feature)
+    n_bins = int(np.clip(len(values) // _ROWS_IN_BIN, 1, _BINS))
+    bins = _groups(own, n_bins)
+    left = _residuals(values.astype(np.float64), own, bins)
+    total, n_filled = float(left @ left), len(np.unique(bins))
+    best, best_score = None, 0.0
+    for other in range(n_features):
+        if other == feature:
+            continue
+        groups = _groups(read(other), _GROUPS)
+        _, cells = np.unique(bins * (groups.max() + 1) + groups, return_inverse=True)
+        counts = np.bincount(cells)
+        between = float((np.bincount(cells, left) ** 2 / counts).sum())
+        freedom = len(values) - len(counts)
+        if freedom < 1:
+            continue
+        chance, extra = (total - between) / freedom, len(counts) - n_filled
+        score = between - extra * chance
+        if score > max(best_score, _CLEARLY * np.sqrt(2 * extra) * chance, _ROUNDING * total):
+            best, best_score = other, score
+    return best
+
+
+def _groups(column: Column, n: int) -> np.ndarray:
+    """Numbers of groups of rows: categories, or about n quantiles, and last missing values."""
+    missing = column.missing
+    groups = np.zeros(len(missing), np.int64)
+    present = column.numbers[~missing]
+    if column.categories is not None:
+        groups[~missing] = present.astype(np.int64)
+    elif len(present):
+        cuts = np.unique(np.quantile(present, np.arange(1, n) / n, method="lower"))
+        groups[~missing] = np.searchsorted(cuts, present)
+    groups[missing] = groups.max() + 1
+    return groups
+
+
+def _residuals(values: np.ndarray, column: Column, bins: np.ndarray) -> np.ndarray:
+    """Values less the line through those of each bin; of categories and missing values less their mean."""
+    counts = np.maximum(np.bincount(bins), 1)
+    left = values - (np.bincount(bins, values) / counts)[bins]
+    if column.categories is not None:
+        return left
+    x = np.where(np.isfinite(column.numbers), column.numbers, 0.0)
+    x -= (np.bincount(bins, x) / counts)[bins]
+    square = np.bincount(bins, x * x)
+    slope = np.bincount(bins, x * left) / np.where(square > 0, square, 1.0)
+    return left - slope[bins] * x

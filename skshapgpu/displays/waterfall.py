@@ -1,0 +1,262 @@
+"""One row's SHAP values, from the base value to its prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..columns import read_column
+from ..explanation import Explanation
+from .base import (
+    NEGATIVE,
+    POSITIVE,
+    explained,
+    make_room,
+    others_name,
+    output_position,
+    ranked,
+    require_explanation,
+    require_max_features,
+    resolved,
+    row_axes,
+    short,
+    signed,
+    values_of,
+)
+
+#: What the sum of base value and SHAP values is called.
+_OUTPUT_NAMES = {"raw": "margin", "probability": "probability", "log_loss": "loss"}
+
+
+class ShapWaterfallDisplay:
+    """How the SHAP values of one row lead from the base value to its prediction, the largest on top.
+
+    Make one with :meth:`from_explanation` or :meth:`from_estimator`. ``E[f(X)]`` is the base value,
+    ``f(x)`` base value plus SHAP values, which is the margin of the row, or its probability or loss where
+    these are explained.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_features,)
+    base_value : float
+    feature_names : sequence of str of length n_features
+    feature_values : sequence of str of length n_features, or None, default=None
+        What to write behind the names.
+    label : str, default="margin"
+        Of the horizontal axis.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    bars_ : matplotlib BarContainer
+        The largest first, of all other features last.
+    texts_ : list of matplotlib Annotation
+        The numbers beside the bars, then ``f(x)`` and ``E[f(X)]``.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import ShapWaterfallDisplay
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> display = ShapWaterfallDisplay.from_estimator(model, X.iloc[:1])
+    >>> plt.show()  # doctest: +SKIP
+    """
+
+    ax_: Any
+    figure_: Any
+    bars_: Any
+    texts_: list[Any]
+
+    def __init__(
+        self,
+        values: np.ndarray,
+        base_value: float,
+        feature_names: Sequence[str],
+        *,
+        feature_values: Sequence[str] | None = None,
+        label: str = "margin",
+    ) -> None:
+        self.values = values
+        self.base_value = base_value
+        self.feature_names = feature_names
+        self.feature_values = feature_values
+        self.label = label
+
+    def plot(self, *, ax: Any = None, max_features: int | None = 10) -> ShapWaterfallDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where; None makes a new figure.
+        max_features : int or None, default=10
+            Bars; the other features are added up in one more. None draws all.
+
+        Returns
+        -------
+        ShapWaterfallDisplay
+            Itself.
+        """
+        shown, others = ranked(np.abs(self.values), max_features)
+        steps = self.values[shown].astype(np.float64)
+        names = [self._name(i) for i in shown]
+        if len(others):
+            steps = np.append(steps, self.values[others].sum(dtype=np.float64))
+            names.append(others_name(len(others)))
+        # From the base value, at the bottom, upwards.
+        after = self.base_value + np.cumsum(steps[::-1])[::-1]
+        before = np.append(after[1:], self.base_value)
+        prediction = after[0]
+        ax, size = row_axes(ax, names)
+        rows = np.arange(len(steps))
+        colors = [POSITIVE if step >= 0 else NEGATIVE for step in steps]
+        self.bars_ = ax.barh(rows, steps, left=before, height=0.7, color=colors)
+        ax.vlines(after[1:], rows[1:] - 0.65, rows[1:] + 0.35, color="0.5", linewidth=0.8, zorder=0.9)
+        self.texts_ = [
+            ax.annotate(
+                signed(step),
+                (end, row),
+                (4 if step >= 0 else -4, 0),
+                textcoords="offset points",
+                ha="left" if step >= 0 else "right",
+                va="center",
+                fontsize=size,
+            )
+            for row, step, end in zip(rows, steps, after)
+        ]
+        width = float(np.ptp([*after, self.base_value]))
+        for name, x, y in (("f(x)", prediction, -1.0), ("E[f(X)]", self.base_value, float(len(steps)))):
+            ax.plot([x, x], [min(y, -0.6), max(y, 0)], color="0.5", linewidth=0.8, linestyle=":", zorder=0.9)
+            text = f"{name} = {resolved(x, width)}"
+            self.texts_.append(ax.annotate(text, (x, y), ha="center", va="center", fontsize=size))
+        ax.set_ylim(len(steps) + 0.4, -1.4)
+        margin = 0.05 * width or 0.5
+        ax.set_xlim(min(after.min(), self.base_value) - margin, max(after.max(), self.base_value) + margin)
+        ax.set_xlabel(self.label)
+        make_room(ax, self.texts_)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _name(self, feature: int) -> str:
+        name = short(self.feature_names[feature])
+        return name if self.feature_values is None else f"{name} = {short(self.feature_values[feature], 16)}"
+
+    @classmethod
+    def from_explanation(
+        cls,
+        explanation: Explanation,
+        *,
+        row: int = 0,
+        max_features: int | None = 10,
+        output: Any = None,
+        ax: Any = None,
+    ) -> ShapWaterfallDisplay:
+        """Draw a row of an explanation.
+
+        Parameters
+        ----------
+        explanation : Explanation
+        row : int, default=0
+            Position of the row.
+        output : str, int or None, default=None
+            One of several outputs, by name or position; they cannot be drawn together.
+        max_features, ax
+            As for :meth:`plot`.
+
+        Returns
+        -------
+        ShapWaterfallDisplay
+
+        Raises
+        ------
+        ValueError
+            None of several outputs is chosen; the row has no values; they are Banzhaf values, which do not
+            add up to a prediction; or an argument has no such value.
+        KeyError, IndexError
+            There is no such output or row.
+        """
+        require_explanation(explanation)
+        require_max_features(max_features)
+        if explanation.value_index != "sv":
+            raise ValueError("a waterfall adds values up to the prediction: Banzhaf values do not add up")
+        n_rows = len(explanation)
+        if not -n_rows <= row < n_rows:
+            raise IndexError(f"row {row} is out of range for {n_rows} rows")
+        row %= n_rows
+        values = values_of(explanation, output)[row]
+        if not np.isfinite(values).all():
+            raise ValueError(f"row {row} has no values: no split tested it")
+        base = np.asarray(explanation.base_values)
+        if base.ndim == explanation.values.ndim - 1:
+            base = base[row]
+        position = output_position(explanation, output)
+        base_value = float(base if position is None else base[position])
+        label = _OUTPUT_NAMES[explanation.model_output]
+        if position is not None:
+            label += f" of {short(explanation.output_names[position])}"
+        display = cls(
+            values,
+            base_value,
+            explanation.feature_names,
+            feature_values=_as_text(explanation, row),
+            label=label,
+        )
+        return display.plot(ax=ax, max_features=max_features)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        y: Any = None,
+        row: int = 0,
+        max_features: int | None = 10,
+        output: Any = None,
+        ax: Any = None,
+        **options: Any,
+    ) -> ShapWaterfallDisplay:
+        """Explain rows, and draw one.
+
+        Parameters
+        ----------
+        estimator : fitted model
+            As for :class:`TreeExplainer`.
+        X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+            All of it is explained; give the row alone if the others are not needed.
+        y : array-like of shape (n_rows,), default=None
+            Labels, as for :meth:`TreeExplainer.explain`.
+        row, max_features, output, ax
+            As for :meth:`from_explanation`.
+        **options
+            Options of :class:`TreeExplainer`.
+
+        Returns
+        -------
+        ShapWaterfallDisplay
+        """
+        explanation = explained(estimator, X, y, options)
+        return cls.from_explanation(explanation, row=row, max_features=max_features, output=output, ax=ax)
+
+
+def _as_text(explanation: Explanation, row: int) -> list[str] | None:
+    """The row's feature values; None if the explanation does not have them."""
+    if explanation.data is None:
+        return None
+    texts = []
+    for feature in range(len(explanation.feature_names)):
+        column = read_column(explanation.data, feature, np.array([row]))
+        value = column.numbers[0]
+        if np.isnan(value):
+            texts.append("missing")
+        elif column.categories is not None:
+            texts.append(column.categories[int(value)])
+        else:
+            texts.append(f"{value:.5g}".replace("-", "\N{MINUS SIGN}"))
+    return texts

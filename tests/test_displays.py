@@ -1,0 +1,766 @@
+"""Bar, beeswarm, dependence and waterfall displays: what is drawn, where text stands, and pixels."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+
+import skshapgpu
+from skshapgpu import (
+    Explanation,
+    ShapBarDisplay,
+    ShapBeeswarmDisplay,
+    ShapDependenceDisplay,
+    ShapInteractionDisplay,
+    ShapWaterfallDisplay,
+    explain,
+)
+from skshapgpu.columns import read_column
+from skshapgpu.displays.base import MISSING, NEGATIVE, NEUTRAL, PALETTE, POSITIVE
+from skshapgpu.displays.beeswarm import swarm_offsets
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+
+from matplotlib import colors, pyplot  # noqa: E402
+
+DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
+CANCER = load_breast_cancer()
+WINE, CULTIVAR = load_wine(return_X_y=True)
+
+DISPLAYS = (ShapBarDisplay, ShapBeeswarmDisplay, ShapDependenceDisplay, ShapWaterfallDisplay)
+
+
+@pytest.fixture(autouse=True)
+def no_figures_left() -> Iterator[None]:
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def diabetes() -> Explanation:
+    return explain(
+        RandomForestRegressor(10, max_depth=5, random_state=0).fit(DIABETES, PROGRESSION), DIABETES
+    )
+
+
+@pytest.fixture(scope="module")
+def wine() -> Explanation:
+    return explain(RandomForestClassifier(10, random_state=0).fit(WINE, CULTIVAR), WINE)
+
+
+def made(n_rows: int = 50, n_features: int = 5, **changes: Any) -> Explanation:
+    """An explanation of random values, the magnitude of which falls from feature to feature."""
+    rng = np.random.default_rng(0)
+    facts: dict[str, Any] = {
+        "values": rng.normal(size=(n_rows, n_features)) * np.linspace(2, 0.1, n_features),
+        "base_values": 3.0,
+        "data": rng.normal(size=(n_rows, n_features)),
+        "feature_names": tuple(f"feature {i}" for i in range(n_features)),
+    }
+    return Explanation(**facts | changes)
+
+
+def draw(cls: type, explanation: Explanation, **options: Any) -> Any:
+    if cls is ShapDependenceDisplay:
+        return cls.from_explanation(explanation, 0, **options)
+    return cls.from_explanation(explanation, **options)
+
+
+def rgba(color: Any) -> np.ndarray:
+    return np.array(colors.to_rgba(color))
+
+
+def texts(figure: Any) -> list[Any]:
+    """Everything that is written in a figure and seen."""
+    found = []
+    for axes in figure.axes:
+        (left, right), (low, high) = sorted(axes.get_xlim()), sorted(axes.get_ylim())
+        found += [axes.xaxis.label, axes.yaxis.label, axes.title, *axes.texts]
+        found += [t.label1 for t in axes.xaxis.get_major_ticks() if left <= t.get_loc() <= right]
+        found += [t.label1 for t in axes.yaxis.get_major_ticks() if low <= t.get_loc() <= high]
+        found += [t.label2 for t in axes.yaxis.get_major_ticks() if low <= t.get_loc() <= high]
+        if axes.get_legend() is not None:
+            found += [axes.get_legend().get_title(), *axes.get_legend().get_texts()]
+    return [text for text in found if text.get_visible() and text.get_text().strip()]
+
+
+def assert_readable(figure: Any) -> np.ndarray:
+    """Texts lie inside the figure and apart from one another; the pixels, which are not blank."""
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[::-1]  # the first row is the lowest
+    page, boxes = figure.bbox, [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
+    assert boxes
+    for text, box in boxes:
+        assert box.x0 >= page.x0 - 0.5 and box.x1 <= page.x1 + 0.5, text
+        assert box.y0 >= page.y0 - 0.5 and box.y1 <= page.y1 + 0.5, text
+        inside = pixels[int(box.y0) : int(np.ceil(box.y1)), int(box.x0) : int(np.ceil(box.x1))]
+        assert inside[..., :3].min() < 160, f"{text} is not seen"
+    for i, (text, box) in enumerate(boxes):
+        for other, neighbour in boxes[i + 1 :]:
+            width = min(box.x1, neighbour.x1) - max(box.x0, neighbour.x0)
+            height = min(box.y1, neighbour.y1) - max(box.y0, neighbour.y0)
+            # Boxes have the height of a whole line, so that letters are apart where boxes touch.
+            assert width <= 1 or height <= 2, (text, other)
+    assert len(np.unique(np.ascontiguousarray(pixels).view(np.uint32))) > 10
+    return pixels
+
+
+def row_names(display: Any) -> list[str]:
+    return [label.get_text() for label in display.ax_.get_yticklabels()]
+
+
+def assert_filled(pixels: np.ndarray, bar: Any) -> None:
+    """Nine tenths of the pixels within a bar have its colour."""
+    box = bar.get_window_extent()
+    if box.width < 4:
+        return
+    rows, columns = slice(int(box.y0) + 1, int(box.y1) - 1), slice(int(box.x0) + 1, int(box.x1) - 1)
+    wanted = np.round(rgba(bar.get_facecolor())[:3] * 255)
+    close = np.abs(pixels[rows, columns, :3].astype(int) - wanted).max(axis=-1) <= 2
+    assert close.mean() > 0.9
+
+
+# Bars
+
+
+def test_bars_are_importances_in_descending_order(diabetes: Explanation) -> None:
+    display = ShapBarDisplay.from_explanation(diabetes)
+    expected = np.abs(diabetes.values).mean(axis=0)
+    order = np.argsort(-expected)
+    assert row_names(display) == [diabetes.feature_names[i] for i in order]
+    (bars,) = display.bars_
+    np.testing.assert_allclose([bar.get_width() for bar in bars], expected[order])
+    np.testing.assert_allclose([bar.get_x() for bar in bars], 0)
+    tops = [bar.get_window_extent().y0 for bar in bars]
+    assert tops == sorted(tops, reverse=True), "the largest is on top"
+    assert display.ax_.get_xlabel() == "mean |SHAP value|"
+    pixels = assert_readable(display.figure_)
+    for bar in bars:
+        assert_filled(pixels, bar)
+
+
+def test_other_features_are_one_bar(diabetes: Explanation) -> None:
+    display = ShapBarDisplay.from_explanation(diabetes, max_features=4)
+    (bars,) = display.bars_
+    assert row_names(display)[-1] == "6 other features" and len(bars) == 5
+    widths = [bar.get_width() for bar in bars]
+    assert sum(widths) == pytest.approx(np.abs(diabetes.values).mean(axis=0).sum())
+    assert row_names(ShapBarDisplay.from_explanation(diabetes, max_features=9))[-1] == "1 other feature"
+    assert len(row_names(ShapBarDisplay.from_explanation(diabetes, max_features=None))) == 10
+
+
+def test_numbers_stand_beside_bars(diabetes: Explanation) -> None:
+    display = ShapBarDisplay.from_explanation(diabetes)
+    display.figure_.canvas.draw()
+    for text, bar in zip(display.texts_, display.bars_[0], strict=True):
+        assert float(text.get_text()) == pytest.approx(bar.get_width(), rel=5e-3)
+        at, end = text.get_window_extent(), bar.get_window_extent()
+        assert end.x1 < at.x0 and at.x1 <= display.ax_.get_window_extent().x1
+        assert abs((at.y0 + at.y1) / 2 - (end.y0 + end.y1) / 2) < 3
+
+
+def test_outputs_are_stacked(wine: Explanation) -> None:
+    display = ShapBarDisplay.from_explanation(wine, max_features=5)
+    means = np.abs(wine.values).mean(axis=0)
+    order = np.argsort(-means.sum(axis=1))
+    assert len(display.bars_) == 3
+    for i, bars in enumerate(display.bars_):
+        assert [bar.get_facecolor() for bar in bars] == [colors.to_rgba(PALETTE[i])] * 6
+        np.testing.assert_allclose([bar.get_width() for bar in bars[:5]], means[order[:5], i])
+        np.testing.assert_allclose([bar.get_x() for bar in bars[:5]], means[order[:5], :i].sum(axis=1))
+    legend = display.ax_.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["0", "1", "2"]
+    pixels, box = assert_readable(display.figure_), legend.get_window_extent()
+    for bars in display.bars_:
+        for bar in bars:
+            assert_filled(pixels, bar)
+            assert not bar.get_window_extent().overlaps(box)
+
+
+def test_bars_of_one_output(wine: Explanation) -> None:
+    one = ShapBarDisplay.from_explanation(wine, output=1)
+    widths = sorted(bar.get_width() for bar in one.bars_[0])
+    np.testing.assert_allclose(widths, np.sort(np.abs(wine.values[:, :, 1]).mean(axis=0)))
+    assert ShapBarDisplay.from_explanation(wine, output="1").ax_.get_xlabel() == one.ax_.get_xlabel()
+
+
+def test_bars_of_many_outputs_are_sums() -> None:
+    values = np.random.default_rng(0).normal(size=(20, 3, 30))
+    explanation = made(20, 3, values=values, base_values=np.zeros(30), output_names=tuple(range(30)))
+    display = ShapBarDisplay.from_explanation(explanation)
+    (bars,) = display.bars_
+    total = np.sort(np.abs(values).mean(axis=0).sum(axis=1))[::-1]
+    np.testing.assert_allclose([bar.get_width() for bar in bars], total)
+    assert "summed over the outputs" in display.ax_.get_xlabel() and display.ax_.get_legend() is None
+
+
+def test_bars_of_cross_validation() -> None:
+    importances = np.random.default_rng(0).uniform(1, 2, size=(5, 6)) * np.arange(6, 0, -1)
+    importances[3] = np.nan
+    explanation = made(40, 6)
+    display = ShapBarDisplay.from_cv_results(
+        {"explanation": explanation, "importances": importances, "fit_time": np.ones(5)}, max_features=4
+    )
+    kept = importances[[0, 1, 2, 4]]
+    shown = np.column_stack([kept[:, :4], kept[:, 4:].sum(axis=1)])
+    order = [*np.argsort(-shown[:, :4].mean(axis=0)), 4]
+    (bars,) = display.bars_
+    np.testing.assert_allclose([bar.get_width() for bar in bars], shown.mean(axis=0)[order])
+    whiskers = display.ax_.collections[0].get_segments()
+    reach = [(segment[:, 0].min(), segment[:, 0].max()) for segment in whiskers]
+    deviation = shown.std(axis=0, ddof=1)[order]
+    center = shown.mean(axis=0)[order]
+    np.testing.assert_allclose(reach, np.column_stack([center - deviation, center + deviation]))
+    dots = [line for line in display.ax_.lines if line.get_marker() == "o"]
+    np.testing.assert_allclose(np.array([line.get_xdata() for line in dots]), shown[:, order])
+    assert "4 splits" in display.ax_.get_xlabel()
+    assert_readable(display.figure_)
+
+
+def test_bars_of_one_split_have_no_spread() -> None:
+    results = {"explanation": made(40, 6), "importances": np.arange(6.0)[None]}
+    display = ShapBarDisplay.from_cv_results(results)
+    assert not display.ax_.collections and "splits" not in display.ax_.get_xlabel()
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        ({"importances": np.ones((2, 5))}, "must be what cross_val_explain returns"),
+        (None, "must be what cross_val_explain returns"),
+        ({"explanation": made(), "importances": np.ones((2, 4))}, r"shape \(2, 4\), but 5 features"),
+        ({"explanation": made(), "importances": np.full((2, 5), np.nan)}, "no split has importances"),
+    ],
+)
+def test_other_cv_results_are_refused(results: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ShapBarDisplay.from_cv_results(results)
+
+
+def test_rows_that_no_split_tested_are_left_out() -> None:
+    whole = made(50)
+    values = np.array(whole.values)
+    values[::3] = np.nan
+    base = np.where(np.isnan(values[:, 0]), np.nan, 3.0)
+    partial = made(50, values=values, base_values=base)
+    tested = np.arange(50) % 3 > 0
+    bars = [bar.get_width() for bar in ShapBarDisplay.from_explanation(partial).bars_[0]]
+    np.testing.assert_allclose(bars, np.sort(np.abs(whole.values[tested]).mean(axis=0))[::-1])
+    assert set(ShapBeeswarmDisplay.from_explanation(partial).rows_) == set(np.flatnonzero(tested))
+    assert len(ShapDependenceDisplay.from_explanation(partial, 1).values) == tested.sum()
+    with pytest.raises(ValueError, match="row 3 has no values: no split tested it"):
+        ShapWaterfallDisplay.from_explanation(partial, row=3)
+    empty = made(50, values=np.full((50, 5), np.nan))
+    for cls in DISPLAYS[:3]:
+        with pytest.raises(ValueError, match="no row with values"):
+            draw(cls, empty)
+
+
+# Swarms
+
+
+def test_swarms_show_each_value_once(diabetes: Explanation) -> None:
+    display = ShapBeeswarmDisplay.from_explanation(diabetes)
+    order = np.argsort(-np.abs(diabetes.values).mean(axis=0))
+    assert row_names(display) == [diabetes.feature_names[i] for i in order]
+    assert sorted(display.rows_) == list(range(len(diabetes)))
+    for i, (feature, points) in enumerate(zip(order, display.points_, strict=True)):
+        offsets = np.asarray(points.get_offsets())
+        np.testing.assert_allclose(offsets[:, 0], diabetes.values[display.rows_, feature])
+        assert np.abs(offsets[:, 1] - i).max() <= 0.4, "a swarm stays in its row"
+    assert_readable(display.figure_)
+
+
+def test_colours_follow_robust_percentiles(diabetes: Explanation) -> None:
+    display = ShapBeeswarmDisplay.from_explanation(diabetes)
+    first = int(np.argmax(np.abs(diabetes.values).mean(axis=0)))
+    x = DIABETES[display.rows_, first]
+    low, high = np.percentile(DIABETES[:, first], [5, 95])
+    points = display.points_[0]
+    np.testing.assert_allclose(points.get_array(), (np.clip(x, low, high) - low) / (high - low))
+    display.figure_.canvas.draw()
+    faces = points.get_facecolors()
+    np.testing.assert_allclose(faces[x <= low][0], rgba(NEGATIVE), atol=0.01)
+    np.testing.assert_allclose(faces[x >= high][0], rgba(POSITIVE), atol=0.01)
+
+
+def test_points_are_seen_in_their_colours() -> None:
+    values = np.array([[-1.0], [1.0], [3.0]])
+    explanation = made(3, 1, values=values, data=np.array([[0.0], [1.0], [np.nan]]))
+    display = ShapBeeswarmDisplay.from_explanation(explanation, size=200)
+    pixels = assert_readable(display.figure_)
+    for x, color in ((-1, NEGATIVE), (1, POSITIVE), (3, MISSING)):
+        column, row = display.ax_.transData.transform((x, 0)).astype(int)
+        np.testing.assert_allclose(pixels[row, column] / 255, rgba(color), atol=0.01)
+    legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert legend == ["missing"]
+
+
+def test_categories_have_colours_in_their_order() -> None:
+    pd = pytest.importorskip("pandas")
+    labels = np.array(["low", "high", "middle", None, "low"], dtype=object)
+    ordered = pd.Categorical(labels, categories=["low", "middle", "high"], ordered=True)
+    frame = pd.DataFrame({"size": ordered, "name": ["b", "a", "c", "a", None], "flag": [True] * 5})
+    explanation = made(5, 3, values=np.ones((5, 3)) * [3, 2, 1], data=frame)
+    display = ShapBeeswarmDisplay.from_explanation(explanation)
+    display.figure_.canvas.draw()
+    in_order = np.argsort(display.rows_)
+
+    def drawn(feature: int) -> np.ndarray:
+        return np.ma.filled(display.points_[feature].get_array(), np.nan)[in_order]
+
+    np.testing.assert_allclose(drawn(0), [0, 1, 0.5, np.nan, 0])
+    np.testing.assert_allclose(drawn(1), [0.5, 0, 1, 0, np.nan])
+    np.testing.assert_allclose(drawn(2), 0.5)
+    np.testing.assert_allclose(display.points_[0].get_facecolor()[in_order[3]], rgba(MISSING))
+
+
+def test_other_features_are_one_swarm_without_colours(diabetes: Explanation) -> None:
+    display = ShapBeeswarmDisplay.from_explanation(diabetes, max_features=3)
+    order = np.argsort(-np.abs(diabetes.values).mean(axis=0))
+    points = display.points_[3]
+    expected = diabetes.values[display.rows_][:, order[3:]].sum(axis=1)
+    np.testing.assert_allclose(np.asarray(points.get_offsets())[:, 0], expected)
+    np.testing.assert_allclose(points.get_facecolor()[0], rgba(NEUTRAL))
+    assert row_names(display)[-1] == "7 other features"
+
+
+def test_swarms_without_data_have_one_colour() -> None:
+    display = ShapBeeswarmDisplay.from_explanation(made(data=None))
+    np.testing.assert_allclose(display.points_[0].get_facecolor()[0], rgba(NEUTRAL))
+    assert len(display.figure_.axes) == 1
+    assert_readable(display.figure_)
+
+
+def test_offsets_of_swarms() -> None:
+    np.testing.assert_array_equal(swarm_offsets(np.array([1.0]), 0.0, 2.0), [0])
+    np.testing.assert_array_equal(swarm_offsets(np.linspace(0, 1, 30), 0.0, 1.0), np.zeros(30))
+    same = swarm_offsets(np.zeros(500), 0.0, 0.0)
+    np.testing.assert_allclose(np.sort(same), np.linspace(-0.4, 0.4, 501)[:-1] + 0.4 / 500, atol=1e-12)
+    dense = swarm_offsets(np.random.default_rng(0).normal(size=5_000), -5.0, 5.0)
+    assert 0.3 < np.abs(dense).max() <= 0.4
+    assert abs(dense.mean()) < 1e-12
+
+
+def test_many_rows_take_bounded_time_and_size(tmp_path: Any) -> None:
+    explanation = made(100_000, 30)
+    start = time.process_time()
+    display = ShapBeeswarmDisplay.from_explanation(explanation)
+    display.figure_.savefig(tmp_path / "swarm.svg")
+    dependence = ShapDependenceDisplay.from_explanation(explanation, 0)
+    dependence.figure_.savefig(tmp_path / "dependence.png")
+    assert time.process_time() - start < 20  # seconds; it takes 2
+    assert (tmp_path / "swarm.svg").stat().st_size < 2_000_000
+    assert len(display.rows_) == 4_000 and len(dependence.values) == 10_000
+    again = ShapBeeswarmDisplay.from_explanation(explanation)
+    np.testing.assert_array_equal(display.rows_, again.rows_)
+    np.testing.assert_array_equal(display.points_[0].get_offsets(), again.points_[0].get_offsets())
+    drawn = np.asarray(display.points_[0].get_offsets())[:, 0]
+    assert drawn.min() == explanation.values[:, 0].min() and drawn.max() == explanation.values[:, 0].max()
+    assert row_names(display)[0] == "feature 0", "the order is that of all rows"
+
+
+# Dependence
+
+
+def test_dependence_places_values(diabetes: Explanation) -> None:
+    display = ShapDependenceDisplay.from_explanation(diabetes, "x2", color_by=8)
+    points = display.points_
+    given = np.column_stack([DIABETES[:, 2], diabetes.values[:, 2], DIABETES[:, 8]])
+    drawn = np.column_stack([points.get_offsets(), points.get_array()])
+    np.testing.assert_allclose(drawn[np.lexsort(drawn.T)], given[np.lexsort(given.T)])
+    assert display.ax_.get_xlabel() == "x2" and "of x2" in display.ax_.get_ylabel()
+    assert display.color_name == "x8" == display.figure_.axes[1].get_ylabel()
+    np.testing.assert_allclose(points.get_clim(), np.percentile(DIABETES[:, 8], [5, 95]))
+    assert_readable(display.figure_)
+
+
+def test_missing_values_stand_beside_numbers() -> None:
+    explanation = made(200, 2)
+    explanation.data[::10, 0] = np.nan
+    explanation.data[::7, 1] = np.nan
+    display = ShapDependenceDisplay.from_explanation(explanation, 0, color_by=1)
+    offsets = np.asarray(display.points_.get_offsets())
+    assert np.isfinite(offsets).all() and len(offsets) == 200
+    least = np.nanmin(explanation.data[:, 0])
+    assert (offsets[:, 0] < least).sum() == 20
+    display.figure_.canvas.draw()
+    grey = np.isclose(display.points_.get_facecolor()[:, :3], rgba(MISSING)[:3]).all(axis=1)
+    assert grey.sum() == len(explanation.data[::7])
+    np.testing.assert_array_equal(grey, display.color.missing)
+    written = {text.get_text() for text in texts(display.figure_)}
+    assert {"missing", "feature 1 missing"} <= written
+    assert_readable(display.figure_)
+
+
+def test_dependence_of_categories() -> None:
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    names = [f"category number {i}" for i in range(40)]
+    frame = pd.DataFrame(
+        {
+            "many": pd.Categorical(rng.choice(names, 500, p=np.arange(40) / 780), categories=names),
+            "few": rng.choice(["yes", "no", None], 500),
+        }
+    )
+    explanation = made(500, 2, data=frame, feature_names=("many", "few"))
+    display = ShapDependenceDisplay.from_explanation(explanation, "many", color_by="few")
+    ticks = [label.get_text() for label in display.ax_.get_xticklabels()]
+    assert len(ticks) == 20 and ticks[-1] == "21 others" and "category number 39" in ticks
+    positions = np.asarray(display.points_.get_offsets())[:, 0]
+    counts = np.bincount(np.round(positions).astype(int), minlength=20)
+    assert counts[ticks.index("category number 39")] == (frame["many"] == "category number 39").sum()
+    legend = display.ax_.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["no", "yes", "missing"]
+    faces = [tuple(face[:3]) for face in display.points_.get_facecolor()]
+    assert faces.count(colors.to_rgb(MISSING)) == frame["few"].isna().sum()
+    assert faces.count(colors.to_rgb(PALETTE[1])) == (frame["few"] == "yes").sum()
+    assert_readable(display.figure_)
+    turned = ShapDependenceDisplay.from_explanation(explanation, "few", color_by="many")
+    assert [label.get_text() for label in turned.ax_.get_xticklabels()] == ["no", "yes", "missing"]
+    assert len(turned.ax_.get_legend().get_texts()) == 8
+    assert_readable(turned.figure_)
+
+
+def interacting(n_rows: int = 1_500) -> tuple[np.ndarray, np.ndarray]:
+    """Feature 0 acts with 3; feature 2 acts most, but alone; feature 1 is much like feature 0."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 5))
+    X[:, 1] = X[:, 0] + 0.1 * rng.normal(size=n_rows)
+    return X, 3 * X[:, 0] * (X[:, 3] > 0) + 5 * X[:, 2] + 0.5 * X[:, 0]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_strongest_interaction_colours(missing: bool) -> None:
+    X, y = interacting()
+    if missing:
+        X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    model = HistGradientBoostingRegressor(max_iter=60, random_state=0).fit(X, y)
+    exact = np.abs(explain(model, X, interactions=True).values[:, 0]).mean(axis=0)
+    exact[0] = 0
+    assert exact.argmax() == 3, "the data is as intended"
+    assert ShapDependenceDisplay.from_estimator(model, X, 0).color_name == "x3"
+    assert ShapDependenceDisplay.from_explanation(explain(model, X), 0).color_name == "x3"
+
+
+def test_no_interaction_no_colour() -> None:
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    stumps = HistGradientBoostingRegressor(max_depth=1).fit(X, X.sum(axis=1))
+    for display in (
+        ShapDependenceDisplay.from_estimator(stumps, X, 0),
+        ShapDependenceDisplay.from_explanation(explain(stumps, X), 0),
+    ):
+        assert display.color_name is None and len(display.figure_.axes) == 1
+        np.testing.assert_allclose(display.points_.get_facecolor()[0, :3], rgba(NEGATIVE)[:3])
+
+
+def test_interactions_that_options_rule_out_are_approximated() -> None:
+    X, y = interacting()
+    model = HistGradientBoostingClassifier(max_iter=30, random_state=0).fit(X, y - 5 * X[:, 2] > 0)
+    display = ShapDependenceDisplay.from_estimator(
+        model, X[:400], 0, data=X[:100], model_output="probability"
+    )
+    assert display.color_name is not None
+    chosen = ShapDependenceDisplay.from_estimator(model, X[:50], 0, color_by="x4")
+    assert chosen.color_name == "x4"
+    assert ShapDependenceDisplay.from_estimator(model, X[:50], 0, color_by=None).color_name is None
+
+
+def test_dependence_of_one_of_several_outputs(wine: Explanation) -> None:
+    model = RandomForestClassifier(10, random_state=0).fit(WINE, CULTIVAR)
+    by_interactions = explain(model, WINE, interactions=True).values
+    for output in range(3):
+        strength = np.abs(by_interactions[:, 12, :, output]).mean(axis=0)
+        strength[12] = 0
+        display = ShapDependenceDisplay.from_estimator(model, WINE, 12, output=output)
+        assert display.color_name == f"x{strength.argmax()}"
+        np.testing.assert_allclose(np.sort(display.values), np.sort(wine.values[:, 12, output]), atol=1e-6)
+        assert f"for {output}" in display.ax_.get_ylabel()
+
+
+def test_dependence_needs_data() -> None:
+    with pytest.raises(ValueError, match="the explanation has no data"):
+        ShapDependenceDisplay.from_explanation(made(data=None), 0)
+    with pytest.raises(KeyError, match="no such"):
+        ShapDependenceDisplay.from_explanation(made(), "no such")
+    with pytest.raises(ValueError, match="one feature is needed"):
+        ShapDependenceDisplay.from_explanation(made(), [0, 1])
+    with pytest.raises(ValueError, match="max_rows must be at least 1"):
+        ShapDependenceDisplay.from_explanation(made(), 0, max_rows=0)
+
+
+# Waterfalls
+
+
+def test_waterfall_leads_from_base_value_to_prediction(diabetes: Explanation) -> None:
+    model = RandomForestRegressor(10, max_depth=5, random_state=0).fit(DIABETES, PROGRESSION)
+    display = ShapWaterfallDisplay.from_explanation(diabetes, row=7, max_features=6)
+    bars, values = list(display.bars_), diabetes.values[7]
+    order = np.argsort(-np.abs(values))
+    expected = [*values[order[:6]], values[order[6:]].sum()]
+    np.testing.assert_allclose([bar.get_width() for bar in bars], expected)
+    starts = [bar.get_x() for bar in bars]
+    np.testing.assert_allclose(starts[-1], diabetes.base_values)
+    np.testing.assert_allclose(starts[:-1], [bar.get_x() + bar.get_width() for bar in bars[1:]])
+    prediction = float(model.predict(DIABETES[7:8])[0])
+    assert starts[0] + bars[0].get_width() == pytest.approx(prediction, rel=1e-5)
+    *steps, top, bottom = (text.get_text() for text in display.texts_)
+    assert top.startswith("f(x) = ") and float(top[7:]) == pytest.approx(prediction, abs=1)
+    assert bottom.startswith("E[f(X)] = ") and float(bottom[10:]) == pytest.approx(
+        diabetes.base_values, abs=1
+    )
+    shown = [float(step.replace("\N{MINUS SIGN}", "-")) for step in steps]
+    np.testing.assert_allclose(shown, expected, rtol=5e-3)
+    for bar, value in zip(bars, expected, strict=True):
+        assert bar.get_facecolor() == colors.to_rgba(POSITIVE if value >= 0 else NEGATIVE)
+    names = row_names(display)
+    assert names[-1] == "4 other features"
+    first, given = names[0].split(" = ")
+    assert first == diabetes.feature_names[order[0]]
+    assert float(given.replace("\N{MINUS SIGN}", "-")) == pytest.approx(DIABETES[7, order[0]], rel=1e-4)
+    pixels = assert_readable(display.figure_)
+    for bar in bars:
+        assert_filled(pixels, bar)
+
+
+def test_waterfall_resolves_its_ends() -> None:
+    explanation = made(1, 2, values=np.array([[30.0, -10.0]]), base_values=1_234_567.0)
+    *_, top, bottom = (text.get_text() for text in ShapWaterfallDisplay.from_explanation(explanation).texts_)
+    assert (top, bottom) == ("f(x) = 1234587.0", "E[f(X)] = 1234567.0")
+
+
+def test_waterfall_of_one_output(wine: Explanation) -> None:
+    display = ShapWaterfallDisplay.from_explanation(wine, row=-1, output=2)
+    end = display.bars_[0].get_x() + display.bars_[0].get_width()
+    assert end == pytest.approx(wine.base_values[2] + wine.values[-1, :, 2].sum(), rel=1e-5)
+    assert display.ax_.get_xlabel() == "margin of 2"
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_waterfall_of_base_values_of_rows(n_outputs: int) -> None:
+    rng = np.random.default_rng(0)
+    shape = (6,) if n_outputs == 1 else (6, n_outputs)
+    changes: dict[str, Any] = {"base_values": rng.normal(size=shape)}
+    output = None
+    if n_outputs > 1:
+        changes |= {"values": rng.normal(size=(6, 5, 3)), "output_names": ("a", "b", "c")}
+        output = "b"
+    explanation = made(6, **changes)
+    display = ShapWaterfallDisplay.from_explanation(explanation, row=4, output=output)
+    base = explanation.base_values[4] if n_outputs == 1 else explanation.base_values[4, 1]
+    values = explanation.values[4] if n_outputs == 1 else explanation.values[4, :, 1]
+    assert display.base_value == base
+    end = display.bars_[0].get_x() + display.bars_[0].get_width()
+    assert end == pytest.approx(base + values.sum())
+
+
+def test_waterfall_of_a_loss() -> None:
+    target = CANCER.target
+    model = HistGradientBoostingClassifier(max_iter=10).fit(CANCER.data, target)
+    options: dict[str, Any] = {"data": CANCER.data[:50], "model_output": "log_loss"}
+    display = ShapWaterfallDisplay.from_estimator(model, CANCER.data[:5], y=target[:5], row=2, **options)
+    loss = -np.log(model.predict_proba(CANCER.data[2:3])[0, target[2]])
+    end = display.bars_[0].get_x() + display.bars_[0].get_width()
+    assert end == pytest.approx(loss, rel=1e-4) and display.ax_.get_xlabel() == "loss"
+
+
+def test_waterfall_refuses() -> None:
+    with pytest.raises(IndexError, match="row 50 is out of range for 50 rows"):
+        ShapWaterfallDisplay.from_explanation(made(), row=50)
+    with pytest.raises(ValueError, match="Banzhaf values do not add up"):
+        ShapWaterfallDisplay.from_explanation(made(value_index="bv"))
+
+
+# All of them
+
+
+@pytest.mark.parametrize("cls", DISPLAYS)
+def test_several_outputs_need_a_choice(cls: type, wine: Explanation) -> None:
+    if cls is not ShapBarDisplay:
+        with pytest.raises(ValueError, match="of 3 outputs: choose one with output="):
+            draw(cls, wine)
+    with pytest.raises(ValueError, match="of one output: leave it out"):
+        draw(cls, made(), output=0)
+    with pytest.raises(KeyError, match="'no such'"):
+        draw(cls, wine, output="no such")
+    with pytest.raises(IndexError, match="out of range"):
+        draw(cls, wine, output=3)
+    with pytest.raises(ValueError, match="must name one output"):
+        draw(cls, wine, output=[0, 1])
+
+
+@pytest.mark.parametrize("cls", [ShapBarDisplay, ShapBeeswarmDisplay, ShapWaterfallDisplay])
+def test_max_features_is_checked(cls: type) -> None:
+    with pytest.raises(ValueError, match="max_features must be at least 1, not 0"):
+        draw(cls, made(), max_features=0)
+
+
+@pytest.mark.parametrize("cls", DISPLAYS)
+def test_only_explanations_are_drawn(cls: type) -> None:
+    with pytest.raises(TypeError, match="must be an Explanation, not a str"):
+        draw(cls, "values")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cls", DISPLAYS)
+def test_conventions(cls: type) -> None:
+    """__init__ stores, plot draws on the axes it is given and returns the display."""
+    figure, ax = pyplot.subplots(layout="constrained")
+    display = draw(cls, made(), ax=ax)
+    assert display.ax_ is ax and display.figure_ is figure
+    assert display.plot() is display and display.ax_ is not ax
+    fresh = cls.__new__(cls)
+    for name in vars(display):
+        if not name.endswith("_"):
+            setattr(fresh, name, getattr(display, name))
+    assert not hasattr(fresh, "ax_")
+    assert fresh.plot().figure_ is not figure
+    with pytest.raises(AttributeError):
+        fresh.no_such_attribute  # noqa: B018
+
+
+CASES: dict[str, Explanation] = {
+    "one feature": made(30, 1),
+    "two hundred features": made(30, 200),
+    "one row": made(1, 6),
+    "constant feature": made(30, 3, data=np.ones((30, 3))),
+    "zero values": made(30, 3, values=np.zeros((30, 3))),
+    "all missing": made(30, 3, data=np.full((30, 3), np.nan)),
+    "infinite": made(30, 3, data=np.where(np.arange(90).reshape(30, 3) % 7, 1.0, -np.inf)),
+    "large values": made(30, 3, values=made(30, 3).values * 1e7, base_values=1e9),
+    "tiny values": made(30, 3, values=made(30, 3).values * 1e-9),
+    "one sign": made(30, 12, values=-np.abs(made(30, 12).values)),
+    "long names": made(
+        30, 8, feature_names=tuple(f"{'a very long name of a feature ' * 5}{i}" for i in range(8))
+    ),
+    "odd names": made(
+        30,
+        6,
+        feature_names=("größe_µm²", "доход", "ηλικία", "cost_$_a^b$", "line\nbreak", "<b>\\frac{1}{2}</b>"),
+    ),
+    "float32": made(30, 3, values=made(30, 3).values.astype(np.float32)),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("cls", DISPLAYS)
+def test_hard_cases_are_readable(cls: type, case: str) -> None:
+    display = draw(cls, CASES[case])
+    assert_readable(display.figure_)
+    if cls is not ShapDependenceDisplay:
+        explanation = CASES[case]
+        most = 10 if cls is ShapWaterfallDisplay else 20
+        assert len(row_names(display)) == min(explanation.shape[1], most + 1)
+
+
+@pytest.mark.parametrize("cls", [ShapBarDisplay, ShapBeeswarmDisplay, ShapWaterfallDisplay])
+def test_two_hundred_rows_are_readable(cls: type) -> None:
+    display = draw(cls, made(30, 200), max_features=None)
+    assert len(row_names(display)) == 200
+    assert_readable(display.figure_)
+
+
+@pytest.mark.parametrize("cls", [ShapBarDisplay, ShapBeeswarmDisplay, ShapWaterfallDisplay])
+def test_small_axes_get_small_letters(cls: type) -> None:
+    figure, axes = pyplot.subplots(2, 2, figsize=(9, 6), layout="constrained")
+    for ax in axes.flat:
+        draw(cls, made(30, 30), ax=ax, max_features=20)
+    assert_readable(figure)
+
+
+@pytest.mark.parametrize("cls", DISPLAYS)
+def test_parts_of_figures(cls: type) -> None:
+    figure = pyplot.figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subfigures(1, 2)
+    display = draw(cls, made(30, 6), ax=left.subplots())
+    draw(cls, made(30, 6), ax=right.subplots())
+    assert display.figure_ is left
+    figure.canvas.draw()
+    assert (np.asarray(figure.canvas.buffer_rgba())[..., :3] < 200).any(axis=-1).mean() > 0.005
+
+
+def test_interaction_names_are_readable() -> None:
+    n = 25
+    names = tuple(f"{'a rather long name of a feature ' * 2}$_{i}" for i in range(n))
+    for max_features in (None, 1, 8):
+        strength = np.random.default_rng(0).random((n, n))[:max_features, :max_features]
+        assert_readable(ShapInteractionDisplay(strength, names[:max_features]).plot().figure_)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "csr", "array"])
+def test_columns_of_all_kinds_of_data(kind: str) -> None:
+    numbers = np.array([1.5, np.nan, -2.0, 0.0])
+    labels = ["b", None, "a", "b"]
+    rows = np.array([3, 2, 1])
+    data: Any
+    if kind in ("csr", "array"):
+        data = np.column_stack([numbers, [0, 1, 0, 2]])
+        data = sp.csr_array(data) if kind == "csr" else data
+        np.testing.assert_array_equal(read_column(data, 1, rows).numbers, [2, 0, 1])
+    else:
+        package = pytest.importorskip(kind)
+        if kind == "pandas":
+            data = package.DataFrame(
+                {"x": numbers, "c": package.Categorical(labels, categories=["b", "a"]), "s": labels}
+            )
+            data["n"] = package.array([1, None, 3, 4], dtype="Int64")
+        elif kind == "polars":
+            category = package.Series("c", labels, dtype=package.Enum(["b", "a"]))
+            data = package.DataFrame({"x": numbers, "c": category, "s": labels, "n": [1, None, 3, 4]})
+        else:
+            data = package.table({"x": numbers, "c": labels, "s": labels, "n": [1, None, 3, 4]})
+        names = ("a", "b") if kind == "pyarrow" else ("b", "a")
+        column = read_column(data, 1, rows)
+        assert column.categories == names
+        np.testing.assert_array_equal(column.numbers, [names.index("b"), names.index("a"), np.nan])
+        text = read_column(data, 2, rows)
+        assert text.categories == ("a", "b")
+        np.testing.assert_array_equal(text.numbers, [1, 0, np.nan])
+        np.testing.assert_array_equal(read_column(data, 3, rows).numbers, [4, 3, np.nan])
+    column = read_column(data, 0, rows)
+    assert column.categories is None
+    np.testing.assert_array_equal(column.numbers, numbers[rows])
+
+
+@pytest.mark.parametrize("cls", DISPLAYS)
+def test_from_estimator(cls: type) -> None:
+    model = RandomForestRegressor(8, max_depth=3, random_state=0).fit(DIABETES, PROGRESSION)
+    feature = (0,) if cls is ShapDependenceDisplay else ()
+    figure, ax = pyplot.subplots()
+    display = cls.from_estimator(model, DIABETES[:50], *feature, ax=ax, device="cpu")  # type: ignore[attr-defined]
+    assert display.ax_ is ax and display.figure_ is figure
+    expected = draw(cls, explain(model, DIABETES[:50], device="cpu"))
+    for name in ("values", "importances"):
+        if hasattr(display, name):
+            np.testing.assert_array_equal(getattr(display, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("cls", DISPLAYS)
+def test_without_matplotlib(cls: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    feature = (0,) if cls is ShapDependenceDisplay else ()
+    for work in (
+        lambda: draw(cls, made()),
+        lambda: cls.from_estimator("no model", DIABETES, *feature),  # type: ignore[attr-defined]
+    ):
+        with pytest.raises(ImportError, match="pip install matplotlib"):
+            work()
+
+
+def test_all_displays_are_public() -> None:
+    for cls in (*DISPLAYS, ShapInteractionDisplay):
+        assert getattr(skshapgpu, cls.__name__) is cls
