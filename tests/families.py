@@ -1,0 +1,111 @@
+"""Small models of every family, what they predict, and the values of their features by that alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from math import factorial
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+from skshapgpu import Explanation, explain
+
+FAMILIES = ["sklearn", "xgboost", "lightgbm", "catboost"]
+
+
+def library(name: str) -> Any:
+    return pytest.importorskip(name)
+
+
+def regressor(family: str, **options: Any) -> Any:
+    """A small regressor of a family, not fitted."""
+    if family == "sklearn":
+        return HistGradientBoostingRegressor(max_iter=8, max_leaf_nodes=8, random_state=0, **options)
+    if family == "xgboost":
+        return library(family).XGBRegressor(n_estimators=8, max_depth=3, n_jobs=1, **options)
+    if family == "lightgbm":
+        return library(family).LGBMRegressor(n_estimators=8, num_leaves=8, verbose=-1, n_jobs=1, **options)
+    return library(family).CatBoostRegressor(
+        iterations=8, depth=3, verbose=False, allow_writing_files=False, thread_count=1, **options
+    )
+
+
+def classifier(family: str, **options: Any) -> Any:
+    """A small classifier of a family, not fitted."""
+    if family == "sklearn":
+        return HistGradientBoostingClassifier(max_iter=8, max_leaf_nodes=8, random_state=0, **options)
+    if family == "xgboost":
+        return library(family).XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1, **options)
+    if family == "lightgbm":
+        return library(family).LGBMClassifier(n_estimators=8, num_leaves=8, verbose=-1, n_jobs=1, **options)
+    return library(family).CatBoostClassifier(
+        iterations=8, depth=3, verbose=False, allow_writing_files=False, thread_count=1, **options
+    )
+
+
+def raw_prediction(model: Any, X: Any) -> np.ndarray:
+    """The margin, as the library of the model gives it."""
+    module = type(model).__module__.partition(".")[0]
+    if module == "xgboost":
+        return model.predict(X, output_margin=True)
+    if module == "lightgbm":
+        return model.predict(X, raw_score=True)
+    if module == "catboost":
+        return model.predict(X, prediction_type="RawFormulaVal")
+    return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
+
+
+def assert_adds_up(model: Any, X: Any, expected: Any = None, **options: Any) -> Explanation:
+    """Base value plus values of each row is the model's raw prediction, or what is expected."""
+    explanation = explain(model, X, **options)
+    expected = raw_prediction(model, X) if expected is None else expected
+    total = explanation.base_values + explanation.values.sum(axis=1)
+    assert np.ptp(expected) > 0
+    np.testing.assert_allclose(total, expected, rtol=2e-5, atol=2e-5 * np.abs(expected).max())
+    return explanation
+
+
+def values_by_definition(margin: Callable[[Any], np.ndarray], X: Any, background: Any) -> np.ndarray:
+    """Interventional SHAP values of a frame by the model's own prediction alone, over all sets of columns."""
+    import pandas as pd
+
+    columns, n, m = list(X), len(X), len(background)
+    theirs = X.iloc[np.repeat(np.arange(n), m)].reset_index(drop=True)
+    others = background.iloc[np.tile(np.arange(m), n)].reset_index(drop=True)
+
+    def worth(known: tuple[str, ...]) -> np.ndarray:
+        mixed = pd.concat([(theirs if name in known else others)[[name]] for name in columns], axis=1)
+        return np.asarray(margin(mixed), np.float64).reshape(n, m).mean(axis=1)
+
+    values = np.zeros((n, len(columns)))
+    for i, name in enumerate(columns):
+        rest = columns[:i] + columns[i + 1 :]
+        for size in range(len(columns)):
+            weight = factorial(size) * factorial(len(rest) - size) / factorial(len(columns))
+            for known in combinations(rest, size):
+                values[:, i] += weight * (worth((*known, name)) - worth(known))
+    return values
+
+
+def frame_with_categories(n_rows: int = 150) -> tuple[Any, np.ndarray]:
+    """Colours, in an order that no threshold of their codes separates, and two numbers, one with NaN."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    color = rng.choice(["amber", "blue", "coral", "denim", "ebony", "fern"], n_rows)
+    size, weight = rng.normal(size=(2, n_rows))
+    y = np.isin(color, ["amber", "coral", "ebony"]) * (2.0 + size) + 0.5 * weight
+    size[rng.random(n_rows) < 0.1] = np.nan
+    return pd.DataFrame({"size": size, "color": pd.Categorical(color), "weight": weight}), y
+
+
+def with_categories(family: str, X: Any, y: np.ndarray) -> Any:
+    """A regressor of the family fitted to a frame whose category columns are read by their dtype."""
+    options: dict[str, Any] = {
+        "sklearn": {"categorical_features": "from_dtype", "min_samples_leaf": 5},
+        "xgboost": {"enable_categorical": True, "tree_method": "hist", "max_cat_to_onehot": 1},
+        "lightgbm": {"min_child_samples": 5, "min_data_per_group": 5, "cat_smooth": 1},
+    }[family]
+    return regressor(family, **options).fit(X, y)
