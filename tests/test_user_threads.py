@@ -41,11 +41,12 @@ from sklearn.ensemble import (
 )
 from sklearn.feature_selection import RFE
 from sklearn.metrics import log_loss
+from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skshapgpu import ShapTransformer, TreeExplainer, cuda_info, explain
+from skshapgpu import ShapSelector, ShapTransformer, TreeExplainer, cross_val_explain, cuda_info, explain
 from skshapgpu.adapters import adapt
 from skshapgpu.reference import path_dependent_interactions, path_dependent_shap
 
@@ -350,6 +351,10 @@ def test_shap_77_time_is_known_beforehand() -> None:
     assert plan.result_bytes == 3_900_000 * 10 * 8
     assert "3,900,000 rows on cpu, about" in str(plan)
     assert_adds_up(model, np.tile(DIABETES, (20, 1)), device="cpu")
+    # And how far a call has come, while it runs.
+    told: list[tuple[int, int]] = []
+    explainer.explain(np.tile(DIABETES, (20, 1)), progress=lambda *done: told.append(done))
+    assert told == sorted(told) and told[-1] == (8840, 8840) and len(told) > 1
 
 
 def test_shap_1879_too_large_a_result_is_refused_at_once() -> None:
@@ -446,6 +451,31 @@ def test_shap_1373_pipeline_with_its_column_names() -> None:
     assert explanation.feature_names == tuple(pipeline[:-1].get_feature_names_out())
     assert explanation.feature_names[:2] == ("color_amber", "color_blue")
     assert list(explanation.index) == list(X.index)
+    # And back to the columns of X.
+    grouped = explanation.group("input")
+    assert grouped.feature_names == ("color", "size", "weight")
+    np.testing.assert_allclose(grouped.values[:, 0], explanation.values[:, :6].sum(axis=1), atol=1e-6)
+    np.testing.assert_array_equal(grouped.values[:, 1:], explanation.values[:, 6:])
+
+
+def test_shap_337_out_of_fold_values() -> None:
+    """shap/shap#337 and #1008: how to get values over the folds, in order, with base values that differ?"""
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    X.index = [f"patient {i}" for i in range(len(X))]
+    model = RandomForestRegressor(4, max_depth=4, random_state=0)
+    cv = KFold(3, shuffle=True, random_state=0)
+    results = cross_val_explain(model, X, y, cv=cv)
+    explanation = results["explanation"]
+    assert list(explanation.index) == list(X.index)
+    assert len(set(results["base_values"])) == 3
+    for fold, (train, test) in enumerate(cv.split(X)):
+        fitted = clone(model).fit(X.iloc[train], y.iloc[train])
+        explainer = TreeExplainer(fitted)
+        assert results["base_values"][fold] == explainer.expected_value
+        assert (results["fold"][test] == fold).all()
+        np.testing.assert_array_equal(explanation.values[test], explainer.shap_values(X.iloc[test]))
+        total = results["base_values"][fold] + explanation.values[test].sum(axis=1)
+        np.testing.assert_allclose(total, fitted.predict(X.iloc[test]), rtol=1e-5)
 
 
 def test_shap_2118_saved_and_served(tmp_path: Path) -> None:
@@ -474,8 +504,12 @@ def test_sklearn_21934_recursive_elimination_by_shap_values() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 6))
     y = 3 * X[:, 1] - 2 * X[:, 4] * X[:, 1] + X[:, 4]
-    selected = RFE(ShapTransformer(DecisionTreeRegressor(max_depth=6)), n_features_to_select=2).fit(X, y)
+    model = DecisionTreeRegressor(max_depth=6)
+    selected = RFE(ShapTransformer(model), n_features_to_select=2).fit(X, y)
     assert list(np.flatnonzero(selected.support_)) == [1, 4]
+    selector = ShapSelector(model, cv=3, max_features=2, threshold=-np.inf).fit(X, y)
+    assert list(np.flatnonzero(selector.get_support())) == [1, 4]
+    assert selector.transform(X).shape == (400, 2)
 
 
 def test_sklearn_31794_fit_and_explain() -> None:
