@@ -16,7 +16,9 @@ _NUMBERS = {
     tag: (struct.Struct(code), np.dtype(code))
     for tag, code in {"i": ">b", "U": ">B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"}.items()
 }
-_INTEGERS = frozenset("iUIlL")
+#: Forms of lengths, by the byte of their marker. Lengths come before every name and array, so that reading
+#: them is most of the work: they are read in one go.
+_LENGTHS = {ord(tag): _NUMBERS[tag][0] for tag in "iUIlL"}
 _CONSTANTS = {"Z": None, "T": True, "F": False}
 
 #: XGBoost nests nine levels; the bound keeps hostile bytes within Python's own recursion limit.
@@ -80,18 +82,23 @@ class _Reader:
 
     def length(self) -> int:
         """Length of a string or array, at most the bytes that remain: every element takes one or more."""
-        tag = self.tag()
-        if tag not in _INTEGERS:
-            raise ValueError(f"UBJSON has no length before byte {self.at}")
-        n = int(self.number(tag))
-        if not 0 <= n <= self.end - self.at:
-            raise ValueError(f"UBJSON has the impossible length {n} before byte {self.at}")
+        at = self.at
+        form = _LENGTHS.get(self.data[at]) if at < self.end else None
+        if form is None:
+            raise ValueError(f"UBJSON has no length at byte {at}")
+        start = at + 1 + form.size
+        if start > self.end:
+            raise ValueError(f"UBJSON is truncated: byte {at + 1} needs {form.size} more")
+        n = form.unpack_from(self.data, at + 1)[0]
+        if not 0 <= n <= self.end - start:
+            raise ValueError(f"UBJSON has the impossible length {n} before byte {start}")
+        self.at = start
         return n
 
     def string(self) -> str:
-        n = self.length()
-        start = self.skip(n)
-        return str(self.data[start : start + n], "utf-8")
+        end = self.length() + self.at
+        start, self.at = self.at, end
+        return str(self.data[start:end], "utf-8")
 
     def value(self, tag: str, depth: int) -> Any:
         if tag in _NUMBERS:
