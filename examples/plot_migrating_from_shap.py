@@ -67,8 +67,8 @@ except Exception as error:
 print("ours:", TreeExplainer(pipeline).explain(X).feature_names[:3])
 
 # %%
-# **Additivity is always checked**, row by row, against the margin that is found in the same pass; the check
-# takes hardly any time, and what it found stays with the values.
+# **Additivity is always checked**, row by row, against the margin that is found in the same pass; what it
+# found stays with the values.
 explanation = TreeExplainer(pipeline).explain(X)
 print("largest gap:", explanation.additivity_error)
 explanation
