@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,8 +31,13 @@ def imported(path: Path) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def test_there_are_examples() -> None:
-    assert len(EXAMPLES) >= 8
+def test_stories_are_listed_in_their_order() -> None:
+    listed, in_order = (
+        re.findall(r"plot_\w+\.py", (ROOT / path).read_text())
+        for path in ("examples/README.rst", "docs/stories.py")
+    )
+    assert listed == in_order
+    assert len({path.name for path in EXAMPLES} & set(listed)) >= 8
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
