@@ -31,8 +31,9 @@ def page_id(path: Path) -> str:
 
 @pytest.fixture
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory of its own, and figures that nobody sees."""
+    """A working directory of its own, figures that nobody sees, and a CPU, as some of the code needs one."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SKSHAPGPU_DEVICE", "cpu")
     monkeypatch.setenv("MPLBACKEND", "Agg")
     return tmp_path
 

@@ -45,7 +45,11 @@ def test_example_runs(path: Path, tmp_path: Path) -> None:
     for name in sorted(imported(path)):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"needs {name}")
-    environment = os.environ | {"MPLBACKEND": "Agg", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    environment = os.environ | {
+        "MPLBACKEND": "Agg",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+        "SKSHAPGPU_DEVICE": "cpu",  # some compute what GPUs do not
+    }
     start = perf_counter()
     run = subprocess.run(
         [sys.executable, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True
