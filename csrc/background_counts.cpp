@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "group_words.h"
-#include "margin.h"
 
 namespace skshap {
 namespace {
@@ -69,24 +68,27 @@ void list_bits(const TreeGroups& groups, const TreeGroups::Leaf& leaf, std::vect
 }
 
 BackgroundCounter::BackgroundCounter(const Plan& plan, const CodeTile& background,
-                                     const std::vector<double>& weights, uint32_t group_bits)
-    : plan_(plan), background_(background), weights_(weights), group_bits_(group_bits) {
+                                     const std::vector<double>& weights)
+    : plan_(plan), background_(background), weights_(weights) {
   const size_t n = std::min(kPartRows, weights.size() + kBlockRows - 1);
   patterns_.resize(n / kBlockRows * kBlockRows);
   index_.resize(patterns_.size());
 }
 
-size_t BackgroundCounter::bytes(const Plan& plan, size_t n_rows, uint32_t group_bits) {
-  const size_t n_blocks = std::min(kPartRows, n_rows + kBlockRows - 1) / kBlockRows,
-               n_inner = most_inner_nodes(plan);
-  return n_blocks * (8 * block_words(n_inner) + kBlockRows * (sizeof(uint64_t) + sizeof(uint16_t))) +
-         ((n_inner + 1) * sizeof(double) << group_bits);
+size_t BackgroundCounter::bytes() const {
+  size_t total = (words_.capacity() + patterns_.capacity()) * 8 + index_.capacity() * 2 +
+                 by_index_.capacity() * 8 + ids_.bytes();
+  for (const LongLeaf& leaf : long_leaves_)
+    total += sizeof(LongLeaf) + (leaf.patterns.capacity() + leaf.weights.capacity()) * 8;
+  return total;
 }
 
 void BackgroundCounter::count(const TreeProgram& tree, const TreeGroups& groups, PatternCounts& out) {
   block_words_ = block_words(tree.n_inner);
   words_.resize(patterns_.size() / kBlockRows * block_words_);
-  by_index_.assign(groups.groups.size() << group_bits_, 0.0);
+  size_t n_indices = 0;
+  for (const TreeGroups::Group& group : groups.groups) n_indices += size_t{1} << group.n_bits();
+  by_index_.assign(n_indices, 0.0);
   long_leaves_.clear();
   for (const TreeGroups::Leaf& leaf : groups.leaves)
     if (!leaf.grouped) long_leaves_.emplace_back();
@@ -104,12 +106,13 @@ void BackgroundCounter::count_part(size_t first_row, const TreeGroups& groups) {
   const size_t n = std::min(kPartRows, weights_.size() - first_row),
                n_blocks = (n + kBlockRows - 1) / kBlockRows;
   const double* const weights = weights_.data() + first_row;
-  for (size_t i = 0; i < groups.groups.size(); ++i) {
-    list_bits(groups, groups.groups[i], bits_);
+  double* by_index = by_index_.data();
+  for (const TreeGroups::Group& group : groups.groups) {
+    list_bits(groups, group, bits_);
     kernels().index({words_.data(), block_words_, n_blocks, bits_.data(), static_cast<uint32_t>(bits_.size()),
                      index_.data()});
-    double* const by_index = by_index_.data() + (i << group_bits_);
     for (size_t row = 0; row < n; ++row) by_index[index_[row]] += weights[row];
+    by_index += size_t{1} << group.n_bits();
   }
   auto counted = long_leaves_.begin();
   for (const TreeGroups::Leaf& leaf : groups.leaves) {
@@ -138,10 +141,10 @@ void BackgroundCounter::write(const TreeGroups& groups, PatternCounts& out) {
     out.patterns.push_back(pattern);
     out.weights.push_back(weight);
   };
-  for (size_t i = 0; i < groups.groups.size(); ++i) {
+  const double* by_index = by_index_.data();
+  for (const TreeGroups::Group& group : groups.groups) {
     out.begin.push_back(out.patterns.size());
-    for (size_t x = 0; x < size_t{1} << groups.groups[i].n_bits(); ++x)
-      add(x, by_index_[(i << group_bits_) + x]);
+    for (size_t x = 0; x < size_t{1} << group.n_bits(); ++x) add(x, *by_index++);
   }
   for (const LongLeaf& leaf : long_leaves_) {
     out.begin.push_back(out.patterns.size());

@@ -17,6 +17,7 @@ class PatternIds {
   void clear();
   uint32_t id(uint64_t pattern);
   const std::vector<uint64_t>& patterns() const { return patterns_; }
+  size_t bytes() const { return places_.capacity() * 4 + patterns_.capacity() * 8; }
 
  private:
   size_t place(uint64_t pattern) const;
@@ -47,14 +48,12 @@ struct PatternCounts {
 // One thread's work. The order of the sums depends on nothing but the background.
 class BackgroundCounter {
  public:
-  // Weights of the rows; groups have at most so many bits.
-  BackgroundCounter(const Plan& plan, const CodeTile& background, const std::vector<double>& weights,
-                    uint32_t group_bits);
+  BackgroundCounter(const Plan& plan, const CodeTile& background, const std::vector<double>& weights);
 
   void count(const TreeProgram& tree, const TreeGroups& groups, PatternCounts& out);
 
-  // What it allocates at most.
-  static size_t bytes(const Plan& plan, size_t n_rows, uint32_t group_bits);
+  // What it has allocated.
+  size_t bytes() const;
 
  private:
   struct LongLeaf {
@@ -68,12 +67,11 @@ class BackgroundCounter {
   const Plan& plan_;
   const CodeTile& background_;
   const std::vector<double>& weights_;
-  const uint32_t group_bits_;
   size_t block_words_ = 0;
   std::vector<uint64_t> words_, patterns_;
   std::vector<uint16_t> index_;
   std::vector<uint32_t> bits_;
-  std::vector<double> by_index_;  // [group][index]
+  std::vector<double> by_index_;  // of one group after the other
   std::vector<LongLeaf> long_leaves_;
   PatternIds ids_;
 };

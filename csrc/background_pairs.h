@@ -15,11 +15,12 @@
 namespace skshap {
 
 struct BackgroundPairsPlan {
-  Plan plan;  // its walks are dropped, slots and pairs of its chunks ascend; no base value
+  Plan plan;              // its walks are dropped, slots and pairs of its chunks ascend; no base value
+  uint32_t longest_path;  // features on it
   CodeTile background;
   std::vector<double> weights;
   std::vector<PatternCounts> counts;  // by tree, empty where they found no room: those are counted anew
-  size_t largest_count;               // bytes of the largest of these
+  size_t counting_bytes;              // what counting takes for a tree
 
   size_t count_bytes() const;
   size_t bytes() const;

@@ -9,6 +9,7 @@
 #include "look_up.h"
 #include "margin.h"
 #include "matrices.h"
+#include "pair_kernels.h"
 #include "plan.h"
 #include "recursive.h"
 #include "threads.h"
@@ -17,8 +18,9 @@ namespace skshap {
 namespace {
 
 // Codes and sums of a tile of rows, per thread; larger tiles stream a large model less often. With tables, of
-// which each is read for a whole tile at once, more rows pay.
-constexpr size_t kTileBytes = 4 << 20;
+// which each is read for a whole tile at once, more rows pay, but the sums, to which each tree adds, must
+// stay in the L2 cache.
+constexpr size_t kTileBytes = 4 << 20, kTableTileBytes = 1 << 20;
 constexpr int kMaxTileRows = 1024, kMaxTableTileRows = 4096;
 
 // What is summed for each row and output.
@@ -28,10 +30,11 @@ size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size(
 int tile_rows(const Plan& plan, int64_t n_rows, int64_t n_threads) {
   const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) +
                            sizeof(double) * n_sums(plan) * plan.n_outputs + table_row_bytes(plan) + 1;
-  const int64_t by_memory = static_cast<int64_t>(kTileBytes / row_bytes);
+  const bool tables = !plan.tables.trees.empty();
+  const int64_t by_memory = static_cast<int64_t>((tables ? kTableTileBytes : kTileBytes) / row_bytes);
   const int64_t n_parts = n_threads > 1 ? 4 * n_threads : 1;
   const int64_t by_threads = (n_rows + n_parts - 1) / n_parts + kBlockRows - 1;  // rounded up to blocks
-  const int most = plan.tables.trees.empty() ? kMaxTileRows : kMaxTableTileRows;
+  const int most = tables ? kMaxTableTileRows : kMaxTileRows;
   const int64_t rows = std::min<int64_t>({most, by_memory, by_threads});
   return static_cast<int>(std::max<int64_t>(1, rows / kBlockRows)) * kBlockRows;
 }
@@ -288,6 +291,15 @@ const Kernels& kernels() {
     return kernels_baseline();
   }();
   return chosen;
+}
+
+const PairKernels& pair_kernels() {
+#ifdef SKSHAP_X86_64
+  static const std::string name = kernels().name;
+  if (name == "avx512") return pair_kernels_avx512();
+  if (name == "avx2") return pair_kernels_avx2();
+#endif
+  return pair_kernels_baseline();
 }
 
 }  // namespace skshap

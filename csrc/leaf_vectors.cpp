@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "pair_kernels.h"
+
 namespace skshap {
 namespace {
 
-// The sums: t to the power of how many features in x only are taken out, and of those in b only.
-constexpr struct {
-  int on, off;
-} kTerms[] = {{1, 0}, {1, 1}, {0, 1}, {2, 0}, {2, 1}, {2, 2}, {1, 1}, {1, 2}, {0, 2}};
+// Of each sum: the power of t that is taken out, and how much less the exponent of 1 - t is.
+constexpr int kOnOfSum[] = {1, 1, 0, 2, 2, 2, 1, 1, 0};
+constexpr int kOffOfSum[] = {0, 1, 1, 0, 1, 2, 1, 2, 2};
 
 }  // namespace
 
@@ -43,7 +44,7 @@ const LeafVectors::Rule& LeafVectors::rule(uint32_t n) {
     }
     for (int sum = 0; sum < n_sums_; ++sum) {
       const double weight = weights[k] * (sum < kPairOn ? 1 : pair_weight(index_, t[k]) / 2);
-      out.coefficients.push_back(weight / std::pow(t[k], kTerms[sum].on));
+      out.coefficients.push_back(weight / std::pow(t[k], kOnOfSum[sum]));
     }
     for (size_t x = 0; x < size; ++x) out.on.push_back(on[__builtin_popcountll(x)]);
     for (uint32_t less = 0; less <= 2; ++less)
@@ -57,70 +58,58 @@ const LeafVectors::Rule& LeafVectors::rule(uint32_t n) {
 
 void LeafVectors::sum_up(uint32_t n, const double* weights) {
   const Rule& of = rule(n);
-  const size_t size = size_t{1} << n, n_nodes = of.coefficients.size() / n_sums_;
-  z_.resize(2 * size);
-  sums_.assign(size * n_sums_, 0.0);
-  double *const z = z_.data(), *const product = z + size;
-  for (size_t k = 0; k < n_nodes; ++k) {
-    const double* const on = of.on.data() + k * size;
-    for (size_t x = 0; x < size; ++x) z[x] = weights[size - 1 - x] * on[x];
-    for (size_t bit = 1; bit < size; bit *= 2)
-      for (size_t high = 0; high < size; high += 2 * bit)
-        for (size_t x = high; x < high + bit; ++x) z[x + bit] += z[x];
-    for (int less = 0; less <= order_; ++less) {
-      const double* const off = of.off.data() + (3 * k + less) * size;
-      for (size_t x = 0; x < size; ++x) product[x] = z[x] * off[x];
-      for (int sum = 0; sum < n_sums_; ++sum) {
-        if (kTerms[sum].off != less) continue;
-        const double c = of.coefficients[k * n_sums_ + sum];
-        double* const to = sums_.data() + sum * size;
-        for (size_t x = 0; x < size; ++x) to[x] += c * product[x];
-      }
-    }
-  }
+  const size_t size = size_t{1} << n;
+  n_ = n;
+  if (sums_.size() < size * n_sums_) sums_.resize(size * n_sums_);
+  if (scratch_.size() < 2 * size) scratch_.resize(2 * size);
+  pair_kernels().subset_sums({weights, static_cast<int>(n),
+                              static_cast<int>(of.coefficients.size()) / n_sums_, n_sums_,
+                              of.coefficients.data(), of.on.data(), of.off.data(), kOffOfSum,
+                              order_ > 1 ? 3 : 2, scratch_.data(), sums_.data()});
 }
 
 template <class T>
-void LeafVectors::all(uint32_t n, const double* weights, double value, T* out) {
-  sum_up(n, weights);
-  const size_t size = size_t{1} << n, row = leaf_numbers(order_, n);
-  const auto of = [&](Sum sum) { return sums_.data() + sum * size; };
-  const double *const on = of(kOn), *const less = of(kLess), *const off = of(kOff);
-  for (uint32_t i = 0; i < n; ++i) {
-    const size_t bit = size_t{1} << i;
-    for (size_t high = 0; high < size; high += 2 * bit)
-      for (size_t x = high; x < high + bit; ++x) {
-        out[x * row + i] = static_cast<T>(-off[x] * value);
-        out[(x + bit) * row + i] = static_cast<T>((on[x + bit] - less[x]) * value);
-      }
-  }
-  if (order_ < 2) return;
-  const double *const pair_on = of(kPairOn), *const pair_less = of(kPairLess), *const least = of(kPairLeast);
-  const double *const mixed = of(kMixed), *const mixed_less = of(kMixedLess), *const pair_off = of(kPairOff);
-  T* to = out + n;
+void LeafVectors::write(size_t x, double value, T* out) const {
+  const uint32_t n = n_;
+  const double *const less = sum(kLess), on = sum(kOn)[x], off = -sum(kOff)[x] * value;
   for (uint32_t i = 0; i < n; ++i)
-    for (uint32_t j = i + 1; j < n; ++j, ++to) {
-      const size_t low = size_t{1} << i, high = size_t{1} << j;
-      for (size_t above = 0; above < size; above += 2 * high)
-        for (size_t between = above; between < above + high; between += 2 * low)
-          for (size_t x = between; x < between + low; ++x) {
-            const size_t x_i = x + low, x_j = x + high, x_ij = x_i + high;
-            to[x * row] = static_cast<T>(pair_off[x] * value);
-            to[x_i * row] = static_cast<T>((mixed_less[x] - mixed[x_i]) * value);
-            to[x_j * row] = static_cast<T>((mixed_less[x] - mixed[x_j]) * value);
-            // In this order it is zero where one of them changes nothing.
-            const double both = (pair_on[x_ij] - pair_less[x_j]) - (pair_less[x_i] - least[x]);
-            to[x_ij * row] = static_cast<T>(both * value);
-          }
+    out[i] = static_cast<T>(x >> i & 1 ? (on - less[x ^ size_t{1} << i]) * value : off);
+  if (order_ < 2) return;
+  const double mixed = sum(kMixed)[x], neither = sum(kPairOff)[x] * value, both = sum(kPairOn)[x];
+  const double *const mixed_less = sum(kMixedLess), *const pair_less = sum(kPairLess);
+  T one[kMostSubsetBits];  // of each feature with any that is not in x
+  double without[kMostSubsetBits];
+  std::fill_n(one, n, static_cast<T>(neither));
+  for (size_t rest = x; rest; rest &= rest - 1) {
+    const int i = __builtin_ctzll(rest);
+    const size_t less_i = x ^ size_t{1} << i;
+    one[i] = static_cast<T>((mixed_less[less_i] - mixed) * value);
+    without[i] = pair_less[less_i];
+  }
+  T* to = out + n;
+  for (uint32_t i = 0; i < n; to += n - 1 - i, ++i) {
+    if (!(x >> i & 1)) {
+      std::copy(one + i + 1, one + n, to);
+      continue;
     }
+    std::fill_n(to, n - 1 - i, one[i]);
+    const double* const least = sum(kPairLeast);
+    const size_t less_i = x ^ size_t{1} << i;
+    for (size_t rest = x >> i >> 1 << i << 1; rest; rest &= rest - 1) {
+      const uint32_t j = __builtin_ctzll(rest);
+      // In this order it is zero where one of the two changes nothing.
+      const double of_pair = (both - without[i]) - (without[j] - least[less_i ^ size_t{1} << j]);
+      to[j - i - 1] = static_cast<T>(of_pair * value);
+    }
+  }
 }
 
 template <class T>
-void LeafVectors::one(uint32_t n, uint64_t x, const uint64_t* patterns, const double* weights,
-                      size_t n_patterns, double value, T* out) {
+void LeafVectors::write(uint32_t n, uint64_t x, const uint64_t* patterns, const double* weights,
+                        size_t n_patterns, double value, T* out) {
   const uint64_t all = ~uint64_t{0} >> (64 - n);
-  const uint32_t q = __builtin_popcountll(all & ~x), n_numbers = leaf_numbers(order_, n);
-  numbers_.assign(n_numbers, 0.0);
+  const uint32_t q = __builtin_popcountll(all & ~x);
+  numbers_.assign(leaf_numbers(order_, n), 0.0);
   double mixed[kMaxPathFeatures] = {}, off = 0, pair_off = 0;
   double* const pairs = numbers_.data() + n;
   for (size_t b = 0; b < n_patterns; ++b) {
@@ -157,20 +146,21 @@ void LeafVectors::one(uint32_t n, uint64_t x, const uint64_t* patterns, const do
     }
 }
 
-bool LeafVectors::prefers_all(uint32_t n, size_t n_patterns) const {
-  return n <= kMostForAll && n_patterns >= 16;
+// Measured: to go through the patterns is quicker only if there are few for so long a path.
+bool LeafVectors::prefers_sums(uint32_t n, size_t n_patterns) {
+  return n <= kMostSubsetBits && (n_patterns >> (n / 2)) > 0;
 }
 
 size_t LeafVectors::bytes(const Plan& plan, uint32_t longest) {
-  const uint32_t n = std::min(longest, kMostForAll);
+  const uint32_t n = std::min(longest, kMostSubsetBits);
   // The rules of shorter paths take as much again, and while they grow twice as much.
   const size_t rules = size_t{4} * 4 * quadrature_nodes(plan.index, static_cast<int>(n)) << n;
-  return 8 * (rules + ((kSums + 3) << n) + kMoments * kMoments + leaf_numbers(plan.order, longest));
+  return 8 * (rules + ((kSums + 2) << n) + kMoments * kMoments + leaf_numbers(plan.order, longest));
 }
 
-template void LeafVectors::all(uint32_t, const double*, double, float*);
-template void LeafVectors::all(uint32_t, const double*, double, double*);
-template void LeafVectors::one(uint32_t, uint64_t, const uint64_t*, const double*, size_t, double, float*);
-template void LeafVectors::one(uint32_t, uint64_t, const uint64_t*, const double*, size_t, double, double*);
+template void LeafVectors::write(size_t, double, float*) const;
+template void LeafVectors::write(size_t, double, double*) const;
+template void LeafVectors::write(uint32_t, uint64_t, const uint64_t*, const double*, size_t, double, float*);
+template void LeafVectors::write(uint32_t, uint64_t, const uint64_t*, const double*, size_t, double, double*);
 
 }  // namespace skshap

@@ -5,9 +5,9 @@
 // are not; see table_builder.h. At t, of the p features only in x and the q only in b, that is t^p (1 - t)^q.
 // Its mixed derivative by two features, integrated over t, is the interaction of the two:
 //     both only in x: t^(p - 2) (1 - t)^q,  both only in b: t^p (1 - t)^(q - 2),
-//     one each:      -t^(p - 1) (1 - t)^(q - 1)
-// (Zern, Broelemann and Kasneci, 2023, for the Shapley interaction index). For a given x all of b but its
-// features in x is known, so that sums over the background are sums over subsets of x.
+//     one each:      -t^(p - 1) (1 - t)^(q - 1).
+// For a given x all of b but its features in x is known, so that sums over the background are sums over
+// subsets of x. See docs/how_it_works.md.
 #pragma once
 
 #include <vector>
@@ -25,26 +25,28 @@ constexpr uint32_t pair_number(uint32_t n, uint32_t i, uint32_t j) {
   return i * (2 * n - i - 1) / 2 + j - i - 1;
 }
 
-// Features of a path all of whose patterns are computed at once: more take too much memory.
-constexpr uint32_t kMostForAll = 12;
+// Features of a path whose subsets are summed up: for more it takes too much memory.
+constexpr uint32_t kMostSubsetBits = 12;
 
 class LeafVectors {
  public:
   // Pairs have half of their interaction, as in plan.h.
   LeafVectors(Index index, int order);
 
-  // For all patterns of x of a path of n features, whose background has weights[pattern], times a value:
-  // writes out[pattern][number].
-  template <class T>
-  void all(uint32_t n, const double* weights, double value, T* out);
+  // Sums up the subsets of all x, for a path of n features whose background has weights[pattern].
+  void sum_up(uint32_t n, const double* weights);
 
-  // For one pattern x and the background's patterns: writes out[number].
+  // The numbers of x by these sums, times a value.
   template <class T>
-  void one(uint32_t n, uint64_t x, const uint64_t* patterns, const double* weights, size_t n_patterns,
-           double value, T* out);
+  void write(size_t x, double value, T* out) const;
 
-  // Whether to prefer all() for the rows of a tile, given how many patterns the background has.
-  bool prefers_all(uint32_t n, size_t n_patterns) const;
+  // The same by going through the background's patterns, for any n.
+  template <class T>
+  void write(uint32_t n, uint64_t x, const uint64_t* patterns, const double* weights, size_t n_patterns,
+             double value, T* out);
+
+  // Whether to sum up subsets for a path of n features, given how many patterns the background has.
+  static bool prefers_sums(uint32_t n, size_t n_patterns);
 
   // What it allocates for paths of up to so many features.
   static size_t bytes(const Plan& plan, uint32_t longest);
@@ -61,7 +63,7 @@ class LeafVectors {
   };
 
   const Rule& rule(uint32_t n);
-  void sum_up(uint32_t n, const double* weights);
+  const double* sum(Sum which) const { return sums_.data() + (static_cast<size_t>(which) << n_); }
   double moment(uint32_t a, uint32_t b) const { return moments_[a * kMoments + b]; }
   double pair_moment(uint32_t a, uint32_t b) const;
 
@@ -69,9 +71,10 @@ class LeafVectors {
 
   const Index index_;
   const int order_, n_sums_;
-  Rule rules_[kMaxPathFeatures + 1];
+  uint32_t n_ = 0;  // of the sums
+  Rule rules_[kMostSubsetBits + 1];
   std::vector<double> moments_;  // of t^a (1 - t)^b
-  std::vector<double> z_, sums_, numbers_;
+  std::vector<double> scratch_, sums_, numbers_;
 };
 
 }  // namespace skshap

@@ -5,7 +5,10 @@ They are computed on the CPU only.
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
@@ -167,13 +170,19 @@ def test_core_on_each_shape_of_trees(shape: str, vector: bool) -> None:
         assert_is_the_definition(ensemble, rows[:2], rows[2:])
 
 
-@pytest.mark.parametrize("n_background", [3, 40])
-@pytest.mark.parametrize("shape, n_used", [("random", 10), ("chain", 10), ("perfect", 9)])
-def test_paths_that_are_too_long_for_groups(shape: str, n_used: int, n_background: int) -> None:
-    """Of leaves with more than 8 features all patterns are computed, or those that occur."""
-    ensemble = random_ensemble(3, n_trees=3, n_features=10, n_used=n_used, shapes=(shape,), max_leaves=60)
-    rows = random_rows(3, ensemble, n_background + 2)
+@pytest.mark.parametrize("shape", ["random", "chain", "perfect"])
+def test_groups_of_many_features(shape: str) -> None:
+    ensemble = random_ensemble(3, n_trees=3, n_features=10, shapes=(shape,), max_leaves=60)
+    rows = random_rows(3, ensemble, 42)
     assert_is_the_definition(ensemble, rows[:2], rows[2:])
+
+
+@pytest.mark.parametrize("n_background", [3, 90])
+def test_paths_that_are_too_long_for_groups(n_background: int) -> None:
+    """Of leaves with more than 10 features the subsets are summed up, or the background is gone through."""
+    ensemble = random_chain(11, 13, 11)
+    rows = chain_rows(11, ensemble, n_background + 2)
+    assert_is_the_definition(ensemble, rows[:2], rows[2:], None, ("sii", "stii"))
 
 
 def test_repeated_features_on_long_chains() -> None:
@@ -199,11 +208,11 @@ def test_many_look_ups() -> None:
 
 
 @pytest.mark.parametrize("index", INDICES)
-@pytest.mark.parametrize("depth", [9, 13, 20, 64])
+@pytest.mark.parametrize("depth", [9, 11, 12, 20, 64])
 def test_long_paths(depth: int, index: str) -> None:
     """Of a chain, each leaf by its game of the features that x or a background row alone satisfies."""
     ensemble = random_chain(depth, depth, depth)
-    rows = chain_rows(depth, ensemble, 44)
+    rows = chain_rows(depth, ensemble, 164)
     half = np.where(np.eye(depth, dtype=bool), 1.0, 0.5)
     for x, background in ((rows[:4], rows[4:8]), (rows[:2], rows[4:])):
         weights = random_weights(depth, len(background))
@@ -369,6 +378,17 @@ def test_shapiq(library: str, index: str) -> None:
             expected += [values[j, i] for j in range(i)]
     assert np.abs(expected).max() > 1e-3 * np.abs(Y).max()
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(Y).max())
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "baseline"])
+def test_other_instruction_sets(isa: str) -> None:
+    if isa not in _core.instruction_sets() or isa == _core.instruction_set():
+        pytest.skip(f"this processor has no {isa}, or this very run uses it")
+    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "core or paths or zeros"]
+    result = subprocess.run(
+        [sys.executable, *tests], env=os.environ | {"SKSHAPGPU_ISA": isa}, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout[-8000:]
 
 
 # The public API
