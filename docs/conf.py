@@ -12,9 +12,7 @@ import matplotlib
 
 import skshapgpu
 
-DOCS = Path(__file__).parent
-ROOT = DOCS.parent
-sys.path.insert(0, str(DOCS))  # for stories.py
+sys.path.insert(0, str(Path(__file__).parent))  # for stories.py
 matplotlib.use("Agg")
 
 project = "skshapgpu"
@@ -25,7 +23,6 @@ release = version = skshapgpu.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",
@@ -45,7 +42,6 @@ numpydoc_show_class_members = False  # the template of classes lists them
 numpydoc_xref_param_type = False
 numpydoc_validation_checks = {"PR02"}  # a parameter is documented that is not there
 
-myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 
 sphinx_gallery_conf = {
@@ -57,10 +53,8 @@ sphinx_gallery_conf = {
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("skshapgpu",),
     "reference_url": {"skshapgpu": None},
-    "remove_config_comments": True,
     "show_memory": False,
     "download_all_examples": False,
-    "abort_on_example_error": False,
 }
 
 html_theme = "pydata_sphinx_theme"

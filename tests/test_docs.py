@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,12 +30,14 @@ def page_id(path: Path) -> str:
 
 
 @pytest.fixture
-def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A working directory of its own, figures that nobody sees, and a CPU, as some of the code needs one."""
+    pytest.importorskip("pandas")
+    pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "cpu")
-    monkeypatch.setenv("MPLBACKEND", "Agg")
-    return tmp_path
+    yield
+    importlib.import_module("matplotlib.pyplot").close("all")
 
 
 def with_examples() -> list[str]:
@@ -44,9 +46,7 @@ def with_examples() -> list[str]:
 
 
 @pytest.mark.parametrize("name", with_examples())
-def test_code_of_docstrings(name: str, somewhere: Path) -> None:
-    pytest.importorskip("pandas")
-    pytest.importorskip("matplotlib").use("Agg")
+def test_code_of_docstrings(name: str, somewhere: None) -> None:
     options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     result = doctest.testmod(importlib.import_module(name), optionflags=options)
     assert result.attempted
@@ -54,12 +54,12 @@ def test_code_of_docstrings(name: str, somewhere: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if PYTHON.search(path.read_text())], ids=page_id)
-def test_code_of_pages(path: Path, somewhere: Path) -> None:
+def test_code_of_pages(path: Path, somewhere: None) -> None:
     text = path.read_text()
     setup = SETUP.search(text)
     blocks = [setup[1]] if setup else []
     blocks += PYTHON.findall(text)
-    for library in ("pandas", "matplotlib", "xgboost", "lightgbm", "catboost", "shap"):
+    for library in ("xgboost", "lightgbm", "catboost", "shap"):
         if re.search(rf"\b(from|import) {library}\b", "".join(blocks)):
             pytest.importorskip(library)
     namespace = {"__name__": "__main__"}
