@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <utility>
 
 namespace skshap {
 
@@ -24,6 +25,30 @@ class Aligned {
   };
   std::unique_ptr<T, Free> data_;
   size_t size_ = 0;
+};
+
+// For vectors that are aligned like that, and whose new elements hold anything.
+template <class T>
+struct AlignedAllocator {
+  using value_type = T;
+  AlignedAllocator() = default;
+  template <class U>
+  AlignedAllocator(const AlignedAllocator<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kAlignment)); }
+  void deallocate(T* p, size_t) { ::operator delete(p, kAlignment); }
+  template <class U>
+  void construct(U* p) {
+    ::new (static_cast<void*>(p)) U;
+  }
+  template <class U, class... X>
+  void construct(U* p, X&&... x) {
+    ::new (static_cast<void*>(p)) U(std::forward<X>(x)...);
+  }
+  bool operator==(const AlignedAllocator&) const { return true; }
+  bool operator!=(const AlignedAllocator&) const { return false; }
+
+ private:
+  static constexpr std::align_val_t kAlignment{64};
 };
 
 }  // namespace skshap

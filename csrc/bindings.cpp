@@ -6,6 +6,7 @@
 #include <map>
 
 #include "background_pairs.h"
+#include "fast_v2.h"
 #include "rescaled.h"
 #include "table_bindings.h"
 #include "table_builder.h"
@@ -44,7 +45,8 @@ Method method_named(const std::string& name) {
   if (name == "walk") return Method::kWalk;
   if (name == "treeshap") return Method::kTreeShap;
   if (name == "fast_v1") return Method::kFastV1;
-  throw py::value_error("method must be 'walk', 'treeshap' or 'fast_v1', not '" + name + "'");
+  if (name == "fast_v2") return Method::kFastV2;
+  throw py::value_error("method must be 'walk', 'treeshap', 'fast_v1' or 'fast_v2', not '" + name + "'");
 }
 
 Precision precision_named(const std::string& name) {
@@ -114,10 +116,17 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
     throw py::value_error("order must be 1, 2 or 3, not " + std::to_string(order));
   if (order == 3 && index == Index::kTaylor)
     throw py::value_error("the index 'stii' is of order 2 at most, not 3");
-  if (method != Method::kWalk && (order > 1 || index != Index::kShapley))
+  const bool by_recursion = method == Method::kTreeShap || method == Method::kFastV1;
+  if (by_recursion && (order > 1 || index != Index::kShapley))
     throw py::value_error("the method '" + method_name + "' computes SHAP values only: order 1, index 'sii'");
   require_threads(n_threads);
   const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);
+  if (tables == "none" && method == Method::kFastV2) {
+    if (order != 1) throw py::value_error("only plans of order 1 have tables");
+    return with_view(ensemble, [&](const EnsembleView& view) {
+      return make_fast_v2_plan(view, of, index, table_bytes, n_threads, contents.get());
+    });
+  }
   if (tables == "none") {
     if (contents) throw py::value_error("a plan without tables takes none that were stored");
     Plan plan =
@@ -125,14 +134,14 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
     plan.method = method;
     return plan;
   }
-  if (tables != "level_uniform" && tables != "all")
-    throw py::value_error("tables must be 'none', 'level_uniform' or 'all', not '" + tables + "'");
+  if (tables != "level_uniform")
+    throw py::value_error("tables must be 'none' or 'level_uniform', not '" + tables + "'");
   if (order != 1) throw py::value_error("only plans of order 1 have tables");
-  if (method != Method::kWalk) throw py::value_error("the method '" + method_name + "' has no tables");
+  if (method != Method::kWalk)
+    throw py::value_error("the method '" + method_name + "' has no tables of this kind");
   if (table_nodes < 0) throw py::value_error("table_nodes must not be negative");
-  const int max_nodes = tables == "all" ? kAllTrees : table_nodes;
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_table_plan(view, of, index, max_nodes, table_bytes, n_threads, contents.get());
+    return make_table_plan(view, of, index, table_nodes, table_bytes, n_threads, contents.get());
   });
 }
 
@@ -325,6 +334,20 @@ py::dict tree_group(const char* algorithm, const TableCost& cost) {
   return out;
 }
 
+// Those of the leaves of each tree, to the costs of the tree's group.
+template <class Group>
+void add_leaf_tables(const Plan& plan, const Group& group) {
+  const LeafTable* leaf = plan.tables.leaf_tables.data();
+  const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
+  for (size_t c = 0; c < plan.chunks.size(); ++c)
+    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) {
+      TableCost& cost = group(c, true);
+      cost.n_look_ups += plan.trees[i].n_inner + 1;
+      for (const LeafTable* const end = leaf + plan.trees[i].n_inner + 1; leaf != end; ++leaf)
+        cost.bytes += padded_row(size_t{1} << leaf->n_features, element) * element;
+    }
+}
+
 // Trees by their number of nodes: those that are walked, and those with tables.
 py::list tree_groups(const Plan& plan) {
   std::map<std::pair<int, bool>, TableCost> found;
@@ -345,6 +368,7 @@ py::list tree_groups(const Plan& plan) {
     for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i)
       cost.bytes += plan.tables.look_ups[i].n_targets * element << plan.tables.look_ups[i].n_bits;
   }
+  if (plan.method == Method::kFastV2) add_leaf_tables(plan, group);
   for (const TableBatch& batch : plan.tables.batches)
     if (batch.trees_end - batch.trees == 1)
       group(batch.chunk, true).n_places += batch.places_end - batch.places;
@@ -369,12 +393,14 @@ py::dict info(const Plan& plan) {
   out["n_leaves"] = plan.n_leaves;
   out["n_repeated"] = n_repeated;
   out["groups"] = tree_groups(plan);
-  out["n_table_trees"] = plan.tables.trees.size();
-  out["n_look_ups"] = plan.tables.look_ups.size();
+  const bool leaf_tables = plan.method == Method::kFastV2;
+  out["n_table_trees"] = leaf_tables ? plan.trees.size() : plan.tables.trees.size();
+  out["n_look_ups"] = leaf_tables ? plan.tables.leaf_tables.size() : plan.tables.look_ups.size();
   out["n_chunks"] = plan.chunks.size();
   out["n_features_used"] = plan.features.size();
   out["n_leaves_without_table"] = plan.tables.leaves.size();
   out["table_bytes"] = plan.tables.table_bytes();
+  out["table_seconds"] = plan.tables.seconds;
   out["borrowed_bytes"] = plan.tables.borrowed_bytes();
   out["bytes"] = plan.bytes();
   out["scratch_bytes_per_thread"] = scratch_bytes(plan);

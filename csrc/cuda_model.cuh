@@ -50,7 +50,7 @@ struct CudaModel {
     int n_chunks = 0, n_blocks = 0;
     size_t shared = 0;
     size_t words_bytes = 0;  // of all blocks, if they do not lie in shared memory
-    DeviceBuffer chunks, trees, nodes, look_ups, bits, targets, entries;
+    DeviceBuffer chunks, trees, nodes, look_ups, bits, targets, factors, entries;
   };
 
   // The model as GPUTreeShap has it; replaces codes, walk and sums.
@@ -252,6 +252,7 @@ struct CudaModel {
     tables.look_ups = upload(from.look_ups);
     tables.bits = upload(from.bits);
     tables.targets = upload(from.targets);
+    tables.factors = upload(from.factors);
     tables.entries = upload(from.entries);
     tables.n_chunks = static_cast<int>(from.chunks.size());
     CudaTableArgs<T>& a = tables.args;
@@ -261,6 +262,7 @@ struct CudaModel {
     a.look_ups = tables.look_ups.template as<CudaLookUp>();
     a.bits = tables.bits.template as<uint32_t>();
     a.targets = tables.targets.template as<uint32_t>();
+    a.factors = tables.factors.template as<T>();
     a.tables = tables.entries.template as<T>();
     a.category_bits = category_bits.as<uint32_t>();
     a.n_columns = n_columns;

@@ -15,7 +15,7 @@ struct CudaTableArgs {
   const CudaTableNode* nodes;
   const CudaLookUp* look_ups;
   const uint32_t *bits, *targets;
-  const T* tables;
+  const T *tables, *factors;
   const uint32_t* category_bits;
   int32_t n_tasks, n_groups;  // chunks x groups of kTableWarps times 32 rows
   int32_t n_tiles, n_columns;
@@ -39,6 +39,22 @@ __device__ __forceinline__ void load_entry(const float* p, float (&out)[4]) {
 __device__ __forceinline__ void load_entry(const double* p, double (&out)[2]) {
   const double2 v = __ldg(reinterpret_cast<const double2*>(p));
   out[0] = v.x, out[1] = v.y;
+}
+
+// What a leaf gives to the features of its path, as add_leaf in table_kernel.h has it.
+template <class T>
+__device__ __forceinline__ void add_leaf(const CudaTableArgs<T>& a, const CudaLookUp& leaf, uint32_t index,
+                                         T* phi, int stride) {
+  const T *const table = a.tables + leaf.table, *const ratios = a.factors + leaf.factors,
+                 *const values = ratios + leaf.n_bits;
+  const uint32_t n_outputs = leaf.n_targets / leaf.n_bits;
+  const uint32_t* target = a.targets + leaf.targets;
+  const T off = -__ldg(table + index);
+  for (uint32_t i = 0; i < leaf.n_bits; ++i) {
+    const bool satisfied = index >> i & 1;
+    const T share = satisfied ? __ldg(ratios + i) * __ldg(table + (index ^ 1u << i)) : off;
+    for (uint32_t o = 0; o < n_outputs; ++o) phi[__ldg(target++) * stride] += __ldg(values + o) * share;
+  }
 }
 
 template <class T, int kTile>
@@ -86,6 +102,10 @@ __global__ void __launch_bounds__(kTableWarps* kWarp)
         uint32_t index = 0;
         for (uint32_t i = 0; i < look_up.n_bits; ++i)
           index |= (bit_rows(words, __ldg(a.bits + look_up.bits + i)) >> lane & 1) << i;
+        if (!look_up.entry_size) {
+          add_leaf(a, look_up, index, phi, stride);
+          continue;
+        }
         const T* const entry = a.tables + look_up.table + static_cast<size_t>(index) * look_up.entry_size;
         for (uint32_t first = 0; first < look_up.n_targets; first += kLoad) {
           T value[kLoad];

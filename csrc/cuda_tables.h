@@ -17,8 +17,10 @@ struct alignas(16) CudaTableNode {
 struct CudaLookUp {
   uint32_t bits, n_bits;
   uint32_t targets, n_targets;
-  uint32_t entry_size;  // of the table: targets, padded to what a lane loads at once
-  size_t table;         // [index][entry]
+  uint32_t
+      entry_size;    // of the table: targets, padded to what a lane loads at once; 0: a leaf's, see fast_v2.h
+  uint32_t factors;  // of a leaf: the ratio of each bit, then the values
+  size_t table;      // [index][entry], or of a leaf [index]
 };
 
 struct CudaTableTree {
@@ -38,6 +40,7 @@ struct CudaTables {
   std::vector<CudaTableNode> nodes;
   std::vector<CudaLookUp> look_ups;
   std::vector<uint32_t> bits, targets;
+  std::vector<T> factors;
   std::vector<T> entries;
 };
 

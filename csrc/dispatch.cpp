@@ -6,12 +6,13 @@
 
 #include "aligned.h"
 #include "coding.h"
+#include "fast_v2.h"
 #include "look_up.h"
 #include "margin.h"
 #include "matrices.h"
-#include "pair_kernels.h"
 #include "plan.h"
 #include "recursive.h"
+#include "table_kernels.h"
 #include "threads.h"
 
 namespace skshap {
@@ -26,11 +27,25 @@ constexpr int kMaxTileRows = 1024, kMaxTableTileRows = 4096;
 // What is summed for each row and output.
 size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size() + plan.triples.size(); }
 
+size_t fast_v2_row_bytes(const Plan& plan) {
+  if (plan.method != Method::kFastV2) return 0;
+  return plan.precision == Precision::kSingle ? FastV2<float>::row_bytes(plan)
+                                              : FastV2<double>::row_bytes(plan);
+}
+
+// What a thread allocates for the methods of recursive.h and fast_v2.h, whatever the rows are.
+template <class T>
+size_t method_bytes(const Plan& plan) {
+  if (plan.method == Method::kWalk) return 0;
+  return plan.method == Method::kFastV2 ? FastV2<T>::bytes(plan) : Recursion<T>::bytes(plan);
+}
+
 // Rows of a tile: bounded by memory, and few enough that every thread gets some.
 int tile_rows(const Plan& plan, int64_t n_rows, int64_t n_threads) {
   const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) +
-                           sizeof(double) * n_sums(plan) * plan.n_outputs + table_row_bytes(plan) + 1;
-  const bool tables = !plan.tables.trees.empty();
+                           sizeof(double) * n_sums(plan) * plan.n_outputs + table_row_bytes(plan) +
+                           fast_v2_row_bytes(plan) + 1;
+  const bool tables = plan.tables.any();
   const int64_t by_memory = static_cast<int64_t>((tables ? kTableTileBytes : kTileBytes) / row_bytes);
   const int64_t n_parts = n_threads > 1 ? 4 * n_threads : 1;
   const int64_t by_threads = (n_rows + n_parts - 1) / n_parts + kBlockRows - 1;  // rounded up to blocks
@@ -86,7 +101,10 @@ class Worker {
     triple_sums_.resize(plan.triples.size() * plan.n_outputs * tile);
     margin_.resize(static_cast<size_t>(plan.n_outputs) * tile);
     main_.resize(plan.features.size());
-    if (plan.method != Method::kWalk) recursion_ = std::make_unique<Recursion<T>>(plan);
+    if (plan.method == Method::kFastV2)
+      fast_v2_ = std::make_unique<FastV2<T>>(plan, kernels, tile);
+    else if (plan.method != Method::kWalk)
+      recursion_ = std::make_unique<Recursion<T>>(plan);
   }
 
   // Returns false when `stop` asked to.
@@ -99,6 +117,8 @@ class Worker {
       std::fill_n(margin_.data() + static_cast<size_t>(o) * tile_, tile_, plan_.constant[o]);
     double* const margin = result_.margin ? margin_.data() : nullptr;
     if (!tables_.run(codes_, n_rows, sums_.data(), margin, margins_, stop)) return false;
+    if (fast_v2_ && !fast_v2_->run(codes_, n_rows, words_.data(), sums_.data(), margin, margins_, stop))
+      return false;
     for (const Chunk& chunk : plan_.chunks) {
       if (!has_walks(plan_, chunk)) continue;
       for (int block = 0; block * kBlockRows < n_rows; ++block)
@@ -218,6 +238,7 @@ class Worker {
   TableRunner<T> tables_;
   std::vector<double> main_;  // main effects of one row
   std::unique_ptr<Recursion<T>> recursion_;
+  std::unique_ptr<FastV2<T>> fast_v2_;
 };
 
 template <class T>
@@ -246,13 +267,11 @@ size_t scratch_bytes(const Plan& plan) {
   const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
   const StackSizes sizes = stack_sizes(plan);
   const size_t tile = tile_rows(plan, INT64_MAX / 8, 1);
-  const size_t recursion = plan.method == Method::kWalk ? 0
-                           : element == 4               ? Recursion<float>::bytes(plan)
-                                                        : Recursion<double>::bytes(plan);
-  return recursion + element * (sizes.phi + sizes.pair_phi + sizes.triple_phi + sizes.stack) +
+  const size_t method = element == 4 ? method_bytes<float>(plan) : method_bytes<double>(plan);
+  return method + element * (sizes.phi + sizes.pair_phi + sizes.triple_phi + sizes.stack) +
          8 * (6 * most_inner_nodes(plan) + 5) +
          tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * plan.n_outputs * (n_sums(plan) + 1) +
-                 table_row_bytes(plan)) +
+                 table_row_bytes(plan) + fast_v2_row_bytes(plan)) +
          tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows);
 }
 
@@ -293,13 +312,13 @@ const Kernels& kernels() {
   return chosen;
 }
 
-const PairKernels& pair_kernels() {
+const TableKernels& table_kernels() {
 #ifdef SKSHAP_X86_64
   static const std::string name = kernels().name;
-  if (name == "avx512") return pair_kernels_avx512();
-  if (name == "avx2") return pair_kernels_avx2();
+  if (name == "avx512") return table_kernels_avx512();
+  if (name == "avx2") return table_kernels_avx2();
 #endif
-  return pair_kernels_baseline();
+  return table_kernels_baseline();
 }
 
 }  // namespace skshap

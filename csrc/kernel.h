@@ -40,7 +40,6 @@
 
 #include "program.h"
 #include "rescaled_kernel.h"
-#include "tables.h"
 
 namespace skshap {
 namespace {

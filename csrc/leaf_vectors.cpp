@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "pair_kernels.h"
+#include "table_kernels.h"
 
 namespace skshap {
 namespace {
@@ -62,10 +62,10 @@ void LeafVectors::sum_up(uint32_t n, const double* weights) {
   n_ = n;
   if (sums_.size() < size * n_sums_) sums_.resize(size * n_sums_);
   if (scratch_.size() < 2 * size) scratch_.resize(2 * size);
-  pair_kernels().subset_sums({weights, static_cast<int>(n),
-                              static_cast<int>(of.coefficients.size()) / n_sums_, n_sums_,
-                              of.coefficients.data(), of.on.data(), of.off.data(), kOffOfSum,
-                              order_ > 1 ? 3 : 2, scratch_.data(), sums_.data()});
+  table_kernels().subset_sums({weights, static_cast<int>(n),
+                               static_cast<int>(of.coefficients.size()) / n_sums_, n_sums_,
+                               of.coefficients.data(), of.on.data(), of.off.data(), kOffOfSum,
+                               order_ > 1 ? 3 : 2, scratch_.data(), sums_.data()});
 }
 
 template <class T>

@@ -1,9 +1,9 @@
-// Plan -> tables of path-dependent values, of all trees or of those that split alike on each level.
+// Plan -> tables of path-dependent values, of groups of leaves and of trees that split alike on each level.
 //
 // Features that are not known are independent in path-dependent values, and a path's feature is satisfied
-// with its zero fraction z. What Fast TreeSHAP v2 (Yang, 2021) stores of a leaf for each set of features is
-// stored here for the leaves of a group together. Tables of trees that split alike on each level are filled
-// by the walk itself, run on rows of each index.
+// with its zero fraction z. What Fast TreeSHAP v2 (fast_v2.h) makes of the numbers of several leaves is
+// stored here ready for the features of a group of leaves. Tables of trees that split alike on each level are
+// filled by the walk itself, run on rows of each index.
 #include <atomic>
 #include <stdexcept>
 
@@ -361,19 +361,6 @@ void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads) {
   });
 }
 
-// Throws unless all trees can have tables, which take `taken` bytes already.
-void require_tables(const Plan& plan, size_t taken, size_t table_bytes) {
-  const uint32_t longest = longest_path(plan);
-  if (longest > kMaxTableBits)
-    throw std::invalid_argument("a path has " + std::to_string(longest) +
-                                " different features; tables allow for at most " +
-                                std::to_string(kMaxTableBits));
-  const size_t needed = taken + tables_bytes(plan, {kMaxTableBits});
-  if (needed > table_bytes)
-    throw TableMemoryError("tables of all trees need " + std::to_string(needed) + " bytes, but may take " +
-                           std::to_string(table_bytes));
-}
-
 // At most max_nodes quadrature nodes, so that tables of all trees with no more have room.
 int affordable_nodes(const Plan& plan, int max_nodes, size_t table_bytes) {
   int affordable = 0;
@@ -389,13 +376,12 @@ int affordable_nodes(const Plan& plan, int max_nodes, size_t table_bytes) {
 
 Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, int max_nodes,
                      size_t table_bytes, int64_t n_threads, const StoredTables* stored) {
-  const bool all = max_nodes == kAllTrees;
-  Plan plan = make_plan(ensemble, precision, 1, index, !(all && stored));
-  plan.tables.level_limit = all ? SIZE_MAX : stored ? stored->level_limit : table_bytes;
+  Plan plan = make_plan(ensemble, precision, 1, index);
+  const TableClock clock;
+  plan.tables.level_limit = stored ? stored->level_limit : table_bytes;
   size_t left = plan.tables.level_limit;
   const std::vector<LevelTree> levels = take_level_trees(plan, left);
-  if (all && !stored) require_tables(plan, SIZE_MAX - left, table_bytes);
-  if (!all && max_nodes) max_nodes = affordable_nodes(plan, max_nodes, left);
+  if (max_nodes) max_nodes = affordable_nodes(plan, max_nodes, left);
   const TableLimits limits{kMaxTableBits, max_nodes};
   if (levels.empty() && !limits.max_nodes && !stored) return plan;
   lay_out_tables(plan, levels, limits);
@@ -409,6 +395,7 @@ Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index in
       write_tables<double>(plan, limits, n_threads);
   }
   drop_walks(plan);
+  clock.stop(plan);
   return plan;
 }
 

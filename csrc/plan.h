@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -130,14 +129,13 @@ Plan make_background_plan(const EnsembleView& ensemble, Precision precision, con
                           const double* weights, size_t table_bytes, int64_t n_threads,
                           const StoredTables* stored = nullptr);
 
-// The same for path-dependent values, with tables of at most so many bytes for trees that split alike on each
-// level, and for others with at most max_nodes quadrature nodes, as far as these have room. Of kAllTrees,
-// throws TableMemoryError if their tables need more, and std::invalid_argument if a path has more than 16
-// different features.
-constexpr int kAllTrees = std::numeric_limits<int>::max();
+// Tables that all trees must have need more bytes than they may take.
 struct TableMemoryError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+// The same for path-dependent values, with tables of at most so many bytes for trees that split alike on each
+// level, and for others with at most max_nodes quadrature nodes, as far as these have room.
 Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, int max_nodes,
                      size_t table_bytes, int64_t n_threads, const StoredTables* stored = nullptr);
 

@@ -43,6 +43,13 @@ struct CategoryRows {
   uint64_t rows[kBlockRows];
 };
 
+// Rows that satisfy what a bit of a table's index stands for: the first of a node's two words, << 1, + 1 if
+// it stands for the rows that go right.
+inline uint64_t bit_rows(const uint64_t* words, uint32_t bit) {
+  const uint64_t* p = words + (bit >> 1);
+  return bit & 1 ? p[0] & ~p[1] : p[1];
+}
+
 // Operations of `walk`. Suffix kNew/kRep: the node's feature is new / repeated on its path.
 // A `pair` is a node with two leaves, a `trio` a node with a pair and a leaf, and a `quad` a
 // node with two pairs. Each op is one 32-bit word, op in the low byte, slot of the feature above

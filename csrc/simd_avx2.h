@@ -42,6 +42,27 @@ struct FloatVector {
   static V permute(const Permutation& p, V x) {
     return _mm256_and_ps(p.taken, _mm256_permutevar8x32_ps(x, p.from));
   }
+  // Indices of a table, made of bits.
+  using Index = __m256i;
+  static Index no_bits() { return _mm256_setzero_si256(); }
+  static Index with_bit(Index x, M lanes, int bit) {
+    return _mm256_or_si256(x, _mm256_and_si256(_mm256_castps_si256(lanes), _mm256_set1_epi32(1 << bit)));
+  }
+  static Index without_bit(Index x, int bit) { return _mm256_andnot_si256(_mm256_set1_epi32(1 << bit), x); }
+  // Takes from a table in 2^kVectors registers; higher bits than those of the index there must be none.
+  static constexpr int kMostTableVectors = 2;
+  template <int kVectors>
+  static V take(const V* table, Index x) {
+    if constexpr (kVectors == 0) {
+      return _mm256_permutevar8x32_ps(table[0], x);
+    } else {
+      // The bit that chooses the half becomes the sign, which is what blendv looks at.
+      const M upper = _mm256_castsi256_ps(_mm256_slli_epi32(x, 29 - kVectors));
+      return select(upper, take<kVectors - 1>(table, x),
+                    take<kVectors - 1>(table + (1 << (kVectors - 1)), x));
+    }
+  }
+  static V take(const T* table, Index x) { return _mm256_i32gather_ps(table, x, 4); }
 };
 
 struct DoubleVector {
@@ -80,6 +101,14 @@ struct DoubleVector {
   static V permute(const Permutation& p, V x) {
     return _mm256_and_pd(p.taken, _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(x), p.from)));
   }
+  using Index = __m256i;
+  static Index no_bits() { return _mm256_setzero_si256(); }
+  static Index with_bit(Index x, M lanes, int bit) {
+    return _mm256_or_si256(x, _mm256_and_si256(_mm256_castpd_si256(lanes), _mm256_set1_epi64x(1 << bit)));
+  }
+  static Index without_bit(Index x, int bit) { return _mm256_andnot_si256(_mm256_set1_epi64x(1 << bit), x); }
+  static constexpr int kMostTableVectors = -1;
+  static V take(const T* table, Index x) { return _mm256_i64gather_pd(table, x, 8); }
 };
 
 // Numbers of the 64 rows of a block, made of bits.

@@ -40,6 +40,26 @@ struct FloatVector {
     return {lanes, _mm512_cmpge_epi32_mask(lanes, _mm512_setzero_si512())};
   }
   static V permute(const Permutation& p, V x) { return _mm512_maskz_permutexvar_ps(p.taken, p.from, x); }
+  // Indices of a table, made of bits.
+  using Index = __m512i;
+  static Index no_bits() { return _mm512_setzero_si512(); }
+  static Index with_bit(Index x, M lanes, int bit) {
+    return _mm512_mask_or_epi32(x, lanes, x, _mm512_set1_epi32(1 << bit));
+  }
+  static Index without_bit(Index x, int bit) { return _mm512_and_si512(x, _mm512_set1_epi32(~(1 << bit))); }
+  // Takes from a table in 2^kVectors registers; higher bits than those of the index there must be none.
+  static constexpr int kMostTableVectors = 3;
+  template <int kVectors>
+  static V take(const V* table, Index x) {
+    if constexpr (kVectors == 0)
+      return _mm512_maskz_permutexvar_ps(0xffff, x, table[0]);
+    else if constexpr (kVectors == 1)
+      return _mm512_permutex2var_ps(table[0], x, table[1]);
+    else
+      return select(_mm512_test_epi32_mask(x, _mm512_set1_epi32(8 << kVectors)), take<kVectors - 1>(table, x),
+                    take<kVectors - 1>(table + (1 << (kVectors - 1)), x));
+  }
+  static V take(const T* table, Index x) { return _mm512_mask_i32gather_ps(zero(), 0xffff, x, table, 4); }
 };
 
 struct DoubleVector {
@@ -70,6 +90,24 @@ struct DoubleVector {
     return {lanes, _mm512_cmpge_epi64_mask(lanes, _mm512_setzero_si512())};
   }
   static V permute(const Permutation& p, V x) { return _mm512_maskz_permutexvar_pd(p.taken, p.from, x); }
+  using Index = __m512i;
+  static Index no_bits() { return _mm512_setzero_si512(); }
+  static Index with_bit(Index x, M lanes, int bit) {
+    return _mm512_mask_or_epi64(x, lanes, x, _mm512_set1_epi64(1 << bit));
+  }
+  static Index without_bit(Index x, int bit) { return _mm512_and_si512(x, _mm512_set1_epi64(~(1 << bit))); }
+  static constexpr int kMostTableVectors = 3;
+  template <int kVectors>
+  static V take(const V* table, Index x) {
+    if constexpr (kVectors == 0)
+      return _mm512_maskz_permutexvar_pd(0xff, x, table[0]);
+    else if constexpr (kVectors == 1)
+      return _mm512_permutex2var_pd(table[0], x, table[1]);
+    else
+      return select(_mm512_test_epi64_mask(x, _mm512_set1_epi64(4 << kVectors)), take<kVectors - 1>(table, x),
+                    take<kVectors - 1>(table + (1 << (kVectors - 1)), x));
+  }
+  static V take(const T* table, Index x) { return _mm512_mask_i64gather_pd(zero(), 0xff, x, table, 8); }
 };
 
 // Numbers of the 64 rows of a block, made of bits.

@@ -55,6 +55,14 @@ struct FloatVector {
   static V permute(const Permutation& p, V x) {
     return (V)((M)V{x[p.from[0]], x[p.from[1]], x[p.from[2]], x[p.from[3]]} & p.taken);
   }
+  // Indices of a table, made of bits.
+  using Index = Int4;
+  static Index no_bits() { return Index{}; }
+  static Index with_bit(Index x, M lanes, int bit) { return x | (lanes & (1 << bit)); }
+  static Index without_bit(Index x, int bit) { return x & ~(1 << bit); }
+  // Tables are not kept in registers.
+  static constexpr int kMostTableVectors = -1;
+  static V take(const T* table, Index x) { return V{table[x[0]], table[x[1]], table[x[2]], table[x[3]]}; }
 };
 
 struct DoubleVector {
@@ -95,6 +103,12 @@ struct DoubleVector {
     return p;
   }
   static V permute(const Permutation& p, V x) { return (V)((M)V{x[p.from[0]], x[p.from[1]]} & p.taken); }
+  using Index = Long2;
+  static Index no_bits() { return Index{}; }
+  static Index with_bit(Index x, M lanes, int bit) { return x | (lanes & (int64_t{1} << bit)); }
+  static Index without_bit(Index x, int bit) { return x & ~(int64_t{1} << bit); }
+  static constexpr int kMostTableVectors = -1;
+  static V take(const T* table, Index x) { return V{table[x[0]], table[x[1]]}; }
 };
 
 // Numbers of the 64 rows of a block, made of bits.

@@ -39,6 +39,7 @@ uint64_t layout_digest(const Plan& plan) {
   digest.add(plan.n_outputs);
   digest.add(plan.features);
   digest.add(tables.against_background);
+  digest.add(plan.method);
   digest.add(tables.bits);
   digest.add(tables.targets);
   digest.add(tables.look_ups.size());
@@ -51,6 +52,15 @@ uint64_t layout_digest(const Plan& plan) {
   for (const PatternLeaf& leaf : tables.leaves) {
     digest.add(leaf.n_bits);
     digest.add(leaf.leaf);
+  }
+  digest.add(tables.leaf_tables.size());
+  for (const LeafTable& leaf : tables.leaf_tables) {
+    digest.add(leaf.features);
+    digest.add(leaf.table);
+  }
+  for (const LeafFeature& feature : tables.leaf_features) {
+    digest.add(feature.bit);
+    digest.add(feature.slot);
   }
   digest.add(tables.trees.size());
   for (const TableTree& tree : tables.trees) {

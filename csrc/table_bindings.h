@@ -65,7 +65,7 @@ inline py::dict contents(const py::object& self) {
   const Plan& plan = self.cast<const Plan&>();
   const Tables& tables = plan.tables;
   py::dict out;
-  if (tables.trees.empty()) return out;
+  if (!tables.any()) return out;
   out["layout"] = copy_of<uint64_t>({layout_digest(plan), tables.level_limit, tables.leaf_bits});
   if (plan.precision == Precision::kSingle)
     out["floats"] = view_of(tables.floats, self);

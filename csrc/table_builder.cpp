@@ -185,11 +185,25 @@ uint32_t longest_path(const Plan& plan) {
   return longest;
 }
 
+void require_short_paths(const Plan& plan) {
+  const uint32_t longest = longest_path(plan);
+  if (longest > kMaxTableBits)
+    throw std::invalid_argument("a path has " + std::to_string(longest) +
+                                " different features; tables allow for at most " +
+                                std::to_string(kMaxTableBits));
+}
+
+void require_room(size_t needed, size_t table_bytes) {
+  if (needed > table_bytes)
+    throw TableMemoryError("tables of all trees need " + std::to_string(needed) + " bytes, but may take " +
+                           std::to_string(table_bytes));
+}
+
 namespace {
 
 // On pages of 2 MiB where the system has them: otherwise to make a table costs a fault for every 4 KiB of it.
 template <class X>
-void resize_on_large_pages(std::vector<X>& table, size_t n) {
+void resize_on_large_pages(X& table, size_t n) {
   table.reserve(n);
 #ifdef __linux__
   constexpr uintptr_t kPage = 2 << 20;
@@ -198,6 +212,7 @@ void resize_on_large_pages(std::vector<X>& table, size_t n) {
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
   table.resize(n);
+  std::fill(table.end() - std::min(n, kPadding), table.end(), 0);  // no table writes there, but all is stored
 }
 
 class Layout {

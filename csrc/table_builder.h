@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -122,9 +123,25 @@ size_t tables_bytes(const Plan& plan, const TableLimits& limits);
 // The most features on a path.
 uint32_t longest_path(const Plan& plan);
 
+// Throws std::invalid_argument if a path has more features than tables have bits, and TableMemoryError if
+// tables that all trees must have need more bytes than they may take.
+void require_short_paths(const Plan& plan);
+void require_room(size_t needed, size_t table_bytes);
+
 // Lays out tables: everything but what is in them. Those of `levels`, in the order of the plan, have only one
 // each, with an index of the answers on each level. The limits are for all other trees.
 void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const TableLimits& limits);
+
+// Notes in the plan how long its tables took to make.
+class TableClock {
+ public:
+  void stop(Plan& plan) const {
+    plan.tables.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 // Makes room for what is in the tables.
 void allocate_tables(Plan& plan);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "aligned.h"
 #include "program.h"
 
 namespace skshap {
@@ -30,6 +31,17 @@ struct PatternLeaf {
   size_t patterns, n_patterns;
   size_t leaf;  // its values, among those of the plan
 };
+
+// A leaf of a plan for Fast TreeSHAP v2, whose table has one number for each pattern; see fast_v2.h.
+struct LeafTable {
+  uint32_t features, n_features;  // first one, among Tables::leaf_features
+  size_t table;                   // where it begins
+};
+struct LeafFeature {
+  uint32_t bit, slot;  // as in Tables::bits; among those of the chunk
+  double zero_fraction;
+};
+constexpr uint32_t kMaxLeafBits = 16;
 
 // A tree explained by tables.
 struct TableTree {
@@ -55,7 +67,8 @@ struct TableBatch {
 template <class T>
 class Contents {
  public:
-  std::vector<T>& own() { return own_; }
+  using Own = std::vector<T, AlignedAllocator<T>>;
+  Own& own() { return own_; }
   // `owner` keeps them where they are.
   void borrow(const T* data, size_t size, std::shared_ptr<const void> owner) {
     borrowed_ = data;
@@ -68,18 +81,19 @@ class Contents {
   const T& operator[](size_t i) const { return data()[i]; }
 
  private:
-  std::vector<T> own_;
+  Own own_;
   const T* borrowed_ = nullptr;
   size_t n_borrowed_ = 0;
   std::shared_ptr<const void> owner_;
 };
 
 struct Tables {
-  // Of each bit: the first of a node's two words, << 1, + 1 if it stands for the rows that go right.
-  std::vector<uint32_t> bits;
+  std::vector<uint32_t> bits;  // see bit_rows
   std::vector<uint32_t> targets;
   std::vector<LookUp> look_ups;
   std::vector<PatternLeaf> leaves;
+  std::vector<LeafTable> leaf_tables;  // of each leaf, tree by tree
+  std::vector<LeafFeature, AlignedAllocator<LeafFeature>> leaf_features;
   std::vector<TableTree> trees;
   std::vector<TableBatch> batches;
   std::vector<uint32_t> places;  // output * used features + position in Plan::features
@@ -95,12 +109,15 @@ struct Tables {
   bool against_background = false;
   size_t level_limit = 0;
   uint32_t leaf_bits = 0;
+  double seconds = 0;  // that making them took
 
+  bool any() const { return n_elements > 0; }
   size_t table_bytes() const { return floats.size() * 4 + doubles.size() * 8; }
   size_t borrowed_bytes() const { return floats.is_borrowed() || doubles.is_borrowed() ? table_bytes() : 0; }
   size_t bytes() const {
     return table_bytes() + bits.size() * 4 + targets.size() * 4 + look_ups.size() * sizeof(LookUp) +
-           leaves.size() * sizeof(PatternLeaf) + trees.size() * sizeof(TableTree) +
+           leaves.size() * sizeof(PatternLeaf) + leaf_tables.size() * sizeof(LeafTable) +
+           leaf_features.size() * sizeof(LeafFeature) + trees.size() * sizeof(TableTree) +
            batches.size() * sizeof(TableBatch) + places.size() * 4 + levels.size() * sizeof(DecideNode) +
            level_values.size() * 8 + patterns.size() * 16;
   }
@@ -127,11 +144,5 @@ constexpr size_t padded_row(size_t n, size_t element) {
 // Words that the decisions of a block take: an odd number of cache lines, so that the same word of many
 // blocks does not fall on few sets of the cache.
 constexpr size_t block_words(size_t n_nodes) { return ((kFirstWord + 2 * n_nodes + 7) / 8 | 1) * 8; }
-
-// Rows that satisfy what a bit stands for.
-inline uint64_t bit_rows(const uint64_t* words, uint32_t bit) {
-  const uint64_t* p = words + (bit >> 1);
-  return bit & 1 ? p[0] & ~p[1] : p[1];
-}
 
 }  // namespace skshap

@@ -32,8 +32,9 @@ enum class Precision { kSingle, kDouble };
 // or the Banzhaf interaction index. The first two have the Shapley values, the last the Banzhaf values.
 enum class Index { kShapley, kTaylor, kBanzhaf };
 
-// How path-dependent SHAP values are computed: by the walk (kernel.h), or by the methods of recursive.h.
-enum class Method { kWalk, kTreeShap, kFastV1 };
+// How path-dependent SHAP values are computed: by the walk (kernel.h), by the methods of recursive.h, or by
+// that of fast_v2.h. With the first and the last trees may have tables instead.
+enum class Method { kWalk, kTreeShap, kFastV1, kFastV2 };
 
 // Rows to explain: element (row, feature) lies row * row_stride + feature * column_stride bytes
 // after data. NaN is missing.

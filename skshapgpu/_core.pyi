@@ -33,11 +33,12 @@ class Plan:
         A plan of order 1 can have tables, which ``n_threads`` fill, of at most ``table_bytes``:
         "level_uniform" for trees of up to 10 levels that split alike in all nodes of a level, and for others
         with at most ``table_nodes`` quadrature nodes, as far as the bytes suffice and paths have at most 16
-        different features; "all" for all trees. All other trees are walked. Raises TableMemoryError if the
-        tables of all trees need more bytes, and ValueError if a path has more than 16 different features.
+        different features. All other trees are walked.
 
         The method "walk" is the quadrature; "treeshap" and "fast_v1" are the recursions of Lundberg et al.
-        and Yang, for SHAP values (order 1, index "sii") without tables.
+        and Yang, for SHAP values (order 1, index "sii") without tables; "fast_v2" is Yang's second method,
+        with a table for each leaf. It raises TableMemoryError if these need more than ``table_bytes``, and
+        ValueError if a path has more than 16 different features.
 
         ``stored``: what :meth:`contents` of a plan of the same ensemble and options gave. Tables are not
         filled then, but borrowed from these arrays, whatever ``table_bytes`` says. Raises ValueError if they

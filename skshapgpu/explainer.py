@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from numbers import Integral
 from time import perf_counter
 from typing import Any, Literal, overload
@@ -27,7 +28,9 @@ from .inputs import FLOAT32_OVERFLOW, Rows, read, row_labels
 from .interaction_explanation import INDEX_NAMES, InteractionExplanation
 from .interactions import Found, Request, interactions
 from .model_output import link_of, require_model_output
-from .pipelines import unwrap
+from .origins import Origins, origins_of, with_data
+from .pipelines import names_behind, unique, unwrap
+from .progress import require_progress, watched
 from .runner import (
     SHAP_VALUES,
     Kind,
@@ -59,6 +62,7 @@ def explain(
     pairs: Any = "all",
     index: str | None = None,
     order: int = 2,
+    progress: Any = False,
     **options: Any,
 ) -> Explanation | InteractionExplanation:
     """Exact SHAP values of a tree model, or the interactions of its features, in one call.
@@ -78,6 +82,8 @@ def explain(
     index : str or None, default=None
         As for :meth:`TreeExplainer.explain` or :meth:`TreeExplainer.explain_interactions`; None is
         their default, "sv" or "sii".
+    progress : bool or callable, default=False
+        As for :meth:`TreeExplainer.explain`.
     **options
         Options of :class:`TreeExplainer`.
 
@@ -97,14 +103,18 @@ def explain(
     >>> explain(model, X, interactions=True, pairs=5).shape
     (442, 5)
     """
+    require_progress(progress)
     if interactions:
         if y is not None:
             raise ValueError("y is for the SHAP values of model_output='log_loss', not for interactions")
-        request = {"pairs": pairs, "index": "sii" if index is None else index, "order": order}
-        return TreeExplainer(model, **options).explain_interactions(X, **request)
+        return TreeExplainer(model, **options).explain_interactions(
+            X, pairs=pairs, index="sii" if index is None else index, order=order, progress=progress
+        )
     if not (isinstance(pairs, str) and pairs == "all" and order == 2):
         raise ValueError("pairs and order are for interactions: use interactions=True")
-    return TreeExplainer(model, **options).explain(X, y, index="sv" if index is None else index)
+    return TreeExplainer(model, **options).explain(
+        X, y, index="sv" if index is None else index, progress=progress
+    )
 
 
 class TreeExplainer:
@@ -390,7 +400,7 @@ class TreeExplainer:
         request = Request.parse("occurring", "sii", order)
         return getattr(self._runner.plan(request.kind), request.part)
 
-    def explain(self, X: Any, y: Any = None, *, index: str = "sv") -> Explanation:
+    def explain(self, X: Any, y: Any = None, *, index: str = "sv", progress: Any = False) -> Explanation:
         """SHAP values with names, data, row labels and base values.
 
         Parameters
@@ -408,6 +418,9 @@ class TreeExplainer:
             set of other features has the same weight (Hammer & Holzman, Approximations of
             pseudo-Boolean functions; applications to game theory, ZOR 36, 1992). They do not add up
             to the margin, so that nothing is checked.
+        progress : bool or callable, default=False
+            True draws a bar, with tqdm or rich. A function is called now and then, with the number of rows
+            done and that of all; what it raises ends the work. Neither has an influence on the values.
 
         Returns
         -------
@@ -426,9 +439,10 @@ class TreeExplainer:
         """
         start = perf_counter()
         require_one_of("index", index, tuple(_VALUE_KINDS))
+        require_progress(progress)
         source = self._source(X, _VALUE_KINDS[index], "Banzhaf values")
         labels = self._read_labels(y, source)
-        values, run = self._run(source, _VALUE_KINDS[index], shap_values, labels)
+        values, run = self._run(source, _VALUE_KINDS[index], shap_values, labels, progress)
         facts = self._facts(source, run)
         if labels is not None:
             facts["base_values"] = self._runner.base_value(labels)[:, 0]
@@ -437,6 +451,7 @@ class TreeExplainer:
             value_index=index,
             feature_perturbation=self.feature_perturbation,
             model_output=self._model_output,
+            origins=None if self._origins is None else with_data(self._origins, X),
             seconds=perf_counter() - start,
             **facts,
         )
@@ -444,7 +459,13 @@ class TreeExplainer:
     __call__ = explain
 
     def explain_interactions(
-        self, X: Any, *, pairs: Any = "all", index: str = "sii", order: int = 2
+        self,
+        X: Any,
+        *,
+        pairs: Any = "all",
+        index: str = "sii",
+        order: int = 2,
+        progress: Any = False,
     ) -> InteractionExplanation:
         """Interactions of features with names, data, row labels and base values.
 
@@ -470,6 +491,8 @@ class TreeExplainer:
             diagonal.
         order : {2, 3}, default=2
             3 gives the index of triples: "sii" or "bii", on the CPU, path-dependent, and not as "all".
+        progress : bool or callable, default=False
+            As for :meth:`explain`. The strongest pairs take two passes; rows are counted when both are done.
 
         Returns
         -------
@@ -489,7 +512,8 @@ class TreeExplainer:
             Values of a row do not add up to its margin.
         """
         start = perf_counter()
-        found, run, source = self._interactions(X, Request.parse(pairs, index, order))
+        require_progress(progress)
+        found, run, source = self._interactions(X, Request.parse(pairs, index, order), progress)
         feature_values = found.feature_values
         return InteractionExplanation(
             values=_shaped(run.give(found.values)),
@@ -543,12 +567,18 @@ class TreeExplainer:
         found, run, _ = self._interactions(X, _ALL_PAIRS)
         return _shaped(run.give(found.values))
 
-    def _interactions(self, X: Any, request: Request) -> tuple[Found, Run, Rows | GpuArray]:
+    def _interactions(
+        self, X: Any, request: Request, progress: Any = False
+    ) -> tuple[Found, Run, Rows | GpuArray]:
         source = self._source(X, request.kind, INDEX_NAMES[request.kind.index], request.part)
         positions = None
         if request.form == "listed":
             positions = request.positions(self._names_of(source))
-        found, run = self._run(source, request.kind, lambda run: interactions(run, request, positions))
+
+        def work(run: Run) -> Found:
+            return interactions(run, request, positions)
+
+        found, run = self._run(source, request.kind, work, progress=progress)
         return found, run, source
 
     def _source(self, X: Any, kind: Kind, *what: str) -> Rows | GpuArray:
@@ -563,9 +593,12 @@ class TreeExplainer:
         kind: Kind,
         work: Callable[[Run], Any],
         labels: np.ndarray | None = None,
+        progress: Any = False,
     ) -> tuple[Any, Run]:
+        n_rows = source.shape[0] if isinstance(source, GpuArray) else source.n_rows
         try:
-            return self._runner.run(source, kind, work, labels)
+            with watched(progress, n_rows) as told:
+                return self._runner.run(source, kind, work, labels, told)
         except RefusedNumberError as error:
             raise ValueError(
                 f"Input X contains NaN, infinity or a value too large for {self._adapted.ensemble.x_dtype}, "
@@ -623,13 +656,15 @@ class TreeExplainer:
         """
         names = input_features
         if self._steps:
-            named = all(hasattr(step, "get_feature_names_out") for step in self._steps)
-            for step in self._steps if named else ():
-                names = step.get_feature_names_out(names)
-            names = names if named else None
-        if names is None:
+            names = names_behind(self._steps, names)
+        if names is None or len(names) != self.n_features:
             names = self._adapted.schema.feature_names or (f"x{i}" for i in range(self.n_features))
-        return tuple(map(str, names))
+        return tuple(unique([str(name) for name in names]))
+
+    @cached_property
+    def _origins(self) -> Origins | None:
+        """Where the columns come from that the model proper sees; None: they are those of X."""
+        return origins_of(self._steps, self.n_features) if self._steps else None
 
     def _take(self, X: Any) -> GpuArray:
         """X that lies on a GPU; its numbers are checked there, when it is explained."""

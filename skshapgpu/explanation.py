@@ -11,6 +11,7 @@ import numpy as np
 
 from .devices import to_host
 from .inputs import select, to_array
+from .origins import Origins
 
 #: Features in the table that a notebook shows.
 _N_SHOWN = 12
@@ -162,11 +163,15 @@ class Explanation(LabelledValues):
         What stands for features that are not known: the covers of the trees, or background rows.
     model_output : {"raw", "probability", "log_loss"}
         What the values are of: margins, probabilities, or losses.
+    origins : Origins or None
+        Behind the leading steps of a pipeline, X as it was given, and the column of it of which each
+        feature was made; for :meth:`group`.
     """
 
     value_index: str = "sv"
     feature_perturbation: str = "tree_path_dependent"
     model_output: str = "raw"
+    origins: Origins | None = None
 
     _ranked_noun: ClassVar[str] = "feature"
 
@@ -184,31 +189,58 @@ class Explanation(LabelledValues):
             data=None if self.data is None else select(self.data, rows, features),
             feature_names=names if features is None else tuple(names[i] for i in features),
             index=None if self.index is None else self.index[rows],
+            origins=None if self.origins is None else self.origins.select(rows, features),
             **selected,
         )
 
-    def group(self, mapping: Mapping[str, Sequence[str]]) -> Explanation:
+    def group(self, mapping: Mapping[str, Sequence[str]] | str) -> Explanation:
         """Add up the values of features that belong together, such as one-hot columns.
 
         Base value and values of a row still add up to its margin.
 
         Parameters
         ----------
-        mapping : mapping of str to sequence of str
+        mapping : mapping of str to sequence of str, or "input"
             Name of each group, and the features in it. Features in no group stay; a group stands
-            where its first feature stood.
+            where its first feature stood. "input" groups by the columns of X of which the leading
+            steps of a pipeline made the features. Known are those of scikit-learn that make each of
+            their columns of a single one, in any nest of ``Pipeline``, ``ColumnTransformer`` and
+            ``FeatureUnion``, and of others those that hand on the names of the columns.
 
         Returns
         -------
         Explanation
-            Without ``data``, as a group has no single value in a row.
+            Without ``data``, as a group has no single value in a row; with "input" it has that of
+            the column of X.
 
         Raises
         ------
         ValueError
             A feature is unknown or in two groups, or a group is empty or named like a feature
-            outside it.
+            outside it. With "input": a step mixes columns, as PCA does, or does not say of which it
+            makes its own; the message names it.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import OneHotEncoder
+        >>> from skshapgpu import explain
+        >>> X = pd.DataFrame({"color": ["red", "green", "blue"] * 9, "size": ["S", "L", "L"] * 9})
+        >>> model = make_pipeline(OneHotEncoder(), RandomForestRegressor(5)).fit(X, range(27))
+        >>> explanation = explain(model, X)
+        >>> explanation.feature_names
+        ('color_blue', 'color_green', 'color_red', 'size_L', 'size_S')
+        >>> explanation.group("input").feature_names
+        ('color', 'size')
         """
+        if isinstance(mapping, str):
+            if mapping != "input":
+                raise ValueError(
+                    f"mapping must be 'input' or map names to lists of features, not {mapping!r}"
+                )
+            return self._grouped_by_input()
         known, group_of = set(self.feature_names), dict[str, str]()
         for group, members in mapping.items():
             if isinstance(members, str) or not len(members):
@@ -221,14 +253,28 @@ class Explanation(LabelledValues):
                 group_of[name] = group
         if both := sorted((known - set(group_of)) & set(mapping)):
             raise ValueError(f"group {both[0]!r} has the name of a feature that is not in it")
-        targets = [group_of.get(name, name) for name in self.feature_names]
-        names = tuple(dict.fromkeys(targets))
-        column = {name: i for i, name in enumerate(names)}
-        ours = to_host(self.values)
-        values = np.zeros((len(self), len(names), *ours.shape[2:]), ours.dtype)
+        grouped, features = self._summed([group_of.get(name, name) for name in self.feature_names])
+        origins = None if self.origins is None else self.origins.grouped(features)
+        return replace(grouped, origins=origins)
+
+    def _grouped_by_input(self) -> Explanation:
+        if self.origins is None:
+            return self
+        grouped, _ = self._summed(self.origins.input_names())
+        return replace(grouped, data=self.origins.input_data(len(self)), origins=None)
+
+    def _summed(self, targets: Sequence[str]) -> tuple[Explanation, list[list[int]]]:
+        """Sums of the features with the same target, without data, and the features of each by position."""
+        members: dict[str, list[int]] = {}
         for feature, target in enumerate(targets):
-            values[:, column[target]] += ours[:, feature]
-        return replace(self, values=values, data=None, feature_names=names)
+            members.setdefault(target, []).append(feature)
+        ours = to_host(self.values)
+        values = np.zeros((len(self), len(members), *ours.shape[2:]), ours.dtype)
+        for column, features in enumerate(members.values()):
+            for feature in features:
+                values[:, column] += ours[:, feature]
+        explanation = replace(self, values=values, data=None, feature_names=tuple(members))
+        return explanation, list(members.values())
 
     def to_frame(self) -> Any:
         """The values as a pandas data frame with the row labels of X.

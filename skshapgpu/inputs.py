@@ -239,6 +239,8 @@ def select(data: Any, rows: Any, columns: np.ndarray | None = None) -> Any:
     package = _package(data)
     if package == "pandas":
         return data.iloc[rows] if columns is None else data.iloc[rows, columns]
+    if hasattr(data, "iloc"):  # a series, whose own labels are no positions
+        return data.iloc[rows]
     if package == "polars":
         part = data[np.arange(data.height)[rows]]
         return part if columns is None else part[:, columns.tolist()]
@@ -250,6 +252,19 @@ def select(data: Any, rows: Any, columns: np.ndarray | None = None) -> Any:
     if sp.issparse(data):
         data = data.tocsr()
     return data[rows] if columns is None else data[rows][:, columns]
+
+
+def n_rows_of(data: Any) -> int:
+    """Rows of any X."""
+    return data.shape[0] if hasattr(data, "shape") else len(data)
+
+
+def names_of(data: Any) -> list[str] | None:
+    """Names of the columns of a data frame, else None."""
+    package = _package(data)
+    if package is None:
+        return None
+    return [str(name) for name in (data.column_names if package == "pyarrow" else data.columns)]
 
 
 def to_array(data: Any) -> np.ndarray:

@@ -201,6 +201,7 @@ def _strongest(run: Run, request: Request) -> Found:
     sets = getattr(run.plan, request.part)
     count = min(request.count, len(sets))
     size, room, read = _reader(run, request, len(sets), count)
+    run.passes = 2 if size < run.n_rows else 1
     total = np.zeros(len(sets))
     for start in range(0, run.n_rows, size):
         found = read(start)
@@ -208,7 +209,7 @@ def _strongest(run: Run, request: Request) -> Found:
     columns = np.argsort(-total, kind="stable")[:count]
     values = room.allocate(run.n_outputs, count)
     for start in range(0, run.n_rows, size):
-        if size < run.n_rows:  # else everything is still there
+        if run.passes == 2:  # else everything is still there
             found = read(start)
         chosen = found[:, :, columns.tolist()]
         chosen *= request.whole

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from sklearn.exceptions import NotFittedError
@@ -12,12 +14,12 @@ from .errors import UnsupportedModelError
 
 
 def unwrap(model: Any) -> tuple[list[Any], Any]:
-    """The steps that transform X, and the model proper, of any nest of pipelines and searches.
+    """The steps that transform X, and the model proper, of any nest of what stands for a model.
 
     Raises
     ------
     NotFittedError
-        A search is not fitted.
+        A search or a transformer of this package is not fitted.
     UnsupportedModelError
         A pipeline ends without a model, or a search kept none.
     """
@@ -32,9 +34,39 @@ def unwrap(model: Any) -> tuple[list[Any], Any]:
             model = model.estimator
         elif hasattr(model, "best_estimator_"):
             model = model.best_estimator_
-        elif any(base.__name__ == "BaseSearchCV" for base in type(model).__mro__):
+        elif _is_a(model, "ExplainingTransformer"):
+            if not hasattr(model, "estimator_"):
+                raise NotFittedError(f"this {type(model).__name__} is not fitted yet: call fit first")
+            model = model.estimator_
+        elif _is_a(model, "BaseSearchCV"):
             if hasattr(model, "cv_results_"):
                 raise UnsupportedModelError(f"this {type(model).__name__} kept no model: use refit=True")
             raise NotFittedError(f"this {type(model).__name__} is not fitted yet: call fit first")
         else:
             return steps, model
+
+
+def _is_a(model: Any, name: str) -> bool:
+    """Whether a class of this name is among those of the model, which need not be imported to ask."""
+    return any(base.__name__ == name for base in type(model).__mro__)
+
+
+def names_behind(steps: Sequence[Any], names: Any) -> list[str] | None:
+    """Names of the columns that the steps make of columns with these names; None if they do not say.
+
+    A step that gives no names loses those before it; what comes after it starts with the names that it
+    was fitted with, as scikit-learn has it.
+    """
+    for step in steps:
+        try:
+            names = step.get_feature_names_out(names)
+        except AttributeError:  # not there, or not in a part of the step
+            names = None
+    return None if names is None else list(map(str, names))
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """The names, those that occur several times with their positions: "a [0]", "a [2]"."""
+    count = Counter(names)
+    marked = [f"{name} [{i}]" if count[name] > 1 else name for i, name in enumerate(names)]
+    return marked if len(set(marked)) == len(marked) else [f"x{i}" for i in range(len(names))]

@@ -26,6 +26,7 @@ from .ensemble import Ensemble
 from .errors import require_one_of
 from .inputs import Rows
 from .model_output import Link
+from .progress import Progress
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 _CHECK_BYTES = 40
 
 #: Which trees are explained by tables, by algorithm; none where it is not listed.
-_TABLES = {"auto": "level_uniform", "fast_v2": "all"}
+_TABLES = {"auto": "level_uniform"}
 
 #: Values of the option ``algorithm``.
 ALGORITHMS = ("auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_v1")
@@ -247,7 +248,7 @@ class Runner:
                 return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
             return _core.background_plan(attributes, precision, rows, weights, table_bytes, n_threads, stored)
         tables = _TABLES.get(algorithm, "none") if kind.order == 1 else "none"
-        method = algorithm if algorithm in CPU_ALGORITHMS else "walk"
+        method = algorithm if algorithm in (*CPU_ALGORITHMS, "fast_v2") and kind.order == 1 else "walk"
         try:
             return _core.Plan(
                 attributes,
@@ -269,7 +270,7 @@ class Runner:
                 "can do without tables"
             ) from None
         except ValueError as error:
-            if tables == "all":
+            if method == "fast_v2":
                 error.add_note(
                     "This is about the tables of algorithm='fast_v2'; algorithm='auto' can do without."
                 )
@@ -346,7 +347,12 @@ class Runner:
             raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
 
     def run(
-        self, X: Rows | GpuArray, kind: Kind, work: Callable[[Run], T], labels: np.ndarray | None = None
+        self,
+        X: Rows | GpuArray,
+        kind: Kind,
+        work: Callable[[Run], T],
+        labels: np.ndarray | None = None,
+        progress: Progress | None = None,
     ) -> tuple[T, Run]:
         """What ``work`` makes of X, and the run that it was given; ``labels`` are those of a link.
 
@@ -354,16 +360,19 @@ class Runner:
         """
         if isinstance(X, GpuArray):
             run: Run = DeviceRun(self, kind, X)
+            run.progress = progress
             return work(run), run
         n_threads = effective_n_jobs(self.options.n_jobs)
         choice = self.choose(kind, X.n_rows)
         try:
             run = HostRun(self, kind, X, n_threads, choice, labels)
+            run.progress = progress
             return work(run), run
         except (MemoryError, RuntimeError) as error:
             if not (self.options.devices.auto and devices.is_cuda_error(error)):
                 raise
         run = HostRun(self, kind, X, n_threads, self._on_cpu(kind, X.n_rows), labels)
+        run.progress = progress
         return work(run), run
 
     def choose(self, kind: Kind, n_rows: int) -> Choice:
@@ -480,9 +489,16 @@ class Run(ABC):
         Largest additivity gap so far; None when it is not checked.
     device : str
         Where it runs, as users call it.
+    progress : Progress or None
+        What is told of the rows that are computed.
+    passes : int
+        How often each row is computed.
     """
 
     device: str
+    progress: Progress | None = None
+    passes = 1
+    _n_computed = 0
 
     def __init__(
         self, runner: Runner, kind: Kind, n_rows: int, dtype: np.dtype, table_nodes: int = 0
@@ -514,12 +530,25 @@ class Run(ABC):
         ``work_row`` counts the buffers of the caller.
         """
 
-    @abstractmethod
     def compute(self, start: int, values: Any, **parts: Any) -> None:
         """Fill C-contiguous arrays with the results of the rows from ``start`` on, as many as they hold.
 
         Only of the outputs that the core computes. ``parts``: what else ``Plan.explain`` fills.
         """
+        if self.progress is None:
+            self._compute(start, values, parts)
+            return
+        first = 0
+        while first < len(values):
+            rows = slice(first, min(first + self.progress.step, len(values)))
+            self._compute(start + first, values[rows], {name: out[rows] for name, out in parts.items()})
+            self._n_computed += rows.stop - first
+            self.progress.done(self._n_computed // self.passes)
+            first = rows.stop
+
+    @abstractmethod
+    def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
+        """The same, at once."""
 
     def fill(self, start: int, values: Any, **parts: Any) -> None:
         """The same of all outputs."""
@@ -584,7 +613,7 @@ class HostRun(Run):
             advice=advice,
         )
 
-    def compute(self, start: int, values: Any, **parts: Any) -> None:
+    def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
         block = self._rows.chunk(start, start + len(values))
         if self._gpus:
             self._compute_on_gpus(block, start, values, parts)
@@ -657,7 +686,7 @@ class DeviceRun(Run):
             advice=advice,
         )
 
-    def compute(self, start: int, values: Any, **parts: Any) -> None:
+    def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
         array = self._array.rows(start, start + len(values))
         single, limit = array.dtype == np.float32, self._runner.call_limit or 0
         numbers = self._runner.numbers

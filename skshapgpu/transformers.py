@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Sequence
-from copy import deepcopy
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from sklearn import get_config
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, clone
-from sklearn.frozen import FrozenEstimator
-from sklearn.utils import Tags, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .background import require_perturbation
-from .devices import on_gpu
 from .explainer import TreeExplainer
 from .explanation import Explanation, column_names
-from .inputs import select, table
+from .inputs import n_rows_of, select
 from .interaction_explanation import InteractionExplanation, set_names
 from .interactions import Request
 from .model_output import require_model_output
+from .transformer_base import ExplainingTransformer
 
 #: Training rows that importances are taken from, at most: their standard error is then 1 % of the
 #: spread of a feature's values, and fit stays quick however large the data is.
@@ -33,213 +25,6 @@ _IMPORTANCE_ROWS = 10_000
 _IMPORTANCE_CHUNK = 1_000
 
 
-def _estimator_has(method: str) -> Callable[[Any], bool]:
-    def check(self: ExplainingTransformer) -> bool:
-        getattr(getattr(self, "estimator_", self.estimator), method)
-        return True
-
-    return check
-
-
-class ExplainingTransformer(MetaEstimatorMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta):
-    """What turns rows into explanations of the predictions that a tree model makes of them.
-
-    The base of the public transformers, which say what :meth:`transform` gives. It fits or freezes
-    the model and stands for it: predictions, scores, parameters of ``fit``, tags.
-    """
-
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        algorithm: str = "auto",
-        device: str | Sequence[str] = "auto",
-        precision: str = "single",
-        outputs: str = "auto",
-        n_jobs: int | None = None,
-        memory_limit: int | str | None = None,
-        check_additivity: bool = True,
-    ) -> None:
-        self.estimator = estimator
-        self.algorithm = algorithm
-        self.device = device
-        self.precision = precision
-        self.outputs = outputs
-        self.n_jobs = n_jobs
-        self.memory_limit = memory_limit
-        self.check_additivity = check_additivity
-
-    @classmethod
-    def from_fitted(cls, model: Any, **options: Any) -> Self:
-        """A fitted transformer around a fitted model, which is frozen and used as it is.
-
-        Parameters
-        ----------
-        model : fitted model
-            As for :class:`TreeExplainer`; native boosters, too.
-        **options
-            Further arguments of the transformer.
-
-        Returns
-        -------
-        transformer
-            Ready to transform, except that what the transformer learns from rows waits for ``fit``.
-        """
-        frozen = model if isinstance(model, FrozenEstimator) else FrozenEstimator(model)
-        self = cls(frozen, **options)
-        self._check_options()
-        self.estimator_ = frozen
-        self._compile()
-        # The first step of a pipeline knows its columns, if X has any; else the model's adapter does.
-        explainer = self.explainer_
-        names = getattr(model, "feature_names_in_", None) if explainer.steps else explainer.feature_names_in
-        if not explainer.steps or hasattr(model, "n_features_in_"):
-            self.n_features_in_ = model.n_features_in_ if explainer.steps else explainer.n_features
-        if names is not None:
-            self.feature_names_in_ = np.asarray(names, dtype=object)
-        self._learn(None)
-        return self
-
-    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
-        """Fit the model, and compile it.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-        y : array-like, default=None
-        **params
-            For the model's ``fit``: routed if metadata routing is enabled, else passed on.
-
-        Returns
-        -------
-        transformer
-            Itself.
-        """
-        self._check_options()
-        validate_data(self, X, y, skip_check_array=True)
-        if y is not None and get_tags(self).estimator_type == "classifier":
-            y = column_or_1d(y, warn=True)  # several targets would be refused only after training
-        self.estimator_ = clone(self.estimator)
-        self.estimator_.fit(X, y, **self._routed("fit", params))
-        self._compile()
-        self._learn(X)
-        return self
-
-    def _check_options(self) -> None:
-        """Refuse arguments that have no such value, before any work starts; those of the explainer do it."""
-
-    @abstractmethod
-    def _learn(self, X: Any) -> None:
-        """Set what ``fit`` learns from rows; X is None where there are none."""
-
-    def _compile(self) -> None:
-        self.explainer_ = TreeExplainer(self.estimator_, **self._explainer_options())
-        self.base_values_ = self.explainer_.expected_value
-
-    def _explainer_options(self) -> dict[str, Any]:
-        return {
-            "algorithm": self.algorithm,
-            "device": self.device,
-            "precision": self.precision,
-            "outputs": self.outputs,
-            "n_jobs": self.n_jobs,
-            "memory_limit": self.memory_limit,
-            "check_additivity": self.check_additivity,
-        }
-
-    def _checked(self, X: Any) -> Any:
-        check_is_fitted(self)
-        X = self._as_table(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return X
-
-    def _as_table(self, X: Any) -> Any:
-        """X in a known form, unless it lies on a GPU or the first step of a pipeline is to judge it."""
-        return X if self.explainer_.steps or on_gpu(X) else table(X)
-
-    def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
-        """Names of the columns that the model sees, after a check of those of X."""
-        if hasattr(self, "n_features_in_"):  # not where X is a list of texts
-            input_features = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
-        return self.explainer_.names_seen(input_features)
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """Class labels of a classifier."""
-        return self.estimator_.classes_
-
-    @property
-    def offset_(self) -> float:
-        """Where an outlier detector draws the line: ``score_samples`` minus ``decision_function``."""
-        return self.estimator_.offset_
-
-    @available_if(_estimator_has("predict"))
-    def predict(self, X: Any) -> np.ndarray:
-        """Predictions of the model."""
-        check_is_fitted(self)
-        return self.estimator_.predict(X)
-
-    @available_if(_estimator_has("predict_proba"))
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities of the model."""
-        check_is_fitted(self)
-        return self.estimator_.predict_proba(X)
-
-    @available_if(_estimator_has("predict_log_proba"))
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the class probabilities of the model."""
-        check_is_fitted(self)
-        return self.estimator_.predict_log_proba(X)
-
-    @available_if(_estimator_has("decision_function"))
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Decision function of the model."""
-        check_is_fitted(self)
-        return self.estimator_.decision_function(X)
-
-    @available_if(_estimator_has("score_samples"))
-    def score_samples(self, X: Any) -> np.ndarray:
-        """How normal the model finds each row, of an outlier detector."""
-        check_is_fitted(self)
-        return self.estimator_.score_samples(X)
-
-    @available_if(_estimator_has("score"))
-    def score(self, X: Any, y: Any = None, **params: Any) -> float:
-        """Score of the model; ``params`` are for its ``score``."""
-        check_is_fitted(self)
-        return self.estimator_.score(X, y, **self._routed("score", params))
-
-    def _routed(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        if not get_config()["enable_metadata_routing"]:
-            return params
-        return process_routing(self, method, **params)["estimator"][method]
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Where ``fit`` and ``score`` send their parameters: to the methods of the model."""
-        mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="score", callee="score")
-        return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        try:
-            of_model = deepcopy(get_tags(self.estimator))
-        except (AttributeError, TypeError):  # a native booster, frozen
-            return tags
-        tags.estimator_type = of_model.estimator_type
-        tags.classifier_tags = of_model.classifier_tags
-        tags.regressor_tags = of_model.regressor_tags
-        tags.target_tags = of_model.target_tags
-        tags.input_tags = of_model.input_tags
-        tags.non_deterministic = of_model.non_deterministic
-        if isinstance(self.estimator, FrozenEstimator):
-            tags.target_tags.required = False
-        if tags.classifier_tags is not None:
-            tags.target_tags.multi_output = False
-            tags.classifier_tags.multi_label = False
-        return tags
-
-
 class ShapTransformer(ExplainingTransformer):
     """Turns rows into the SHAP values that a tree model gives them.
 
@@ -247,13 +32,23 @@ class ShapTransformer(ExplainingTransformer):
     scores are the model's own. A ``FrozenEstimator`` is used as it is, see also
     :meth:`from_fitted`.
 
-    SHAP values of training rows know y: a model trained on ``fit_transform(X, y)`` of the same
-    rows sees more than it will on new rows.
+    SHAP values of training rows know y: the model was fitted to give them, noise included. A second
+    model that is trained on them sees more than it will in new rows, and its score on them, even
+    cross-validated, is far too good. With ``cv``, ``fit_transform`` explains each row by a model that was
+    not fitted on it, as scikit-learn's ``TargetEncoder`` does::
+
+        make_pipeline(ShapTransformer(model, cv=5), LogisticRegression()).fit(X, y)
+
+    ``transform`` uses the model fitted on all rows, so that ``fit(X, y).transform(X)`` is another thing.
 
     Parameters
     ----------
     estimator : estimator
         A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
+    cv : int, cross-validation splitter, iterable or None, default=None
+        Folds in which ``fit_transform`` fits the model again, to explain the rows that were left out. A
+        number makes so many, stratified for a classifier, of shuffled rows, always the same. None:
+        ``fit_transform(X, y)`` is ``fit(X, y).transform(X)``.
     data, feature_perturbation, data_weights
         Background rows with the columns of X, for interventional SHAP values, and their weights; as
         for :class:`TreeExplainer`.
@@ -294,6 +89,7 @@ class ShapTransformer(ExplainingTransformer):
         self,
         estimator: Any,
         *,
+        cv: Any = None,
         data: Any = None,
         feature_perturbation: str = "auto",
         data_weights: Any = None,
@@ -308,6 +104,7 @@ class ShapTransformer(ExplainingTransformer):
     ) -> None:
         super().__init__(
             estimator,
+            cv=cv,
             algorithm=algorithm,
             device=device,
             precision=precision,
@@ -343,7 +140,7 @@ class ShapTransformer(ExplainingTransformer):
 
     def _importances(self, X: Any) -> np.ndarray:
         X = self._as_table(X)
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        n_rows = n_rows_of(X)
         rows = np.arange(0, n_rows, max(1, -(-n_rows // _IMPORTANCE_ROWS)))
         total = np.zeros(())
         for start in range(0, len(rows), _IMPORTANCE_CHUNK):
@@ -365,8 +162,15 @@ class ShapTransformer(ExplainingTransformer):
             ``explain(X).values.reshape(len(X), -1)``.
         """
         X = self._checked(X)
-        values = self.explainer_.shap_values(X)
-        return values.reshape(len(values), int(np.prod(values.shape[1:])))
+        return self._values_of(self.explainer_, X)
+
+    def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None = None) -> np.ndarray:
+        values = explainer.shap_values(X)
+        if places is not None:
+            there, shape = values, (len(values), self.explainer_.n_features, *values.shape[2:])
+            values = np.zeros(shape, there.dtype)
+            values[:, places] = there
+        return _side_by_side(values)
 
     def explain(self, X: Any) -> Explanation:
         """SHAP values with names, data, row labels and base values.
@@ -420,6 +224,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
         sees, in this order; one that never occurs has zeros.
     index : {"sii", "stii", "bii"}, default="sii"
         As for :meth:`TreeExplainer.explain_interactions`.
+    cv : int, cross-validation splitter, iterable or None, default=None
+        As for :class:`ShapTransformer`. The pairs are those of the model fitted on all rows.
     data, feature_perturbation, data_weights
         Background rows with the columns of X, for interventional interactions, and their weights; as
         for :class:`TreeExplainer`.
@@ -460,6 +266,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         *,
         pairs: Any = "all",
         index: str = "sii",
+        cv: Any = None,
         data: Any = None,
         feature_perturbation: str = "auto",
         data_weights: Any = None,
@@ -473,6 +280,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
     ) -> None:
         super().__init__(
             estimator,
+            cv=cv,
             algorithm=algorithm,
             device=device,
             precision=precision,
@@ -527,8 +335,20 @@ class ShapInteractionTransformer(ExplainingTransformer):
             float32 for float32 X. With several outputs, those of a pair lie side by side:
             ``explain(X).values.reshape(len(X), -1)``.
         """
-        values = self.explain(X).values
-        return values.reshape(len(values), int(np.prod(values.shape[1:])))
+        return _side_by_side(self.explain(X).values)
+
+    def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
+        """Of the pairs in ``pairs_``, which may not all be there."""
+        pairs, there = self.pairs_, np.arange(len(self.pairs_))
+        if places is not None:
+            number = np.full(self.explainer_.n_features, -1)
+            number[places] = np.arange(len(places))
+            pairs = number[pairs]
+            there = np.flatnonzero((pairs >= 0).all(axis=1))
+        found = explainer.explain_interactions(X, pairs=pairs[there], index=self.index).values
+        values = np.zeros((len(found), len(pairs), *found.shape[2:]), found.dtype)
+        values[:, there] = found
+        return _side_by_side(values)
 
     def explain(self, X: Any) -> InteractionExplanation:
         """Interactions with names, data, row labels and base values.
@@ -562,3 +382,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
         check_is_fitted(self)
         names = set_names(self._names_seen(input_features), self.pairs_)
         return np.asarray(column_names(names, self.explainer_.output_names), dtype=object)
+
+
+def _side_by_side(values: np.ndarray) -> np.ndarray:
+    """All numbers of a row in one, those of the outputs side by side."""
+    return values.reshape(len(values), int(np.prod(values.shape[1:])))

@@ -12,7 +12,7 @@ from ensembles import ensemble_options, full_tree, leaf_scale, random_ensemble, 
 from hypothesis import HealthCheck, given, settings
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
-from test_tables import oblivious_tree
+from test_tables import KINDS, oblivious_tree
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu.ensemble import Ensemble
@@ -34,9 +34,14 @@ def background_plan(ensemble: Ensemble, precision: str, seed: int = 0, n_backgro
     return _core.background_plan(attributes, precision, rows, weights / weights.sum(), TABLES)
 
 
-def table_plan(ensemble: Ensemble, precision: str) -> Any:
+def group_plan(ensemble: Ensemble, precision: str) -> Any:
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
-    return _core.Plan(attributes, precision, tables="all", table_bytes=TABLES)
+    return _core.Plan(attributes, precision, table_bytes=TABLES, **KINDS["groups"])
+
+
+def fast_v2_plan(ensemble: Ensemble, precision: str) -> Any:
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    return _core.Plan(attributes, precision, table_bytes=TABLES, **KINDS["fast_v2"])
 
 
 def level_plan(ensemble: Ensemble, precision: str) -> Any:
@@ -65,7 +70,7 @@ def assert_same(
 def test_random_ensembles(options: dict) -> None:
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, 70)
-    for plan_of in (background_plan, table_plan, level_plan):
+    for plan_of in (background_plan, group_plan, fast_v2_plan, level_plan):
         assert_same(ensemble, rows, plan_of)
 
 

@@ -13,9 +13,6 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    IsolationForest,
     RandomForestClassifier,
     RandomForestRegressor,
 )
@@ -27,7 +24,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skshapgpu import ShapInteractionTransformer, TreeExplainer
 
@@ -45,21 +41,6 @@ def diabetes_frame() -> tuple[Any, np.ndarray]:
     X, y = load_diabetes(return_X_y=True, as_frame=True)
     X.index = [f"patient {i}" for i in range(len(X))]
     return X, y.to_numpy()
-
-
-@parametrize_with_checks(
-    [
-        ShapInteractionTransformer(DecisionTreeRegressor(random_state=0)),
-        ShapInteractionTransformer(DecisionTreeClassifier(random_state=0), pairs=3),
-        ShapInteractionTransformer(RandomForestRegressor(5, random_state=0), pairs=2, index="stii"),
-        ShapInteractionTransformer(RandomForestClassifier(5, random_state=0), outputs="all"),
-        ShapInteractionTransformer(HistGradientBoostingRegressor(max_iter=5, random_state=0), index="bii"),
-        ShapInteractionTransformer(HistGradientBoostingClassifier(max_iter=5, random_state=0)),
-        ShapInteractionTransformer(IsolationForest(n_estimators=5, random_state=0), precision="double"),
-    ]
-)
-def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 # Pairs

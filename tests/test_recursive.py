@@ -206,8 +206,10 @@ def test_core_refuses_what_it_is_not_for(method: str) -> None:
         with pytest.raises(ValueError, match=f"'{method}' computes SHAP values only: order 1, index 'sii'"):
             _core.Plan(attributes, "double", order, index, method=method)
     with pytest.raises(ValueError, match=f"the method '{method}' has no tables"):
-        _core.Plan(attributes, "double", tables="all", method=method)
-    with pytest.raises(ValueError, match="method must be 'walk', 'treeshap' or 'fast_v1', not 'fast'"):
+        _core.Plan(attributes, "double", tables="level_uniform", method=method)
+    with pytest.raises(
+        ValueError, match="method must be 'walk', 'treeshap', 'fast_v1' or 'fast_v2', not 'fast'"
+    ):
         _core.Plan(attributes, "double", method="fast")
 
 

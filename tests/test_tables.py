@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import ensemble_options, leaf_scale, random_chain, random_ensemble, random_rows
+from ensembles import ensemble_options, full_tree, leaf_scale, random_chain, random_ensemble, random_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
@@ -25,7 +25,13 @@ from skshapgpu.reference import path_dependent_shap
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
 ISA = os.environ.get("SKSHAPGPU_ISA")
 
-both_choices = pytest.mark.parametrize("tables", ["level_uniform", "all"])
+#: Tables of trees that split alike on each level, or of all, as "auto" makes them or as Fast TreeSHAP v2 does.
+KINDS: dict[str, dict[str, Any]] = {
+    "level_uniform": {"tables": "level_uniform"},
+    "groups": {"tables": "level_uniform", "table_nodes": 99},
+    "fast_v2": {"method": "fast_v2"},
+}
+all_kinds = pytest.mark.parametrize("kind", KINDS)
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -44,35 +50,35 @@ def compute(
     return values, margin
 
 
-def assert_is_the_definition(ensemble: Ensemble, rows: np.ndarray, tables: str) -> None:
+def assert_is_the_definition(ensemble: Ensemble, rows: np.ndarray, kind: str) -> None:
     expected, base_value = path_dependent_shap(ensemble, rows)
     scale, expected_margin = leaf_scale(ensemble), ensemble.margin(rows)
     rounding = 1e-15 * np.abs(ensemble.intercept)
     for precision, tolerance in TOLERANCE.items():
-        plan = plan_of(ensemble, precision, tables=tables)
+        plan = plan_of(ensemble, precision, **KINDS[kind])
         values, margin = compute(plan, ensemble, rows)
         allowed = tolerance * scale + rounding
         assert (np.abs(values - expected) <= tolerance * scale[:, np.newaxis]).all(), precision
         assert (np.abs(plan.base_value - base_value) <= allowed).all(), precision
         assert (np.abs(margin - expected_margin) <= allowed).all(), precision
-        if tables == "all":
+        if kind != "level_uniform":
             n_leaves_alone = int((np.diff(ensemble.tree_offsets) == 1).sum())
             assert plan.info()["n_table_trees"] == ensemble.n_trees - n_leaves_alone
 
 
-@both_choices
+@all_kinds
 @given(options=ensemble_options(), n_rows=st.sampled_from([1, 3, 33]))
 @settings(max_examples=100)
-def test_core_is_the_definition(tables: str, options: dict[str, Any], n_rows: int) -> None:
+def test_core_is_the_definition(kind: str, options: dict[str, Any], n_rows: int) -> None:
     """Rows at the edges of every comparison; repeated features, categories, vector leaves, zero covers."""
     ensemble = random_ensemble(**options)
-    assert_is_the_definition(ensemble, random_rows(options["seed"], ensemble, n_rows), tables)
+    assert_is_the_definition(ensemble, random_rows(options["seed"], ensemble, n_rows), kind)
 
 
-@both_choices
+@all_kinds
 @pytest.mark.parametrize("shape", ["random", "chain", "perfect", "oblivious"])
 @pytest.mark.parametrize("vector", [False, True])
-def test_more_rows_than_a_tile(tables: str, shape: str, vector: bool) -> None:
+def test_more_rows_than_a_tile(kind: str, shape: str, vector: bool) -> None:
     ensemble = random_ensemble(
         1,
         n_trees=9,
@@ -88,7 +94,7 @@ def test_more_rows_than_a_tile(tables: str, shape: str, vector: bool) -> None:
     rows = random_rows(1, ensemble, 5000)
     walked, walked_margin = compute(plan_of(ensemble), ensemble, rows)
     for precision, tolerance in TOLERANCE.items():
-        values, margin = compute(plan_of(ensemble, precision, tables=tables), ensemble, rows)
+        values, margin = compute(plan_of(ensemble, precision, **KINDS[kind]), ensemble, rows)
         assert (np.abs(values - walked) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
         np.testing.assert_allclose(margin, walked_margin, rtol=1e-12, atol=1e-12)
 
@@ -170,11 +176,11 @@ def test_tables_and_walks_in_one_plan() -> None:
 def test_threads_and_neighbours_change_no_bit() -> None:
     ensemble = random_ensemble(8, n_trees=30, n_features=6, max_leaves=16)
     rows = random_rows(8, ensemble, 700)
-    for tables in ("level_uniform", "all"):
-        plan = plan_of(ensemble, "single", tables=tables)
+    for options in KINDS.values():
+        plan = plan_of(ensemble, "single", **options)
         expected, _ = compute(plan, ensemble, rows)
         for n_threads in (2, 3):
-            threaded = plan_of(ensemble, "single", tables=tables, n_threads=n_threads)
+            threaded = plan_of(ensemble, "single", n_threads=n_threads, **options)
             np.testing.assert_array_equal(compute(threaded, ensemble, rows, n_threads)[0], expected)
         for part in (slice(0, 1), slice(17, 90), slice(None, None, -1)):
             np.testing.assert_array_equal(compute(plan, ensemble, rows[part])[0], expected[part])
@@ -184,8 +190,8 @@ def test_banzhaf_values() -> None:
     ensemble = random_ensemble(9, n_trees=8, max_leaves=16)
     rows = random_rows(9, ensemble, 40)
     walked, _ = compute(plan_of(ensemble, index="bii"), ensemble, rows)
-    for tables in ("level_uniform", "all"):
-        values, _ = compute(plan_of(ensemble, index="bii", tables=tables), ensemble, rows)
+    for options in KINDS.values():
+        values, _ = compute(plan_of(ensemble, index="bii", **options), ensemble, rows)
         assert (np.abs(values - walked) <= 1e-10 * leaf_scale(ensemble)[:, np.newaxis]).all()
 
 
@@ -207,26 +213,65 @@ def test_memory_of_level_uniform_trees() -> None:
     np.testing.assert_allclose(compute(some, ensemble, rows)[0], expected, rtol=0, atol=1e-10)
 
 
-def test_memory_of_all_trees() -> None:
+def test_memory_of_fast_v2() -> None:
+    """A number for each set of the features on a path, and whole cache lines."""
+    tree = full_tree(np.random.default_rng(2), 6, 40)
+    ensemble = Ensemble.from_trees([tree], n_features=40, intercept=0.0)
+    needed = plan_of(ensemble, "single", method="fast_v2").info()["table_bytes"]
+    assert 0 < needed <= 64 * 2**6 * 4
+    with pytest.raises(_core.TableMemoryError, match=rf"trees need {needed} bytes, but may take 1000"):
+        plan_of(ensemble, "single", method="fast_v2", table_bytes=1000)
+    plan_of(ensemble, "single", method="fast_v2", table_bytes=needed)
+
+
+def test_memory_of_groups() -> None:
+    """Trees whose tables have no room are walked."""
     ensemble = random_ensemble(2, n_trees=5, shapes=("perfect",), max_leaves=16)
-    needed = plan_of(ensemble, tables="all").info()["table_bytes"]
-    with pytest.raises(_core.TableMemoryError, match=r"trees need [0-9]+ bytes, but may take 1000"):
-        plan_of(ensemble, tables="all", table_bytes=1000)
-    plan_of(ensemble, tables="all", table_bytes=needed)
+    assert plan_of(ensemble, **KINDS["groups"]).info()["n_table_trees"] == 5
+    some = plan_of(ensemble, table_bytes=1000, **KINDS["groups"]).info()
+    assert some["n_table_trees"] < 5 and some["table_bytes"] <= 1000
+
+
+def test_zero_covers_and_tiny_ones() -> None:
+    """Fast TreeSHAP v2 takes zero fractions out of its numbers by division."""
+    for cover in (0.0, 1e-300, 1e-30):
+        for seed in range(20):
+            tree = full_tree(np.random.default_rng(seed), 4, 5)
+            inner = np.asarray(tree.left) >= 0
+            empty = np.random.default_rng(seed).random(len(inner)) < 0.4
+            covers = np.where(empty, cover, np.asarray(tree.cover))
+            covers[0] = max(covers[0], 1.0)
+            ensemble = Ensemble.from_trees([replace(tree, cover=covers)], n_features=5, intercept=0.0)
+            assert_is_the_definition(ensemble, random_rows(seed, ensemble, 30), "fast_v2")
+
+
+@pytest.mark.parametrize("depth", range(1, 17))
+def test_fast_v2_of_each_length(depth: int) -> None:
+    """Tables in one register, in several, and in memory, of as many features as the path has nodes."""
+    ensemble = random_chain(depth, depth, depth)
+    rows = random_rows(depth, ensemble, 130)
+    walked, _ = compute(plan_of(ensemble), ensemble, rows)
+    for precision, tolerance in TOLERANCE.items():
+        values, _ = compute(plan_of(ensemble, precision, method="fast_v2"), ensemble, rows)
+        assert (np.abs(values - walked) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
 
 
 def test_long_paths_are_refused() -> None:
     with pytest.raises(ValueError, match="a path has 17 different features; tables allow for at most 16"):
-        plan_of(random_chain(0, 17, 17), tables="all")
+        plan_of(random_chain(0, 17, 17), method="fast_v2")
+    assert plan_of(random_chain(0, 17, 17), **KINDS["groups"]).info()["n_table_trees"] == 0
     ensemble = random_chain(0, 12, 12)
-    assert_is_the_definition(ensemble, random_rows(0, ensemble, 3), "all")
+    for kind in ("groups", "fast_v2"):
+        assert_is_the_definition(ensemble, random_rows(0, ensemble, 3), kind)
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"tables": "some"}, "tables must be 'none', 'level_uniform' or 'all', not 'some'"),
-        ({"tables": "all", "order": 2}, "only plans of order 1 have tables"),
+        ({"tables": "some"}, "tables must be 'none' or 'level_uniform', not 'some'"),
+        ({"tables": "level_uniform", "order": 2}, "only plans of order 1 have tables"),
+        ({"method": "fast_v2", "order": 2}, "only plans of order 1 have tables"),
+        ({"tables": "level_uniform", "method": "fast_v2"}, "'fast_v2' has no tables of this kind"),
         ({"n_threads": 0}, "n_threads must be at least 1"),
     ],
 )

@@ -14,7 +14,6 @@ from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
     IsolationForest,
     RandomForestClassifier,
     RandomForestRegressor,
@@ -27,8 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.tree import DecisionTreeClassifier
 
 import skshapgpu.transformers
 from skshapgpu import ShapTransformer, TreeExplainer, UnsupportedModelError
@@ -47,21 +45,6 @@ def diabetes_frame() -> tuple[Any, np.ndarray]:
     X, y = load_diabetes(return_X_y=True, as_frame=True)
     X.index = [f"patient {i}" for i in range(len(X))]
     return X, y.to_numpy()
-
-
-@parametrize_with_checks(
-    [
-        ShapTransformer(DecisionTreeRegressor(random_state=0)),
-        ShapTransformer(DecisionTreeClassifier(random_state=0)),
-        ShapTransformer(RandomForestRegressor(5, random_state=0)),
-        ShapTransformer(RandomForestClassifier(5, random_state=0), outputs="all"),
-        ShapTransformer(HistGradientBoostingRegressor(max_iter=5, random_state=0)),
-        ShapTransformer(HistGradientBoostingClassifier(max_iter=5, random_state=0)),
-        ShapTransformer(IsolationForest(n_estimators=5, random_state=0), precision="double"),
-    ]
-)
-def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 # fit and transform
@@ -268,6 +251,10 @@ def test_tags_follow_the_model() -> None:
         assert tags.target_tags.required == of_model.target_tags.required
         assert tags.transformer_tags.preserves_dtype == ["float64", "float32"]
         assert not tags.array_api_support
+        assert tags.non_deterministic == of_model.non_deterministic
+    assert (
+        ShapTransformer(RandomForestRegressor(), algorithm="gputreeshap").__sklearn_tags__().non_deterministic
+    )
     frozen = ShapTransformer(FrozenEstimator(forest().fit(DIABETES, PROGRESSION)))
     assert not frozen.__sklearn_tags__().target_tags.required
 

@@ -1,0 +1,57 @@
+"""scikit-learn's callbacks of ``fit``: experimental, new in its release 1.9, and none are called before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from sklearn.frozen import FrozenEstimator
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Nothing to support."""
+
+    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
+        """The method itself."""
+        return method
+
+
+class Tasks:
+    """What a ``fit``, which :func:`with_callbacks` wraps, tells its callbacks of.
+
+    Parameters
+    ----------
+    owner : CallbackSupportMixin
+    X, y : training data
+    n_tasks : int
+        How often :meth:`task` will be called before :meth:`end`.
+    """
+
+    def __init__(self, owner: Any, X: Any, y: Any, n_tasks: int) -> None:
+        self._about = {"estimator": owner, "X": X, "y": y}
+        self._context = None
+        if hasattr(owner, "_init_callback_context"):
+            self._context = owner._init_callback_context(max_subtasks=n_tasks)
+            self._context.call_on_fit_task_begin(**self._about)
+
+    @contextmanager
+    def task(self, name: str, model: Any = None) -> Iterator[None]:
+        """A part of the work: the fit of a model, which hands on callbacks if it can, or something else."""
+        if self._context is None:
+            yield
+            return
+        context = self._context.subcontext(task_name=name)
+        hands_on = hasattr(model, "set_callbacks") and not isinstance(model, FrozenEstimator)
+        with context.propagate_callback_context(model) if hands_on else nullcontext():
+            context.call_on_fit_task_begin(**self._about)
+            yield
+            context.call_on_fit_task_end(**self._about)
+
+    def end(self) -> None:
+        """All is done."""
+        if self._context is not None:
+            self._context.call_on_fit_task_end(**self._about)

@@ -1,0 +1,101 @@
+"""Cross-fitting: folds in which a model is fitted again, to explain rows that it was not fitted on."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing
+
+#: Shuffles the rows where ``cv`` is a number, so that the same rows give the same folds.
+_SEED = 0
+
+
+class Fold(NamedTuple):
+    """Numbers of the rows that a model is fitted on, and of those that it then explains."""
+
+    train: np.ndarray
+    test: np.ndarray
+
+
+def folds_of(
+    cv: Any, X: Any, n_rows: int, y: Any, *, classifier: bool, split_params: dict[str, Any]
+) -> list[Fold]:
+    """The folds of a splitter, a number or an iterable of splits.
+
+    Parameters
+    ----------
+    cv, X, y
+        As for ``sklearn.model_selection.check_cv`` and the ``split`` of what it gives.
+    n_rows : int
+    classifier : bool
+        Whether y holds classes, of which every fold must have all to be fitted on.
+    split_params : dict
+        For ``split``, such as ``groups``.
+
+    Raises
+    ------
+    ValueError
+        The folds do not test each row once, or a class has no row to be fitted on in one of them.
+    """
+    splitter = check_cv(cv, y, classifier=classifier)
+    if cv is None or isinstance(cv, Integral):
+        splitter = type(splitter)(splitter.n_splits, shuffle=True, random_state=_SEED)
+    folds = [Fold(*map(np.asarray, split)) for split in splitter.split(X, y, **split_params)]
+    tested = np.concatenate([fold.test for fold in folds]) if folds else np.empty(0, int)
+    if len(tested) != n_rows or not np.array_equal(np.sort(tested), np.arange(n_rows)):
+        raise ValueError(
+            f"cv={cv!r} must test each of the {n_rows} rows once, so that each has values: use a number, "
+            "KFold, StratifiedKFold, GroupKFold or the like"
+        )
+    if classifier:
+        classes = np.unique(y)
+        for number, fold in enumerate(folds):
+            missing = np.setdiff1d(classes, np.asarray(y)[fold.train])
+            if len(missing):
+                raise ValueError(
+                    f"fold {number} of cv={cv!r} has no row of class {missing.tolist()[0]!r} to fit on, "
+                    "so that its values would have other outputs: use StratifiedKFold, or fewer folds"
+                )
+    return folds
+
+
+def params_of(params: dict[str, Any], rows: np.ndarray, n_rows: int) -> dict[str, Any]:
+    """Parameters of ``fit`` for some of the rows: of what has an entry for each row, those of ``rows``."""
+    return {
+        name: _safe_indexing(value, rows) if _has_rows(value, n_rows) else value
+        for name, value in params.items()
+    }
+
+
+def _has_rows(value: Any, n_rows: int) -> bool:
+    if value is None or isinstance(value, (str, bytes, dict)):
+        return False
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return len(shape) > 0 and shape[0] == n_rows
+    return isinstance(value, (list, tuple)) and len(value) == n_rows
+
+
+def places_of(names: tuple[str, ...], names_in_fold: tuple[str, ...], number: int) -> np.ndarray | None:
+    """Where columns that a model sees in a fold lie among those of the model fitted on all rows.
+
+    None where they are the same.
+
+    Raises
+    ------
+    ValueError
+        Some do not lie there.
+    """
+    if names == names_in_fold:
+        return None
+    place = {name: i for i, name in enumerate(names)}
+    others = [name for name in names_in_fold if name not in place]
+    if others:
+        raise ValueError(
+            f"the steps before the model make a column {others[0]!r} in fold {number} that they do not make "
+            "of all rows: put them before the transformer in a pipeline, or use cv=None"
+        )
+    return np.array([place[name] for name in names_in_fold], int)

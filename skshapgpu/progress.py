@@ -1,0 +1,107 @@
+"""Progress of long calls: a bar, or a function that is told of the rows that are done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+#: Rows computed before the first report, and at least between two: fewer would cost more than they tell.
+_LEAST_ROWS = 128
+
+#: Seconds between two reports, at least and at most, about: often enough for a bar to move.
+_SECONDS = (0.1, 0.4)
+
+_TITLE = "explaining"
+
+Report = Callable[[int, int], object]
+
+
+class Progress:
+    """What is told of a call as it goes on: rows done, of how many.
+
+    Rows are computed in steps, of a number that follows the speed found so far. It has no influence on
+    values, as no row's values depend on others.
+    """
+
+    def __init__(self, n_rows: int, report: Report) -> None:
+        self._n_rows, self._report = n_rows, report
+        self._told = -1
+        self._step = _LEAST_ROWS
+        self._last = perf_counter()
+
+    @property
+    def step(self) -> int:
+        """Rows to compute before the next call of :meth:`done`."""
+        return self._step
+
+    def done(self, n_rows: int) -> None:
+        """So many rows are done. Only what is new is told: a call may start again on another device."""
+        now = perf_counter()
+        seconds, self._last = now - self._last, now
+        if seconds < _SECONDS[0]:
+            self._step *= 2
+        elif seconds > _SECONDS[1]:
+            self._step = max(_LEAST_ROWS, self._step // 2)
+        if n_rows > self._told:
+            self._told = n_rows
+            self._report(n_rows, self._n_rows)
+
+
+def require_progress(progress: Any) -> None:
+    """Refuse what is no value of the option ``progress``, before any work starts.
+
+    Raises
+    ------
+    TypeError
+        It is neither a boolean nor callable.
+    ImportError
+        A bar is asked for, which nothing here can draw.
+    """
+    if progress is True:
+        _bar_library()
+    elif progress is not False and progress is not None and not callable(progress):
+        raise TypeError(f"progress must be True, False or a function of two numbers, not {progress!r}")
+
+
+@contextmanager
+def watched(progress: Any, n_rows: int) -> Iterator[Progress | None]:
+    """The progress of a call, with a bar as long as it lasts if one is asked for; None if nothing is."""
+    if not progress or not n_rows:
+        yield None
+    elif progress is not True:
+        yield Progress(n_rows, progress)
+    elif _bar_library() == "tqdm":
+        with _tqdm_bar(n_rows) as report:
+            yield Progress(n_rows, report)
+    else:
+        with _rich_bar(n_rows) as report:
+            yield Progress(n_rows, report)
+
+
+def _bar_library() -> str:
+    for name in ("tqdm", "rich"):
+        try:
+            __import__(name)
+        except ImportError:
+            continue
+        return name
+    raise ImportError("progress=True draws a bar with tqdm or rich: pip install tqdm")
+
+
+@contextmanager
+def _tqdm_bar(n_rows: int) -> Iterator[Report]:
+    from tqdm.auto import tqdm
+
+    with tqdm(total=n_rows, desc=_TITLE, unit=" rows", unit_scale=True) as bar:
+        yield lambda done, _: bar.update(done - bar.n)
+
+
+@contextmanager
+def _rich_bar(n_rows: int) -> Iterator[Report]:
+    from rich.progress import Progress as Bar
+
+    with Bar() as bar:
+        task = bar.add_task(_TITLE, total=n_rows)
+        yield lambda done, _: bar.update(task, completed=done)

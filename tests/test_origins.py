@@ -1,0 +1,421 @@
+"""Values of encoded columns, summed back to the columns of X of which a pipeline made them."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.feature_selection import SelectKBest, VarianceThreshold, f_regression
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import IterativeImputer, KNNImputer, MissingIndicator, SimpleImputer
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    QuantileTransformer,
+    SplineTransformer,
+    StandardScaler,
+    TargetEncoder,
+)
+
+from skshapgpu import ShapTransformer, TreeExplainer, explain
+
+pd = pytest.importorskip("pandas")
+
+N_ROWS = 120
+
+
+def frame() -> Any:
+    """Columns whose names and categories do not tell which encoded column is of which of them."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {
+            "a": rng.choice(["b_c", "c", "d"], N_ROWS),
+            "a_b": rng.choice(["c", "d", "e", "f"], N_ROWS),
+            "size": rng.normal(size=N_ROWS),
+            "weight": rng.normal(size=N_ROWS),
+            "text": rng.choice(["good movie", "bad movie", "good plot"], N_ROWS),
+        },
+        index=[f"row {i}" for i in range(N_ROWS)],
+    )
+    X.loc[rng.random(N_ROWS) < 0.2, "size"] = np.nan
+    return X
+
+
+X = frame()
+Y = (
+    2.0 * (X["a"] == "d")
+    - (X["a_b"] == "e")
+    + X["size"].fillna(2)
+    + X["weight"] ** 2
+    + 3 * X["text"].str.contains("good")
+).to_numpy()
+CLASSES = np.digitize(Y, [1, 3])
+TEXTS, NUMBERS, EVERYTHING = ["a", "a_b"], ["size", "weight"], ["a", "a_b", "size", "weight", "text"]
+
+
+def forest() -> RandomForestRegressor:
+    return RandomForestRegressor(5, random_state=0)
+
+
+def columns_that_move(steps: Any, data: Any, names: list[str]) -> list[str]:
+    """For each column that the steps make the column of X that it depends on, by trying.
+
+    Columns of X are shuffled, one at a time.
+    """
+
+    def made(rows: Any) -> np.ndarray:
+        for step in steps:
+            rows = step.transform(rows)
+        return rows.toarray() if sp.issparse(rows) else np.asarray(rows)
+
+    before, rng, found = made(data), np.random.default_rng(1), {}
+    for name in names:
+        for _ in range(3):
+            moved = data.copy()
+            moved[name] = rng.permutation(moved[name].to_numpy())
+            for column in np.flatnonzero(~np.isclose(before, made(moved), equal_nan=True).all(axis=0)):
+                assert found.setdefault(column, name) == name, f"column {column} depends on several"
+    return [found[column] for column in range(before.shape[1])]
+
+
+def check(*steps: Any, y: np.ndarray = Y, of: list[str] = EVERYTHING) -> Any:
+    """The grouped explanation, after its sums were compared with those by hand."""
+    model: Any = RandomForestClassifier(5, random_state=0) if y is CLASSES else forest()
+    pipeline = make_pipeline(*steps, model).fit(X[of], y)
+    explanation = explain(pipeline, X[of])
+    inputs = columns_that_move(explainer_steps(pipeline), X[of], of)
+    grouped = explanation.group("input")
+    assert list(grouped.feature_names) == list(dict.fromkeys(inputs))
+    for i, name in enumerate(grouped.feature_names):
+        by_hand = explanation.values[:, [origin == name for origin in inputs]].sum(axis=1)
+        np.testing.assert_allclose(grouped.values[:, i], by_hand, atol=1e-12)
+    np.testing.assert_allclose(grouped.values.sum(axis=1), explanation.values.sum(axis=1), atol=1e-12)
+    assert grouped.base_values is explanation.base_values
+    pd.testing.assert_frame_equal(grouped.data, X[list(grouped.feature_names)])
+    return grouped
+
+
+def explainer_steps(pipeline: Any) -> Any:
+    return TreeExplainer(pipeline).steps
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        OneHotEncoder(),
+        OneHotEncoder(sparse_output=False, drop="first"),
+        OneHotEncoder(drop="if_binary"),
+        OneHotEncoder(min_frequency=35, handle_unknown="infrequent_if_exist"),
+        OneHotEncoder(max_categories=2, drop="first"),
+        OneHotEncoder(drop=["c", "f"]),
+        OrdinalEncoder(),
+        TargetEncoder(),
+        FrozenEstimator(OneHotEncoder().fit(X[TEXTS])),
+    ],
+    ids=lambda encoder: str(encoder),
+)
+def test_encoders(encoder: Any) -> None:
+    check(encoder, of=TEXTS)
+
+
+def test_a_target_encoder_of_several_classes() -> None:
+    grouped = check(TargetEncoder(), y=CLASSES, of=TEXTS)
+    assert grouped.values.shape == (N_ROWS, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        StandardScaler(),
+        QuantileTransformer(n_quantiles=20),
+        SimpleImputer(),
+        SimpleImputer(add_indicator=True),
+        make_pipeline(SimpleImputer(add_indicator=True), VarianceThreshold()),
+        make_pipeline(SimpleImputer(), KBinsDiscretizer(4, strategy="uniform")),
+        make_pipeline(SimpleImputer(), KBinsDiscretizer(4, encode="ordinal", strategy="uniform")),
+        make_pipeline(SimpleImputer(), SplineTransformer(n_knots=4)),
+        make_pipeline(SimpleImputer(), SplineTransformer(n_knots=4, include_bias=False)),
+        FunctionTransformer(),
+        FunctionTransformer(np.abs, feature_names_out="one-to-one"),
+        FunctionTransformer(np.abs, feature_names_out=lambda self, names: names),
+        make_pipeline(SimpleImputer(), SelectKBest(f_regression, k=1)),
+        FeatureUnion([("scaled", StandardScaler()), ("missing", MissingIndicator()), ("no", "drop")]),
+        FeatureUnion([("same", "passthrough"), ("binned", make_pipeline(SimpleImputer(), StandardScaler()))]),
+    ],
+    ids=lambda step: str(step).replace("\n", "")[:60],
+)
+def test_transformers_of_numbers(step: Any) -> None:
+    check(step, of=NUMBERS)
+
+
+def test_an_imputer_that_drops_a_column() -> None:
+    data = X[["size", "weight"]].assign(none=np.nan)[["none", "size", "weight"]]
+    imputer = SimpleImputer(add_indicator=True)
+    explanation = explain(make_pipeline(imputer, forest()).fit(data, Y), data)
+    assert explanation.values.shape[1] == 4  # two numbers, and what was missing in "none" and in "size"
+    grouped = explanation.group("input")
+    assert grouped.feature_names == ("size", "weight", "none")
+    np.testing.assert_allclose(grouped.values[:, 0], explanation.values[:, [0, 3]].sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    "imputer", [IterativeImputer(max_iter=2), KNNImputer()], ids=lambda i: type(i).__name__
+)
+def test_imputers_that_look_at_other_columns(imputer: Any) -> None:
+    pipeline = make_pipeline(imputer.set_params(add_indicator=True), forest()).fit(X[NUMBERS], Y)
+    explanation = explain(pipeline, X[NUMBERS])
+    grouped = explanation.group("input")
+    assert grouped.feature_names == ("size", "weight")
+    np.testing.assert_allclose(grouped.values[:, 0], explanation.values[:, [0, 2]].sum(axis=1))
+
+
+def mixed(**options: Any) -> ColumnTransformer:
+    numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
+    return ColumnTransformer(
+        [
+            ("words", TfidfVectorizer(), "text"),
+            ("numbers", numbers, NUMBERS),
+            ("nothing", "drop", ["weight"]),
+            ("categories", OneHotEncoder(drop="first"), ["a_b", "a"]),
+            ("none", StandardScaler(), []),
+        ],
+        **options,
+    )
+
+
+@pytest.mark.parametrize("set_output", [None, "pandas"])
+def test_a_column_transformer(set_output: str | None) -> None:
+    encode = mixed(sparse_threshold=0)
+    if set_output:
+        length = FunctionTransformer(lambda text: text.str.len().to_frame())
+        encode.set_params(categories__sparse_output=False, words=length).set_output(transform=set_output)
+    grouped = check(encode)
+    assert grouped.feature_names == ("text", "size", "weight", "a_b", "a")
+    assert list(grouped.index) == list(X.index)
+
+
+def test_sparse_output_and_classes() -> None:
+    grouped = check(mixed(sparse_threshold=1), y=CLASSES)
+    assert grouped.values.shape == (N_ROWS, 5, 3)
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        TEXTS,
+        [0, 1],
+        [-5, -4],
+        slice(0, 2),
+        slice("a", "a_b"),
+        np.array([True, True, False, False, False]),
+        [True, True, False, False, False],
+        make_column_selector("^a"),
+    ],
+    ids=str,
+)
+def test_ways_to_choose_columns(choose: Any) -> None:
+    numbers = make_column_transformer(
+        (OneHotEncoder(), choose), ("drop", ["text"]), remainder=SimpleImputer()
+    )
+    assert check(numbers).feature_names == ("a", "a_b", "size", "weight")
+    passed = make_column_transformer((OneHotEncoder(), choose), ("drop", ["text"]), remainder="passthrough")
+    assert check(passed).feature_names == ("a", "a_b", "size", "weight")
+
+
+def test_nests() -> None:
+    inner = make_column_transformer((OneHotEncoder(), TEXTS), remainder="passthrough")
+    union = FeatureUnion(
+        [("encoded", inner), ("binned", make_column_transformer((SimpleImputer(), ["size"])))]
+    )
+    outer = make_column_transformer((make_pipeline(union, VarianceThreshold()), ["a_b", "size", "a"]))
+    check("passthrough", outer, None, StandardScaler(with_mean=False))
+
+
+def test_what_is_made_of_one_column_comes_from_it() -> None:
+    words = make_pipeline(CountVectorizer(), FunctionTransformer(sp.csr_array.toarray), PCA(2))
+    powers = make_pipeline(SimpleImputer(), PolynomialFeatures(3, include_bias=False))
+    check(make_column_transformer((words, "text"), (powers, ["weight"]), (OneHotEncoder(), ["a"])))
+
+
+def test_columns_by_name_in_another_order() -> None:
+    pipeline = make_pipeline(mixed(), forest()).fit(X, Y)
+    other = X[X.columns[::-1]].assign(more=1)[["more", *X.columns[::-1]]]
+    explanation, expected = explain(pipeline, other).group("input"), explain(pipeline, X).group("input")
+    np.testing.assert_array_equal(explanation.values, expected.values)
+    pd.testing.assert_frame_equal(explanation.data, expected.data)
+
+
+def test_arrays_and_other_frames() -> None:
+    numbers = X[NUMBERS].to_numpy()
+    imputer = SimpleImputer(add_indicator=True)
+    pipeline = make_pipeline(imputer, forest()).fit(numbers, Y)
+    grouped = explain(pipeline, numbers).group("input")
+    assert grouped.feature_names == ("x0", "x1")
+    np.testing.assert_array_equal(grouped.data, numbers)
+    np.testing.assert_array_equal(explain(pipeline, numbers.tolist()).group("input").data, numbers)
+    pl = pytest.importorskip("polars")
+    table = pl.DataFrame({name: X[name].to_numpy() for name in NUMBERS})
+    pipeline = make_pipeline(imputer, forest()).fit(table, Y)
+    grouped = explain(pipeline, table).group("input")
+    assert grouped.data.columns == NUMBERS
+    assert grouped.feature_names == tuple(getattr(pipeline[0], "feature_names_in_", ["x0", "x1"]))
+
+
+# Explanations
+
+
+def test_selections_and_copies_keep_the_origins() -> None:
+    explanation = explain(make_pipeline(mixed(), forest()).fit(X, Y), X)
+    grouped = explanation.group("input")
+    rows = [5, 3, 8]
+    np.testing.assert_array_equal(explanation[rows].group("input").values, grouped.values[rows])
+    pd.testing.assert_frame_equal(explanation[rows].group("input").data, grouped.data.iloc[rows])
+    pd.testing.assert_frame_equal(explanation[2:4].group("input").data, grouped.data.iloc[2:4])
+    mask = np.arange(N_ROWS) % 2 == 0
+    np.testing.assert_array_equal(explanation[mask].group("input").values, grouped.values[mask])
+    of_a = explanation[:, [name for name in explanation.feature_names if name.startswith("categories__a_")]]
+    assert set(of_a.group("input").feature_names) == {"a", "a_b"}
+    other = pickle.loads(pickle.dumps(explanation))
+    np.testing.assert_array_equal(other.group("input").values, grouped.values)
+    classes = explain(make_pipeline(mixed(), RandomForestClassifier(3)).fit(X, CLASSES), X)
+    np.testing.assert_array_equal(
+        classes[:, :, 1].group("input").values, classes.group("input").values[..., 1]
+    )
+
+
+def test_groups_of_groups() -> None:
+    explanation = explain(make_pipeline(mixed(), forest()).fit(X, Y), X)
+    words = [name for name in explanation.feature_names if name.startswith("words__")]
+    within = explanation.group({"any word": words})
+    assert within.group("input").feature_names == explanation.group("input").feature_names
+    across = explanation.group({"any": [words[0], "numbers__weight"]})
+    with pytest.raises(ValueError, match="grouped across input columns"):
+        across.group("input")
+    numbers = explanation.group("input").group({"numbers": NUMBERS})
+    assert numbers.feature_names == ("text", "numbers", "a_b", "a")
+    again = explanation.group("input").group("input")
+    np.testing.assert_array_equal(again.values, explanation.group("input").values)
+
+
+def test_a_model_without_steps_has_its_own_columns() -> None:
+    explanation = explain(forest().fit(X[["weight"]], Y), X[["weight"]])
+    assert explanation.group("input") is explanation
+    with pytest.raises(ValueError, match="mapping must be 'input' or"):
+        explanation.group("output")
+
+
+def test_transformers_in_and_around_pipelines() -> None:
+    inside = ShapTransformer(make_pipeline(mixed(), forest())).fit(X, Y)
+    around = make_pipeline(mixed(), ShapTransformer(forest())).fit(X, Y)
+    expected = explain(inside.estimator_, X).group("input")
+    for explanation in (inside.explain(X), explain(around, X), explain(inside, X)):
+        np.testing.assert_array_equal(explanation.group("input").values, expected.values)
+        assert explanation.group("input").feature_names == expected.feature_names
+
+
+# What has no origin
+
+
+class Nameless(TransformerMixin, BaseEstimator):
+    """What a user writes in a hurry."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return np.asarray(X)[:, ::-1]
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([SimpleImputer(), PCA(2)], "PCA mixes columns"),
+        ([SimpleImputer(), PolynomialFeatures(2)], "PolynomialFeatures mixes columns"),
+        (
+            [make_column_transformer((make_pipeline(SimpleImputer(), PCA(1)), NUMBERS))],
+            "in 'pipeline' of a ColumnTransformer, PCA mixes columns",
+        ),
+        (
+            [SimpleImputer(), FeatureUnion([("parts", PCA(1)), ("all", StandardScaler())])],
+            "in 'parts' of a FeatureUnion, PCA mixes columns",
+        ),
+        (
+            [SimpleImputer(), FunctionTransformer(np.fliplr)],
+            "FunctionTransformer mixes columns, or does not say",
+        ),
+        (
+            [
+                SimpleImputer(),
+                FunctionTransformer(np.fliplr, feature_names_out=lambda self, names: ["p", "q"]),
+            ],
+            "FunctionTransformer mixes columns, or does not say",
+        ),
+        ([Nameless()], "Nameless does not say how many columns X has"),
+        ([SimpleImputer(), Nameless()], "Nameless mixes columns, or does not say"),
+    ],
+)
+def test_steps_without_origins_are_named(steps: list[Any], message: str) -> None:
+    pipeline = make_pipeline(*steps, forest()).fit(X[NUMBERS], Y)
+    explanation = explain(pipeline, X[NUMBERS])
+    for part in (explanation, explanation[:5], explanation.group({"both": explanation.feature_names[:2]})):
+        with pytest.raises(ValueError, match=message) as caught:
+            part.group("input")
+        assert "mapping of names" in str(caught.value)
+
+
+def test_texts_are_no_columns() -> None:
+    pipeline = make_pipeline(CountVectorizer(), forest()).fit(X["text"], Y)
+    explanation = explain(pipeline, X["text"])
+    assert explanation.shape == (N_ROWS, 4)
+    with pytest.raises(ValueError, match="CountVectorizer does not say how many columns X has"):
+        explanation.group("input")
+
+
+# Names of the columns that the model sees
+
+
+def test_a_step_without_names() -> None:
+    first = make_pipeline(StandardScaler(), Nameless(), forest()).fit(X[["weight", "weight"]].to_numpy(), Y)
+    assert explain(first, X[["weight", "weight"]].to_numpy()).feature_names == ("x0", "x1")
+    hidden = make_column_transformer((FunctionTransformer(np.abs), ["weight"]), (OneHotEncoder(), ["a"]))
+    pipeline = make_pipeline(hidden, forest()).fit(X, Y)
+    assert explain(pipeline, X).feature_names == ("x0", "x1", "x2", "x3")
+    # Names that a later step was fitted with, or makes, are there again.
+    unnamed = FunctionTransformer(lambda data: data)
+    pipeline = make_pipeline(unnamed, OneHotEncoder(), forest()).fit(X[["a"]], Y)
+    assert explain(pipeline, X[["a"]]).feature_names == ("a_b_c", "a_c", "a_d")
+
+
+def test_names_that_two_columns_share() -> None:
+    pipeline = make_pipeline(OneHotEncoder(), forest()).fit(X[TEXTS], Y)
+    assert list(pipeline[0].get_feature_names_out()).count("a_b_c") == 2
+    names = explain(pipeline, X[TEXTS]).feature_names
+    assert names[0] == "a_b_c [0]" and "a_b_c [3]" in names and len(set(names)) == 7
+    transformer = ShapTransformer(pipeline).set_output(transform="pandas")
+    assert tuple(transformer.fit_transform(X[TEXTS], Y).columns) == names
+
+
+@pytest.mark.parametrize("make", [sp.csr_array, sp.csc_matrix, sp.coo_array])
+def test_sparse_rows_are_kept(make: Any) -> None:
+    numbers = make(X[["weight", "weight"]].to_numpy())
+    pipeline = make_pipeline(VarianceThreshold(), StandardScaler(with_mean=False), forest()).fit(numbers, Y)
+    explanation = explain(pipeline, numbers)
+    for grouped, rows in (
+        (explanation.group("input"), slice(None)),
+        (explanation[3:5].group("input"), [3, 4]),
+    ):
+        assert grouped.feature_names == ("x0", "x1")
+        np.testing.assert_array_equal(grouped.data.toarray(), numbers.toarray()[rows])
