@@ -18,7 +18,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skshapgpu import ShapTransformer
+from skshapgpu import ShapTransformer, explain
 
 rng = np.random.default_rng(0)
 n = 1_000
@@ -47,11 +47,11 @@ print(values.head().round(3))
 print("accuracy:", pipeline.score(X_test, y_test))
 
 # %%
-# The last step explains with names and base values, too. The values of the one-hot columns add up to the
-# value of the column that they came from: ``group`` gives one feature for each input column.
-explanation = pipeline[-1].explain(pipeline[:-1].transform(X_test))
-one_hot = [name for name in explanation.feature_names if name.startswith("city_")]
-by_input = explanation.group({"city": one_hot})
+# The pipeline is explained as a whole, with names and base values, too. The values of the one-hot columns add
+# up to the value of the column that they came from: ``group`` gives one feature for each input column.
+explanation = explain(pipeline, X_test)
+print("columns of the model:", ", ".join(explanation.feature_names))
+by_input = explanation.group("input")
 importance = by_input.importance()
 order = np.argsort(importance)
 

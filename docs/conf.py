@@ -1,0 +1,99 @@
+"""Settings of the site; ``./dev docs`` builds it.
+
+The pages are read on a code host as well, where links lead to files of the repository. On the site
+they lead to the pages made of those files: see ``SITE_LINKS``.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import matplotlib
+
+import skshapgpu
+
+sys.path.insert(0, str(Path(__file__).parent))  # for stories.py
+matplotlib.use("Agg")
+
+project = "skshapgpu"
+author = "the skshapgpu developers"
+project_copyright = author
+release = version = skshapgpu.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_templates"]
+templates_path = ["_templates"]
+nitpicky = True
+nitpick_ignore_regex = [
+    ("py:class", "ColumnEncoder|Ensemble"),  # as autosummary finds them in annotations
+    # No inventories of other projects are loaded, so that the site builds without a network.
+    ("py:.*", r"(sklearn|numpy|pandas|matplotlib|shap)\..*"),
+]
+
+autosummary_generate = True
+autodoc_typehints = "none"  # the docstrings say them
+numpydoc_show_class_members = False  # the template of classes lists them
+numpydoc_xref_param_type = False
+numpydoc_validation_checks = {"PR02"}  # a parameter is documented that is not there
+
+myst_heading_anchors = 4
+
+sphinx_gallery_conf = {
+    "examples_dirs": ["../examples"],
+    "gallery_dirs": ["auto_examples"],
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": r"(__init__|demo)\.py",
+    "within_subsection_order": "stories.position",
+    "backreferences_dir": "generated/backreferences",
+    "doc_module": ("skshapgpu",),
+    "reference_url": {"skshapgpu": None},
+    "show_memory": False,
+    "download_all_examples": False,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"skshapgpu {version}"
+html_show_sourcelink = False
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {"index": [], "install": [], "quickstart": [], "faq": []}
+
+#: Links as they stand in the repository, and where they lead on the site.
+SITE_LINKS = (
+    (re.compile(r"\]\((?:\.\./)?examples/(plot_\w+)\.py"), r"](/auto_examples/\1.rst"),
+    (re.compile(r"\]\((?:\.\./)?examples\)"), r"](/auto_examples/index.rst)"),
+    (re.compile(r"\]\(docs/"), r"](/"),
+    (re.compile(r"\]\((tests|benchmarks/results)/"), r"](../\1/"),
+    (re.compile(r"\]\((?:\.\./)?CHANGELOG\.md"), r"](/changelog.md"),
+    (re.compile(r"\]\((?:\.\./)?CONTRIBUTING\.md"), r"](/contributing.md"),
+    (re.compile(r"\]\((?:\.\./)?benchmarks/README\.md"), r"](/benchmarking.md"),
+)
+
+
+def _link_within_site(text: str) -> str:
+    for pattern, replacement in SITE_LINKS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _on_source_read(app, docname, source):
+    source[0] = _link_within_site(source[0])
+
+
+def _on_include_read(app, relative_path, parent_docname, content):
+    content[0] = _link_within_site(content[0])
+
+
+def setup(app):
+    app.connect("source-read", _on_source_read)
+    app.connect("include-read", _on_include_read)

@@ -1,0 +1,72 @@
+"""
+Several classes, and where they stand
+=====================================
+
+One rule says where the classes of a classifier are, whatever library it is of: with one output the values
+are of shape ``(n_rows, n_features)``, with k outputs ``(n_rows, n_features, k)``. A binary classifier has
+one output, its positive class.
+"""
+
+# %%
+# Three classes: a last axis of length three, with its names in ``output_names``.
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.model_selection import train_test_split
+
+from skshapgpu import ShapTransformer, TreeExplainer
+
+X, y = load_wine(return_X_y=True, as_frame=True)
+y = y.map({0: "Barolo", 1: "Grignolino", 2: "Barbera"})
+X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+
+for kind in (RandomForestClassifier, GradientBoostingClassifier, HistGradientBoostingClassifier):
+    model = kind(random_state=0).fit(X_train, y_train)
+    explanation = TreeExplainer(model).explain(X_test)
+    print(f"{kind.__name__:<32}{explanation.shape}  {', '.join(explanation.output_names)}")
+
+# %%
+# A class is chosen by its name, or by its position, which is that in ``model.classes_``. The values of a
+# forest are probabilities: those of the three classes of a row and feature add up to zero, since what one
+# class gains the others lose. Those of boosted trees are margins, which go through a softmax afterwards.
+model = RandomForestClassifier(random_state=0).fit(X_train, y_train)
+explanation = TreeExplainer(model).explain(X_test)
+barolo = explanation[..., "Barolo"]
+print("one class:", barolo.shape, "base value", round(barolo.base_values, 3))
+print("largest sum over the classes:", np.abs(explanation.values.sum(axis=2)).max())
+
+# %%
+# Which features matter for which wine: the importances have an axis of the classes, too.
+importance = explanation.importance()
+order = np.argsort(importance.sum(axis=1))[-8:]
+names = np.array(explanation.feature_names)[order]
+
+figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+start = np.zeros(len(order))
+for i, wine in enumerate(explanation.output_names):
+    ax.barh(names, importance[order, i], left=start, label=wine)
+    start += importance[order, i]
+ax.set_xlabel("mean |SHAP value|, over the classes")
+ax.legend()
+plt.show()
+
+# %%
+# As a transformer the values are a table with a column for each feature and class.
+transformer = ShapTransformer(RandomForestClassifier(random_state=0)).set_output(transform="pandas")
+print(transformer.fit(X_train, y_train).transform(X_test).iloc[:3, :6].round(3))
+
+# %%
+# Two classes: the values are of the positive class, ``model.classes_[1]``. ``outputs="all"`` gives both,
+# whose values are each other's negatives.
+X, y = load_breast_cancer(return_X_y=True)
+model = RandomForestClassifier(random_state=0).fit(X, y)
+positive = TreeExplainer(model).explain(X)
+both = TreeExplainer(model, outputs="all").explain(X)
+print("one output:", positive.shape, "both classes:", both.shape, both.output_names)
+print("the positive class is the same:", np.array_equal(both[..., 1].values, positive.values))
+print("the other is its negative:", np.array_equal(both[..., 0].values, -positive.values))

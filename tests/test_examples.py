@@ -1,0 +1,66 @@
+"""The stories of the gallery run as they are."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+
+#: Half a minute on a machine that has nothing else to do; tests share theirs.
+SECONDS = 120
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level packages that a file imports."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+    return {name.partition(".")[0] for name in names}
+
+
+def test_stories_are_listed_in_their_order() -> None:
+    listed, in_order = (
+        re.findall(r"plot_\w+\.py", (ROOT / path).read_text())
+        for path in ("examples/README.rst", "docs/stories.py")
+    )
+    assert listed == in_order
+    assert len({path.name for path in EXAMPLES} & set(listed)) >= 8
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs(path: Path, tmp_path: Path) -> None:
+    for name in sorted(imported(path)):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"needs {name}")
+    environment = os.environ | {
+        "MPLBACKEND": "Agg",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "SKSHAPGPU_DEVICE": "cpu",  # some compute what GPUs do not
+    }
+    start = perf_counter()
+    run = subprocess.run(
+        [sys.executable, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert perf_counter() - start < SECONDS
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_has_a_title_and_says_what_it_is(path: Path) -> None:
+    title, line, *rest = (ast.get_docstring(ast.parse(path.read_text())) or "\n").split("\n")
+    assert title
+    assert line == "=" * len(title)
+    assert "".join(rest).strip()
