@@ -83,6 +83,7 @@ def shap_importance(
         feature_names : tuple of str
             Of a ``Pipeline`` those of the columns that its last step sees.
         output_names : tuple or None
+            None if there is one output.
 
     Examples
     --------

@@ -44,8 +44,8 @@ class ShapBarDisplay:
     splits : bool, default=False
         Whether ``importances`` are of splits. A bar is their mean, a whisker reaches one standard
         deviation to each side, and a dot is a split.
-    label : str, default="mean |SHAP value|"
-        Of the horizontal axis.
+    label : str
+        Of the horizontal axis; by default ``mean |SHAP value|``.
 
     Attributes
     ----------
