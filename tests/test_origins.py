@@ -224,7 +224,7 @@ def test_sparse_output_and_classes() -> None:
         [True, True, False, False, False],
         make_column_selector("^a"),
     ],
-    ids=str,
+    ids=lambda choose: type(choose).__name__,
 )
 def test_ways_to_choose_columns(choose: Any) -> None:
     numbers = make_column_transformer(
