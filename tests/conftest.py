@@ -44,6 +44,12 @@ def gpu() -> None:
         pytest.skip(f"no GPU: {info['reason']}")
 
 
+@pytest.fixture
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Explainers that are not told where compute on the CPU, for what there is nowhere else."""
+    monkeypatch.setenv("SKSHAPGPU_DEVICE", "cpu")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     info = cuda_info()
     if info["available"]:

@@ -464,6 +464,7 @@ def test_options_of_the_explainer() -> None:
     assert explanation.feature_perturbation == "interventional" and explanation.precision == "double"
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_losses() -> None:
     y = (SPECIES == 1).astype(int)
     data = IRIS[::10]

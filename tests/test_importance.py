@@ -152,6 +152,7 @@ def test_pipelines_and_options() -> None:
     np.testing.assert_allclose(result.importances_mean, transformer.explain(DIABETES).importance())
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_losses() -> None:
     y = (SPECIES == 1).astype(int)
     model = HistGradientBoostingClassifier(max_iter=3).fit(IRIS, y)

@@ -305,8 +305,8 @@ class ShapDependenceDisplay:
             Labels, as for :meth:`TreeExplainer.explain`.
         color_by : "auto", str, int or None, default="auto"
             Feature to colour by; None: none. "auto" is the one with the largest mean magnitude of SHAP
-            interaction values in 200 rows of X. Where the options rule out interactions, as a ``model_output``
-            other than "raw" does, it is found as in :meth:`from_explanation`.
+            interaction values in 200 rows of X. Where the options rule out interactions, as a
+            ``model_output`` other than "raw" does, it is found as in :meth:`from_explanation`.
         max_rows, output, ax, cmap, size
             As for :meth:`from_explanation`.
         **options
