@@ -369,6 +369,7 @@ class _OutOfFold:
         self._facts = replace(
             first.explanation, values=None, base_values=None, data=None, index=None, origins=None
         )
+        self._averaged = averaged
         self._dtype = first.explanation.values.dtype
         self._output_names = first.output_names
         n_outputs = 1 if first.output_names is None else len(first.output_names)
@@ -390,12 +391,16 @@ class _OutOfFold:
         assert explanation is not None
         names = explanation.feature_names
         columns = self._columns(names)
+        same_features = names == self._features
         values = to_host(explanation.values).reshape(len(rows), len(names), len(outputs))
-        if names != self._features or values.shape[2] < self._sums.shape[2]:
+        if not same_features or values.shape[2] < self._sums.shape[2]:
             block = np.zeros((len(rows), *self._sums.shape[1:]), self._sums.dtype)
             block[:, columns[:, np.newaxis], outputs] = values
             values = block
-        self._sums[rows] += values
+        if self._averaged:
+            self._sums[rows] += values
+        else:
+            self._sums[rows] = values
         places = rows[:, np.newaxis], outputs
         base_values = np.reshape(explanation.base_values, (-1, len(outputs)))
         self._base_sums[places] += base_values
@@ -404,7 +409,7 @@ class _OutOfFold:
             data = to_array(explanation.data)
             if data.dtype.kind not in "fiub":
                 self._data = self._data.astype(object)
-            self._data[rows[:, np.newaxis], columns] = data
+            self._data[rows if same_features else (rows[:, np.newaxis], columns)] = data
         self._base_values[number, outputs] = base_values.mean(axis=0)
         self._seconds[number] = split.seconds
         self._importances[number] = names, explanation.importance().reshape(len(names), -1).sum(axis=1)

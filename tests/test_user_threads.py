@@ -412,7 +412,10 @@ def test_fasttreeshap_5_tables_are_counted_first() -> None:
                 assert "memory_limit" in str(error)
                 n_refused += 1
             else:
-                np.testing.assert_allclose(tables.values, expected.values, atol=1e-4)
+                # Single precision: 5e-6 of the leaves, twice.
+                np.testing.assert_allclose(
+                    tables.values, expected.values, rtol=0, atol=1e-5 * PROGRESSION.max()
+                )
     assert 0 < n_refused < 8
 
 
