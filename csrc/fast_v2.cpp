@@ -76,28 +76,29 @@ class Layout {
   // Nodes come in preorder, so that the path to a node's parent still stands on the level above.
   void add_tree(const TreeProgram& tree, LeafTable* leaves) {
     const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
-    const int32_t* const children = plan_.children.data() + tree.children;
+    const int32_t* children = plan_.children.data() + tree.children;
     const DecideNode* const decide = plan_.decide.data() + tree.decide;
     const double* const shares = plan_.shares.data() + tree.decide;
-    const Path root{};
-    for (int32_t i = 0; i < n_inner; ++i) {
-      const uint32_t level = i ? nodes_[i].level : 0;
-      const Path* path = &root;
+    for (int32_t i = 0; i < n_inner; ++i, children += 2) {
+      const uint32_t level = i ? nodes_[i].level : 0, slot = slot_of_[decide[i].column];
+      const LeafFeature left{bit_of(i, false), slot, shares[i]}, right{bit_of(i, true), slot, 1 - shares[i]};
+      const Path* path = &root_;
       if (i) {
         Path& to = paths_[level];
         to.n = extend(*nodes_[i].above, nodes_[i].split, to.features);
         path = &to;
       }
-      const uint32_t slot = slot_of_[decide[i].column];
-      for (int side = 0; side < 2; ++side) {
-        const int32_t child = children[2 * i + side];
-        const LeafFeature split{bit_of(i, side == 1), slot, side ? 1 - shares[i] : shares[i]};
-        if (child < n_inner)
-          nodes_[child] = {path, split, level + 1};
-        else
-          add_leaf(*path, split, leaves[child - n_inner]);
-      }
+      add_child(*path, left, level, children[0], n_inner, leaves);
+      add_child(*path, right, level, children[1], n_inner, leaves);
     }
+  }
+
+  void add_child(const Path& path, const LeafFeature& split, uint32_t level, int32_t child, int32_t n_inner,
+                 LeafTable* leaves) {
+    if (child < n_inner)
+      nodes_[child] = {&path, split, level + 1};
+    else
+      add_leaf(path, split, leaves[child - n_inner]);
   }
 
   // Writes the path that a split continues; returns its features.
@@ -127,6 +128,7 @@ class Layout {
   Plan& plan_;
   Tables& out_;
   const double least_fraction_;
+  const Path root_{};
   size_t n_features_ = 0;
   uint32_t longest_ = 0;
   size_t size_[kMaxLeafBits + 1];  // of a table

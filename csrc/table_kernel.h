@@ -53,7 +53,8 @@ constexpr uint64_t kLanesOfBit[] = {0xaaaaaaaaaaaaaaaa, 0xcccccccccccccccc, 0xf0
 constexpr int log2_of(int n) { return n > 1 ? 1 + log2_of(n / 2) : 0; }
 
 // The factors of the first features are the lanes of a vector for each node; those of the others are numbers,
-// so that a vector of the table is a sum over the nodes of number times vector.
+// so that a vector of the table is a sum over the nodes of number times vector. With z the zero fraction a
+// factor is z (1 - t), and t more where the feature is satisfied.
 template <class S, int K>
 void fill_leaf(const FillLeavesArgs<typename S::T>& args, const LeafTable& leaf) {
   using T = typename S::T;
@@ -62,33 +63,27 @@ void fill_leaf(const FillLeavesArgs<typename S::T>& args, const LeafTable& leaf)
   const int n_features = static_cast<int>(leaf.n_features);
   const LeafFeature* const features = args.features + leaf.features;
   const T *const t = args.t[n_features].data(), *const weights = args.weights[n_features].data();
-  T on[K], off[K];
-  const auto make_factors = [&](int feature) {
-    const T z = static_cast<T>(features[feature].zero_fraction);
-    for (int k = 0; k < K; ++k) {
-      off[k] = z * (1 - t[k]);
-      on[k] = off[k] + t[k];
-    }
-  };
+  const int n_lane_bits = std::min(n_features, kLaneBits);
   V lanes[K];
   for (int k = 0; k < K; ++k) lanes[k] = S::set1(T(1));
-  const int n_lane_bits = std::min(n_features, kLaneBits);
   for (int i = 0; i < n_lane_bits; ++i) {
-    make_factors(i);
+    const V z = S::set1(static_cast<T>(features[i].zero_fraction));
     const auto satisfied = S::mask(&kLanesOfBit[i], 0);
-    for (int k = 0; k < K; ++k)
-      lanes[k] = S::mul(lanes[k], S::select(satisfied, S::set1(off[k]), S::set1(on[k])));
+    for (int k = 0; k < K; ++k) {
+      const V more = S::select_or_zero(satisfied, S::set1(t[k]));
+      lanes[k] = S::mul(lanes[k], S::fma(z, S::set1(1 - t[k]), more));
+    }
   }
   T* const numbers = args.scratch;  // [pattern of the other features][node]
   for (int k = 0; k < K; ++k) numbers[k] = weights[k];
   size_t n = 1;
   for (int i = n_lane_bits; i < n_features; ++i, n *= 2) {
-    make_factors(i);
+    const T z = static_cast<T>(features[i].zero_fraction);
     for (size_t x = 0; x < n; ++x)
       for (int k = 0; k < K; ++k) {
-        const T number = numbers[x * K + k];
-        numbers[(n + x) * K + k] = number * on[k];
-        numbers[x * K + k] = number * off[k];
+        const T number = numbers[x * K + k], off = z * (1 - t[k]);
+        numbers[(n + x) * K + k] = number * (off + t[k]);
+        numbers[x * K + k] = number * off;
       }
   }
   T* const table = args.tables + leaf.table;
