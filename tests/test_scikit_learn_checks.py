@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any
 
 from sklearn.ensemble import (
@@ -127,8 +126,10 @@ EXPECTED = {
 
 def expected(transformer: Any) -> dict[str, str]:
     name = type(transformer.estimator).__name__
-    if name == "XGBClassifier" and parse_version(version("xgboost")) < parse_version("3.4"):
-        return EXPECTED[name] | {"check_fit2d_1feature": NUMBERED}
+    if name == "XGBClassifier":
+        version = importlib.import_module("xgboost").__version__
+        if parse_version(version) < parse_version("3.4"):
+            return EXPECTED[name] | {"check_fit2d_1feature": NUMBERED}
     return EXPECTED[name]
 
 
