@@ -21,8 +21,8 @@ TIMES = ("load_ms", "explain_ms", "total_ms", "next_row_ms")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--depth", type=int, default=12, help="of XGBoost's trees (12)")
-    parser.add_argument("--rounds", type=int, default=6, help="of boosting (6)")
+    parser.add_argument("--depth", type=int, default=16, help="of XGBoost's trees (16)")
+    parser.add_argument("--rounds", type=int, default=5, help="of boosting (5)")
     parser.add_argument("--min-weight", type=float, default=1.0, help="min_child_weight of a leaf (1)")
     parser.add_argument("--repeats", type=int, default=9, help="processes (9)")
 

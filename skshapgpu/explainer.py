@@ -162,9 +162,9 @@ class TreeExplainer:
         "auto" is the exact quadrature; trees of up to 10 levels that ask the same in all nodes of a
         level, as those of CatBoost, are looked up in tables that are filled beforehand, and others in
         tables that a call on the CPU makes if it has so many rows that they pay: see :meth:`plan`. With
-        "quadrature" there are no tables. "fast_v2" looks up all trees, as Fast TreeSHAP v2 does (Yang,
-        2021, arXiv:2109.09847): SHAP values and Banzhaf values, at most 16 features on a path, and tables
-        within ``memory_limit``. The others are slower, for comparison, and compute path-dependent SHAP
+        "quadrature" there are no tables. "fast_v2" looks up each leaf in a table of its own, as Fast
+        TreeSHAP v2 does (Yang, 2021, arXiv:2109.09847): SHAP values and Banzhaf values, at most 16
+        features on a path, and tables within ``memory_limit``. The others are slower, for comparison, and compute path-dependent SHAP
         values only. "gputreeshap" is the method of Mitchell, Frank and Holmes (arXiv:2010.13972): on GPUs
         only, at most 31 features on a path, its last digits change from run to run; with more than 16
         features on a path it computes in double precision. "treeshap" is algorithm 2 of Lundberg et al.
