@@ -164,14 +164,14 @@ class TreeExplainer:
         tables that a call on the CPU makes if it has so many rows that they pay: see :meth:`plan`. With
         "quadrature" there are no tables. "fast_v2" looks up each leaf in a table of its own, as Fast
         TreeSHAP v2 does (Yang, 2021, arXiv:2109.09847): SHAP values and Banzhaf values, at most 16
-        features on a path, and tables within ``memory_limit``. The others are slower, for comparison, and compute path-dependent SHAP
-        values only. "gputreeshap" is the method of Mitchell, Frank and Holmes (arXiv:2010.13972): on GPUs
-        only, at most 31 features on a path, its last digits change from run to run; with more than 16
-        features on a path it computes in double precision. "treeshap" is algorithm 2 of Lundberg et al.
-        (2020), "fast_v1" Fast TreeSHAP v1 (Yang, 2021): both on the CPU only. Their rounding errors grow
-        with the number of features on a path: they were found to be below 1e-6 of the largest leaf for up
-        to 16 features in single and 32 in double precision; beyond that the additivity check refuses
-        values that have too few digits left.
+        features on a path, and tables within ``memory_limit``. The others are slower, for comparison, and
+        compute path-dependent SHAP values only. "gputreeshap" is the method of Mitchell, Frank and Holmes
+        (arXiv:2010.13972): on GPUs only, at most 31 features on a path, its last digits change from run to
+        run; with more than 16 features on a path it computes in double precision. "treeshap" is algorithm 2
+        of Lundberg et al. (2020), "fast_v1" Fast TreeSHAP v1 (Yang, 2021): both on the CPU only. Their
+        rounding errors grow with the number of features on a path: they were found to be below 1e-6 of the
+        largest leaf for up to 16 features in single and 32 in double precision; beyond that the additivity
+        check refuses values that have too few digits left.
     device : {"auto", "cpu", "cuda", "cuda:N"} or list of "cuda:N", default="auto"
         Where to compute. "cuda" is the first GPU; with a list the rows are split. "auto" takes the
         first GPU when there is one and enough work for it, else the CPU; the environment variable
