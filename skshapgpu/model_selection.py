@@ -25,7 +25,7 @@ from .devices import to_host
 from .errors import UnsupportedModelError
 from .explainer import TreeExplainer
 from .explanation import Explanation
-from .inputs import row_labels, select, table, to_array
+from .inputs import n_rows_of, row_labels, select, table, to_array
 from .origins import Origins
 from .pipelines import nest
 from .transformer_base import ExplainingTransformer
@@ -146,7 +146,7 @@ def cross_val_explain(
     tests = results["indices"]["test"]
     if not return_indices:
         del results["indices"]
-    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    n_rows = n_rows_of(X)
     fold = _fold(tests, n_rows)
     collected: _OutOfFold | None = None
     for number, split in enumerate(splits):

@@ -18,6 +18,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .importance import Importances, find_importances
+from .inputs import n_rows_of
 
 #: Parts of the rows over which importances vary without cross-validation, as in ``shap_importance``.
 _N_PARTS = 5
@@ -140,8 +141,8 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         if self.cv is None:
             self.estimator_ = clone(self.estimator)
             self.estimator_.fit(X, y, **(params if routed is None else routed["estimator"]["fit"]))
-            n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-            return find_importances(self.estimator_, X, y, n_parts=min(_N_PARTS, n_rows), **common)
+            n_parts = min(_N_PARTS, n_rows_of(X))
+            return find_importances(self.estimator_, X, y, n_parts=n_parts, **common)
         groups = None if routing else params.pop("groups", None)
         return find_importances(self.estimator, X, y, groups=groups, cv=self.cv, params=params, **common)
 

@@ -94,7 +94,7 @@ MAY_IMPORT = {
     },
     "saving": {"_versions", "adapters", "background", "ensemble", "schema", "storage"},
     "schema": {"ensemble"},
-    "selection": {"importance"},
+    "selection": {"importance", "inputs"},
     "shap_backend": {"devices", "explainer"},
     "storage": set(),
     "transformer_base": {"_versions", "callbacks", "cross_fit", "devices", "explainer", "inputs"},
