@@ -22,7 +22,8 @@ TIMES = ("load_ms", "explain_ms", "total_ms", "next_row_ms")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=int, default=16, help="of XGBoost's trees (16)")
-    parser.add_argument("--rounds", type=int, default=5, help="of boosting (5)")
+    parser.add_argument("--rounds", type=int, default=3, help="of boosting (3)")
+    parser.add_argument("--features", type=int, default=100, help="of X (100); on few, tables are smaller")
     parser.add_argument("--min-weight", type=float, default=1.0, help="min_child_weight of a leaf (1)")
     parser.add_argument("--repeats", type=int, default=9, help="processes (9)")
 
@@ -35,7 +36,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     import xgboost
 
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(20_000, 30)).astype(np.float32)
+    X = rng.normal(size=(20_000, arguments.features)).astype(np.float32)
     y = X[:, 0] * X[:, 1] + np.sin(X[:, 2]) * X[:, 3] + 0.3 * X[:, 4:].sum(axis=1)
     parameters = {
         "max_depth": arguments.depth,
@@ -57,7 +58,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     expected = explainer.shap_values(X[:1])[0].tolist()
     info = explainer.plan_info()
     return {
-        **{name: getattr(arguments, name) for name in ("depth", "rounds", "min_weight", "repeats")},
+        **{
+            name: getattr(arguments, name)
+            for name in ("depth", "rounds", "features", "min_weight", "repeats")
+        },
         **{name: info[name] for name in ("n_leaves", "n_look_ups", "table_bytes")},
         "file_bytes": file_bytes,
         "fill_seconds": filled - start,

@@ -74,6 +74,7 @@ auto with_view(const py::dict& ensemble, const Make& make) {
   const auto cover = attribute<double>(ensemble, "cover", n);
   const auto value = attribute<double>(ensemble, "value", -1);
   const auto intercept = attribute<double>(ensemble, "intercept", -1);
+  const auto player = attribute<int32_t>(ensemble, "player", -1);
   const auto zero_missing = attribute<bool>(ensemble, "zero_missing", -1);
   const auto category_set = attribute<int32_t>(ensemble, "category_set", -1);
   const auto category_offsets = attribute<int64_t>(ensemble, "category_offsets", -1);
@@ -97,12 +98,15 @@ auto with_view(const py::dict& ensemble, const Make& make) {
   view.intercept = intercept.data();
   view.x_float32 = ensemble["x_dtype"].cast<std::string>() == "float32";
   view.strict = ensemble["strict"].cast<bool>();
+  view.player = or_null(player);
+  view.n_players = view.n_features;
+  if (view.player) view.n_players = *std::max_element(view.player, view.player + view.n_features) + 1;
   view.zero_missing = reinterpret_cast<const uint8_t*>(or_null(zero_missing));
   view.category_set = or_null(category_set);
   view.category_offsets = category_offsets.data();
   view.category_values = category_values.data();
   view.category_listed_left = reinterpret_cast<const uint8_t*>(category_listed_left.data());
-  const py::gil_scoped_release release;
+  const WithoutGil release;
   return make(view);
 }
 
@@ -211,8 +215,8 @@ RescaledPlan compile_rescaled(const py::dict& ensemble, const std::string& preci
 Result checked_result(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
                       int n_threads, py::array& margins) {
   if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
-  if (X.ndim() != 2 || X.shape(1) != plan.n_features)
-    throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_features) + ")");
+  if (X.ndim() != 2 || X.shape(1) != plan.n_inputs)
+    throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_inputs) + ")");
   if (!is_float32(values) && !is_float64(values)) throw py::type_error("values must be float32 or float64");
   require_threads(n_threads);
   check_array(values, "values", {X.shape(0), plan.n_outputs, plan.n_features});
@@ -235,7 +239,7 @@ void run_interruptibly(const Work& work) {
   Interrupt interrupted;
   bool complete;
   {
-    const py::gil_scoped_release release;
+    const WithoutGil release;
     complete = work(std::ref(interrupted));
   }
   if (!complete) throw py::error_already_set();

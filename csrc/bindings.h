@@ -4,7 +4,12 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#ifdef __GLIBCXX__
+#include <cxxabi.h>
+#endif
+
 #include <chrono>
+#include <thread>
 
 #include "plan.h"
 
@@ -52,6 +57,36 @@ inline void take_interactions(const Plan& plan, py::ssize_t n_rows, const py::ar
                                 {n_rows, n_outputs, static_cast<py::ssize_t>(plan.pairs.size())});
 }
 
+// What `take` gives, which waits for the GIL. Where the interpreter is at its end, Python before 3.14 exits
+// the thread instead of giving it the GIL, which would unwind destructors that must not throw, and abort:
+// such a thread sleeps for what is left of the process, as later versions of Python make it.
+template <class Take>
+auto gil_or_sleep(const Take& take) {
+#ifdef __GLIBCXX__
+  try {
+    return take();
+  } catch (const abi::__forced_unwind&) {
+    while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+#else
+  return take();
+#endif
+}
+
+// As long as it lives the calling thread has no GIL.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(PyEval_SaveThread()) {}
+  ~WithoutGil() {
+    gil_or_sleep([this] { PyEval_RestoreThread(state_); });
+  }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
 // Asks Python now and then, from a thread without the GIL, whether a signal has come.
 class Interrupt {
  public:
@@ -59,8 +94,10 @@ class Interrupt {
     const auto now = Clock::now();
     if (now - last_ < std::chrono::milliseconds(100)) return false;
     last_ = now;
-    const py::gil_scoped_acquire acquire;
-    return PyErr_CheckSignals() != 0;
+    const PyGILState_STATE gil = gil_or_sleep([] { return PyGILState_Ensure(); });
+    const bool interrupted = PyErr_CheckSignals() != 0;
+    PyGILState_Release(gil);
+    return interrupted;
   }
 
  private:

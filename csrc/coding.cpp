@@ -6,8 +6,6 @@
 namespace skshap {
 namespace {
 
-constexpr double kZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold, a float
-
 // One column of a block as X, the precision in which the model reads it.
 template <class X>
 void gather(const Rows& rows, int32_t feature, int64_t first_row, int n_rows, X* out) {
@@ -34,14 +32,12 @@ template <class X>
 void code_block(const Column& column, const RankArgs<X>& rank_args, void (*rank)(const RankArgs<X>&)) {
   if (!column.categorical) {
     rank(rank_args);
-  } else {
-    for (int i = 0; i < kBlockRows; ++i)
-      rank_args.ranks[i] = category_code(column.categories, rank_args.values[i]);
+    return;
   }
   for (int i = 0; i < kBlockRows; ++i) {
     const X x = rank_args.values[i];
-    if (std::isnan(x) || (column.zero_missing && std::fabs(x) <= kZeroMagnitude))
-      rank_args.ranks[i] = kMissingCode;
+    rank_args.ranks[i] =
+        is_missing(x, column.zero_missing) ? kMissingCode : category_code(column.categories, x);
   }
 }
 
@@ -90,17 +86,17 @@ void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64
     for (size_t c = 0; c < plan.columns.size(); ++c) {
       const Column& column = plan.columns[c];
       if (plan.x_float32) {
-        gather(rows, column.feature, first, count, floats);
-        code_block<float>(
-            column,
-            {floats, column.thresholds_float.data(), column.thresholds_float.size(), plan.strict, ranks},
-            kernels.rank_float);
+        gather(rows, column.input, first, count, floats);
+        code_block<float>(column,
+                          {floats, column.thresholds_float.data(), column.thresholds_float.size(),
+                           plan.strict, column.zero_missing, ranks},
+                          kernels.rank_float);
       } else {
-        gather(rows, column.feature, first, count, doubles);
-        code_block<double>(
-            column,
-            {doubles, column.thresholds_double.data(), column.thresholds_double.size(), plan.strict, ranks},
-            kernels.rank_double);
+        gather(rows, column.input, first, count, doubles);
+        code_block<double>(column,
+                           {doubles, column.thresholds_double.data(), column.thresholds_double.size(),
+                            plan.strict, column.zero_missing, ranks},
+                           kernels.rank_double);
       }
       if (column.categorical) {
         group_by_category(column, ranks, tile.category_rows[block * plan.columns.size() + c]);

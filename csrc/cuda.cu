@@ -124,7 +124,7 @@ class Pipeline : public CudaPlan::Impl {
                const std::function<bool()>& interrupted) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     const UseDevice use(device_);
-    const size_t x_row = (rows.is_float32 ? 4 : 8) * static_cast<size_t>(plan_.n_features);
+    const size_t x_row = (rows.is_float32 ? 4 : 8) * static_cast<size_t>(plan_.n_inputs);
     const Arrays out = arrays(result.values);
     const std::array<size_t, kArrays> out_rows = row_bytes(result.values);
     const size_t out_row = out_rows[0] + out_rows[1] + out_rows[2];
@@ -218,7 +218,7 @@ class Pipeline : public CudaPlan::Impl {
     // One batch needs no stream of its own.
     const int n_lanes = rows.n_rows > batch ? kLanes : 1;
     const auto stream_of = [&](const Lane& lane) { return n_lanes > 1 ? lane.stream.stream : stream; };
-    const bool refuses = input.refuses() && rows.n_rows && plan_.n_features;
+    const bool refuses = input.refuses() && rows.n_rows && plan_.n_inputs;
     reset_gap(result.gap, stream);
     CudaCheck numbers{};
     if (refuses) numbers = start_check(input, stream);
@@ -360,7 +360,7 @@ class Pipeline : public CudaPlan::Impl {
     a.n_rows = rows.n_rows;
     a.row_stride = rows.row_stride;
     a.column_stride = rows.column_stride;
-    a.n_features = plan_.n_features;
+    a.n_inputs = plan_.n_inputs;
     a.check = numbers;
     find_refused<<<8 * model_.multiprocessors, 256, 0, stream>>>(a);
     check_launch("checking rows");
@@ -382,9 +382,9 @@ class Pipeline : public CudaPlan::Impl {
   // how they lie there.
   Rows gather(const Rows& rows, int64_t first, int64_t n, char* out) const {
     const char* from = static_cast<const char*>(rows.data) + first * rows.row_stride;
-    const int64_t item = rows.is_float32 ? 4 : 8, row = item * plan_.n_features;
+    const int64_t item = rows.is_float32 ? 4 : 8, row = item * plan_.n_inputs;
     if (rows.row_stride == item && rows.column_stride != item) {
-      for (int32_t f = 0; f < plan_.n_features; ++f)
+      for (int32_t f = 0; f < plan_.n_inputs; ++f)
         std::memcpy(out + f * n * item, from + f * rows.column_stride, n * item);
       return {nullptr, rows.is_float32, n, item, n * item};
     }
@@ -394,7 +394,7 @@ class Pipeline : public CudaPlan::Impl {
       for (int64_t i = 0; i < n; ++i) std::memcpy(out + i * row, from + i * rows.row_stride, row);
     } else {
       for (int64_t i = 0; i < n; ++i)
-        for (int32_t f = 0; f < plan_.n_features; ++f)
+        for (int32_t f = 0; f < plan_.n_inputs; ++f)
           std::memcpy(out + i * row + f * item, from + i * rows.row_stride + f * rows.column_stride, item);
     }
     return {nullptr, rows.is_float32, n, row, item};
@@ -418,7 +418,7 @@ class Pipeline : public CudaPlan::Impl {
                         lane.counters.template as<int32_t>(),
                         static_cast<int32_t>(n_counters()),
                         numbers != nullptr,
-                        plan_.n_features,
+                        plan_.n_inputs,
                         numbers ? *numbers : CudaCheck{}};
     if (model_.n_columns && (margins || !model_.paths.used)) {
       const int parts = std::min<int>((model_.n_columns + 3) / 4, n_tiles < 4096 ? 64 : 4);

@@ -13,8 +13,8 @@ void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const p
                   const py::object& pairs) {
   const Plan& plan = cuda.plan();
   if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
-  if (X.ndim() != 2 || X.shape(1) != plan.n_features)
-    throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_features) + ")");
+  if (X.ndim() != 2 || X.shape(1) != plan.n_inputs)
+    throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_inputs) + ")");
   if (!is_float32(values) && !is_float64(values)) throw py::type_error("values must be float32 or float64");
   check_array(values, "values", {X.shape(0), plan.n_outputs, plan.n_features});
   const auto doubles = [](const py::object& object, const char* name,
@@ -34,7 +34,7 @@ void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const p
   Interrupt interrupted;
   bool complete;
   {
-    const py::gil_scoped_release release;
+    const WithoutGil release;
     complete = cuda.explain(rows, result, memory_limit, std::ref(interrupted));
   }
   if (!complete) throw py::error_already_set();
@@ -62,7 +62,7 @@ int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, boo
   Interrupt interrupted;
   bool complete;
   {
-    const py::gil_scoped_release release;
+    const WithoutGil release;
     complete = cuda.explain_device(X.rows(), input, result, memory_limit, stream, std::ref(interrupted));
   }
   if (!complete) throw py::error_already_set();
@@ -72,7 +72,7 @@ int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, boo
 py::dict path_summary(const Plan& plan, const std::string& packing) {
   PathSet set;
   {
-    const py::gil_scoped_release release;
+    const WithoutGil release;
     set = make_paths(plan, packing_named(packing));
   }
   std::vector<uint32_t> lengths;
@@ -105,7 +105,7 @@ PYBIND11_MODULE(_cuda, module) {
                              [](const CudaDevice& d) { return py::make_tuple(d.major, d.minor); });
   py::class_<CudaPlan>(module, "CudaPlan")
       .def(py::init<const Plan&, int, bool>(), py::arg("plan"), py::arg("device"), py::arg("gputreeshap"),
-           py::keep_alive<1, 2>(), py::call_guard<py::gil_scoped_release>())
+           py::keep_alive<1, 2>(), py::call_guard<WithoutGil>())
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("gap").none(true), py::arg("memory_limit"), py::arg("matrices") = py::none(),
            py::arg("pairs") = py::none())

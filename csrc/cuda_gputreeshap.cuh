@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kPathThreads) code_path_rows(CudaPathArgs args
       args.codes + static_cast<int64_t>(blockIdx.x) * a.n_columns * kPathLanes + threadIdx.x % kPathLanes;
   for (int c = threadIdx.x / kPathLanes; c < a.n_columns; c += kPathThreads / kPathLanes) {
     const CudaCodeColumn column = a.columns[c];
-    const char* p = x_row + column.feature * a.column_stride;
+    const char* p = x_row + column.input * a.column_stride;
     const Read x = a.x_single ? static_cast<Read>(*reinterpret_cast<const float*>(p))
                               : static_cast<Read>(*reinterpret_cast<const double*>(p));
     out[static_cast<int64_t>(c) * kPathLanes] = full_code(a, column, x);

@@ -102,7 +102,7 @@ struct CudaModel {
       upload_paths();
       return;
     }
-    codes_all = n_columns > 0 && plan.features.size() == static_cast<size_t>(plan.n_features);
+    codes_all = n_columns > 0 && plan.n_used_inputs == plan.n_inputs;
     stream = upload(program.stream);
     chunks = upload(program.chunks);
     category_sets = upload(program.category_sets);
@@ -129,7 +129,7 @@ struct CudaModel {
       const Column& column = plan.columns[c.column];
       const size_t n = column.categorical ? column.categories.size()
                                           : column.thresholds_float.size() + column.thresholds_double.size();
-      columns.push_back({column.feature, static_cast<uint32_t>(n), c.origin, column.categorical,
+      columns.push_back({column.input, static_cast<uint32_t>(n), c.origin, column.categorical,
                          column.zero_missing, begins[c.column]});
     }
     for (const CudaCodeColumn& column : columns)

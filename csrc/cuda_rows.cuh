@@ -6,7 +6,7 @@
 namespace skshap {
 
 struct CudaCodeColumn {
-  int32_t feature;
+  int32_t input;    // column of X
   uint32_t n;       // thresholds, or listed categories
   uint32_t origin;  // as in CudaColumn
   uint8_t categorical, zero_missing;
@@ -18,7 +18,7 @@ struct CudaCheck {
   bool allow_nan;
   double limit;               // magnitudes from here on are refused, unless NaN
   double missing;             // taken for NaN
-  unsigned long long* first;  // smallest row * n_features + feature that is refused
+  unsigned long long* first;  // smallest row * n_inputs + column that is refused
   volatile int* found;        // on the host: set if there is one
 
   __device__ void look_at(double x, int64_t position) const {
@@ -42,8 +42,8 @@ struct CudaCodeArgs {
   int16_t* codes;     // [tile][column][row of the tile]
   int32_t* counters;  // of the kernels that come next: set to 0
   int32_t n_counters;
-  bool checks;  // all features have columns, which are checked
-  int32_t n_features;
+  bool checks;  // all columns of X are coded, and checked
+  int32_t n_inputs;
   CudaCheck check;
 };
 
@@ -95,12 +95,12 @@ __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
   const int step = gridDim.y * (blockDim.x / kTile);
   for (int c = first; c < a.n_columns; c += step) {
     const CudaCodeColumn column = a.columns[c];
-    const char* p = x_row + column.feature * a.column_stride;
+    const char* p = x_row + column.input * a.column_stride;
     const Read x = a.x_single ? static_cast<Read>(*reinterpret_cast<const float*>(p))
                               : static_cast<Read>(*reinterpret_cast<const double*>(p));
     if (a.checks)
       a.check.look_at(a.x_single ? *reinterpret_cast<const float*>(p) : *reinterpret_cast<const double*>(p),
-                      read * a.n_features + column.feature);
+                      read * a.n_inputs + column.input);
     const uint32_t full = full_code(a, column, x);
     int32_t code;
     if (column.categorical) {  // one of more categories than fit has its high halves in a column of their own
@@ -115,12 +115,12 @@ __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
   }
 }
 
-// The same for features that no tree uses, too.
+// The same for columns of X that no tree uses, too.
 __global__ void __launch_bounds__(256) find_refused(CudaCodeArgs a) {
-  const int64_t n = a.n_rows * a.n_features, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  const int64_t n = a.n_rows * a.n_inputs, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
     const char* p =
-        static_cast<const char*>(a.X) + i / a.n_features * a.row_stride + i % a.n_features * a.column_stride;
+        static_cast<const char*>(a.X) + i / a.n_inputs * a.row_stride + i % a.n_inputs * a.column_stride;
     a.check.look_at(a.x_single ? *reinterpret_cast<const float*>(p) : *reinterpret_cast<const double*>(p), i);
   }
 }

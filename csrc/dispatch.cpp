@@ -185,28 +185,27 @@ class Worker {
     const T* from = phi.data();
     for (size_t o = 0; o < n_outputs; ++o)
       for (const int32_t place : places) {
-        double* to = sums.data() + ((first_output + o) * n_places + place) * tile_ + block * kBlockRows;
-        for (int row = 0; row < kBlockRows; ++row) to[row] += scale * from[row];
+        add_scaled(scale, from,
+                   sums.data() + ((first_output + o) * n_places + place) * tile_ + block * kBlockRows);
         from += kBlockRows;
       }
   }
 
+  void add_scaled(double scale, const float* from, double* to) const {
+    kernels_.add_scaled_float(scale, from, to);
+  }
+  void add_scaled(double scale, const double* from, double* to) const {
+    kernels_.add_scaled_double(scale, from, to);
+  }
+
   template <class Out>
   void write(Out* values, int64_t first_row, int n_rows) {
-    const size_t row_size = static_cast<size_t>(plan_.n_outputs) * plan_.n_features,
-                 n_used = plan_.features.size();
+    write_values(values + first_row * plan_.n_outputs * plan_.n_features, n_rows);
+    const size_t n_used = plan_.features.size();
     for (int row = 0; row < n_rows; ++row) {
-      Out* out = values + (first_row + row) * row_size;
-      if (n_used < static_cast<size_t>(plan_.n_features)) std::fill_n(out, row_size, Out(0));
-      for (int32_t o = 0; o < plan_.n_outputs; ++o, out += plan_.n_features) {
-        const double* sums = sums_.data() + o * n_used * tile_ + row;
-        for (size_t i = 0; i < n_used; ++i) out[plan_.features[i]] = static_cast<Out>(sums[i * tile_]);
-        if (result_.margin)
-          result_.margin[(first_row + row) * plan_.n_outputs + o] =
-              margin_.data()[static_cast<size_t>(o) * tile_ + row];
-      }
       for (int32_t o = 0; o < plan_.n_outputs; ++o) {
         const size_t index = (first_row + row) * plan_.n_outputs + o;
+        if (result_.margin) result_.margin[index] = margin_.data()[static_cast<size_t>(o) * tile_ + row];
         if (result_.pairs)
           write_sums(static_cast<Out*>(result_.pairs), index, o, row, pair_sums_, plan_.pairs.size());
         if (result_.triples)
@@ -216,6 +215,26 @@ class Worker {
                        pair_sums_.data() + o * plan_.pairs.size() * tile_ + row, tile_, main_.data(),
                        static_cast<Out*>(result_.matrices) + index * plan_.n_features * plan_.n_features);
       }
+    }
+  }
+
+  // Some rows at a time, so that both what is read and what is written stay in the cache: sums of a feature
+  // lie together, values of a row.
+  template <class Out>
+  void write_values(Out* values, int n_rows) const {
+    constexpr int kRows = 16;
+    const size_t n_used = plan_.features.size(), n_features = plan_.n_features,
+                 row_size = plan_.n_outputs * n_features;
+    if (n_used < n_features) std::fill_n(values, n_rows * row_size, Out(0));
+    for (int begin = 0; begin < n_rows; begin += kRows) {
+      const int n = std::min(kRows, n_rows - begin);
+      const double* sums = sums_.data() + begin;
+      for (int32_t o = 0; o < plan_.n_outputs; ++o)
+        for (const int32_t feature : plan_.features) {
+          Out* const out = values + begin * row_size + o * n_features + feature;
+          for (int row = 0; row < n; ++row) out[row * row_size] = static_cast<Out>(sums[row]);
+          sums += tile_;
+        }
     }
   }
 

@@ -636,7 +636,13 @@ void rank(const RankArgs<X>& args) {
       for (int i = 0; i < kBlockRows; ++i) base[i] += thresholds[base[i]] < args.values[i] ? step : 0;
     length -= half;
   }
-  for (int i = 0; i < kBlockRows; ++i) args.ranks[i] = base[i];
+  for (int i = 0; i < kBlockRows; ++i)
+    args.ranks[i] = is_missing(args.values[i], args.zero_missing) ? kMissingCode : base[i];
+}
+
+template <class T>
+void add_scaled(double scale, const T* from, double* to) {
+  for (int row = 0; row < kBlockRows; ++row) to[row] += scale * from[row];
 }
 
 template <class S, int kOrder, int... K>
@@ -666,6 +672,8 @@ Kernels make_kernels(const char* name) {
   k.leaf_table = &leaf_table;
   k.pair_leaf_float = &pair_leaf<FloatVector>;
   k.pair_leaf_double = &pair_leaf<DoubleVector>;
+  k.add_scaled_float = &add_scaled<float>;
+  k.add_scaled_double = &add_scaled<double>;
   k.rank_float = &rank<float>;
   k.rank_double = &rank<double>;
   set_order<1>(k);

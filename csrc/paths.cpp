@@ -77,17 +77,28 @@ class Extractor {
     e->zero_fraction *= right ? 1 - plan_.shares[node] : plan_.shares[node];
     const bool holds = right == static_cast<bool>(d.flags & kFlip);  // what the node tests
     if (d.flags & kCategorical) {
+      require_same(e->set == kNoSet, e->set_column, d.column);
       e->set_column = d.column;
       e->set = intersect(e->set, d, holds);
       return;
     }
     const uint32_t end = d.operand - d.bias + 1;  // of the ranks for which it holds
+    require_same(e->lower == 0 && e->upper == kMissingCode, e->column, d.column);
     e->column = d.column;
     if (holds)
       e->upper = std::min(e->upper, end);
     else
       e->lower = std::max(e->lower, end);
     e->missing &= holds == static_cast<bool>(d.bias);
+  }
+
+  // An element has one numeric and one categorical test.
+  static void require_same(bool is_first, uint32_t tested, uint32_t column) {
+    if (is_first || tested == column) return;
+    throw std::invalid_argument(
+        "algorithm='gputreeshap' cannot explain this model: a path of one of its trees tests several columns "
+        "that are one player, as target statistics of the same categorical columns are; use "
+        "algorithm='quadrature'");
   }
 
   uint32_t intersect(uint32_t set, const DecideNode& d, bool holds) {

@@ -17,6 +17,15 @@ constexpr size_t kMaxChunkTrees = 64;
 // Half of a common L2 cache, for the programs of a chunk.
 constexpr size_t kMaxChunkBytes = 512 << 10;
 
+// That many more features than nodes are no reason to number them anew.
+constexpr size_t kFewFeatures = 1 << 16;
+
+// Each inner node has some numbers for each quadrature node, and the stack of a walk has some for each level:
+// with these limits about a gigabyte. No training makes trees beyond them, but the memory of a chain in a
+// file would grow like the square of its length.
+constexpr int kMaxNodes = 512;
+constexpr int64_t kMaxStackNodes = 1 << 20;
+
 // Thresholds as x meets them: x is float32, so the nearest float32 on the side of the comparison
 // decides the same.
 float as_float(double threshold, bool strict) {
@@ -90,7 +99,9 @@ class Compiler {
  public:
   Compiler(const EnsembleView& ensemble, Precision precision, int order, Index index, bool walks)
       : e_(ensemble), single_(precision == Precision::kSingle), interactions_(order >= 2), walks_(walks) {
-    plan_.n_features = e_.n_features;
+    plan_.n_features = e_.n_players;
+    plan_.n_inputs = e_.n_features;
+    plan_.n_used_inputs = 0;
     plan_.n_outputs = e_.n_outputs;
     plan_.x_float32 = e_.x_float32;
     plan_.strict = e_.strict;
@@ -106,7 +117,7 @@ class Compiler {
   Plan compile() {
     make_columns();
     std::vector<TreeShape> shapes(e_.n_trees);
-    seen_depth_.assign(e_.n_features, 0);
+    seen_depth_.assign(plan_.n_features, 0);
     for (int32_t tree = 0; tree < e_.n_trees; ++tree) shapes[tree] = measure(tree);
     choose_scale(shapes);
     make_room();
@@ -117,9 +128,9 @@ class Compiler {
       if (e_.tree_output[a] != e_.tree_output[b]) return e_.tree_output[a] < e_.tree_output[b];
       return shapes[a].n_nodes < shapes[b].n_nodes;
     });
-    has_seen_.assign(e_.n_features, 0);
-    seen_.resize(e_.n_features);
-    slot_of_feature_.assign(e_.n_features, -1);
+    has_seen_.assign(plan_.n_features, 0);
+    seen_.resize(plan_.n_features);
+    slot_of_feature_.assign(plan_.n_features, -1);
     for (const int32_t tree : order) {
       if (shapes[tree].height == 0) {
         for (int32_t o = 0; o < width_; ++o) plan_.constant[output(tree) + o] += leaf(root(tree), o);
@@ -145,6 +156,7 @@ class Compiler {
   double leaf(int64_t node, int32_t o) const { return e_.value[node * width_ + o]; }
   double scaled_leaf(int64_t node, int32_t o) const { return std::ldexp(leaf(node, o), -exponent_); }
   bool is_leaf(int64_t node) const { return e_.left[node] < 0; }
+  int32_t feature(int64_t node) const { return e_.player ? e_.player[e_.feature[node]] : e_.feature[node]; }
   bool is_categorical(int64_t node) const { return e_.category_set && e_.category_set[node] >= 0; }
 
   // --- Columns ---
@@ -154,12 +166,14 @@ class Compiler {
     const int64_t n_nodes = e_.tree_offsets[e_.n_trees];
     for (int64_t node = 0; node < n_nodes; ++node) {
       if (is_leaf(node)) continue;
-      const int32_t f = e_.feature[node];
-      int32_t& index = is_categorical(node) ? categorical[f] : numeric[f];
+      const int32_t x = e_.feature[node];
+      int32_t& index = is_categorical(node) ? categorical[x] : numeric[x];
       if (index < 0) {
+        plan_.n_used_inputs += numeric[x] < 0 && categorical[x] < 0;
         index = static_cast<int32_t>(plan_.columns.size());
-        plan_.columns.push_back({f, is_categorical(node), e_.zero_missing && e_.zero_missing[f], {}, {}, {}});
-        plan_.features.push_back(f);
+        plan_.columns.push_back(
+            {feature(node), x, is_categorical(node), e_.zero_missing && e_.zero_missing[x], {}, {}, {}});
+        plan_.features.push_back(feature(node));
       }
       Column& column = plan_.columns[index];
       if (column.categorical) {
@@ -207,7 +221,7 @@ class Compiler {
       const Item item = stack.back();
       stack.pop_back();
       if (item.leave) {
-        if (--seen_depth_[e_.feature[item.node]] == 0) --distinct;
+        if (--seen_depth_[feature(item.node)] == 0) --distinct;
         continue;
       }
       if (is_leaf(item.node)) {
@@ -222,12 +236,20 @@ class Compiler {
       }
       const int64_t left = root(tree) + e_.left[item.node], right = root(tree) + e_.right[item.node];
       const double r = left_share(e_.cover[left], e_.cover[right]);
-      if (seen_depth_[e_.feature[item.node]]++ == 0) ++distinct;
+      if (seen_depth_[feature(item.node)]++ == 0) ++distinct;
       stack.push_back({item.node, 0, 0, true});
       stack.push_back({right, item.share * (1 - r), item.depth + 1, false});
       stack.push_back({left, item.share * r, item.depth + 1, false});
     }
     shape.n_nodes = quadrature_nodes(plan_.index, most_distinct);
+    if (shape.n_nodes > kMaxNodes)
+      throw std::invalid_argument("tree " + std::to_string(tree) + " has a path of " +
+                                  std::to_string(most_distinct) + " different features, more than " +
+                                  std::to_string(2 * kMaxNodes));
+    if (int64_t{shape.height} * shape.n_nodes > kMaxStackNodes)
+      throw std::invalid_argument("tree " + std::to_string(tree) + " is too deep: it has " +
+                                  std::to_string(shape.height) + " levels, and a path of " +
+                                  std::to_string(most_distinct) + " different features");
     return shape;
   }
 
@@ -330,7 +352,7 @@ class Compiler {
       stack.pop_back();
       if (item.stage == kVisit) {
         const Label n = label(item.node, item.parent, item.right);
-        const int32_t f = e_.feature[item.node];
+        const int32_t f = feature(item.node);
         const bool right_leaf = is_leaf(n.right);
         if (is_leaf(n.left)) {
           op(n.repeated ? kPairRep : kPairNew, n.slot);
@@ -390,10 +412,10 @@ class Compiler {
         } else {
           op(kMiddle, 0);
         }
-        see(e_.feature[item.node], n, true);
+        see(feature(item.node), n, true);
       } else {
         const Label n = labels.back();
-        const int32_t f = e_.feature[item.node];
+        const int32_t f = feature(item.node);
         const bool right_leaf = is_leaf(n.right);
         if (right_leaf)
           op(n.repeated ? kExitLeafRep : kExitLeafNew, n.slot);
@@ -445,7 +467,7 @@ class Compiler {
       throw std::invalid_argument("the ensemble has more than 2,147,483,647 nodes");
     n.left = static_cast<int32_t>(left);
     n.right = static_cast<int32_t>(right);
-    const int32_t f = e_.feature[node];
+    const int32_t f = feature(node);
     n.slot = slot(f);
     n.repeated = has_seen_[f];
     n.zero_fraction = n.repeated ? seen_[f].zero_fraction : 1.0;
@@ -467,15 +489,15 @@ class Compiler {
   }
 
   void write_decision(int64_t node, const Label& n) {
-    const int32_t f = e_.feature[node];
+    const int32_t x = e_.feature[node];
     const bool missing_left = e_.missing_left[node];
     DecideNode d{0, 0, 0, 0, 0};
     if (is_categorical(node)) {
-      d.column = static_cast<uint32_t>(categorical_[f]);
+      d.column = static_cast<uint32_t>(categorical_[x]);
       d.operand = write_categories(plan_.columns[d.column], e_.category_set[node], missing_left);
       d.flags |= kCategorical;
     } else {
-      d.column = static_cast<uint32_t>(numeric_[f]);
+      d.column = static_cast<uint32_t>(numeric_[x]);
       const Column& column = plan_.columns[d.column];
       d.bias = missing_left;
       d.operand =
@@ -484,8 +506,8 @@ class Compiler {
     }
     if (n.flip) d.flags |= kFlip;
     if (n.repeated) {
-      d.previous = seen_[f].word;
-      if (seen_[f].right) d.flags |= kPreviousRight;
+      d.previous = seen_[feature(node)].word;
+      if (seen_[feature(node)].right) d.flags |= kPreviousRight;
     }
     plan_.decide.push_back(d);
   }
@@ -615,7 +637,7 @@ class Compiler {
   int32_t width_;
   int exponent_ = 0;
   size_t n_listed_ = 0;
-  std::vector<int32_t> numeric_, categorical_;  // feature -> column
+  std::vector<int32_t> numeric_, categorical_;  // column of X -> column
   std::vector<int32_t> seen_depth_;
   std::vector<char> has_seen_;
   std::vector<Seen> seen_;
@@ -627,6 +649,42 @@ class Compiler {
   size_t chunk_start_bytes_ = 0, forgotten_bytes_ = 0;
   int64_t base_ = 0;
   size_t first_decide_ = 0, first_child_ = 0, first_leaf_ = 0;
+};
+
+// An ensemble whose features are numbered anew, without those that no tree splits on.
+class UsedFeatures {
+ public:
+  explicit UsedFeatures(const EnsembleView& ensemble)
+      : view_(ensemble),
+        number_(ensemble.feature, ensemble.feature + ensemble.tree_offsets[ensemble.n_trees]) {
+    for (size_t node = 0; node < number_.size(); ++node)
+      if (ensemble.left[node] >= 0) used_.push_back(number_[node]);
+    sort_unique(used_);
+    for (size_t node = 0; node < number_.size(); ++node)
+      number_[node] = ensemble.left[node] < 0 ? 0 : static_cast<int32_t>(position(used_, number_[node]));
+    if (ensemble.zero_missing)
+      for (const int32_t f : used_) zero_missing_.push_back(ensemble.zero_missing[f]);
+    for (const int32_t f : used_) players_.push_back(ensemble.player ? ensemble.player[f] : f);
+    sort_unique(players_);
+    for (const int32_t f : used_)
+      player_.push_back(static_cast<int32_t>(position(players_, ensemble.player ? ensemble.player[f] : f)));
+    view_.n_features = static_cast<int32_t>(used_.size());
+    view_.n_players = static_cast<int32_t>(players_.size());
+    view_.player = player_.data();
+    view_.feature = number_.data();
+    view_.zero_missing = ensemble.zero_missing ? zero_missing_.data() : nullptr;
+  }
+
+  const EnsembleView& view() const { return view_; }
+  int32_t feature(int32_t number) const { return used_[number]; }
+  int32_t player(int32_t number) const { return players_[number]; }
+
+ private:
+  EnsembleView view_;
+  std::vector<int32_t> number_;  // of each node's feature
+  std::vector<int32_t> used_, players_;
+  std::vector<int32_t> player_;  // of each used feature
+  std::vector<uint8_t> zero_missing_;
 };
 
 }  // namespace
@@ -648,7 +706,20 @@ size_t walk_stack(const Plan& plan, const Chunk& chunk) {
 }
 
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Index index, bool walks) {
-  return Compiler(ensemble, precision, order, index, walks).compile();
+  const size_t n_nodes = static_cast<size_t>(ensemble.tree_offsets[ensemble.n_trees]);
+  if (static_cast<size_t>(ensemble.n_features) <= n_nodes + kFewFeatures)
+    return Compiler(ensemble, precision, order, index, walks).compile();
+  // The compiler has lists with a place for each feature, which would outgrow the trees.
+  const UsedFeatures used(ensemble);
+  Plan plan = Compiler(used.view(), precision, order, index, walks).compile();
+  plan.n_features = ensemble.n_players;
+  plan.n_inputs = ensemble.n_features;
+  for (Column& column : plan.columns) {
+    column.input = used.feature(column.input);
+    column.feature = used.player(column.feature);
+  }
+  for (int32_t& feature : plan.features) feature = used.player(feature);
+  return plan;
 }
 
 // The derivative by one feature has degree n_features - 1 in t; one less by a pair, but for the weight of a

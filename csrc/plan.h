@@ -13,10 +13,11 @@
 
 namespace skshap {
 
-// A column of X as the trees test it. A feature that is numeric in some nodes and categorical in
-// others has two.
+// A column of X as the trees test it. One that is numeric in some nodes and categorical in others is there
+// twice.
 struct Column {
   int32_t feature;
+  int32_t input;  // column of X
   bool categorical;
   bool zero_missing;
   // Numeric: ascending thresholds, in the precision of x. Categorical: ascending listed codes;
@@ -55,8 +56,10 @@ struct FeatureTriple {
   int32_t first, second, third;
 };
 
+// A feature here is a player of the ensemble: a column of X, or several that are known or unknown together.
 struct Plan {
   int32_t n_features, n_outputs;
+  int32_t n_inputs, n_used_inputs;  // columns of X, and those of them that trees test
   bool x_float32, strict;
   Precision precision;
   int order;  // of the interactions: 1 for the values only, 2 for pairs of features also, 3 for triples also

@@ -213,15 +213,25 @@ struct PairLeafArgs {
   T* phi;      // [slot][64]
 };
 
-// Ranks of up to 64 values in a sorted array: how many thresholds each value has passed.
+// Ranks of the 64 values of a block in a sorted array: how many thresholds each value has passed, or that it
+// is missing.
 template <class X>
 struct RankArgs {
   const X* values;
   const X* thresholds;
   size_t n_thresholds;
   bool strict;
+  bool zero_missing;
   uint32_t* ranks;
 };
+
+constexpr double kZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold, a float
+
+template <class X>
+inline bool is_missing(X x, bool zero_missing) {
+  return x != x ||
+         (zero_missing && x <= static_cast<X>(kZeroMagnitude) && x >= -static_cast<X>(kZeroMagnitude));
+}
 
 // One set of kernels for each instruction set.
 struct Kernels {
@@ -236,6 +246,8 @@ struct Kernels {
   void (*leaf_table)(const LeafTableArgs&);
   void (*pair_leaf_float)(const PairLeafArgs<float>&);
   void (*pair_leaf_double)(const PairLeafArgs<double>&);
+  void (*add_scaled_float)(double scale, const float* from, double* to);  // the 64 rows of a block
+  void (*add_scaled_double)(double scale, const double* from, double* to);
   void (*rank_float)(const RankArgs<float>&);
   void (*rank_double)(const RankArgs<double>&);
   void (*walk_float[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<float>&);  // [order - 1][K], [0]: any K

@@ -20,6 +20,9 @@ void run_threads(int64_t n_threads, const Work& work) {
   std::exception_ptr error;
   std::mutex error_mutex;
   const auto guarded = [&](bool calling) {
+    // What a thread needs for exceptions is allocated at its first use, and where that fails the process
+    // ends: now there is memory, unlike when there is an exception because there is none.
+    static_cast<void>(std::current_exception());
     try {
       work(calling);
     } catch (...) {

@@ -19,6 +19,8 @@ struct EnsembleView {
   int32_t value_width;
   const double* intercept;
   bool x_float32, strict;
+  const int32_t* player;  // per feature, or null: each is one
+  int32_t n_players;
   const uint8_t* zero_missing;  // per feature, or null
   const int32_t* category_set;  // per node, or null
   const int64_t* category_offsets;

@@ -25,6 +25,9 @@ class Plan:
     ) -> None:
         """Compile: ``ensemble`` holds the attributes of ``Ensemble``; precision "single" or "double".
 
+        Results have an element for each player of the ensemble, of which there are n_features, unless several
+        columns of X are one.
+
         A plan of order 2 can also fill ``matrices`` and ``pairs`` of :meth:`explain`, one of order 3 also
         ``triples``; each is slower than the one before with the same results. The index is "sii" (Shapley
         interaction index), "stii" (Shapley-Taylor, up to order 2) or "bii" (Banzhaf); with the last the

@@ -53,6 +53,7 @@ _DTYPES = {
     "cover": np.float64,
     "value": np.float64,
     "intercept": np.float64,
+    "player": np.int32,
     "zero_missing": np.bool_,
     "category_set": np.int32,
     "category_offsets": np.int64,
@@ -92,6 +93,7 @@ class Ensemble:
     Attributes
     ----------
     n_features : int
+        Columns that trees may test: those of X, and others that the schema derives from them.
     tree_offsets : ndarray of int64, shape (n_trees + 1,)
     tree_output : ndarray of int32, shape (n_trees,)
         The output a tree adds to; -1 in every tree when each leaf holds all outputs.
@@ -112,6 +114,9 @@ class Ensemble:
     x_dtype : {"float32", "float64"}
         Precision in which the model's library reads X.
     strict : bool
+    player : ndarray of int32, shape (n_features,) or (0,)
+        Number of the player of the game, from 0 on, that a feature belongs to: features of one player are
+        known or unknown together, and have one value. Empty: each feature is a player itself.
     zero_missing : ndarray of bool, shape (n_features,) or (0,)
         Features where a value of magnitude ``ZERO_MAGNITUDE`` or less is missing; empty: none.
     category_set : ndarray of int32, shape (n_nodes,) or (0,)
@@ -136,6 +141,7 @@ class Ensemble:
     intercept: np.ndarray
     x_dtype: str = "float32"
     strict: bool = False
+    player: np.ndarray = _empty("int32")
     zero_missing: np.ndarray = _empty("bool")
     category_set: np.ndarray = _empty("int32")
     category_offsets: np.ndarray = _empty("int64")
@@ -168,6 +174,10 @@ class Ensemble:
     @property
     def n_outputs(self) -> int:
         return len(self.intercept)
+
+    @property
+    def n_players(self) -> int:
+        return int(self.player.max()) + 1 if len(self.player) else self.n_features
 
     @classmethod
     def from_trees(
@@ -223,8 +233,10 @@ class Ensemble:
         """Raise ``ValueError``, naming tree and node, unless every documented rule holds."""
         if self.x_dtype not in ("float32", "float64"):
             raise ValueError(f"x_dtype must be 'float32' or 'float64', not {self.x_dtype!r}")
-        if not isinstance(self.n_features, (int, np.integer)) or self.n_features < 0:
-            raise ValueError(f"n_features must be an integer >= 0, not {self.n_features!r}")
+        if not isinstance(self.n_features, (int, np.integer)) or not 0 <= self.n_features < 2**31:
+            raise ValueError(f"n_features must be an integer from 0 to 2**31 - 1, not {self.n_features!r}")
+        if not isinstance(self.strict, (bool, np.bool_)):
+            raise ValueError(f"strict must be a bool, not {self.strict!r}")
         if self.n_outputs < 1 or not np.isfinite(self.intercept).all():
             raise ValueError("intercept must hold one finite number for each output")
         offsets = self.tree_offsets
@@ -249,8 +261,12 @@ class Ensemble:
             raise ValueError(f"tree_output must lie in 0..{self.n_outputs - 1}")
         if self.value.shape != (self.n_nodes, width):
             raise ValueError(f"value must have shape {(self.n_nodes, width)}, not {self.value.shape}")
-        if len(self.zero_missing) not in (0, self.n_features):
-            raise ValueError("zero_missing must be empty or have n_features entries")
+        for name in ("player", "zero_missing"):
+            if len(getattr(self, name)) not in (0, self.n_features):
+                raise ValueError(f"{name} must be empty or have n_features entries")
+        players = np.unique(self.player)
+        if not np.array_equal(players, np.arange(len(players))):
+            raise ValueError("player must hold every number from 0 to its largest, and no other")
 
     def _validate_nodes(self) -> None:
         leaf = self.left < 0

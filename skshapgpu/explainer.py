@@ -22,14 +22,14 @@ from .adapters import adapt
 from .background import Background, require_perturbation
 from .costs import CallPlan
 from .devices import GpuArray, Numbers, RefusedNumberError
-from .errors import require_one_of
+from .errors import UnsupportedModelError, require_one_of
 from .explanation import Explanation
 from .inputs import FLOAT32_OVERFLOW, Rows, read, row_labels
 from .interaction_explanation import INDEX_NAMES, InteractionExplanation
 from .interactions import Found, Request, interactions
 from .model_output import link_of, require_model_output
 from .origins import Origins, origins_of, with_data
-from .pipelines import names_behind, unique, unwrap
+from .pipelines import Prepared, names_behind, prepare, unique, unwrap
 from .progress import require_progress, watched
 from .runner import (
     SHAP_VALUES,
@@ -40,6 +40,7 @@ from .runner import (
     shap_values,
 )
 from .saving import Saved
+from .sharing import Sharing
 
 #: Kinds of the values of single features, by the names of their indices.
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": Kind(1, "bii")}
@@ -135,11 +136,11 @@ class TreeExplainer:
 
     Parameters
     ----------
-    model : fitted model
-        Of scikit-learn, XGBoost, LightGBM or CatBoost, or of a registered adapter. Of a
-        ``Pipeline`` the last step is explained, with the columns that it sees; the others
-        transform X. A fitted search stands for its ``best_estimator_``, a ``FrozenEstimator``
-        for what it holds.
+    model : fitted model, str or path
+        Of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, cuML, NGBoost, scikit-survival or
+        quantile-forest, or of a registered adapter; or the path of a model file. Of a ``Pipeline``
+        the last step is explained, with the columns that it sees; the others transform X. A fitted
+        search stands for its ``best_estimator_``, a ``FrozenEstimator`` for what it holds.
     data : array-like, sparse matrix or data frame of shape (n_background, n_features), default=None
         Background rows, anything that X may be on the host; kept as an encoded copy. With them the
         worth of a set of known features is the mean margin of rows that have these from the row
@@ -202,8 +203,10 @@ class TreeExplainer:
         The model is not fitted.
     ValueError, TypeError
         An option has no such value, options contradict each other, ``data`` is nothing that the
-        model takes, or a path has more features than interventional values or "fast_v2" can be computed
-        for.
+        model takes, a text or path is not that of a model file, or a path through a tree has more
+        features than interventional values or "fast_v2" can be computed for.
+    ImportError
+        A model file can be read by its library only, which is not installed.
     MemoryError
         The tables of "fast_v2" need more than they may take.
     RuntimeError
@@ -267,6 +270,11 @@ class TreeExplainer:
     ) -> None:
         """Compile the adapted model; ``tables``: with what :meth:`Runner.contents` gave."""
         adapted, self._outputs, self._model_output = self._adapted, outputs, model_output
+        if background is None and not adapted.has_cover:
+            raise UnsupportedModelError(
+                f"this {adapted.family} model has no covers, the training weight at each node that "
+                "path-dependent SHAP values depend on; give it background rows as data="
+            )
         widen = outputs == "all" and adapted.binary is not None
         link = link_of(adapted, model_output, outputs == "all")
         n_outputs = 2 if widen else adapted.ensemble.n_outputs
@@ -276,8 +284,9 @@ class TreeExplainer:
         elif n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(n_outputs))
         numbers = self._numbers()
+        sharing = Sharing(adapted.schema.n_features, adapted.shared) if adapted.shared else None
         self._runner = Runner(
-            adapted.ensemble, compute, widen, numbers, self._output_names, background, link, tables
+            adapted.ensemble, compute, widen, numbers, self._output_names, background, link, tables, sharing
         )
         self._runner.require(SHAP_VALUES, "", False)
         if link is not None and link.has_labels:
@@ -405,7 +414,7 @@ class TreeExplainer:
             Positions of the features, in ascending order.
         """
         request = Request.parse("occurring", "sii", order)
-        return getattr(self._runner.plan(request.kind), request.part)
+        return self._runner.sets(request.kind, request.part)
 
     def explain(self, X: Any, y: Any = None, *, index: str = "sv", progress: Any = False) -> Explanation:
         """SHAP values with names, data, row labels and base values.
@@ -458,7 +467,7 @@ class TreeExplainer:
             value_index=index,
             feature_perturbation=self.feature_perturbation,
             model_output=self._model_output,
-            origins=None if self._origins is None else with_data(self._origins, X),
+            origins=self._origins_of(X),
             seconds=perf_counter() - start,
             **facts,
         )
@@ -644,11 +653,9 @@ class TreeExplainer:
         schema, x_dtype = self._adapted.schema, self._adapted.ensemble.x_dtype
         if not self._steps:
             return read(X, schema, x_dtype)
-        transformed = X
-        for step in self._steps:
-            transformed = step.transform(transformed)
-        rows = read(transformed, schema, x_dtype)
-        labels = row_labels(X)
+        prepared = X if isinstance(X, Prepared) else prepare(self._steps, X)
+        rows = read(prepared.made, schema, x_dtype)
+        labels = row_labels(prepared.given)
         if labels is not None and len(labels) == rows.n_rows:
             rows.index = labels
         return rows
@@ -673,6 +680,11 @@ class TreeExplainer:
         """Where the columns come from that the model proper sees; None: they are those of X."""
         return origins_of(self._steps, self.n_features) if self._steps else None
 
+    def _origins_of(self, X: Any) -> Origins | None:
+        if self._origins is None:
+            return None
+        return with_data(self._origins, X.given if isinstance(X, Prepared) else X)
+
     def _take(self, X: Any) -> GpuArray:
         """X that lies on a GPU; its numbers are checked there, when it is explained."""
         if self._steps:
@@ -680,7 +692,7 @@ class TreeExplainer:
                 "X lies on a GPU, but goes through the leading steps of a Pipeline first: copy it to the host"
             )
         schema = self._adapted.schema
-        if schema.encoders:
+        if schema.encoders or schema.derived is not None:
             raise TypeError("X lies on a GPU, but has categorical columns to encode: copy it to the host")
         array = devices.take(X)
         if array.shape[1] != schema.n_features:
@@ -811,7 +823,7 @@ class TreeExplainer:
             background += f", {self._model_output}"
         return (
             f"<TreeExplainer of a {self.family} model: {ensemble.n_trees} trees, "
-            f"{ensemble.n_leaves} leaves, {ensemble.n_features} features, "
+            f"{ensemble.n_leaves} leaves, {self.n_features} features, "
             f"{n_outputs} output{'s' * (n_outputs > 1)}, {self._runner.options.precision} precision"
             f"{background}>"
         )

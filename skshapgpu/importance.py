@@ -14,7 +14,8 @@ from .devices import to_host
 from .errors import require_one_of
 from .explainer import TreeExplainer
 from .explanation import Explanation
-from .model_selection import Split, aligned, explained_splits, explainer_options, merged_names
+from .model_selection import explained_splits, explainer_options
+from .out_of_fold import Split, aligned, merged_names
 
 #: Values (n_rows, n_features, n_outputs) to importances (n_features, n_outputs) in float64.
 _AGGREGATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -70,10 +70,13 @@ class Rows:
             self._open_frame()
         missing = schema.missing_value
         self._as_it_is = False
-        if self._array is not None and not schema.encoders and missing != missing:
+        decoded = bool(schema.encoders) or schema.derived is not None
+        if self._array is not None and not decoded and missing != missing:
             self._as_it_is = self._array.dtype in (_FLOAT32, _FLOAT64) and self._array.flags.aligned
         if not self._as_it_is:  # the row, what is missing in it, and one column before its conversion
-            self.row_bytes += (self._x_dtype.itemsize + 1) * n_columns + 32
+            self.row_bytes += (self._x_dtype.itemsize + 1) * schema.n_columns + 32
+        if schema.derived is not None:
+            self.row_bytes += schema.derived.row_bytes
 
     def _open_frame(self) -> None:
         package = _package(self.data) or ""
@@ -115,8 +118,8 @@ class Rows:
 
         Returns
         -------
-        ndarray of float32 or float64, shape (stop - start, n_features)
-            NaN is missing. A view of X where X can be taken as it is.
+        ndarray of float32 or float64, shape (stop - start, n_columns)
+            NaN is missing; derived columns stand last. A view of X where X can be taken as it is.
 
         Raises
         ------
@@ -133,24 +136,28 @@ class Rows:
 
     def _convert(self, start: int, stop: int) -> np.ndarray:
         schema = self._schema
-        block = np.empty((stop - start, schema.n_features), self._x_dtype)
+        block = np.empty((stop - start, schema.n_columns), self._x_dtype)
+        encoded: dict[int, Column] = {}
         if sp.issparse(self.data):
-            self._fill_from_sparse(block, start, stop)
+            self._fill_from_sparse(block, start, stop, encoded)
         elif self._array is not None and self._array.dtype.kind in "fiub" and not schema.encoders:
             array = self._array[start:stop]
             if schema.array_dtype is not None and array.dtype.char not in "fd" and not self._sources:
                 array = array.astype(schema.array_dtype)
-            block[...] = array
+            block[:, : schema.n_features] = array
         else:
-            self._fill_by_column(block, start, stop)
+            self._fill_by_column(block, start, stop, encoded)
         missing = schema.missing_value
         if missing == missing:  # encoders have judged their columns themselves
             is_missing = block == self._x_dtype.type(missing)
             is_missing[:, list(schema.encoders)] = False
             block[is_missing] = np.nan
+        if schema.derived is not None:
+            schema.derived.fill(block, encoded)
         return block
 
-    def _fill_from_sparse(self, block: np.ndarray, start: int, stop: int) -> None:
+    def _fill_from_sparse(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
+        """Columns of X; ``encoded`` takes those that are needed for derived ones."""
         csr, schema = self.data, self._schema
         block[...] = np.nan if schema.sparse_zero_missing else 0.0
         stored = slice(csr.indptr[start], csr.indptr[stop])
@@ -160,25 +167,49 @@ class Rows:
             values = block[:, feature].copy()
             if not schema.sparse_zero_missing:  # integers stay integers, of any size
                 values = csr[start:stop, [feature]].toarray().ravel()
-            block[:, feature] = encoder.encode(Column(self.name(feature), values))
+            column = Column(self.name(feature), values)
+            block[:, feature] = encoder.encode(column)
+            self._keep(feature, column, encoded)
 
-    def _fill_by_column(self, block: np.ndarray, start: int, stop: int) -> None:
-        for feature in range(block.shape[1]):
+    def _fill_by_column(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
+        """The same of what is not sparse."""
+        for feature in range(self._schema.n_features):
+            name = self.name(feature)
             if self._sources:
-                values, codes = self._sources[feature](start, stop)
+                values, codes = self._part(feature, start, stop)
             else:
                 values, codes = self._array[start:stop, feature], None
-            name = self.name(feature)
-            number = self._category_numbers.get(feature)
-            encoder = self._schema.encoders.get(feature)
-            if encoder is None and number is not None:
-                encoder = self._schema.frame_encoder
-            if encoder is None:
-                block[:, feature] = _numbers(values, start, name)
-            else:
-                block[:, feature] = encoder.encode(
-                    Column(name, values, codes, bool(self._sources), number or 0)
-                )
+            column = Column(name, values, codes, bool(self._sources))
+            try:
+                block[:, feature] = self._encoded(feature, column, start)
+            except OverflowError as error:
+                raise ValueError(f"column {name!r} holds a number that is too large: {error}") from error
+            except (LookupError, AttributeError) as error:  # of an encoder that was edited, or registered
+                raise ValueError(
+                    f"column {name!r} cannot be encoded: {type(error).__name__}: {error}"
+                ) from error
+            self._keep(feature, column, encoded)
+
+    def _keep(self, feature: int, column: Column, encoded: dict[int, Column]) -> None:
+        if self._schema.derived is not None and feature in self._schema.derived.encoded:
+            encoded[feature] = column
+
+    def _encoded(self, feature: int, column: Column, start: int) -> np.ndarray:
+        number = self._category_numbers.get(feature)
+        encoder = self._schema.encoders.get(feature)
+        if encoder is None and number is not None:
+            encoder = self._schema.frame_encoder
+        if encoder is None:
+            return _numbers(column.values, start, column.name)
+        return encoder.encode(replace(column, category_number=number or 0))
+
+    def _part(self, feature: int, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
+        try:
+            return self._sources[feature](start, stop)
+        except (ValueError, TypeError, MemoryError):
+            raise
+        except Exception as error:  # the frame's library has its own
+            raise ValueError(f"column {self.name(feature)!r} cannot be read: {error}") from error
 
     def _check(self, block: np.ndarray, start: int) -> None:
         schema = self._schema
@@ -327,11 +358,42 @@ def table(X: Any) -> Any:
 def _csr(X: Any) -> Any:
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D sparse array instead. Reshape your data")
+    if not _is_whole(X):
+        raise ValueError(f"X is a sparse {X.format} matrix whose indices contradict its shape or each other")
     csr = X.tocsr()
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
     return csr
+
+
+def _is_whole(X: Any) -> bool:
+    """Whether the indices of a sparse matrix lie inside it: SciPy looks at none that are set later."""
+    if X.format == "coo":
+        parts = list(zip((X.row, X.col), X.shape))
+        return all(len(part) == len(X.data) and _is_inside(part, n) for part, n in parts)
+    if X.format not in ("csr", "csc", "bsr"):
+        return True
+    block = X.blocksize if X.format == "bsr" else ()
+    rows, columns = (n // size for n, size in zip(X.shape, block or (1, 1)))
+    major, minor = (columns, rows) if X.format == "csc" else (rows, columns)
+    starts, indices, data = X.indptr, X.indices, X.data
+    return (
+        data.ndim == 1 + len(block)
+        and data.shape[1:] == block
+        and starts.shape == (major + 1,)
+        and _is_inside(starts, min(len(indices), len(data)) + 1)
+        and starts[0] == 0
+        and bool((starts[1:] >= starts[:-1]).all())
+        and _is_inside(indices, minor)
+    )
+
+
+def _is_inside(numbers: np.ndarray, n: int) -> bool:
+    """Whether these are whole numbers from 0 to n - 1, in one dimension."""
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        return False
+    return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < n)
 
 
 def _check_names(names: Sequence[str], expected: Sequence[str]) -> None:

@@ -181,7 +181,7 @@ def _all(run: Run, request: Request) -> Found:
 
 
 def _occurring(run: Run, request: Request) -> Found:
-    sets = getattr(run.plan, request.part)
+    sets = run.sets(request.part)
     row = (len(sets) + run.n_features) * run.dtype.itemsize
     room = _Room(run, *_texts(run, request, len(sets)))
     size = room.chunk_rows(run.n_outputs * row, 2 * run.n_outputs * row)  # copies with one output; magnitudes
@@ -198,7 +198,7 @@ def _occurring(run: Run, request: Request) -> Found:
 
 def _strongest(run: Run, request: Request) -> Found:
     """In two passes: all sets are computed twice, so that only those chosen need be kept."""
-    sets = getattr(run.plan, request.part)
+    sets = run.sets(request.part)
     count = min(request.count, len(sets))
     size, room, read = _reader(run, request, len(sets), count)
     run.passes = 2 if size < run.n_rows else 1
@@ -219,7 +219,7 @@ def _strongest(run: Run, request: Request) -> Found:
 
 
 def _listed(run: Run, request: Request, positions: np.ndarray) -> Found:
-    sets = getattr(run.plan, request.part)
+    sets = run.sets(request.part)
     size, room, read = _reader(run, request, len(sets), len(positions))
     column_of = dict(zip(map(tuple, sets.tolist()), range(len(sets))))
     columns = [column_of.get(tuple(sorted(members))) for members in positions.tolist()]

@@ -7,9 +7,8 @@ another, with as many threads as it had jobs, so that no model travels to a work
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from inspect import signature
 from time import perf_counter
 from typing import Any
@@ -21,13 +20,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import indexable
 
 from .adapters import adapt
-from .devices import to_host
 from .errors import UnsupportedModelError
 from .explainer import TreeExplainer
-from .explanation import Explanation
-from .inputs import n_rows_of, row_labels, select, table, to_array
-from .origins import Origins
-from .pipelines import nest
+from .inputs import n_rows_of, select
+from .out_of_fold import OutOfFold, Split
+from .pipelines import Prepared, nest
+from .scoring import KeepingScorer
 from .transformer_base import ExplainingTransformer
 
 
@@ -108,9 +106,9 @@ def cross_val_explain(
     **Features.** Those of a ``Pipeline`` are the columns that its last step sees. Splits may see
     different ones, of rare categories for example: they are aligned by their names, and a feature that
     a model does not know has SHAP values of zero there, as the model does not depend on it. Columns of
-    steps without ``get_feature_names_out`` are aligned by position. Then ``explanation.data`` is an
-    array of the rows as the last step saw them, in the last split that tested them; without leading
-    steps it is X itself.
+    steps without ``get_feature_names_out`` are aligned by position. Then ``explanation.data`` has the
+    rows as the last step saw them, in the last split that tested them: an array, or a sparse matrix if
+    they were sparse and nothing is missing. Without leading steps it is X itself.
 
     **Classes** that are missing in the training rows of a split have no output in its model: values and
     base values are NaN there. If a split saw only one class, or only two of several and its model gives
@@ -148,45 +146,15 @@ def cross_val_explain(
         del results["indices"]
     n_rows = n_rows_of(X)
     fold = _fold(tests, n_rows)
-    collected: _OutOfFold | None = None
+    collected: OutOfFold | None = None
     for number, split in enumerate(splits):
         if split.explanation is not None:
             if collected is None:
-                collected = _OutOfFold(n_rows, len(tests), fold.ndim > 1, split)
+                collected = OutOfFold(n_rows, len(tests), fold.ndim > 1, split)
             collected.add(number, split)
     if collected is None:
         raise ValueError("no split could be explained: the warnings say why")
     return results | {"fold": fold} | collected.results(X)
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """A split of a cross-validation, explained.
-
-    Attributes
-    ----------
-    rows : ndarray of int64
-        Numbers of its test rows.
-    explanation : Explanation or None
-        Of these rows. None if there is none; then nothing but ``rows`` and ``seconds`` counts.
-    seconds : float
-        Time that it took.
-    output_names : tuple or None
-        Names of the outputs of all splits together, in which ``outputs`` are the positions of its own.
-    outputs : ndarray of int64
-    prepared : bool
-        Whether the features are columns that steps made of X.
-    named : bool
-        Whether the names of the features are more than their positions.
-    """
-
-    rows: np.ndarray
-    explanation: Explanation | None = None
-    seconds: float = 0.0
-    output_names: tuple[Any, ...] | None = None
-    outputs: Any = None
-    prepared: bool = False
-    named: bool = True
 
 
 def explained_splits(
@@ -194,6 +162,7 @@ def explained_splits(
     X: Any,
     y: Any,
     *,
+    scoring: Any,
     n_jobs: int | None,
     return_estimator: bool,
     error_score: Any,
@@ -213,10 +182,15 @@ def explained_splits(
     with suppress(NotFittedError):
         *_, model = nest(clone(estimator))
         adapt(model)
+    kept: dict[int, Any] = {}
+    if KeepingScorer.fits(estimator, scoring, others.get("params")):
+        scoring = KeepingScorer(scoring)
+        kept = scoring.kept
     results = cross_validate(
         estimator,
         X,
         y,
+        scoring=scoring,
         n_jobs=n_jobs,
         return_estimator=True,
         return_indices=True,
@@ -229,7 +203,7 @@ def explained_splits(
     if error_score != "raise":
         given_up = np.isclose(scores, error_score, rtol=0, atol=0, equal_nan=True).all(axis=0)
     failed = given_up & (results["score_time"] == 0)  # the time where a fit has failed, and no other's
-    return results, _explain(models, X, y, results["indices"]["test"], given_up, failed, asked)
+    return results, _explain(models, X, y, results["indices"]["test"], kept, given_up, failed, asked)
 
 
 def _explain(
@@ -237,11 +211,16 @@ def _explain(
     X: Any,
     y: Any,
     tests: Sequence[np.ndarray],
+    kept: dict[int, Any],
     given_up: np.ndarray,
     failed: np.ndarray,
     asked: dict[str, Any],
 ) -> Iterator[Split]:
-    """Explain test rows; ``given_up``: splits with ``error_score`` for a score, such as ``failed`` ones."""
+    """Explain test rows.
+
+    ``kept`` has rows that were made for the scores, by the ``id`` of the model; ``given_up`` are splits with
+    ``error_score`` for a score, such as ``failed`` ones.
+    """
     classes = _all_classes(model for model, bad in zip(models, failed) if not bad)
     n_unnamed = None
     for number, rows in enumerate(tests):
@@ -249,7 +228,7 @@ def _explain(
         split = Split(rows)
         if not failed[number]:
             try:
-                split = _explain_split(model, X, y, rows, classes, asked)
+                split = _explain_split(model, X, y, rows, kept.pop(id(model), None), classes, asked)
             except Exception as error:
                 # error_score has forgiven already that the model cannot predict these rows.
                 forgiven = given_up[number] and not isinstance(error, UnsupportedModelError)
@@ -273,8 +252,15 @@ class _OtherOutputsError(ValueError):
 
 
 def _explain_split(
-    model: Any, X: Any, y: Any, rows: np.ndarray, classes: tuple[Any, ...] | None, asked: dict[str, Any]
+    model: Any,
+    X: Any,
+    y: Any,
+    rows: np.ndarray,
+    made: Any,
+    classes: tuple[Any, ...] | None,
+    asked: dict[str, Any],
 ) -> Split:
+    """Explain ``rows`` of X; ``made``: of which leading steps have made this, if it is known."""
     start = perf_counter()
     options = explainer_options(model, asked)
     seen = () if classes is None else tuple(model.classes_.tolist())
@@ -290,7 +276,8 @@ def _explain_split(
             "which is of another kind than those of more classes"
         )
     labels = select(y, rows) if explainer.model_output == "log_loss" else None
-    explanation = explainer.explain(select(X, rows), labels)
+    tested = select(X, rows)
+    explanation = explainer.explain(tested if made is None else Prepared(tested, made), labels)
     names = explanation.output_names
     outputs = np.arange(1 if names is None else len(names))
     if few:
@@ -350,165 +337,3 @@ def _fold(tests: Sequence[np.ndarray], n_rows: int) -> np.ndarray:
         fold[rows, n_tests[rows]] = number
         n_tests[rows] += 1
     return fold[:, 0] if fold.shape[1] == 1 else fold
-
-
-class _OutOfFold:
-    """Explanations of splits, put together in the order of the rows of X.
-
-    Parameters
-    ----------
-    n_rows, n_splits : int
-    averaged : bool
-        Whether rows may be in several splits, whose values are then added up in float64.
-    first : Split
-        One with an explanation, which says what the outputs are.
-    """
-
-    def __init__(self, n_rows: int, n_splits: int, averaged: bool, first: Split) -> None:
-        assert first.explanation is not None
-        self._facts = replace(
-            first.explanation, values=None, base_values=None, data=None, index=None, origins=None
-        )
-        self._averaged = averaged
-        self._dtype = first.explanation.values.dtype
-        self._output_names = first.output_names
-        n_outputs = 1 if first.output_names is None else len(first.output_names)
-        self._features: tuple[str, ...] = ()
-        self._sums = np.zeros((n_rows, 0, n_outputs), np.float64 if averaged else self._dtype)
-        self._base_sums = np.zeros((n_rows, n_outputs))
-        self._counts = np.zeros((n_rows, n_outputs), np.int64)
-        self._data = np.full((n_rows, 0), np.nan) if first.prepared else None
-        self._base_values = np.full((n_splits, n_outputs), np.nan)
-        self._seconds = np.zeros(n_splits)
-        self._importances: dict[int, tuple[tuple[str, ...], np.ndarray]] = {}
-        self._origins: dict[tuple[str, ...], Origins] = {}
-        self._devices: dict[str, None] = {}
-        self._gaps: list[float] = []
-
-    def add(self, number: int, split: Split) -> None:
-        """Take up the explanation of a split."""
-        explanation, rows, outputs = split.explanation, split.rows, split.outputs
-        assert explanation is not None
-        names = explanation.feature_names
-        columns = self._columns(names)
-        same_features = names == self._features
-        values = to_host(explanation.values).reshape(len(rows), len(names), len(outputs))
-        if not same_features or values.shape[2] < self._sums.shape[2]:
-            block = np.zeros((len(rows), *self._sums.shape[1:]), self._sums.dtype)
-            block[:, columns[:, np.newaxis], outputs] = values
-            values = block
-        if self._averaged:
-            self._sums[rows] += values
-        else:
-            self._sums[rows] = values
-        places = rows[:, np.newaxis], outputs
-        base_values = np.reshape(explanation.base_values, (-1, len(outputs)))
-        self._base_sums[places] += base_values
-        self._counts[places] += 1
-        if self._data is not None:
-            data = to_array(explanation.data)
-            if data.dtype.kind not in "fiub":
-                self._data = self._data.astype(object)
-            self._data[rows if same_features else (rows[:, np.newaxis], columns)] = data
-        self._base_values[number, outputs] = base_values.mean(axis=0)
-        self._seconds[number] = split.seconds
-        self._importances[number] = names, explanation.importance().reshape(len(names), -1).sum(axis=1)
-        if explanation.origins is not None:
-            self._origins[names] = replace(explanation.origins, data=None)
-        self._devices[explanation.device] = None
-        if explanation.additivity_error is not None:
-            self._gaps.append(explanation.additivity_error)
-
-    def _columns(self, names: tuple[str, ...]) -> np.ndarray:
-        """Where the features of a split stand among those of all; there is place for them afterwards."""
-        merged = merged_names(self._features, names)
-        position = {name: i for i, name in enumerate(merged)}
-        if merged != self._features:
-            old = [position[name] for name in self._features]
-            sums = np.zeros((len(self._sums), len(merged), self._sums.shape[2]), self._sums.dtype)
-            sums[:, old] = self._sums
-            self._sums, self._features = sums, merged
-            if self._data is not None:
-                data = np.full((len(sums), len(merged)), np.nan, self._data.dtype)
-                data[:, old] = self._data
-                self._data = data
-        return np.array([position[name] for name in names], np.int64)
-
-    def results(self, X: Any) -> dict[str, Any]:
-        """What :func:`cross_val_explain` returns of them."""
-        counts = self._counts
-        if (counts != 1).any():
-            with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, where there are no values
-                self._sums /= counts[:, np.newaxis]
-                self._base_sums /= counts
-        values, by_row, by_split = (
-            self._sums.astype(self._dtype, copy=False),
-            self._base_sums,
-            self._base_values,
-        )
-        if self._output_names is None:
-            values, by_row, by_split = values[..., 0], by_row[:, 0], by_split[:, 0]
-        explanation = replace(
-            self._facts,
-            values=values,
-            base_values=by_row,
-            data=table(X) if self._data is None else self._data,
-            feature_names=self._features,
-            output_names=self._output_names,
-            index=row_labels(X),
-            device=", ".join(self._devices),
-            seconds=float(self._seconds.sum()),
-            additivity_error=max(self._gaps, default=None),
-            origins=self._merged_origins(X),
-        )
-        return {
-            "explanation": explanation,
-            "base_values": by_split,
-            "n_tests": counts.max(axis=1),
-            "importances": aligned(self._importances, self._features, len(by_split)),
-            "explain_time": self._seconds,
-        }
-
-    def _merged_origins(self, X: Any) -> Origins | None:
-        """Of which column of X the features were made, if all splits agree on it."""
-        if not self._origins:
-            return None
-        column_of: dict[str, int] = {}
-        for names, origins in self._origins.items():
-            if origins.columns is None:
-                return origins
-            for name, column in zip(names, origins.columns):
-                if column_of.setdefault(name, column) != column:
-                    return replace(
-                        origins, columns=None, reason=f"splits made {name!r} of different input columns"
-                    )
-        return replace(origins, columns=np.array([column_of[name] for name in self._features]), data=X)
-
-
-def aligned(
-    of_splits: Mapping[int, tuple[tuple[str, ...], np.ndarray]], features: tuple[str, ...], n_splits: int
-) -> np.ndarray:
-    """A row for each split: zero for features that it does not have, NaN if there is nothing of it."""
-    shape = next((values.shape[1:] for _, values in of_splits.values()), ())
-    rows = np.full((n_splits, len(features), *shape), np.nan)
-    position = {name: i for i, name in enumerate(features)}
-    for number, (names, values) in of_splits.items():
-        rows[number] = 0.0
-        rows[number, [position[name] for name in names]] = values
-    return rows
-
-
-def merged_names(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of both; those that are only in ``others`` stand behind the name that they follow there."""
-    if names == others:
-        return names
-    following: dict[str | None, str | None] = dict(zip((None, *names), (*names, None)))
-    last: str | None = None
-    for name in others:
-        if name not in following:
-            following[name], following[last] = following[last], name
-        last = name
-    merged = list[str]()
-    while (after := following[merged[-1] if merged else None]) is not None:
-        merged.append(after)
-    return tuple(merged)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sklearn.exceptions import NotFittedError
@@ -65,6 +66,22 @@ def nest(model: Any) -> Iterator[Any]:
 def _is_a(model: Any, name: str) -> bool:
     """Whether a class of the model has this name; its module may not be known here, or be private."""
     return any(base.__name__ == name for base in type(model).__mro__)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """X, and what the leading steps of a pipeline made of it."""
+
+    given: Any
+    made: Any
+
+
+def prepare(steps: Sequence[Any], X: Any) -> Prepared:
+    """Send X through the steps."""
+    made = X
+    for step in steps:
+        made = step.transform(made)
+    return Prepared(X, made)
 
 
 def names_behind(steps: Sequence[Any], names: Any) -> list[str] | None:

@@ -18,6 +18,9 @@ Other indices weigh the same differences in another way: the Shapley-Taylor inde
 the Banzhaf interaction index of k features with 1 / 2^(u - k). The Shapley interaction index of k
 features has the weights |S|! (u - |S| - k)! / (u - k + 1)!.
 
+Features that are one player of the ensemble are known or unknown together, and have one value; what is
+said of a feature here holds for players.
+
 Nothing here knows of paths, products along them or quadrature, so that an error in those
 cannot hide. Time and memory grow with 2^u; at most 12 features may be used.
 """
@@ -50,23 +53,23 @@ def path_dependent_shap(ensemble: Ensemble, X: npt.ArrayLike) -> tuple[np.ndarra
     Parameters
     ----------
     ensemble : Ensemble
-        Uses at most 12 different features; how many columns it has does not matter.
+        Uses at most 12 different players; how many columns it has does not matter.
     X : array-like of shape (n_rows, n_features)
         Numbers; NaN is missing, a categorical column holds codes.
 
     Returns
     -------
-    values : ndarray of float64, shape (n_rows, n_outputs, n_features)
+    values : ndarray of float64, shape (n_rows, n_outputs, n_players)
     base_value : ndarray of float64, shape (n_outputs,)
         Expected margin when no feature is known, intercept included.
 
     Raises
     ------
     ValueError
-        X has another shape, or the ensemble uses more than 12 features.
+        X has another shape, or the ensemble uses more than 12 players.
     """
     X, used, subsets, known = _players(ensemble, X)
-    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features))
+    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
     for rows, worth in _worth_by_rows(ensemble, X, known):
         for i, f in enumerate(used):
             values[rows, :, f] = _weighted_difference("sii", worth, subsets[~known[f]], (i,))
@@ -87,7 +90,7 @@ def interventional_shap(
     Parameters
     ----------
     ensemble : Ensemble
-        Uses at most 12 different features; how many columns it has does not matter.
+        Uses at most 12 different players; how many columns it has does not matter.
     X : array-like of shape (n_rows, n_features)
         Numbers; NaN is missing, a categorical column holds codes.
     background : array-like of shape (n_background, n_features)
@@ -97,14 +100,14 @@ def interventional_shap(
 
     Returns
     -------
-    values : ndarray of float64, shape (n_rows, n_outputs, n_features)
+    values : ndarray of float64, shape (n_rows, n_outputs, n_players)
     base_value : ndarray of float64, shape (n_outputs,)
         Mean margin of the background, intercept included.
 
     Raises
     ------
     ValueError
-        X, background or weights have another shape, or the ensemble uses more than 12 features.
+        X, background or weights have another shape, or the ensemble uses more than 12 players.
     """
     values = _interventional_values("sii", ensemble, X, background, weights)
     trees, background, shares = _against(ensemble, background, weights)
@@ -126,7 +129,7 @@ def interventional_banzhaf(
 
     Returns
     -------
-    ndarray of float64, shape (n_rows, n_outputs, n_features)
+    ndarray of float64, shape (n_rows, n_outputs, n_players)
         They do not add up to the margin.
     """
     return _interventional_values("bii", ensemble, X, background, weights)
@@ -150,13 +153,13 @@ def interventional_interactions(
 
     Returns
     -------
-    ndarray of float64, shape (n_rows, n_outputs, n_features, n_features)
+    ndarray of float64, shape (n_rows, n_outputs, n_players, n_players)
         As of :func:`path_dependent_interactions`.
     """
     _require_index(index)
     X, used, subsets, known = _players(ensemble, X)
     trees, background, shares = _against(ensemble, background, weights)
-    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features, ensemble.n_features))
+    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players, ensemble.n_players))
     for x, matrices in zip(X, values):
         worth = _interventional_worth(trees, x, background, shares, known)
         _fill_matrices(index, worth, used, subsets, known, matrices)
@@ -188,7 +191,7 @@ def rescaled_shap(
 
     Returns
     -------
-    values : ndarray of float64, shape (n_rows, n_outputs, n_features)
+    values : ndarray of float64, shape (n_rows, n_outputs, n_players)
     base_values : ndarray of float64, shape (n_rows, n_outputs)
         Mean of the link over the background, with the label of each row.
 
@@ -200,7 +203,7 @@ def rescaled_shap(
     X, background = _rounded(ensemble, X, "X"), _rounded(ensemble, background, "background")
     shares = np.ones(len(background)) if weights is None else np.asarray(weights, np.float64)
     labels = np.zeros(len(X)) if labels is None else np.asarray(labels, np.float64)
-    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features))
+    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
     base_values = np.zeros((len(X), ensemble.n_outputs))
     for b, share in zip(background, shares / shares.sum(), strict=True):
         of_margin, of_b = interventional_shap(ensemble, X, b[np.newaxis])
@@ -220,22 +223,22 @@ def path_dependent_banzhaf(ensemble: Ensemble, X: npt.ArrayLike) -> np.ndarray:
     Parameters
     ----------
     ensemble : Ensemble
-        Uses at most 12 different features; how many columns it has does not matter.
+        Uses at most 12 different players; how many columns it has does not matter.
     X : array-like of shape (n_rows, n_features)
         Numbers; NaN is missing, a categorical column holds codes.
 
     Returns
     -------
-    ndarray of float64, shape (n_rows, n_outputs, n_features)
+    ndarray of float64, shape (n_rows, n_outputs, n_players)
         They do not add up to the margin.
 
     Raises
     ------
     ValueError
-        X has another shape, or the ensemble uses more than 12 features.
+        X has another shape, or the ensemble uses more than 12 players.
     """
     X, used, subsets, known = _players(ensemble, X)
-    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features))
+    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
     for rows, worth in _worth_by_rows(ensemble, X, known):
         for i, f in enumerate(used):
             values[rows, :, f] = _weighted_difference("bii", worth, subsets[~known[f]], (i,))
@@ -248,7 +251,7 @@ def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Ind
     Parameters
     ----------
     ensemble : Ensemble
-        Uses at most 12 different features; how many columns it has does not matter.
+        Uses at most 12 different players; how many columns it has does not matter.
     X : array-like of shape (n_rows, n_features)
         Numbers; NaN is missing, a categorical column holds codes.
     index : {"sii", "stii", "bii"}
@@ -257,7 +260,7 @@ def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Ind
 
     Returns
     -------
-    ndarray of float64, shape (n_rows, n_outputs, n_features, n_features)
+    ndarray of float64, shape (n_rows, n_outputs, n_players, n_players)
         Symmetric, with half of the index of two features off the diagonal. On it stands, for "sii", what
         these leave of the Shapley value of a feature, for "stii" what the feature adds when it is the only
         one known, for "bii" its Banzhaf value. The rows of the first two add up to the Shapley values.
@@ -265,11 +268,11 @@ def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Ind
     Raises
     ------
     ValueError
-        X has another shape, the ensemble uses more than 12 features, or there is no such index.
+        X has another shape, the ensemble uses more than 12 players, or there is no such index.
     """
     _require_index(index)
     X, used, subsets, known = _players(ensemble, X)
-    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features, ensemble.n_features))
+    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players, ensemble.n_players))
     for rows, worth in _worth_by_rows(ensemble, X, known):
         _fill_matrices(index, worth, used, subsets, known, values[rows])
     return values
@@ -283,7 +286,7 @@ def path_dependent_triples(
     Parameters
     ----------
     ensemble : Ensemble
-        Uses at most 12 different features; how many columns it has does not matter.
+        Uses at most 12 different players; how many columns it has does not matter.
     X : array-like of shape (n_rows, n_features)
         Numbers; NaN is missing, a categorical column holds codes.
     index : {"sii", "bii"}
@@ -299,7 +302,7 @@ def path_dependent_triples(
     Raises
     ------
     ValueError
-        X has another shape, the ensemble uses more than 12 features, or the index is another one.
+        X has another shape, the ensemble uses more than 12 players, or the index is another one.
     """
     if index not in ("sii", "bii"):
         raise ValueError(f"index must be 'sii' or 'bii', not {index!r}")
@@ -321,13 +324,18 @@ def _require_index(index: str) -> None:
 def _players(
     ensemble: Ensemble, X: npt.ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, np.ndarray]]:
-    """X as the trees compare it, the used features, their subsets as bits, and which contain each feature."""
+    """X as the trees compare it, the used players, their subsets as bits, and which contain each player."""
     X = _rounded(ensemble, X, "X")
-    used = np.unique(ensemble.feature[ensemble.left >= 0])
+    used = np.unique(_player_of(ensemble)[ensemble.feature[ensemble.left >= 0]])
     if len(used) > MAX_USED_FEATURES:
         raise ValueError(f"the ensemble uses {len(used)} features, more than {MAX_USED_FEATURES}")
     subsets = np.arange(2 ** len(used))
     return X, used, subsets, {f: (subsets >> i) & 1 == 1 for i, f in enumerate(used)}
+
+
+def _player_of(ensemble: Ensemble) -> np.ndarray:
+    """The player that each feature belongs to."""
+    return ensemble.player if len(ensemble.player) else np.arange(ensemble.n_features)
 
 
 def _rounded(ensemble: Ensemble, rows: npt.ArrayLike, name: str) -> np.ndarray:
@@ -363,7 +371,7 @@ def _interventional_values(
     """Values of single features: Shapley values, or with "bii" Banzhaf values."""
     X, used, subsets, known = _players(ensemble, X)
     trees, background, shares = _against(ensemble, background, weights)
-    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_features))
+    values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
     for x, of_row in zip(X, values):
         worth = _interventional_worth(trees, x, background, shares, known)
         for i, f in enumerate(used):
@@ -389,14 +397,15 @@ def _interventional_worth(
     known: dict[int, np.ndarray],
 ) -> np.ndarray:
     """v(S) of all subsets for one row: (n_outputs, n_subsets)."""
-    n_subsets = 2 ** len(known)
+    n_subsets, player_of = 2 ** len(known), _player_of(ensemble)
     worth = np.empty((ensemble.n_outputs, n_subsets))
     subsets_at_once = max(1, 2**16 // len(background))
     for start in range(0, n_subsets, subsets_at_once):
         part = slice(start, min(start + subsets_at_once, n_subsets))
         hybrid = np.tile(background, (part.stop - start, 1, 1))
-        for f, contains in known.items():
-            hybrid[contains[part], :, f] = x[f]
+        for player, contains in known.items():
+            features = np.flatnonzero(player_of == player)
+            hybrid[np.ix_(contains[part], np.ones(len(background), bool), features)] = x[features]
         margin = ensemble.margin(hybrid.reshape(-1, ensemble.n_features))
         by_subset = margin.reshape(len(hybrid), len(background), ensemble.n_outputs)
         worth[:, part] = np.einsum("sbk,b->ks", by_subset, weights)
@@ -459,7 +468,7 @@ def _shapley_weights(subsets: np.ndarray, n_players: int) -> np.ndarray:
 def _worth(ensemble: Ensemble, X: np.ndarray, known: dict[int, np.ndarray]) -> np.ndarray:
     """v(S) without the intercept, which cancels in every gain: (n_rows, n_outputs, n_subsets).
 
-    ``known[f]`` tells for each subset whether it contains feature f.
+    ``known[p]`` tells for each subset whether it contains player p.
     """
     n_subsets = len(next(iter(known.values()))) if known else 1
     worth = np.zeros((len(X), ensemble.n_outputs, n_subsets))
@@ -475,6 +484,7 @@ def _tree_worth(ensemble: Ensemble, root: int, X: np.ndarray, known: dict[int, n
     def children(node: int) -> tuple[int, int]:
         return root + ensemble.left[node], root + ensemble.right[node]
 
+    player_of = _player_of(ensemble)
     preorder, pending = [], [root]
     while pending:
         node = pending.pop()
@@ -494,7 +504,7 @@ def _tree_worth(ensemble: Ensemble, root: int, X: np.ndarray, known: dict[int, n
         goes_left = ensemble.goes_left(np.full(len(X), node), X[:, f])[:, np.newaxis, np.newaxis]
         followed = np.where(goes_left, of_left, of_right)
         averaged = share * of_left + (1 - share) * of_right
-        expected[node] = np.where(known[f], followed, averaged)
+        expected[node] = np.where(known[player_of[f]], followed, averaged)
     return expected[root]
 
 

@@ -27,6 +27,7 @@ from .errors import require_one_of
 from .inputs import Rows
 from .model_output import Link
 from .progress import Progress
+from .sharing import PairSharing, Sharing
 
 T = TypeVar("T")
 
@@ -158,6 +159,13 @@ class Runner:
         With one, and a background, SHAP values are of this function of the margin, else of the margin.
     tables : dict of str to ndarray, or None
         What :meth:`contents` gave of the same ensemble, options and background: tables are not filled again.
+    sharing : Sharing or None
+        How columns of X share the values of players; None: each is one.
+
+    Attributes
+    ----------
+    n_features, n_outputs : int
+        Of results.
     """
 
     def __init__(
@@ -170,6 +178,7 @@ class Runner:
         background: Background | None = None,
         link: Link | None = None,
         tables: dict[str, np.ndarray] | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         self.ensemble = ensemble
         self.options = options
@@ -178,6 +187,8 @@ class Runner:
         self.output_names = output_names
         self.background = background
         self.link = link
+        self.sharing = sharing
+        self.n_features = ensemble.n_players if sharing is None else sharing.n_features
         self.n_outputs = 2 if widen else ensemble.n_outputs
         self.leaf_sum = largest_leaves(ensemble)
         self._compile(tables)
@@ -186,6 +197,7 @@ class Runner:
         self._lock = Lock()
         self._plans: dict[tuple[Kind, int], Any] = {}
         self._cuda_plans: dict[tuple[Kind, int], Any] = {}
+        self._pair_sharings: dict[Kind, PairSharing] = {}
         self._possible_tables: tuple[TreeGroup, ...] | None = None
         self._table_bytes: dict[tuple[Kind, int], int] = {}
         plan = self._plans[SHAP_VALUES, 0] = self._compiled(SHAP_VALUES, 0, tables or None)
@@ -203,7 +215,15 @@ class Runner:
         return self.link.base_value(margin, self.background.weights, labels)
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = ("_lock", "_plans", "_cuda_plans", "_groups", "_possible_tables", "_table_bytes")
+        compiled = (
+            "_lock",
+            "_plans",
+            "_cuda_plans",
+            "_pair_sharings",
+            "_groups",
+            "_possible_tables",
+            "_table_bytes",
+        )
         return {name: value for name, value in vars(self).items() if name not in compiled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -219,6 +239,31 @@ class Runner:
             if (kind, table_nodes) not in self._plans:
                 self._plans[kind, table_nodes] = self._compiled(kind, table_nodes)
             return self._plans[kind, table_nodes]
+
+    def sets(self, kind: Kind, part: str) -> np.ndarray:
+        """Sets of columns of X that a kind's results of this name are of: int32, (n_sets, order).
+
+        Raises
+        ------
+        ValueError
+            They are triples, but columns share values.
+        """
+        self._require_pairs(kind)
+        return getattr(self.plan(kind), part) if self.sharing is None else self.pair_sharing(kind).sets
+
+    def pair_sharing(self, kind: Kind) -> PairSharing:
+        """How columns of X share the results of a kind's pairs of players."""
+        assert self.sharing is not None
+        if kind not in self._pair_sharings:
+            self._pair_sharings[kind] = PairSharing(self.sharing, self.plan(kind).pairs, kind.adds_up)
+        return self._pair_sharings[kind]
+
+    def _require_pairs(self, kind: Kind) -> None:
+        if self.sharing is not None and kind.order > 2:
+            raise ValueError(
+                "columns of this model share contributions, as CTRs of CatBoost combine them: there are "
+                "interactions of pairs only, order=2"
+            )
 
     def contents(self) -> dict[str, np.ndarray]:
         """What is in the tables that every call for SHAP values uses; empty if there are none."""
@@ -325,6 +370,7 @@ class Runner:
         """
         if self.link is not None and kind != SHAP_VALUES:
             raise ValueError(f"{what} are those of the margin: use model_output='raw'")
+        self._require_pairs(kind)
         if self.background is not None:
             if not kind.against_background:
                 raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
@@ -425,7 +471,7 @@ class Runner:
             devices.label(choice.indices),
             choice.groups if estimated else (),
             sum(group.table_bytes for group in choice.groups),
-            n_rows * self.n_outputs * self.ensemble.n_features * 8,
+            n_rows * self.n_outputs * self.n_features * 8,
             choice.building,
             choice.seconds if estimated else None,
         )
@@ -504,8 +550,9 @@ class Run(ABC):
         self, runner: Runner, kind: Kind, n_rows: int, dtype: np.dtype, table_nodes: int = 0
     ) -> None:
         self.n_rows, self.dtype = n_rows, dtype
-        self.n_features, self.n_outputs = runner.ensemble.n_features, runner.n_outputs
+        self.n_features, self.n_outputs = runner.n_features, runner.n_outputs
         self.plan = runner.plan(kind, table_nodes)
+        self._kind = kind
         self._runner = runner
         self._checked = runner.options.check_additivity and kind.adds_up
         self.gap: float | None = 0.0 if self._checked else None
@@ -514,6 +561,10 @@ class Run(ABC):
     def computed_outputs(self) -> int:
         """Outputs that the core computes: without the one that is added."""
         return self._runner.ensemble.n_outputs
+
+    def sets(self, part: str) -> np.ndarray:
+        """As :meth:`Runner.sets`."""
+        return self._runner.sets(self._kind, part)
 
     @abstractmethod
     def empty(self, *shape: int) -> Any:
@@ -600,6 +651,13 @@ class HostRun(Run):
         work_row += self._rows.row_bytes
         if self._checked and n_threads:  # GPUs keep margins to themselves
             work_row += _CHECK_BYTES * self.n_outputs
+        sharing = self._runner.sharing
+        if sharing is not None:
+            n_shared = sharing.n_players
+            if self._kind.order > 1:
+                pairs = self._runner.pair_sharing(self._kind)
+                n_shared += pairs.n_pairs + len(pairs.sets)
+            work_row += self.computed_outputs * n_shared * self.dtype.itemsize
         # Only a limit asks for the scratch of a plan, which is counted anew in each call.
         fixed = n_threads * self.plan.info()["scratch_bytes_per_thread"] if limit and n_threads else 0
         return memory.rows_at_once(
@@ -615,6 +673,35 @@ class HostRun(Run):
 
     def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
         block = self._rows.chunk(start, start + len(values))
+        if self._runner.sharing is None:
+            self._explain(block, start, values, parts)
+        else:
+            self._share(self._runner.sharing, block, start, values, parts)
+
+    def _share(
+        self,
+        sharing: Sharing,
+        block: np.ndarray,
+        start: int,
+        values: np.ndarray,
+        parts: dict[str, np.ndarray],
+    ) -> None:
+        """The same where columns share the values of players."""
+        of_players = np.empty((*values.shape[:2], sharing.n_players), values.dtype)
+        if not parts:
+            self._explain(block, start, of_players, {})
+            sharing.share(of_players, values)
+            return
+        pairs = self._runner.pair_sharing(self._kind)
+        of_pairs = np.empty((*values.shape[:2], pairs.n_pairs), values.dtype)
+        self._explain(block, start, of_players, {"pairs": of_pairs})
+        sharing.share(of_players, values)
+        pairs.share(of_players, of_pairs, values, **parts)
+
+    def _explain(
+        self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
+    ) -> None:
+        """Results of the players."""
         if self._gpus:
             self._compute_on_gpus(block, start, values, parts)
             return

@@ -30,12 +30,15 @@ _TABLES = "tables_"
 #: Those of them that may be large, and of which a call reads only some places.
 _LARGE = [f"{_TABLES}floats", f"{_TABLES}doubles"]
 
-#: Encoders that can be saved, by the names that files have for them: module and class.
+#: Encoders and derived columns that can be saved, by the names that files have for them: module and class.
 _ENCODERS = {
     "sklearn categories": ("skshapgpu.adapters.sklearn", "OrdinalCategories"),
     "xgboost categories": ("skshapgpu.adapters.xgboost", "CategoryEncoder"),
     "lightgbm categories": ("skshapgpu.adapters.lightgbm", "PandasCategories"),
     "catboost categories": ("skshapgpu.adapters.catboost", "CategoryEncoder"),
+    "catboost combination": ("skshapgpu.adapters._catboost_ctr", "Combination"),
+    "catboost ctrs": ("skshapgpu.adapters._catboost_ctr", "CtrColumns"),
+    "treelite codes": ("skshapgpu.adapters.treelite", "Codes"),
 }
 
 
@@ -136,19 +139,55 @@ def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
         _check(adapted)
         background = _background(unpack(header["background"]), ensemble)
         tables = {name.removeprefix(_TABLES): arrays[name] for name in arrays if name.startswith(_TABLES)}
-        return Saved(adapted, unpack(header["options"]), background, tables)
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        options = unpack(header["options"])
+        if not isinstance(options, dict):
+            raise ValueError(f"its options are {options!r:.80}")
+        return Saved(adapted, options, background, tables)
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         raise ValueError(f"{os.fspath(path)!r} is damaged: {error}") from error
 
 
 def _check(adapted: AdaptedModel) -> None:
+    """What follows from it is not checked again where it is used."""
+    schema, n_features = adapted.schema, adapted.schema.n_features
     n_outputs = adapted.ensemble.n_outputs
-    if adapted.schema.n_features != adapted.ensemble.n_features:
-        raise ValueError("its numbers of features differ")
-    for name, n in (("output_names", n_outputs), ("class_names", 2)):
-        given = getattr(adapted, name)
+    for owner, name, n in (
+        (adapted, "output_names", n_outputs),
+        (adapted, "class_names", 2),
+        (schema, "feature_names", n_features),
+    ):
+        given = getattr(owner, name)
         if given is not None and (not isinstance(given, tuple) or len(given) != n):
             raise ValueError(f"its {name} are {given!r:.80}")
+    if not all(isinstance(name, str) for name in schema.feature_names or ()):
+        raise ValueError("its feature_names are no texts")
+    for owner, name, allowed in (
+        (adapted, "binary", (None, "margin", "probability")),
+        (adapted, "link", (None, "identity", "logistic")),
+        (adapted, "squared_error", (False, True)),
+        (adapted, "has_cover", (False, True)),
+        (schema, "array_dtype", (None, "float32")),
+        (schema, "allow_nan", (False, True)),
+        (schema, "allow_inf", (False, True)),
+        (schema, "blank_as_underscore", (False, True)),
+        (schema, "sparse_zero_missing", (False, True)),
+    ):
+        given = getattr(owner, name)
+        if not any(given is value or (isinstance(value, str) and given == value) for value in allowed):
+            raise ValueError(f"its {name} is {given!r:.80}")
+    scale, missing = adapted.link_scale, schema.missing_value
+    if type(scale) is not float or not 0 < scale < float("inf") or type(missing) is not float:
+        raise ValueError(f"its link_scale or missing_value are {scale!r:.80}, {missing!r:.80}")
+    if not isinstance(adapted.family, str) or not isinstance(schema.encoders, dict):
+        raise ValueError("its family is no text, or its encoders are none")
+    if not all(type(feature) is int and 0 <= feature < n_features for feature in schema.encoders):
+        raise ValueError("it has encoders of columns that there are not")
+    if not all(
+        hasattr(e, "encode") for e in (*schema.encoders.values(), schema.frame_encoder) if e is not None
+    ):
+        raise ValueError("it has encoders that encode nothing")
+    if type(schema.n_categorical) not in (int, type(None)):
+        raise ValueError(f"its n_categorical is {schema.n_categorical!r:.80}")
 
 
 def _background(given: Any, ensemble: Ensemble) -> Background | None:

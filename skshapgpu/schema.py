@@ -7,7 +7,7 @@ categories become the codes that the trees test. ``inputs.py`` applies it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -32,6 +32,8 @@ class Column:
         Whether X is a data frame (else an array, whose columns have no dtype of their own).
     category_number : int
         How many categorical columns stand before this one in the data frame.
+    kept : dict of str to ndarray
+        What its encoder found that :class:`DerivedColumns` may use, too.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Column:
     codes: np.ndarray | None = None
     from_frame: bool = False
     category_number: int = 0
+    kept: dict[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
 
 
 class ColumnEncoder(Protocol):
@@ -49,6 +52,37 @@ class ColumnEncoder(Protocol):
 
         Raises ``ValueError``, naming the column and the value, where the model's own library
         refuses the value.
+        """
+
+
+class DerivedColumns(Protocol):
+    """Columns that the trees test behind those of X, computed from these; picklable.
+
+    Attributes
+    ----------
+    n_features : int
+        Columns of X.
+    n_columns : int
+        How many there are behind these.
+    encoded : set of int
+        Columns of X, with an encoder, whose values it reads.
+    row_bytes : int
+        What :meth:`fill` allocates for each row, about.
+    """
+
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def n_columns(self) -> int: ...
+    @property
+    def encoded(self) -> Set[int]: ...
+    @property
+    def row_bytes(self) -> int: ...
+
+    def fill(self, block: np.ndarray, columns: Mapping[int, Column]) -> None:
+        """Write the last ``n_columns`` columns of rows whose first ones are those of X, encoded.
+
+        ``columns`` are those of X in ``encoded``, which their encoders have read before.
         """
 
 
@@ -79,6 +113,8 @@ class InputSchema:
         are numbers.
     n_categorical : int or None
         How many categorical columns a data frame must have, where the library insists on it.
+    derived : DerivedColumns or None
+        Columns that the trees test beside those of X.
     """
 
     n_features: int
@@ -92,6 +128,19 @@ class InputSchema:
     encoders: Mapping[int, ColumnEncoder] = field(default_factory=dict)
     frame_encoder: ColumnEncoder | None = None
     n_categorical: int | None = None
+    derived: DerivedColumns | None = None
+
+    def __post_init__(self) -> None:
+        derived = self.derived
+        if derived is not None and (
+            derived.n_features != self.n_features or not derived.encoded <= set(self.encoders)
+        ):
+            raise ValueError("derived columns are of an X with other columns, or without their encoders")
+
+    @property
+    def n_columns(self) -> int:
+        """Columns that the trees may test: those of X, and those derived."""
+        return self.n_features + (0 if self.derived is None else self.derived.n_columns)
 
 
 @dataclass(frozen=True)
@@ -103,7 +152,8 @@ class AdaptedModel:
     ensemble : Ensemble
     schema : InputSchema
     family : str
-        "sklearn", "xgboost", "lightgbm", "catboost" or a registered name.
+        "sklearn", "xgboost", "lightgbm", "catboost", "treelite", "ngboost", "sksurv",
+        "quantile_forest" or a registered name.
     output_names : tuple or None
         Names of the outputs when there are several: class labels, or target names.
     binary : {None, "margin", "probability"}
@@ -118,6 +168,12 @@ class AdaptedModel:
     link_scale : float
     squared_error : bool
         Whether the single output is a prediction that was trained to have a small squared error.
+    has_cover : bool
+        Whether the ensemble's covers are those of the training data. Without them, values are
+        computed against background data only.
+    shared : tuple of tuple of int
+        Players of the ensemble behind those that are the columns of X: the columns that share the
+        value of each evenly.
     """
 
     ensemble: Ensemble
@@ -129,3 +185,22 @@ class AdaptedModel:
     link: Literal["identity", "logistic"] | None = None
     link_scale: float = 1.0
     squared_error: bool = False
+    has_cover: bool = True
+    shared: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        n_features, n_players = self.schema.n_features, self.ensemble.n_players
+        if self.ensemble.n_features != self.schema.n_columns:
+            raise ValueError(
+                f"the trees test {self.ensemble.n_features} features, but the schema has "
+                f"{self.schema.n_columns} columns"
+            )
+        if n_players != n_features + len(self.shared):
+            raise ValueError(
+                f"the ensemble has {n_players} players, but there are {n_features} columns of X and "
+                f"{len(self.shared)} players behind them"
+            )
+        for columns in self.shared:
+            known = all(column in range(n_features) for column in columns)
+            if not columns or not known or len(set(columns)) < len(columns):
+                raise ValueError(f"{columns!r} are no different columns of X that share a value")

@@ -7,6 +7,7 @@ believed before it was checked: whatever is wrong with one raises ``ValueError``
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -70,7 +71,8 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
             file.close()
             os.replace(file.name, target)
         except BaseException:
-            file.close()
+            with contextlib.suppress(OSError):  # of what it still has to write
+                file.close()
             os.unlink(file.name)
             raise
 

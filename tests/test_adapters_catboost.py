@@ -613,30 +613,6 @@ def test_not_a_model():
         adapt(catboost.Pool(np.zeros((2, 1))))
 
 
-@pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise"])
-def test_ctr_is_refused(grow_policy):
-    """catboost#314 and its kin: a CTR depends on several columns at once."""
-    model, _ = category_model(one_hot_max_size=2, grow_policy=grow_policy)
-    with pytest.raises(UnsupportedModelError, match=r"CTR.*\[0.*\].*one_hot_max_size"):
-        adapt(model)
-
-
-def test_ctr_in_no_tree_is_no_obstacle():
-    model, _ = category_model(one_hot_max_size=6)
-    with pytest.raises(UnsupportedModelError, match="CTR"):
-        adapt(model)
-    for i in range(model.tree_count_):
-        part = model.copy()
-        part.shrink(i + 1, ntree_start=i)
-        try:
-            adapted = adapt(part)
-        except UnsupportedModelError:
-            continue
-        assert adapted.ensemble.n_trees == 1
-        return
-    pytest.fail("every tree splits on a CTR")
-
-
 def test_text_is_refused():
     pd = pytest.importorskip("pandas")
     X, y = data()
@@ -708,12 +684,13 @@ def test_edited_document_never_crashes(documents, policy, wrong):
         else:
             parent[path[-1]] = wrong
         try:
-            ensemble, encoders = read_document(edited, 3)
+            parts = read_document(edited, 3)
         except (ValueError, UnsupportedModelError):
             refused += 1
         else:
+            ensemble = parts.ensemble
             assert ensemble.margin(np.zeros((1, ensemble.n_features))).shape == (1, ensemble.n_outputs)
-            assert all(column < ensemble.n_features for column in encoders)
+            assert all(column < ensemble.n_features for column in parts.encoders)
     assert refused
 
 

@@ -12,7 +12,7 @@ from checks import assert_margin, hard_rows
 from sklearn.exceptions import NotFittedError
 
 from skshapgpu.adapters import adapt
-from skshapgpu.adapters.lightgbm import _read
+from skshapgpu.adapters.lightgbm import read_text
 from skshapgpu.ensemble import Ensemble
 from skshapgpu.errors import UnsupportedModelError
 from skshapgpu.inputs import read
@@ -836,7 +836,7 @@ def test_edited_models_are_refused(field, index, value, message):
     # Not through a Booster: LightGBM itself writes out of bounds where a feature does not exist.
     text = edited(model, field, 1, index, value)
     with pytest.raises(ValueError, match=message):
-        _read(text)
+        read_text(text)
 
 
 def test_cycle_is_refused():
@@ -860,12 +860,12 @@ def test_cycle_is_refused():
 def test_damaged_text_is_refused():
     X, y = categorical_data(40)
     text = train(X, y, 3, categorical=[1], objective="regression", **CATEGORICAL).model_to_string()
-    assert _read(text).ensemble.n_trees == 3
+    assert read_text(text).ensemble.n_trees == 3
     for position in np.linspace(0, text.index("\nend of trees"), 60).astype(int):
         with pytest.raises(ValueError, match="truncated"):
-            _read(text[:position])
+            read_text(text[:position])
     with pytest.raises(ValueError, match="more or fewer trees"):
-        _read(text[: text.index("Tree=2")] + text[text.index("end of trees") :])
+        read_text(text[: text.index("Tree=2")] + text[text.index("end of trees") :])
     for field in (
         "num_leaves",
         "num_cat",
@@ -878,11 +878,11 @@ def test_damaged_text_is_refused():
         "num_tree_per_iteration",
     ):
         with pytest.raises(ValueError, match="LightGBM model text"):
-            _read(text.replace(f"{field}=", "lost="))
+            read_text(text.replace(f"{field}=", "lost="))
     with pytest.raises(ValueError, match="do not rise"):
-        _read(text.replace("cat_boundaries=0", "cat_boundaries=1"))
+        read_text(text.replace("cat_boundaries=0", "cat_boundaries=1"))
     with pytest.raises(ValueError, match="names 3 of 2"):
-        _read(text.replace("feature_names=", "feature_names=more "))
+        read_text(text.replace("feature_names=", "feature_names=more "))
 
 
 def test_no_warnings():

@@ -35,7 +35,7 @@ from sklearn.model_selection import (
     cross_val_predict,
     cross_validate,
 )
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.fixes import parse_version
@@ -119,6 +119,36 @@ def test_number_of_fits_is_that_of_cross_validate() -> None:
     assert CountingRegressor.n_fits == 4
     cross_val_explain(CountingRegressor(max_depth=3), DIABETES, PROGRESSION, cv=4)
     assert CountingRegressor.n_fits == 8
+
+
+class CountingScaler(StandardScaler):
+    """Counts the times that it transforms rows."""
+
+    n_calls = 0
+
+    def transform(self, X: Any, copy: bool | None = None) -> Any:
+        type(self).n_calls += 1
+        return super().transform(X, copy)
+
+
+def test_rows_that_a_pipeline_makes_for_scores_are_not_made_again() -> None:
+    def users_own(estimator: Any, X: Any, y: Any) -> float:
+        return float(estimator["scale"].mean_[0] + X[0, 0])  # knows more than predictions
+
+    model = Pipeline([("scale", CountingScaler()), ("forest", forest())])
+    arrays = []
+    for scoring, n_again in ((None, 0), ("r2", 0), (["r2"], 3), (users_own, 3)):
+        CountingScaler.n_calls = 0
+        theirs = cross_validate(model, DIABETES, PROGRESSION, cv=KFold(3), scoring=scoring)
+        n_calls, CountingScaler.n_calls = CountingScaler.n_calls, 0
+        ours = cross_val_explain(model, DIABETES, PROGRESSION, cv=KFold(3), scoring=scoring)
+        assert CountingScaler.n_calls == n_calls + n_again
+        name = "test_r2" if scoring == ["r2"] else "test_score"
+        np.testing.assert_array_equal(ours[name], theirs[name])
+        arrays.append((ours["explanation"].values, ours["explanation"].data))
+    for values, data in arrays[1:]:
+        np.testing.assert_array_equal(values, arrays[0][0])
+        np.testing.assert_array_equal(data, arrays[0][1])
 
 
 def test_models_and_indices_are_returned_if_asked_for() -> None:

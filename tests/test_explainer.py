@@ -385,7 +385,7 @@ def test_models_in_models(kind: str) -> None:
             "LinearRegression",
         ),
         (RandomForestRegressor, TypeError, "pass an instance"),
-        ("model", UnsupportedModelError, "builtins.str"),
+        (b"model", UnsupportedModelError, "builtins.bytes"),
     ],
 )
 def test_models_that_are_refused(model: Any, error: type[Exception], message: str) -> None:

@@ -8,6 +8,7 @@ is ever imported on behalf of another.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,11 @@ _FAMILIES: dict[str, str] = {
     "xgboost": "skshapgpu.adapters.xgboost",
     "lightgbm": "skshapgpu.adapters.lightgbm",
     "catboost": "skshapgpu.adapters.catboost",
+    "treelite": "skshapgpu.adapters.treelite",
+    "cuml": "skshapgpu.adapters.treelite",
+    "ngboost": "skshapgpu.adapters.ngboost",
+    "sksurv": "skshapgpu.adapters.sksurv",
+    "quantile_forest": "skshapgpu.adapters.quantile_forest",
 }
 _REGISTERED: dict[str, Callable[[Any], AdaptedModel]] = {}
 
@@ -40,7 +46,7 @@ def register_adapter(class_path: str, adapter: Callable[[Any], AdaptedModel]) ->
 
 
 def adapt(model: Any) -> AdaptedModel:
-    """Read a fitted model of any known family.
+    """Read a fitted model of any known family, or a model file by its path.
 
     Raises
     ------
@@ -50,7 +56,11 @@ def adapt(model: Any) -> AdaptedModel:
         The model is not fitted.
     TypeError
         ``model`` is a class instead of an instance.
+    ValueError
+        ``model`` is a path, but not of a model file; ``files.adapt`` says what else.
     """
+    if isinstance(model, (str, os.PathLike)):
+        return importlib.import_module("skshapgpu.adapters.files").adapt(model)
     if isinstance(model, type):
         raise TypeError(f"expected a fitted model, got the class {model.__name__}; pass an instance")
     bases = type(model).__mro__
@@ -64,5 +74,5 @@ def adapt(model: Any) -> AdaptedModel:
             return importlib.import_module(_FAMILIES[package]).adapt(model)
     raise UnsupportedModelError(
         f"cannot explain a {type(model).__module__}.{type(model).__qualname__}: it is no tree model "
-        "of scikit-learn, XGBoost, LightGBM or CatBoost, and no adapter is registered for it"
+        "of a library that is known, and no adapter is registered for it"
     )

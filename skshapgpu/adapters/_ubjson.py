@@ -19,6 +19,11 @@ _NUMBERS = {
 #: Forms of lengths, by the byte of their marker. Lengths come before every name and array, so that reading
 #: them is most of the work: they are read in one go.
 _LENGTHS = {ord(tag): _NUMBERS[tag][0] for tag in "iUIlL"}
+#: The heads of typed arrays and of names as XGBoost writes them, with lengths of 64 bits. They are nearly
+#: all of a model, and each is read by one call; what does not look like them is read by the grammar below.
+_ARRAY_HEAD = struct.Struct(">4sq")
+_ARRAY_TYPES = {f"${tag}#L".encode(): dtype for tag, (_, dtype) in _NUMBERS.items()}
+_NAME_HEAD = struct.Struct(">cq")
 _CONSTANTS = {"Z": None, "T": True, "F": False}
 
 #: XGBoost nests nine levels; the bound keeps hostile bytes within Python's own recursion limit.
@@ -57,6 +62,7 @@ class _Reader:
         self.data = memoryview(data).toreadonly().cast("B")
         self.end = len(self.data)
         self.at = 0
+        self.names: dict[bytes, str] = {}
 
     def skip(self, n_bytes: int) -> int:
         """Advance, and return where the skipped bytes start."""
@@ -100,6 +106,20 @@ class _Reader:
         start, self.at = self.at, end
         return str(self.data[start:end], "utf-8")
 
+    def name(self) -> str:
+        """A string that occurs often."""
+        start = self.at + _NAME_HEAD.size
+        if start <= self.end:
+            tag, n = _NAME_HEAD.unpack_from(self.data, self.at)
+            if tag == b"L" and 0 <= n <= self.end - start:
+                self.at = start + n
+                encoded = bytes(self.data[start : self.at])
+                name = self.names.get(encoded)
+                if name is None:
+                    name = self.names[encoded] = str(encoded, "utf-8")
+                return name
+        return self.string()
+
     def value(self, tag: str, depth: int) -> Any:
         if tag in _NUMBERS:
             return self.number(tag)
@@ -118,12 +138,19 @@ class _Reader:
     def members(self, depth: int) -> dict[str, Any]:
         result = {}
         while self.peek() != "}":
-            key = self.string()
+            key = self.name()
             result[key] = self.value(self.tag(), depth)
         self.at += 1
         return result
 
     def items(self, depth: int) -> list[Any] | np.ndarray:
+        start = self.at + _ARRAY_HEAD.size
+        if start <= self.end:
+            head, n = _ARRAY_HEAD.unpack_from(self.data, self.at)
+            dtype = _ARRAY_TYPES.get(head)
+            if dtype is not None and 0 <= n <= (self.end - start) // dtype.itemsize:
+                self.at = start + n * dtype.itemsize
+                return np.frombuffer(self.data, dtype, n, start)
         first = self.peek()
         if first == "$":
             self.at += 1

@@ -1,4 +1,4 @@
-"""CatBoost: symmetric, depth-wise and loss-guided trees with numeric and one-hot splits.
+"""CatBoost: symmetric, depth-wise and loss-guided trees with numeric, one-hot and CTR splits.
 
 The model is read from CatBoost's own JSON export, by field name. CatBoost reads X as float32 and
 calls a split true, which here is the right child, when ``x > border`` or when the category equals
@@ -8,6 +8,10 @@ last listed split. That is the order in which CatBoost itself takes conditional 
 
 Categories are compared through a 32-bit hash of their text. Each one-hot value of a column gets
 a code, its position in the model's list, so that a split becomes a category set of one code.
+
+CTRs are columns behind those of X; see ``_catboost_ctr.py``. As in CatBoost's own SHAP values, all that
+look up the categories of the same columns are one player, whatever else they ask, as are those of one
+column and its one-hot splits. These columns share the player's value evenly.
 """
 
 from __future__ import annotations
@@ -26,11 +30,14 @@ from sklearn.exceptions import NotFittedError
 from ..ensemble import Ensemble, Tree
 from ..errors import UnsupportedModelError
 from ..schema import AdaptedModel, Column, InputSchema
-from ._cityhash import cityhash64
+from ._catboost_cbm import CbmFile
+from ._catboost_ctr import HASH_MASK, CtrColumns, category_hashes
+from ._catboost_ctr_reader import CtrReader
 
-_HASH_MASK = (1 << 32) - 1
-
-_CATEGORY_TYPES = (int, np.integer, np.bool_, str, bytes)
+NO_LEAF_WEIGHTS = (
+    "the CatBoost model has no leaf weights, the training weight in each leaf that SHAP values depend on; "
+    "train it again with CatBoost 1.2 or later, or load its original .cbm file"
+)
 
 #: Whether a missing value answers "false", that is goes left.
 _NAN_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}
@@ -56,27 +63,13 @@ class CategoryEncoder:
         ValueError
             A value is neither an integer (or bool) nor a string, or has more than 64 bits.
         """
-        values = column.values.tolist()
-        # Equality would hide a float behind an equal integer, so types are looked at first.
-        refused = {kind for kind in set(map(type, values)) if not issubclass(kind, _CATEGORY_TYPES)}
-        if refused:
-            bad = next(value for value in values if type(value) in refused)
-            raise ValueError(
-                f"column {column.name!r} is categorical but holds {bad!r}: CatBoost takes integers "
-                "and strings as categories; convert floats and missing values to strings, as for fit"
-            )
-        code_of = {}
-        for value in set(values):
-            if isinstance(value, str):
-                text = value.encode()
-            elif isinstance(value, bytes):
-                text = value
-            elif -(1 << 63) <= int(value) < 1 << 64:
-                text = str(int(value)).encode()
-            else:
-                raise ValueError(f"column {column.name!r} holds {value}, which has more than 64 bits")
-            code_of[value] = self.codes.get(cityhash64(text) & _HASH_MASK, -1)
-        return np.array([code_of[value] for value in values], np.float64)
+        hashes = category_hashes(column)
+        if not self.codes:
+            return np.full(len(hashes), -1.0)
+        known = np.array(sorted(self.codes), np.uint32)
+        places = np.searchsorted(known[1:], hashes, side="right")
+        code_of = np.array([self.codes[category] for category in known.tolist()], np.float64)
+        return np.where(known[places] == hashes, code_of[places], -1.0)
 
 
 class _Rule(NamedTuple):
@@ -96,7 +89,7 @@ def adapt(model: Any) -> AdaptedModel:
     NotFittedError
         The model is not fitted.
     UnsupportedModelError
-        The model splits on CTRs, has text or embedding features, or has no leaf weights.
+        The model has text or embedding features, or no leaf weights.
     ValueError
         CatBoost cannot export the model, or the export contradicts itself.
     """
@@ -117,10 +110,7 @@ def adapt(model: Any) -> AdaptedModel:
             )
     # Without weights get_leaf_weights() and the export of non-symmetric trees read foreign memory.
     if not model._object._has_leaf_weights_in_model():
-        raise UnsupportedModelError(
-            "the CatBoost model has no leaf weights, the training weight in each leaf that SHAP values "
-            "depend on; train it again with CatBoost 1.2 or later, or load its original .cbm file"
-        )
+        raise UnsupportedModelError(NO_LEAF_WEIGHTS)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.json")
         try:
@@ -129,16 +119,37 @@ def adapt(model: Any) -> AdaptedModel:
             raise ValueError(f"CatBoost cannot export this model: {error}") from error
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
+        if document.get("ctr_data"):
+            path = os.path.join(folder, "model.cbm")
+            model.save_model(path, format="cbm")
+            with open(path, "rb") as binary:
+                restore_tables(document, binary.read())
 
     names = model.feature_names_
     # 0 after load_model, absent after sum_models; feature_names_ shrinks with drop_unused_features.
     n_features = max(len(names), getattr(model, "n_features_in_", None) or 0)
-    ensemble, encoders = read_document(document, n_features)
-    invented = names == [str(i) for i in range(len(names))]
-    named = len(names) == ensemble.n_features and not invented
-    schema = InputSchema(ensemble.n_features, tuple(names) if named else None, encoders=encoders)
+    return _adapted(document, names, n_features, model.classes_.tolist())
 
-    classes = model.classes_.tolist()
+
+def adapt_document(document: dict[str, Any]) -> AdaptedModel:
+    """Read CatBoost's JSON export without CatBoost; what is raised, :func:`read_document` says."""
+    info = document["features_info"]
+    features = [f for kind in ("float_features", "categorical_features") for f in info.get(kind) or []]
+    named = {operator.index(f["flat_feature_index"]): f.get("feature_id") for f in features}
+    # Columns that no split needs may have been left out, and then there are no names for all.
+    is_full = sorted(named) == list(range(len(features)))
+    names = [named[i] or str(i) for i in range(len(features))] if is_full else []
+    classes = document.get("model_info", {}).get("class_params", {}).get("class_names") or []
+    return _adapted(document, names, len(names), classes)
+
+
+def _adapted(document: dict[str, Any], names: list[str], n_features: int, classes: list[Any]) -> AdaptedModel:
+    ensemble, encoders, derived, shared = read_document(document, n_features)
+    n_features = ensemble.n_features - (0 if derived is None else derived.n_columns)
+    invented = names == [str(i) for i in range(len(names))]
+    named = len(names) == n_features and not invented
+    schema = InputSchema(n_features, tuple(names) if named else None, encoders=encoders, derived=derived)
+
     if ensemble.n_outputs == 1:
         binary = len(classes) == 2
         return AdaptedModel(
@@ -149,11 +160,45 @@ def adapt(model: Any) -> AdaptedModel:
             class_names=tuple(classes) if binary else None,
             link="logistic" if binary else None,
             squared_error=_loss(document) == "RMSE",
+            shared=shared,
         )
     # A class that was declared but never seen in training has no output.
     seen = document.get("model_info", {}).get("class_params", {}).get("class_to_label", range(len(classes)))
     outputs = tuple(classes[int(i)] for i in seen) if classes else None
-    return AdaptedModel(ensemble, schema, "catboost", output_names=outputs)
+    return AdaptedModel(ensemble, schema, "catboost", output_names=outputs, shared=shared)
+
+
+def restore_tables(document: dict[str, Any], content: bytes) -> None:
+    """Give CTRs that share a name in the JSON export, and then a table, names and tables of their own.
+
+    Parameters
+    ----------
+    document : dict
+        The export, which is changed.
+    content : bytes
+        Of CatBoost's own file of the same model.
+
+    Raises
+    ------
+    ValueError
+        It is of another model, or damaged.
+    """
+    if not document.get("ctr_data"):
+        return
+    file = CbmFile(content)
+    ctrs = document["features_info"]["ctrs"]
+    if [ctr["ctr_type"] for ctr in ctrs] != [base.kind for base in file.ctrs]:
+        raise ValueError("CatBoost's two exports of the model have different CTRs")
+    binarizations: dict[str, set[int]] = {}
+    for ctr, base in zip(ctrs, file.ctrs, strict=True):
+        binarizations.setdefault(ctr["identifier"], set()).add(base.binarization)
+    if max(map(len, binarizations.values()), default=1) == 1:
+        return
+    tables = file.tables()
+    for ctr, base in zip(ctrs, file.ctrs, strict=True):
+        if len(binarizations[ctr["identifier"]]) > 1:
+            ctr["identifier"] += f" {base.binarization}"
+            document["ctr_data"][ctr["identifier"]] = tables[base]
 
 
 def _loss(document: dict[str, Any]) -> str | None:
@@ -162,7 +207,16 @@ def _loss(document: dict[str, Any]) -> str | None:
     return params.get("loss_function", {}).get("type") if isinstance(params, dict) else None
 
 
-def read_document(document: dict[str, Any], n_features: int) -> tuple[Ensemble, dict[int, CategoryEncoder]]:
+class Parts(NamedTuple):
+    """What :func:`read_document` finds; the names are those of the parts of an ``AdaptedModel``."""
+
+    ensemble: Ensemble
+    encoders: dict[int, CategoryEncoder]
+    derived: CtrColumns | None
+    shared: tuple[tuple[int, ...], ...]
+
+
+def read_document(document: dict[str, Any], n_features: int) -> Parts:
     """Read CatBoost's JSON export.
 
     Parameters
@@ -173,14 +227,12 @@ def read_document(document: dict[str, Any], n_features: int) -> tuple[Ensemble, 
 
     Returns
     -------
-    Ensemble
-    dict of int to CategoryEncoder
-        By column number.
+    Parts
 
     Raises
     ------
     UnsupportedModelError
-        A split is neither numeric nor one-hot.
+        A split is neither numeric nor one-hot nor on a CTR, or a CTR is of an unknown kind.
     ValueError
         The document contradicts itself or lacks a field.
     """
@@ -192,7 +244,7 @@ def read_document(document: dict[str, Any], n_features: int) -> tuple[Ensemble, 
         ) from error
 
 
-def _read(document: dict[str, Any], n_features: int) -> tuple[Ensemble, dict[int, CategoryEncoder]]:
+def _read(document: dict[str, Any], n_features: int) -> Parts:
     info = document["features_info"]
     numeric = {
         f["feature_index"]: (operator.index(f["flat_feature_index"]), _NAN_LEFT[f["nan_value_treatment"]])
@@ -201,13 +253,15 @@ def _read(document: dict[str, Any], n_features: int) -> tuple[Ensemble, dict[int
     categorical = {
         f["feature_index"]: (
             operator.index(f["flat_feature_index"]),
-            {h & _HASH_MASK: i for i, h in enumerate(f.get("values") or [])},
+            {h & HASH_MASK: i for i, h in enumerate(f.get("values") or [])},
         )
         for f in info.get("categorical_features") or []
     }
     columns = [column for column, _ in [*numeric.values(), *categorical.values()]]
     if len(set(columns)) < len(columns) or min(columns, default=0) < 0:
         raise ValueError("CatBoost's JSON export of the model numbers its columns wrongly")
+    n_features = max([n_features, *(column + 1 for column in columns)])
+    ctrs = CtrReader(document, numeric, categorical)
 
     def rule(split: dict[str, Any]) -> _Rule:
         kind = split["split_type"]
@@ -216,19 +270,10 @@ def _read(document: dict[str, Any], n_features: int) -> tuple[Ensemble, dict[int
             return _Rule(column, float(split["border"]), missing_left, -1)
         if kind == "OneHotFeature":
             column, codes = categorical[split["cat_feature_index"]]
-            return _Rule(column, 0.0, True, codes[split["value"] & _HASH_MASK])
+            return _Rule(column, 0.0, True, codes[split["value"] & HASH_MASK])
         if kind == "OnlineCtr":
-            used = {
-                categorical[element["cat_feature_index"]][0]
-                for ctr in info["ctrs"]
-                for element in ctr["elements"]
-                if "cat_feature_index" in element
-            }
-            raise UnsupportedModelError(
-                f"the CatBoost model splits on CTRs, target statistics of its categorical columns "
-                f"{sorted(used)}; train it with one_hot_max_size at least the number of categories to "
-                "avoid CTRs"
-            )
+            column, border = ctrs.column(split)
+            return _Rule(n_features + column, border, True, -1)
         raise UnsupportedModelError(f"the CatBoost model has splits of the unknown type {kind!r}")
 
     scale, bias = document["scale_and_bias"]
@@ -253,11 +298,15 @@ def _read(document: dict[str, Any], n_features: int) -> tuple[Ensemble, dict[int
                 value=value if len(bias) > 1 else value[:, 0],
             )
         )
-    options = {}
+    options: dict[str, Any] = {}
+    derived = ctrs.columns(n_features)
+    shared: tuple[tuple[int, ...], ...] = ()
+    if derived is not None:
+        options["player"], shared = _players(n_features, ctrs.categories())
     n_codes = max((len(codes) for _, codes in categorical.values()), default=0)
     if parts and n_codes:
         # Set s lists code s alone, whatever the column.
-        options = {
+        options |= {
             "category_set": np.concatenate([rules["code"] for _, _, rules, _, _ in parts]),
             "category_offsets": np.arange(n_codes + 1),
             "category_values": np.arange(n_codes),
@@ -265,12 +314,22 @@ def _read(document: dict[str, Any], n_features: int) -> tuple[Ensemble, dict[int
         }
     ensemble = Ensemble.from_trees(
         trees,
-        n_features=max([n_features, *(c + 1 for c in columns)]),
+        n_features=n_features + (0 if derived is None else derived.n_columns),
         intercept=bias,
         x_dtype="float32",
         **options,
     )
-    return ensemble, {column: CategoryEncoder(codes) for column, codes in categorical.values()}
+    encoders = {column: CategoryEncoder(codes) for column, codes in categorical.values()}
+    return Parts(ensemble, encoders, derived, shared)
+
+
+def _players(n_features: int, ctrs: list[frozenset[int]]) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
+    """The player of each column of X and of each CTR, given its categorical columns; those of several."""
+    several = {columns: n_features for columns in ctrs if len(columns) > 1}
+    for i, columns in enumerate(several):
+        several[columns] += i
+    of_ctrs = [several.get(columns, min(columns)) for columns in ctrs]
+    return np.array([*range(n_features), *of_ctrs], np.int32), tuple(tuple(sorted(c)) for c in several)
 
 
 _RULE = np.dtype(

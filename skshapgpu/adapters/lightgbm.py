@@ -35,6 +35,9 @@ _MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = 0, 1, 2
 #: Objectives whose probability is the logistic function of each margin by itself.
 _LOGISTIC = frozenset({"binary", "multiclassova", "cross_entropy"})
 
+#: Nothing else bounds num_tree_per_iteration then.
+_MAX_OUTPUTS_WITHOUT_TREES = 2**16
+
 _INNER_FIELDS = {
     "split_feature": np.int64,
     "threshold": np.float64,
@@ -84,10 +87,10 @@ def adapt(model: Any) -> AdaptedModel:
             f"cannot explain a {type(model).__module__}.{type(model).__qualname__}; "
             "pass a lightgbm.Booster or a fitted LGBMModel"
         )
-    return _read(booster.model_to_string(), classes)
+    return read_text(booster.model_to_string(), classes)
 
 
-def _read(text: str, classes: tuple[Any, ...] | None = None) -> AdaptedModel:
+def read_text(text: str, classes: tuple[Any, ...] | None = None) -> AdaptedModel:
     """Read a model text; ``classes`` are the labels that a classifier knows."""
     body, end, tail = text.partition("\nend of trees\n")
     if not end:
@@ -101,6 +104,9 @@ def _read(text: str, classes: tuple[Any, ...] | None = None) -> AdaptedModel:
         raise ValueError("the LightGBM model text has more or fewer trees than its header says")
     n_features = int(head["max_feature_idx"]) + 1
     n_outputs = int(head["num_tree_per_iteration"])
+    # A round has a tree for each output; without trees an edited number would ask for gigabytes.
+    if not 1 <= n_outputs <= (len(tree_texts) or _MAX_OUTPUTS_WITHOUT_TREES) or len(tree_texts) % n_outputs:
+        raise ValueError(f"the LightGBM model text claims {n_outputs} outputs for {len(tree_texts)} trees")
     names = head["feature_names"].split(" ")
     if len(names) != n_features:
         raise ValueError(f"the LightGBM model text names {len(names)} of {n_features} features")
@@ -112,8 +118,11 @@ def _read(text: str, classes: tuple[Any, ...] | None = None) -> AdaptedModel:
         average="average_output" in head,
     )
     invented = all(name == f"Column_{i}" for i, name in enumerate(names))
-    lists = json.loads(tail.rpartition("\npandas_categorical:")[2] or "null")
-    categories = None if lists is None else tuple(map(tuple, lists))
+    try:
+        lists = json.loads(tail.rpartition("\npandas_categorical:")[2] or "null")
+        categories = None if lists is None else tuple(map(tuple, lists))
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"the LightGBM model text has no lists as pandas_categorical: {error}") from error
     schema = InputSchema(
         n_features=n_features,
         feature_names=None if invented else tuple(names),

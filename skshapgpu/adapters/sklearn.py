@@ -143,6 +143,8 @@ def adapt(model: Any) -> AdaptedModel:
         The model, or one of its options, cannot be explained exactly.
     NotFittedError
         The model is not fitted.
+    ValueError
+        The model was edited into something that is no ensemble of trees.
     """
     name = type(model).__name__
     for base, reason in _REFUSED.items():
@@ -151,22 +153,27 @@ def adapt(model: Any) -> AdaptedModel:
     for base, fitted, method, read in _READERS:
         if isinstance(model, base):
             check_is_fitted(model, fitted)
-            _require_own_method(name, type(model), method)
-            return read(model)
+            require_own_method(name, type(model), method)
+            try:
+                return read(model)
+            except (LookupError, OverflowError) as error:
+                raise ValueError(f"the {name} contradicts itself: {type(error).__name__}: {error}") from error
     raise UnsupportedModelError(f"cannot explain a {name}: it is no tree model of scikit-learn that is known")
 
 
-def _require_own_method(name: str, cls: type, method: str) -> None:
+def require_own_method(name: str, cls: type, method: str, package: str = "sklearn") -> None:
     """Refuse a third party's subclass whose prediction is not the one that is read here."""
     owner = next(base for base in cls.__mro__ if method in vars(base))
-    if owner.__module__.partition(".")[0] != "sklearn":
+    if owner.__module__.partition(".")[0] != package:
         raise UnsupportedModelError(
             f"cannot explain a {name}: {owner.__module__}.{owner.__qualname__} has a {method} of its own"
         )
 
 
-def _trees(model: Any, estimators: Iterable[Any], kind: type, method: str) -> list[Any]:
-    """Check that every member is a tree of that kind with its own ``method``; return them as a list."""
+def require_trees(
+    model: Any, estimators: Iterable[Any], kind: type, method: str, package: str = "sklearn"
+) -> list[Any]:
+    """Check that every member is a tree of that kind with its package's ``method``; return them as a list."""
     estimators = list(estimators)
     name = type(model).__name__
     if not estimators or any(e is None for e in estimators):
@@ -176,11 +183,11 @@ def _trees(model: Any, estimators: Iterable[Any], kind: type, method: str) -> li
             raise UnsupportedModelError(
                 f"cannot explain a {name} of {cls.__name__}: each member must be a {kind.__name__}"
             )
-        _require_own_method(f"{name} of {cls.__name__}", cls, method)
+        require_own_method(f"{name} of {cls.__name__}", cls, method, package)
     return estimators
 
 
-def _read_tree(
+def read_tree(
     estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
 ) -> Tree:
     """One tree with the given node values; ``columns`` are the columns of X that it was shown."""
@@ -220,18 +227,18 @@ def _mean_of_trees(
     """Average the prediction or class probabilities of trees."""
     n_classes = 0
     if is_classifier(model):
-        estimators = _trees(model, estimators, DecisionTreeClassifier, "predict_proba")
+        estimators = require_trees(model, estimators, DecisionTreeClassifier, "predict_proba")
         if getattr(model, "n_outputs_", 1) > 1:
             raise UnsupportedModelError(
                 f"cannot explain a {type(model).__name__} of several targets: fit one model for each"
             )
         n_classes = len(model.classes_)
     else:
-        estimators = _trees(model, estimators, DecisionTreeRegressor, "predict")
+        estimators = require_trees(model, estimators, DecisionTreeRegressor, "predict")
     values = [_node_values(estimator, n_classes) / len(estimators) for estimator in estimators]
     shown: list[np.ndarray | None] = list(columns) if columns else [None] * len(estimators)
     trees = [
-        _read_tree(estimator, value, columns=seen)
+        read_tree(estimator, value, columns=seen)
         for estimator, value, seen in zip(estimators, values, shown, strict=True)
     ]
     n_outputs = values[0].shape[1] if values[0].ndim == 2 else 1
@@ -256,12 +263,12 @@ def _bagging(model: Any) -> AdaptedModel:
 
 
 def _isolation_forest(model: Any) -> AdaptedModel:
-    estimators = _trees(model, model.estimators_, DecisionTreeRegressor, "apply")
+    estimators = require_trees(model, model.estimators_, DecisionTreeRegressor, "apply")
     # A leaf of n rows stands for the subtree that was not grown: the mean depth of n rows in it is added.
     # scikit-learn counts the root as depth 1.
     lengths = zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)
     trees = [
-        _read_tree(estimator, (depth + rest - 1.0) / len(estimators), columns=columns)
+        read_tree(estimator, (depth + rest - 1.0) / len(estimators), columns=columns)
         for estimator, columns, (depth, rest) in zip(
             estimators, model.estimators_features_, lengths, strict=True
         )
@@ -281,10 +288,10 @@ def _gradient_boosting(model: Any) -> AdaptedModel:
         raise UnsupportedModelError(
             f"cannot explain a {name} whose init, strategy='stratified', predicts at random"
         )
-    estimators = _trees(model, model.estimators_.ravel(), DecisionTreeRegressor, "predict")
+    estimators = require_trees(model, model.estimators_.ravel(), DecisionTreeRegressor, "predict")
     n_outputs = model.estimators_.shape[1]
     trees = [
-        _read_tree(e, model.learning_rate * e.tree_.value[:, 0, 0], output=i % n_outputs)
+        read_tree(e, model.learning_rate * e.tree_.value[:, 0, 0], output=i % n_outputs)
         for i, e in enumerate(estimators)
     ]
     # The loss turns the prior into the start: the exponential one takes half of the log-odds.

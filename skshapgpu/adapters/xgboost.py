@@ -29,6 +29,9 @@ _LOG = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "
 #: Without trees nothing else bounds num_class, and an edited one would ask for gigabytes.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**16
 
+#: A node of a tree with one output takes the room of all outputs where other trees' leaves hold these.
+_MAX_MIXED_OUTPUTS = 256
+
 
 def adapt(model: Any) -> AdaptedModel:
     """Read a ``Booster``, ``XGBClassifier``, ``XGBRegressor``, ``XGBRanker`` or ``XGBRF...``.
@@ -73,7 +76,46 @@ def adapt(model: Any) -> AdaptedModel:
     except xgboost.core.XGBoostError as error:
         raise NotFittedError("this Booster holds no model; train or load it first") from error
 
-    document = _ubjson.loads(raw)
+    classes = tuple(model.classes_.tolist()) if isinstance(model, xgboost.XGBClassifier) else None
+    missing = getattr(model, "missing", np.nan)
+    return read_document(_ubjson.loads(raw), best_iteration, missing, classes)
+
+
+def read_document(
+    document: Any,
+    best_iteration: int | None = None,
+    missing: float = np.nan,
+    classes: tuple[Any, ...] | None = None,
+) -> AdaptedModel:
+    """Read a model as XGBoost's UBJSON and JSON have it.
+
+    Parameters
+    ----------
+    document : dict
+        Typed arrays as ndarrays, as ``_ubjson.loads`` gives them.
+    best_iteration : int or None
+        The last round that is used; None: all are.
+    missing : float
+        A number that means missing, besides NaN.
+    classes : tuple or None
+        Labels, if the model is a classifier's.
+
+    Raises
+    ------
+    UnsupportedModelError
+        As for :func:`adapt`.
+    ValueError
+        The document contradicts itself or lacks a field.
+    """
+    try:
+        return _read(document, best_iteration, missing, classes)
+    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"the XGBoost model is malformed: {type(error).__name__}: {error}") from error
+
+
+def _read(
+    document: Any, best_iteration: int | None, missing: float, classes: tuple[Any, ...] | None
+) -> AdaptedModel:
     learner = document["learner"]
     gradient_booster = learner["gradient_booster"]
     if gradient_booster["name"] == "gblinear":
@@ -98,7 +140,7 @@ def adapt(model: Any) -> AdaptedModel:
         **_nodes(trees, weights, tree_output, n_outputs),
     )
     # XGBoost rounds X to float32 before it compares.
-    missing = float(np.float32(getattr(model, "missing", np.nan)))
+    missing = float(np.float32(missing))
     schema = InputSchema(
         n_features=n_features,
         feature_names=tuple(learner["feature_names"]) or None,
@@ -107,9 +149,6 @@ def adapt(model: Any) -> AdaptedModel:
         sparse_zero_missing=True,
         encoders=_encoders(ensemble, document, forest, missing),
     )
-    classes: tuple[Any, ...] | None = None
-    if isinstance(model, xgboost.XGBClassifier):
-        classes = tuple(model.classes_.tolist())
     is_binary = n_outputs == 1 and (classes is not None or objective.startswith("binary:"))
     # XGBoost itself trains on the labels 0 to n - 1 only, even where some are absent from y.
     n_labels = 2 if is_binary else n_classes
@@ -214,6 +253,13 @@ def _vector_values(
     trees: Sequence[dict[str, Any]], weights: np.ndarray, tree_output: np.ndarray, n_outputs: int
 ) -> np.ndarray:
     """Leaf values where a leaf holds all outputs; continued training can mix such trees with others."""
+    n_nodes = sum(len(tree["left_children"]) for tree in trees)
+    n_weights = sum(len(tree["leaf_weights"]) for tree in trees if _leaf_width(tree) > 1)
+    if n_nodes * n_outputs > _MAX_MIXED_OUTPUTS * n_nodes + 4 * n_weights:
+        raise ValueError(
+            f"only a small part of the model's nodes hold values of its {n_outputs} outputs: trees with one "
+            f"output can be explained together with trees of at most {_MAX_MIXED_OUTPUTS}"
+        )
     values = []
     for tree, weight, output in zip(trees, weights, tree_output):
         leaf = np.flatnonzero(tree["left_children"] == -1)
@@ -248,9 +294,15 @@ def _category_sets(
             for (tree, _), first in zip(listing, np.concatenate([[0], ends[:-1]]))
         ]
     )
-    if ((begin < 0) | (size < 0) | (begin + size > len(values))).any() or (node >= len(categorical)).any():
+    n_values = len(values)
+    outside = (
+        (begin < 0) | (begin > n_values) | (size < 0) | (size > n_values)
+    )  # so that sums do not overflow
+    if outside.any() or (begin + size > n_values).any() or ((node < 0) | (node >= len(categorical))).any():
         raise ValueError("a node lists categories that the model does not hold")
     set_offsets = np.concatenate([[0], np.cumsum(size)])
+    if set_offsets[-1] > n_values:
+        raise ValueError("nodes list the same categories")
     position = np.arange(set_offsets[-1]) + np.repeat(begin - set_offsets[:-1], size)
     category_set = np.full(len(categorical), -1, np.int32)
     category_set[node] = np.arange(len(node))

@@ -1,0 +1,168 @@
+"""CTRs in CatBoost's own file format, which unlike its JSON export keeps those apart that differ only in how
+the target is binarized, as those of several targets do.
+
+A file is "CBM1", the size of a FlatBuffers buffer, this buffer, and parts, of which the first has the tables
+of CTRs: their number, then for each the size of a buffer, and the buffer. FlatBuffers
+(https://flatbuffers.dev/internals) has references, forward from where they stand, to tables and vectors; a
+table begins with how far back its list of fields lies, which has for each field how far it is from the
+table, or 0. Fields are numbered, in the order of CatBoost's schema.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_MAGIC = b"CBM1"
+
+# Numbers of fields: of the buffer, of its trees, of a CTR feature, of its CTR, of this CTR's base,
+_TREES, _CTR_FEATURES, _CTR, _CTR_BASE = 1, 7, 0, 0
+_COMBINATION, _TYPE, _BINARIZATION = 0, 1, 2
+# and of a table of CTRs.
+_BASE, _HASHES, _NUMBERS, _DENOMINATOR, _CLASSES = 0, 1, 2, 3, 4
+
+#: Elements of the vectors of a combination: categorical features, numeric questions, one-hot questions.
+_ELEMENTS = ("<i", "<if", "<ii")
+
+#: In the order of CatBoost's numbers, with the type of what a key has in its table.
+_TYPES = {
+    "Borders": "<i4",
+    "Buckets": "<i4",
+    "BinarizedTargetMeanValue": "<f4,<i4",
+    "FloatTargetMeanValue": "<f4,<i4",
+    "Counter": "<i4",
+    "FeatureFreq": "<i4",
+}
+
+
+class Base(NamedTuple):
+    """What CTRs with one table have in common."""
+
+    kind: str
+    binarization: int
+    combination: tuple[tuple[Any, ...], ...]
+
+
+class CbmFile:
+    """What a file says of CTRs.
+
+    Attributes
+    ----------
+    ctrs : list of Base
+        In the order of the JSON export.
+
+    Raises
+    ------
+    ValueError
+        The file is not as expected.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        try:
+            if data[:4] != _MAGIC:
+                raise ValueError("it does not begin as CatBoost's files do")
+            self._end = 8 + struct.unpack_from("<I", data, 4)[0]
+            buffer = _Buffer(data[8 : self._end])
+            trees = buffer.table(buffer.reference(0), _TREES)
+            ctrs = buffer.references(trees, _CTR_FEATURES)
+            self.ctrs = [_base(buffer, buffer.table(buffer.table(ctr, _CTR), _CTR_BASE)) for ctr in ctrs]
+        except (struct.error, LookupError, ValueError) as error:
+            raise ValueError(f"cannot read CatBoost's file of the model: {error}") from error
+
+    def tables(self) -> dict[Base, dict[str, Any]]:
+        """Tables in the form of the JSON export; raises ``ValueError`` as the class does."""
+        try:
+            return dict(self._tables())
+        except (struct.error, LookupError, ValueError) as error:
+            raise ValueError(f"cannot read the CTRs in CatBoost's file of the model: {error}") from error
+
+    def _tables(self) -> Iterator[tuple[Base, dict[str, Any]]]:
+        n_tables, place = struct.unpack_from("<I", self._data, self._end)[0], self._end + 4
+        for _ in range(n_tables):
+            size = struct.unpack_from("<I", self._data, place)[0]
+            buffer = _Buffer(self._data[place + 4 : place + 4 + size])
+            place += 4 + size
+            table = buffer.reference(0)
+            base = _base(buffer, buffer.table(table, _BASE))
+            hashes = np.frombuffer(buffer.bytes(table, _HASHES), "<u8,<u4")
+            hashes = hashes[hashes["f0"] != np.iinfo(np.uint64).max]  # empty places
+            numbers = np.frombuffer(buffer.bytes(table, _NUMBERS), _TYPES[base.kind])
+            if numbers.dtype.names:
+                columns = [numbers[name] for name in numbers.dtype.names]
+            else:
+                columns = list(numbers.reshape(-1, buffer.number(table, _CLASSES, "<i") or 1).T)
+            if len(hashes) > len(columns[0]):
+                raise ValueError("a table has more keys than numbers")
+            items = zip(hashes["f0"].tolist(), *(column[hashes["f1"]].tolist() for column in columns))
+            yield (
+                base,
+                {
+                    "hash_map": [number for item in items for number in item],
+                    "hash_stride": 1 + len(columns),
+                    "counter_denominator": buffer.number(table, _DENOMINATOR, "<i"),
+                },
+            )
+
+
+def _base(buffer: _Buffer, table: int) -> Base:
+    combination = buffer.table(table, _COMBINATION)
+    return Base(
+        list(_TYPES)[buffer.number(table, _TYPE, "<b")],
+        buffer.number(table, _BINARIZATION, "<i"),
+        tuple(tuple(buffer.structs(combination, i, form)) for i, form in enumerate(_ELEMENTS)),
+    )
+
+
+class _Buffer:
+    """A FlatBuffers buffer; places are bytes from its start."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def reference(self, place: int) -> int:
+        return place + struct.unpack_from("<I", self._data, place)[0]
+
+    def _field(self, table: int, field: int) -> int | None:
+        fields = table - struct.unpack_from("<i", self._data, table)[0]
+        if 4 + 2 * field >= struct.unpack_from("<H", self._data, fields)[0]:
+            return None
+        distance = struct.unpack_from("<H", self._data, fields + 4 + 2 * field)[0]
+        return table + distance if distance else None
+
+    def table(self, table: int, field: int) -> int:
+        """Where the table is that is a field."""
+        place = self._field(table, field)
+        if place is None:
+            raise ValueError(f"field {field} of a table is missing")
+        return self.reference(place)
+
+    def _vector(self, table: int, field: int) -> tuple[int, int]:
+        """Where the first element of a vector is, and how many there are."""
+        place = self._field(table, field)
+        if place is None:
+            return 0, 0
+        vector = self.reference(place)
+        return vector + 4, struct.unpack_from("<I", self._data, vector)[0]
+
+    def references(self, table: int, field: int) -> list[int]:
+        """Where the tables are that are the elements of a vector."""
+        first, n = self._vector(table, field)
+        return [self.reference(first + 4 * i) for i in range(n)]
+
+    def structs(self, table: int, field: int, form: str) -> list[tuple[Any, ...]]:
+        first, n = self._vector(table, field)
+        size = struct.calcsize(form)
+        return list(struct.iter_unpack(form, self._data[first : first + n * size]))
+
+    def bytes(self, table: int, field: int) -> bytes:
+        first, n = self._vector(table, field)
+        return self._data[first : first + n]
+
+    def number(self, table: int, field: int, form: str) -> int:
+        """A field whose default is 0."""
+        place = self._field(table, field)
+        return 0 if place is None else struct.unpack_from(form, self._data, place)[0]

@@ -1,0 +1,263 @@
+"""Model files of XGBoost, LightGBM, CatBoost and treelite, by their path.
+
+What wrote a file is decided by its content, whatever its name is, and the adapter of that library reads it:
+
+==================================  =====================================================
+content                             read by
+==================================  =====================================================
+XGBoost's JSON or UBJSON            our own readers; XGBoost need not be installed
+LightGBM's model text               our own reader; LightGBM need not be installed
+CatBoost's JSON, but with no CTRs    our own reader; CatBoost need not be installed
+CatBoost's binary format (.cbm)     CatBoost, in a process of its own, and our own reader
+a checkpoint of treelite 4          our own reader; treelite need not be installed
+==================================  =====================================================
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import UnsupportedModelError
+from ..schema import AdaptedModel
+
+#: How files begin that hold no model that can be read from a file, and what to do instead.
+_NO_MODELS = {
+    b"PK\x03\x04": "is a ZIP archive; the file of an explainer is for TreeExplainer.load, and a model that "
+    "skops saved is for skops to load",
+    b"\x80": "is a pickle, which can execute anything when it is loaded; if you trust it, load it yourself, "
+    "and pass the model",
+}
+
+#: Writes a CatBoost model as JSON; the exit status tells why it cannot be explained.
+_NO_WEIGHTS, _TEXTS = 3, 4
+_EXPORT_CATBOOST = f"""
+import sys
+import catboost
+model = catboost.CatBoost()
+try:
+    model.load_model(sys.argv[1])
+    if model.get_text_feature_indices() or model.get_embedding_feature_indices():
+        sys.exit({_TEXTS})
+    if not model._object._has_leaf_weights_in_model():
+        sys.exit({_NO_WEIGHTS})
+    model.save_model(sys.argv[2], format="json")
+except catboost.CatBoostError as error:
+    sys.exit(str(error))
+"""
+
+#: Time to start Python and import CatBoost on a busy machine; a second per megabyte is added.
+_CATBOOST_SECONDS = 60
+
+#: Markers of the integers that UBJSON writes before a name; JSON has none of them behind a brace.
+_UBJSON_LENGTHS = (b"i", b"U", b"I", b"l", b"L")
+
+#: Fields that XGBoost keeps as float32; in JSON they look like numbers of higher precision.
+_XGBOOST_FLOATS = frozenset(
+    {"split_conditions", "sum_hessian", "base_weights", "leaf_weights", "loss_changes"}
+)
+
+#: Major versions of treelite that a checkpoint can begin with.
+_TREELITE_MAJORS = (3, 4, 5)
+
+
+def adapt(path: str | os.PathLike[str]) -> AdaptedModel:
+    """Read a model file.
+
+    Raises
+    ------
+    ValueError
+        There is no such file, or it holds no model of a known kind, or is damaged.
+    UnsupportedModelError
+        The model cannot be explained exactly.
+    ImportError
+        The file can be read by its own library only, which is not installed.
+    OSError
+        The file cannot be read.
+    """
+    name = os.fsdecode(path)
+    content = _content(name)
+    for start, advice in _NO_MODELS.items():
+        if content.startswith(start):
+            raise ValueError(f"{name!r} {advice}")
+    family, read = _kind(name, content)
+    try:
+        return read()
+    except (ImportError, UnsupportedModelError):
+        raise
+    except KeyError as error:
+        raise _damaged(name, family, f"it has no {error}") from error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise _damaged(name, family, error) from error
+
+
+def _damaged(name: str, family: str, why: object) -> ValueError:
+    return ValueError(f"{name!r} cannot be read as a model of {family}: {why}")
+
+
+def _content(name: str) -> bytes:
+    """All bytes of a file; what is no regular file, such as a pipe, might never end."""
+    try:
+        found = os.stat(name)
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"there is no file {name!r:.200}; a text as the model is the path of a model file"
+        ) from error
+    except PermissionError:
+        raise
+    except OSError as error:  # a name that is too long, or goes through a file
+        raise ValueError(f"{name!r:.200} is no path of a model file: {error.strerror}") from error
+    if not stat.S_ISREG(found.st_mode):
+        what = "a directory" if stat.S_ISDIR(found.st_mode) else "no regular file"
+        raise ValueError(f"{name!r} is {what}; expected a model file")
+    with open(name, "rb") as file:
+        content = file.read()
+    if not content:
+        raise ValueError(f"{name!r} is empty; expected a model file")
+    return content
+
+
+def _kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedModel]]:
+    """The library that wrote a file, and what reads it."""
+    if content[:1] == b"{" and content[1:2] in _UBJSON_LENGTHS:
+        return "XGBoost", lambda: _read_ubjson(content)
+    if content[:64].lstrip()[:1] in (b"{", b"["):
+        return _json_kind(name, content)
+    if content.startswith(b"tree\n"):
+        return "LightGBM", lambda: _read_lightgbm(content)
+    if content.startswith(b"CBM1"):
+        return "CatBoost", lambda: _read_cbm(name, content)
+    if len(content) >= 12 and struct.unpack_from("<i", content)[0] in _TREELITE_MAJORS:
+        return "treelite", lambda: _read_treelite(content)
+    raise ValueError(
+        f"{name!r} holds no model of a known kind: expected JSON or UBJSON of XGBoost, the model text of "
+        "LightGBM, .cbm or JSON of CatBoost, or a checkpoint of treelite"
+    )
+
+
+def _json_kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedModel]]:
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name!r} begins as JSON, but is none: {error}") from error
+    keys = document.keys() if isinstance(document, dict) else ()
+    if "learner" in keys:
+        return "XGBoost", lambda: _read_xgboost_json(document)
+    if "features_info" in keys:
+        return "CatBoost", lambda: _read_catboost_json(document)
+    if "tree_info" in keys:
+        raise ValueError(f"{name!r} is a dump of LightGBM, not a model file: use Booster.save_model")
+    if isinstance(document, list):
+        raise ValueError(f"{name!r} is a list, as dumps of XGBoost are, not a model file: use save_model")
+    raise ValueError(f"{name!r} is JSON, but neither a model of XGBoost nor one of CatBoost")
+
+
+def _read_ubjson(content: bytes) -> AdaptedModel:
+    from . import _ubjson
+
+    return _read_xgboost(_ubjson.loads(content))
+
+
+def _read_xgboost_json(document: dict[str, Any]) -> AdaptedModel:
+    """Put arrays, as UBJSON has them, in the place of lists of numbers."""
+    gradient_booster = document["learner"]["gradient_booster"]
+    forest = gradient_booster.get("gbtree", gradient_booster).get("model", {})
+    for part in [*forest.get("trees", []), *forest.get("cats", {"enc": []})["enc"]]:
+        for name, value in part.items():
+            if isinstance(value, list):
+                part[name] = np.asarray(value, np.float32 if name in _XGBOOST_FLOATS else None)
+    for owner in (gradient_booster, forest):
+        if "weight_drop" in owner:
+            owner["weight_drop"] = np.asarray(owner["weight_drop"], np.float32)
+    return _read_xgboost(document)
+
+
+def _read_xgboost(document: dict[str, Any]) -> AdaptedModel:
+    """Read a model as what wrote it predicts, a ``Booster`` or a wrapper, which leaves a note of itself.
+
+    The labels of a classifier are 0 to n - 1; which number means missing is not in the file.
+    """
+    from . import xgboost
+
+    attributes = document["learner"].get("attributes", {})
+    best_iteration: int | None = None
+    classes: tuple[Any, ...] | None = None
+    if "scikit_learn" in attributes:
+        if "best_iteration" in attributes:
+            best_iteration = int(attributes["best_iteration"])
+        if json.loads(attributes["scikit_learn"]).get("_estimator_type") == "classifier":
+            classes = ()  # it is a classifier; the reader numbers its classes
+    return xgboost.read_document(document, best_iteration=best_iteration, classes=classes)
+
+
+def _read_lightgbm(content: bytes) -> AdaptedModel:
+    from . import lightgbm
+
+    return lightgbm.read_text(content.decode())
+
+
+def _read_catboost_json(document: dict[str, Any]) -> AdaptedModel:
+    from . import catboost
+
+    if document.get("ctr_data"):
+        raise UnsupportedModelError(
+            "the CatBoost model has CTRs, target statistics of categorical columns, which its JSON does not "
+            "always keep apart: save it as .cbm"
+        )
+    return catboost.adapt_document(document)
+
+
+def _read_cbm(name: str, content: bytes) -> AdaptedModel:
+    """Have CatBoost write its JSON in a process of its own: damaged files can crash it."""
+    from . import catboost
+
+    if importlib.util.find_spec("catboost") is None:
+        raise ImportError(
+            f"{name!r} is in CatBoost's binary format, which takes the package catboost to read: install it, "
+            "or save the model with format='json'"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        export = os.path.join(folder, "model.json")
+        command = [sys.executable, "-P", "-c", _EXPORT_CATBOOST, os.path.abspath(name), export]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        try:
+            run = subprocess.run(
+                command,
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_CATBOOST_SECONDS + len(content) / 1e6,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ValueError("CatBoost takes too long to read it") from error
+        if run.returncode == _NO_WEIGHTS:
+            raise UnsupportedModelError(catboost.NO_LEAF_WEIGHTS)
+        if run.returncode == _TEXTS:
+            raise UnsupportedModelError(
+                "the CatBoost model has text or embedding features, no columns of numbers or categories"
+            )
+        if run.returncode < 0:
+            raise ValueError("CatBoost crashes when it reads it")
+        if run.returncode:
+            raise ValueError(run.stderr.decode(errors="replace").strip()[-500:])
+        with open(export, "rb") as file:
+            document = json.loads(file.read())
+        catboost.restore_tables(document, content)
+        return catboost.adapt_document(document)
+
+
+def _read_treelite(content: bytes) -> AdaptedModel:
+    from . import treelite
+
+    return treelite.adapt_checkpoint(content)

@@ -1,0 +1,96 @@
+"""NGBoost: the parameters of the distribution that a regressor, classifier or survival model predicts.
+
+The margin is what ``pred_param`` gives, one output for each parameter as the trees add up to it: the
+location and the logarithm of the scale of a normal distribution, the logarithms of both parameters of a
+gamma distribution, and so on; the names of the outputs say which. A classifier has the log-odds of each
+class but the first against the first: for two classes one output, the log-odds of the second.
+
+As many rounds are read as ``predict`` uses without ``max_iter``: all. NaN goes where each tree sends it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.tree import DecisionTreeRegressor
+
+from ..ensemble import Ensemble
+from ..errors import UnsupportedModelError
+from ..schema import AdaptedModel, InputSchema
+from .sklearn import read_tree, require_own_method, require_trees
+
+#: Parameters as NGBoost's own distributions take them from the trees.
+_PARAMETERS = {
+    "Normal": ("loc", "log_scale"),
+    "LogNormal": ("loc", "log_scale"),
+    "Laplace": ("loc", "log_scale"),
+    "TFixedDf": ("loc", "log_scale"),
+    "T": ("loc", "log_scale", "log_df"),
+    "Gamma": ("log_alpha", "log_beta"),
+    "Weibull": ("log_shape", "log_scale"),
+}
+
+
+def adapt(model: Any) -> AdaptedModel:
+    """Read a fitted model of NGBoost whose base learners are regression trees.
+
+    Raises
+    ------
+    UnsupportedModelError
+        A base learner is no regression tree.
+    NotFittedError
+    """
+    from ngboost import NGBClassifier
+    from ngboost.ngboost import NGBoost
+
+    name = type(model).__name__
+    if not isinstance(model, NGBoost):
+        raise UnsupportedModelError(f"cannot explain a {name} of ngboost: it is no model")
+    if model.init_params is None:
+        raise NotFittedError(f"This {name} instance is not fitted yet: call fit first")
+    require_own_method(name, type(model), "pred_param", "ngboost")
+    rounds = list(zip(model.base_models, model.scalings, model.col_idxs, strict=True))
+    members = [member for members, _, _ in rounds for member in members]
+    if members:
+        require_trees(model, members, DecisionTreeRegressor, "predict")
+    trees = [
+        read_tree(
+            member,
+            -model.learning_rate * scale * member.tree_.value[:, 0, 0],
+            columns=np.asarray(columns),
+            output=output,
+        )
+        for members, scale, columns in rounds
+        for output, member in enumerate(members)
+    ]
+    ensemble = Ensemble.from_trees(trees, n_features=model.n_features, intercept=np.ravel(model.init_params))
+    n_outputs = ensemble.n_outputs
+    is_binary = isinstance(model, NGBClassifier) and n_outputs == 1
+    return AdaptedModel(
+        ensemble,
+        InputSchema(model.n_features, allow_nan=_allows_nan(members), allow_inf=False),
+        family="ngboost",
+        output_names=_output_names(model.Dist, n_outputs, isinstance(model, NGBClassifier)),
+        binary="margin" if is_binary else None,
+        class_names=(0, 1) if is_binary else None,
+        link="logistic" if is_binary else None,
+    )
+
+
+def _allows_nan(members: list[Any]) -> bool:
+    return all(member._support_missing_values(np.empty((0, 0))) for member in members)
+
+
+def _output_names(distribution: type, n_outputs: int, is_classifier: bool) -> tuple[Any, ...] | None:
+    if n_outputs == 1:
+        return None
+    if is_classifier:
+        return tuple(range(1, n_outputs + 1))
+    if distribution.__module__.partition(".")[0] == "ngboost":
+        for base in distribution.__mro__:
+            names = _PARAMETERS.get(base.__name__, ())
+            if len(names) == n_outputs:
+                return names
+    return None

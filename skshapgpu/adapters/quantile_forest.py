@@ -1,0 +1,81 @@
+"""quantile-forest: the mean that the forests of random trees and of extra trees predict.
+
+A quantile of the training targets that a row meets in all leaves is no sum over the trees, so that no
+method for sums of trees explains it exactly. The mean is one. The margin is
+``predict(X, quantiles="mean", aggregate_leaves_first=False)``: the mean over the trees of the mean of the
+targets that a leaf has kept. By default, ``max_samples_leaf=1``, a leaf keeps one target, drawn at random,
+and the margin is ``predict(X, quantiles="mean")`` itself. Where leaves keep more of them, that weighs a tree
+by the number of targets in its leaf, which is no sum over the trees either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.validation import check_is_fitted
+
+from ..ensemble import Ensemble
+from ..errors import UnsupportedModelError
+from ..schema import AdaptedModel, InputSchema
+from .sklearn import read_tree, require_own_method, require_trees
+
+
+def adapt(model: Any) -> AdaptedModel:
+    """Read a fitted forest of quantile-forest.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The class is none of the two, or has a ``predict`` of its own.
+    NotFittedError
+    """
+    from quantile_forest import ExtraTreesQuantileRegressor, RandomForestQuantileRegressor
+
+    name = type(model).__name__
+    if not isinstance(model, (ExtraTreesQuantileRegressor, RandomForestQuantileRegressor)):
+        raise UnsupportedModelError(f"cannot explain a {name}: it is no forest of quantile-forest")
+    check_is_fitted(model, ["estimators_", "forest_"])
+    require_own_method(name, type(model), "predict", "quantile_forest")
+    estimators = require_trees(model, model.estimators_, DecisionTreeRegressor, "apply")
+    means = _kept_means(model)
+    trees = []
+    for estimator, values in zip(estimators, means, strict=True):
+        leaf = estimator.tree_.children_left < 0
+        if np.isnan(values[: len(leaf)][leaf]).any():
+            raise UnsupportedModelError(
+                f"cannot explain a {name}: a leaf has kept no target, so that it counts for some rows only"
+            )
+        values = np.where(leaf[:, None], values[: len(leaf)], 0.0) / len(estimators)
+        trees.append(read_tree(estimator, values if means.shape[2] > 1 else values[:, 0]))
+    names = getattr(model, "feature_names_in_", None)
+    return AdaptedModel(
+        Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=np.zeros(means.shape[2])),
+        InputSchema(
+            n_features=model.n_features_in_,
+            feature_names=None if names is None else tuple(map(str, names)),
+            allow_nan=estimators[0]._support_missing_values(np.empty((0, 0))),
+            allow_inf=False,
+        ),
+        family="quantile_forest",
+    )
+
+
+def _kept_means(model: Any) -> np.ndarray:
+    """Mean of the targets that each node has kept: (n_trees, n_nodes, n_outputs); NaN if none."""
+    # Numbers of training rows, counted from 1 and by ascending target; 0 fills up.
+    kept = np.asarray(model.forest_.y_train_leaves)  # (n_trees, n_nodes, n_outputs, n_kept)
+    targets = np.asarray(model.forest_.y_train)  # (n_outputs, n_rows)
+    n_kept = np.count_nonzero(kept, axis=3)
+    total = np.zeros(kept.shape[:3])
+    for output in range(kept.shape[2]):
+        padded = np.concatenate([[0.0], targets[output]])
+        for tree, rows in enumerate(kept[:, :, output]):
+            total[tree, :, output] = padded[rows].sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        means = total / n_kept
+    if model.monotonic_cst is not None:
+        bounds = np.asarray(model.forest_.y_bound_leaves)
+        means = np.clip(means, bounds[:, :, :1], bounds[:, :, 1:])
+    return means

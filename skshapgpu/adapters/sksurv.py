@@ -1,0 +1,96 @@
+"""scikit-survival: survival trees and forests, and gradient boosting of trees.
+
+========================================  ====================================================
+model                                     margin
+========================================  ====================================================
+``SurvivalTree``, ``ExtraSurvivalTree``,  ``predict``, the risk score: the expected number of
+``RandomSurvivalForest``,                 events, that is the sum over the event times of the
+``ExtraSurvivalTrees``                    cumulative hazard, of which a forest takes the mean
+``GradientBoostingSurvivalAnalysis``      ``predict``, the log hazard ratio, for the loss
+                                          "coxph"; the logarithm of ``predict``, a time, for
+                                          the others
+========================================  ====================================================
+
+Survival functions of a forest add up over its trees, too, but are a function of time for each row: the
+risk score is the number that scikit-survival itself makes of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.validation import check_is_fitted
+
+from ..ensemble import Ensemble, Tree
+from ..errors import UnsupportedModelError
+from ..schema import AdaptedModel, InputSchema
+from .sklearn import read_tree, require_own_method, require_trees
+
+
+def adapt(model: Any) -> AdaptedModel:
+    """Read a fitted model of scikit-survival that is made of trees.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The model is linear, or otherwise not made of trees.
+    NotFittedError
+    """
+    from sksurv import ensemble, tree
+
+    name = type(model).__name__
+    if isinstance(model, ensemble.ComponentwiseGradientBoostingSurvivalAnalysis):
+        raise UnsupportedModelError(
+            f"cannot explain a {name}: its base learners are linear, each in one column, so that its coef_ "
+            "explain it"
+        )
+    if isinstance(model, tree.SurvivalTree):
+        check_is_fitted(model, "tree_")
+        return _risk_score(model, [model], tree.SurvivalTree)
+    if isinstance(model, (ensemble.RandomSurvivalForest, ensemble.ExtraSurvivalTrees)):
+        check_is_fitted(model, "estimators_")
+        return _risk_score(model, model.estimators_, tree.SurvivalTree)
+    if isinstance(model, ensemble.GradientBoostingSurvivalAnalysis):
+        check_is_fitted(model, "estimators_")
+        return _boosting(model)
+    raise UnsupportedModelError(f"cannot explain a {name}: it is no tree model of scikit-survival")
+
+
+def _risk_score(model: Any, estimators: list[Any], kind: type) -> AdaptedModel:
+    require_own_method(type(model).__name__, type(model), "predict", "sksurv")
+    require_trees(model, estimators, kind, "predict", "sksurv")
+    trees = [read_tree(estimator, _risk_scores(estimator) / len(estimators)) for estimator in estimators]
+    return _adapted(model, trees, estimators[0]._support_missing_values(np.empty((0, 0))))
+
+
+def _risk_scores(estimator: Any) -> np.ndarray:
+    """The risk score of each node: with low_memory it is kept instead of the hazard at each time."""
+    hazard = estimator.tree_.value[:, :, 0]  # (n_nodes, n_times)
+    return hazard[:, 0] if estimator.low_memory else hazard[:, estimator.is_event_time_].sum(axis=1)
+
+
+def _boosting(model: Any) -> AdaptedModel:
+    require_own_method(type(model).__name__, type(model), "predict", "sksurv")
+    estimators = require_trees(model, model.estimators_.ravel(), DecisionTreeRegressor, "predict")
+    scales = getattr(model, "_scale", np.ones(len(estimators)))  # of dropout
+    trees = [
+        read_tree(estimator, model.learning_rate * scale * estimator.tree_.value[:, 0, 0])
+        for estimator, scale in zip(estimators, scales, strict=True)
+    ]
+    return _adapted(model, trees, allow_nan=False)
+
+
+def _adapted(model: Any, trees: list[Tree], allow_nan: bool) -> AdaptedModel:
+    names = getattr(model, "feature_names_in_", None)
+    return AdaptedModel(
+        Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=0.0),
+        InputSchema(
+            n_features=model.n_features_in_,
+            feature_names=None if names is None else tuple(map(str, names)),
+            allow_nan=allow_nan,
+            allow_inf=False,
+        ),
+        family="sksurv",
+    )

@@ -1,0 +1,401 @@
+"""treelite 4: ``treelite.Model``, wherever it was imported from, and the forests of cuML, which export one.
+
+The margin is what ``treelite.gtil.predict(pred_margin=True)`` gives: the sum of the trees, or their
+average where the model says so, and ``base_scores``. It rounds X to the type of the thresholds and takes
+NaN, and what a sparse X does not store, to the default child. An operator (<, <=, > or >=) that holds
+leads to the left child; > and >= are read as <= and < with the children exchanged.
+
+Covers are ``sum_hess`` where all nodes of a tree have it, else ``data_count``: for models from XGBoost,
+LightGBM and scikit-learn these are the covers that the adapters of these libraries read. A model without
+either can be explained against background data only.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ..ensemble import Ensemble, Tree
+from ..errors import UnsupportedModelError
+from ..schema import AdaptedModel, Column, InputSchema
+from . import _treelite_checkpoint
+
+#: treelite's enumerations of kinds of nodes, operators and tasks, as its format of version 4 has them.
+_CATEGORICAL = 2
+_LT, _LE, _GT, _GE = 2, 3, 4, 5
+_BINARY_CLASSIFIER = 0
+
+#: Gives a field of a model or of a tree by its name.
+_Field = Callable[[str], Any]
+
+#: Postprocessors that make a probability of each margin by itself.
+_LOGISTIC = frozenset({"sigmoid", "multiclass_ova"})
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Encoder of a categorical column: treelite knows categories by their numbers only."""
+
+    def encode(self, column: Column) -> np.ndarray:
+        """Return float64 codes, -1 where negative; raises ``ValueError`` where they are no numbers."""
+        try:
+            if column.codes is not None:
+                raise TypeError
+            codes = np.array(column.values, np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"column {column.name!r} is categorical, and treelite does not know its categories, only "
+                "their codes in training: pass these as numbers"
+            ) from None
+        codes[codes < 0] = -1.0  # -0.5 would truncate to code 0
+        return codes
+
+
+def adapt(model: Any) -> AdaptedModel:
+    """Read a ``treelite.Model``, or a forest of cuML.
+
+    Returns
+    -------
+    AdaptedModel
+        Its outputs are the targets, or the classes, or the classes of each target. A forest whose leaves
+        hold the probabilities of two classes has one output, that of the second.
+
+    Raises
+    ------
+    UnsupportedModelError
+        A node asks for equality of numbers, or the model is no forest.
+    ValueError
+        The model was edited into something that is no ensemble of trees.
+    """
+    import treelite
+
+    classes = None
+    if not isinstance(model, treelite.Model):
+        classes = _labels(model)
+        model = _exported(model, treelite.Model)
+    fields_of_trees = [model.get_tree_accessor(i).get_field for i in range(model.num_tree)]
+    return _read(model.get_header_accessor().get_field, fields_of_trees, str(model.input_type), classes)
+
+
+def adapt_checkpoint(data: bytes) -> AdaptedModel:
+    """Read a checkpoint, as ``Model.serialize`` writes it, without treelite; see :func:`adapt`."""
+    checkpoint = _treelite_checkpoint.loads(data)
+    fields_of_trees = [tree.__getitem__ for tree in checkpoint.trees]
+    return _read(checkpoint.header.__getitem__, fields_of_trees, checkpoint.input_type)
+
+
+def _read(
+    header: _Field, fields_of_trees: Sequence[_Field], dtype: str, classes: tuple[Any, ...] | None = None
+) -> AdaptedModel:
+    head = _Head.read(header, dtype)
+    trees = [_Nodes(field) for field in fields_of_trees]
+    if len(head.target) != len(trees) or len(head.class_) != len(trees):
+        raise ValueError("target_id or class_id of the treelite model does not fit its number of trees")
+    ensemble = _ensemble(head, trees, _strict(trees))
+    outputs = head.outputs()
+    binary: Literal["margin", "probability"] | None = None
+    link: Literal["identity", "logistic"] | None = "logistic" if head.postprocessor in _LOGISTIC else None
+    if _holds_probabilities(head, ensemble):
+        link = "identity"
+        if len(outputs) == 2:
+            ensemble = _second_output(ensemble)
+            outputs, binary = outputs[1:], "probability"
+    elif len(outputs) == 1 and head.task == _BINARY_CLASSIFIER and not head.average:
+        binary = "margin"
+    labels = classes if classes is not None and len(classes) == (2 if binary else len(outputs)) else None
+    is_categorical = ensemble.category_set >= 0
+    columns = np.unique(ensemble.feature[is_categorical]) if len(is_categorical) else np.empty(0, np.int32)
+    if len(columns):
+        numeric = np.unique(ensemble.feature[(ensemble.left >= 0) & ~is_categorical])
+        if len(mixed := np.intersect1d(columns, numeric)):
+            raise UnsupportedModelError(
+                f"feature {mixed[0]} is categorical, but a tree splits it as a number"
+            )
+    return AdaptedModel(
+        ensemble,
+        InputSchema(
+            n_features=ensemble.n_features,
+            sparse_zero_missing=True,
+            encoders={int(column): Codes() for column in columns},
+        ),
+        family="treelite",
+        output_names=(labels or _names(outputs)) if len(outputs) > 1 else None,
+        binary=binary,
+        class_names=(labels or (0, 1)) if binary else None,
+        link=link,
+        link_scale=head.sigmoid_alpha if link == "logistic" else 1.0,
+        has_cover=all(tree.cover is not None for tree in trees),
+    )
+
+
+def _exported(model: Any, kind: type) -> Any:
+    """The treelite model that an estimator of cuML gives."""
+    name = f"{type(model).__module__}.{type(model).__qualname__}"
+    export = getattr(model, "as_treelite", None) or getattr(model, "convert_to_treelite_model", None)
+    if export is None:
+        raise UnsupportedModelError(
+            f"cannot explain a {name}: it is neither a treelite.Model nor a model that exports one, by "
+            "as_treelite() or convert_to_treelite_model()"
+        )
+    exported = export()
+    if not isinstance(exported, kind) and hasattr(exported, "to_treelite_checkpoint"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.tl")
+            exported.to_treelite_checkpoint(path)
+            return kind.deserialize(path)  # type: ignore[attr-defined]
+    if not isinstance(exported, kind):
+        raise UnsupportedModelError(
+            f"cannot explain a {name}: it exports a {type(exported).__qualname__}, not a treelite.Model"
+        )
+    return exported
+
+
+def _labels(model: Any) -> tuple[Any, ...] | None:
+    """Class labels of an estimator, which may be an array on a GPU."""
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        return None
+    for name in ("get", "to_numpy"):
+        if hasattr(classes, name):
+            classes = getattr(classes, name)()
+            break
+    return tuple(np.asarray(classes).tolist())
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What a model says of all its trees."""
+
+    n_features: int
+    dtype: str
+    task: int
+    average: bool
+    n_classes: np.ndarray  # of each target
+    width: int  # largest of them
+    target: np.ndarray  # of each tree, -1: all
+    class_: np.ndarray
+    postprocessor: str
+    sigmoid_alpha: float
+    base_scores: np.ndarray
+
+    @classmethod
+    def read(cls, field: _Field, dtype: str) -> _Head:
+        n_targets, n_classes = int(field("num_target")[0]), np.array(field("num_class"), np.int64)
+        base_scores = np.array(field("base_scores"), np.float64)
+        width = int(n_classes.max(initial=1))
+        if n_targets < 1 or len(n_classes) != n_targets or n_classes.min() < 1:
+            raise ValueError("num_class of the treelite model does not fit num_target")
+        if base_scores.shape != (n_targets * width,):
+            raise ValueError("base_scores of the treelite model does not fit num_target and num_class")
+        return cls(
+            n_features=int(field("num_feature")[0]),
+            dtype=dtype,
+            task=int(field("task_type")[0]),
+            average=bool(field("average_tree_output")[0]),
+            n_classes=n_classes,
+            width=width,
+            target=np.array(field("target_id"), np.int64),
+            class_=np.array(field("class_id"), np.int64),
+            postprocessor=str(field("postprocessor")),
+            sigmoid_alpha=float(field("sigmoid_alpha")[0]),
+            base_scores=base_scores,
+        )
+
+    def outputs(self) -> list[tuple[int, int]]:
+        """Target and class of each output."""
+        return [(t, c) for t, n in enumerate(self.n_classes) for c in range(n)]
+
+    def outputs_of(self, tree: int, numbers: np.ndarray) -> np.ndarray:
+        """The output of each number that a leaf of a tree holds; -1 where it pads a target of fewer classes.
+
+        ``numbers`` are those of the outputs, (n_targets, width).
+        """
+        target, class_ = int(self.target[tree]), int(self.class_[tree])
+        if not (-1 <= target < len(self.n_classes) and -1 <= class_ < self.width):
+            raise ValueError(f"tree {tree} of the treelite model is of a target or class that there is not")
+        targets = slice(None) if target < 0 else slice(target, target + 1)
+        classes = slice(None) if class_ < 0 else slice(class_, class_ + 1)
+        return numbers[targets, classes].ravel()
+
+
+class _Nodes:
+    """Arrays of one tree, copied: what treelite gives are views of the model's own memory."""
+
+    def __init__(self, get_field: _Field) -> None:
+        def field(name: str, dtype: Any) -> np.ndarray:
+            return np.array(get_field(name), dtype)
+
+        self.left, self.right = field("cleft", np.int64), field("cright", np.int64)
+        n = len(self.left)
+        self.kind, self.operator = field("node_type", np.int8), field("cmp", np.int8)
+        self.feature = field("split_index", np.int64)
+        self.threshold = field("threshold", np.float64)
+        self.default_left = field("default_left", bool)
+        self.leaf_value = field("leaf_value", np.float64)
+        self.leaf_vector = field("leaf_vector", np.float64)
+        self.vector = np.stack([field(f"leaf_vector_{end}", np.int64) for end in ("begin", "end")])
+        self.codes = field("category_list", np.int64)
+        self.listed = np.stack([field(f"category_list_{end}", np.int64) for end in ("begin", "end")])
+        self.listed_right = field("category_list_right_child", bool)
+        arrays = (self.right, self.kind, self.operator, self.feature, self.threshold, self.default_left)
+        more = (self.leaf_value, self.vector[0], self.listed[0], self.listed_right)
+        if n < 1 or any(len(array) != n for array in (*arrays, *more)):
+            raise ValueError("a tree of the treelite model has fields of different lengths")
+        self.leaf = self.left == -1
+        self.cover: np.ndarray | None = None
+        for name in ("sum_hess", "data_count"):
+            present, cover = field(f"{name}_present", bool), field(name, np.float64)
+            if len(present) == len(cover) == n and present.all():
+                self.cover = cover
+                break
+
+    def segments(self, bounds: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
+        """First and end of the segments of some nodes, inside an array of that size and not shared."""
+        begin, end = bounds[:, nodes]
+        if ((begin < 0) | (end < begin) | (end > size)).any() or (end - begin).sum() > size:
+            raise ValueError("nodes of the treelite model have segments outside the array, or in common")
+        return bounds[:, nodes]
+
+    def read(self, dtype: str, strict: bool) -> Tree:
+        """All but the leaf values; children are exchanged for > and >=."""
+        inner = ~self.leaf
+        categorical = inner & (self.kind == _CATEGORICAL)
+        numerical = inner & ~categorical
+        known = np.isin(self.operator, (_LT, _LE, _GT, _GE))
+        if (numerical & ~known).any():
+            raise UnsupportedModelError(
+                "the treelite model asks whether a number equals another (operator ==): no comparison with a "
+                "threshold says the same"
+            )
+        swap = numerical & np.isin(self.operator, (_GT, _GE))
+        threshold = np.where(numerical, self.threshold, 0.0)
+        below = numerical & np.isin(self.operator, (_LT, _GE))  # x < threshold, one way or the other
+        if not strict and below.any():
+            if (threshold[below] == -np.inf).any():
+                raise UnsupportedModelError("the treelite model compares < with minus infinity among others")
+            lower = np.nextafter(threshold[below].astype(dtype), np.dtype(dtype).type(-np.inf))
+            threshold[below] = lower
+        return Tree(
+            left=np.where(swap, self.right, self.left),
+            right=np.where(swap, self.left, np.where(self.leaf, -1, self.right)),
+            feature=np.where(inner, self.feature, 0),
+            threshold=threshold,
+            missing_left=self.default_left ^ swap,
+            cover=np.zeros(len(self.left)) if self.cover is None else self.cover,
+            value=np.zeros(len(self.left)),
+        )
+
+    def leaf_values(self, n_values: int) -> np.ndarray:
+        """(n_nodes, n_values): what the leaves hold; zeros elsewhere."""
+        values = np.zeros((len(self.left), n_values))
+        leaves = np.flatnonzero(self.leaf)
+        begin, end = self.segments(self.vector, leaves, len(self.leaf_vector))
+        scalar = begin == end
+        if not ((end - begin == n_values) | (scalar & (n_values == 1))).all():
+            raise ValueError(f"a leaf of the treelite model does not hold {n_values} values")
+        if n_values == 1:
+            values[leaves[scalar], 0] = self.leaf_value[leaves[scalar]]
+        held = leaves[~scalar]
+        values[held] = self.leaf_vector[begin[~scalar][:, None] + np.arange(n_values)]
+        return values
+
+
+def _strict(trees: list[_Nodes]) -> bool:
+    """Whether every numerical node of the model is a < or a >=, so that no threshold has to be moved."""
+    operators = {int(o) for t in trees for o in np.unique(t.operator[~t.leaf & (t.kind != _CATEGORICAL)])}
+    return bool(operators) and operators <= {_LT, _GE}
+
+
+def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> Ensemble:
+    exists = np.arange(head.width) < head.n_classes[:, None]
+    numbers = np.full(exists.shape, -1)
+    n_outputs = int(exists.sum())
+    numbers[exists] = np.arange(n_outputs)
+    held = [head.outputs_of(i, numbers) for i in range(len(trees))]
+    values = [tree.leaf_values(len(outputs)) for tree, outputs in zip(trees, held)]
+    if head.average:
+        count = sum((np.bincount(o[o >= 0], minlength=n_outputs) for o in held), np.zeros(n_outputs, int))
+        if (count == 0).any():
+            raise ValueError("the treelite model averages the trees of an output that has none")
+        values = [value / np.where(o < 0, 1, count[o]) for value, o in zip(values, held)]
+    # A tree with some of the outputs becomes one for each of them, not one of zeros for all others.
+    is_vector = n_outputs > 1 and all((outputs >= 0).sum() == n_outputs for outputs in held)
+    parts = [tree.read(head.dtype, strict) for tree in trees]
+    made: list[Tree] = []
+    owners: list[int] = []
+    for i, (part, value, outputs) in enumerate(zip(parts, values, held)):
+        if is_vector:
+            made.append(replace(part, value=value[:, outputs >= 0]))
+            owners.append(i)
+            continue
+        for column, output in enumerate(outputs.tolist()):
+            if output >= 0:
+                made.append(replace(part, value=value[:, column], output=output))
+                owners.append(i)
+    return Ensemble.from_trees(
+        made,
+        n_features=head.n_features,
+        intercept=head.base_scores.reshape(exists.shape)[exists],
+        x_dtype=head.dtype,
+        strict=strict,
+        **_category_sets(trees, owners, head.dtype),
+    )
+
+
+def _category_sets(trees: list[_Nodes], owners: list[int], dtype: str) -> dict[str, Any]:
+    """The category attributes of :class:`Ensemble`, whose trees have the nodes of ``owners``."""
+    listed_left: list[bool] = []
+    lists: list[np.ndarray] = []
+    set_of_node: list[np.ndarray] = []
+    # GTIL looks up no number that its type of X cannot tell from its neighbours.
+    largest = min(2**32 - 1, 2 ** (np.finfo(dtype).nmant + 1))
+    for tree in trees:
+        numbers = np.full(len(tree.left), -1)
+        nodes = np.flatnonzero(~tree.leaf & (tree.kind == _CATEGORICAL))
+        numbers[nodes] = len(lists) + np.arange(len(nodes))
+        set_of_node.append(numbers)
+        for node, (begin, end) in zip(nodes, tree.segments(tree.listed, nodes, len(tree.codes)).T):
+            codes = np.unique(tree.codes[begin:end])
+            lists.append(codes[codes <= largest])
+            listed_left.append(not tree.listed_right[node])
+    if not lists:
+        return {}
+    return {
+        "category_set": np.concatenate([set_of_node[i] for i in owners]),
+        "category_offsets": np.cumsum([0, *map(len, lists)]),
+        "category_values": np.concatenate(lists),
+        "category_listed_left": listed_left,
+    }
+
+
+def _holds_probabilities(head: _Head, ensemble: Ensemble) -> bool:
+    """Whether the model is a forest whose leaves hold the probabilities of all classes."""
+    if not head.average or head.postprocessor != "identity_multiclass" or len(head.n_classes) > 1:
+        return False
+    if (ensemble.tree_output >= 0).any() or ensemble.intercept.any():
+        return False
+    total = ensemble.value[ensemble.left < 0].sum(axis=1) * ensemble.n_trees
+    return bool(np.allclose(total, 1.0, rtol=0, atol=1e-5))  # they may be float32
+
+
+def _second_output(ensemble: Ensemble) -> Ensemble:
+    state = {f.name: getattr(ensemble, f.name) for f in fields(Ensemble)}
+    state |= {
+        "value": ensemble.value[:, 1:],
+        "intercept": ensemble.intercept[1:],
+        "tree_output": np.zeros(ensemble.n_trees, np.int32),
+    }
+    return Ensemble(**state)
+
+
+def _names(outputs: list[tuple[int, int]]) -> tuple[Any, ...]:
+    """Numbers of the classes, or of the targets, or both where there are several of both."""
+    targets, classes = ({place[i] for place in outputs} for i in (0, 1))
+    if len(targets) == 1:
+        return tuple(c for _, c in outputs)
+    return tuple(t for t, _ in outputs) if len(classes) == 1 else tuple(f"{t}_{c}" for t, c in outputs)

@@ -1,0 +1,55 @@
+"""Scores of a cross-validation that keep the rows which steps of a pipeline have made for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+
+from .pipelines import nest, prepare, unwrap
+
+
+class KeepingScorer:
+    """What scikit-learn does for ``scoring=None`` or a name of a metric, done to the last step of a pipeline.
+
+    Scores by name know nothing but predictions, and a pipeline's own score is that of its last step: both
+    are the same if the leading steps transform the rows before. These rows are kept, to be explained;
+    those of other processes are lost.
+
+    Parameters
+    ----------
+    scoring : str or None
+
+    Attributes
+    ----------
+    kept : dict of int to object
+        Rows by the ``id`` of the pipeline.
+    """
+
+    def __init__(self, scoring: str | None) -> None:
+        self._scoring = scoring
+        self.kept: dict[int, Any] = {}
+
+    @staticmethod
+    def fits(estimator: Any, scoring: Any, params: Any) -> bool:
+        """Whether this can score: pipelines that end with a model proper, without metadata for steps."""
+        if params or not isinstance(estimator, Pipeline) or len(estimator.steps) < 2:
+            return False
+        _, last, *inner = nest(estimator)
+        return not inner and hasattr(last, "score") and _known(scoring)
+
+    def __call__(self, estimator: Any, X: Any, *y: Any) -> Any:
+        steps, model = unwrap(estimator)
+        rows = prepare(steps, X).made
+        self.kept[id(estimator)] = rows
+        if self._scoring is None:
+            return model.score(rows, *y)
+        from sklearn.metrics import get_scorer
+
+        return get_scorer(self._scoring)(model, rows, *y)
+
+
+def _known(scoring: Any) -> bool:
+    from sklearn.metrics import get_scorer_names
+
+    return scoring is None or (isinstance(scoring, str) and scoring in get_scorer_names())

@@ -1,0 +1,139 @@
+"""From players to the columns of X, where several columns share the value of one player.
+
+A player is a set of columns of X whose contribution cannot be told apart, as those that a CTR of CatBoost
+combines. With S[p, a] = 1/m for each of the m columns a of player p, and 0 elsewhere, values v of
+the players become v S. A matrix of interactions with rows that add up to v becomes S' Phi S, whose rows add
+up to v S: half of a pair's index is shared among all pairs of a column of the one and a column
+of the other player, and what a player of several columns does alone among all pairs of these, a column with
+itself included. Banzhaf interactions do not add up: there only the indices of pairs of players are
+shared, and the diagonal holds v S.
+
+Arrays are laid out as in ``runner.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+
+#: Numbers of players that are shared at once: they should stay in the L2 cache.
+_TILE = 2**17
+
+
+class Sharing:
+    """Who shares what.
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of X: the first players.
+    shared : sequence of sequences of int
+        Columns of each further player.
+    """
+
+    def __init__(self, n_features: int, shared: Sequence[Sequence[int]]) -> None:
+        self.n_features, self.n_players = n_features, n_features + len(shared)
+        sizes = np.array([1] * n_features + [len(columns) for columns in shared])
+        self.columns = np.array([*range(n_features), *(c for columns in shared for c in columns)], np.int64)
+        self.starts = np.concatenate([[0], np.cumsum(sizes)])
+        self.parts = 1 / sizes
+        by_player = (np.repeat(self.parts, sizes), self.columns, self.starts)
+        self._shares = sp.csr_matrix(by_player, (self.n_players, n_features)).T.tocsr()
+
+    def share(self, of_players: np.ndarray, out: np.ndarray) -> None:
+        """Write the values of columns, [row][output][column]."""
+        _apply([(self._shares, of_players)], out)
+
+
+class PairSharing:
+    """The same for pairs.
+
+    Parameters
+    ----------
+    sharing : Sharing
+    pairs : ndarray of int, shape (n_pairs, 2)
+        Pairs of players.
+    adds_up : bool
+        Whether interactions of a player add up to its value.
+
+    Attributes
+    ----------
+    sets : ndarray of int32, shape (n_sets, 2)
+        Pairs of columns that have a part of a value, ascending.
+    """
+
+    def __init__(self, sharing: Sharing, pairs: np.ndarray, adds_up: bool) -> None:
+        self.n_pairs, self._adds_up, n = len(pairs), adds_up, sharing.n_features
+        numbers = np.arange(self.n_pairs)
+        first, second = pairs.T.astype(np.int64)
+        found = [_products(sharing, numbers, first, second)]
+        alone = np.empty((3, 0), np.int64), np.empty(0)
+        if adds_up:  # what a player does alone is its value less all its pairs
+            players = np.flatnonzero(np.diff(sharing.starts) > 1)
+            alone = _products(sharing, players, players, players)
+            found += [_products(sharing, numbers, player, player, -1.0) for player in (first, second)]
+        (source, a, b), weight = (np.concatenate(part, axis=-1) for part in zip(*found, strict=True))
+        off, off_alone = a < b, alone[0][1] < alone[0][2]
+        codes = np.concatenate([(a * n + b)[off], (alone[0][1] * n + alone[0][2])[off_alone]])
+        codes, places = np.unique(codes, return_inverse=True)
+        self.sets = np.column_stack([codes // n, codes % n]).astype(np.int32).reshape(-1, 2)
+        n_off = np.count_nonzero(off)
+        self._of_pairs = sp.coo_matrix(
+            (weight[off], (places[:n_off], source[off])), (len(codes), self.n_pairs)
+        ).tocsr()
+        self._of_values = sp.coo_matrix(
+            (alone[1][off_alone], (places[n_off:], alone[0][0][off_alone])), (len(codes), sharing.n_players)
+        ).tocsr()
+
+    def share(
+        self,
+        of_players: np.ndarray,
+        of_pairs: np.ndarray,
+        values: np.ndarray,
+        pairs: np.ndarray | None = None,
+        matrices: np.ndarray | None = None,
+    ) -> None:
+        """Write pairs of columns, halved as those of players, and matrices; ``values`` are shared ones."""
+        if pairs is None:
+            pairs = np.empty((*values.shape[:2], len(self.sets)), values.dtype)
+        _apply([(self._of_pairs, of_pairs), (self._of_values, of_players)], pairs)
+        if matrices is None:
+            return
+        matrices[...] = 0
+        first, second = self.sets.T
+        matrices[:, :, first, second] = matrices[:, :, second, first] = pairs
+        diagonal = np.einsum("roaa->roa", matrices)
+        diagonal[...] = values - matrices.sum(axis=3) if self._adds_up else values
+
+
+def _products(
+    sharing: Sharing, source: np.ndarray, first: np.ndarray, second: np.ndarray, sign: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Source and two columns, the smaller first, and S[p, a] S[q, b] for all columns of pairs of players.
+
+    Of two different players a column pair may come twice; of a player with itself the two are one pair, which
+    counts once.
+    """
+    sizes = np.diff(sharing.starts)
+    counts = sizes[first] * sizes[second]
+    each = np.repeat(np.arange(len(source)), counts)
+    within = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
+    i, j = np.divmod(within, sizes[second][each])
+    a = sharing.columns[sharing.starts[first][each] + i]
+    b = sharing.columns[sharing.starts[second][each] + j]
+    weight = sign * (sharing.parts[first] * sharing.parts[second])[each]
+    kept = (first != second)[each] | (i <= j)
+    return np.array([source[each], np.minimum(a, b), np.maximum(a, b)])[:, kept], weight[kept]
+
+
+def _apply(terms: Sequence[tuple[sp.csr_matrix, np.ndarray]], out: np.ndarray) -> None:
+    """Write the sum of matrices times the last axes of arrays."""
+    width = sum(array.shape[1] * array.shape[2] for _, array in terms)
+    size = max(1, _TILE // max(width, 1))
+    for start in range(0, len(out), size):
+        rows = slice(start, start + size)
+        part = out[rows]
+        flat = sum(matrix @ array[rows].reshape(-1, array.shape[2]).T for matrix, array in terms)
+        part[...] = flat.T.reshape(part.shape)

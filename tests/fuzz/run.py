@@ -1,0 +1,102 @@
+"""Runs fuzz targets one after the other: ``./dev fuzz [NAMES] [--seconds N]``.
+
+What they learn is kept in .cache/fuzz, and is the start of the next run. A finding ends its target; the input
+that made it lies in .cache/fuzz/findings, and ``./dev fuzz NAME --input FILE`` shows it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+CACHE = ROOT / ".cache" / "fuzz"
+BUILD = ROOT / "build" / "fuzz"
+PYTHON_TARGETS = sorted(path.stem.removeprefix("target_") for path in HERE.glob("target_*.py"))
+
+
+def clang() -> str | None:
+    """A clang that may have libFuzzer; None if there is none."""
+    names = [os.environ.get("FUZZ_CXX", ""), "clang++", *(f"clang++-{n}" for n in range(22, 13, -1))]
+    return next((found for name in names if name and (found := shutil.which(name))), None)
+
+
+def command(target: str) -> list[str]:
+    """What runs a target, without its arguments."""
+    if target != "core":
+        return [sys.executable, str(HERE / "harness.py"), target]
+    compiler = clang()
+    assert compiler is not None
+    configure = ["cmake", "-S", HERE, "-B", BUILD, "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={compiler}"]
+    subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--build", BUILD], check=True, stdout=subprocess.DEVNULL)
+    return [str(BUILD / "core")]
+
+
+def run(target: str, seconds: int, log: Path) -> bool:
+    """Whether so many seconds of a target found nothing; a line of the log says the rest."""
+    learnt, findings = CACHE / target, CACHE / "findings"
+    for folder in (learnt, findings):
+        folder.mkdir(parents=True, exist_ok=True)
+    folders = [learnt, *(folder for folder in [HERE / "corpus" / target] if folder.exists())]
+    arguments = [
+        f"-max_total_time={seconds}",
+        f"-artifact_prefix={findings}/{target}-",
+        "-timeout=600",
+        "-rss_limit_mb=4096",
+        "-max_len=8192",
+        "-len_control=0",
+        "-print_final_stats=1",
+    ]
+    program = command(target)
+    start = time.monotonic()
+    ended = subprocess.run([*program, *folders, *arguments], capture_output=True, text=True, errors="replace")
+    seconds = time.monotonic() - start
+    found = re.findall(r"number_of_executed_units: *(\d+)", ended.stderr)
+    ok = ended.returncode == 0
+    executions = found[-1] if found else 0
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    line = (
+        f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {target} commit={commit.stdout.strip()} "
+        f"seconds={seconds:.0f} executions={executions} findings={int(not ok)}"
+    )
+    print(line, flush=True)
+    with open(log, "a") as file:
+        file.write(line + "\n")
+    if not ok:
+        print(ended.stdout + ended.stderr[-6000:])
+    return ok
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./dev fuzz", description=__doc__)
+    targets = [*PYTHON_TARGETS, "core"]
+    parser.add_argument("names", nargs="*", help=f"targets: {', '.join(targets)}; all of them by default")
+    parser.add_argument("--seconds", type=int, default=60, help="of each target")
+    parser.add_argument("--log", type=Path, default=CACHE / "log", help="gets a line for each run")
+    parser.add_argument("--input", type=Path, help="run one input, of one target, instead")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(targets):
+        parser.error(f"there is no target {', '.join(sorted(unknown))}")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    names = options.names or targets
+    if "core" in names and clang() is None:
+        if options.names:
+            parser.error("the target core needs clang, with its libFuzzer, on PATH or as $FUZZ_CXX")
+        print("core: skipped, as there is no clang")
+        names.remove("core")
+    if options.input:
+        sys.exit(subprocess.run([*command(names[0]), str(options.input)]).returncode)
+    sys.exit(0 if all([run(name, options.seconds, options.log) for name in names]) else 1)
+
+
+if __name__ == "__main__":
+    main()

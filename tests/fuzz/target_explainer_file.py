@@ -1,0 +1,56 @@
+"""Our own files: ``TreeExplainer.load``, and a row if it loads."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import harness
+import numpy as np
+
+from skshapgpu import TreeExplainer, storage
+
+INSTRUMENT = ("skshapgpu.storage", "skshapgpu.saving", "skshapgpu.schema", "skshapgpu.ensemble")
+
+#: In memory where there is such a place.
+_FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+@cache
+def path() -> Path:
+    return Path(tempfile.mkdtemp(dir=_FOLDER)) / "file"
+
+
+@cache
+def contents() -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
+    return [storage.read(file, verify=True) for file in sorted((harness.CORPUS / "explainer_file").iterdir())]
+
+
+def test_one(data: bytes) -> None:
+    """Bytes that begin as a ZIP archive are a file; others are edits of one, which gets right checksums."""
+    if data[:2] == b"PK":
+        path().write_bytes(data)
+    else:
+        choices = harness.Choices(data)
+        header, arrays = choices.one_of(contents())
+        arrays = {name: np.array(array) for name, array in arrays.items()}
+        header = {name: value for name, value in header.items() if name != "arrays"}
+        whole = harness.edited({"header": header, "arrays": arrays}, choices)
+        try:
+            storage.write(path(), dict(whole["header"]), whole["arrays"])
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return  # what JSON or ZIP cannot say
+    with harness.limits(path().stat().st_size):
+        explainer = TreeExplainer.load(path(), device="cpu", n_jobs=1, memory_limit=2**28, verify=True)
+        if explainer.n_features > 2**10:
+            return
+        X = np.zeros((2, explainer.n_features))
+        X[1:] = np.nan
+        try:
+            explainer.shap_values(X)
+        except RuntimeError as error:  # tables of other numbers; nothing else tells of these
+            if "additivity check failed" not in str(error):
+                raise

@@ -1,0 +1,377 @@
+"""Models, files and rows that no library makes: a named error, never a crash, in bounded time and memory.
+
+Each was found by a fuzzer (tests/fuzz), or is of a kind that one found.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from ensembles import random_ensemble, random_rows
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+
+from skshapgpu import TreeExplainer, inputs, register_adapter, storage
+from skshapgpu.adapters import _ubjson, lightgbm, xgboost
+from skshapgpu.adapters.sklearn import OrdinalCategories
+from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.schema import AdaptedModel, InputSchema
+
+X = np.random.default_rng(0).integers(0, 5, size=(80, 3)).astype(float)
+Y = X[:, 0] + (X[:, 1] == 2)
+
+
+class Given:
+    """A model that is an ensemble already."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self.ensemble = ensemble
+
+
+register_adapter(
+    f"{Given.__module__}.Given",
+    lambda given: AdaptedModel(given.ensemble, InputSchema(given.ensemble.n_features), "test"),
+)
+
+
+@pytest.fixture(scope="module")
+def explainer() -> TreeExplainer:
+    return TreeExplainer(RandomForestRegressor(3, max_depth=3, random_state=0).fit(X, Y), device="cpu")
+
+
+# Rows
+
+
+def changed(matrix: Any, **parts: Any) -> Any:
+    for name, part in parts.items():
+        setattr(matrix, name, np.asarray(part))
+    return matrix
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        changed(sp.csr_matrix(np.eye(3)), indices=[0, 1, 3]),
+        changed(sp.csr_matrix(np.eye(3)), indices=[0, -1, 2]),
+        changed(sp.csr_matrix(np.eye(3)), indices=[0.0, 1.0, 2.0]),
+        changed(sp.csr_matrix(np.eye(3)), indices=[0]),
+        changed(sp.csr_matrix(np.eye(3)), indptr=[0, 1, 2, 2**31 - 1]),
+        changed(sp.csr_matrix(np.eye(3)), indptr=[0, 3, 1, 3]),
+        changed(sp.csr_matrix(np.eye(3)), indptr=[1, 1, 2, 3]),
+        changed(sp.csr_matrix(np.eye(3)), indptr=[0, 1]),
+        changed(sp.csr_matrix(np.eye(3)), data=[1.0]),
+        changed(sp.csc_matrix(np.eye(3)), indices=[0, 1, 10**6]),
+        changed(sp.csc_matrix(np.eye(3)), indptr=[0, 1, 2, 10**6]),
+        changed(sp.bsr_matrix(np.eye(3)), indices=[0, 1, 10**6]),
+        changed(sp.coo_matrix(np.eye(3)), row=[0, 1, 10**6]),
+        changed(sp.coo_matrix(np.eye(3)), col=[0, 1, -1]),
+        changed(sp.coo_matrix(np.eye(3)), col=[0, 1]),
+    ],
+)
+def test_sparse_rows_whose_parts_contradict_each_other(explainer: TreeExplainer, rows: Any) -> None:
+    with pytest.raises(ValueError, match="contradict"):
+        explainer.shap_values(rows)
+    with pytest.raises(ValueError, match="contradict"):
+        TreeExplainer(Given(explainer._adapted.ensemble), rows, device="cpu")
+
+
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_matrix, sp.coo_matrix, sp.bsr_matrix, sp.csr_array])
+def test_sparse_rows_of_each_kind_are_read(explainer: TreeExplainer, kind: Any) -> None:
+    rows = X[:6] * (X[:6] > 2)
+    np.testing.assert_array_equal(explainer.shap_values(kind(rows)), explainer.shap_values(rows))
+    assert explainer.shap_values(kind((0, 3))).shape == (0, 3)
+
+
+def test_integers_that_no_float_holds(explainer: TreeExplainer) -> None:
+    rows = X[:2].astype(object)
+    rows[1, 2] = 10**400
+    with pytest.raises(ValueError, match="column '2' holds a number that is too large"):
+        explainer.shap_values(rows)
+
+
+def test_columns_that_their_own_library_cannot_read(explainer: TreeExplainer) -> None:
+    pandas = pytest.importorskip("pandas")
+
+    class Broken(pandas.arrays.StringArray):
+        def __getitem__(self, item: Any) -> Any:
+            raise LookupError("no such text")
+
+    rows = pandas.DataFrame({"a": [1.0], "b": [2.0], "c": Broken(np.array(["x"], object))})
+    with pytest.raises(ValueError, match="column 'c' cannot be read: no such text"):
+        explainer.shap_values(rows)
+
+
+# Models
+
+
+def test_histograms_with_categories_that_are_nowhere() -> None:
+    model = HistGradientBoostingRegressor(max_iter=1, min_samples_leaf=2, categorical_features=[1])
+    model.fit(X, 3.0 * (X[:, 1] % 2))
+    nodes = model._predictors[0][0].nodes
+    assert nodes["is_categorical"].any()
+    nodes["bitset_idx"] = 1000
+    with pytest.raises(ValueError, match="HistGradientBoostingRegressor contradicts itself: IndexError"):
+        TreeExplainer(model, device="cpu")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [None, [], {}, "learner", {"learner": None}, {"learner": {"gradient_booster": {"name": "gbtree"}}}],
+)
+def test_xgboost_documents_that_are_none(document: Any) -> None:
+    with pytest.raises(ValueError, match="the XGBoost model is malformed"):
+        xgboost.read_document(document)
+
+
+@pytest.mark.parametrize("data", [None, X])
+def test_features_that_no_tree_splits_on_change_nothing(data: np.ndarray | None) -> None:
+    """So many that the compiler numbers those of the trees anew."""
+    ensemble = random_ensemble(3, n_features=5, categorical=True, zero_missing=True, vector=True, n_outputs=2)
+    rows = random_rows(3, ensemble, 30)
+    places = np.array([0, 7, 70_000, 99_998, 99_999])
+    zero_missing, wide_rows = np.zeros(100_000, bool), np.zeros((30, 100_000), rows.dtype)
+    zero_missing[places], wide_rows[:, places] = ensemble.zero_missing, rows
+    state = {name: getattr(ensemble, name) for name in Ensemble.__dataclass_fields__}
+    state |= {"n_features": 100_000, "feature": places[ensemble.feature], "zero_missing": zero_missing}
+    wide = Ensemble(**state)
+    backgrounds = (None, None) if data is None else (rows[:9], wide_rows[:9])
+    expected, found = (
+        TreeExplainer(Given(model), background, device="cpu")
+        for model, background in zip((ensemble, wide), backgrounds)
+    )
+    values = found.shap_values(wide_rows)
+    np.testing.assert_array_equal(values[:, places], expected.shap_values(rows))
+    assert not np.delete(values, places, axis=1).any()
+    if data is None:
+        pairs = found.occurring_pairs()
+        np.testing.assert_array_equal(pairs, places[expected.occurring_pairs()])
+        assert len(pairs)
+
+
+def xgboost_document(name: str) -> Any:
+    """One of the fuzzer's corpus, with arrays that can be changed."""
+    data = (Path(__file__).parent / "fuzz" / "corpus" / "xgboost" / name).read_bytes()
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: copied(item) for key, item in value.items()}
+        return [copied(item) for item in value] if isinstance(value, list) else np.copy(value)[()]
+
+    return copied(_ubjson.loads(data))
+
+
+def xgboost_forest(document: Any) -> Any:
+    return document["learner"]["gradient_booster"]["model"]
+
+
+def test_xgboost_categories_that_many_nodes_list() -> None:
+    """A list for each of n nodes of all of m categories would take n m numbers."""
+    document = xgboost_document("categories")
+    assert xgboost.read_document(document).ensemble.n_trees == 2
+    tree = next(tree for tree in xgboost_forest(document)["trees"] if len(tree["categories"]))
+    n_values = len(tree["categories"])
+    tree["categories_nodes"] = np.repeat(tree["categories_nodes"], 2)
+    for segments, sizes, message in (
+        (0, n_values, "nodes list the same categories"),
+        (2**63 - 1, 2, "does not hold"),
+        (1, 2**63 - 1, "does not hold"),
+    ):
+        tree["categories_segments"] = np.full(len(tree["categories_nodes"]), segments)
+        tree["categories_sizes"] = np.full(len(tree["categories_nodes"]), sizes)
+        with pytest.raises(ValueError, match=message):
+            xgboost.read_document(document)
+
+
+def test_xgboost_leaves_of_many_outputs_among_others() -> None:
+    """Each node of the others takes the room of all outputs."""
+    document = xgboost_document("vector_leaves")
+    assert xgboost.read_document(document).ensemble.n_outputs == 2
+    n_outputs, trees = 5000, xgboost_forest(document)["trees"]
+    leaf = trees[0] | {
+        name: array[:1] for name, array in trees[0].items() if isinstance(array, np.ndarray) and len(array)
+    }
+    leaf |= {
+        "left_children": np.array([-1]),
+        "right_children": np.array([0]),
+        "leaf_weights": np.ones(n_outputs),
+    }
+    leaf["tree_param"] = leaf["tree_param"] | {"size_leaf_vector": str(n_outputs)}
+    plain = leaf | {"tree_param": leaf["tree_param"] | {"size_leaf_vector": "1"}}
+    for n_plain, message in ((0, None), (10, "only a small part")):
+        xgboost_forest(document).update(
+            trees=[leaf] + [plain] * n_plain,
+            tree_info=[0] * (1 + n_plain),
+            iteration_indptr=list(range(2 + n_plain)),
+        )
+        document["learner"]["learner_model_param"] |= {"num_target": str(n_outputs), "base_score": "0"}
+        if message is None:
+            assert xgboost.read_document(document).ensemble.n_outputs == n_outputs
+        else:
+            with pytest.raises(ValueError, match=message):
+                xgboost.read_document(document)
+
+
+def test_a_model_that_says_it_has_two_thousand_million_features() -> None:
+    program = """
+import resource
+import numpy as np
+from skshapgpu import TreeExplainer, inputs, register_adapter, storage
+from skshapgpu.adapters.sklearn import OrdinalCategories
+from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.schema import AdaptedModel, InputSchema
+
+n = 2**31 - 1
+tree = Tree([1, -1, -1], [2, -1, -1], [n - 1, 0, 0], [0.5, 0, 0], [True] * 3, [2, 1, 1], [0.0, 1.0, 2.0])
+class Model: ...
+ensemble = Ensemble.from_trees([tree], n_features=n, intercept=0.0)
+register_adapter("__main__.Model", lambda _: AdaptedModel(ensemble, InputSchema(n), "test"))
+resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))
+assert TreeExplainer(Model(), device="cpu").expected_value == 1.5
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+LIGHTGBM = """tree
+version=v4
+num_class=1
+num_tree_per_iteration=1
+max_feature_idx=1
+feature_names=a b
+tree_sizes=1
+
+Tree=0
+num_leaves=2
+num_cat=0
+split_feature=0
+threshold=0.5
+decision_type=2
+left_child=-1
+right_child=-2
+leaf_value=1 2
+leaf_count=1 1
+internal_count=2
+is_linear=0
+shrinkage=1
+
+
+end of trees
+
+pandas_categorical:null
+"""
+
+
+def test_lightgbm_texts_that_are_none() -> None:
+    assert lightgbm.read_text(LIGHTGBM).ensemble.n_leaves == 2
+    for n_outputs in (0, -1, 2, 2**31 - 1, 10**30):
+        with pytest.raises(ValueError, match="outputs for 1 trees"):
+            lightgbm.read_text(
+                LIGHTGBM.replace("num_tree_per_iteration=1", f"num_tree_per_iteration={n_outputs}")
+            )
+    for lists in ("[" * 10**6, "5", "[5]", "{", "[[1]] 2"):
+        with pytest.raises(ValueError):
+            lightgbm.read_text(LIGHTGBM.replace("pandas_categorical:null", f"pandas_categorical:{lists}"))
+
+
+def chain(n_levels: int, n_features: int) -> Ensemble:
+    node = np.arange(2 * n_levels + 1)
+    inner = (node % 2 == 0) & (node < 2 * n_levels)
+    tree = Tree(
+        left=np.where(inner, node + 1, -1),
+        right=np.where(inner, node + 2, -1),
+        feature=node // 2 % n_features,
+        threshold=np.full(len(node), 0.5),
+        missing_left=np.zeros(len(node), bool),
+        cover=np.where(node % 2, 1.0, n_levels + 1 - node // 2),
+        value=np.where(inner, 0.0, node / len(node)),
+    )
+    return Ensemble.from_trees([tree], n_features=n_features, intercept=0.0)
+
+
+def test_paths_of_many_features() -> None:
+    ensemble = chain(1024, 1024)
+    explanation = TreeExplainer(Given(ensemble), device="cpu", precision="double").explain(np.ones((1, 1024)))
+    total = explanation.base_values + explanation.values.sum()
+    np.testing.assert_allclose(total, ensemble.margin(np.ones((1, 1024)))[0], rtol=1e-9)
+    with pytest.raises(ValueError, match="tree 0 has a path of 1025 different features, more than 1024"):
+        TreeExplainer(Given(chain(1025, 1025)), device="cpu")
+
+
+def test_memory_of_long_chains() -> None:
+    """Read, compiled and explained within what the documentation states; longer ones are refused."""
+    with pytest.raises(ValueError, match="tree 0 is too deep: it has 10000 levels, and a path of 1000"):
+        TreeExplainer(Given(chain(10_000, 1000)), device="cpu")
+    program = f"""
+import resource, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_hostile_input import *
+
+TreeExplainer(Given(chain(10, 10)), device="cpu").shap_values(np.ones((1, 10)))
+ensemble = chain(2000, 1000)
+n_bytes = 4001 * 22  # as compact as in a file of XGBoost
+in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + 2000 * n_bytes + 2**30,) * 2)
+TreeExplainer(Given(ensemble), device="cpu", precision="double").shap_values(np.ones((1, 1000)))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"options": True},
+        {"options": {"list": []}},
+        {"model": {"binary": 1}},
+        {"model": {"link": {"list": []}}},
+        {"model": {"link_scale": 0.0}},
+        {"model": {"link_scale": True}},
+        {"model": {"family": None}},
+        {"model": {"squared_error": 1}},
+        {"schema": {"feature_names": {"tuple": [1, 2, 3]}}},
+        {"schema": {"feature_names": {"tuple": []}}},
+        {"schema": {"array_dtype": "O"}},
+        {"schema": {"allow_nan": None}},
+        {"schema": {"missing_value": "1"}},
+        {"schema": {"encoders": None}},
+        {"schema": {"encoders": {"mapping": [[0, 1]]}}},
+        {"schema": {"encoders": {"mapping": [[7, {"encoder": "catboost categories", "fields": {}}]]}}},
+        {"schema": {"frame_encoder": 1}},
+        {"schema": {"n_categorical": "1"}},
+    ],
+)
+def test_files_of_explainers_that_are_none(
+    explainer: TreeExplainer, change: dict[str, Any], tmp_path: Any
+) -> None:
+    explainer.save(tmp_path / "file")
+    header, arrays = storage.read(tmp_path / "file")
+    model = dict_of(header["model"])
+    if "schema" in change:
+        model["schema"] = mapping_of(dict_of(model["schema"]) | change["schema"])
+    if "options" in change:
+        header["options"] = change["options"]
+    header["model"] = mapping_of(model | change.get("model", {}))
+    storage.write(tmp_path / "file", header, arrays)
+    with pytest.raises(ValueError, match="is damaged"):
+        TreeExplainer.load(tmp_path / "file", device="cpu")
+
+
+def dict_of(packed: Any) -> dict[str, Any]:
+    return dict(packed["mapping"])
+
+
+def mapping_of(content: dict[str, Any]) -> dict[str, Any]:
+    return {"mapping": [[key, value] for key, value in content.items()]}
+
+
+def test_encoders_of_files_that_know_no_category() -> None:
+    schema = InputSchema(1, encoders={0: OrdinalCategories(np.empty(0))})
+    rows = inputs.read(np.zeros((2, 1)), schema, "float64")
+    with pytest.raises(ValueError, match="column '0' cannot be encoded: IndexError"):
+        rows.chunk(0, 2)

@@ -1,0 +1,276 @@
+"""Features that are one player: every kind of plan against the definition, with the players drawn anew."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from ensembles import ensemble_options, leaf_scale, random_ensemble, random_rows, random_weights
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_tables import KINDS
+
+from skshapgpu import _core
+from skshapgpu.ensemble import Ensemble
+from skshapgpu.reference import (
+    interventional_banzhaf,
+    interventional_interactions,
+    interventional_shap,
+    path_dependent_banzhaf,
+    path_dependent_interactions,
+    path_dependent_shap,
+    path_dependent_triples,
+    rescaled_shap,
+)
+
+#: Largest error of each precision, relative to the leaves.
+TOLERANCE = {"single": 5e-6, "double": 1e-10}
+
+#: Bytes for tables: enough for all leaves here, for some, and for none.
+TABLES = (2**24, 3000, 0)
+
+#: Options of path-dependent plans for SHAP values.
+PLANS: dict[str, dict[str, Any]] = {
+    "walk": {},
+    "treeshap": {"method": "treeshap"},
+    "fast_v1": {"method": "fast_v1"},
+    "level": {"tables": "level_uniform"},
+    **KINDS,
+}
+
+
+def with_players(seed: int, ensemble: Ensemble) -> Ensemble:
+    """About half as many players as features."""
+    drawn = np.random.default_rng(seed).integers(0, ensemble.n_features // 2 + 1, ensemble.n_features)
+    return replace(ensemble, player=np.unique(drawn, return_inverse=True)[1])
+
+
+@st.composite
+def ensembles(draw: st.DrawFn, **options: Any) -> tuple[int, Ensemble]:
+    drawn = draw(ensemble_options(**options))
+    return drawn["seed"], with_players(drawn["seed"], random_ensemble(**drawn))
+
+
+def attributes(ensemble: Ensemble) -> dict[str, Any]:
+    return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+
+
+def assert_computes(
+    plan: Any, ensemble: Ensemble, rows: np.ndarray, tolerance: float, values: np.ndarray, **parts: np.ndarray
+) -> None:
+    """``parts`` are named as the core's results; margins are compared, too."""
+    scale = leaf_scale(ensemble)
+    margin = np.full((len(rows), ensemble.n_outputs), np.nan)
+    found = {name: np.full(truth.shape, np.nan) for name, truth in {"values": values, **parts}.items()}
+    out = dict(found)
+    plan.explain(rows, out.pop("values"), margin, 1, **out)
+    for name, truth in {"values": values, **parts}.items():
+        allowed = tolerance * scale.reshape(-1, *(1,) * (truth.ndim - 2))
+        assert (np.abs(found[name] - truth) <= allowed).all(), name
+    rounding = tolerance * scale + 1e-15 * np.abs(ensemble.intercept)
+    assert (np.abs(margin - ensemble.margin(rows)) <= rounding).all()
+
+
+@given(case=ensembles())
+@settings(max_examples=60)
+def test_path_dependent_values(case: tuple[int, Ensemble]) -> None:
+    seed, ensemble = case
+    rows = random_rows(seed, ensemble, 7)
+    expected, base_value = path_dependent_shap(ensemble, rows)
+    for precision, tolerance in TOLERANCE.items():
+        for options in PLANS.values():
+            plan = _core.Plan(attributes(ensemble), precision, **options)
+            assert_computes(plan, ensemble, rows, tolerance, expected)
+        np.testing.assert_allclose(plan.base_value, base_value, rtol=1e-12, atol=1e-12)
+        plan = _core.Plan(attributes(ensemble), precision, 1, "bii")
+        assert_computes(plan, ensemble, rows, tolerance, path_dependent_banzhaf(ensemble, rows))
+
+
+@given(case=ensembles(max_used=5))
+@settings(max_examples=25)
+def test_path_dependent_interactions(case: tuple[int, Ensemble]) -> None:
+    seed, ensemble = case
+    rows = random_rows(seed, ensemble, 7)
+    shapley, banzhaf = path_dependent_shap(ensemble, rows)[0], path_dependent_banzhaf(ensemble, rows)
+    for precision, tolerance in TOLERANCE.items():
+        for index in ("sii", "stii", "bii"):
+            plan = _core.Plan(attributes(ensemble), precision, 2, index)
+            matrices = path_dependent_interactions(ensemble, rows, index)
+            values = banzhaf if index == "bii" else shapley
+            pairs = matrices[..., plan.pairs[:, 0], plan.pairs[:, 1]]
+            assert_computes(plan, ensemble, rows, tolerance, values, matrices=matrices, pairs=pairs)
+        plan = _core.Plan(attributes(ensemble), precision, 3, "sii")
+        triples, members = path_dependent_triples(ensemble, rows)
+        place = {tuple(triple): i for i, triple in enumerate(members.tolist())}
+        occurring = [place[tuple(triple)] for triple in plan.triples.tolist()]
+        assert_computes(plan, ensemble, rows, tolerance, shapley, triples=triples[..., occurring])
+
+
+@given(case=ensembles(max_used=5), n_background=st.sampled_from([1, 2, 9]))
+@settings(max_examples=20)
+def test_background(case: tuple[int, Ensemble], n_background: int) -> None:
+    seed, ensemble = case
+    rows = random_rows(seed, ensemble, n_background + 3)
+    rows, background = rows[:3], rows[3:]
+    weights = random_weights(seed, n_background)
+    expected, base_value = interventional_shap(ensemble, rows, background, weights)
+    banzhaf = interventional_banzhaf(ensemble, rows, background, weights)
+    given_to = rows, background, weights
+    for precision, tolerance in TOLERANCE.items():
+        for n_bytes in TABLES:
+            plan = _core.background_plan(attributes(ensemble), precision, background, weights, n_bytes)
+            assert_computes(plan, ensemble, rows, tolerance, expected)
+            scale = leaf_scale(ensemble) + np.abs(ensemble.intercept)
+            assert (np.abs(plan.base_value - base_value) <= tolerance * scale).all()
+            for index in ("sii", "stii", "bii"):
+                plan = _core.BackgroundPairsPlan(
+                    attributes(ensemble), precision, background, weights, 2, index, n_bytes
+                )
+                matrices = interventional_interactions(ensemble, *given_to, index)
+                values = banzhaf if index == "bii" else expected
+                pairs = matrices[..., plan.pairs[:, 0], plan.pairs[:, 1]]
+                assert_computes(plan, ensemble, rows, tolerance, values, matrices=matrices, pairs=pairs)
+
+
+def test_functions_of_the_margin() -> None:
+    for seed in range(20):
+        ensemble = random_ensemble(seed, n_trees=3, n_features=6, max_leaves=9)
+        ensemble = with_players(seed, replace(ensemble, value=ensemble.value / leaf_scale(ensemble)[0]))
+        rows = random_rows(seed, ensemble, 9)
+        rows, background = rows[:4], rows[4:]
+        weights = random_weights(seed, 5)
+        expected, _ = rescaled_shap(
+            ensemble,
+            rows,
+            background,
+            lambda m, y: 1 / (1 + np.exp(-m)),
+            lambda m, y: 1 / (2 + np.exp(m) + np.exp(-m)),
+            weights,
+        )
+        values = np.full((4, 1, ensemble.n_players), np.nan)
+        plan = _core.RescaledPlan(attributes(ensemble), "double", background, weights, "logistic", 1.0)
+        plan.explain(rows, values, None, 1)
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.usefixtures("gpu")
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=ensembles())
+def test_gpu(case: tuple[int, Ensemble]) -> None:
+    _cuda = pytest.importorskip("skshapgpu._cuda")
+    seed, ensemble = case
+    rows = random_rows(seed, ensemble, 70)
+    weights = random_weights(seed, 9)
+    plans = [
+        *(
+            lambda p, options=options: _core.Plan(attributes(ensemble), p, **options)
+            for options in KINDS.values()
+        ),
+        lambda p: _core.Plan(attributes(ensemble), p),
+        lambda p: _core.background_plan(attributes(ensemble), p, rows[:9], weights, TABLES[0]),
+    ]
+    shape = len(rows), ensemble.n_outputs, ensemble.n_players
+    for plan_of in plans:
+        truth = np.full(shape, np.nan)
+        plan_of("double").explain(rows, truth, None, 1)
+        for precision, tolerance in TOLERANCE.items():
+            values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
+            _cuda.CudaPlan(plan_of(precision), 0, False).explain(rows, values, margin, None, 0)
+            assert (np.abs(values - truth) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
+            np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=1e-9, atol=1e-9)
+    for precision, tolerance in TOLERANCE.items():
+        plan = _core.Plan(attributes(ensemble), precision, 2)
+        truth, matrices = np.full(shape, np.nan), np.full((*shape, shape[2]), np.nan)
+        plan.explain(rows, truth, None, 1, matrices)
+        values, found = np.full(shape, np.nan), np.full(matrices.shape, np.nan)
+        _cuda.CudaPlan(plan, 0, False).explain(rows, values, None, None, 0, found)
+        allowed = 2 * tolerance * leaf_scale(ensemble)[:, np.newaxis, np.newaxis]
+        assert (np.abs(found - matrices) <= allowed).all()
+
+
+@pytest.mark.usefixtures("gpu")
+def test_gputreeshap_refuses_several_columns_of_a_player() -> None:
+    _cuda = pytest.importorskip("skshapgpu._cuda")
+    ensemble = chain(np.zeros(3, int))
+    with pytest.raises(ValueError, match="one player"):
+        _cuda.CudaPlan(_core.Plan(attributes(ensemble), "double"), 0, True)
+
+
+def chain(player: np.ndarray) -> Ensemble:
+    """One leaf behind three columns."""
+    return Ensemble(
+        n_features=3,
+        tree_offsets=[0, 7],
+        tree_output=[0],
+        left=[1, -1, 3, -1, 5, -1, -1],
+        right=[2, -1, 4, -1, 6, -1, -1],
+        feature=[0, 0, 1, 0, 2, 0, 0],
+        threshold=np.zeros(7),
+        missing_left=np.zeros(7, bool),
+        cover=[8.0, 4.0, 4.0, 2.0, 2.0, 1.0, 1.0],
+        value=np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 8.0])[:, np.newaxis],
+        intercept=[0.0],
+        player=player,
+    )
+
+
+def test_by_hand() -> None:
+    """Columns 0 and 2 are one player: it takes the leaf from 1 in 8 to 1 in 2 alone, and from 1 in 4 to 1."""
+    ensemble, rows = chain(np.array([1, 0, 1])), np.ones((1, 3))
+    expected = [[[(2.0 - 1.0 + 8.0 - 4.0) / 2, (4.0 - 1.0 + 8.0 - 2.0) / 2]]]
+    np.testing.assert_allclose(path_dependent_shap(ensemble, rows)[0], expected, rtol=1e-15)
+    assert_computes(_core.Plan(attributes(ensemble), "double"), ensemble, rows, 1e-12, np.array(expected))
+
+
+def test_far_more_features_than_nodes() -> None:
+    """The core numbers features anew then."""
+    n_features = 200_000
+    used = np.array([3, 70_000, 70_001, 199_999])
+    narrow = random_ensemble(1, n_trees=4, n_features=4, shapes=("random",), max_leaves=9, zero_missing=True)
+    narrow = replace(narrow, player=[1, 0, 1, 2])
+    zero_missing = np.zeros(n_features, bool)
+    zero_missing[used] = narrow.zero_missing
+    player = np.arange(n_features) // 2
+    player[used] = [99_998, 35_000, 99_998, 99_999]
+    player[[2, 139_999]] = [1, 69_999]
+    player = np.unique(player, return_inverse=True)[1]
+    wide = replace(
+        narrow,
+        n_features=n_features,
+        feature=np.where(narrow.left < 0, 0, used[narrow.feature]),
+        player=player,
+        zero_missing=zero_missing,
+    )
+    rows = random_rows(1, narrow, 20)
+    X = np.zeros((20, n_features))
+    X[:, used] = rows
+    expected = np.zeros((20, 1, wide.n_players))
+    expected[..., player[used]] = path_dependent_shap(narrow, rows)[0][..., [1, 0, 1, 2]]
+    assert_computes(_core.Plan(attributes(wide), "double"), wide, X, 1e-10, expected)
+
+
+def test_each_feature_a_player_of_its_own_changes_no_bit() -> None:
+    ensemble = random_ensemble(3, n_trees=5, n_features=6, max_leaves=16, categorical=True)
+    rows = random_rows(3, ensemble, 70)
+    values = []
+    for one in (ensemble, replace(ensemble, player=np.arange(6))):
+        values.append(np.full((70, 1, 6), np.nan))
+        _core.Plan(attributes(one), "single").explain(rows, values[-1], None, 1)
+    np.testing.assert_array_equal(*values)
+
+
+@pytest.mark.parametrize("player", [[0, 1], [0, 2, 2], [-1, 0, 1], [1, 1, 2], [0, 2**31 - 1, 1]])
+def test_wrong_players_are_refused(player: list[int]) -> None:
+    with pytest.raises(ValueError, match="player must"):
+        chain(np.array(player))
+
+
+def test_players_are_kept() -> None:
+    ensemble = chain(np.array([0, 1, 0]))
+    assert ensemble.n_players == 2 and replace(ensemble, player=[]).n_players == 3
+    for other in (copy.copy(ensemble), pickle.loads(pickle.dumps(ensemble))):
+        np.testing.assert_array_equal(other.player, ensemble.player)

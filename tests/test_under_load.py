@@ -1,0 +1,236 @@
+"""Processes, signals, full disks, too little memory and the end of the interpreter, in the middle of work."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestRegressor
+
+from skshapgpu import TreeExplainer
+
+X, Y = load_diabetes(return_X_y=True)
+
+#: Of the programs that are interrupted or starved: they know nothing of the tests.
+PREAMBLE = """
+import os, resource, signal, sys, threading, time
+import numpy as np
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestRegressor
+from skshapgpu import TreeExplainer
+
+X, Y = load_diabetes(return_X_y=True)
+model = RandomForestRegressor(30, random_state=0, n_jobs=1).fit(X, Y)
+"""
+
+
+@pytest.fixture(scope="module")
+def explainer() -> TreeExplainer:
+    model = RandomForestRegressor(20, max_depth=7, random_state=0).fit(X, Y)
+    return TreeExplainer(model, device="cpu", n_jobs=2)
+
+
+def program(code: str, *arguments: Any, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run it to its end; what it printed, and how it ended."""
+    return subprocess.run(
+        [sys.executable, "-c", PREAMBLE + code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+# Other processes
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_explainers_in_other_processes(explainer: TreeExplainer, method: str) -> None:
+    """Whose parent has used its threads already."""
+    expected = explainer.shap_values(X)
+    if method == "spawn" and not hasattr(sys.modules["__main__"], "__file__"):
+        pytest.skip("a program without a file cannot be spawned")
+    parts = np.array_split(X, 4)
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        found = pool.map_async(explainer.shap_values, parts).get(120)
+    np.testing.assert_array_equal(np.concatenate(found), expected)
+
+
+def test_a_child_of_a_fork_and_its_parent_go_on(explainer: TreeExplainer) -> None:
+    expected = explainer.shap_values(X)
+    pid = os.fork()
+    if not pid:
+        same = (explainer.shap_values(X) == expected).all()
+        os._exit(0 if same else 1)
+    np.testing.assert_array_equal(explainer.shap_values(X), expected)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+# Ctrl-C
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "explainer.shap_values(many)",
+        "explainer.explain_interactions(many, pairs=3)",
+        "against.shap_values(many)",
+        "explainer.save(path)",
+        "TreeExplainer.load(path, device='cpu').shap_values(many)",
+    ],
+)
+def test_ctrl_c(work: str, tmp_path: Path) -> None:
+    """It ends the work at once, and leaves complete files only."""
+    path = tmp_path / "file"
+    code = f"""
+path = sys.argv[1]
+many = np.tile(X, (2000, 1))
+explainer = TreeExplainer(model, device="cpu", n_jobs=2, algorithm="quadrature")
+against = TreeExplainer(model, X[:200], device="cpu", n_jobs=2)
+explainer.save(path)
+explainer.shap_values(X)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may have had it ignored
+print("ready", flush=True)
+while True:
+    {work}
+"""
+    running = subprocess.Popen(
+        [sys.executable, "-c", PREAMBLE + code, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert running.stdout is not None and running.stdout.readline() == "ready\n"
+        time.sleep(0.7)
+        start = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=30)
+        seconds = time.monotonic() - start
+    finally:
+        running.kill()
+    assert errors.strip().endswith("KeyboardInterrupt") and running.returncode == -signal.SIGINT
+    assert seconds < 5
+    assert os.listdir(tmp_path) == ["file"]
+    TreeExplainer.load(path, device="cpu")
+
+
+# Too little memory, a full disk
+
+
+def test_too_little_memory_in_the_middle() -> None:
+    """Whatever cannot be allocated, there is an error, and the explainer works once there is room again.
+
+    In the calling thread: without room for what C++ keeps of a further one the system ends the process.
+    """
+    code = """
+explainer = TreeExplainer(model, device="cpu", n_jobs=1)
+rows = np.tile(X, (40, 1))
+expected = explainer.shap_values(rows)
+interactions = explainer.shap_interaction_values(X)
+n_errors = 0
+for room in np.linspace(0, 32, 9):
+    in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + int(room * 2**20), resource.RLIM_INFINITY))
+    for work in (
+        lambda: explainer.shap_values(rows),
+        lambda: explainer.shap_interaction_values(X),
+        lambda: TreeExplainer(model, X, device="cpu", n_jobs=1).shap_values(X),
+        lambda: TreeExplainer(model, algorithm="fast_v2", device="cpu"),
+    ):
+        try:
+            work()
+        except (MemoryError, RuntimeError, ValueError) as error:
+            n_errors += 1
+            kinds = type(error).__name__, str(error)
+            assert isinstance(error, MemoryError) or "thread" in str(error) or "fast_v2" in str(error), kinds
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert (explainer.shap_values(X) == expected[: len(X)]).all()
+assert (explainer.shap_interaction_values(X) == interactions).all()
+print(n_errors)
+"""
+    ended = program(code, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) > 3
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """The limit of a file's size stands for the disk: the file that was there stays, and nothing else."""
+    code = """
+path = sys.argv[1]
+explainer = TreeExplainer(model, device="cpu")
+explainer.save(path)
+size = os.path.getsize(path)
+n_errors = 0
+for limit in np.linspace(0, size * 1.1, 12).astype(int):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        explainer.save(path)
+    except OSError:
+        n_errors += 1
+    assert os.listdir(os.path.dirname(path)) == ["file"], os.listdir(os.path.dirname(path))
+    assert os.path.getsize(path) == size
+assert n_errors == 10, n_errors
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+values = TreeExplainer.load(path, device="cpu").shap_values(X)
+assert (values == explainer.shap_values(X)).all()
+"""
+    ended = program(code, tmp_path / "file")
+    assert ended.returncode == 0, ended.stderr
+
+
+# The end of the interpreter
+
+
+@pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "raise SystemExit"])
+def test_the_interpreter_ends_while_threads_explain(end: str) -> None:
+    """Daemon threads, which Python stops wherever they are."""
+    code = f"""
+explainer = TreeExplainer(model, device="cpu", n_jobs=2)
+rows = np.tile(X, (20, 1))
+
+def work():
+    while True:
+        explainer.shap_values(rows)
+        TreeExplainer(model, X[:50], device="cpu", n_jobs=2).shap_values(X)
+
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.5)
+{end}
+"""
+    for _ in range(2):
+        ended = program(code)
+        assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+
+
+# All of it together
+
+
+@pytest.fixture
+def ten_seconds() -> Iterator[Any]:
+    soak = importlib.import_module("soak")
+    yield soak.soak(10)
+
+
+def test_ten_seconds_of_the_soak(ten_seconds: Any) -> None:
+    """``./dev soak`` runs for ten minutes; see there."""
+    soak = importlib.import_module("soak")
+    grown, allowed = soak.growth(ten_seconds)
+    assert ten_seconds[-1].rows > 1000
+    # Of ten seconds the threads still spend some on the first of their kind of work.
+    assert grown < 2 * allowed
+    assert json.dumps(soak.report(ten_seconds))
+    assert pickle.dumps(ten_seconds)
