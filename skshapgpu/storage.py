@@ -63,18 +63,17 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
     """
     target = Path(path)
     # Not by tempfile, whose files nobody else may read.
-    with open(target.parent / f".{target.name}.{secrets.token_hex(4)}", "xb") as file:
-        try:
+    beside = target.parent / f".{target.name}.{secrets.token_hex(4)}"
+    try:
+        with open(beside, "xb") as file:
             _write(file, header, arrays)
             file.flush()
             os.fsync(file.fileno())
-            file.close()
-            os.replace(file.name, target)
-        except BaseException:
-            with contextlib.suppress(OSError):  # of what it still has to write
-                file.close()
-            os.unlink(file.name)
-            raise
+        os.replace(beside, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):  # an interrupt may come when it has been renamed already
+            os.unlink(beside)
+        raise
 
 
 def _write(file: Any, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
