@@ -54,7 +54,7 @@ class Background:
         return cls(rows, _shares(weights, len(rows)))
 
 
-def require_perturbation(asked: str, data: Any, weights: Any) -> None:
+def require_perturbation(asked: str, data: Any, weights: Any, cover: str) -> None:
     """Refuse an option ``feature_perturbation`` that there is not, or that other options contradict.
 
     Raises
@@ -71,6 +71,9 @@ def require_perturbation(asked: str, data: Any, weights: Any) -> None:
         )
     if weights is not None and data is None:
         raise ValueError("data_weights are weights of background rows: give data=, too")
+    require_one_of("cover", cover, ("auto", "count", "weight"))
+    if cover != "auto" and data is not None:
+        raise ValueError(f"cover={cover!r} is for path-dependent values, which use no data: leave out one")
 
 
 def _shares(weights: Any, n_rows: int) -> np.ndarray:

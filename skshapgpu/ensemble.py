@@ -24,6 +24,7 @@ class Tree:
 
     ``categories[i]`` lists the category codes of node ``i``, or the mapping is empty when the
     tree has no categorical split. ``value`` is ``(n_nodes,)`` or ``(n_nodes, n_outputs)``.
+    ``count`` are rows at each node where ``cover`` is their weight; see ``schema.counts_of``.
     """
 
     left: npt.ArrayLike
@@ -36,6 +37,7 @@ class Tree:
     output: int = 0
     categories: dict[int, np.ndarray] = field(default_factory=dict)
     listed_left: bool = True
+    count: npt.ArrayLike | None = None
 
 
 def _empty(dtype: str) -> Any:

@@ -153,6 +153,11 @@ class TreeExplainer:
     data_weights : array-like of shape (n_background,), default=None
         Weight of each background row, not negative; they are divided by their sum. None: all weigh
         the same.
+    cover : {"auto", "count", "weight"}, default="auto"
+        Which covers path-dependent values use, where the model has both: the numbers of training rows at
+        its nodes, or what these weigh, which in boosting is the sum of their hessians. Trees of scikit-learn
+        and models of LightGBM have both, those of treelite may. "auto" is what the library itself uses:
+        counts for LightGBM and HistGradientBoosting, else weights.
     model_output : {"raw", "probability", "log_loss"}, default="raw"
         What is explained, against ``data``: the margin; the probability of a classifier; or the loss of
         the prediction for a row with the label ``y``, which is the log loss of a binary classifier and
@@ -232,6 +237,7 @@ class TreeExplainer:
         *,
         feature_perturbation: str = "auto",
         data_weights: Any = None,
+        cover: str = "auto",
         model_output: str = "raw",
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
@@ -242,7 +248,7 @@ class TreeExplainer:
         check_additivity: bool = True,
     ) -> None:
         require_one_of("outputs", outputs, _OUTPUTS)
-        require_perturbation(feature_perturbation, data, data_weights)
+        require_perturbation(feature_perturbation, data, data_weights, cover)
         require_model_output(model_output, data, device)
         compute = Options.parse(
             algorithm=algorithm,
@@ -254,7 +260,7 @@ class TreeExplainer:
             interventional=data is not None,
         )
         self._steps, last = unwrap(model)
-        self._adapted = adapt(last)
+        self._adapted = adapt(last).with_cover(cover)
         background = None
         if data is not None:
             background = Background.read(data, data_weights, self._read, self._adapted.ensemble.x_dtype)

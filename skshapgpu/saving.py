@@ -77,7 +77,7 @@ def save(path: str | os.PathLike[str], saved: Saved) -> None:
     ensemble = {f.name: getattr(adapted.ensemble, f.name) for f in fields(Ensemble)}
     model = {f.name: getattr(adapted, f.name) for f in fields(AdaptedModel)}
     model["schema"] = {f.name: getattr(adapted.schema, f.name) for f in fields(InputSchema)}
-    del model["ensemble"]
+    del model["ensemble"], model["other_covers"]
     content = {
         "ensemble": packer.pack(ensemble),
         "model": packer.pack(model),
@@ -166,6 +166,7 @@ def _check(adapted: AdaptedModel) -> None:
         (adapted, "link", (None, "identity", "logistic")),
         (adapted, "squared_error", (False, True)),
         (adapted, "has_cover", (False, True)),
+        (adapted, "cover_kind", (None, "count", "weight")),
         (schema, "array_dtype", (None, "float32")),
         (schema, "allow_nan", (False, True)),
         (schema, "allow_inf", (False, True)),

@@ -7,13 +7,14 @@ categories become the codes that the trees test. ``inputs.py`` applies it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from .ensemble import Ensemble
+from .ensemble import Ensemble, Tree
+from .errors import UnsupportedModelError
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,11 @@ class AdaptedModel:
     has_cover : bool
         Whether the ensemble's covers are those of the training data. Without them, values are
         computed against background data only.
+    cover_kind : {None, "count", "weight"}
+        What the covers are: training rows, or what these weigh, which in boosting is the sum of
+        their hessians. None: unknown.
+    other_covers : mapping of str to callable
+        What gives the covers of the other kind, of all nodes, where the model has both.
     shared : tuple of tuple of int
         Players of the ensemble behind those that are the columns of X: the columns that share the
         value of each evenly.
@@ -186,6 +192,8 @@ class AdaptedModel:
     link_scale: float = 1.0
     squared_error: bool = False
     has_cover: bool = True
+    cover_kind: Literal["count", "weight"] | None = None
+    other_covers: Mapping[str, Callable[[], np.ndarray]] = field(default_factory=dict, repr=False)
     shared: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
@@ -204,3 +212,29 @@ class AdaptedModel:
             known = all(column in range(n_features) for column in columns)
             if not columns or not known or len(set(columns)) < len(columns):
                 raise ValueError(f"{columns!r} are no different columns of X that share a value")
+
+    def with_cover(self, asked: str) -> AdaptedModel:
+        """The model with covers of one kind, "count" or "weight", or with those that it has, "auto".
+
+        Raises
+        ------
+        UnsupportedModelError
+            It has no such covers.
+        """
+        if asked in ("auto", self.cover_kind):
+            return replace(self, other_covers={}) if self.other_covers else self
+        if asked not in self.other_covers:
+            kind = {"count": "counts of training rows", "weight": "weights of training rows"}
+            has = f"but {kind[self.cover_kind]}" if self.cover_kind else "and no others"
+            raise UnsupportedModelError(
+                f"cover={asked!r}: this {self.family} model has no {kind[asked]}, {has}; use cover='auto'"
+            )
+        ensemble = replace(self.ensemble, cover=self.other_covers[asked]())
+        return replace(self, ensemble=ensemble, cover_kind=asked, other_covers={})  # type: ignore[arg-type]
+
+
+def counts_of(trees: Sequence[Tree]) -> dict[str, Callable[[], np.ndarray]]:
+    """``AdaptedModel.other_covers`` of trees whose covers are weights, and which have counts."""
+    if not trees or any(tree.count is None for tree in trees):
+        return {}
+    return {"count": lambda: np.concatenate([np.asarray(tree.count, np.float64) for tree in trees])}

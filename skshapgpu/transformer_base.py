@@ -54,6 +54,7 @@ class ExplainingTransformer(
         estimator: Any,
         *,
         cv: Any = None,
+        cover: str = "auto",
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -64,6 +65,7 @@ class ExplainingTransformer(
     ) -> None:
         self.estimator = estimator
         self.cv = cv
+        self.cover = cover
         self.algorithm = algorithm
         self.device = device
         self.precision = precision
@@ -249,6 +251,7 @@ class ExplainingTransformer(
 
     def _explainer_options(self) -> dict[str, Any]:
         return {
+            "cover": self.cover,
             "algorithm": self.algorithm,
             "device": self.device,
             "precision": self.precision,

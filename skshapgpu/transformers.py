@@ -52,6 +52,8 @@ class ShapTransformer(ExplainingTransformer):
     data, feature_perturbation, data_weights
         Background rows with the columns of X, for interventional SHAP values, and their weights; as
         for :class:`TreeExplainer`.
+    cover : {"auto", "count", "weight"}, default="auto"
+        What of the training rows is known at each node; as for :class:`TreeExplainer`.
     model_output : {"raw", "probability"}, default="raw"
         What the values are of; as for :class:`TreeExplainer`.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
@@ -93,6 +95,7 @@ class ShapTransformer(ExplainingTransformer):
         data: Any = None,
         feature_perturbation: str = "auto",
         data_weights: Any = None,
+        cover: str = "auto",
         model_output: str = "raw",
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
@@ -105,6 +108,7 @@ class ShapTransformer(ExplainingTransformer):
         super().__init__(
             estimator,
             cv=cv,
+            cover=cover,
             algorithm=algorithm,
             device=device,
             precision=precision,
@@ -119,7 +123,7 @@ class ShapTransformer(ExplainingTransformer):
         self.model_output = model_output
 
     def _check_options(self) -> None:
-        require_perturbation(self.feature_perturbation, self.data, self.data_weights)
+        require_perturbation(self.feature_perturbation, self.data, self.data_weights, self.cover)
         require_model_output(self.model_output, self.data, self.device)
         if self.model_output == "log_loss":
             raise ValueError(
@@ -229,6 +233,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
     data, feature_perturbation, data_weights
         Background rows with the columns of X, for interventional interactions, and their weights; as
         for :class:`TreeExplainer`.
+    cover : {"auto", "count", "weight"}, default="auto"
+        As for :class:`TreeExplainer`.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
         Options of :class:`TreeExplainer`.
 
@@ -270,6 +276,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         data: Any = None,
         feature_perturbation: str = "auto",
         data_weights: Any = None,
+        cover: str = "auto",
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -281,6 +288,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         super().__init__(
             estimator,
             cv=cv,
+            cover=cover,
             algorithm=algorithm,
             device=device,
             precision=precision,
@@ -297,7 +305,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
 
     def _check_options(self) -> None:
         Request.parse(self.pairs, self.index)
-        require_perturbation(self.feature_perturbation, self.data, self.data_weights)
+        require_perturbation(self.feature_perturbation, self.data, self.data_weights, self.cover)
 
     def _explainer_options(self) -> dict[str, Any]:
         return super()._explainer_options() | {

@@ -5,6 +5,7 @@ Each was found by a fuzzer (tests/fuzz), or is of a kind that one found.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from ensembles import random_ensemble, random_rows
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
 from skshapgpu import TreeExplainer, inputs, register_adapter, storage
-from skshapgpu.adapters import _ubjson, lightgbm, xgboost
+from skshapgpu.adapters import _ubjson, catboost, lightgbm, xgboost
 from skshapgpu.adapters.sklearn import OrdinalCategories
 from skshapgpu.ensemble import Ensemble, Tree
 from skshapgpu.schema import AdaptedModel, InputSchema
@@ -167,6 +168,16 @@ def xgboost_document(name: str) -> Any:
 
 def xgboost_forest(document: Any) -> Any:
     return document["learner"]["gradient_booster"]["model"]
+
+
+def test_catboost_columns_that_are_nowhere() -> None:
+    """With CTRs each column takes memory: a number of one in the document is not a reason to take it."""
+    path = Path(__file__).parent / "fuzz" / "corpus" / "catboost" / "ctrs"
+    document = json.loads(path.read_bytes())
+    assert catboost.read_document(document, 3).derived is not None
+    document["features_info"]["categorical_features"][0]["flat_feature_index"] = 10**8
+    with pytest.raises(ValueError, match="numbers a column 100000000; with CTRs there may be 65536"):
+        catboost.read_document(document, 3)
 
 
 def test_xgboost_categories_that_many_nodes_list() -> None:

@@ -95,7 +95,7 @@ MAY_IMPORT = {
         "sharing",
     },
     "saving": {"_versions", "adapters", "background", "ensemble", "schema", "storage"},
-    "schema": {"ensemble"},
+    "schema": {"ensemble", "errors"},
     "scoring": {"pipelines"},
     "selection": {"importance", "inputs"},
     "shap_backend": {"devices", "explainer"},
@@ -188,30 +188,32 @@ def test_the_table_of_layers_is_complete() -> None:
 
 
 def modules_after(code: str) -> tuple[set[str], float]:
-    """Libraries, other than those that scikit-learn itself imports, that ``code`` brings in, and its seconds.
+    """Libraries, other than those that scikit-learn itself imports, that ``code`` brings in, and its time.
 
-    In a fresh process; the core counts as a library.
+    In a fresh process; the core counts as a library. The time is that of importing scikit-learn's base times
+    this number: seconds would depend on what else the machine does.
     """
     program = f"""
 import sys, time
+begin = time.process_time()
 import sklearn.base
 before, start = set(sys.modules), time.process_time()
 {code}
-seconds = time.process_time() - start
-print(*sorted({OPTIONAL!r} & (set(sys.modules) - before)), seconds)
+time = (time.process_time() - start) / (start - begin)
+print(*sorted({OPTIONAL!r} & (set(sys.modules) - before)), time)
 """
     environment = {name: value for name, value in os.environ.items() if name != "SKSHAPGPU_DEVICE"}
     run = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
-    *modules, seconds = run.stdout.split()
-    return set(modules), float(seconds)
+    *modules, time = run.stdout.split()
+    return set(modules), float(time)
 
 
 def test_import_is_light() -> None:
-    modules, seconds = modules_after("import skshapgpu")
+    modules, time = modules_after("import skshapgpu")
     assert modules == set()
-    assert seconds < 0.5
+    assert time < 0.5
 
 
 def test_explaining_one_library_imports_no_other() -> None:

@@ -72,6 +72,11 @@ class CategoryEncoder:
         return np.where(known[places] == hashes, code_of[places], -1.0)
 
 
+#: With CTRs each column takes memory, and an edited number of one would ask for gigabytes: more columns are
+#: believed only if the model names them.
+_MAX_COLUMNS_WITH_CTRS = 2**16
+
+
 class _Rule(NamedTuple):
     """One split; ``code`` is -1 when it is numeric."""
 
@@ -160,12 +165,15 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
             class_names=tuple(classes) if binary else None,
             link="logistic" if binary else None,
             squared_error=_loss(document) == "RMSE",
+            cover_kind="weight",
             shared=shared,
         )
     # A class that was declared but never seen in training has no output.
     seen = document.get("model_info", {}).get("class_params", {}).get("class_to_label", range(len(classes)))
     outputs = tuple(classes[int(i)] for i in seen) if classes else None
-    return AdaptedModel(ensemble, schema, "catboost", output_names=outputs, shared=shared)
+    return AdaptedModel(
+        ensemble, schema, "catboost", output_names=outputs, cover_kind="weight", shared=shared
+    )
 
 
 def restore_tables(document: dict[str, Any], content: bytes) -> None:
@@ -260,6 +268,7 @@ def _read(document: dict[str, Any], n_features: int) -> Parts:
     columns = [column for column, _ in [*numeric.values(), *categorical.values()]]
     if len(set(columns)) < len(columns) or min(columns, default=0) < 0:
         raise ValueError("CatBoost's JSON export of the model numbers its columns wrongly")
+    limit = max(n_features, _MAX_COLUMNS_WITH_CTRS)
     n_features = max([n_features, *(column + 1 for column in columns)])
     ctrs = CtrReader(document, numeric, categorical)
 
@@ -302,6 +311,11 @@ def _read(document: dict[str, Any], n_features: int) -> Parts:
     derived = ctrs.columns(n_features)
     shared: tuple[tuple[int, ...], ...] = ()
     if derived is not None:
+        if n_features > limit:
+            raise ValueError(
+                f"CatBoost's JSON export of the model numbers a column {n_features - 1}; with CTRs there may "
+                f"be {limit} columns"
+            )
         options["player"], shared = _players(n_features, ctrs.categories())
     n_codes = max((len(codes) for _, codes in categorical.values()), default=0)
     if parts and n_codes:
@@ -329,7 +343,8 @@ def _players(n_features: int, ctrs: list[frozenset[int]]) -> tuple[np.ndarray, t
     for i, columns in enumerate(several):
         several[columns] += i
     of_ctrs = [several.get(columns, min(columns)) for columns in ctrs]
-    return np.array([*range(n_features), *of_ctrs], np.int32), tuple(tuple(sorted(c)) for c in several)
+    player = np.concatenate([np.arange(n_features, dtype=np.int32), np.array(of_ctrs, np.int32)])
+    return player, tuple(tuple(sorted(c)) for c in several)
 
 
 _RULE = np.dtype(

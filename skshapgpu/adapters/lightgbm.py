@@ -10,7 +10,8 @@ How LightGBM reads a row, and what that becomes in the :class:`~skshapgpu.ensemb
 - ``boosting="rf"`` averages its trees in ``predict``, but adds them up for ``raw_score=True`` and
   ``pred_contrib=True``. The margin here is the average.
 - As many trees are read as ``predict`` uses: up to ``best_iteration`` where that is set.
-- Covers are the training rows of each node, without sample weights, as in ``pred_contrib``.
+- Covers are the training rows of each node, without sample weights, as in ``pred_contrib``. Their hessians
+  are an alternative. The text has those of leaves in full, others with six digits, so that they are added up.
 - The average that boosting starts from is part of the first trees. An ``init_score`` given to the
   training data is not in the model: neither ``predict`` nor the margin here contains it.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -111,12 +113,8 @@ def read_text(text: str, classes: tuple[Any, ...] | None = None) -> AdaptedModel
     if len(names) != n_features:
         raise ValueError(f"the LightGBM model text names {len(names)} of {n_features} features")
 
-    ensemble = _ensemble(
-        [_tree(i, tree) for i, tree in enumerate(tree_texts)],
-        n_features,
-        n_outputs,
-        average="average_output" in head,
-    )
+    trees = [_tree(i, tree) for i, tree in enumerate(tree_texts)]
+    ensemble = _ensemble(trees, n_features, n_outputs, average="average_output" in head)
     invented = all(name == f"Column_{i}" for i, name in enumerate(names))
     try:
         lists = json.loads(tail.rpartition("\npandas_categorical:")[2] or "null")
@@ -144,6 +142,8 @@ def read_text(text: str, classes: tuple[Any, ...] | None = None) -> AdaptedModel
         link="logistic" if objective in _LOGISTIC else None,
         link_scale=float(scale),
         squared_error=objective == "regression" and "sqrt" not in parameters,
+        cover_kind="count",
+        other_covers={"weight": partial(_hessians, ensemble, trees)} if trees else {},
     )
 
 
@@ -159,6 +159,7 @@ class _Tree:
     inner: dict[str, np.ndarray]
     leaf_value: np.ndarray
     leaf_count: np.ndarray
+    leaf_weight: str  # sums of hessians, not read yet
     cat_boundaries: np.ndarray
     cat_words: np.ndarray
 
@@ -202,6 +203,7 @@ def _tree(number: int, text: str) -> _Tree:
         leaf_value=numbers("leaf_value", np.float64, n_leaves),
         # LightGBM 4.0 leaves out the count of a tree that is one leaf; nothing depends on it.
         leaf_count=numbers("leaf_count", np.int64, n_leaves) if n_leaves > 1 else np.zeros(1),
+        leaf_weight=fields.get("leaf_weight", ""),
         cat_boundaries=boundaries,
         cat_words=numbers("cat_threshold", np.int64, int(boundaries[-1])),
     )
@@ -276,6 +278,29 @@ def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, averag
         x_dtype="float64",
         **options,
     )
+
+
+def _hessians(ensemble: Ensemble, trees: Sequence[_Tree]) -> np.ndarray:
+    """The sum of hessians at each node: those of its leaves, added up."""
+    cover, leaves = np.zeros(ensemble.n_nodes), np.flatnonzero(ensemble.left < 0)
+    weights = []
+    for number, tree in enumerate(trees):
+        n_leaves = len(tree.leaf_value)
+        # That of a tree which is one leaf is left out, too; nothing depends on it.
+        found = np.fromstring(tree.leaf_weight, np.float64, sep=" ") if n_leaves > 1 else np.zeros(1)
+        if len(found) != n_leaves:
+            raise ValueError(f"tree {number} of the LightGBM model text has no leaf_weight for each leaf")
+        weights.append(found)
+    cover[leaves] = weight = np.concatenate(weights)
+    start = np.repeat(ensemble.tree_offsets[:-1], np.diff(ensemble.tree_offsets))
+    inner = np.flatnonzero(ensemble.left >= 0)
+    parent = np.full(ensemble.n_nodes, -1)
+    for child in (ensemble.left, ensemble.right):
+        parent[start[inner] + child[inner]] = inner
+    while len(above := parent[leaves]) and (above >= 0).any():
+        leaves, weight = above[above >= 0], weight[above >= 0]
+        np.add.at(cover, leaves, weight)
+    return cover
 
 
 def _round_at_zero(threshold: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from ..ensemble import Ensemble
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel, InputSchema
+from ..schema import AdaptedModel, InputSchema, counts_of
 from .sklearn import read_tree, require_own_method, require_trees
 
 #: Parameters as NGBoost's own distributions take them from the trees.
@@ -72,6 +72,8 @@ def adapt(model: Any) -> AdaptedModel:
         ensemble,
         InputSchema(model.n_features, allow_nan=_allows_nan(members), allow_inf=False),
         family="ngboost",
+        cover_kind="weight",
+        other_covers=counts_of(trees),
         output_names=_output_names(model.Dist, n_outputs, isinstance(model, NGBClassifier)),
         binary="margin" if is_binary else None,
         class_names=(0, 1) if is_binary else None,

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..ensemble import Ensemble
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel, InputSchema
+from ..schema import AdaptedModel, InputSchema, counts_of
 from .sklearn import read_tree, require_own_method, require_trees
 
 
@@ -59,6 +59,8 @@ def adapt(model: Any) -> AdaptedModel:
             allow_inf=False,
         ),
         family="quantile_forest",
+        cover_kind="weight",
+        other_covers=counts_of(trees),
     )
 
 

@@ -57,7 +57,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..ensemble import Ensemble, Tree
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel, Column, ColumnEncoder, InputSchema
+from ..schema import AdaptedModel, Column, ColumnEncoder, InputSchema, counts_of
 
 #: Losses of boosting, and criteria of trees, that are squared errors.
 _SQUARED_ERRORS = ("squared_error", "friedman_mse")
@@ -202,6 +202,7 @@ def read_tree(
         cover=tree.weighted_n_node_samples,
         value=np.where(leaf.reshape((-1,) + (1,) * (value.ndim - 1)), value, 0.0),
         output=output,
+        count=tree.n_node_samples,
     )
 
 
@@ -247,7 +248,7 @@ def _mean_of_trees(
     # monotonic constraints: the tree itself knows. It looks at X only to see that it is not sparse.
     allow_nan = estimators[0]._support_missing_values(np.empty((0, 0)))
     link: Literal["identity"] | None = "identity" if n_classes else None
-    return _adapted(model, ensemble, binary="probability", link=link, allow_nan=allow_nan)
+    return _adapted(model, ensemble, trees, binary="probability", link=link, allow_nan=allow_nan)
 
 
 def _single_tree(model: Any) -> AdaptedModel:
@@ -274,7 +275,7 @@ def _isolation_forest(model: Any) -> AdaptedModel:
         )
     ]
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=0.0)
-    return _adapted(model, ensemble, allow_nan=True, allow_inf=True)
+    return _adapted(model, ensemble, trees, allow_nan=True, allow_inf=True)
 
 
 def _gradient_boosting(model: Any) -> AdaptedModel:
@@ -299,7 +300,7 @@ def _gradient_boosting(model: Any) -> AdaptedModel:
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=start[0])
     # The exponential loss is that of half of the log-odds.
     scale = 2.0 if model.loss == "exponential" else 1.0
-    return _adapted(model, ensemble, binary="margin", link="logistic", link_scale=scale)
+    return _adapted(model, ensemble, trees, binary="margin", link="logistic", link_scale=scale)
 
 
 def _hist_gradient_boosting(model: Any) -> AdaptedModel:
@@ -325,6 +326,8 @@ def _hist_gradient_boosting(model: Any) -> AdaptedModel:
     return _adapted(
         model,
         ensemble,
+        trees,
+        cover_kind="count",
         binary="margin",
         link="logistic",
         allow_nan=True,
@@ -358,7 +361,9 @@ def _read_predictor(predictor: Any, columns: np.ndarray, output: int) -> Tree:
 def _adapted(
     model: Any,
     ensemble: Ensemble,
+    trees: Sequence[Tree],
     *,
+    cover_kind: Literal["count", "weight"] = "weight",
     binary: Literal["margin", "probability"] | None = None,
     link: Literal["identity", "logistic"] | None = None,
     link_scale: float = 1.0,
@@ -387,6 +392,8 @@ def _adapted(
         squared_error=is_regressor(model)
         and ensemble.n_outputs == 1
         and getattr(model, "loss", getattr(model, "criterion", None)) in _SQUARED_ERRORS,
+        cover_kind=cover_kind,
+        other_covers=counts_of(trees),
     )
 
 

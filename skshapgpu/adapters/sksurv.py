@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..ensemble import Ensemble, Tree
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel, InputSchema
+from ..schema import AdaptedModel, InputSchema, counts_of
 from .sklearn import read_tree, require_own_method, require_trees
 
 
@@ -93,4 +93,6 @@ def _adapted(model: Any, trees: list[Tree], allow_nan: bool) -> AdaptedModel:
             allow_inf=False,
         ),
         family="sksurv",
+        cover_kind="weight",
+        other_covers=counts_of(trees),
     )

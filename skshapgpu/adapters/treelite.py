@@ -6,8 +6,8 @@ NaN, and what a sparse X does not store, to the default child. An operator (<, <
 leads to the left child; > and >= are read as <= and < with the children exchanged.
 
 Covers are ``sum_hess`` where all nodes of a tree have it, else ``data_count``: for models from XGBoost,
-LightGBM and scikit-learn these are the covers that the adapters of these libraries read. A model without
-either can be explained against background data only.
+LightGBM and scikit-learn these are the covers that the adapters of these libraries read. Where there are
+both, counts are an alternative. A model without either can be explained against background data only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from ..ensemble import Ensemble, Tree
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel, Column, InputSchema
+from ..schema import AdaptedModel, Column, InputSchema, counts_of
 from . import _treelite_checkpoint
 
 #: treelite's enumerations of kinds of nodes, operators and tasks, as its format of version 4 has them.
@@ -96,7 +96,7 @@ def _read(
     trees = [_Nodes(field) for field in fields_of_trees]
     if len(head.target) != len(trees) or len(head.class_) != len(trees):
         raise ValueError("target_id or class_id of the treelite model does not fit its number of trees")
-    ensemble = _ensemble(head, trees, _strict(trees))
+    ensemble, made = _ensemble(head, trees, _strict(trees))
     outputs = head.outputs()
     binary: Literal["margin", "probability"] | None = None
     link: Literal["identity", "logistic"] | None = "logistic" if head.postprocessor in _LOGISTIC else None
@@ -129,7 +129,9 @@ def _read(
         class_names=(labels or (0, 1)) if binary else None,
         link=link,
         link_scale=head.sigmoid_alpha if link == "logistic" else 1.0,
-        has_cover=all(tree.cover is not None for tree in trees),
+        has_cover=all(tree.weight is not None or tree.count is not None for tree in trees),
+        cover_kind=_cover_kind(trees),
+        other_covers=counts_of(made),
     )
 
 
@@ -247,12 +249,12 @@ class _Nodes:
         if n < 1 or any(len(array) != n for array in (*arrays, *more)):
             raise ValueError("a tree of the treelite model has fields of different lengths")
         self.leaf = self.left == -1
-        self.cover: np.ndarray | None = None
-        for name in ("sum_hess", "data_count"):
-            present, cover = field(f"{name}_present", bool), field(name, np.float64)
-            if len(present) == len(cover) == n and present.all():
-                self.cover = cover
-                break
+        self.weight, self.count = self._cover(field, "sum_hess"), self._cover(field, "data_count")
+
+    def _cover(self, field: Callable[[str, Any], np.ndarray], name: str) -> np.ndarray | None:
+        """Covers of one kind, if all nodes have it."""
+        present, cover = field(f"{name}_present", bool), field(name, np.float64)
+        return cover if len(present) == len(cover) == len(self.left) and present.all() else None
 
     def segments(self, bounds: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
         """First and end of the segments of some nodes, inside an array of that size and not shared."""
@@ -286,8 +288,9 @@ class _Nodes:
             feature=np.where(inner, self.feature, 0),
             threshold=threshold,
             missing_left=self.default_left ^ swap,
-            cover=np.zeros(len(self.left)) if self.cover is None else self.cover,
+            cover=next((c for c in (self.weight, self.count) if c is not None), np.zeros(len(self.left))),
             value=np.zeros(len(self.left)),
+            count=None if self.weight is None else self.count,
         )
 
     def leaf_values(self, n_values: int) -> np.ndarray:
@@ -311,7 +314,15 @@ def _strict(trees: list[_Nodes]) -> bool:
     return bool(operators) and operators <= {_LT, _GE}
 
 
-def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> Ensemble:
+def _cover_kind(trees: list[_Nodes]) -> Literal["count", "weight"] | None:
+    if all(tree.weight is not None for tree in trees):
+        return "weight"
+    only_counts = all(tree.weight is None and tree.count is not None for tree in trees)
+    return "count" if only_counts else None
+
+
+def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> tuple[Ensemble, list[Tree]]:
+    """With the trees that it was made from."""
     exists = np.arange(head.width) < head.n_classes[:, None]
     numbers = np.full(exists.shape, -1)
     n_outputs = int(exists.sum())
@@ -337,7 +348,7 @@ def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> Ensemble:
             if output >= 0:
                 made.append(replace(part, value=value[:, column], output=output))
                 owners.append(i)
-    return Ensemble.from_trees(
+    ensemble = Ensemble.from_trees(
         made,
         n_features=head.n_features,
         intercept=head.base_scores.reshape(exists.shape)[exists],
@@ -345,6 +356,7 @@ def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> Ensemble:
         strict=strict,
         **_category_sets(trees, owners, head.dtype),
     )
+    return ensemble, made
 
 
 def _category_sets(trees: list[_Nodes], owners: list[int], dtype: str) -> dict[str, Any]:

@@ -158,6 +158,7 @@ def _read(
         ensemble,
         schema,
         family="xgboost",
+        cover_kind="weight",
         output_names=classes if n_classes > 1 else None,
         binary="margin" if is_binary else None,
         class_names=classes if is_binary else None,

@@ -36,10 +36,15 @@ class Bytes {
   // Of 0 to n - 1.
   int number(int n) { return n > 256 ? (byte() << 8 | byte()) % n : byte() % n; }
 
-  // Any number that is none of NaN.
-  double any() {
+  uint64_t word() {
     uint64_t bits = 0;
     for (int i = 0; i < 8; ++i) bits = bits << 8 | byte();
+    return bits;
+  }
+
+  // Any number that is none of NaN.
+  double any() {
+    const uint64_t bits = word();
     double x;
     std::memcpy(&x, &bits, sizeof x);
     return std::isnan(x) ? 0.0 : x;
@@ -396,7 +401,7 @@ void stored(Bytes& bytes, const Plan& plan, const Input& input, const Make& make
     case 2: contents.leaf_bits = bytes.byte(); break;
     case 3: floats.resize(bytes.number(300)), doubles.resize(bytes.number(300)); break;
     case 4:
-      if (!counts.empty()) counts[bytes.byte() % counts.size()] = static_cast<uint64_t>(bytes.any());
+      if (!counts.empty()) counts[bytes.byte() % counts.size()] = bytes.word();
       break;
     case 5:
       if (!patterns.empty()) patterns[bytes.byte() % patterns.size()] = ~uint64_t{0} >> bytes.number(64);
