@@ -2,7 +2,7 @@
 
 A model goes through ``pipelines.unwrap`` (pipelines, searches, frozen estimators), ``adapters.adapt``
 and ``_core.Plan``; X goes through the leading steps of the pipeline, ``inputs.read`` and, in
-chunks of rows, ``runner.py``, which runs the plan on a CPU or on GPUs.
+chunks of rows, ``runs.py``, which runs the plan on a CPU or on GPUs.
 """
 
 from __future__ import annotations
@@ -31,14 +31,8 @@ from .model_output import link_of, require_model_output
 from .origins import Origins, origins_of, with_data
 from .pipelines import Prepared, names_behind, prepare, unique, unwrap
 from .progress import require_progress, watched
-from .runner import (
-    SHAP_VALUES,
-    Kind,
-    Options,
-    Run,
-    Runner,
-    shap_values,
-)
+from .runner import SHAP_VALUES, Kind, Options, Runner
+from .runs import Run, perform, shap_values
 from .saving import Saved
 from .sharing import Sharing
 
@@ -620,7 +614,7 @@ class TreeExplainer:
         n_rows = source.shape[0] if isinstance(source, GpuArray) else source.n_rows
         try:
             with watched(progress, n_rows) as told:
-                return self._runner.run(source, kind, work, labels, told)
+                return perform(self._runner, source, kind, work, labels, told)
         except RefusedNumberError as error:
             raise ValueError(
                 f"Input X contains NaN, infinity or a value too large for {self._adapted.ensemble.x_dtype}, "

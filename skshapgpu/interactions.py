@@ -15,7 +15,8 @@ import numpy as np
 
 from .devices import magnitudes
 from .interaction_explanation import INDEX_NAMES
-from .runner import Kind, Run, part
+from .runner import Kind
+from .runs import Run, part
 
 _NOUNS = {2: "pair", 3: "triple"}
 

@@ -1,0 +1,356 @@
+"""Calls: the rows of one, worked off in chunks on the CPU or on GPUs, and checked for additivity.
+
+How results are laid out and kept is up to whoever asks (:func:`shap_values` here, ``interactions.py``): a
+function of a :class:`Run`, which offers the same whether rows come from the host or lie on a GPU. Arrays are
+those of the core, [row][output]... , until ``explainer.py`` hands them to the user.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from . import devices, memory
+from .devices import GpuArray
+from .inputs import Rows
+from .progress import Progress
+from .runner import Choice, Kind, Runner
+from .sharing import Sharing
+
+T = TypeVar("T")
+
+#: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and what compares them.
+_CHECK_BYTES = 40
+
+
+def perform(
+    runner: Runner,
+    X: Rows | GpuArray,
+    kind: Kind,
+    work: Callable[[Run], T],
+    labels: np.ndarray | None = None,
+    progress: Progress | None = None,
+) -> tuple[T, Run]:
+    """What ``work`` makes of X, and the run that it was given; ``labels`` are those of a link.
+
+    A run that ``device="auto"`` sent to a GPU, and that fails there, is repeated on the CPU.
+    """
+
+    def made_by(run: Run) -> tuple[T, Run]:
+        run.progress = progress
+        return work(run), run
+
+    if isinstance(X, GpuArray):
+        return made_by(DeviceRun(runner, kind, X))
+    try:
+        return made_by(HostRun(runner, kind, X, runner.choose(kind, X.n_rows), labels))
+    except (MemoryError, RuntimeError) as error:
+        if not (runner.options.devices.auto and devices.is_cuda_error(error)):
+            raise
+    return made_by(HostRun(runner, kind, X, runner.on_cpu(kind, X.n_rows), labels))
+
+
+class Run(ABC):
+    """One call: rows, a plan, and where it runs.
+
+    Attributes
+    ----------
+    n_rows, n_features, n_outputs : int
+        ``n_outputs`` with the one that is added by ``widen``.
+    dtype : numpy dtype
+        Of the results.
+    plan : _core.Plan
+    gap : float or None
+        Largest additivity gap so far; None when it is not checked.
+    device : str
+        Where it runs, as users call it.
+    progress : Progress or None
+        What is told of the rows that are computed.
+    passes : int
+        How often each row is computed.
+    """
+
+    device: str
+    progress: Progress | None = None
+    passes = 1
+    _n_computed = 0
+
+    def __init__(
+        self, runner: Runner, kind: Kind, n_rows: int, dtype: np.dtype, table_nodes: int = 0
+    ) -> None:
+        self.n_rows, self.dtype = n_rows, dtype
+        self.n_features, self.n_outputs = runner.n_features, runner.n_outputs
+        self.plan = runner.plan(kind, table_nodes)
+        self._kind = kind
+        self._runner = runner
+        self._checked = runner.options.check_additivity and kind.adds_up
+        self.gap: float | None = 0.0 if self._checked else None
+
+    @property
+    def computed_outputs(self) -> int:
+        """Outputs that the core computes: without the one that is added."""
+        return self._runner.ensemble.n_outputs
+
+    def sets(self, part: str) -> np.ndarray:
+        """As :meth:`Runner.sets`."""
+        return self._runner.sets(self._kind, part)
+
+    @abstractmethod
+    def empty(self, *shape: int) -> Any:
+        """A new array of the results' kind and dtype."""
+
+    @abstractmethod
+    def give(self, values: Any) -> Any:
+        """The array that :meth:`empty` made, as the user gets it."""
+
+    @abstractmethod
+    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
+        """Rows to work off at once, as :func:`memory.rows_at_once` says and raises.
+
+        ``work_row`` counts the buffers of the caller.
+        """
+
+    def compute(self, start: int, values: Any, **parts: Any) -> None:
+        """Fill C-contiguous arrays with the results of the rows from ``start`` on, as many as they hold.
+
+        Only of the outputs that the core computes. ``parts``: what else ``Plan.explain`` fills.
+        """
+        if self.progress is None:
+            self._compute(start, values, parts)
+            return
+        first = 0
+        while first < len(values):
+            rows = slice(first, min(first + self.progress.step, len(values)))
+            self._compute(start + first, values[rows], {name: out[rows] for name, out in parts.items()})
+            self._n_computed += rows.stop - first
+            self.progress.done(self._n_computed // self.passes)
+            first = rows.stop
+
+    @abstractmethod
+    def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
+        """The same, at once."""
+
+    def fill(self, start: int, values: Any, **parts: Any) -> None:
+        """The same of all outputs."""
+        if not self._runner.widen:
+            self.compute(start, values, **parts)
+            return
+        computed = {
+            name: self.empty(len(out), 1, *out.shape[2:]) for name, out in {"values": values, **parts}.items()
+        }
+        self.compute(start, **computed)
+        for name, out in {"values": values, **parts}.items():
+            self.spread(computed[name], out)
+
+    def spread(self, computed: Any, out: Any) -> None:
+        """Copy results of the outputs that the core computes, which are lost, to all outputs."""
+        if not self._runner.widen:
+            out[...] = computed
+            return
+        out[:, 1] = computed[:, 0]
+        computed *= -1
+        out[:, 0] = computed[:, 0]
+
+
+class HostRun(Run):
+    """Rows from the host, on the CPU or, each with a part of them, on GPUs."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        kind: Kind,
+        rows: Rows,
+        choice: Choice,
+        labels: np.ndarray | None,
+    ) -> None:
+        super().__init__(runner, kind, rows.n_rows, rows.dtype, choice.table_nodes)
+        self.device = devices.label(choice.indices)
+        self._rows, self._labels = rows, labels
+        self._n_threads = effective_n_jobs(runner.options.n_jobs)
+        self._gpus = [runner.cuda_plan(kind, index) for index in choice.indices]
+
+    def empty(self, *shape: int) -> np.ndarray:
+        return np.empty(shape, self.dtype)
+
+    def give(self, values: Any) -> Any:
+        return values
+
+    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
+        limit, n_threads = self._runner.options.memory_limit, 0 if self._gpus else self._n_threads
+        work_row += self._rows.row_bytes
+        if self._checked and n_threads:  # GPUs keep margins to themselves
+            work_row += _CHECK_BYTES * self.n_outputs
+        sharing = self._runner.sharing
+        if sharing is not None:
+            n_shared = sharing.n_players
+            if self._kind.order > 1:
+                pairs = self._runner.pair_sharing(self._kind)
+                n_shared += pairs.n_pairs + len(pairs.sets)
+            work_row += self.computed_outputs * n_shared * self.dtype.itemsize
+        # Only a limit asks for the scratch of a plan, which is counted anew in each call.
+        fixed = n_threads * self.plan.info()["scratch_bytes_per_thread"] if limit and n_threads else 0
+        return memory.rows_at_once(
+            self.n_rows,
+            limit,
+            result_row=result_row,
+            work_row=work_row,
+            tables=self._runner.table_bytes,
+            fixed=fixed,
+            what=what,
+            advice=advice,
+        )
+
+    def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
+        block = self._rows.chunk(start, start + len(values))
+        if self._runner.sharing is None:
+            self._explain(block, start, values, parts)
+        else:
+            self._share(self._runner.sharing, block, start, values, parts)
+
+    def _share(
+        self,
+        sharing: Sharing,
+        block: np.ndarray,
+        start: int,
+        values: np.ndarray,
+        parts: dict[str, np.ndarray],
+    ) -> None:
+        """The same where columns share the values of players."""
+        of_players = np.empty((*values.shape[:2], sharing.n_players), values.dtype)
+        if not parts:
+            self._explain(block, start, of_players, {})
+            sharing.share(of_players, values)
+            return
+        pairs = self._runner.pair_sharing(self._kind)
+        of_pairs = np.empty((*values.shape[:2], pairs.n_pairs), values.dtype)
+        self._explain(block, start, of_players, {"pairs": of_pairs})
+        sharing.share(of_players, values)
+        pairs.share(of_players, of_pairs, values, **parts)
+
+    def _explain(
+        self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
+    ) -> None:
+        """Results of the players."""
+        if self._gpus:
+            self._compute_on_gpus(block, start, values, parts)
+            return
+        margin = np.empty(values.shape[:2]) if self._checked else None
+        labels = None
+        if self._labels is not None:
+            labels = parts["labels"] = self._labels[start : start + len(values)]
+        self.plan.explain(block, values, margin, self._n_threads, **parts)
+        if margin is not None:
+            gap = self._runner.check(values, margin, self._rows.index, start, labels)
+            self.gap = max(self.gap or 0.0, gap)
+
+    def _compute_on_gpus(
+        self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
+    ) -> None:
+        """GPUs find the gaps themselves."""
+        limit = self._runner.call_limit
+        allocated = values.nbytes + sum(part.nbytes for part in parts.values())
+        limit = 0 if limit is None else max(1, (limit - allocated) // 2)
+        gaps = np.zeros((len(self._gpus), values.shape[1]))
+        bounds = np.linspace(0, len(block), len(self._gpus) + 1).astype(int)
+
+        def run(i: int) -> None:
+            rows = slice(bounds[i], bounds[i + 1])
+            gap = gaps[i] if self._checked else None
+            out = {name: part[rows] for name, part in parts.items()}
+            self._gpus[i].explain(block[rows], values[rows], None, gap, limit, **out)
+
+        if len(self._gpus) == 1:
+            run(0)
+        else:
+            with ThreadPoolExecutor(len(self._gpus)) as pool:
+                list(pool.map(run, range(len(self._gpus))))
+        if not self._checked:
+            return
+        if not (gaps <= self._runner.allowed_gap(values.dtype)).all():
+            margin = np.empty(values.shape[:2])
+            self._gpus[0].explain(block, np.empty_like(values), margin, None, limit)
+            self._runner.check(values, margin, self._rows.index, start)
+        self.gap = max(self.gap or 0.0, float(gaps.max()))
+
+
+class DeviceRun(Run):
+    """Rows that lie on a GPU, and their results there."""
+
+    def __init__(self, runner: Runner, kind: Kind, array: GpuArray) -> None:
+        super().__init__(runner, kind, array.shape[0], array.dtype)
+        self.device = devices.label((array.index,))
+        self._array = array
+        self._gpu = runner.cuda_plan(kind, array.index)
+
+    def empty(self, *shape: int) -> Any:
+        return self._array.empty(shape)
+
+    def give(self, values: Any) -> Any:
+        return self._array.give(values)
+
+    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
+        if not work_row:  # the plan itself works off its rows in batches
+            return max(1, self.n_rows)
+        return memory.rows_at_once(
+            self.n_rows,
+            self._runner.options.memory_limit,
+            result_row=result_row,
+            work_row=work_row,
+            tables=self._runner.table_bytes,
+            fixed=0,
+            what=what,
+            advice=advice,
+        )
+
+    def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
+        array = self._array.rows(start, start + len(values))
+        single, limit = array.dtype == np.float32, self._runner.call_limit or 0
+        numbers = self._runner.numbers
+        gap = np.zeros(values.shape[1]) if self._checked else None
+        out = {name: devices.address(part) for name, part in parts.items()}
+        refused = self._gpu.explain_device(
+            array.view,
+            numbers.missing,
+            numbers.allow_nan,
+            numbers.limit,
+            devices.address(values),
+            single,
+            gap,
+            limit,
+            array.stream,
+            **out,
+        )
+        if refused >= 0:
+            row, feature = divmod(refused, self.n_features)
+            raise devices.RefusedNumberError(start + row, feature)
+        if gap is None:
+            return
+        if not (gap <= self._runner.allowed_gap(array.dtype)).all():
+            margin = np.empty(values.shape[:2])
+            on_host = np.ascontiguousarray(devices.to_host(array.array))
+            on_host = np.where(on_host == numbers.missing, np.nan, on_host)
+            self._gpu.explain(on_host, np.empty(values.shape, array.dtype), margin, None, limit)
+            self._runner.check(devices.to_host(values), margin, None, start)
+        self.gap = max(self.gap or 0.0, float(gap.max()))
+
+
+def shap_values(run: Run) -> Any:
+    """SHAP values (or Banzhaf values) of all rows, [row][output][feature]."""
+    row = run.n_features * run.dtype.itemsize
+    what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
+    widened = row if run.n_outputs > run.computed_outputs else 0
+    size = run.chunk_rows(run.n_outputs * row, widened, what, "raise memory_limit or explain fewer rows")
+    values = run.empty(run.n_rows, run.n_outputs, run.n_features)
+    for start in range(0, run.n_rows, size):
+        run.fill(start, part(values, start, size))
+    return values
+
+
+def part(array: Any, start: int, size: int) -> Any:
+    """So many elements from ``start`` on; a slice of an array on a GPU takes its time."""
+    return array if size >= len(array) else array[start : start + size]
