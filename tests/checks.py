@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+from skshapgpu import UnsupportedModelError
+from skshapgpu.adapters import adapt
 from skshapgpu.ensemble import Ensemble
 
 
@@ -75,3 +79,29 @@ def assert_margin(ensemble: Ensemble, X: np.ndarray, expected: np.ndarray, rtol:
     error = np.abs(ensemble.margin(X) - expected) / np.maximum(1.0, np.abs(expected))
     worst = np.unravel_index(np.argmax(error), error.shape)
     assert error.max() <= rtol, f"row {worst[0]}, output {worst[1]}: relative error {error.max():.3g}"
+
+
+def refused_when_damaged(path: Path, n_rounds: int) -> int:
+    """How often a model file is refused: cut off, or with a byte or number changed, n_rounds times each.
+
+    It is read or refused, never anything else. Afterwards it is as before.
+    """
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for kind in ["cut", "byte", "number"] * n_rounds:
+        at = int(rng.integers(4, len(content) - 8))
+        changed = {
+            "cut": content[:at],
+            "byte": content[:at] + bytes([rng.integers(256)]) + content[at + 1 :],
+            "number": content[:at]
+            + rng.choice([b"\xff\xff\xff\x7f", b"\xff" * 4, bytes(4), b"99999999999"])
+            + content[at + 4 :],
+        }
+        path.write_bytes(changed[kind])
+        try:
+            adapt(path)
+        except (ValueError, UnsupportedModelError):
+            refused += 1
+    path.write_bytes(content)
+    return refused
