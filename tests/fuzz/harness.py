@@ -166,7 +166,7 @@ class Choices:
         return things[self.number(len(things))]
 
     def hostile(self) -> Any:
-        return self.one_of(HOSTILE)
+        return copy.deepcopy(self.one_of(HOSTILE))  # what comes into a document may be edited, too
 
     def number_as_text(self) -> str:
         return str(self.one_of([h for h in HOSTILE if isinstance(h, (int, float, str))]))
