@@ -1,27 +1,29 @@
 """Exact SHAP values for tree ensembles."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._versions import __version__, show_versions
-from .adapters import register_adapter
-from .devices import cuda_info
-from .displays import (
-    ShapBarDisplay,
-    ShapBeeswarmDisplay,
-    ShapDependenceDisplay,
-    ShapInteractionDisplay,
-    ShapWaterfallDisplay,
-)
-from .errors import UnsupportedModelError
-from .explainer import TreeExplainer, explain
-from .explanation import Explanation
-from .importance import shap_importance
-from .interaction_explanation import InteractionExplanation
-from .model_selection import cross_val_explain
-from .transformers import ShapInteractionTransformer, ShapTransformer
 
 if TYPE_CHECKING:
+    from .adapters import register_adapter
+    from .batches import explain_batches
+    from .devices import cuda_info
+    from .displays import (
+        ShapBarDisplay,
+        ShapBeeswarmDisplay,
+        ShapDependenceDisplay,
+        ShapInteractionDisplay,
+        ShapWaterfallDisplay,
+    )
+    from .errors import UnsupportedModelError
+    from .explainer import TreeExplainer, explain
+    from .explanation import Explanation
+    from .importance import shap_importance
+    from .interaction_explanation import InteractionExplanation
+    from .model_selection import cross_val_explain
     from .selection import ShapSelector
+    from .transformers import ShapInteractionTransformer, ShapTransformer
 
 __all__ = [
     "Explanation",
@@ -40,16 +42,43 @@ __all__ = [
     "cross_val_explain",
     "cuda_info",
     "explain",
+    "explain_batches",
     "register_adapter",
     "shap_importance",
     "show_versions",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # scikit-learn's selectors, on which ours is built, take as long to import as all of the above.
-    if name == "ShapSelector":
-        from .selection import ShapSelector
+#: Modules of the public names. They are imported when a name is first used, as scikit-learn takes a second:
+#: the command line does not wait for it to print its help.
+_MODULES = {
+    "Explanation": "explanation",
+    "InteractionExplanation": "interaction_explanation",
+    "ShapBarDisplay": "displays",
+    "ShapBeeswarmDisplay": "displays",
+    "ShapDependenceDisplay": "displays",
+    "ShapInteractionDisplay": "displays",
+    "ShapInteractionTransformer": "transformers",
+    "ShapSelector": "selection",
+    "ShapTransformer": "transformers",
+    "ShapWaterfallDisplay": "displays",
+    "TreeExplainer": "explainer",
+    "UnsupportedModelError": "errors",
+    "cross_val_explain": "model_selection",
+    "cuda_info": "devices",
+    "explain": "explainer",
+    "explain_batches": "batches",
+    "register_adapter": "adapters",
+    "shap_importance": "importance",
+}
 
-        return ShapSelector
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -28,8 +28,8 @@ _PACKAGES = (
 )
 
 
-def show_versions() -> None:
-    """Print the versions of Python, skshapgpu and the libraries it works with, and the kernels in use."""
+def versions() -> dict[str, str]:
+    """Versions of Python, skshapgpu and the libraries it works with, and the kernels in use, by name."""
     from . import _core
 
     facts = {"python": sys.version.split()[0], "platform": platform.platform()}
@@ -39,5 +39,10 @@ def show_versions() -> None:
         except PackageNotFoundError:
             facts[package] = "not installed"
     facts["instruction set"] = f"{_core.instruction_set()} of {', '.join(_core.instruction_sets())}"
-    for name, value in facts.items():
+    return facts
+
+
+def show_versions() -> None:
+    """Print the versions of Python, skshapgpu and the libraries it works with, and the kernels in use."""
+    for name, value in versions().items():
         print(f"{name:>16}: {value}")

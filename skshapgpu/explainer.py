@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from functools import cached_property
 from numbers import Integral
 from time import perf_counter
 from typing import Any, Literal, overload
 
+import joblib
 import numpy as np
 from sklearn.utils import check_scalar
 
@@ -360,6 +362,31 @@ class TreeExplainer:
     def feature_names_in(self) -> tuple[str, ...] | None:
         """Names that X must have if it has any; None if unknown, or if X goes through a pipeline first."""
         return None if self._steps else self._adapted.schema.feature_names
+
+    @property
+    def precision(self) -> str:
+        """Arithmetic inside a tree: "single" or "double"."""
+        return self._runner.options.precision
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Bytes that a call may allocate; None: no limit."""
+        return self._runner.options.memory_limit
+
+    @property
+    def blank_as_underscore(self) -> bool:
+        """Whether ``feature_names_in`` have an underscore where the names of columns had a blank."""
+        return self._adapted.schema.blank_as_underscore
+
+    @property
+    def has_encoders(self) -> bool:
+        """Whether columns that the model proper sees may be categorical."""
+        return self._adapted.schema.has_encoders
+
+    @property
+    def takes_codes(self) -> bool:
+        """Whether the codes that a data frame has for its categories are used as they are."""
+        return self._adapted.schema.takes_codes
 
     def plan_info(self) -> dict[str, Any]:
         """Counts of the compiled model: trees, leaves, bytes, groups of trees; see :meth:`plan`, too."""
@@ -835,3 +862,46 @@ def _shaped(values: Any) -> Any:
     The matrices of interactions are symmetric, so that swapping two axes is as good as moving one.
     """
     return values[:, 0] if values.shape[1] == 1 else values.swapaxes(1, values.ndim - 1)
+
+
+def parts_of(explainer: TreeExplainer) -> dict[str, Any]:
+    """What an explainer is made of, without what is compiled: for a pickle that is opened many times."""
+    state = dict(vars(explainer))
+    return state | {"_runner": state["_runner"].__getstate__()}
+
+
+def from_parts(parts: dict[str, Any]) -> TreeExplainer:
+    """The explainer again, compiled."""
+    explainer = TreeExplainer.__new__(TreeExplainer)
+    runner = Runner.__new__(Runner)
+    runner.__setstate__(parts["_runner"])
+    explainer.__dict__.update(parts | {"_runner": runner})
+    return explainer
+
+
+def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
+    """What tells from others the values that an explainer gives, to the bit, as JSON has it.
+
+    Two explainers that were made alike have the same, in whatever process. A step of a pipeline that
+    cannot be pickled is known by its text, which may differ from process to process.
+    """
+    adapted, runner = explainer._adapted, explainer._runner
+    about = {f.name: getattr(adapted, f.name) for f in fields(adapted) if f.name != "ensemble"}
+    background = runner.background
+    steps = None
+    if explainer._steps:
+        try:
+            steps = joblib.hash(explainer._steps)
+        except Exception:  # whatever a step's own pickling raises
+            steps = repr(explainer._steps)
+    return {
+        "trees": saving.digest(adapted.ensemble),
+        "schema": joblib.hash(about),
+        "steps": steps,
+        "background": background and joblib.hash([background.rows, background.weights]),
+        "algorithm": runner.options.algorithm,
+        "precision": explainer.precision,
+        "outputs": explainer._outputs,
+        "model_output": explainer.model_output,
+        "memory_limit": runner.options.memory_limit,
+    }

@@ -360,6 +360,11 @@ def ranking(names: Sequence[str], means: np.ndarray, n: int) -> list[tuple[str, 
     return [(names[i], float(total[i])) for i in np.argsort(-total, kind="stable")[:n]]
 
 
+def side_by_side(values: np.ndarray) -> np.ndarray:
+    """All numbers of a row in one, those of the outputs side by side, as :func:`column_names` names them."""
+    return values.reshape(len(values), int(np.prod(values.shape[1:])))
+
+
 def column_names(feature_names: Sequence[str], output_names: Sequence[Any] | None) -> list[str]:
     """Unique names of values laid out as ``values.reshape(n_rows, n_features * n_outputs)``.
 

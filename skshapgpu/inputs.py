@@ -95,7 +95,7 @@ class Rows:
         if expected is not None and (
             any(isinstance(name, str) for name in frame.names) or set(names) == set(expected)
         ):
-            _check_names(names, expected)
+            check_names(names, expected)
         if self._schema.frame_encoder is not None:
             categorical = [i for i, source in enumerate(frame.sources) if source(0, 0)[1] is not None]
             self._category_numbers = {feature: number for number, feature in enumerate(categorical)}
@@ -396,7 +396,8 @@ def _is_inside(numbers: np.ndarray, n: int) -> bool:
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < n)
 
 
-def _check_names(names: Sequence[str], expected: Sequence[str]) -> None:
+def check_names(names: Sequence[str], expected: Sequence[str]) -> None:
+    """Refuse, with ``ValueError``, names that are not those of the training data, in their order."""
     if tuple(names) == tuple(expected):
         return
     # The sentences of scikit-learn, so that users meet one wording.

@@ -15,17 +15,17 @@ _SECONDS = (0.1, 0.4)
 
 _TITLE = "explaining"
 
-Report = Callable[[int, int], object]
+Report = Callable[[int, int | None], object]
 
 
 class Progress:
-    """What is told of a call as it goes on: rows done, of how many.
+    """What is told of a call as it goes on: rows done, of how many; None: not known.
 
     Rows are computed in steps, of a number that follows the speed found so far. It has no influence on
     values, as no row's values depend on others.
     """
 
-    def __init__(self, n_rows: int, report: Report) -> None:
+    def __init__(self, n_rows: int | None, report: Report) -> None:
         self._n_rows, self._report = n_rows, report
         self._told = -1
         self._step = _LEAST_ROWS
@@ -66,17 +66,20 @@ def require_progress(progress: Any) -> None:
 
 
 @contextmanager
-def watched(progress: Any, n_rows: int) -> Iterator[Progress | None]:
-    """The progress of a call, with a bar as long as it lasts if one is asked for; None if nothing is."""
-    if not progress or not n_rows:
+def watched(progress: Any, n_rows: int | None, n_before: int = 0) -> Iterator[Progress | None]:
+    """The progress of a call, with a bar as long as it lasts if one is asked for; None if nothing is.
+
+    ``n_rows`` is None where it is not known; ``n_before`` rows were done by an earlier call.
+    """
+    if not progress or n_rows == 0:
         yield None
     elif progress is not True:
         yield Progress(n_rows, progress)
     elif _bar_library() == "tqdm":
-        with _tqdm_bar(n_rows) as report:
+        with _tqdm_bar(n_rows, n_before) as report:
             yield Progress(n_rows, report)
     else:
-        with _rich_bar(n_rows) as report:
+        with _rich_bar(n_rows, n_before) as report:
             yield Progress(n_rows, report)
 
 
@@ -91,17 +94,26 @@ def _bar_library() -> str:
 
 
 @contextmanager
-def _tqdm_bar(n_rows: int) -> Iterator[Report]:
+def _tqdm_bar(n_rows: int | None, n_before: int = 0) -> Iterator[Report]:
     from tqdm.auto import tqdm
 
-    with tqdm(total=n_rows, desc=_TITLE, unit=" rows", unit_scale=True) as bar:
+    with tqdm(total=n_rows, initial=n_before, desc=_TITLE, unit=" rows", unit_scale=True) as bar:
         yield lambda done, _: bar.update(done - bar.n)
 
 
 @contextmanager
-def _rich_bar(n_rows: int) -> Iterator[Report]:
+def _rich_bar(n_rows: int | None, n_before: int = 0) -> Iterator[Report]:
+    from rich.console import Console
     from rich.progress import Progress as Bar
+    from rich.progress import TextColumn
 
-    with Bar() as bar:
-        task = bar.add_task(_TITLE, total=n_rows)
-        yield lambda done, _: bar.update(task, completed=done)
+    start = perf_counter()
+    columns = [*Bar.get_default_columns(), TextColumn("{task.fields[speed]}")]
+    with Bar(*columns, console=Console(stderr=True)) as bar:  # as tqdm's: what is printed is what was found
+        task = bar.add_task(_TITLE, total=n_rows, completed=n_before, speed="")
+
+        def report(done: int, _: int | None) -> None:
+            speed = (done - n_before) / max(perf_counter() - start, 1e-9)
+            bar.update(task, completed=done, speed=f"{speed:,.0f} rows/s")
+
+        yield report

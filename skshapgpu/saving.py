@@ -147,6 +147,17 @@ def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
         raise ValueError(f"{os.fspath(path)!r} is damaged: {error}") from error
 
 
+def library_version(path: str | os.PathLike[str]) -> str:
+    """Version of this package that wrote a file.
+
+    Raises
+    ------
+    OSError, ValueError
+        As :func:`load`.
+    """
+    return str(storage.read(path, _LARGE)[0].get("library"))
+
+
 def _check(adapted: AdaptedModel) -> None:
     """What follows from it is not checked again where it is used."""
     schema, n_features = adapted.schema, adapted.schema.n_features

@@ -46,7 +46,11 @@ class Column:
 
 
 class ColumnEncoder(Protocol):
-    """Turns a categorical column into the codes that the model's trees test; picklable."""
+    """Turns a categorical column into the codes that the model's trees test; picklable.
+
+    One whose result depends on ``Column.codes``, not on the categories alone, has the attribute
+    ``takes_codes`` with the value True: rows that come in batches, with a dictionary each, are refused.
+    """
 
     def encode(self, column: Column) -> np.ndarray:
         """Return float64 codes: NaN where missing, negative where the category is unknown.
@@ -142,6 +146,17 @@ class InputSchema:
     def n_columns(self) -> int:
         """Columns that the trees may test: those of X, and those derived."""
         return self.n_features + (0 if self.derived is None else self.derived.n_columns)
+
+    @property
+    def takes_codes(self) -> bool:
+        """Whether the codes that a data frame has for its categories are used as they are."""
+        encoders = [*self.encoders.values(), self.frame_encoder]
+        return any(getattr(encoder, "takes_codes", False) for encoder in encoders)
+
+    @property
+    def has_encoders(self) -> bool:
+        """Whether some column may be categorical."""
+        return bool(self.encoders) or self.frame_encoder is not None
 
 
 @dataclass(frozen=True)

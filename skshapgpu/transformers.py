@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .background import require_perturbation
 from .explainer import TreeExplainer
-from .explanation import Explanation, column_names
+from .explanation import Explanation, column_names, side_by_side
 from .inputs import n_rows_of, select
 from .interaction_explanation import InteractionExplanation, set_names
 from .interactions import Request
@@ -174,7 +174,7 @@ class ShapTransformer(ExplainingTransformer):
             there, shape = values, (len(values), self.explainer_.n_features, *values.shape[2:])
             values = np.zeros(shape, there.dtype)
             values[:, places] = there
-        return _side_by_side(values)
+        return side_by_side(values)
 
     def explain(self, X: Any) -> Explanation:
         """SHAP values with names, data, row labels and base values.
@@ -343,7 +343,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
             float32 for float32 X. With several outputs, those of a pair lie side by side:
             ``explain(X).values.reshape(len(X), -1)``.
         """
-        return _side_by_side(self.explain(X).values)
+        return side_by_side(self.explain(X).values)
 
     def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
         """Of the pairs in ``pairs_``, which may not all be there."""
@@ -356,7 +356,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         found = explainer.explain_interactions(X, pairs=pairs[there], index=self.index).values
         values = np.zeros((len(found), len(pairs), *found.shape[2:]), found.dtype)
         values[:, there] = found
-        return _side_by_side(values)
+        return side_by_side(values)
 
     def explain(self, X: Any) -> InteractionExplanation:
         """Interactions with names, data, row labels and base values.
@@ -390,8 +390,3 @@ class ShapInteractionTransformer(ExplainingTransformer):
         check_is_fitted(self)
         names = set_names(self._names_seen(input_features), self.pairs_)
         return np.asarray(column_names(names, self.explainer_.output_names), dtype=object)
-
-
-def _side_by_side(values: np.ndarray) -> np.ndarray:
-    """All numbers of a row in one, those of the outputs side by side."""
-    return values.reshape(len(values), int(np.prod(values.shape[1:])))

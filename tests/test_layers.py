@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "__init__": {
         "_versions",
         "adapters",
+        "batches",
         "devices",
         "displays",
         "errors",
@@ -30,11 +31,33 @@ MAY_IMPORT = {
         "selection",
         "transformers",
     },
+    "__main__": {"command_line"},
     "_versions": {"_core"},
     "adapters": {"ensemble", "errors", "schema"},
     "background": {"devices", "errors", "inputs"},
+    "batches": {
+        "_core",
+        "_versions",
+        "errors",
+        "explainer",
+        "inputs",
+        "progress",
+        "record_batches",
+    },
     "callbacks": set(),
     "columns": {"inputs"},
+    "command_line": {
+        "_versions",
+        "adapters",
+        "batches",
+        "devices",
+        "ensemble",
+        "errors",
+        "explainer",
+        "reference",
+        "saving",
+        "schema",
+    },
     "costs": set(),
     "cross_fit": set(),
     "devices": {"_cuda"},
@@ -81,6 +104,14 @@ MAY_IMPORT = {
     "out_of_fold": {"devices", "explanation", "inputs", "origins"},
     "pipelines": {"errors"},
     "progress": set(),
+    "record_batches": {
+        "errors",
+        "explainer",
+        "explanation",
+        "inputs",
+        "interaction_explanation",
+        "interactions",
+    },
     "reference": {"ensemble"},
     "runner": {
         "_core",
@@ -211,9 +242,19 @@ print(*sorted({OPTIONAL!r} & (set(sys.modules) - before)), time)
 
 
 def test_import_is_light() -> None:
-    modules, time = modules_after("import skshapgpu")
+    names = "TreeExplainer, ShapTransformer, ShapBarDisplay, cross_val_explain, shap_importance"
+    modules, time = modules_after(f"from skshapgpu import {names}")
     assert modules == set()
     assert time < 0.5
+
+
+def test_names_are_imported_when_they_are_used() -> None:
+    program = "import sys, skshapgpu; print(*{'numpy', 'sklearn'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "\n"
+    with pytest.raises(AttributeError, match="module 'skshapgpu' has no attribute 'explian'"):
+        getattr(skshapgpu, "explian")  # noqa: B009
+    assert set(skshapgpu.__all__) <= set(dir(skshapgpu))
 
 
 def test_explaining_one_library_imports_no_other() -> None:

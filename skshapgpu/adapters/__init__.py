@@ -46,7 +46,7 @@ def register_adapter(class_path: str, adapter: Callable[[Any], AdaptedModel]) ->
 
 
 def adapt(model: Any) -> AdaptedModel:
-    """Read a fitted model of any known family, or a model file by its path.
+    """Read a fitted model of any known family, or a model file by its path; what was read stays as it is.
 
     Raises
     ------
@@ -61,6 +61,8 @@ def adapt(model: Any) -> AdaptedModel:
     """
     if isinstance(model, (str, os.PathLike)):
         return importlib.import_module("skshapgpu.adapters.files").adapt(model)
+    if isinstance(model, AdaptedModel):
+        return model
     if isinstance(model, type):
         raise TypeError(f"expected a fitted model, got the class {model.__name__}; pass an instance")
     bases = type(model).__mro__

@@ -345,6 +345,11 @@ class PandasCategories:
 
     lists: tuple[tuple[Any, ...], ...] | None
 
+    @property
+    def takes_codes(self) -> bool:
+        """Whether the codes of a frame are used as they are."""
+        return self.lists is None
+
     def encode(self, column: Column) -> np.ndarray:
         """Return float64 codes, NaN where the value is missing or was not seen in training."""
         assert column.codes is not None  # only categorical columns come here

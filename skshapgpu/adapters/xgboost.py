@@ -363,6 +363,11 @@ class CategoryEncoder:
     missing: float
     garbled: bool = False
 
+    @property
+    def takes_codes(self) -> bool:
+        """Whether what it gives depends on the codes of a frame, and not on its categories alone."""
+        return self.known is None or self.missing == self.missing
+
     def encode(self, column: Column) -> np.ndarray:
         if column.codes is None:
             return self._from_numbers(column)

@@ -1,0 +1,404 @@
+"""More rows than memory: from files to files in batches, in a run that can be killed and resumed.
+
+``sources.py`` reads, ``record_batches.py`` explains, ``sinks.py`` writes, at the same time by
+``overlap.py``; ``journal.py`` knows which call an output is of. A batch has the same rows in every run,
+and its values depend on nothing else, so that a resumed run writes what an uninterrupted one had written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from .._versions import __version__
+from ..errors import require_one_of
+from ..explainer import fingerprint
+from ..progress import require_progress, watched
+from ..record_batches import BatchExplainer
+from .journal import difference
+from .overlap import overlapped
+from .sinks import FORMATS, NpySink, Sink, files_of, open_sink, tidy
+from .sources import Source, open_source
+
+__all__ = ["BatchesResult", "explain_batches"]
+
+#: Bytes of a batch without a memory limit: its rows, their values and what is made of these.
+_BATCH_BYTES = 2**26
+
+#: Batches that are held at once: read, waiting, explained, waiting, written, and one for what is copied.
+_BATCHES_HELD = 6
+
+#: Rows of a batch, at most: more would make nothing faster.
+_MAX_ROWS = 2**20
+
+#: Rows of a larger batch are a multiple of this.
+_ROUND = 1024
+
+
+@dataclass(frozen=True)
+class BatchesResult:
+    """What :func:`explain_batches` did.
+
+    Attributes
+    ----------
+    path : Path
+        The output: a file or a folder.
+    paths : tuple of Path
+        Its files, in the order of the rows.
+    n_rows : int
+        Rows of the output.
+    n_resumed : int
+        Those of them that an earlier call had written.
+    batch_rows : int
+        Rows of a batch.
+    seconds : float
+        Of this call.
+    base_values : float or ndarray of shape (n_outputs,)
+        As :attr:`TreeExplainer.expected_value`.
+    feature_names : tuple of str
+        Of the columns that the model sees.
+    output_names : tuple or None
+        As :attr:`TreeExplainer.output_names`.
+    """
+
+    path: Path
+    paths: tuple[Path, ...]
+    n_rows: int
+    n_resumed: int
+    batch_rows: int
+    seconds: float
+    base_values: Any
+    feature_names: tuple[str, ...]
+    output_names: tuple[Any, ...] | None
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows that this call explained, by its seconds, reading and writing included."""
+        return (self.n_rows - self.n_resumed) / self.seconds if self.seconds else 0.0
+
+
+def explain_batches(
+    model: Any,
+    source: Any,
+    sink: str | os.PathLike[str],
+    *,
+    batch_size: int | str = "auto",
+    features: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
+    top: int | None = None,
+    interactions: bool = False,
+    pairs: Any = "all",
+    index: str | None = None,
+    prefix: str = "",
+    dtype: str = "auto",
+    format: str | None = None,
+    resume: bool = True,
+    overwrite: bool = False,
+    progress: Any = False,
+    **options: Any,
+) -> BatchesResult:
+    """Explain rows in batches, from files to files, however many there are.
+
+    Reading, explaining and writing overlap. Memory is bounded whatever the number of rows: six batches, and
+    what one call of :meth:`TreeExplainer.explain` takes.
+
+    After a kill at any moment the same call goes on behind the last whole batch, and the output is that of
+    an uninterrupted run, to the bit. The output remembers its call: a call with another model, source,
+    batch size or other options that shape the output is refused; one for a finished output returns at once.
+
+    Parameters
+    ----------
+    model : TreeExplainer, fitted model, str or path
+        An explainer, or what :class:`TreeExplainer` takes, or the path of a file that
+        :meth:`TreeExplainer.save` wrote.
+    source : path, list of paths, dataset, table, array, matrix, data frame or iterator
+        - The path of a file of Parquet, Arrow (IPC, Feather), CSV or NumPy (``.npy``), which is told by its
+          content, of CSV by its name; a folder of files of one of the first three, with "name=value" folders
+          as columns; or a list of paths of such files.
+        - A ``Dataset``, ``Table`` or ``RecordBatchReader`` of pyarrow.
+        - A two-dimensional array of NumPy, in memory or memory-mapped, or a sparse matrix.
+        - An iterator of record batches, tables, data frames of pandas or polars, arrays or sparse matrices,
+          all with the columns of the first. To be resumed it must give the same rows again: those that are
+          done are read and dropped. It is read in another thread.
+    sink : path
+        A single file, ``NAME.parquet``, ``NAME.arrow`` or ``NAME.npy``, which appears when it is complete;
+        or, without an ending or with a slash behind it, a folder of part files, one for each batch. A file
+        of NumPy holds the values alone, of the shape that ``explain`` gives them. What is not complete yet
+        lies in a hidden folder beside the file, or in the folder.
+    batch_size : int or "auto", default="auto"
+        Rows of a batch. "auto" takes about 64 MiB for rows and values, or a twelfth of ``memory_limit`` if
+        that is less; a resumed run keeps what the first took.
+    features, keep, top, interactions, pairs, index, prefix, dtype
+        As for :class:`~skshapgpu.record_batches.BatchExplainer`. Arrays have no columns to keep.
+    format : {"parquet", "arrow"} or None, default=None
+        Of the files of a folder. None: Parquet.
+    resume : bool, default=True
+        Go on with an output that the same call left unfinished, or return what it finished. False: refuse it.
+    overwrite : bool, default=False
+        Start anew, whatever ``explain_batches`` wrote there before. What others wrote is never deleted.
+    progress : bool or callable, default=False
+        True draws a bar with rows per second and the time left, with tqdm or rich. A function is called after
+        each batch, with the number of rows written and that of all, None if it is not known; what it
+        raises ends the run.
+    **options
+        Options of :class:`TreeExplainer`, such as ``device`` and ``n_jobs``, unless ``model`` is one.
+
+    Returns
+    -------
+    BatchesResult
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument has no such value; columns are missing or hold what the model does not take; or there
+        is an output of another call, and the message says what differs.
+    RuntimeError
+        Another call is writing the same output. Or as for :meth:`TreeExplainer.explain`.
+    ImportError
+        pyarrow is not installed, or, for ``progress=True``, neither tqdm nor rich.
+    OSError
+        A file cannot be read or written. All batches written so far stay, and the same call goes on.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow.parquet
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import explain_batches
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> folder = tempfile.mkdtemp()
+    >>> source, sink = f"{folder}/rows.parquet", f"{folder}/values.parquet"
+    >>> X.assign(patient=range(len(X))).to_parquet(source)
+    >>> explain_batches(model, source, sink, keep=["patient"]).n_rows
+    442
+    >>> pyarrow.parquet.read_schema(sink).names[:3]
+    ['patient', 'age', 'sex']
+    """
+    begun = perf_counter()
+    require_progress(progress)
+    _require_batch_size(batch_size)
+    if format is not None:
+        require_one_of("format", format, FORMATS)
+    explainer = BatchExplainer(
+        model,
+        features=features,
+        keep=keep,
+        top=top,
+        interactions=interactions,
+        pairs=pairs,
+        index=index,
+        prefix=prefix,
+        dtype=dtype,
+        **options,
+    )
+    target = open_sink(sink, format)
+    run = _Run(explainer, open_source(source, _numbers_of(explainer)), target)
+    if not target.journal.folder.exists() and target.path.exists():
+        target.require_free()  # before a folder is made there
+    with target.journal.held():
+        target.require_free()
+        n_batches = run.settle(batch_size, resume, overwrite)
+        if n_batches is None:
+            paths, n_rows = run.finished()
+            n_resumed = n_rows
+        else:
+            n_resumed = n_batches * run.batch_rows
+            paths, n_rows = run.work_off(n_batches, progress)
+    return BatchesResult(
+        path=target.path,
+        paths=tuple(paths),
+        n_rows=n_rows,
+        n_resumed=n_resumed,
+        batch_rows=run.batch_rows,
+        seconds=perf_counter() - begun,
+        base_values=explainer.base_values,
+        feature_names=run.feature_names,
+        output_names=explainer.explainer.output_names,
+    )
+
+
+class _Run:
+    """What one call does, once its arguments are read."""
+
+    batch_rows: int
+
+    def __init__(self, explainer: BatchExplainer, source: Source, sink: Sink) -> None:
+        self._explainer, self._source, self._sink = explainer, source, sink
+        names: tuple[str, ...] | None = None
+        self._columns: tuple[str, ...] = ()
+        if source.schema is not None:
+            names = explainer.input_names(source.schema)
+            self._columns = (*explainer.keep, *(name for name in names if name not in explainer.keep))
+            self._schema = explainer.output_schema(source.schema)
+        elif explainer.keep or explainer.arguments()["features"]:
+            raise ValueError("keep and features name columns, but the source has arrays, without names")
+        else:
+            self._schema = explainer.schema_of([], None, source.single and not explainer.explainer.steps)
+        self._names = names
+        self.feature_names = explainer.explainer.names_seen(names)
+        self._row: tuple[int, ...] = ()
+        if isinstance(sink, NpySink):
+            if explainer.keep or explainer.arguments()["top"]:
+                raise ValueError("a .npy file holds values alone: keep and top are for Parquet and Arrow")
+            n_outputs = len(explainer.explainer.output_names or (None,))
+            n_values = len(self._schema.names) // n_outputs
+            self._row = (n_values,) if n_outputs == 1 else (n_values, n_outputs)
+            self._dtype = np.float32 if str(self._schema.types[0]) == "float" else np.float64
+            sink.shape(*self._row, dtype=self._dtype)
+
+    def settle(self, batch_size: int | str, resume: bool, overwrite: bool) -> int | None:
+        """Batches that are there already; None: the output is complete. Else begins or goes on.
+
+        Raises
+        ------
+        ValueError
+            There is an output of another call, or one that is not to be resumed.
+        """
+        journal, sink = self._sink.journal, self._sink
+        before = journal.call
+        if before is not None and batch_size == "auto":
+            self.batch_rows = before["batch_rows"]
+        else:
+            self.batch_rows = self._auto_rows() if isinstance(batch_size, str) else int(batch_size)
+        call = self._call()
+        if before is not None and not overwrite:
+            state = "finished" if journal.finished else "unfinished"
+            differs = difference(before, call)
+            if differs is not None:
+                raise ValueError(
+                    f"{str(sink.path)!r} is the {state} output of another call: {differs}. Name another "
+                    "output, or use overwrite=True to start anew"
+                )
+            if not resume:
+                raise ValueError(
+                    f"{str(sink.path)!r} is the {state} output of the same call: use resume=True to go on, "
+                    "or overwrite=True to start anew"
+                )
+            if journal.finished is None:
+                n_batches = sink.n_whole(self.batch_rows)
+                sink.open(self._schema, n_batches)
+                return n_batches
+            if sink.is_there(journal.finished):
+                return None
+            if sink.path.is_file():
+                raise ValueError(
+                    f"{str(sink.path)!r} was changed since it was written: name another output, or use "
+                    "overwrite=True to start anew"
+                )
+        if before is not None and overwrite and isinstance(batch_size, str):
+            self.batch_rows = self._auto_rows()
+            call = self._call()
+        sink.clear()
+        journal.begin(call)
+        sink.open(self._schema, 0)
+        return 0
+
+    def finished(self) -> tuple[list[Path], int]:
+        """Files and rows of a complete output."""
+        facts = self._sink.journal.finished
+        assert facts is not None
+        folder = self._sink.path if self._sink.path.is_dir() else self._sink.path.parent
+        return [folder / name for name, _ in facts["files"]], facts["n_rows"]
+
+    def work_off(self, n_batches: int, progress: Any) -> tuple[list[Path], int]:
+        """Explain the rows behind so many batches, and complete the output."""
+        n_done = n_batches * self.batch_rows
+        n_explained = n_done
+        n_written = [n_done]
+
+        def work(piece: Any) -> tuple[int, Any]:
+            nonlocal n_explained
+            made = self._explain(piece, n_explained)
+            n_explained += piece.shape[0]
+            return piece.shape[0], made
+
+        def write(made: tuple[int, Any]) -> None:
+            self._sink.write(made[1])
+            n_written[0] += made[0]
+
+        def tell() -> None:
+            if told is not None:
+                told.done(n_written[0])
+
+        pieces = self._source.read(self._columns, n_done, self.batch_rows)
+        n_rows = self._source.n_rows
+        try:
+            with watched(progress, n_rows, n_done) as told:
+                overlapped(pieces, work, write, tell)
+            if n_rows is not None and n_written[0] != n_rows:
+                raise ValueError(
+                    f"the source gave {n_written[0]:,} rows, but had {n_rows:,}: it was changed meanwhile"
+                )
+            paths = self._sink.finish(n_written[0])
+        finally:
+            self._sink.close()
+        self._sink.journal.finish({"n_rows": n_written[0], "files": files_of(paths)})
+        tidy(self._sink)
+        return paths, n_written[0]
+
+    def _explain(self, piece: Any, start: int) -> Any:
+        try:
+            if self._row:
+                X = piece if self._names is None else self._explainer.rows(piece, self._names)
+                values = self._explainer.values(X, self._names, self._dtype)
+                return values.reshape(len(values), *self._row)
+            if self._source.schema is None:
+                return self._explainer.explain_rows(piece, self._schema)
+            return self._explainer(piece)
+        except Exception as error:
+            if type(error) not in (ValueError, TypeError, RuntimeError, MemoryError):
+                raise
+            stop = start + piece.shape[0]
+            raise type(error)(
+                f"in rows {start:,} to {stop - 1:,} of the source, counted from row {start:,}: {error}"
+            ) from error
+
+    def _auto_rows(self) -> int:
+        limit = self._explainer.explainer.memory_limit
+        budget = _BATCH_BYTES if limit is None else min(_BATCH_BYTES, limit // (2 * _BATCHES_HELD))
+        # The rows, them in one block, the values and them as columns; of the largest, all of these.
+        n_values = len(self._explainer.value_names(self._names))
+        row = 2 * self._source.row_bytes(self._columns) + 2 * n_values * 8
+        rows = min(max(budget // max(row, 1), 1), _MAX_ROWS)
+        return rows - rows % _ROUND if rows > _ROUND else rows
+
+    def _call(self) -> dict[str, Any]:
+        """What shapes the output, to the bit."""
+        from .. import _core
+
+        explainer = self._explainer.explainer
+        device = explainer.plan(self.batch_rows).device
+        return {
+            "model": fingerprint(explainer),
+            "source": self._source.fingerprint(self._columns),
+            "options": self._explainer.arguments() | {"features": self._names and list(self._names)},
+            "sink": self._sink.kind,
+            "batch_rows": self.batch_rows,
+            "device": f"cpu, {_core.instruction_set()}" if device == "cpu" else "cuda",
+            "skshapgpu": __version__,
+        }
+
+
+def _numbers_of(explainer: BatchExplainer) -> Callable[[Any], Sequence[str]] | None:
+    """Of a CSV file: the columns whose whole numbers may be read as float64, as the model takes them so."""
+    proper = explainer.explainer
+    if proper.steps or proper.has_encoders:
+        return None
+    return explainer.input_names
+
+
+def _require_batch_size(batch_size: Any) -> None:
+    if isinstance(batch_size, str):
+        require_one_of("batch_size", batch_size, ("auto",))
+    elif isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)):
+        raise TypeError(f"batch_size must be a number of rows or 'auto', not {batch_size!r}")
+    elif batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, not {batch_size}")

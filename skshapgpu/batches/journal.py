@@ -1,0 +1,148 @@
+"""What lets a run be resumed: a folder beside the output that says which call the output is of.
+
+The folder holds ``journal.json``, which is written before the first row and again when the output is
+complete, and ``lock``, which a running process holds; what is half-written lies there, too. A lock of the
+system goes with its process, however that ends. Which rows are done, the output itself tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_FORMAT, _VERSION = "skshapgpu batches", 1
+_JOURNAL, _LOCK = "journal.json", "lock"
+
+
+class Journal:
+    """The folder of one output.
+
+    Attributes
+    ----------
+    folder : Path
+    call : dict or None
+        What :meth:`begin` was given for the output that is there; None: there is none.
+    finished : dict or None
+        What :meth:`finish` was given.
+    """
+
+    def __init__(self, folder: Path, output: Path) -> None:
+        self.folder, self._output = folder, output
+        self.call: dict[str, Any] | None = None
+        self.finished: dict[str, Any] | None = None
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes, and other calls of this one, away.
+
+        Raises
+        ------
+        RuntimeError
+            Another call is writing the output.
+        ValueError
+            The journal is damaged, or of a later version.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / _LOCK, "ab") as file:
+            if not _locked(file.fileno()):
+                raise RuntimeError(
+                    f"another call is writing {str(self._output)!r}: wait for it, or name another output"
+                )
+            self._read()
+            yield
+
+    def _read(self) -> None:
+        path = self.folder / _JOURNAL
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if (content["format"], content["version"]) != (_FORMAT, _VERSION):
+                raise ValueError(f"it is of version {content['version']!r}")
+            self.call, self.finished = content["call"], content["finished"]
+        except FileNotFoundError:
+            return
+        except (ValueError, LookupError, TypeError) as error:
+            raise ValueError(
+                f"{str(path)!r} cannot be read as the journal of an output: {error}; use another output, or "
+                "delete both"
+            ) from error
+
+    def begin(self, call: dict[str, Any]) -> None:
+        """Forget everything about an output that was there before, and note what will be.
+
+        Until then the old journal is there, so that what it tells of is not taken for somebody else's.
+        """
+        for path in self.folder.iterdir():
+            if path.name not in (_LOCK, _JOURNAL):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self._write(call, None)
+
+    def finish(self, facts: dict[str, Any]) -> None:
+        """Note that the output is complete."""
+        assert self.call is not None
+        self._write(self.call, facts)
+
+    def _write(self, call: dict[str, Any], finished: dict[str, Any] | None) -> None:
+        content = {"format": _FORMAT, "version": _VERSION, "call": call, "finished": finished}
+        beside = self.folder / f"{_JOURNAL}.new"
+        with open(beside, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
+            flush(file)
+        os.replace(beside, self.folder / _JOURNAL)
+        flush_folder(self.folder)
+        self.call, self.finished = call, finished
+
+
+def difference(old: Any, new: Any, name: str = "") -> str | None:
+    """The first thing in which two calls differ, in words; None if they are equal."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*new, *(key for key in old if key not in new)]:
+            found = difference(old.get(key), new.get(key), f"{name}.{key}" if name else key)
+            if found is not None:
+                return found
+        return None
+    if old == new:
+        return None
+    return f"{name} was {_short(old)} and is {_short(new)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def flush(file: Any) -> None:
+    """Have the system write a file to its disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def flush_folder(folder: Path) -> None:
+    """Have the system write the names in a folder to its disk, where it does so."""
+    if os.name == "nt":
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _locked(number: int) -> bool:
+    """Lock an open file for as long as it is open; False if another has done so."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(number, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True

@@ -1,0 +1,390 @@
+"""Where explained rows go: a folder of part files, or a single file that appears when it is complete.
+
+A part has the rows of one batch. It is written under another name, flushed to the disk and renamed, so that
+a part that is there is whole: the parts at the beginning of the output are what a resumed run keeps. A
+single file of Parquet or Arrow is made of such parts at the end; that of NumPy grows from batch to batch,
+and a small file beside it says how far it is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from ..record_batches import require_arrow
+from .journal import Journal, flush, flush_folder
+
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".npy": "npy",
+}
+FORMATS = ("parquet", "arrow", "npy")
+
+
+class Sink(ABC):
+    """Takes batches, in order, and makes an output of them.
+
+    Attributes
+    ----------
+    path : Path
+    kind : str
+        As a journal has it.
+    journal : Journal
+    """
+
+    kind: str
+
+    def __init__(self, path: Path, state: Path) -> None:
+        self.path = path
+        self.journal = Journal(state, path)
+
+    def require_free(self) -> None:
+        """Refuse a place where something lies that is no output of ours.
+
+        Raises
+        ------
+        ValueError
+        """
+        if self.path.exists() and self.journal.call is None:
+            raise ValueError(
+                f"{str(self.path)!r} exists, and is no output of explain_batches: name another, or delete it"
+            )
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Delete what was written of an output before."""
+
+    @abstractmethod
+    def n_whole(self, n_batch: int) -> int:
+        """How many whole batches are there from the beginning, of so many rows each."""
+
+    @abstractmethod
+    def open(self, schema: Any, n_batches: int) -> None:
+        """Begin, or go on behind so many batches."""
+
+    @abstractmethod
+    def write(self, batch: Any) -> None:
+        """Add a batch."""
+
+    @abstractmethod
+    def finish(self, n_rows: int) -> list[Path]:
+        """Complete the output; all of its files, in the order of the rows."""
+
+    @abstractmethod
+    def is_there(self, finished: dict[str, Any]) -> bool:
+        """Whether a complete output still is as it was left."""
+
+    def close(self) -> None:  # noqa: B027 - most have nothing open
+        """Let go of files, complete or not."""
+
+
+class PartsSink(Sink):
+    """A folder of part files."""
+
+    def __init__(self, path: Path, form: str) -> None:
+        super().__init__(path, path / ".skshapgpu")
+        self.kind = f"folder of {form}"
+        self._parts = _Parts(path, self.journal.folder, form)
+
+    def require_free(self) -> None:
+        known = {self.journal.folder.name}
+        foreign = [
+            path.name for path in self.path.iterdir() if path.name not in known and not _is_part(path.name)
+        ]
+        if foreign or (self.journal.call is None and self._all_parts()):
+            raise ValueError(
+                f"{str(self.path)!r} holds other files, such as {(foreign or self._all_parts())[0]!r}: name "
+                "an empty folder, or one that is not there yet"
+            )
+
+    def _all_parts(self) -> list[str]:
+        return sorted(path.name for path in self.path.iterdir() if _is_part(path.name))
+
+    def clear(self) -> None:
+        for name in self._all_parts():
+            (self.path / name).unlink()
+
+    def n_whole(self, n_batch: int) -> int:
+        return self._parts.n_whole(n_batch)
+
+    def open(self, schema: Any, n_batches: int) -> None:
+        self._parts.open(schema, n_batches)
+
+    def write(self, batch: Any) -> None:
+        self._parts.write(batch)
+
+    def finish(self, n_rows: int) -> list[Path]:
+        return self._parts.finish()
+
+    def is_there(self, finished: dict[str, Any]) -> bool:
+        return [[name, (self.path / name).stat().st_size] for name in self._all_parts()] == finished["files"]
+
+
+class JoinedSink(Sink):
+    """A single file, made of parts."""
+
+    def __init__(self, path: Path, form: str) -> None:
+        super().__init__(path, _state_beside(path))
+        self.kind, self._form = f"file of {form}", form
+        self._folder = self.journal.folder / "parts"
+        self._parts = _Parts(self._folder, self.journal.folder, "arrow")
+
+    def clear(self) -> None:
+        """The file stays until it is replaced."""
+
+    def n_whole(self, n_batch: int) -> int:
+        return self._parts.n_whole(n_batch)
+
+    def open(self, schema: Any, n_batches: int) -> None:
+        self._folder.mkdir(exist_ok=True)
+        self._schema = _plain(schema) if self._form == "arrow" else schema
+        self._parts.open(schema, n_batches)
+
+    def write(self, batch: Any) -> None:
+        self._parts.write(batch)
+
+    def finish(self, n_rows: int) -> list[Path]:
+        arrow = require_arrow()
+        beside = self.journal.folder / "joined"
+        with open(beside, "wb") as file:
+            with _writer(file, self._schema, self._form) as writer:
+                for part in self._parts.finish():
+                    with arrow.OSFile(os.fspath(part)) as source, arrow.ipc.open_file(source) as reader:
+                        for i in range(reader.num_record_batches):
+                            whole = arrow.Table.from_batches([reader.get_batch(i)])
+                            _write(writer, whole.cast(self._schema), self._form)
+            flush(file)
+        os.replace(beside, self.path)
+        flush_folder(self.path.parent)
+        return [self.path]
+
+    def is_there(self, finished: dict[str, Any]) -> bool:
+        shutil.rmtree(self._folder, ignore_errors=True)  # where a run ended just behind the last line of all
+        return _is_as_left(self.path, finished)
+
+
+class NpySink(Sink):
+    """A single ``.npy`` file of the values alone."""
+
+    kind = "file of npy"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, _state_beside(path))
+        self._beside, self._rows = self.journal.folder / "values", self.journal.folder / "rows"
+        self._file: Any = None
+
+    def shape(self, *row: int, dtype: Any) -> None:
+        """What a row has; called before the file is opened."""
+        self._row, self._dtype = row, np.dtype(dtype)
+
+    def clear(self) -> None:
+        """The file stays until it is replaced."""
+
+    def n_whole(self, n_batch: int) -> int:
+        try:
+            n_rows = int(self._rows.read_text())
+            enough = self._beside.stat().st_size >= self._place(n_rows)
+        except (FileNotFoundError, ValueError):
+            return 0
+        self._kept = n_rows - n_rows % n_batch
+        return n_rows // n_batch if enough else 0
+
+    def _header(self, n_rows: int) -> bytes:
+        """Of the same length whatever the number of rows is: NumPy leaves room for the first axis to grow."""
+        header = io.BytesIO()
+        about = {"descr": npy.dtype_to_descr(self._dtype), "fortran_order": False}
+        npy.write_array_header_1_0(header, about | {"shape": (n_rows, *self._row)})
+        return header.getvalue()
+
+    def _place(self, n_rows: int) -> int:
+        return len(self._header(0)) + n_rows * int(np.prod(self._row)) * self._dtype.itemsize
+
+    def open(self, schema: Any, n_batches: int) -> None:
+        self._file = open(self._beside, "r+b" if self._beside.exists() else "w+b")
+        self._n_rows = self._kept if n_batches else 0
+        self._file.truncate(self._place(self._n_rows))
+        self._file.seek(self._place(self._n_rows))
+
+    def write(self, batch: Any) -> None:
+        self._file.write(np.ascontiguousarray(batch, self._dtype).data)
+        flush(self._file)
+        self._n_rows += len(batch)
+        new = self.journal.folder / "rows.new"
+        with open(new, "w", encoding="utf-8") as file:
+            file.write(str(self._n_rows))
+            flush(file)
+        os.replace(new, self._rows)
+
+    def finish(self, n_rows: int) -> list[Path]:
+        self._file.seek(0)
+        self._file.write(self._header(n_rows))
+        flush(self._file)
+        self.close()
+        os.replace(self._beside, self.path)
+        flush_folder(self.path.parent)
+        return [self.path]
+
+    def is_there(self, finished: dict[str, Any]) -> bool:
+        return _is_as_left(self.path, finished)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class _Parts:
+    """Part files in a folder."""
+
+    def __init__(self, folder: Path, aside: Path, form: str) -> None:
+        self._folder, self._aside, self._form = folder, aside, form
+        self._paths: list[Path] = []
+        self._schema: Any = None
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"part-{number:06d}.{self._form}"
+
+    def n_whole(self, n_batch: int) -> int:
+        """Parts from the beginning; the last of a source may have fewer rows, and is made again."""
+        number = 0
+        while self._path(number).exists():
+            number += 1
+        if number and _n_rows(self._path(number - 1), self._form) != n_batch:
+            number -= 1
+        return number
+
+    def open(self, schema: Any, n_batches: int) -> None:
+        self._schema = schema
+        self._paths = [self._path(number) for number in range(n_batches)]
+
+    def write(self, batch: Any) -> None:
+        arrow = require_arrow()
+        beside, path = self._aside / "part", self._path(len(self._paths))
+        with open(beside, "wb") as file:
+            with _writer(file, self._schema, self._form) as writer:
+                _write(writer, arrow.Table.from_batches([batch], self._schema), self._form)
+            flush(file)
+        os.replace(beside, path)
+        flush_folder(self._folder)
+        self._paths.append(path)
+
+    def finish(self) -> list[Path]:
+        """All parts; one without rows, if there are none, for the sake of its schema."""
+        arrow = require_arrow()
+        if not self._paths:
+            none = [arrow.array([], field.type) for field in self._schema]
+            self.write(arrow.RecordBatch.from_arrays(none, schema=self._schema))
+        for path in self._folder.glob(f"part-*.{self._form}"):  # of a run that saw more rows
+            if path not in self._paths:
+                path.unlink()
+        return self._paths
+
+
+def open_sink(sink: Any, form: str | None) -> Sink:
+    """The sink that the arguments of ``explain_batches`` mean.
+
+    Raises
+    ------
+    ValueError, TypeError
+        It is no path, its name ends like that of a file of another format, or its folder is not there.
+    """
+    if not isinstance(sink, (str, os.PathLike)):
+        raise TypeError(f"sink must be a path, not a {type(sink).__qualname__}")
+    path = Path(sink)
+    suffix = path.suffix.lower()
+    if path.is_dir() or not suffix or os.fspath(sink).endswith(("/", os.sep)):
+        if form == "npy":
+            raise ValueError(
+                "a folder has files of 'parquet' or 'arrow'; a file of NumPy is named 'NAME.npy'"
+            )
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{str(path)!r} is a file, not a folder")
+        return PartsSink(path, form or "parquet")
+    kind = _SUFFIXES.get(suffix)
+    if kind is None:
+        raise ValueError(
+            f"{str(path)!r} ends like no output: {', '.join(_SUFFIXES)} are files, and a folder, of part "
+            "files, is named without an ending or with a slash behind it"
+        )
+    if form is not None and form != kind:
+        raise ValueError(f"{str(path)!r} is a file of {kind}, but format is {form!r}")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {str(path.absolute().parent)!r}")
+    return NpySink(path) if kind == "npy" else JoinedSink(path, kind)
+
+
+def _is_part(name: str) -> bool:
+    return name.startswith("part-") and name.endswith((".parquet", ".arrow"))
+
+
+def _state_beside(path: Path) -> Path:
+    return path.parent / f".{path.name}.skshapgpu"
+
+
+def _is_as_left(path: Path, finished: dict[str, Any]) -> bool:
+    return path.exists() and [[path.name, path.stat().st_size]] == finished["files"]
+
+
+def _writer(file: Any, schema: Any, form: str) -> Any:
+    arrow = require_arrow()
+    if form == "arrow":
+        return arrow.ipc.new_file(file, schema)
+    import pyarrow.parquet
+
+    # Numbers that hardly repeat are not worth a dictionary.
+    others = [field.name for field in schema if not arrow.types.is_floating(field.type)]
+    return pyarrow.parquet.ParquetWriter(file, schema, use_dictionary=others)
+
+
+def _write(writer: Any, whole: Any, form: str) -> None:
+    if form == "arrow":
+        writer.write_table(whole)
+    else:
+        writer.write_table(whole, row_group_size=max(whole.num_rows, 1))
+
+
+def _plain(schema: Any) -> Any:
+    """Without dictionaries, of which a file of Arrow has one only."""
+    arrow = require_arrow()
+    return arrow.schema(
+        [
+            field.with_type(field.type.value_type) if arrow.types.is_dictionary(field.type) else field
+            for field in schema
+        ],
+        schema.metadata,
+    )
+
+
+def _n_rows(path: Path, form: str) -> int:
+    arrow = require_arrow()
+    if form == "parquet":
+        import pyarrow.parquet
+
+        return pyarrow.parquet.read_metadata(path).num_rows
+    with arrow.OSFile(os.fspath(path)) as source, arrow.ipc.open_file(source) as reader:
+        return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+
+
+def files_of(paths: Sequence[Path]) -> list[list[Any]]:
+    """Names and sizes, as a journal keeps them of a complete output."""
+    return [[path.name, path.stat().st_size] for path in paths]
+
+
+def tidy(sink: Sink) -> None:
+    """Delete what a complete output was made of."""
+    shutil.rmtree(sink.journal.folder / "parts", ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        (sink.journal.folder / "rows").unlink()

@@ -1,0 +1,100 @@
+"""The command ``skshapgpu``: SHAP values from files to files, and what a model file or an installation holds.
+
+``arguments.py`` says what can be asked; a module for each command computes an :class:`Answer`. Here it is
+printed, as text or as JSON, and what went wrong becomes a line and an exit code: 0 if all went well, 1 if
+not, 2 if the command line itself is wrong, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from .answers import Answer
+from .arguments import UsageError, parser
+
+__all__ = ["main"]
+
+_FAILED, _WRONG_USAGE, _INTERRUPTED = 1, 2, 130
+
+#: What wrong files, data and options raise. UnsupportedModelError is a RuntimeError, too.
+_EXPECTED = (ValueError, TypeError, RuntimeError, OSError, MemoryError, ImportError)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str or None
+        Arguments without the name of the program; None: those of the process.
+
+    Returns
+    -------
+    int
+        The exit code: 0, or 1 after an error, 2 if the arguments are wrong, 130 if interrupted.
+    """
+    given = sys.argv[1:] if argv is None else list(argv)
+    in_json, debug = "--json" in given, "--debug" in given
+    try:
+        args = parser().parse_args(given)
+        answer: Answer = args.run(args)
+        if in_json:
+            _print_json(answer.facts)
+        elif answer.text:
+            print(answer.text)
+        sys.stdout.flush()
+        return answer.exit_code
+    except SystemExit as stop:  # --help and --version
+        return int(stop.code or 0)
+    except UsageError as error:
+        print(error.usage, file=sys.stderr, end="")
+        return _report(error, in_json, _WRONG_USAGE)
+    except BrokenPipeError:  # nobody reads on, as after "| head"
+        _close_stdout()
+        return _FAILED
+    except KeyboardInterrupt as interrupt:
+        print("skshapgpu: interrupted", *getattr(interrupt, "__notes__", ()), sep="", file=sys.stderr)
+        return _INTERRUPTED
+    except Exception as error:
+        if debug or not isinstance(error, _EXPECTED):
+            traceback.print_exc()
+        return _report(error, in_json, _FAILED)
+
+
+def _report(error: Exception, in_json: bool, exit_code: int) -> int:
+    """Say what went wrong, in one line."""
+    message = _message(error)
+    print(f"skshapgpu: error: {message}", file=sys.stderr)
+    if in_json:
+        _print_json({"error": message, "type": type(error).__name__})
+    return exit_code
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        text = f"{os.fsdecode(error.filename)!r}: {error.strerror}"
+    else:
+        text = str(error) or type(error).__name__
+    return " ".join(" ".join([text, *getattr(error, "__notes__", ())]).split())
+
+
+def _print_json(facts: dict[str, Any]) -> None:
+    print(json.dumps(facts, default=_plain, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy as Python's; labels of other types as text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def _close_stdout() -> None:
+    """Have Python flush what is left of the output to nowhere when it ends, not into the closed pipe."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass  # stdout is no file

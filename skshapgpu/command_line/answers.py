@@ -1,0 +1,55 @@
+"""What a command has to say, and how numbers look in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_UNITS = ("kB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found.
+
+    Attributes
+    ----------
+    facts : dict
+        For ``--json``.
+    text : str
+        The same for people; empty: nothing is printed.
+    exit_code : int
+    """
+
+    facts: dict[str, Any]
+    text: str
+    exit_code: int = 0
+
+
+def aligned(lines: Iterable[tuple[str, str]]) -> str:
+    """Names and what they are, one a line, in two columns."""
+    lines = list(lines)
+    width = max(len(name) for name, _ in lines) + 2
+    return "\n".join(f"{name:<{width}}{value}".rstrip() for name, value in lines)
+
+
+def bytes_text(n_bytes: float) -> str:
+    """Such as "1.2 MB"."""
+    if n_bytes < 1000:
+        return f"{n_bytes:.0f} bytes"
+    power = min(int(math.log10(n_bytes)) // 3, len(_UNITS))
+    return f"{n_bytes / 1000**power:.3g} {_UNITS[power - 1]}"
+
+
+def some(items: Sequence[Any], at_most: int = 8) -> str:
+    """The first of them, and how many more there are."""
+    shown = ", ".join(str(item) for item in items[:at_most])
+    return shown if len(items) <= at_most else f"{shown}, and {len(items) - at_most:,} more"
+
+
+def base_values_text(base_values: Any) -> str:
+    """One number, or the first of several."""
+    values = [base_values] if isinstance(base_values, float) else list(base_values)
+    return some([f"{value:.6g}" for value in values])

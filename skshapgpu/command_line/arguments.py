@@ -1,0 +1,251 @@
+"""What can be asked on the command line, and its help."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NoReturn
+
+from .._versions import __version__
+from .answers import Answer
+
+_EXAMPLES = """\
+examples:
+  skshapgpu info model.ubj
+  skshapgpu explain model.ubj data.parquet -o values.parquet
+  skshapgpu table build model.ubj -o explainer.npz
+  skshapgpu doctor
+
+MODEL is a model file of XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json) or treelite, or a file
+that TreeExplainer.save wrote. Models of scikit-learn, which has no safe file format: in Python,
+TreeExplainer(model).save("explainer.npz").
+
+exit codes: 0 all went well, 1 an error, 2 a wrong command line, 130 interrupted
+"""
+
+_INFO_EXAMPLES = """\
+examples:
+  skshapgpu info model.json
+  skshapgpu info explainer.npz --json
+"""
+
+_EXPLAIN_EXAMPLES = """\
+examples:
+  skshapgpu explain model.ubj data.parquet -o values.parquet
+  skshapgpu explain model.txt data.csv -o values/ --keep id,date
+  skshapgpu explain model.cbm data.parquet -o strongest.parquet --top 5
+  skshapgpu explain model.ubj data.parquet -o values.parquet --background train.parquet --background-rows 1000
+  skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions top:50
+  skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions age:income,age:city
+"""
+
+_TABLE_EXAMPLES = """\
+examples:
+  skshapgpu table build model.ubj -o explainer.npz
+  skshapgpu table build model.ubj -o explainer.npz --background train.parquet
+  skshapgpu explain explainer.npz data.parquet -o values.parquet
+"""
+
+_DOCTOR_EXAMPLES = """\
+examples:
+  skshapgpu doctor
+  skshapgpu doctor --json > report.json
+"""
+
+_MODEL_HELP = "model file, or a file that TreeExplainer.save or 'skshapgpu table build' wrote"
+
+
+class UsageError(Exception):
+    """The command line is wrong; ``usage`` says how it should be."""
+
+    def __init__(self, message: str, usage: str) -> None:
+        super().__init__(message)
+        self.usage = usage
+
+
+class _Parser(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help", self.format_usage())
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of all commands; each has a function ``run``, of the arguments, that gives an :class:`Answer`."""
+    top = _Parser(
+        prog="skshapgpu",
+        description="Exact SHAP values of tree models, from files to files.",
+        epilog=_EXAMPLES,
+    )
+    top.add_argument("--version", action="version", version=f"skshapgpu {__version__}")
+    everywhere = argparse.ArgumentParser(add_help=False)
+    everywhere.add_argument("--json", action="store_true", help="print one JSON object, also for an error")
+    everywhere.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(group: Any, name: str, what: str, epilog: str, module: str) -> argparse.ArgumentParser:
+        made = group.add_parser(name, help=what, description=f"{what}.", epilog=epilog, parents=[everywhere])
+        made.set_defaults(run=_run(module))
+        return made
+
+    _add_explain(command(commands, "explain", "Explain each row of a file", _EXPLAIN_EXAMPLES, "explaining"))
+    info = command(commands, "info", "Say what is in a model file", _INFO_EXAMPLES, "info")
+    info.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    table = commands.add_parser(
+        "table", help="Save explainers with their tables", description="Save explainers with their tables."
+    )
+    tables = table.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    what = "Compile a model, with tables if there are any, and save it"
+    _add_table_build(command(tables, "build", what, _TABLE_EXAMPLES, "tables"))
+    command(commands, "doctor", "Say what is installed, and whether it works", _DOCTOR_EXAMPLES, "doctor")
+    return top
+
+
+def _run(module: str) -> Callable[[argparse.Namespace], Answer]:
+    """What runs a command: its module is imported only then, as help should not wait for it."""
+
+    def run(args: argparse.Namespace) -> Answer:
+        return import_module(f".{module}", __package__).run(args)
+
+    return run
+
+
+def _add_explain(command: argparse.ArgumentParser) -> None:
+    command.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    command.add_argument(
+        "data", metavar="DATA", help="rows: a file of Parquet, Arrow, CSV or NumPy, or a folder of such"
+    )
+    command.add_argument(
+        "-o",
+        "--out",
+        metavar="OUT",
+        required=True,
+        help="a file .parquet, .arrow or .npy; without an ending: a folder of .parquet files",
+    )
+    what = command.add_argument_group("what is explained")
+    what.add_argument(
+        "--interactions",
+        type=_interactions,
+        metavar="WHICH",
+        help="interactions of pairs instead: all (that occur in the model), top:N (the strongest in 10,000 "
+        "rows of DATA), or a list such as age:income,age:city",
+    )
+    what.add_argument("--top", type=_positive, metavar="K", help="only the K strongest features of each row")
+    _add_model_options(what)
+    columns = command.add_argument_group("columns", "COLS is a list with commas, quoted as in CSV")
+    columns.add_argument(
+        "--features",
+        type=_names,
+        metavar="COLS",
+        help="columns that the model gets (default: those it names)",
+    )
+    columns.add_argument(
+        "--keep", type=_names, default=[], metavar="COLS", help="columns to copy to OUT, such as an id"
+    )
+    columns.add_argument(
+        "--prefix", default="", metavar="TEXT", help="what the names of columns of values begin with"
+    )
+    how = command.add_argument_group("how")
+    how.add_argument(
+        "--device", type=_device, default="auto", help="auto, cpu, cuda, cuda:1, or several: cuda:0,cuda:1"
+    )
+    how.add_argument(
+        "--n-jobs", type=_jobs, default=-1, metavar="N", help="threads (default: -1, all processors)"
+    )
+    how.add_argument("--memory-limit", metavar="BYTES", help="for each call, such as 500MB or 2GiB")
+    how.add_argument(
+        "--batch-size",
+        type=_batch_size,
+        default="auto",
+        metavar="ROWS",
+        help="rows in memory at once (default: auto)",
+    )
+    how.add_argument("--overwrite", action="store_true", help="replace what this command wrote to OUT before")
+    how.add_argument(
+        "--no-resume", action="store_true", help="refuse what an earlier call left, instead of going on"
+    )
+    shown = how.add_mutually_exclusive_group()
+    shown.add_argument("--progress", action="store_true", help="show a bar (default: on a terminal)")
+    shown.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def _add_table_build(command: argparse.ArgumentParser) -> None:
+    command.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    command.add_argument(
+        "-o", "--out", metavar="FILE", required=True, help="the explainer; replaced if it exists"
+    )
+    command.add_argument(
+        "--algorithm",
+        choices=("auto", "fast_v2"),
+        help="auto (the default: tables that every call uses), or fast_v2 (tables of all trees)",
+    )
+    _add_model_options(command)
+    command.add_argument(
+        "--n-jobs", type=_jobs, default=-1, metavar="N", help="threads (default: -1, all processors)"
+    )
+    command.add_argument("--memory-limit", metavar="BYTES", help="that tables may take half of, as 2GiB")
+
+
+def _add_model_options(group: Any) -> None:
+    """What a file of ours has settled; None: not given."""
+    group.add_argument("--background", metavar="FILE", help="rows to compare with: interventional values")
+    group.add_argument(
+        "--background-rows", type=_positive, metavar="N", help="draw so many of them (default: all)"
+    )
+    group.add_argument("--seed", type=_seed, metavar="N", help="of that draw (default: 0)")
+    group.add_argument(
+        "--output",
+        choices=("raw", "probability"),
+        help="raw (the default): the margin; probability: of a classifier, with --background",
+    )
+    group.add_argument("--precision", choices=("single", "double"), help="arithmetic (default: single)")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+    return int(text)
+
+
+def _jobs(text: str) -> int:
+    if not text.removeprefix("-").isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of threads")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return int(text)
+
+
+def _batch_size(text: str) -> int | str:
+    return text if text == "auto" else _positive(text)
+
+
+def _device(text: str) -> str | list[str]:
+    return text.split(",") if "," in text else text
+
+
+def _names(text: str) -> list[str]:
+    names = next(csv.reader([text], skipinitialspace=True), [])
+    if not names or "" in names:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of names with commas")
+    return names
+
+
+def _interactions(text: str) -> str | int | list[str]:
+    """What ``pairs`` of the library is, except that pairs are still texts: features are not known yet."""
+    if text == "all":
+        return text
+    if text.startswith("top:"):
+        return _positive(text.removeprefix("top:"))
+    pairs = _names(text)
+    if not all(":" in pair for pair in pairs):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither all nor top:N, nor pairs such as age:income,age:city"
+        )
+    return pairs

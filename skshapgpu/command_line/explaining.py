@@ -1,0 +1,163 @@
+"""``skshapgpu explain``: from a file of rows to a file of values."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from ..batches import explain_batches
+from ..batches.sources import open_source
+from ..explainer import TreeExplainer
+from .answers import Answer, base_values_text
+from .models import open_explainer
+from .rows import columns_for, meant, read_rows, require_file
+
+#: Rows drawn to find the strongest pairs: their ranks by a mean need no more.
+_RANKING_ROWS = 10_000
+
+#: What messages of the library advise, and how the command line does it.
+_PHRASES = {
+    "use overwrite=True": "use --overwrite",
+    "or overwrite=True": "or --overwrite",
+    "use resume=True": "leave out --no-resume",
+    "in features=": "by --features",
+    "use prefix=": "use --prefix",
+    "no output of explain_batches": "no output of this command",
+    "keep and features name": "--keep and --features name",
+    "keep and top are": "--keep and --top are",
+}
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Explain all rows of the file."""
+    require_file(args.data, "DATA")
+    explainer = open_explainer(
+        args.model, args, device=args.device, n_jobs=args.n_jobs, memory_limit=args.memory_limit
+    )
+    wanted: dict[str, Any] = {}
+    if args.interactions is not None:
+        wanted = {"interactions": True, "pairs": _pairs(args, explainer)}
+    try:
+        result = explain_batches(
+            explainer,
+            args.data,
+            args.out,
+            batch_size=args.batch_size,
+            features=args.features,
+            keep=args.keep,
+            top=args.top,
+            prefix=args.prefix,
+            resume=not args.no_resume,
+            overwrite=args.overwrite,
+            progress=args.progress or (not args.quiet and _bar_is_welcome()),
+            **wanted,
+        )
+    except KeyboardInterrupt as interrupt:
+        anew = [
+            flag
+            for flag, given in (("--overwrite", args.overwrite), ("--no-resume", args.no_resume))
+            if given
+        ]
+        without = f" without {' and '.join(anew)}" if anew else ""
+        interrupt.add_note(f"; the same command{without} goes on where it stopped")
+        raise
+    except ValueError as error:
+        raise ValueError(_missing_column(args, explainer) or in_flags(str(error))) from error
+    facts = {
+        "out": args.out,
+        "n_rows": result.n_rows,
+        "n_resumed": result.n_resumed,
+        "seconds": result.seconds,
+        "rows_per_second": result.rows_per_second,
+        "base_values": result.base_values,
+        "feature_names": result.feature_names,
+    }
+    if "pairs" in wanted:
+        facts["pairs"] = wanted["pairs"]
+    return Answer(facts, "" if args.quiet else _text(facts))
+
+
+def _pairs(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
+    """Which interactions: what ``pairs`` of :func:`explain_batches` takes."""
+    asked = args.interactions
+    if isinstance(asked, list):
+        names = args.features or explainer.names_seen()
+        return [pair_of(text, names) for text in asked]
+    if isinstance(asked, str):
+        return asked
+    columns = columns_for(args, explainer.feature_names_in, explainer.blank_as_underscore)
+    rows = read_rows(
+        args.data,
+        "DATA",
+        columns,
+        categories=explainer.has_encoders,
+        n_rows=_RANKING_ROWS,
+        at_most=True,
+    )
+    pairs = explainer.explain_interactions(rows, pairs=asked).pairs
+    assert pairs is not None
+    return pairs.tolist()
+
+
+def in_flags(message: str) -> str:
+    """A message of the library with what the command line calls its options."""
+    for phrase, flags in _PHRASES.items():
+        message = message.replace(phrase, flags)
+    return message
+
+
+def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str | None:
+    """Which column DATA does not have, if that is what is wrong."""
+    find = columns_for(args, explainer.feature_names_in, explainer.blank_as_underscore)
+    try:
+        schema = open_source(args.data).schema
+    except (ValueError, OSError):
+        return None
+    if schema is None:
+        return None
+    try:
+        find(schema)
+        there = schema.names
+        for name in args.keep:
+            if name not in there:
+                raise ValueError(f"there is no column {name}{meant(name, there)}")
+    except ValueError as error:
+        return f"DATA: {args.data!r}: {error}"
+    return None
+
+
+def pair_of(text: str, names: Sequence[str]) -> tuple[str, str]:
+    """Two features from a text such as "age:income"; names may have colons themselves.
+
+    Raises
+    ------
+    ValueError
+        It names no two features, or several pairs of them.
+    """
+    parts = [(text[:i], text[i + 1 :]) for i, sign in enumerate(text) if sign == ":"]
+    known = [pair for pair in parts if set(pair) <= set(names)]
+    if len(known) == 1:
+        return known[0]
+    if known:
+        raise ValueError(f"--interactions: {text!r} can be read as several pairs of features")
+    unknown = next((name for pair in parts for name in pair if name not in names), text)
+    raise ValueError(f"--interactions: {unknown!r} is no feature of the model{meant(unknown, names)}")
+
+
+def _bar_is_welcome() -> bool:
+    """Somebody is looking, and there is what draws a bar."""
+    return sys.stderr.isatty() and any(find_spec(name) is not None for name in ("tqdm", "rich"))
+
+
+def _text(facts: dict[str, Any]) -> str:
+    text, n_new = f"{facts['out']}: {facts['n_rows']:,} rows", facts["n_rows"] - facts["n_resumed"]
+    if facts["n_resumed"]:
+        text += f", {'all' if not n_new else format(facts['n_resumed'], ',')} of them written before"
+    if n_new:
+        text += f", in {facts['seconds']:.2g} s ({facts['rows_per_second']:,.0f} rows/s)"
+    if facts["base_values"] is not None:
+        text += f"\nbase value {base_values_text(facts['base_values'])}"
+    return text

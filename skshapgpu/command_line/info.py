@@ -1,0 +1,143 @@
+"""``skshapgpu info``: what is in a model file, or in a file of ours."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+import numpy as np
+
+from .. import saving
+from ..adapters import adapt
+from ..ensemble import Ensemble
+from ..errors import UnsupportedModelError
+from ..explainer import TreeExplainer
+from ..schema import AdaptedModel
+from .answers import Answer, aligned, base_values_text, bytes_text, some
+from .models import is_explainer
+
+#: Rows for which memory and time are estimated.
+_N_ROWS = 1_000_000
+
+_LINKS = {
+    None: "none from one output to a probability",
+    "identity": "identity, the margin is a probability",
+    "logistic": "logistic, the margin is in log-odds",
+}
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """What is in the file of the model, estimated memory and time included."""
+    path = args.model
+    facts: dict[str, Any] = {"file": path, "file_bytes": os.path.getsize(path) if os.path.exists(path) else 0}
+    if is_explainer(path):
+        saved = saving.load(path)
+        facts |= {"kind": "explainer", "library_version": saving.library_version(path)}
+        facts |= _of_model(saved.adapted) | saved.options
+        facts["n_background_rows"] = 0 if saved.background is None else len(saved.background.rows)
+        facts |= _of_explainer(TreeExplainer.load(path, n_jobs=-1))
+        return Answer(facts, _text(facts))
+    adapted = adapt(path)
+    facts |= {"kind": "model"} | _of_model(adapted)
+    try:
+        facts |= _of_explainer(TreeExplainer(adapted, n_jobs=-1))
+    except UnsupportedModelError:  # it has no covers, and here is no background
+        pass
+    return Answer(facts, _text(facts))
+
+
+def _of_model(adapted: AdaptedModel) -> dict[str, Any]:
+    ensemble, schema = adapted.ensemble, adapted.schema
+    names = schema.feature_names
+    return {
+        "family": adapted.family,
+        "n_trees": ensemble.n_trees,
+        "n_leaves": ensemble.n_leaves,
+        "depth": depth(ensemble),
+        "n_features": schema.n_features,
+        "feature_names": names,
+        "categorical_features": [names[i] if names else i for i in sorted(schema.encoders)],
+        "n_outputs": ensemble.n_outputs,
+        "output_names": adapted.output_names,
+        "class_names": adapted.class_names,
+        "link": adapted.link,
+        "intercept": ensemble.intercept,
+        "x_dtype": ensemble.x_dtype,
+        "has_covers": adapted.has_cover,
+    }
+
+
+def _of_explainer(explainer: TreeExplainer) -> dict[str, Any]:
+    info, plan, base = explainer.plan_info(), explainer.plan(_N_ROWS), explainer.expected_value
+    return {
+        "base_value": None if callable(base) else base,
+        "feature_perturbation": explainer.feature_perturbation,
+        "compiled_bytes": info["bytes"],
+        "table_bytes": info["table_bytes"],
+        "estimate": {
+            "n_rows": plan.n_rows,
+            "device": plan.device,
+            "seconds": plan.seconds,
+            "result_bytes": plan.result_bytes,
+            "table_bytes": plan.table_bytes,
+        },
+    }
+
+
+def _text(facts: dict[str, Any]) -> str:
+    names, classes = facts["feature_names"], facts["class_names"]
+    outputs = f"{facts['n_outputs']:,}"
+    if classes:
+        outputs += f": class {classes[1]}, against {classes[0]}"
+    elif facts["output_names"]:
+        outputs += f": {some(facts['output_names'])}"
+    categorical = facts["categorical_features"]
+    lines = [("file", f"{facts['file']}, {bytes_text(facts['file_bytes'])}")]
+    if facts["kind"] == "explainer":
+        lines.append(("written by", f"skshapgpu {facts['library_version']}, a saved explainer"))
+    lines += [
+        ("family", facts["family"]),
+        ("trees", f"{facts['n_trees']:,}, {facts['n_leaves']:,} leaves, depth {facts['depth']}"),
+        ("features", f"{facts['n_features']:,}" + (f": {some(names)}" if names else ", without names")),
+        ("categorical", some(categorical) if categorical else "none"),
+        ("outputs", outputs),
+        ("link", _LINKS[facts["link"]]),
+        ("X is read as", facts["x_dtype"]),
+        ("covers", "yes" if facts["has_covers"] else "none: it takes --background rows to explain it"),
+    ]
+    if "estimate" not in facts:
+        return aligned(lines)
+    if facts["base_value"] is not None:
+        lines.append(("base value", base_values_text(facts["base_value"])))
+    if facts["kind"] == "explainer":
+        background, tables = facts["n_background_rows"], facts["table_bytes"]
+        lines += [
+            ("values", f"{facts['feature_perturbation']}, of the {facts['model_output']} output"),
+            ("background", f"{background:,} rows" if background else "none"),
+            ("computed by", f"algorithm {facts['algorithm']}, {facts['precision']} precision"),
+            ("tables", bytes_text(tables) if tables else "none"),
+        ]
+    estimate = facts["estimate"]
+    seconds = "" if estimate["seconds"] is None else f", about {estimate['seconds']:.2g} s"
+    lines += [
+        ("memory", f"{bytes_text(facts['compiled_bytes'])} compiled"),
+        (
+            f"{estimate['n_rows']:,} rows",
+            f"{bytes_text(estimate['result_bytes'])} of values, {bytes_text(estimate['table_bytes'])} of "
+            f"tables{seconds} on {estimate['device']}",
+        ),
+    ]
+    return aligned(lines)
+
+
+def depth(ensemble: Ensemble) -> int:
+    """Most splits on the way to a leaf."""
+    starts = np.repeat(ensemble.tree_offsets[:-1], np.diff(ensemble.tree_offsets))
+    level, n_levels = ensemble.tree_offsets[:-1], 0
+    while True:
+        level = level[ensemble.left[level] >= 0]
+        if not len(level):
+            return n_levels
+        level = np.concatenate([side[level] + starts[level] for side in (ensemble.left, ensemble.right)])
+        n_levels += 1

@@ -1,0 +1,143 @@
+"""MODEL on the command line: a model file, or a file of ours, and the explainer that it gives."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import zipfile
+from typing import Any
+
+from ..adapters import adapt
+from ..explainer import TreeExplainer
+from .rows import columns_for, read_rows, require_file
+
+_SAVE = (
+    "if you trust it, load it in Python with what wrote it, and save it for this command: "
+    'skshapgpu.TreeExplainer(model).save("explainer.npz")'
+)
+
+#: How files begin that are no models, and what they are.
+_NO_MODELS = {
+    b"\x80": "a pickle, or a file of joblib, which can execute anything when it is loaded",
+    b"\x1f\x8b": "compressed with gzip, as a pickle or a file of joblib may be",
+    b"BZh": "compressed with bzip2, as a pickle or a file of joblib may be",
+    b"\xfd7zXZ": "compressed with xz, as a pickle or a file of joblib may be",
+    b"x\x01": "compressed with zlib, as a file of joblib may be",
+    b"x^": "compressed with zlib, as a file of joblib may be",
+    b"x\x9c": "compressed with zlib, as a file of joblib may be",
+    b"x\xda": "compressed with zlib, as a file of joblib may be",
+}
+
+#: How files of data begin, which stand behind MODEL.
+_DATA = {b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file", b"\x93NUMPY": "a file of a NumPy array"}
+
+#: Options that shape the values: a file of ours has settled them.
+_SETTLED = {
+    "background": "--background",
+    "background_rows": "--background-rows",
+    "seed": "--seed",
+    "output": "--output",
+    "precision": "--precision",
+    "algorithm": "--algorithm",
+}
+
+
+def require_place(path: str) -> None:
+    """Refuse to write a file where none can be, before any work is done for it.
+
+    Raises
+    ------
+    ValueError
+    """
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise ValueError(f"-o: there is no folder {folder!r}; make it first")
+    if os.path.isdir(path):
+        raise ValueError(f"-o: {path!r} is a folder; expected the name of a file")
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"-o: nothing may be written into the folder {folder!r}")
+
+
+def is_explainer(path: str) -> bool:
+    """Whether MODEL is a file of ours, by its content, or else one that may hold a model.
+
+    Raises
+    ------
+    ValueError
+        There is no such file, or it is surely no model; the message says what to do instead.
+    OSError
+        It cannot be read.
+    """
+    require_file(path, "MODEL")
+    if os.path.isdir(path):
+        raise ValueError(f"MODEL: {path!r} is a folder; expected a model file")
+    if not os.path.isfile(path):
+        raise ValueError(f"MODEL: {path!r} is no regular file; expected a model file")
+    with open(path, "rb") as file:
+        start = file.read(8)
+    for magic, what in _NO_MODELS.items():
+        if start.startswith(magic):
+            raise ValueError(f"MODEL: {path!r} is {what}, and is not opened; {_SAVE}")
+    for magic, what in _DATA.items():
+        if start.startswith(magic):
+            raise ValueError(f"MODEL: {path!r} is {what}, no model; MODEL stands before DATA")
+    if not start.startswith(b"PK\x03\x04"):
+        return False
+    if _is_skops(path):
+        raise ValueError(f"MODEL: {path!r} is a file of skops, which is for skops to load; {_SAVE}")
+    return True
+
+
+def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeExplainer:
+    """The explainer that MODEL and the options of the command line say.
+
+    Parameters
+    ----------
+    path : str
+    args : Namespace
+        With the options of the background and of the values; those not given are None.
+    **options
+        Of ``TreeExplainer`` as well as of ``TreeExplainer.load``.
+
+    Raises
+    ------
+    ValueError, TypeError, UnsupportedModelError, ImportError, MemoryError, RuntimeError, OSError
+        As they do, and where an option is given that a file of ours has settled.
+    """
+    if is_explainer(path):
+        given = [flag for name, flag in _SETTLED.items() if getattr(args, name, None) is not None]
+        if given:
+            raise ValueError(
+                f"{path!r} is a saved explainer, which has settled {', '.join(given)}: leave it out, or "
+                "give the model file"
+            )
+        return TreeExplainer.load(path, **options)
+    if args.background is None:
+        for name in ("background_rows", "seed"):
+            if getattr(args, name) is not None:
+                raise ValueError(f"{_SETTLED[name]} is about background rows: give --background, too")
+        if args.output == "probability":
+            raise ValueError("--output probability compares with background rows: give --background, too")
+    settled = {"precision": args.precision, "algorithm": getattr(args, "algorithm", None)}
+    options |= {name: value for name, value in settled.items() if value is not None}
+    if args.background is None:
+        return TreeExplainer(path, **options)
+    model = adapt(path)
+    schema = model.schema
+    background = read_rows(
+        args.background,
+        "--background",
+        columns_for(args, schema.feature_names, schema.blank_as_underscore),
+        categories=schema.has_encoders,
+        n_rows=args.background_rows,
+        seed=args.seed or 0,
+    )
+    return TreeExplainer(model, background, model_output=args.output or "raw", **options)
+
+
+def _is_skops(path: str) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "schema.json" in archive.namelist()
+    except zipfile.BadZipFile:
+        return False  # what it is, who opens it says

@@ -1,0 +1,162 @@
+"""DATA and the background on the command line: rows of files, and the columns of them that a model gets."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..batches.sources import open_source
+from .answers import some
+
+#: Rows that are read at once.
+_PIECE = 2**16
+
+
+def require_file(path: str, what: str) -> None:
+    """Refuse a file or folder that there is not, naming one that may be meant.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not os.path.exists(path):
+        raise ValueError(f"{what}: there is no file {path!r}{_like(path)}")
+
+
+def columns_for(
+    args: argparse.Namespace, known: Sequence[str] | None, blanks: bool
+) -> Callable[[Any], list[str]]:
+    """What finds the columns that the model gets among those of a schema of Arrow, in its order.
+
+    Parameters
+    ----------
+    args : Namespace
+        ``features`` names them; of others those in ``keep`` are none.
+    known : sequence of str or None
+        What the model calls them.
+    blanks : bool
+        Whether it has an underscore where the file may have a blank.
+    """
+    named = getattr(args, "features", None)
+    wanted = named or known
+
+    def columns(schema: Any) -> list[str]:
+        if wanted is None:
+            return [name for name in schema.names if name not in getattr(args, "keep", ())]
+        there = {name.replace(" ", "_") if blanks and not named else name: name for name in schema.names}
+        missing = [name for name in wanted if name not in there]
+        if missing:
+            raise ValueError(f"there is no column {some(missing)}{meant(missing[0], list(there))}")
+        return [there[name] for name in wanted]
+
+    return columns
+
+
+def read_rows(
+    path: str,
+    what: str,
+    columns: Callable[[Any], list[str]],
+    *,
+    categories: bool = False,
+    n_rows: int | None = None,
+    at_most: bool = False,
+    seed: int = 0,
+) -> Any:
+    """Rows of a file that :func:`explain_batches` can read: an array of ``.npy``, a table of any other.
+
+    Parameters
+    ----------
+    path : str
+    what : str
+        The argument that names it, for error messages.
+    columns : callable
+        What :func:`columns_for` gave.
+    categories : bool
+        Whether columns of text are categories.
+    n_rows : int or None
+        Draw so many different rows, given back in their order; None: all.
+    at_most : bool
+        Take all rows if there are fewer, instead of refusing that.
+    seed : int
+        Of the draw.
+
+    Raises
+    ------
+    ValueError
+        There is no such file or column, or it cannot be read, or has too few rows.
+    ImportError
+        There is no pyarrow to read it.
+    OSError
+        It cannot be read.
+    """
+    require_file(path, what)
+    try:
+        source = open_source(path, None if categories else columns)
+        names = [] if source.schema is None else columns(source.schema)
+        there, pieces = _drawn(source.read(names, 0, _PIECE), n_rows, seed)
+        if n_rows is not None and there < n_rows and not at_most:
+            raise ValueError(f"there are only {there:,} rows, not {n_rows:,}")
+        return _joined(pieces, categories) if pieces else []
+    except (ValueError, LookupError, TypeError) as error:  # those of pyarrow are among them
+        named = str(error) if repr(path) in str(error) else f"{path!r}: {error}"
+        raise ValueError(f"{what}: {named}") from error
+
+
+def _drawn(pieces: Iterable[Any], n_rows: int | None, seed: int) -> tuple[int, list[Any]]:
+    """How many rows there are, and pieces with those drawn: each row has a number, the smallest win."""
+    random, there = np.random.default_rng(seed), 0
+    held: list[tuple[Any, np.ndarray]] = []
+    for piece in pieces:
+        there += piece.shape[0]
+        held.append((piece, random.random(piece.shape[0])))
+        if n_rows is not None and sum(len(numbers) for _, numbers in held) > max(2 * n_rows, _PIECE):
+            held = _smallest(held, n_rows)
+    if n_rows is not None and there > n_rows:
+        held = _smallest(held, n_rows)
+    return there, [piece for piece, _ in held]
+
+
+def _smallest(held: list[tuple[Any, np.ndarray]], n_rows: int) -> list[tuple[Any, np.ndarray]]:
+    limit = np.partition(np.concatenate([numbers for _, numbers in held]), n_rows - 1)[n_rows - 1]
+    chosen = [(piece, numbers, np.flatnonzero(numbers <= limit)) for piece, numbers in held]
+    return [
+        (piece[rows] if isinstance(piece, np.ndarray) else piece.take(rows), numbers[rows])
+        for piece, numbers, rows in chosen
+        if len(rows)
+    ]
+
+
+def _joined(pieces: list[Any], categories: bool) -> Any:
+    if isinstance(pieces[0], np.ndarray):
+        return np.concatenate(pieces)
+    import pyarrow
+
+    table = pyarrow.Table.from_batches(pieces)
+    if categories:
+        texts = (pyarrow.string(), pyarrow.large_string(), pyarrow.string_view())
+        columns = [column.dictionary_encode() if column.type in texts else column for column in table.columns]
+        table = pyarrow.table(columns, names=table.column_names)
+    return table.unify_dictionaries().combine_chunks()
+
+
+def _like(path: str) -> str:
+    """A file beside it that may be meant."""
+    given = Path(path)
+    try:
+        beside = os.listdir(given.parent)
+    except OSError:
+        return f", and no folder {str(given.parent)!r}"
+    return meant(given.name, beside)
+
+
+def meant(name: str, known: Sequence[str]) -> str:
+    """A question whether one of the known names is meant, if one is close."""
+    lower = {other.lower(): other for other in known}
+    close = get_close_matches(name.lower(), lower, 1)
+    return f"; did you mean {lower[close[0]]!r}?" if close else ""

@@ -1,0 +1,38 @@
+"""``skshapgpu table build``: a compiled model in a file, with the tables that its calls use."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from time import perf_counter
+
+from .answers import Answer, bytes_text
+from .models import is_explainer, open_explainer, require_place
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Compile the model and save it."""
+    require_place(args.out)
+    start = perf_counter()
+    explainer = open_explainer(args.model, args, n_jobs=args.n_jobs, memory_limit=args.memory_limit)
+    built = perf_counter() - start
+    explainer.save(args.out)
+    seconds = perf_counter() - start
+    file_bytes, table_bytes = os.path.getsize(args.out), explainer.plan_info()["table_bytes"]
+    facts = {
+        "file": args.out,
+        "file_bytes": file_bytes,
+        "table_bytes": table_bytes,
+        "seconds": seconds,
+        "building_seconds": built,
+    }
+    text = (
+        f"{args.out}: {bytes_text(file_bytes)}, of which tables {bytes_text(table_bytes)}; "
+        f"compiled in {built:.2g} s, written in {seconds - built:.2g} s"
+    )
+    if not table_bytes and args.background is None and not is_explainer(args.model):
+        text += (
+            "\nno table serves every call of this model: calls with enough rows make their own; "
+            "--algorithm fast_v2 makes tables of all trees"
+        )
+    return Answer(facts, text)

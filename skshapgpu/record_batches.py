@@ -1,0 +1,556 @@
+"""Arrow record batches in, record batches of contributions out: what every run over many rows is made of.
+
+A batch is explained by itself, so that batches may be worked off in any process and in any order; the
+names and types of the columns are known before the first. Columns of numbers go into one block without
+a data frame in between. Where a pipeline comes first, its steps get the pandas frame that pyarrow makes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from .errors import require_one_of
+from .explainer import TreeExplainer, from_parts, parts_of
+from .explanation import column_names, side_by_side
+from .inputs import check_names
+from .interaction_explanation import INDEX_NAMES, set_names
+from .interactions import Request
+
+#: Key of the metadata of a schema under which base values and the like stand, as JSON.
+METADATA_KEY = b"skshapgpu"
+
+_VALUE_INDICES = ("sv", "bv")
+_DTYPES = ("auto", "float32", "float64")
+
+#: How a file begins that TreeExplainer.save wrote; no model file does.
+_EXPLAINER_FILE = b"PK\x03\x04"
+
+#: Rows that are turned from columns into rows at once, or back: so many of some columns fit into a cache.
+_TILE = 512
+
+#: So many of the largest numbers of a row are found faster one by one than by sorting all.
+_FEW = 12
+
+#: Explainers that a process has compiled of pickled ones, by their tokens, and how many are kept.
+_COMPILED: OrderedDict[str, TreeExplainer] = OrderedDict()
+_MAX_COMPILED = 4
+_LOCK = Lock()
+
+
+def require_arrow() -> Any:
+    """The module pyarrow.
+
+    Raises
+    ------
+    ImportError
+        It is not installed; the message says how to install it.
+    """
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(
+            "record batches and files of them need pyarrow: pip install skshapgpu[arrow]"
+        ) from error
+    return pyarrow
+
+
+def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
+    """An explainer of anything that stands for one.
+
+    Parameters
+    ----------
+    model : TreeExplainer, fitted model, str or path
+        A path is that of a model file, or of a file that ``TreeExplainer.save`` wrote; its content tells.
+    options : dict
+        Options of ``TreeExplainer``, or of ``TreeExplainer.load`` for such a file.
+
+    Raises
+    ------
+    TypeError
+        ``model`` is an explainer, which has its options.
+    ValueError, TypeError, UnsupportedModelError, NotFittedError, OSError
+        As ``TreeExplainer`` and ``TreeExplainer.load`` raise.
+    """
+    if isinstance(model, TreeExplainer):
+        if options:
+            raise TypeError(f"the explainer has its options: {', '.join(options)} must be given to it")
+        return model
+    if isinstance(model, (str, os.PathLike)) and os.path.isfile(model):
+        with open(model, "rb") as file:
+            if file.read(4) == _EXPLAINER_FILE:
+                return TreeExplainer.load(model, **options)
+    return TreeExplainer(model, **options)
+
+
+class BatchExplainer:
+    """Explains Arrow record batches: rows in, contributions out.
+
+    Picklable, with an explainer that each process compiles once, however often it gets it. The values are
+    those that :meth:`TreeExplainer.explain` gives for the same rows: as an array where all features are
+    float32 or all float64 columns, as the pandas frame of ``RecordBatch.to_pandas`` where the model is a
+    ``Pipeline`` that was fitted on a frame, else as an Arrow table. A null is missing. Columns of text
+    count as categories, where the model has some.
+
+    Parameters
+    ----------
+    model : TreeExplainer, fitted model, str or path
+        An explainer, or what :class:`TreeExplainer` takes, or the path of a file that
+        :meth:`TreeExplainer.save` wrote.
+    features : sequence of str or None, default=None
+        Names of the columns that the model takes, in its order. None: those that it was trained with, by
+        name, where it knows names and all are there; else all columns that are not in ``keep``, in order.
+    keep : sequence of str, default=()
+        Names of columns that are carried through unchanged, such as row ids; first in the output.
+    top : int or None, default=None
+        Give only so many values of each row, those of largest magnitude, the largest first, of equal ones
+        the first: columns "feature_1", "shap_1", "feature_2", and so on, where "feature_1" holds a name; of
+        interactions "pair_1" and "interaction_1". Several outputs have each their own: "feature_1__cat".
+    interactions : bool, default=False
+        Whether to give interactions of pairs, a column each.
+    pairs : {"all", "occurring"} or list of pairs, default="all"
+        Of interactions: all that occur on a path of the model, as others are zero, or those listed, by names
+        or positions of the columns that the model sees.
+    index : str or None, default=None
+        As for :func:`explain`: "sv" or "bv", of interactions "sii", "stii" or "bii".
+    prefix : str, default=""
+        What the names of the columns of values begin with. Without one they are those that
+        ``get_feature_names_out`` of :class:`ShapTransformer` or :class:`ShapInteractionTransformer` gives.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        Of the values in the output. "auto" is float32 where all features are float32 columns, else
+        float64, and float64 for every ``Pipeline``, as what its steps make is not known beforehand.
+    **options
+        Options of :class:`TreeExplainer`, unless ``model`` is one; of a saved one those of
+        :meth:`TreeExplainer.load`. ``model_output="log_loss"`` is refused, as there are no labels.
+
+    Raises
+    ------
+    ImportError
+        pyarrow is not installed.
+    ValueError, TypeError
+        An argument has no such value.
+    UnsupportedModelError, NotFittedError
+        As for :class:`TreeExplainer`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu.record_batches import BatchExplainer
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> batch = pa.RecordBatch.from_pandas(X.assign(patient=range(442)))
+    >>> BatchExplainer(model, keep=["patient"], top=2)(batch).column_names
+    ['patient', 'feature_1', 'shap_1', 'feature_2', 'shap_2']
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        features: Sequence[str] | None = None,
+        keep: Sequence[str] = (),
+        top: int | None = None,
+        interactions: bool = False,
+        pairs: Any = "all",
+        index: str | None = None,
+        prefix: str = "",
+        dtype: str = "auto",
+        **options: Any,
+    ) -> None:
+        require_arrow()
+        require_one_of("dtype", dtype, _DTYPES)
+        self._features = None if features is None else _names("features", features)
+        self._keep = _names("keep", keep)
+        if not isinstance(prefix, str):
+            raise TypeError(f"prefix must be a str, not {prefix!r}")
+        if top is not None and (isinstance(top, bool) or not isinstance(top, (int, np.integer))):
+            raise TypeError(f"top must be a number or None, not {top!r}")
+        if top is not None and top < 1:
+            raise ValueError(f"top must be at least 1, not {top}")
+        self._top, self._prefix, self._dtype = None if top is None else int(top), prefix, dtype
+        self._request: Request | None = None
+        if interactions:
+            self._index = "sii" if index is None else index
+            self._request = Request.parse(pairs, self._index)
+            if self._request.form == "strongest":
+                raise ValueError(
+                    "pairs must be 'all', 'occurring' or a list: the strongest depend on all rows, not on "
+                    "those of a batch; find them in a sample with explain_interactions, or use top="
+                )
+        else:
+            self._index = "sv" if index is None else index
+            require_one_of("index", self._index, _VALUE_INDICES)
+            if not (isinstance(pairs, str) and pairs == "all"):
+                raise ValueError("pairs is for interactions: use interactions=True")
+        if options.get("model_output") == "log_loss":
+            raise _no_labels()
+        self._explainer = explainer_of(model, options)
+        if self._explainer.model_output == "log_loss":
+            raise _no_labels()
+        self._token = secrets.token_hex(16)
+        self._last: tuple[Any, tuple[str, ...], Any] | None = None
+
+    @property
+    def explainer(self) -> TreeExplainer:
+        """What explains the batches."""
+        return self._explainer
+
+    @property
+    def keep(self) -> tuple[str, ...]:
+        """Names of the columns that are carried through."""
+        return self._keep
+
+    @property
+    def base_values(self) -> Any:
+        """Base value: float, or float64 array of shape (n_outputs,) if there are several."""
+        return self._explainer.expected_value
+
+    def arguments(self) -> dict[str, Any]:
+        """What shapes the output beside the model, in a form that JSON can write."""
+        request = self._request
+        return {
+            "features": self._features and list(self._features),
+            "keep": list(self._keep),
+            "top": self._top,
+            "index": self._index,
+            "pairs": request and (_plain(request.listed) if request.form == "listed" else "occurring"),
+            "prefix": self._prefix,
+            "dtype": self._dtype,
+        }
+
+    def input_names(self, schema: Any) -> tuple[str, ...]:
+        """Names of the columns that are features, in the order of the model.
+
+        Parameters
+        ----------
+        schema : pyarrow.Schema
+
+        Raises
+        ------
+        ValueError
+            Columns are missing, or there are too many or too few, or several of one name, or their names
+            are not those of the training data, or the model takes codes that a batch does not tell.
+        """
+        names = self._features
+        known, n_expected, blank = self._expected()
+        if names is None and known is not None:
+            there = {name.replace(" ", "_") if blank else name: name for name in schema.names}
+            if all(name in there for name in known):
+                names = tuple(there[name] for name in known)
+        if names is None:
+            names = tuple(name for name in schema.names if name not in self._keep)
+        _require_columns(schema, (*self._keep, *names))
+        if known is not None:
+            check_names([name.replace(" ", "_") for name in names] if blank else names, known)
+        if n_expected is not None and len(names) != n_expected:
+            raise ValueError(
+                f"the model takes {n_expected} features, but there are {len(names)} columns: "
+                f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}; name those to take in features="
+            )
+        if self._explainer.takes_codes and any(_is_category(schema.field(name).type) for name in names):
+            raise ValueError(
+                "the model takes the codes of categories as they are, but each batch may have other codes "
+                "for them: give columns of whole numbers, the codes of the training data"
+            )
+        return names
+
+    def _expected(self) -> tuple[Sequence[str] | None, int | None, bool]:
+        """Names that the columns must have, if known, how many there must be, and whether blanks are lost."""
+        explainer = self._explainer
+        if not explainer.steps:
+            return explainer.feature_names_in, explainer.n_features, explainer.blank_as_underscore
+        names = getattr(explainer.steps[0], "feature_names_in_", None)
+        names = None if names is None else tuple(map(str, names))
+        return names, getattr(explainer.steps[0], "n_features_in_", None), False
+
+    def output_schema(self, schema: Any) -> Any:
+        """Names and types of the columns of the output; base values are in the metadata.
+
+        Parameters
+        ----------
+        schema : pyarrow.Schema
+            Of the batches.
+
+        Returns
+        -------
+        pyarrow.Schema
+            Under the key ``skshapgpu`` its metadata have JSON with ``base_values``, ``output_names``,
+            ``feature_names``, ``index``, ``model_output``, ``feature_perturbation`` and ``precision``.
+
+        Raises
+        ------
+        ValueError
+            As for :meth:`input_names`, or a kept column has the name of a column of values.
+        """
+        names = self.input_names(schema)
+        single = all(str(schema.field(name).type) == "float" for name in names)
+        kept = [schema.field(name) for name in self._keep]
+        return self.schema_of(kept, names, single and not self._explainer.steps)
+
+    def schema_of(self, kept: Sequence[Any], names: Sequence[str] | None, single: bool) -> Any:
+        """The same for fields that are kept, the names of the features, if any, and whether X is float32."""
+        arrow = require_arrow()
+        value_names = self.value_names(names)
+        value_type = arrow.float32() if single else arrow.float64()
+        if self._dtype != "auto":
+            value_type = arrow.float32() if self._dtype == "float32" else arrow.float64()
+        fields = [arrow.field(name, value_type, nullable=False) for name in value_names]
+        if self._top is not None:
+            fields = []
+            noun, value = ("feature", "shap") if self._request is None else ("pair", "interaction")
+            value = "banzhaf" if self._index == "bv" else value
+            for rank in range(1, min(self._top, self._n_ranked(names)) + 1):
+                for what, kind in ((noun, arrow.string()), (value, value_type)):
+                    column = [f"{self._prefix}{what}_{rank}"]
+                    fields += [
+                        arrow.field(name, kind, nullable=False)
+                        for name in column_names(column, self._explainer.output_names)
+                    ]
+        taken = [field.name for field in fields]
+        twice = sorted({*taken} & {field.name for field in kept}) or sorted(
+            {name for name in taken if taken.count(name) > 1}
+        )
+        if twice:
+            raise ValueError(
+                f"the output would have two columns {twice[0]!r}, one kept and one of values: "
+                "use prefix=, 'shap_' for instance"
+            )
+        return arrow.schema([*kept, *fields], {METADATA_KEY: json.dumps(self._about(names)).encode()})
+
+    def _ranked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        """Names of what has a value for each output: features or pairs."""
+        seen = self._explainer.names_seen(names)
+        return seen if self._request is None else set_names(seen, self._pairs(seen))
+
+    def _n_ranked(self, names: Sequence[str] | None) -> int:
+        return len(self._ranked_names(names))
+
+    def value_names(self, names: Sequence[str] | None) -> list[str]:
+        """Names of the columns of all values, for the names of the features."""
+        found = column_names(self._ranked_names(names), self._explainer.output_names)
+        return [self._prefix + name for name in found]
+
+    def _pairs(self, seen: Sequence[str]) -> np.ndarray:
+        assert self._request is not None
+        if self._request.form == "listed":
+            return self._request.positions(seen)
+        return self._explainer.occurring_pairs()
+
+    def _about(self, names: Sequence[str] | None) -> dict[str, Any]:
+        explainer, base = self._explainer, self._explainer.expected_value
+        index = self._index if self._request is None else INDEX_NAMES[self._index]
+        return {
+            "base_values": base if isinstance(base, float) else base.tolist(),
+            "output_names": explainer.output_names and _plain(explainer.output_names),
+            "feature_names": list(explainer.names_seen(names)),
+            "index": index,
+            "model_output": explainer.model_output,
+            "feature_perturbation": explainer.feature_perturbation,
+            "precision": explainer.precision,
+        }
+
+    def __call__(self, batch: Any) -> Any:
+        """Explain a batch.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+
+        Returns
+        -------
+        pyarrow.RecordBatch
+            With the schema that :meth:`output_schema` gives; as many rows, in their order.
+
+        Raises
+        ------
+        ValueError, TypeError
+            A column is missing, or holds what the model does not take; the message names it, and the row.
+        MemoryError, RuntimeError
+            As for :meth:`TreeExplainer.explain`.
+        """
+        last = self._last  # batches of a run have one schema; a tuple, for the sake of threads
+        if last is None or not last[0].equals(batch.schema, check_metadata=False):
+            last = self._last = (
+                batch.schema,
+                self.input_names(batch.schema),
+                self.output_schema(batch.schema),
+            )
+        _, names, schema = last
+        kept = [batch.column(name) for name in self._keep]
+        X = self.rows(batch, names) if batch.num_rows else None
+        return self._batch(schema, kept, X, names)
+
+    def explain_rows(self, X: Any, schema: Any) -> Any:
+        """The same for rows that are no record batch, and the schema that :meth:`schema_of` gave."""
+        return self._batch(schema, [], X if X.shape[0] else None, None)
+
+    def values(self, X: Any, names: Sequence[str] | None, dtype: Any) -> np.ndarray:
+        """All values of some rows side by side: (n_rows, n_columns), of this dtype."""
+        if self._request is None:
+            found = self._explainer.explain(X, index=self._index).values
+        elif self._request.form == "listed":
+            pairs = self._pairs(self._explainer.names_seen(names))
+            found = self._explainer.explain_interactions(X, pairs=pairs, index=self._index).values
+        else:
+            found = self._explainer.explain_interactions(X, pairs="occurring", index=self._index).values
+        return side_by_side(found).astype(dtype, copy=False)
+
+    def _batch(self, schema: Any, kept: list[Any], X: Any, names: Sequence[str] | None) -> Any:
+        arrow = require_arrow()
+        fields = list(schema)[len(kept) :]
+        if X is None:
+            made = [arrow.array([], field.type) for field in fields]
+        else:
+            dtype = np.float32 if str(fields[-1].type) == "float" else np.float64
+            values = self.values(X, names, dtype)
+            if self._top is None:
+                made = [arrow.array(column) for column in _columns(values)]
+            else:
+                made = self._strongest(values, names)
+        return arrow.RecordBatch.from_arrays([*kept, *made], schema=schema)
+
+    def _strongest(self, values: np.ndarray, names: Sequence[str] | None) -> list[Any]:
+        arrow = require_arrow()
+        ranked = arrow.array(self._ranked_names(names), arrow.string())
+        n_outputs = len(self._explainer.output_names or (None,))
+        values = values.reshape(len(values), len(ranked), n_outputs)
+        assert self._top is not None
+        n_kept = min(self._top, len(ranked))
+        places = [largest(values[:, :, output], n_kept) for output in range(n_outputs)]
+        made = []
+        for rank in range(n_kept):
+            made += [ranked.take(arrow.array(at[:, rank])) for at in places]
+            for output, at in enumerate(places):
+                chosen = np.take_along_axis(values[:, :, output], at[:, rank : rank + 1], axis=1)
+                made.append(arrow.array(np.ascontiguousarray(chosen[:, 0])))
+        return made
+
+    def rows(self, batch: Any, names: Sequence[str]) -> Any:
+        """The features of a batch as ``explain`` takes them."""
+        explainer = self._explainer
+        arrow = require_arrow()
+        columns = [batch.column(name) for name in names]
+        types = {str(column.type) for column in columns}
+        of_frame = bool(explainer.steps) and hasattr(explainer.steps[0], "feature_names_in_")
+        if len(types) == 1 and types <= {"float", "double"} and not of_frame and not explainer.has_encoders:
+            return _block(columns, np.float32 if types == {"float"} else np.float64)
+        if explainer.steps:
+            frame = _to_pandas(arrow.RecordBatch.from_arrays(columns, names=list(names)))
+            return frame if of_frame else frame.to_numpy()
+        if explainer.has_encoders:
+            columns = [c.dictionary_encode() if _is_text(c.type) else c for c in columns]
+        return arrow.Table.from_arrays(columns, names=list(names))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(vars(self))
+        return state | {"_explainer": parts_of(state["_explainer"]), "_last": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        with _LOCK:
+            explainer = _COMPILED.get(state["_token"])
+            if explainer is None:
+                explainer = _COMPILED[state["_token"]] = from_parts(state["_explainer"])
+            _COMPILED.move_to_end(state["_token"])
+            while len(_COMPILED) > _MAX_COMPILED:
+                _COMPILED.popitem(last=False)
+        self.__dict__.update(state | {"_explainer": explainer})
+
+
+def largest(values: np.ndarray, n: int) -> np.ndarray:
+    """Places of the n numbers of largest magnitude of each row, the largest first, of equal ones the first.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+    n : int
+        At most n_columns.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows, n)
+    """
+    magnitudes = np.abs(values)
+    if n > _FEW:
+        return np.argsort(-magnitudes, axis=1, kind="stable")[:, :n]
+    rows, places = np.arange(len(values)), np.empty((len(values), n), np.int64)
+    for rank in range(n):
+        places[:, rank] = found = magnitudes.argmax(axis=1)
+        magnitudes[rows, found] = -1.0
+    return places
+
+
+def _no_labels() -> ValueError:
+    return ValueError("model_output='log_loss' needs labels, which batches do not have: use TreeExplainer")
+
+
+def _names(argument: str, given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"{argument} must be a sequence of names, not {given!r}")
+    names = tuple(given)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{argument} names the column {twice!r} twice")
+    return names
+
+
+def _plain(names: Any) -> Any:
+    """Labels, or pairs of them, as JSON has them."""
+    if isinstance(names, (tuple, list)):
+        return [_plain(name) for name in names]
+    name = names.item() if isinstance(names, np.generic) else names
+    return name if isinstance(name, (int, float, bool, str)) else str(name)
+
+
+def _require_columns(schema: Any, names: Sequence[str]) -> None:
+    there = list(schema.names)
+    if missing := [name for name in names if name not in there]:
+        raise ValueError(f"there is no column {missing[0]!r}; there are {', '.join(map(repr, there[:20]))}")
+    if twice := [name for name in names if there.count(name) > 1]:
+        raise ValueError(f"there are several columns {twice[0]!r}")
+
+
+def _is_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def _is_category(kind: Any) -> bool:
+    return str(kind).startswith("dictionary") or _is_text(kind)
+
+
+def _to_pandas(batch: Any) -> Any:
+    try:
+        import pandas  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "the steps of a Pipeline that was fitted on a data frame take one: pip install pandas"
+        ) from error
+    return batch.to_pandas()
+
+
+def _block(columns: Sequence[Any], dtype: Any) -> np.ndarray:
+    """Columns of one type side by side, a row in one piece; a null is NaN."""
+    parts = [column.to_numpy(zero_copy_only=False) for column in columns]
+    n_rows = len(parts[0])
+    block = np.empty((n_rows, len(parts)), dtype)
+    for start in range(0, n_rows, _TILE):
+        tile = slice(start, start + _TILE)
+        for i, part in enumerate(parts):
+            block[tile, i] = part[tile]
+    return block
+
+
+def _columns(values: np.ndarray) -> np.ndarray:
+    """The reverse: [column][row], each column in one piece."""
+    columns = np.empty(values.shape[::-1], values.dtype)
+    for start in range(0, len(values), _TILE):
+        columns[:, start : start + _TILE] = values[start : start + _TILE].T
+    return columns

@@ -1,0 +1,734 @@
+"""The command line: what it answers, what it refuses and how, and its exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from families import library, regressor
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+import skshapgpu
+from skshapgpu import TreeExplainer, explain
+from skshapgpu.adapters import adapt
+from skshapgpu.command_line import arguments, doctor, main, rows
+from skshapgpu.command_line.answers import bytes_text
+from skshapgpu.command_line.explaining import pair_of
+from skshapgpu.command_line.info import depth
+
+X, Y = load_diabetes(return_X_y=True, as_frame=False)
+NAMES = ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6")
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs the command line, and gives the exit code and what was printed."""
+
+    def call(*args: Any) -> tuple[int, str, str]:
+        code = main([str(arg) for arg in args])
+        return code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def fails(run: Any) -> Any:
+    """Runs a command that must fail, and gives its one line on stderr."""
+
+    def call(*args: Any, exit_code: int = 1) -> str:
+        code, out, err = run(*args)
+        assert code == exit_code and not out
+        *usage, line = err.splitlines()
+        assert line.startswith("skshapgpu: error: ") and bool(usage) == (exit_code == 2)
+        assert "Traceback" not in err
+        return line.removeprefix("skshapgpu: error: ")
+
+    return call
+
+
+def frame() -> Any:
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(X, columns=list(NAMES))
+
+
+@pytest.fixture(scope="module")
+def forest() -> Any:
+    pytest.importorskip("pandas")
+    return RandomForestRegressor(5, max_depth=4, random_state=0).fit(frame(), Y)
+
+
+@pytest.fixture
+def saved(forest: Any, tmp_path: Path) -> Path:
+    path = tmp_path / "explainer.npz"
+    TreeExplainer(forest).save(path)
+    return path
+
+
+def model_file(family: str, folder: Path, frame_names: bool = False) -> tuple[Any, Path]:
+    """A small model of a family, and its file."""
+    data = frame() if frame_names else X
+    if family == "treelite":
+        sklearn = pytest.importorskip("treelite.sklearn")
+        model = sklearn.import_model(RandomForestRegressor(3, max_depth=3, random_state=0).fit(X, Y))
+        model.serialize(folder / "model.tl")
+        return model, folder / "model.tl"
+    library(family)
+    model = regressor(family).fit(data, Y)
+    path = folder / {"xgboost": "model.ubj", "lightgbm": "model.txt", "catboost": "model.json"}[family]
+    if family == "lightgbm":
+        model.booster_.save_model(str(path))
+    elif family == "catboost":
+        model.save_model(str(path), format="json")
+    else:
+        model.save_model(path)
+    return model, path
+
+
+# info
+
+
+@pytest.mark.parametrize("family", ["xgboost", "lightgbm", "catboost", "treelite"])
+def test_info_of_a_model_file(family: str, run: Any, tmp_path: Path) -> None:
+    model, path = model_file(family, tmp_path, frame_names=family != "treelite")
+    code, out, err = run("info", path, "--json")
+    assert (code, err) == (0, "")
+    facts, expected = json.loads(out), adapt(model)
+    assert (facts["kind"], facts["family"]) == ("model", family)
+    assert facts["file_bytes"] == path.stat().st_size
+    assert facts["n_trees"] == expected.ensemble.n_trees > 1
+    assert facts["n_leaves"] == expected.ensemble.n_leaves > facts["n_trees"]
+    assert facts["feature_names"] == (None if family == "treelite" else list(NAMES))
+    assert facts["n_features"] == 10 and facts["n_outputs"] == 1 and facts["has_covers"]
+    assert facts["base_value"] == TreeExplainer(model).expected_value
+    assert facts["x_dtype"] == expected.ensemble.x_dtype
+    assert facts["estimate"]["result_bytes"] == 80 * facts["estimate"]["n_rows"]
+    code, out, _ = run("info", path)
+    assert code == 0 and family in out and f"{facts['n_leaves']:,} leaves" in out
+
+
+def test_info_of_an_explainer(run: Any, tmp_path: Path) -> None:
+    model = RandomForestClassifier(4, random_state=0).fit(*load_iris(return_X_y=True))
+    data = load_iris().data[:7]
+    TreeExplainer(model, data, precision="double").save(tmp_path / "file")
+    code, out, _ = run("info", tmp_path / "file", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert (facts["kind"], facts["library_version"]) == ("explainer", skshapgpu.__version__)
+    assert (facts["precision"], facts["algorithm"], facts["n_background_rows"]) == ("double", "auto", 7)
+    assert facts["feature_perturbation"] == "interventional" and facts["output_names"] == [0, 1, 2]
+    assert (
+        facts["table_bytes"] == TreeExplainer(model, data, precision="double").plan_info()["table_bytes"] > 0
+    )
+    np.testing.assert_array_equal(facts["base_value"], TreeExplainer.load(tmp_path / "file").expected_value)
+    text = run("info", tmp_path / "file")[1]
+    assert "7 rows" in text and "0, 1, 2" in text and "interventional" in text
+
+
+def test_info_of_a_log_loss(run: Any, tmp_path: Path) -> None:
+    forest = RandomForestRegressor(3, max_depth=3, random_state=0).fit(X, Y)
+    TreeExplainer(forest, X[:5], model_output="log_loss").save(tmp_path / "file")
+    code, out, _ = run("info", tmp_path / "file", "--json")
+    assert code == 0 and json.loads(out)["base_value"] is None
+    code, out, _ = run("info", tmp_path / "file")
+    assert code == 0 and "log_loss" in out and "base value" not in out
+
+
+def test_info_of_a_model_without_covers(run: Any, tmp_path: Path) -> None:
+    treelite = pytest.importorskip("treelite")
+    builder = treelite.model_builder.ModelBuilder(
+        threshold_type="float32",
+        leaf_output_type="float32",
+        metadata=treelite.model_builder.Metadata(
+            num_feature=2, task_type="kRegressor", average_tree_output=False, num_target=1, num_class=[1],
+            leaf_vector_shape=(1, 1),
+        ),
+        tree_annotation=treelite.model_builder.TreeAnnotation(num_tree=1, target_id=[0], class_id=[0]),
+        postprocessor=treelite.model_builder.PostProcessorFunc(name="identity"),
+        base_scores=[0.0],
+    )  # fmt: skip
+    builder.start_tree()
+    builder.start_node(0)
+    builder.numerical_test(
+        feature_id=0, threshold=0.5, default_left=True, opname="<", left_child_key=1, right_child_key=2
+    )
+    builder.end_node()
+    for key in (1, 2):
+        builder.start_node(key)
+        builder.leaf(float(key))
+        builder.end_node()
+    builder.end_tree()
+    builder.commit().serialize(tmp_path / "model")
+    code, out, _ = run("info", tmp_path / "model", "--json")
+    facts = json.loads(out)
+    assert code == 0 and facts["n_leaves"] == 2 and not facts["has_covers"] and "base_value" not in facts
+    assert "--background" in run("info", tmp_path / "model")[1]
+
+
+def test_depth(forest: Any) -> None:
+    assert depth(adapt(forest).ensemble) == max(tree.get_depth() for tree in forest.estimators_) == 4
+    stumps = RandomForestRegressor(2, random_state=0).fit(X, np.ones(len(X)))
+    assert depth(adapt(stumps).ensemble) == 0
+
+
+# What is no model
+
+
+def test_scikit_learn_models_are_not_unpickled(fails: Any, forest: Any, tmp_path: Path) -> None:
+    joblib = pytest.importorskip("joblib")
+    path = tmp_path / "model"
+    path.write_bytes(pickle.dumps(forest))
+    assert re.search(r"is a pickle.*TreeExplainer\(model\)\.save", fails("info", path))
+    for method in ("zlib", "gzip", "bz2", "xz"):
+        joblib.dump(forest, path, compress=(method, 3))
+        assert re.search(r"is compressed with .*TreeExplainer\(model\)\.save", fails("info", path))
+
+
+def test_skops(fails: Any, forest: Any, tmp_path: Path) -> None:
+    pytest.importorskip("skops.io").dump(forest, tmp_path / "model.skops")
+    assert re.search(r"is a file of skops.*\.save", fails("info", tmp_path / "model.skops"))
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"", "is empty"),
+        (b"no model", "holds no model of a known kind"),
+        (b"{", "begins as JSON, but is none"),
+        (b"{}", "neither a model of XGBoost nor one of CatBoost"),
+        (b"tree\nversion=v4\n", "cannot be read as a model of LightGBM"),
+        (b"{L\0\0\0\0", "cannot be read as a model of XGBoost"),
+        (b"PK\x03\x04", "is not a file of skshapgpu, or it is damaged"),
+        (b"PAR1", "is a Parquet file, no model; MODEL stands before DATA"),
+        (b"\x93NUMPY", "is a file of a NumPy array, no model"),
+    ],
+)
+def test_files_that_are_no_models(content: bytes, message: str, fails: Any, tmp_path: Path) -> None:
+    path = tmp_path / "model.ubj"
+    path.write_bytes(content)
+    for command in (["info", path], ["table", "build", path, "-o", tmp_path / "out"]):
+        assert message in fails(*command)
+    assert os.listdir(tmp_path) == ["model.ubj"]
+
+
+def test_paths_that_are_no_files(fails: Any, saved: Path, tmp_path: Path) -> None:
+    assert fails("info", tmp_path / "explainer.npy").endswith("did you mean 'explainer.npz'?")
+    assert fails("info", tmp_path / "no" / "model").endswith(f"and no folder '{tmp_path / 'no'}'")
+    assert "is a folder" in fails("info", tmp_path)
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        assert "is no regular file" in fails("info", tmp_path / "pipe")
+    if os.geteuid():
+        saved.chmod(0)
+        assert fails("info", saved).endswith("Permission denied")
+
+
+# table build
+
+
+@pytest.mark.parametrize("options", [(), ("--algorithm", "fast_v2"), ("--precision", "double")])
+def test_table_build(options: tuple[str, ...], run: Any, tmp_path: Path) -> None:
+    model, path = model_file("xgboost", tmp_path)
+    out = tmp_path / "explainer.npz"
+    code, printed, err = run("table", "build", path, "-o", out, "--json", *options)
+    facts = json.loads(printed)
+    assert (code, err) == (0, "")
+    assert facts["file_bytes"] == out.stat().st_size > facts["table_bytes"]
+    assert (facts["table_bytes"] > 0) == ("fast_v2" in options)
+    assert facts["seconds"] >= facts["building_seconds"] > 0
+    given = dict(zip((name.removeprefix("--") for name in options[::2]), options[1::2]))
+    found = TreeExplainer.load(out).shap_values(X)
+    np.testing.assert_array_equal(found, TreeExplainer(model, **given).shap_values(X))
+    text = run("table", "build", path, "-o", out, *options)[1]
+    assert "explainer.npz" in text and ("--algorithm fast_v2" in text) == ("fast_v2" not in options)
+
+
+def test_table_build_with_a_background(run: Any, fails: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    model, path = model_file("xgboost", tmp_path, frame_names=True)
+    shuffled = frame().assign(target=Y)[["target", *NAMES[::-1]]]
+    shuffled.to_parquet(tmp_path / "b.parquet")
+    shuffled.to_csv(tmp_path / "b.csv")
+    np.save(tmp_path / "b.npy", X)
+    expected = TreeExplainer(model, frame()).shap_values(frame()[:5])
+    for name in ("b.parquet", "b.csv", "b.npy"):
+        code, out, _ = run("table", "build", path, "-o", tmp_path / "out", "--background", tmp_path / name)
+        assert code == 0 and "fast_v2" not in out
+        np.testing.assert_array_equal(TreeExplainer.load(tmp_path / "out").shap_values(frame()[:5]), expected)
+    build = ("table", "build", path, "-o", tmp_path / "out", "--background")
+    for name in ("b.parquet", "b.npy"):
+        drawn = {}
+        for seed in (0, 1, 0):
+            again = drawn.get(seed)
+            assert run(*build, tmp_path / name, "--background-rows", 40, "--seed", seed)[0] == 0
+            drawn[seed] = (tmp_path / "out").read_bytes()
+            assert again in (None, drawn[seed])
+            assert "40 rows" in run("info", tmp_path / "out")[1]
+        assert drawn[0] != drawn[1]
+    assert "there are only 442 rows" in fails(*build, tmp_path / "b.parquet", "--background-rows", 443)
+    assert "did you mean 'b.parquet'?" in fails(*build, tmp_path / "b.parque")
+    shuffled.rename(columns={"bmi": "bmi2"}).to_parquet(tmp_path / "c.parquet")
+    assert fails(*build, tmp_path / "c.parquet").endswith("no column bmi; did you mean 'bmi2'?")
+    (tmp_path / "d.parquet").write_bytes(b"PAR1")
+    assert "d.parquet" in fails(*build, tmp_path / "d.parquet")
+    (tmp_path / "b.txt").touch()
+    assert "is no file of Parquet, Arrow or NumPy by its content" in fails(*build, tmp_path / "b.txt")
+
+
+def test_options_that_contradict(saved: Path, fails: Any, tmp_path: Path) -> None:
+    _, path = model_file("xgboost", tmp_path)
+    out = tmp_path / "out"
+    assert "give --background, too" in fails("table", "build", path, "-o", out, "--seed", 1)
+    assert "give --background, too" in fails("table", "build", path, "-o", out, "--background-rows", 1)
+    assert "give --background, too" in fails("table", "build", path, "-o", out, "--output", "probability")
+    given = ("--precision", "double", "--background", "b.npy")
+    assert "has settled --background, --precision" in fails("table", "build", saved, "-o", out, *given)
+    assert "memory_limit" in fails("table", "build", path, "-o", out, "--memory-limit", "a lot")
+    assert not out.exists()
+
+
+def test_places_that_cannot_be_written(
+    saved: Path, fails: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fails("table", "build", saved, "-o", tmp_path / "no" / "out").endswith("make it first")
+    assert "is a folder" in fails("table", "build", saved, "-o", tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # for root, who may write everywhere
+    assert "nothing may be written" in fails("table", "build", saved, "-o", tmp_path / "out")
+
+
+# explain
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Rows in a file, with a column that is no feature, and the features in another order."""
+    pytest.importorskip("pyarrow")
+    frame().assign(id=range(len(X)))[["id", *NAMES[::-1]]].to_parquet(tmp_path / "data.parquet")
+    return tmp_path / "data.parquet"
+
+
+def read(path: Path) -> Any:
+    return pytest.importorskip("pyarrow.parquet").read_table(path).to_pandas()
+
+
+@pytest.mark.parametrize("family", ["xgboost", "lightgbm", "catboost", "treelite", "explainer"])
+def test_explain(family: str, run: Any, forest: Any, saved: Path, data: Path) -> None:
+    model, path = (
+        (forest, saved) if family == "explainer" else model_file(family, data.parent, family != "treelite")
+    )
+    out = data.parent / "out.parquet"
+    options = ("--features", ",".join(NAMES)) if family == "treelite" else ()
+    code, printed, err = run("explain", path, data, "-o", out, "--keep", "id", *options, "--batch-size", 100)
+    assert (code, err) == (0, "")
+    assert "out.parquet: 442 rows, in" in printed and "base value" in printed
+    expected = TreeExplainer(model).explain(X if family == "treelite" else frame())
+    found = read(out)
+    assert list(found) == ["id", *NAMES] and found["id"].tolist() == list(range(442))
+    np.testing.assert_array_equal(found[list(NAMES)], expected.values)
+    assert np.ptp(expected.values) > 0
+
+
+def test_explain_says_it_in_json(run: Any, saved: Path, data: Path, forest: Any) -> None:
+    code, out, err = run("explain", saved, data, "-o", data.parent / "out.parquet", "--json")
+    facts = json.loads(out)
+    assert (code, err) == (0, "")
+    assert (facts["n_rows"], facts["n_resumed"]) == (442, 0)
+    assert facts["feature_names"] == list(NAMES) and facts["seconds"] > 0
+    assert facts["base_values"] == TreeExplainer(forest).expected_value
+    assert run("explain", saved, data, "-o", data.parent / "other.parquet", "--quiet") == (0, "", "")
+
+
+@pytest.mark.parametrize("given", ["data.csv", "data.npy", "data.arrow"])
+@pytest.mark.parametrize("wanted", ["out.parquet", "out.arrow", "out.npy", "out"])
+def test_formats(given: str, wanted: str, run: Any, saved: Path, data: Path, forest: Any) -> None:
+    folder = data.parent
+    if given == "data.npy":
+        np.save(folder / given, X)
+    elif given == "data.csv":
+        frame().to_csv(folder / given, index=False)
+    else:
+        frame().to_feather(folder / given)
+    assert run("explain", saved, folder / given, "-o", folder / wanted)[0] == 0
+    if wanted == "out.npy":
+        found = np.load(folder / wanted)
+    elif wanted == "out.arrow":
+        found = pytest.importorskip("pyarrow.feather").read_table(folder / wanted).to_pandas()
+    else:
+        found = read(folder / wanted)
+    np.testing.assert_array_equal(found, explain(forest, frame()).values)
+
+
+def test_top(run: Any, saved: Path, data: Path, forest: Any) -> None:
+    assert run("explain", saved, data, "-o", data.parent / "out.parquet", "--top", 2)[0] == 0
+    found, values = read(data.parent / "out.parquet"), explain(forest, frame()).values
+    assert list(found) == ["feature_1", "shap_1", "feature_2", "shap_2"]
+    strongest = np.abs(values).argmax(axis=1)
+    assert found["feature_1"].tolist() == [NAMES[i] for i in strongest]
+    np.testing.assert_array_equal(found["shap_1"], values[np.arange(len(X)), strongest])
+
+
+def test_background_and_probability(run: Any, data: Path) -> None:
+    lightgbm = library("lightgbm")
+    model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(frame(), Y > 150)
+    path = data.parent / "model.txt"
+    model.booster_.save_model(str(path))
+    out = data.parent / "out.parquet"
+    np.save(data.parent / "b.npy", X[:30])
+    base = ("explain", path, data, "-o", out, "--overwrite", "--background", data.parent / "b.npy")
+    for options, expected in (
+        ((), explain(model, frame(), data=X[:30])),
+        (("--output", "probability"), explain(model, frame(), data=X[:30], model_output="probability")),
+        (("--precision", "double"), explain(model, frame(), data=X[:30], precision="double")),
+    ):
+        assert run(*base, *options)[0] == 0
+        np.testing.assert_array_equal(read(out), expected.values)
+
+
+def test_interactions(run: Any, fails: Any, saved: Path, data: Path, forest: Any) -> None:
+    explainer, out = TreeExplainer(forest), data.parent / "out.parquet"
+    base = ("explain", saved, data, "-o", out, "--overwrite", "--interactions")
+    assert run(*base, "all")[0] == 0
+    every = explainer.explain_interactions(frame(), pairs="occurring")
+    np.testing.assert_array_equal(read(out), every.values)
+    code, printed, _ = run(*base, "top:3", "--json")
+    strongest = explainer.explain_interactions(frame(), pairs=3)
+    assert code == 0 and json.loads(printed)["pairs"] == strongest.pairs.tolist()
+    np.testing.assert_array_equal(read(out), strongest.values)
+    assert list(read(out)) == list(strongest.pair_names)
+    assert run(*base, "bmi:s5,bp:bmi")[0] == 0
+    listed = explainer.explain_interactions(frame(), pairs=[("bmi", "s5"), ("bp", "bmi")])
+    np.testing.assert_array_equal(read(out), listed.values)
+    assert np.ptp(listed.values) > 0
+    assert "'bmj' is no feature of the model; did you mean 'bmi'?" in fails(*base, "bmj:s5")
+
+
+def test_texts_are_categories(run: Any, fails: Any, tmp_path: Path) -> None:
+    """A CSV file has no types: texts are categories in DATA, in a background, and where pairs are ranked."""
+    pandas, xgboost = pytest.importorskip("pandas"), library("xgboost")
+    pytest.importorskip("pyarrow")
+    if tuple(map(int, xgboost.__version__.split(".")[:2])) < (3, 1):
+        pytest.skip("XGBoost keeps categories since 3.1")
+    cities = np.array(["Bergen", "Lima", "Oslo"])[np.arange(300) % 3]
+    rng = np.random.default_rng(0)
+    X = pandas.DataFrame({"city": pandas.Categorical(cities), "size": rng.normal(size=300)})
+    y = (X["city"] == "Lima") * X["size"] + (X["city"] == "Oslo")
+    model = xgboost.XGBRegressor(n_estimators=5, enable_categorical=True, n_jobs=1).fit(X, y)
+    model.save_model(tmp_path / "model.ubj")
+    X.to_csv(tmp_path / "data.csv")
+    base = ("explain", tmp_path / "model.ubj", tmp_path / "data.csv", "-o", tmp_path / "out.parquet")
+    code, _, err = run(*base, "--background", tmp_path / "data.csv")
+    assert (code, err) == (0, "")
+    expected = explain(model, X, data=X).values
+    np.testing.assert_array_equal(read(tmp_path / "out.parquet"), expected)
+    assert np.ptp(expected[:, 0]) > 0
+    assert run(*base, "--interactions", "top:1", "--overwrite")[0] == 0
+    expected = explain(model, X, interactions=True, pairs=1).values
+    np.testing.assert_array_equal(read(tmp_path / "out.parquet"), expected)
+
+
+def test_drawn_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """However the file is read, each row has the same chance, and none comes twice."""
+    monkeypatch.setattr(rows, "_PIECE", 70)
+    np.save(tmp_path / "data.npy", np.arange(1000.0).reshape(-1, 1))
+    counts = np.zeros(1000, int)
+    for seed in range(200):
+        found = rows.read_rows(str(tmp_path / "data.npy"), "DATA", list, n_rows=100, seed=seed)
+        numbers = found[:, 0].astype(int)
+        assert len(numbers) == 100 and (np.diff(numbers) > 0).all()
+        counts[numbers] += 1
+    # Each count is binomial, (200, 0.1): mean 20, variance 18. Sums of 100 vary less than if independent.
+    assert counts.sum() == 20_000 and counts.max() < 20 + 6 * 18**0.5
+    assert np.abs(counts.reshape(10, 100).sum(axis=1) - 2000).max() < 6 * 1800**0.5
+
+
+def test_pairs_of_names_with_colons() -> None:
+    names = ["a", "b", "a:b", "b:c", "c"]
+    assert pair_of("a:c", names) == ("a", "c")
+    assert pair_of("a:b:c", [*names[:3], "c"]) == ("a:b", "c")
+    with pytest.raises(ValueError, match="several pairs"):
+        pair_of("a:b:c", names)
+
+
+def test_results_are_not_overwritten(run: Any, fails: Any, saved: Path, data: Path) -> None:
+    out = data.parent / "out.parquet"
+    out.write_bytes(b"a thesis")
+    assert "out.parquet" in fails("explain", saved, data, "-o", out)
+    assert out.read_bytes() == b"a thesis"
+    folder = data.parent / "out"
+    assert run("explain", saved, data, "-o", folder)[0] == 0
+    code, printed, _ = run("explain", saved, data, "-o", folder, "--json")
+    assert code == 0 and json.loads(printed)["n_resumed"] == 442
+    assert "442 rows, all of them written before\n" in run("explain", saved, data, "-o", folder)[1]
+    assert "use --overwrite to start anew" in fails("explain", saved, data, "-o", folder, "--top", 1)
+    code, printed, _ = run("explain", saved, data, "-o", folder, "--json", "--overwrite")
+    assert code == 0 and json.loads(printed)["n_resumed"] == 0
+
+
+def test_what_explain_refuses(fails: Any, saved: Path, data: Path) -> None:
+    out = data.parent / "out"
+    assert fails("explain", saved, data.parent / "date.parquet", "-o", out).endswith("mean 'data.parquet'?")
+    assert "stands before DATA" in fails("explain", data, saved, "-o", out)
+    mistaken = fails("explain", saved, data, "-o", out, "--keep", "ids")
+    assert mistaken.endswith("there is no column ids; did you mean 'id'?")
+    mistaken = fails("explain", saved, data, "-o", out, "--features", "age,bmj")
+    assert mistaken.endswith("there is no column bmj; did you mean 'bmi'?")
+    assert "device" in fails("explain", saved, data, "-o", out, "--device", "gpu")
+    assert "memory_limit" in fails("explain", saved, data, "-o", out, "--memory-limit", "much")
+    assert "no" in fails("explain", saved, data, "-o", data.parent / "no" / "out.parquet")
+    assert "out.csv" in fails("explain", saved, data, "-o", data.parent / "out.csv")
+    frame().drop(columns="bmi").to_parquet(data.parent / "less.parquet")
+    for more in ((), ("--interactions", "top:3")):
+        message = fails("explain", saved, data.parent / "less.parquet", "-o", out, *more)
+        assert message == f"DATA: '{data.parent / 'less.parquet'}': there is no column bmi"
+    frame().rename(columns={"bmi": "BMI"}).to_parquet(data.parent / "less.parquet")
+    assert fails("explain", saved, data.parent / "less.parquet", "-o", out).endswith("you mean 'BMI'?")
+    (data.parent / "no.parquet").write_bytes(b"PAR1")
+    assert "no.parquet" in fails("explain", saved, data.parent / "no.parquet", "-o", out)
+    assert not out.exists()
+
+
+# doctor
+
+
+@pytest.fixture
+def few_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extras whose libraries are imported anyway, or not there."""
+    extras = {"one": ("numpy", "numpy", "for arrays"), "other": ("no_such_module", "no-such", "for nothing")}
+    monkeypatch.setattr(doctor, "EXTRAS", extras)
+
+
+def test_doctor(run: Any, few_extras: None) -> None:
+    code, out, err = run("doctor", "--json")
+    facts = json.loads(out)
+    assert (code, err, facts["works"]) == (0, "", True)
+    assert facts["versions"]["skshapgpu"] == skshapgpu.__version__
+    assert facts["versions"]["numpy"] == np.__version__
+    assert facts["self_tests"][0] == {"device": "cpu", "works": True, "error": None}
+    assert len(facts["self_tests"]) == 1 + len(skshapgpu.cuda_info()["devices"])
+    assert [extra["version"] for extra in facts["extras"]] == [np.__version__, None]
+    assert facts["extras"][1]["install"] == "pip install skshapgpu[other]"
+    assert 1 <= facts["threads"]
+    code, out, _ = run("doctor")
+    assert code == 0 and "values are right" in out and "pip install skshapgpu[other]" in out
+    assert "avx" in out or "baseline" in out
+
+
+def test_doctor_finds_wrong_values(run: Any, few_extras: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = TreeExplainer.shap_values
+    monkeypatch.setattr(TreeExplainer, "shap_values", lambda self, X: right(self, X) * 1.001)
+    code, out, _ = run("doctor")
+    assert code == 1 and re.search(r"FAILED: RuntimeError: SHAP values in single precision are wrong by", out)
+    assert json.loads(run("doctor", "--json")[1])["works"] is False
+
+
+def test_doctor_tests_every_gpu(run: Any, few_extras: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = {"name": "a GPU", "memory": 80 * 10**9, "compute_capability": "9.0", "multiprocessors": 132}
+    info = {"available": True, "reason": None, "driver": "13.0", "runtime": "13.0", "devices": [device] * 2}
+    monkeypatch.setattr(doctor, "cuda_info", lambda: info)
+    compare = doctor._compare
+
+    def broken(name: str) -> None:
+        if name == "cuda:1":
+            raise RuntimeError("out of order")
+        compare("cpu")
+
+    monkeypatch.setattr(doctor, "_compare", broken)
+    code, out, _ = run("doctor")
+    assert code == 1 and "a GPU, 80 GB" in out
+    assert re.search(r"test on cuda:0 +values are right\ntest on cuda:1 +FAILED: .*out of order", out)
+
+
+def test_doctor_finds_what_cannot_be_imported(
+    run: Any, few_extras: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "no_such_module.py").write_text("raise OSError('libgomp.so.1: cannot open')")
+    monkeypatch.syspath_prepend(tmp_path)
+    code, out, _ = run("doctor")
+    assert code == 1 and "FAILED: OSError: libgomp.so.1: cannot open" in out
+
+
+def test_extras_are_those_of_the_project() -> None:
+    if not (ROOT / "pyproject.toml").exists():
+        pytest.skip("not a checkout")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {
+        extra: [re.split("[<>=~!]", requirement)[0] for requirement in requirements]
+        for extra, requirements in project["optional-dependencies"].items()
+        if extra not in ("all", "test")
+    }
+    assert {extra: [package] for extra, (_, package, _) in doctor.EXTRAS.items()} == extras
+    assert project["scripts"] == {"skshapgpu": "skshapgpu.command_line:main"}
+
+
+# Usage, errors, output
+
+
+def parsers(parser: argparse.ArgumentParser, *words: str) -> list[tuple[str, ...]]:
+    """The words of all commands, and of none."""
+    found: list[tuple[str, ...]] = [words]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, sub in action.choices.items():
+                found += parsers(sub, *words, name)
+    return found
+
+
+@pytest.mark.parametrize("words", parsers(arguments.parser()), ids=" ".join)
+def test_help(words: tuple[str, ...], run: Any) -> None:
+    code, out, err = run(*words, "--help")
+    assert (code, err) == (0, "") and out.startswith("usage: skshapgpu")
+    assert words == ("table",) or "examples:\n  skshapgpu" in out
+
+
+def written_commands() -> list[str]:
+    """Command lines as the help and the pages show them."""
+    texts = [value for name, value in vars(arguments).items() if name.endswith("EXAMPLES")]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts += [page.read_text() for page in pages if page.exists()]
+    found = re.findall(r"^(?:  )?skshapgpu ([a-z].*)$", "\n".join(texts), re.MULTILINE)
+    return sorted({re.split(" +[>#]", line)[0] for line in found})
+
+
+@pytest.mark.parametrize("line", written_commands())
+def test_examples_can_be_parsed(line: str) -> None:
+    assert arguments.parser().parse_args(line.split()).run
+
+
+def test_help_waits_for_no_library() -> None:
+    program = """
+import sys
+from skshapgpu.command_line import main
+assert main(["explain", "--help"]) == main(["--version"]) == 0
+print(*sorted({"numpy", "sklearn", "scipy"} & set(sys.modules)))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.endswith(f"skshapgpu {skshapgpu.__version__}\n\n")
+
+
+def test_version(run: Any) -> None:
+    assert run("--version") == (0, f"skshapgpu {skshapgpu.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("", "required: COMMAND"),
+        ("inform", "invalid choice: 'inform'"),
+        ("info", "required: MODEL"),
+        ("table", "required: COMMAND"),
+        ("table build m", "required: -o/--out"),
+        ("table build m -o out --background-rows 0", "'0' is no positive number"),
+        ("table build m -o out --algorithm fast", "invalid choice: 'fast'"),
+        ("explain m d", "required: -o/--out"),
+        ("explain m d -o out --interactions top:x", "'x' is no positive number"),
+        ("explain m d -o out --interactions age", "neither all nor top:N, nor pairs such as"),
+        ("explain m d -o out --n-jobs 0", "'0' is no number of threads"),
+        ("explain m d -o out --keep a,,b", "is no list of names"),
+        ("explain m d -o out --batch-size -1", "'-1' is no positive number"),
+        ("explain m d -o out --quiet --progress", "not allowed with argument"),
+        ("explain m d -o out --over", "unrecognized arguments: --over"),
+    ],
+)
+def test_wrong_usage(line: str, message: str, fails: Any, run: Any) -> None:
+    found = fails(*line.split(), exit_code=2)
+    assert message in found and "--help" in found
+    code, out, _ = run(*line.split(), "--json")
+    assert code == 2 and json.loads(out) == {"error": found, "type": "UsageError"}
+
+
+def test_errors_as_json(run: Any, tmp_path: Path) -> None:
+    code, out, err = run("info", tmp_path / "model", "--json")
+    assert code == 1 and json.loads(out)["type"] == "ValueError"
+    assert err == f"skshapgpu: error: {json.loads(out)['error']}\n"
+
+
+def test_debug(run: Any, tmp_path: Path) -> None:
+    code, out, err = run("info", tmp_path / "model", "--debug")
+    assert code == 1 and not out and err.startswith("Traceback") and "skshapgpu: error: " in err
+
+
+@pytest.mark.parametrize(
+    "error, code, message",
+    [
+        (KeyboardInterrupt(), 130, "skshapgpu: interrupted\n"),
+        (MemoryError(), 1, "skshapgpu: error: MemoryError\n"),
+        (OSError(28, "No space left on device"), 1, "skshapgpu: error: [Errno 28] No space left on device\n"),
+        (PermissionError(13, "Permission denied", "a"), 1, "skshapgpu: error: 'a': Permission denied\n"),
+        (ValueError("two\n  lines"), 1, "skshapgpu: error: two lines\n"),
+    ],
+)
+def test_errors(
+    error: BaseException, code: int, message: str, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(doctor, "run", fail)
+    assert run("doctor") == (code, "", message)
+
+
+def test_interrupted(run: Any, saved: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*args: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("skshapgpu.command_line.explaining.explain_batches", interrupt)
+    command = ("explain", saved, data, "-o", data.parent / "out.parquet")
+    for flags, advice in (
+        ((), "the same command goes on"),
+        (("--overwrite",), "command without --overwrite"),
+    ):
+        code, out, err = run(*command, *flags)
+        assert (code, out) == (130, "") and err.startswith("skshapgpu: interrupted; ") and advice in err
+
+
+def test_unexpected_errors_have_a_traceback(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(doctor, "run", fail)
+    code, out, err = run("doctor", "--json")
+    assert code == 1 and err.startswith("Traceback") and err.endswith("skshapgpu: error: a bug\n")
+    assert json.loads(out) == {"error": "a bug", "type": "ZeroDivisionError"}
+
+
+def test_notes_of_errors_are_shown(fails: Any, tmp_path: Path) -> None:
+    _, path = model_file("xgboost", tmp_path)
+    np.save(tmp_path / "b.npy", X[:, :3])
+    message = fails("table", "build", path, "-o", tmp_path / "out", "--background", tmp_path / "b.npy")
+    assert "3 features" in message and message.endswith("This is about data, the background rows.")
+
+
+@pytest.mark.parametrize(
+    "n_bytes, text",
+    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (1_234_567, "1.23 MB"), (2 * 10**15, "2e+03 TB")],
+)
+def test_bytes(n_bytes: int, text: str) -> None:
+    assert bytes_text(n_bytes) == text
+
+
+def test_module_and_broken_pipe(saved: Path) -> None:
+    """Nobody reads what is printed: silence."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "skshapgpu", "info", str(saved)]
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, cwd=ROOT, timeout=120)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_module_prints(saved: Path) -> None:
+    command = [sys.executable, "-m", "skshapgpu", "info", str(saved), "--json"]
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 0 and not done.stderr
+    assert json.loads(done.stdout)["n_trees"] == 5
