@@ -98,7 +98,9 @@ def test_top(multiclass: Any, regression: Any) -> None:
 def test_largest_takes_the_first_of_equals(n: int) -> None:
     values = np.random.default_rng(0).integers(-4, 5, (50, 20)).astype(np.float32)
     assert (np.diff(np.sort(np.abs(values))) == 0).any()
-    np.testing.assert_array_equal(largest(values, n), np.argsort(-np.abs(values), axis=1, kind="stable")[:, :n])
+    np.testing.assert_array_equal(
+        largest(values, n), np.argsort(-np.abs(values), axis=1, kind="stable")[:, :n]
+    )
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "mixed", "whole", "half"])
@@ -106,7 +108,11 @@ def test_types_and_nulls(regression: Any, kind: str) -> None:
     """Values and their type are those of the data frame, whatever the columns are."""
     model = HistGradientBoostingRegressor(max_iter=5).fit(DIABETES * 1000, PROGRESSION)
     frame = (DIABETES * 1000).round(0)
-    types = {"mixed": ["int64", "float32", "bool", "uint8", "float64"], "whole": ["int32"], "half": ["float16"]}
+    types = {
+        "mixed": ["int64", "float32", "bool", "uint8", "float64"],
+        "whole": ["int32"],
+        "half": ["float16"],
+    }
     for i, name in enumerate(frame.columns):
         kinds = types.get(kind, [kind])
         frame[name] = frame[name].abs().clip(0, 200).astype(kinds[i % len(kinds)])
