@@ -11,6 +11,7 @@
     python benchmarks/bench.py cross-validation
     python benchmarks/bench.py latency
     python benchmarks/bench.py packing
+    python benchmarks/bench.py scaling --device cuda
 
 README.md beside this file says what is measured and how to read it.
 """
@@ -45,6 +46,7 @@ import loading
 import models
 import numpy as np
 import peers
+import scaling
 import tables
 import top_pairs
 
@@ -109,6 +111,7 @@ PACKAGES = (
     "treelite",
     "fasttreeshap",
     "cupy",
+    "pyarrow",
 )
 
 CPU_FLAGS = (
@@ -203,6 +206,10 @@ def main() -> None:
     )
     packing = commands.add_parser("packing", help="how well the paths of a model fill GPUTreeShap's warps")
     add_common(packing)
+    batches = commands.add_parser("scaling", help="many rows from Parquet to Parquet: time and peak memory")
+    scaling.add_arguments(batches)
+    add_device(batches)
+    add_output(batches)
     arguments = parser.parse_args()
     run = {
         "values": run_values,
@@ -214,6 +221,7 @@ def main() -> None:
         "cross-validation": run_cross_validation,
         "latency": run_latency,
         "packing": run_packing,
+        "scaling": run_scaling,
     }[arguments.command]
     run(arguments, parser.error)
 
@@ -415,6 +423,24 @@ def run_packing(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
         report["models"].append(result)
         packing.print_model(result)
         write(report, arguments)
+
+
+def run_scaling(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    on_gpu = arguments.device == "cuda"
+    if on_gpu:
+        require_gpu("--device", refuse)
+    arguments.rows = arguments.rows or list(scaling.CUDA_ROWS if on_gpu else scaling.ROWS)
+    if arguments.quick:
+        arguments.rows, arguments.trees, arguments.depth = [3_000, 12_000], 10, 5
+    numbers = (arguments.features, arguments.trees, arguments.depth, arguments.batch_size or 1)
+    if min(numbers) < 1 or min(arguments.rows) < 2:
+        refuse("all numbers must be positive, and --rows at least 2")
+    report = start_report("scaling-cuda" if on_gpu else "scaling", arguments)
+    report["tolerance"] = scaling.TOLERANCE
+    settings = ("device", "features", "trees", "depth", "jobs", "top")
+    report["settings"] = {name: getattr(arguments, name) for name in settings}
+    report["models"] = scaling.measure(arguments)
+    write(report, arguments)
 
 
 def require_gpu(option: str, refuse: Callable[[str], None]) -> None:

@@ -10,6 +10,7 @@ STORIES = (
     "plot_background.py",
     "plot_interactions.py",
     "plot_serving.py",
+    "plot_batches.py",
     "plot_migrating_from_shap.py",
 )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,10 @@ def with_examples() -> list[str]:
 
 @pytest.mark.parametrize("name", with_examples())
 def test_code_of_docstrings(name: str, somewhere: None) -> None:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.origin is not None
+    if ">>> import pyarrow" in Path(spec.origin).read_text():
+        pytest.importorskip("pyarrow")
     options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     result = doctest.testmod(importlib.import_module(name), optionflags=options)
     assert result.attempted
@@ -59,7 +64,7 @@ def test_code_of_pages(path: Path, somewhere: None) -> None:
     setup = SETUP.search(text)
     blocks = [setup[1]] if setup else []
     blocks += PYTHON.findall(text)
-    for library in ("xgboost", "lightgbm", "catboost", "shap"):
+    for library in ("xgboost", "lightgbm", "catboost", "shap", "pyarrow"):
         if re.search(rf"\b(from|import) {library}\b", "".join(blocks)):
             pytest.importorskip(library)
     namespace = {"__name__": "__main__"}

@@ -201,6 +201,9 @@ def explain_batches(
     )
     target = open_sink(sink, format)
     run = _Run(explainer, open_source(source, _numbers_of(explainer)), target)
+    if isinstance(source, (str, os.PathLike)) and Path(source).is_dir():
+        if target.path.resolve().is_relative_to(Path(source).resolve()):
+            raise ValueError(f"{str(target.path)!r} lies in the folder of the rows: name another output")
     if not target.journal.folder.exists() and target.path.exists():
         target.require_free()  # before a folder is made there
     with target.journal.held():
@@ -378,8 +381,8 @@ class _Run:
         device = explainer.plan(self.batch_rows).device
         return {
             "model": fingerprint(explainer),
-            "source": self._source.fingerprint(self._columns),
             "options": self._explainer.arguments() | {"features": self._names and list(self._names)},
+            "source": self._source.fingerprint(self._columns),
             "sink": self._sink.kind,
             "batch_rows": self.batch_rows,
             "device": f"cpu, {_core.instruction_set()}" if device == "cpu" else "cuda",

@@ -153,8 +153,7 @@ class MatrixSource(Source):
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         array = self._array
         kind = "matrix" if sp.issparse(array) else "array"
-        places = np.unique(np.linspace(0, max(array.shape[0] - 1, 0), _COMPARED_ROWS).astype(int))
-        rows = array[places] if array.shape[0] else array[:0]
+        rows = array[_places(array.shape[0])]
         rows = rows.toarray() if sp.issparse(rows) else np.ascontiguousarray(rows)
         content = repr(rows.tolist()).encode() if rows.dtype.hasobject else rows.tobytes()
         return {
@@ -212,9 +211,9 @@ class TableSource(Source):
         return _row_bytes(self.schema, columns)
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
-        places = np.unique(np.linspace(0, max(self._table.num_rows - 1, 0), _COMPARED_ROWS).astype(int))
-        some = self._table.select(list(columns)).take(places if self._table.num_rows else [])
-        content = hashlib.sha256(repr(some.to_pylist()).encode()).hexdigest()
+        chosen = self._table.select(list(columns))
+        some = [chosen.slice(place, 1).to_pylist() for place in _places(self._table.num_rows)]
+        content = hashlib.sha256(repr(some).encode()).hexdigest()
         return {
             "kind": "table",
             "n_rows": self.n_rows,
@@ -505,6 +504,12 @@ def _as_table(item: Any) -> Any:
     raise TypeError(
         f"source has a {type(item).__module__}.{type(item).__qualname__}, which is no known table"
     )
+
+
+def _places(n_rows: int) -> list[int]:
+    """Rows that are compared, spread over all."""
+    places = np.linspace(0, max(n_rows - 1, 0), min(n_rows, _COMPARED_ROWS)).astype(int)
+    return np.unique(places).tolist()
 
 
 def _is_path(given: Any) -> bool:

@@ -1,0 +1,208 @@
+"""Rows from Parquet to Parquet by explain_batches: time that grows with the rows, and memory that does not.
+
+Each run is a fresh process. Rows are generated and written in row groups, so that no process ever holds all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skshapgpu import TreeExplainer, _core, saving
+
+#: Largest relative difference to double precision of rows of the output.
+TOLERANCE = 1e-5
+
+ROWS, CUDA_ROWS = (50_000, 200_000, 800_000), (10**6, 4 * 10**6, 16 * 10**6)
+TRAINING_ROWS = 20_000
+ROW_GROUP = 65_536
+CHECKED_ROWS = 64
+
+#: What a process that explains runs; it prints one line of JSON.
+CHILD = """
+import json, resource, sys, time
+begin = time.perf_counter()
+arguments = json.loads(sys.argv[1])
+from skshapgpu import TreeExplainer, explain_batches
+explainer = TreeExplainer.load(arguments["model"], device=arguments["device"], n_jobs=arguments["n_jobs"])
+ready = time.perf_counter()
+result = explain_batches(
+    explainer, arguments["source"], arguments["sink"], keep=["id"], top=arguments["top"],
+    batch_size=arguments["batch_size"],
+)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:  # the other counts what the parent had before this process began, too
+    with open("/proc/self/status") as status:
+        peak = int(next(line for line in status if line.startswith("VmHWM")).split()[1])
+except OSError:
+    pass
+print(json.dumps({
+    "rows": result.n_rows, "batch_rows": result.batch_rows, "seconds": result.seconds,
+    "rows_per_second": result.rows_per_second, "loading_seconds": ready - begin, "peak_mib": peak / 1024,
+}))
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rows", type=int, nargs="+", help="rows of each run (50000 200000 800000; GPU: 1, 4 and 16 million)"
+    )
+    parser.add_argument("--features", type=int, default=64, help="(64)")
+    parser.add_argument("--trees", type=int, default=400, help="of a random forest (400)")
+    parser.add_argument("--depth", type=int, default=12, help="of its trees (12)")
+    parser.add_argument("--jobs", type=int, default=1, help="threads of a process (1)")
+    parser.add_argument("--top", type=int, help="keep so many values of each row (all)")
+    parser.add_argument("--batch-size", type=int, help="rows of a batch (auto)")
+    parser.add_argument("--folder", type=Path, help="where rows and values lie (a temporary folder)")
+    parser.add_argument("--cache", type=Path, default=Path(__file__).parent / ".cache", help="trained models")
+
+
+def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """A result for each number of rows, and one of two processes, each with half of the most rows."""
+    model = _model(arguments)
+    root = Path(tempfile.mkdtemp(dir=arguments.folder))
+    results = []
+    try:
+        for n_rows in arguments.rows:
+            folder = root / str(n_rows)
+            _write_rows(folder, n_rows, arguments.features)
+            found = _in_processes(model, [folder], [root / "values"], arguments)
+            found |= {"processes": 1, "error": _error(model, folder, root / "values", arguments)}
+            print_result(found)
+            results.append(found)
+            shutil.rmtree(root / "values")
+            if n_rows == max(arguments.rows):
+                halves = sorted(folder.iterdir())
+                sinks = [root / f"values-{i}" for i in range(len(halves))]
+                found = _in_processes(model, halves, sinks, arguments) | {"processes": len(halves)}
+                print_result(found)
+                results.append(found)
+            shutil.rmtree(folder)
+    finally:
+        shutil.rmtree(root)
+    return results
+
+
+def print_result(result: dict[str, Any]) -> None:
+    print(
+        f"{result['rows']:>12,} rows, {result['processes']} process(es): {result['wall_seconds']:8.1f} s, "
+        f"{result['rows'] / result['wall_seconds']:>12,.0f} rows/s, peak {result['peak_mib']:,.0f} MiB",
+        flush=True,
+    )
+
+
+def _model(arguments: argparse.Namespace) -> Path:
+    """The file of an explainer of a forest, trained if it is not there."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    name = f"scaling-{arguments.trees}-{arguments.depth}-{arguments.features}.npz"
+    path = arguments.cache / name
+    if not path.exists():
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(TRAINING_ROWS, arguments.features)).astype(np.float32)
+        n_first = min(8, arguments.features)
+        y = X[:, 0] * X[:, 1 % n_first] + np.sin(X[:, :n_first]).sum(axis=1) + 0.3 * X.sum(axis=1)
+        forest = RandomForestRegressor(
+            arguments.trees, max_depth=arguments.depth, max_features=1 / 3, n_jobs=-1, random_state=0
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        TreeExplainer(forest.fit(X, y), device="cpu").save(path)
+    return path
+
+
+def _write_rows(folder: Path, n_rows: int, n_features: int) -> None:
+    """Two files, in row groups."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir()
+    names = [f"x{i}" for i in range(n_features)]
+    schema = pa.schema([("id", pa.int64()), *((name, pa.float32()) for name in names)])
+    bounds = [0, n_rows // 2, n_rows]
+    for half in range(2):
+        with pq.ParquetWriter(folder / f"rows-{half}.parquet", schema, use_dictionary=False) as writer:
+            for start in range(bounds[half], bounds[half + 1], ROW_GROUP):
+                n = min(ROW_GROUP, bounds[half + 1] - start)
+                columns = np.random.default_rng(start).standard_normal((n_features, n), np.float32)
+                writer.write_table(
+                    pa.Table.from_arrays([pa.array(np.arange(start, start + n)), *columns], schema=schema)
+                )
+
+
+def _in_processes(
+    model: Path, sources: list[Path], sinks: list[Path], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Runs at the same time, one for each source; the times of all together, the peak of the largest."""
+    begin = time.perf_counter()
+    running = []
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    for source, sink in zip(sources, sinks, strict=True):
+        call = {
+            "model": os.fspath(model),
+            "source": os.fspath(source),
+            "sink": os.fspath(sink),
+            "device": arguments.device,
+            "n_jobs": arguments.jobs,
+            "top": arguments.top,
+            "batch_size": arguments.batch_size or "auto",
+        }
+        command = [sys.executable, "-c", CHILD, json.dumps(call)]
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
+    outputs = [process.communicate()[0] for process in running]
+    if any(process.returncode for process in running):
+        raise RuntimeError("a process that explains has failed; what it said stands above")
+    parts = [json.loads(output) for output in outputs]
+    return {
+        "rows": sum(part["rows"] for part in parts),
+        "wall_seconds": time.perf_counter() - begin,
+        "seconds": max(part["seconds"] for part in parts),
+        "loading_seconds": max(part["loading_seconds"] for part in parts),
+        "rows_per_second": sum(part["rows"] for part in parts) / max(part["seconds"] for part in parts),
+        "batch_rows": parts[0]["batch_rows"],
+        "peak_mib": max(part["peak_mib"] for part in parts),
+        "output_mib": sum(path.stat().st_size for sink in sinks for path in sink.glob("part-*")) / 2**20,
+    }
+
+
+def _error(model: Path, folder: Path, values: Path, arguments: argparse.Namespace) -> float:
+    """Largest relative difference of rows of the output to double precision; all ids must be there."""
+    import pyarrow.dataset as ds
+
+    total = 0
+    for batch in ds.dataset(values).to_batches(columns=["id"]):
+        ids = batch.column("id").to_numpy()
+        if not (ids == np.arange(total, total + len(ids))).all():
+            raise RuntimeError("rows of the output are lost, doubled or out of order")
+        total += len(ids)
+    rows, made = (ds.dataset(path).head(CHECKED_ROWS).drop_columns(["id"]) for path in (folder, values))
+    X = np.column_stack(rows.columns).astype(np.float64)
+    truth = _double(model, X)
+    if arguments.top is not None:
+        found = made.column("shap_1").to_numpy()
+        truth = truth[np.arange(len(truth)), np.abs(truth).argmax(axis=1)]
+    else:
+        found = np.column_stack(made.columns)
+    error = float(np.abs(found - truth).max() / np.abs(truth).max())
+    if not (error <= TOLERANCE and total == sum(f.count_rows() for f in ds.dataset(folder).get_fragments())):
+        raise RuntimeError(f"the output is wrong: {total} rows, an error of {error}")
+    return error
+
+
+def _double(model: Path, X: np.ndarray) -> np.ndarray:
+    """Values in double precision of the trees in the file."""
+    ensemble = saving.load(model).adapted.ensemble
+    values = np.empty((len(X), 1, X.shape[1]))
+    plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, "double")
+    plan.explain(X.astype(ensemble.x_dtype).astype(np.float64), values, None, 1)
+    return values[:, 0]

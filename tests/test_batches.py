@@ -1,0 +1,773 @@
+"""explain_batches: sources, sinks, runs that are killed and resumed, memory, threads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import skshapgpu
+from skshapgpu import TreeExplainer, explain_batches
+from skshapgpu.batches import journal as journal_module
+from skshapgpu.batches import sinks as sinks_module
+from skshapgpu.batches import sources as sources_module
+from skshapgpu.batches.overlap import overlapped
+from skshapgpu.record_batches import BatchExplainer
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+pq = pytest.importorskip("pyarrow.parquet")
+for _name in ("csv", "dataset", "feather"):
+    pytest.importorskip(f"pyarrow.{_name}")
+
+IRIS, SPECIES = load_iris(return_X_y=True, as_frame=True)
+ROWS = IRIS.assign(id=np.arange(150)[::-1], name=[f"r{i}" for i in range(150)])
+TABLE = pa.Table.from_pandas(ROWS, preserve_index=False)
+MODEL = RandomForestClassifier(3, max_depth=3, random_state=0).fit(IRIS, SPECIES)
+KEPT = ["name", "id"]
+
+#: Of processes that are to find this package.
+ALONE = os.environ | {"PYTHONPATH": str(Path(skshapgpu.__file__).parents[1]), "OPENBLAS_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def explainer() -> TreeExplainer:
+    return TreeExplainer(MODEL)
+
+
+@pytest.fixture(scope="module")
+def values(explainer: TreeExplainer) -> np.ndarray:
+    return explainer.shap_values(IRIS)
+
+
+def content(path: Path) -> Any:
+    """What an output holds: a table or an array."""
+    if path.suffix == ".npy":
+        return np.load(path)
+    if path.suffix == ".arrow":
+        return pa.feather.read_table(path)
+    if path.suffix == ".parquet":
+        return pq.read_table(path)
+    kind = "feather" if next(path.glob("part-*")).suffix == ".arrow" else "parquet"
+    return pa.dataset.dataset(path, format=kind).to_table()
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    return a.schema.equals(b.schema, check_metadata=True) and a.equals(b)
+
+
+def check(path: Path, values: np.ndarray, kept: list[str] = KEPT) -> None:
+    found = content(path)
+    if isinstance(found, np.ndarray):
+        np.testing.assert_array_equal(found, values)
+        return
+    assert found.column_names[: len(kept)] == kept
+    for name in kept:
+        assert found.column(name).to_pylist() == TABLE.column(name).to_pylist()
+    columns = found.columns[len(kept) :]
+    assert {str(column.type) for column in columns} == {"float" if values.dtype.char == "f" else "double"}
+    np.testing.assert_array_equal(np.column_stack(columns), values.reshape(len(values), len(columns)))
+
+
+def parquet_folder(folder: Path) -> Path:
+    """Three files of 60, 0 and 90 rows in row groups of 25, and one that is none of the data."""
+    (folder / "deep").mkdir(parents=True)
+    pq.write_table(TABLE.slice(0, 60), folder / "a.parquet", row_group_size=25)
+    pq.write_table(TABLE.slice(0, 0), folder / "b.parquet")
+    pq.write_table(TABLE.slice(60), folder / "deep" / "c.parquet", row_group_size=25)
+    (folder / "_SUCCESS").write_text("")
+    (folder / ".hidden").mkdir()
+    (folder / ".hidden" / "d.parquet").write_text("nothing")
+    return folder
+
+
+def files(folder: Path, kind: str) -> Any:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"rows.{kind}"
+    if kind == "parquet":
+        pq.write_table(TABLE, path, row_group_size=40)
+    elif kind == "arrow":
+        with pa.ipc.new_file(path, TABLE.schema) as writer:
+            writer.write_table(TABLE, max_chunksize=33)
+    elif kind == "csv":
+        pa.csv.write_csv(TABLE, path)
+    elif kind == "tsv.gz":
+        ROWS.to_csv(path, sep="\t", index=False)
+    elif kind == "folder":
+        return parquet_folder(folder / "rows")
+    elif kind == "list":
+        parquet_folder(folder / "rows")
+        return [folder / "rows" / "a.parquet", str(folder / "rows" / "deep" / "c.parquet")]
+    elif kind == "dataset":
+        return pa.dataset.dataset(parquet_folder(folder / "rows"))
+    return path
+
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    **{
+        kind: lambda folder, kind=kind: files(folder, kind)
+        for kind in ("parquet", "arrow", "csv", "tsv.gz", "folder", "list", "dataset")
+    },
+    "table": lambda folder: TABLE,
+    "reader": lambda folder: TABLE.to_reader(max_chunksize=19),
+    "pandas": lambda folder: ROWS,
+    "frames": lambda folder: (ROWS.iloc[i : i + 41] for i in range(0, 150, 41)),
+    "batches": lambda folder: TABLE.to_batches(max_chunksize=64),
+    "tables": lambda folder: iter([TABLE.slice(0, 0), TABLE.slice(0, 149), TABLE.slice(149)]),
+}
+ARRAY = IRIS.to_numpy()
+
+
+def npy(folder: Path, array: np.ndarray) -> Path:
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "rows.npy", array)
+    return folder / "rows.npy"
+
+
+ARRAYS: dict[str, Callable[[Path], Any]] = {
+    "array": lambda folder: ARRAY,
+    "npy": lambda folder: npy(folder, ARRAY),
+    "npy-fortran": lambda folder: npy(folder, np.asfortranarray(ARRAY)),
+    "npy-large": lambda folder: npy(folder, ARRAY),
+    "memmap": lambda folder: np.load(npy(folder, ARRAY), mmap_mode="r"),
+    "csr": lambda folder: sp.csr_matrix(ARRAY),
+    "csc": lambda folder: sp.csc_array(ARRAY),
+    "arrays": lambda folder: (ARRAY[i : i + 41] for i in range(0, 150, 41)),
+    "matrices": lambda folder: iter([sp.csr_array(ARRAY[:77]), sp.csr_array(ARRAY[77:])]),
+}
+SINKS = ("out", "out/", "out.parquet", "out.arrow", "out.npy")
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_sources_with_names(kind: str, tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
+    result = explain_batches(
+        explainer, SOURCES[kind](tmp_path / "in"), tmp_path / "out", keep=KEPT, batch_size=32
+    )
+    assert [pq.read_metadata(path).num_rows for path in result.paths] == [32, 32, 32, 32, 22]
+    assert (result.n_rows, result.n_resumed, result.batch_rows) == (150, 0, 32)
+    assert result.feature_names == tuple(IRIS.columns) and result.output_names == (0, 1, 2)
+    assert result.rows_per_second > 0
+    check(tmp_path / "out", values)
+    again = explain_batches(
+        explainer, SOURCES[kind](tmp_path / "in2"), tmp_path / "o2", keep=KEPT, batch_size=150
+    )
+    check(again.path, values)
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+@pytest.mark.parametrize("sink", ["out", "out.npy"])
+def test_sources_without_names(
+    kind: str, sink: str, tmp_path: Path, explainer: Any, values: np.ndarray
+) -> None:
+    result = explain_batches(explainer, ARRAYS[kind](tmp_path / "in"), tmp_path / sink, batch_size=32)
+    assert result.n_rows == 150
+    check(result.path, values, [])
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_sinks(sink: str, tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
+    source = files(tmp_path / "in", "parquet")
+    kept = [] if sink.endswith("npy") else KEPT
+    result = explain_batches(explainer, source, f"{tmp_path}/{sink}", keep=kept, batch_size=32)
+    check(result.path, values, kept)
+    again = explain_batches(explainer, source, f"{tmp_path}/{sink}", keep=kept)
+    assert (again.n_rows, again.n_resumed, again.batch_rows) == (150, 150, 32)
+    assert again.paths == result.paths
+    hidden = {path.name for path in tmp_path.rglob(".*skshapgpu/*")}
+    assert hidden == {"journal.json", "lock"}
+
+
+def test_a_folder_of_arrow_files(tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
+    result = explain_batches(explainer, TABLE, tmp_path / "out", keep=KEPT, batch_size=100, format="arrow")
+    assert [path.name for path in result.paths] == ["part-000000.arrow", "part-000001.arrow"]
+    check(result.path, values)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 32, 33])
+@pytest.mark.parametrize("sink", SINKS)
+def test_few_rows(n_rows: int, sink: str, tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
+    for source in (TABLE.slice(0, n_rows), ARRAY[:n_rows], npy(tmp_path / "in", ARRAY[:n_rows])):
+        result = explain_batches(explainer, source, f"{tmp_path}/{sink}", batch_size=32, overwrite=True)
+        assert result.n_rows == n_rows
+        check(result.path, values[:n_rows], [])
+        assert explain_batches(explainer, source, f"{tmp_path}/{sink}", batch_size=32).n_resumed == n_rows
+
+
+def test_one_output_float32_interactions_and_top(tmp_path: Path) -> None:
+    X, y = load_diabetes(return_X_y=True)
+    X = X.astype(np.float32)
+    model = RandomForestRegressor(3, max_depth=4, random_state=0).fit(X, y)
+    want = TreeExplainer(model).shap_values(X)
+    assert want.dtype == np.float32
+    check(explain_batches(model, X, tmp_path / "a.npy", batch_size=99, device="cpu").path, want)
+    check(explain_batches(model, X, tmp_path / "b.npy", dtype="float64").path, want.astype(float))
+    pairs = TreeExplainer(model).explain_interactions(X, pairs="occurring")
+    check(explain_batches(model, X, tmp_path / "c.npy", interactions=True, batch_size=99).path, pairs.values)
+    found = content(explain_batches(model, X, tmp_path / "d.parquet", top=2, batch_size=99).path)
+    assert found.column_names == ["feature_1", "shap_1", "feature_2", "shap_2"]
+    np.testing.assert_array_equal(np.abs(found.column("shap_1")), np.abs(want).max(axis=1))
+
+
+def test_a_pipeline_and_nulls(tmp_path: Path) -> None:
+    frame = IRIS.assign(color=np.where(np.arange(150) % 2, "red", "blue")).iloc[::-1]
+    frame.iloc[::7, 1] = np.nan
+    steps = make_column_transformer((OneHotEncoder(), ["color"]), remainder="passthrough")
+    model = make_pipeline(steps, RandomForestClassifier(3, max_depth=4, random_state=0)).fit(frame, SPECIES)
+    frame.to_parquet(tmp_path / "rows.parquet", index=False, row_group_size=20)
+    want = TreeExplainer(model).explain(frame)
+    result = explain_batches(model, tmp_path / "rows.parquet", tmp_path / "out.parquet", batch_size=32)
+    check(result.path, want.values, [])
+    assert content(result.path).column_names[0] == "onehotencoder__color_blue__0"
+    assert result.feature_names == want.feature_names
+
+
+def test_kept_columns_of_all_types(tmp_path: Path, explainer: Any) -> None:
+    n = 150
+    table = TABLE.append_column("when", pa.array(pd.date_range("2020", periods=n)))
+    table = table.append_column("list", pa.array([[i] * (i % 3) for i in range(n)]))
+    table = table.append_column("gaps", pa.array([None if i % 2 else i for i in range(n)]))
+    # Another dictionary in each chunk.
+    chunks = [pa.array([f"c{i // 50}", None] * 25).dictionary_encode() for i in (0, 50, 100)]
+    table = table.append_column("kind", pa.chunked_array(chunks))
+    kept = ["when", "list", "gaps", "kind"]
+    for sink in ("out", "out.parquet", "out.arrow"):
+        found = content(explain_batches(explainer, table, tmp_path / sink, keep=kept, batch_size=60).path)
+        for name in kept:
+            assert found.column(name).to_pylist() == table.column(name).to_pylist()
+
+
+def test_partitions_and_files_that_differ(tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
+    """Columns of folders' names, and a file with other types and another order of columns."""
+    for year, part in (
+        (2020, TABLE.slice(0, 70)),
+        (2021, TABLE.slice(70).select([*TABLE.column_names[::-1]])),
+    ):
+        (tmp_path / f"in/year={year}").mkdir(parents=True)
+        if year == 2021:
+            part = part.set_column(1, "id", part.column("id").cast(pa.int32()))
+        pq.write_table(part, tmp_path / f"in/year={year}/rows.parquet")
+    result = explain_batches(
+        explainer, tmp_path / "in", tmp_path / "out", keep=["year", *KEPT], batch_size=32
+    )
+    found = content(result.path)
+    assert found.column("year").to_pylist() == [2020] * 70 + [2021] * 80
+    check_without_year = found.drop_columns(["year"])
+    assert check_without_year.column("id").to_pylist() == TABLE.column("id").to_pylist()
+    np.testing.assert_array_equal(np.column_stack(found.columns[3:]), values.reshape(150, -1))
+
+
+def test_csv_whose_numbers_begin_whole(tmp_path: Path, explainer: Any) -> None:
+    frame = pd.concat([ROWS.round(0).astype({name: int for name in IRIS}), ROWS] * 400, ignore_index=True)
+    text = frame.astype({name: object for name in IRIS}).to_csv(index=False)
+    (tmp_path / "rows.csv").write_text(text)
+    result = explain_batches(explainer, tmp_path / "rows.csv", tmp_path / "out.npy")
+    check(result.path, explainer.shap_values(pd.read_csv(tmp_path / "rows.csv")[IRIS.columns]))
+
+
+def test_a_large_row_group_is_read_in_pieces(tmp_path: Path, explainer: Any) -> None:
+    pq.write_table(pa.concat_tables([TABLE] * 1000), tmp_path / "rows.parquet", row_group_size=10**6)
+    source = sources_module.open_source(tmp_path / "rows.parquet")
+    sizes = [piece.num_rows for piece in source.read(list(IRIS), 1001, 4096)]
+    assert sum(sizes) == 150_000 - 1001 and set(sizes[:-1]) == {4096}
+
+
+# Resuming
+
+
+class Killed(BaseException):
+    """What nothing catches."""
+
+
+def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
+    """Every step that others could see raises at its ``at``-th turn; how many turns there were."""
+    turns = [0]
+
+    def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*args: Any, **kwargs: Any) -> Any:
+            turns[0] += 1
+            if turns[0] == at:
+                raise Killed
+            return function(*args, **kwargs)
+
+        return step
+
+    for module, name in (
+        (os, "replace"),
+        (journal_module, "flush"),
+        (sinks_module, "flush"),
+        (sinks_module, "flush_folder"),
+        (sinks_module, "_write"),
+        (BatchExplainer, "values"),
+        (sources_module, "_joined"),
+    ):
+        monkeypatch.setattr(module, name, guarded(getattr(module, name)))
+    return turns
+
+
+@pytest.mark.parametrize("sink", ["out", "out.parquet", "out.npy"])
+def test_resumes_after_a_crash_at_every_step(
+    sink: str, tmp_path: Path, explainer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = [] if sink == "out.npy" else KEPT
+
+    def run(folder: Path) -> Any:
+        return explain_batches(explainer, TABLE, folder / sink, keep=kept, batch_size=50)
+
+    (tmp_path / "whole").mkdir()
+    want = content(run(tmp_path / "whole").path)
+    resumed = set()
+    for at in range(1, 1000):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        with monkeypatch.context() as patched:
+            turns = crashing(patched, at)
+            try:
+                run(folder)
+            except Killed:
+                pass
+            if turns[0] < at:
+                break
+        assert at < 20 or folder.exists()
+        if sink != "out":
+            assert not (folder / sink).exists() or same(content(folder / sink), want)
+        result = run(folder)
+        resumed.add(result.n_resumed)
+        assert result.n_rows == 150 and same(content(result.path), want)
+    assert at > 10 and {0, 50, 100} <= resumed
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("skshapgpu")]
+
+
+#: Forks a process for each run, and kills it with SIGKILL after a random time; no thread was started before.
+LAUNCHER = """
+import json, os, random, signal, sys, time
+import pyarrow.dataset, pyarrow.parquet, pyarrow.csv
+import sklearn.ensemble, skshapgpu._core
+from skshapgpu import explain_batches
+folder, seed = sys.argv[1], int(sys.argv[2])
+chance = random.Random(seed)
+
+def start(path):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    child = os.fork()
+    if child == 0:
+        try:
+            keep = [] if path.endswith(".npy") else ["id"]
+            explain_batches(f"{folder}/model", f"{folder}/rows.parquet", path, keep=keep, batch_size=40)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
+
+for sink, n_kills in json.loads(sys.argv[3]).items():
+    begin = time.perf_counter()
+    assert os.waitpid(start(f"{folder}/whole/{sink}"), 0)[1] == 0
+    seconds = time.perf_counter() - begin
+    kills = done = 0
+    while not done or kills < n_kills:
+        child = start(f"{folder}/killed{done}/{sink}")
+        if kills < n_kills:
+            time.sleep(chance.uniform(0, 0.4 * seconds))
+            os.kill(child, signal.SIGKILL)  # one that has ended, but was not waited for, does not mind
+        status = os.waitpid(child, 0)[1]
+        if status == signal.SIGKILL:
+            kills += 1
+        else:
+            assert status == 0, status
+            done += 1
+    print(json.dumps([sink, kills, done, round(seconds, 2)]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_resumes_after_kills(tmp_path: Path, explainer: Any) -> None:
+    rows = pa.concat_tables([TABLE] * 12)
+    rows = rows.set_column(rows.column_names.index("id"), "id", pa.array(np.arange(len(rows))))
+    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=333)
+    explainer.save(tmp_path / "model")
+    seed = int.from_bytes(os.urandom(4), "little")
+    print(f"{seed=}")
+    n_kills = {"out.parquet": 20, "out": 10, "out.npy": 10}
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LAUNCHER, str(tmp_path), str(seed), json.dumps(n_kills)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=ALONE,
+    )
+    print(run.stdout)
+    assert run.returncode == 0, run.stderr
+    for sink, kills, done, _ in map(json.loads, run.stdout.splitlines()):
+        assert kills == n_kills.pop(sink)
+        want = content(tmp_path / "whole" / sink)
+        assert len(want) == len(rows)
+        if not sink.endswith(".npy"):
+            assert want.column("id").to_pylist() == list(range(len(rows)))
+        for number in range(done):
+            assert same(content(tmp_path / f"killed{number}" / sink), want)
+    assert not n_kills
+
+
+def test_iterators_are_read_again(tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
+    read: list[int] = []
+
+    def items(fail_at: int = -1) -> Iterator[Any]:
+        for i in range(0, 150, 30):
+            if i == fail_at:
+                raise OSError("the line broke")
+            read.append(i)
+            yield TABLE.slice(i, 30)
+
+    with pytest.raises(OSError, match="the line broke"):
+        explain_batches(explainer, items(90), tmp_path / "out.parquet", keep=KEPT, batch_size=40)
+    assert not (tmp_path / "out.parquet").exists()
+    result = explain_batches(explainer, items(), tmp_path / "out.parquet", keep=KEPT, batch_size=40)
+    assert result.n_resumed == 80
+    check(result.path, values)
+    del read[:]
+    assert explain_batches(explainer, items(), tmp_path / "out.parquet", keep=KEPT).n_resumed == 150
+    assert read == [0]  # its columns, no more
+
+
+def other_calls(folder: Path) -> dict[str, tuple[dict[str, Any], str]]:
+    other = RandomForestClassifier(3, max_depth=3, random_state=1).fit(IRIS, SPECIES)
+    changed = TABLE.set_column(0, IRIS.columns[0], pa.array(IRIS.iloc[:, 0] + 1))
+    return {
+        "model": ({"model": other}, "model.trees was"),
+        "data": ({"model": TreeExplainer(MODEL, data=IRIS[:9])}, "model.background was"),
+        "precision": ({"model": TreeExplainer(MODEL, precision="double")}, 'model.precision was "single"'),
+        "batch_size": ({"batch_size": 33}, "batch_rows was 32 and is 33"),
+        "keep": ({"keep": ["id"]}, "options.keep was"),
+        "top": ({"top": 2}, "options.top was null and is 2"),
+        "index": ({"index": "bv"}, "options.index was"),
+        "dtype": ({"dtype": "float32"}, "options.dtype was"),
+        "source": ({"source": TABLE.slice(1)}, "source.n_rows was 150 and is 149"),
+        "content": ({"source": changed}, "source.content was"),
+    }
+
+
+@pytest.mark.parametrize("name", other_calls(Path()))
+@pytest.mark.parametrize("finished", [False, True])
+def test_another_call_is_refused(
+    name: str, finished: bool, tmp_path: Path, explainer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call: dict[str, Any] = {"model": explainer, "source": TABLE, "keep": KEPT, "batch_size": 32}
+    sink = tmp_path / "out.parquet"
+    with monkeypatch.context() as patched:
+        if not finished:
+            crashing(patched, 20)
+        try:
+            explain_batches(sink=sink, **call)
+        except Killed:
+            assert not finished
+    change, message = other_calls(tmp_path)[name]
+    state = "finished" if finished else "unfinished"
+    with pytest.raises(
+        ValueError, match=f"(?s)is the {state} output of another call: {message}.*overwrite=True"
+    ):
+        explain_batches(sink=sink, **(call | change))
+    with pytest.raises(ValueError, match="of the same call: use resume=True"):
+        explain_batches(sink=sink, resume=False, **call)
+    replaced = explain_batches(sink=sink, overwrite=True, **(call | change))
+    assert replaced.n_resumed == 0 and replaced.n_rows == len(content(sink))
+    assert explain_batches(sink=sink, **(call | change)).n_resumed == replaced.n_rows
+
+
+def test_changed_files_are_noticed(tmp_path: Path, explainer: Any) -> None:
+    source, sink = files(tmp_path / "in", "parquet"), tmp_path / "out.parquet"
+    explain_batches(explainer, source, sink)
+    os.utime(source, ns=(1, 1))
+    with pytest.raises(ValueError, match=r"source\.files was"):
+        explain_batches(explainer, source, sink)
+    explain_batches(explainer, source, sink, overwrite=True)
+    pq.write_table(TABLE, sink)
+    with pytest.raises(ValueError, match="was changed since it was written"):
+        explain_batches(explainer, source, sink)
+    assert explain_batches(explainer, source, sink, overwrite=True).n_resumed == 0
+    sink.unlink()
+    assert explain_batches(explainer, source, sink).n_resumed == 0  # and it is there again
+    assert len(content(sink)) == 150
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_others_wrote_is_not_touched(overwrite: bool, tmp_path: Path, explainer: Any) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    (tmp_path / "mine.parquet").write_text("other")
+    for sink, message in (
+        ("mine", "holds other files, such as 'letter.txt'"),
+        ("mine.parquet", "is no output"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            explain_batches(explainer, TABLE, tmp_path / sink, overwrite=overwrite)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["letter.txt", "mine", "mine.parquet"]
+
+
+def test_a_second_call_at_once_is_refused(tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
+    refused = []
+
+    def meanwhile(done: int, n_rows: int | None) -> None:
+        with pytest.raises(RuntimeError, match="another call is writing"):
+            explain_batches(explainer, TABLE, tmp_path / "out", keep=KEPT, batch_size=50)
+        refused.append(done)
+
+    explain_batches(explainer, TABLE, tmp_path / "out", keep=KEPT, batch_size=50, progress=meanwhile)
+    assert refused
+    check(tmp_path / "out", values)
+
+
+def test_batch_size_of_the_first_run_is_kept(tmp_path: Path, explainer: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(skshapgpu.batches, "_BATCH_BYTES", 64 * (2 * 4 * 8 + 2 * 12 * 8))
+    with monkeypatch.context() as patched:
+        crashing(patched, 12)
+        with pytest.raises(Killed):
+            explain_batches(explainer, TABLE.select(list(IRIS)), tmp_path / "out")
+    monkeypatch.undo()
+    result = explain_batches(explainer, TABLE.select(list(IRIS)), tmp_path / "out")
+    assert result.batch_rows == 64 and result.n_resumed in (64, 128)
+
+
+def test_memory_limit_makes_batches_smaller(tmp_path: Path) -> None:
+    row = 2 * 4 * 8 + 2 * 12 * 8
+    limited = TreeExplainer(MODEL, memory_limit=100 * 12 * row)
+    assert explain_batches(limited, ARRAY, tmp_path / "out").batch_rows == 100
+    assert explain_batches(MODEL, ARRAY, tmp_path / "out2").batch_rows > 100_000
+
+
+# Errors, threads, progress
+
+
+def test_what_fails_ends_everything(tmp_path: Path, explainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever fails, the error comes out, batches before it stay, and no thread is left."""
+
+    def bad(wrong: Any) -> Iterator[Any]:
+        yield from (ARRAY[:50], ARRAY[50:100])
+        yield wrong
+
+    wrong = ARRAY[:40].copy()
+    wrong[7, 2] = np.inf
+    for item, error, message in (
+        (
+            wrong,
+            ValueError,
+            "in rows 100 to 139 of the source, counted from row 100: .*infinity.*row 7, column",
+        ),
+        (ARRAY[:, :3], ValueError, "item 2 of the source has 3 columns of float64, the first 4"),
+        (sp.csr_array(ARRAY), ValueError, "mixes arrays and sparse matrices: item 2"),
+    ):
+        with pytest.raises(error, match=message):
+            explain_batches(explainer, bad(item), tmp_path / "out", batch_size=50, overwrite=True)
+        assert len(list((tmp_path / "out").glob("part-*"))) == 2
+    frames = iter([ROWS[:50], ROWS[50:].rename(columns={IRIS.columns[0]: "x"})])
+    with pytest.raises(ValueError, match="item 1 of the source does not have the columns of the first"):
+        explain_batches(explainer, frames, tmp_path / "out", batch_size=50, overwrite=True)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sinks_module, "_write", full)
+        with pytest.raises(OSError, match="No space left"):
+            explain_batches(explainer, TABLE, tmp_path / "out", batch_size=10, overwrite=True)
+
+    def interrupt(done: int, n_rows: int | None) -> None:
+        if done >= 60:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        explain_batches(explainer, TABLE, tmp_path / "out2", batch_size=10, progress=interrupt)
+    assert explain_batches(explainer, TABLE, tmp_path / "out2").n_resumed >= 60
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("skshapgpu")]
+
+
+def test_overlapped_keeps_order_and_few_items() -> None:
+    lock, alive, most = threading.Lock(), 0, 0
+
+    def items() -> Iterator[int]:
+        nonlocal alive, most
+        for i in range(200):
+            with lock:
+                alive += 1
+                most = max(most, alive)
+            yield i
+
+    written: list[int] = []
+
+    def write(item: int) -> None:
+        nonlocal alive
+        written.append(item)
+        with lock:
+            alive -= 1
+
+    overlapped(items(), lambda item: item, write, lambda: None)
+    assert written == list(range(200))
+    assert most <= 6
+
+
+def test_the_stages_overlap(tmp_path: Path) -> None:
+    """The second item is read while the first is worked off, and the third while the first is written."""
+    second, third = threading.Event(), threading.Event()
+
+    def items() -> Iterator[int]:
+        yield 1
+        second.set()
+        yield 2
+        third.set()
+        yield 3
+
+    def work(item: int) -> int:
+        assert item > 1 or second.wait(20)
+        return item
+
+    overlapped(items(), work, lambda item: None if item > 1 else _wait(third), lambda: None)
+
+
+def _wait(event: threading.Event) -> None:
+    assert event.wait(20)
+
+
+def test_progress(tmp_path: Path, explainer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm")
+    told: list[tuple[int, int | None]] = []
+
+    def report(done: int, n_rows: int | None) -> None:
+        told.append((done, n_rows))
+
+    explain_batches(explainer, TABLE, tmp_path / "a", batch_size=50, progress=report)
+    assert told[-1] == (150, 150) and told == sorted(set(told))
+    del told[:]
+    explain_batches(explainer, iter([ARRAY]), tmp_path / "b", batch_size=50, progress=report)
+    assert told[-1] == (150, None)
+    for i, source in enumerate((TABLE, iter([ARRAY]))):
+        explain_batches(explainer, source, tmp_path / f"bar{i}", batch_size=50, progress=True)
+        assert "rows/s" in capsys.readouterr().err
+    for i, wrong in enumerate(("yes", 1.5)):
+        with pytest.raises(TypeError, match="progress"):
+            explain_batches(explainer, TABLE, tmp_path / f"wrong{i}", progress=wrong)
+
+
+def test_rich_shows_the_speed(monkeypatch: Any, tmp_path: Path, explainer: Any, capsys: Any) -> None:
+    pytest.importorskip("rich")
+    monkeypatch.setattr(skshapgpu.progress, "_bar_library", lambda: "rich")
+    for i, source in enumerate((TABLE, iter([ARRAY]))):
+        explain_batches(explainer, source, tmp_path / f"bar{i}", batch_size=50, progress=True)
+        assert "rows/s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
+        ({"batch_size": "big"}, ValueError, "batch_size"),
+        ({"batch_size": 1.5}, TypeError, "batch_size must be a number of rows"),
+        ({"sink": 5}, TypeError, "sink must be a path"),
+        ({"sink": "out.csv"}, ValueError, "ends like no output"),
+        ({"sink": "nowhere/out.parquet"}, ValueError, "there is no folder"),
+        ({"sink": "out.parquet", "format": "arrow"}, ValueError, "is a file of parquet"),
+        ({"sink": "out", "format": "npy"}, ValueError, "a file of NumPy is named"),
+        ({"sink": "out.npy", "keep": ["id"]}, ValueError, "holds values alone"),
+        ({"sink": "out.npy", "top": 2}, ValueError, "holds values alone"),
+        ({"format": "csv"}, ValueError, "format"),
+        ({"source": ARRAY, "keep": ["id"]}, ValueError, "arrays, without names"),
+        ({"source": ARRAY[0]}, ValueError, "Expected 2D array"),
+        ({"source": 5}, TypeError, "source must be a path"),
+        ({"source": []}, ValueError, "iterator without items"),
+        ({"source": iter(["a.parquet"])}, TypeError, "pass a list of them"),
+        ({"source": "nowhere.parquet"}, ValueError, "there is no file 'nowhere.parquet'"),
+        ({"source": "."}, ValueError, "there are no files"),
+        ({"keep": ["nope"]}, ValueError, "no column 'nope'"),
+        ({"index": "sii"}, ValueError, "index"),
+        ({"model": "nowhere.json"}, ValueError, "nowhere"),
+    ],
+)
+def test_wrong_arguments(
+    arguments: Any, error: type[Exception], message: str, tmp_path: Path, monkeypatch: Any, explainer: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    call = {"model": explainer, "source": TABLE, "sink": "out"} | arguments
+    with pytest.raises(error, match=message):
+        explain_batches(**call)
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, explainer: Any) -> None:
+    files(tmp_path / "in", "parquet")
+    (tmp_path / "in" / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="of one format, not of csv and parquet"):
+        explain_batches(explainer, tmp_path / "in", tmp_path / "out")
+    (tmp_path / "rows").mkdir()
+    pq.write_table(TABLE, tmp_path / "rows" / "rows.parquet")
+    with pytest.raises(ValueError, match="lies in the folder of the rows"):
+        explain_batches(explainer, tmp_path / "rows", tmp_path / "rows" / "out.parquet")
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "in" / "rows.parquet").read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"cut\.parquet' cannot be read"):
+        explain_batches(explainer, tmp_path / "cut.parquet", tmp_path / "out")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(ValueError, match="is no file of Parquet, Arrow or NumPy by its content"):
+        explain_batches(explainer, tmp_path / "text", tmp_path / "out")
+    np.save(tmp_path / "objects.npy", np.array([["a", None]], object))
+    with pytest.raises(ValueError, match=r"objects\.npy' cannot be read"):
+        explain_batches(explainer, tmp_path / "objects.npy", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+#: Prints the most memory that each of the runs had, in kilobytes, each in a process of its own.
+MEMORY = """
+import json, os, sys
+import pyarrow.dataset, pyarrow.parquet
+import skshapgpu._core
+from skshapgpu import explain_batches
+for source, sink in json.loads(sys.argv[2]):
+    child = os.fork()
+    if child == 0:
+        try:
+            explain_batches(sys.argv[1], source, sink, batch_size=4096)
+            most = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+            print(most.split()[1], flush=True)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    """Eight times the rows, 31 MB of them with as much of values, in about the same memory."""
+    chance = np.random.default_rng(0)
+    X = chance.random((240_000, 32), np.float32)
+    model = RandomForestRegressor(2, max_depth=3, random_state=0).fit(X[:500], X[:500, 0])
+    TreeExplainer(model).save(tmp_path / "model")
+    calls = []
+    for n_rows in (30_000, 240_000):
+        np.save(tmp_path / f"{n_rows}.npy", X[:n_rows])
+        calls.append([f"{tmp_path}/{n_rows}.npy", f"{tmp_path}/{n_rows}-out.npy"])
+        table = pa.Table.from_arrays([*X[:n_rows].T.copy()], names=[f"x{i}" for i in range(32)])
+        # Of a column a page and its dictionary are held, each of 1 MB if there are so many values.
+        pq.write_table(table, tmp_path / f"{n_rows}.parquet", row_group_size=10**6, use_dictionary=False)
+        calls.append([f"{tmp_path}/{n_rows}.parquet", f"{tmp_path}/{n_rows}-out.parquet"])
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", MEMORY, str(tmp_path / "model"), json.dumps(calls)],
+        capture_output=True,
+        text=True,
+        env=ALONE,
+    )
+    assert run.returncode == 0, run.stderr
+    npy_small, parquet_small, npy_large, parquet_large = (int(line) * 1024 for line in run.stdout.split())
+    assert npy_large - npy_small < 8e6
+    assert parquet_large - parquet_small < 16e6, (parquet_small, parquet_large)
