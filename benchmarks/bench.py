@@ -9,6 +9,7 @@
     python benchmarks/bench.py top-pairs
     python benchmarks/bench.py loading
     python benchmarks/bench.py cross-validation
+    python benchmarks/bench.py distributed
     python benchmarks/bench.py latency
     python benchmarks/bench.py packing
     python benchmarks/bench.py scaling --device cuda
@@ -40,6 +41,7 @@ from typing import Any
 
 import background
 import cross_validation
+import distributed_engines
 import gpu
 import interactions
 import loading
@@ -112,6 +114,9 @@ PACKAGES = (
     "fasttreeshap",
     "cupy",
     "pyarrow",
+    "dask",
+    "pyspark",
+    "ray",
 )
 
 CPU_FLAGS = (
@@ -196,6 +201,9 @@ def main() -> None:
     validation = commands.add_parser("cross-validation", help="what explaining adds to a cross-validation")
     cross_validation.add_arguments(validation)
     add_output(validation)
+    engines = commands.add_parser("distributed", help="Dask, Spark and Ray, with one and two workers")
+    distributed_engines.add_arguments(engines)
+    add_output(engines)
     latency = commands.add_parser("latency", help="seconds of small calls, CPU against GPU")
     add_common(latency)
     latency.add_argument(
@@ -219,6 +227,7 @@ def main() -> None:
         "top-pairs": run_top_pairs,
         "loading": run_loading,
         "cross-validation": run_cross_validation,
+        "distributed": run_distributed,
         "latency": run_latency,
         "packing": run_packing,
         "scaling": run_scaling,
@@ -398,6 +407,18 @@ def run_cross_validation(arguments: argparse.Namespace, refuse: Callable[[str], 
         report["models"].append(result)
         cross_validation.print_result(result)
         write(report, arguments)
+
+
+def run_distributed(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.quick:
+        arguments.rows, arguments.parts, arguments.rounds, arguments.repeats = 2_000, 4, 10, 1
+    if min(arguments.rows, arguments.parts, arguments.rounds, arguments.repeats) < 1:
+        refuse("all numbers must be positive")
+    report = start_report("distributed", arguments)
+    result = distributed_engines.measure(arguments)
+    report["models"].append(result)
+    distributed_engines.print_result(result)
+    write(report, arguments)
 
 
 def run_latency(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:

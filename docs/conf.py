@@ -70,7 +70,7 @@ html_sidebars = {"index": [], "install": [], "quickstart": [], "faq": []}
 
 #: Links as they stand in the repository, and where they lead on the site.
 SITE_LINKS = (
-    (re.compile(r"\]\((?:\.\./)?examples/(plot_\w+)\.py"), r"](/auto_examples/\1.rst"),
+    (re.compile(r"\]\((?:\.\./)?examples/((?:plot|distributed)_\w+)\.py"), r"](/auto_examples/\1.rst"),
     (re.compile(r"\]\((?:\.\./)?examples\)"), r"](/auto_examples/index.rst)"),
     (re.compile(r"\]\(docs/"), r"](/"),
     (re.compile(r"\]\((tests|benchmarks/results)/"), r"](../\1/"),

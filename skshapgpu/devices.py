@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
@@ -66,6 +68,20 @@ def _load() -> ModuleType:
     return _cuda
 
 
+#: Whether options are read for another process, which has GPUs and an environment of its own.
+_elsewhere: ContextVar[bool] = ContextVar("_elsewhere", default=False)
+
+
+@contextmanager
+def elsewhere() -> Iterator[None]:
+    """Options ``device`` are read for other processes: neither GPUs nor the environment of this one count."""
+    token = _elsewhere.set(True)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
 @dataclass(frozen=True)
 class Devices:
     """What the option ``device`` asks for.
@@ -76,10 +92,14 @@ class Devices:
         Use the first GPU when it is there and pays.
     indices : tuple of int
         GPUs to use; empty: the CPU.
+    by_default : bool
+        Whether the option is "auto", even if the environment says what that is. It is pickled as "auto",
+        and the process that loads it asks its own environment.
     """
 
     auto: bool = False
     indices: tuple[int, ...] = ()
+    by_default: bool = False
 
     @classmethod
     def parse(cls, device: Any) -> Devices:
@@ -92,16 +112,31 @@ class Devices:
         RuntimeError
             A GPU is asked for that cannot be had; the message says why.
         """
+        by_default = isinstance(device, str) and device == "auto"
+        if by_default:
+            device = "auto" if _elsewhere.get() else _default_device()
+        found = cls._read(device, by_default)
+        if not found.indices or _elsewhere.get():
+            return found
+        try:
+            n_devices = len(_load().devices())
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"device={device!r}, but {error}; use device='cpu', or 'auto', which falls back to it"
+            ) from error
+        if max(found.indices) >= n_devices:
+            raise RuntimeError(f"device={device!r}, but there are only {n_devices} CUDA devices")
+        return found
+
+    @classmethod
+    def _read(cls, device: Any, by_default: bool) -> Devices:
         if isinstance(device, str) and device == "auto":
-            forced = os.environ.get(DEVICE_VARIABLE, "")
-            if forced in ("", "auto"):
-                return cls(auto=True)
-            device = forced.split(",") if "," in forced else forced
+            return cls(auto=True, by_default=by_default)
         names = [device] if isinstance(device, str) else device
         if not isinstance(names, Sequence) or not names or not all(isinstance(name, str) for name in names):
             raise TypeError(f"device must be a str or a list of them, not {device!r}")
         if list(names) == ["cpu"]:
-            return cls()
+            return cls(by_default=by_default)
         matches = [re.fullmatch(r"cuda(?::(\d+))?", name) for name in names]
         if not all(matches):
             raise ValueError(
@@ -110,15 +145,15 @@ class Devices:
         indices = tuple(int(match[1] or 0) for match in matches if match)
         if len(set(indices)) < len(indices):
             raise ValueError(f"device names a GPU twice: {device!r}")
-        try:
-            n_devices = len(_load().devices())
-        except RuntimeError as error:
-            raise RuntimeError(
-                f"device={device!r}, but {error}; use device='cpu', or 'auto', which falls back to it"
-            ) from error
-        if max(indices) >= n_devices:
-            raise RuntimeError(f"device={device!r}, but there are only {n_devices} CUDA devices")
-        return cls(indices=indices)
+        return cls(indices=indices, by_default=by_default)
+
+    @classmethod
+    def default_here(cls) -> Devices:
+        """What "auto" stands for in this process; its GPUs are looked for when they are used."""
+        return cls._read(_default_device(), True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Devices.default_here, ()) if self.by_default else (Devices, (self.auto, self.indices))
 
     def insist(self) -> Devices:
         """The same for an algorithm that only GPUs have."""
@@ -133,6 +168,12 @@ class Devices:
         if not self.auto:
             return self.indices
         return (0,) if cuda <= cpu and cuda_available() else ()
+
+
+def _default_device() -> str | list[str]:
+    """What ``device="auto"`` stands for in this process."""
+    forced = os.environ.get(DEVICE_VARIABLE, "") or "auto"
+    return forced.split(",") if "," in forced else forced
 
 
 def require_cpu(device: Any, what: str) -> None:

@@ -864,21 +864,6 @@ def _shaped(values: Any) -> Any:
     return values[:, 0] if values.shape[1] == 1 else values.swapaxes(1, values.ndim - 1)
 
 
-def parts_of(explainer: TreeExplainer) -> dict[str, Any]:
-    """What an explainer is made of, without what is compiled: for a pickle that is opened many times."""
-    state = dict(vars(explainer))
-    return state | {"_runner": state["_runner"].__getstate__()}
-
-
-def from_parts(parts: dict[str, Any]) -> TreeExplainer:
-    """The explainer again, compiled."""
-    explainer = TreeExplainer.__new__(TreeExplainer)
-    runner = Runner.__new__(Runner)
-    runner.__setstate__(parts["_runner"])
-    explainer.__dict__.update(parts | {"_runner": runner})
-    return explainer
-
-
 def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
     """What tells from others the values that an explainer gives, to the bit, as JSON has it.
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-from collections import OrderedDict
 from collections.abc import Sequence
-from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from .errors import require_one_of
-from .explainer import TreeExplainer, from_parts, parts_of
+from .explainer import TreeExplainer
 from .explanation import column_names, side_by_side
 from .inputs import check_names
 from .interaction_explanation import INDEX_NAMES, set_names
@@ -39,11 +36,6 @@ _TILE = 512
 #: So many of the largest numbers of a row are found faster one by one than by sorting all.
 _FEW = 12
 
-#: Explainers that a process has compiled of pickled ones, by their tokens, and how many are kept.
-_COMPILED: OrderedDict[str, TreeExplainer] = OrderedDict()
-_MAX_COMPILED = 4
-_LOCK = Lock()
-
 
 def require_arrow() -> Any:
     """The module pyarrow.
@@ -63,7 +55,7 @@ def require_arrow() -> Any:
 
 
 def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
-    """An explainer of anything that stands for one.
+    """An explainer of anything that stands for one, for rows without labels.
 
     Parameters
     ----------
@@ -77,8 +69,17 @@ def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
     TypeError
         ``model`` is an explainer, which has its options.
     ValueError, TypeError, UnsupportedModelError, NotFittedError, OSError
-        As ``TreeExplainer`` and ``TreeExplainer.load`` raise.
+        As ``TreeExplainer`` and ``TreeExplainer.load`` raise; or labels are needed.
     """
+    if options.get("model_output") == "log_loss":
+        raise _no_labels()
+    explainer = _explainer_of(model, options)
+    if explainer.model_output == "log_loss":
+        raise _no_labels()
+    return explainer
+
+
+def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
     if isinstance(model, TreeExplainer):
         if options:
             raise TypeError(f"the explainer has its options: {', '.join(options)} must be given to it")
@@ -90,12 +91,36 @@ def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
     return TreeExplainer(model, **options)
 
 
+def request_of(interactions: bool, pairs: Any, index: str | None) -> tuple[Request | None, str]:
+    """What is asked for of each batch: pairs, None for values of single features, and their index.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument has no such value, or what is asked for depends on other rows than those of a batch.
+    """
+    if not interactions:
+        index = "sv" if index is None else index
+        require_one_of("index", index, _VALUE_INDICES)
+        if not (isinstance(pairs, str) and pairs == "all"):
+            raise ValueError("pairs is for interactions: use interactions=True")
+        return None, index
+    index = "sii" if index is None else index
+    request = Request.parse(pairs, index)
+    if request.form == "strongest":
+        raise ValueError(
+            "pairs must be 'all', 'occurring' or a list: the strongest depend on all rows, not on "
+            "those of a batch; find them in a sample with explain_interactions, or use top="
+        )
+    return request, index
+
+
 class BatchExplainer:
     """Explains Arrow record batches: rows in, contributions out.
 
-    Picklable, with an explainer that each process compiles once, however often it gets it. The values are
-    those that :meth:`TreeExplainer.explain` gives for the same rows: as an array where all features are
-    float32 or all float64 columns, as the pandas frame of ``RecordBatch.to_pandas`` where the model is a
+    Picklable, as its explainer is, which is compiled again where it is unpickled. The values are those that
+    :meth:`TreeExplainer.explain` gives for the same rows: as an array where all features are float32 or all
+    float64 columns, as the pandas frame of ``RecordBatch.to_pandas`` where the model is a
     ``Pipeline`` that was fitted on a frame, else as an Arrow table. A null is missing. Columns of text
     count as categories, where the model has some.
 
@@ -177,26 +202,8 @@ class BatchExplainer:
         if top is not None and top < 1:
             raise ValueError(f"top must be at least 1, not {top}")
         self._top, self._prefix, self._dtype = None if top is None else int(top), prefix, dtype
-        self._request: Request | None = None
-        if interactions:
-            self._index = "sii" if index is None else index
-            self._request = Request.parse(pairs, self._index)
-            if self._request.form == "strongest":
-                raise ValueError(
-                    "pairs must be 'all', 'occurring' or a list: the strongest depend on all rows, not on "
-                    "those of a batch; find them in a sample with explain_interactions, or use top="
-                )
-        else:
-            self._index = "sv" if index is None else index
-            require_one_of("index", self._index, _VALUE_INDICES)
-            if not (isinstance(pairs, str) and pairs == "all"):
-                raise ValueError("pairs is for interactions: use interactions=True")
-        if options.get("model_output") == "log_loss":
-            raise _no_labels()
+        self._request, self._index = request_of(interactions, pairs, index)
         self._explainer = explainer_of(model, options)
-        if self._explainer.model_output == "log_loss":
-            raise _no_labels()
-        self._token = secrets.token_hex(16)
         self._last: tuple[Any, tuple[str, ...], Any] | None = None
 
     @property
@@ -451,18 +458,7 @@ class BatchExplainer:
         return arrow.Table.from_arrays(columns, names=list(names))
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(vars(self))
-        return state | {"_explainer": parts_of(state["_explainer"]), "_last": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        with _LOCK:
-            explainer = _COMPILED.get(state["_token"])
-            if explainer is None:
-                explainer = _COMPILED[state["_token"]] = from_parts(state["_explainer"])
-            _COMPILED.move_to_end(state["_token"])
-            while len(_COMPILED) > _MAX_COMPILED:
-                _COMPILED.popitem(last=False)
-        self.__dict__.update(state | {"_explainer": explainer})
+        return vars(self) | {"_last": None}  # a schema of pyarrow
 
 
 def largest(values: np.ndarray, n: int) -> np.ndarray:

@@ -383,7 +383,7 @@ class Runner:
     def choose(self, kind: Kind, n_rows: int) -> Choice:
         """What a call with so many rows from the host does: the one place where that is decided."""
         on_cpu = self.on_cpu(kind, n_rows)
-        if not self._on_gpus(kind):
+        if not n_rows or not self._on_gpus(kind):
             return on_cpu
         groups = self._groups_of(kind)
         cuda = costs.cuda_seconds(groups, n_rows, _work(kind))

@@ -64,7 +64,7 @@ def test_code_of_pages(path: Path, somewhere: None) -> None:
     setup = SETUP.search(text)
     blocks = [setup[1]] if setup else []
     blocks += PYTHON.findall(text)
-    for library in ("xgboost", "lightgbm", "catboost", "shap", "pyarrow"):
+    for library in ("xgboost", "lightgbm", "catboost", "shap", "pyarrow", "dask"):
         if re.search(rf"\b(from|import) {library}\b", "".join(blocks)):
             pytest.importorskip(library)
     namespace = {"__name__": "__main__"}

@@ -1,4 +1,4 @@
-"""The stories of the gallery run as they are."""
+"""The stories of the gallery run as they are, and so do the examples of the engines that are installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from time import perf_counter
 import pytest
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+EXAMPLES = sorted(
+    path for kind in ("plot", "distributed") for path in (ROOT / "examples").glob(f"{kind}_*.py")
+)
 
 #: Half a minute on a machine that has nothing else to do; tests share theirs.
 SECONDS = 120

@@ -62,6 +62,7 @@ MAY_IMPORT = {
     "cross_fit": set(),
     "devices": {"_cuda"},
     "displays": {"columns", "devices", "explainer", "explanation", "inputs", "interaction_explanation"},
+    "distributed": {"devices", "record_batches"},
     "ensemble": set(),
     "errors": set(),
     "explainer": {
@@ -167,6 +168,9 @@ OPTIONAL = {
     "shap",
     "matplotlib",
     "tqdm",
+    "dask",
+    "pyspark",
+    "ray",
     "skshapgpu._core",
     "skshapgpu._cuda",
 }

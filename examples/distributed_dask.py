@@ -1,0 +1,38 @@
+"""
+Many rows on Dask
+=================
+
+:func:`skshapgpu.distributed.explain_dask` explains the partitions of a Dask data frame, or the chunks of an
+array, where they are. Nothing runs before ``compute`` or a ``to_parquet``. Run this as a script: its workers
+are processes, which import it.
+"""
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from distributed import Client, LocalCluster
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from skshapgpu import TreeExplainer
+from skshapgpu.distributed import explain_dask
+
+
+def main() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(20_000, 5)), columns=[f"sensor {i}" for i in range(5)])
+    model = HistGradientBoostingRegressor(random_state=0).fit(X, X["sensor 0"] * X["sensor 1"])
+    rows = X.assign(machine=np.arange(len(X)))
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+        frame = dd.from_pandas(rows, npartitions=8)
+        values = explain_dask(model, frame, keep=["machine"])  # lazily, with the index of the frame
+        print(values.dtypes)
+        importance = abs(values.drop(columns="machine")).mean().compute()  # the values stay with the workers
+        print(importance)
+
+    local = np.abs(TreeExplainer(model).shap_values(X)).mean(axis=0)
+    print("largest difference to this process:", np.abs(importance - local).max())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""
+Many rows on Ray
+================
+
+:func:`skshapgpu.distributed.explain_ray` explains the blocks of a Ray dataset in actors; each of them
+compiles the model once. With ``num_gpus=1`` and a ``batch_size`` each actor has a GPU of its own.
+"""
+
+import numpy as np
+import pandas as pd
+import ray
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from skshapgpu import TreeExplainer
+from skshapgpu.distributed import explain_ray
+
+rng = np.random.default_rng(0)
+X = pd.DataFrame(rng.normal(size=(20_000, 5)), columns=[f"sensor_{i}" for i in range(5)])
+model = HistGradientBoostingRegressor(random_state=0).fit(X, X["sensor_0"] * X["sensor_1"])
+
+ray.init(num_cpus=2, include_dashboard=False)
+rows = ray.data.from_pandas(X.assign(machine=np.arange(len(X)))).repartition(8)
+
+values = explain_ray(model, rows, keep=["machine"], concurrency=2)  # runs when something asks for it
+found = values.to_pandas().sort_values("machine")
+print(found.head())
+
+local = TreeExplainer(model).shap_values(X)
+print("largest difference to this process:", np.abs(found[list(X)].to_numpy(float) - local).max())
+ray.shutdown()

@@ -1,0 +1,195 @@
+"""Dask arrays and data frames, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..devices import elsewhere
+from ..record_batches import BatchExplainer, explainer_of
+from ._parcel import Parcel
+from ._work import Work
+
+#: Data frames of earlier releases do not take a key of a graph as an argument.
+_OLDEST = (2025, 5)
+
+
+def explain_dask(
+    model: Any,
+    X: Any,
+    *,
+    features: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
+    interactions: bool = False,
+    pairs: Any = "all",
+    index: str | None = None,
+    prefix: str = "",
+    **options: Any,
+) -> Any:
+    """SHAP values, or interactions, of the rows of a Dask collection: lazily, on its workers.
+
+    Nothing is computed in the call but the check of its arguments. The values of a part are computed by a
+    worker, which gets the explainer once and compiles it once, however many parts it explains. They are the
+    bits that :class:`TreeExplainer` gives for the same part.
+
+    Parameters
+    ----------
+    model : TreeExplainer, fitted model, str or path
+        An explainer, or what :class:`TreeExplainer` takes, or the path of a file that
+        :meth:`TreeExplainer.save` wrote. Workers need skshapgpu, but not the model's library; of the leading
+        steps of a pipeline they need theirs.
+    X : dask array of shape (n_rows, n_features), or dask data frame
+        Chunks of an array may be of NumPy, SciPy (sparse) or CuPy, and of unknown length. Chunks of columns
+        are merged.
+    features : sequence of str, default=None
+        Columns of a data frame that the model takes, in its order. None: those that it was trained with, by
+        name, where it knows names and all are there; else all that are not in ``keep``.
+    keep : sequence of str, default=()
+        Columns of a data frame that are handed on, before the values.
+    interactions : bool, default=False
+        Whether to give interactions.
+    pairs : {"all", "occurring"} or list of pairs, default="all"
+        Of interactions; as for :meth:`TreeExplainer.explain_interactions`. A data frame has a column for each
+        pair that occurs on a path ("all" and "occurring") or that is listed. A number is refused: the
+        strongest pairs depend on all rows.
+    index : str or None, default=None
+        As for :func:`skshapgpu.explain`.
+    prefix : str, default=""
+        What the names of the columns of values begin with, of a data frame.
+    **options
+        Options of :class:`TreeExplainer`, unless ``model`` is one. ``device`` is looked for by the workers,
+        ``n_jobs=None`` is one thread for each part that a worker explains at a time.
+
+    Returns
+    -------
+    dask array or data frame
+        Of an array: shape (n_rows, n_features[, n_outputs]), with all pairs
+        (n_rows, n_features, n_features[, n_outputs]), with some (n_rows, n_pairs[, n_outputs]); chunks of
+        rows as of X. Of a data frame: one with the same index and divisions, the columns ``keep`` and a
+        column for each value, with the names of :class:`ShapTransformer` or
+        :class:`ShapInteractionTransformer`. float32 for float32 X, else float64; always float64 behind the
+        leading steps of a pipeline.
+
+    Raises
+    ------
+    TypeError
+        X is no Dask array or data frame, or an argument has the wrong type.
+    ValueError
+        X does not have the columns of the model, an argument has no such value, or what is asked for
+        depends on other rows.
+    UnsupportedModelError, NotFittedError
+        As for :class:`TreeExplainer`.
+    ImportError
+        Dask is not installed, or older than 2025.5.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu.distributed import explain_dask
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> values = explain_dask(model, da.from_array(X, chunks=(100, -1)))
+    >>> values.chunks
+    ((100, 100, 100, 100, 42), (10,))
+    >>> values.compute().shape
+    (442, 10)
+    """
+    try:
+        import dask.array as da
+        from dask import __version__ as version
+    except ImportError as error:
+        raise ImportError("explain_dask needs Dask: pip install skshapgpu[dask]") from error
+    if tuple(map(int, version.split(".")[:2])) < _OLDEST:
+        raise ImportError(f"explain_dask needs Dask 2025.5 or later, not {version}: pip install -U dask")
+    if isinstance(X, da.Array):
+        if features is not None or len(keep) or prefix:
+            raise ValueError("features, keep and prefix are for data frames, but X is an array")
+        return _explain_array(Work(model, interactions, pairs, index, options), X)
+    if type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "map_partitions"):
+        if X.ndim != 2:
+            raise TypeError("X is a Dask series: make a data frame of it, X.to_frame()")
+        with elsewhere():
+            explainer = explainer_of(model, options)
+        batches = BatchExplainer(
+            explainer,
+            features=features,
+            keep=keep,
+            interactions=interactions,
+            pairs=pairs,
+            index=index,
+            prefix=prefix,
+        )
+        return _explain_frame(batches, X)
+    raise TypeError(f"X is a {type(X).__module__}.{type(X).__qualname__}, not a Dask array or data frame")
+
+
+def _parcel(contents: Work | BatchExplainer) -> Any:
+    """A parcel as one key of a graph."""
+    from cloudpickle import dumps
+    from dask import delayed
+
+    return delayed(Parcel(contents, dumps), pure=True, traverse=False)
+
+
+def _explain_array(work: Work, X: Any) -> Any:
+    from dask.array.utils import meta_from_array
+
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead")
+    if np.isnan(X.shape[1]):
+        raise ValueError("X has an unknown number of columns: call its compute_chunk_sizes() first")
+    if X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})
+    dtype, shape = work.dtype(np.empty((0, X.shape[1]), X.dtype)), work.shape()
+    like = None if sp.issparse(X._meta) else X._meta  # values of sparse rows are dense
+    return X.map_blocks(
+        _values_of_block,
+        _parcel(work),
+        dtype,
+        dtype=dtype,
+        chunks=(X.chunks[0], *((n,) for n in shape)),
+        new_axis=list(range(2, 1 + len(shape))) or None,
+        meta=meta_from_array(like, ndim=1 + len(shape), dtype=dtype),
+    )
+
+
+def _values_of_block(block: Any, parcel: Parcel, dtype: Any) -> Any:
+    return parcel.open().values(block).astype(dtype, copy=False)
+
+
+def _explain_frame(batches: BatchExplainer, X: Any) -> Any:
+    import pandas as pd
+    import pyarrow as pa
+
+    if not isinstance(X._meta, pd.DataFrame):
+        raise TypeError(
+            f"X has partitions of {type(X._meta).__module__.partition('.')[0]}: use X.to_backend('pandas')"
+        )
+    empty, keep = X._meta.iloc[:0], list(batches.keep)
+    names = list(batches.input_names(pa.Schema.from_pandas(empty, preserve_index=False)))
+    columns, dtype = batches.value_names(names), np.dtype(np.float64)
+    if not batches.explainer.steps:  # they may take no table without rows, and decide on its dtype
+        dtype = batches.explainer.shap_values(empty[names]).dtype
+    twice = sorted({*columns} & {*keep})
+    if twice:
+        raise ValueError(
+            f"the output would have two columns {twice[0]!r}, one kept and one of values: use prefix=, "
+            "'shap_' for instance"
+        )
+    meta = pd.concat([empty[keep], pd.DataFrame(columns=columns, index=empty.index, dtype=dtype)], axis=1)
+    return X.map_partitions(_frame_of_part, _parcel(batches), names, columns, dtype, meta=meta)
+
+
+def _frame_of_part(part: Any, parcel: Parcel, names: list[str], columns: list[str], dtype: Any) -> Any:
+    import pandas as pd
+
+    batches = parcel.open()
+    keep = list(batches.keep)
+    values = batches.values(part[names], names, dtype)
+    frame = pd.DataFrame(values, part.index, columns, copy=False)
+    return pd.concat([part[keep], frame], axis=1) if keep else frame

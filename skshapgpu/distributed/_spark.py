@@ -1,0 +1,152 @@
+"""Spark data frames, as Arrow batches in Spark's own Python workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ..devices import elsewhere
+from ..record_batches import BatchExplainer
+from ._parcel import Parcel
+
+
+def explain_spark(
+    model: Any,
+    df: Any,
+    *,
+    features: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
+    top: int | None = None,
+    interactions: bool = False,
+    pairs: Any = "all",
+    index: str | None = None,
+    prefix: str = "",
+    dtype: str = "auto",
+    **options: Any,
+) -> Any:
+    """SHAP values, or interactions, of the rows of a Spark data frame: lazily, by ``mapInArrow``.
+
+    Nothing is computed in the call but the check of its arguments. The explainer is broadcast once, and
+    each Python worker compiles it once, however many tasks it runs.
+
+    Parameters
+    ----------
+    model : TreeExplainer, fitted model, str or path
+        An explainer, or what :class:`TreeExplainer` takes, or the path of a file that
+        :meth:`TreeExplainer.save` wrote. Workers need skshapgpu and pyarrow, but not the model's library; of
+        the leading steps of a pipeline they need theirs.
+    df : pyspark.sql.DataFrame
+        A null is missing. Spark Connect is not supported.
+    features : sequence of str, default=None
+        Columns that the model takes, in its order. None: those that it was trained with, by name, where it
+        knows names and all are there; else all that are not in ``keep``.
+    keep : sequence of str, default=()
+        Columns that are handed on, before the values: row ids, for instance. Spark keeps no order of rows
+        through a shuffle.
+    top : int or None, default=None
+        Give only so many values of each row, those of largest magnitude: columns "feature_1", "shap_1",
+        "feature_2", and so on.
+    interactions : bool, default=False
+        Whether to give interactions of pairs.
+    pairs : {"all", "occurring"} or list of pairs, default="all"
+        Of interactions: all that occur on a path of the model, as others are zero, or those listed.
+    index : str or None, default=None
+        As for :func:`skshapgpu.explain`.
+    prefix : str, default=""
+        What the names of the columns of values begin with.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        Of the values. "auto" is float32 where all features are of Spark's type float, and the model is no
+        pipeline; else float64.
+    **options
+        Options of :class:`TreeExplainer`, unless ``model`` is one. ``device`` is looked for by the workers,
+        ``n_jobs=None`` is one thread for each task.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        The columns ``keep`` and those of the values, of types float or double, with the names of
+        :class:`ShapTransformer` or :class:`ShapInteractionTransformer`; as many rows as ``df``.
+
+    Raises
+    ------
+    TypeError
+        ``df`` is no data frame of Spark, a feature or a column to keep has a type that Arrow has not, or
+        an argument has the wrong type.
+    ValueError
+        ``df`` does not have the columns of the model, an argument has no such value, or what is asked for
+        depends on other rows.
+    UnsupportedModelError, NotFittedError
+        As for :class:`TreeExplainer`.
+    ImportError
+        PySpark is not installed.
+    """
+    try:
+        from pyspark import cloudpickle
+        from pyspark.sql.functions import col
+        from pyspark.sql.pandas.types import from_arrow_schema
+        from pyspark.sql.types import StructType
+    except ImportError as error:
+        raise ImportError("explain_spark needs PySpark and pyarrow: pip install skshapgpu[spark]") from error
+    where = type(df).__module__
+    if not where.startswith("pyspark.sql") or not hasattr(df, "mapInArrow"):
+        raise TypeError(f"df is a {where}.{type(df).__qualname__}, not a data frame of Spark")
+    if where.startswith("pyspark.sql.connect"):
+        raise TypeError("df is a data frame of Spark Connect, which cannot broadcast: use a classic session")
+    with elsewhere():
+        batches = BatchExplainer(
+            model,
+            features=features,
+            keep=keep,
+            top=top,
+            interactions=interactions,
+            pairs=pairs,
+            index=index,
+            prefix=prefix,
+            dtype=dtype,
+            **options,
+        )
+    schema = _arrow_schema(df.schema, batches)
+    kept = [df.schema[name] for name in batches.keep]  # as they are: Arrow has fewer types
+    out = StructType([*kept, *list(from_arrow_schema(batches.output_schema(schema)))[len(kept) :]])
+    needed = list(dict.fromkeys((*batches.keep, *batches.input_names(schema))))
+    parcel = df.sparkSession.sparkContext.broadcast(Parcel(batches, cloudpickle.dumps))
+    # mapInArrow finds no columns whose names have a dot, so that the names go round it.
+    numbered = [col(_quoted(name)).alias(f"c{i}") for i, name in enumerate(needed)]
+    return df.select(numbered).mapInArrow(_explaining(parcel, needed), out)
+
+
+def _explaining(parcel: Any, names: list[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What a task does; ``parcel`` is a broadcast variable, ``names`` are those of the columns."""
+
+    def explain(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        explain_batch = parcel.value.open()
+        for batch in batches:
+            yield explain_batch(pa.RecordBatch.from_arrays(batch.columns, names=names))
+
+    return explain
+
+
+def _arrow_schema(schema: Any, batches: BatchExplainer) -> Any:
+    """What Spark hands to Python workers; columns that it cannot hand on are null, if they are not needed."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    fields, foreign = [], {}
+    for field in schema:
+        try:
+            kind = to_arrow_type(field.dataType)
+        except Exception as error:  # Spark's own, which older releases do not have
+            kind, foreign[field.name] = pa.null(), error
+        fields.append(pa.field(field.name, kind))
+    found = pa.schema(fields)
+    for name in (*batches.keep, *batches.input_names(found)):
+        if name in foreign:
+            raise TypeError(f"column {name!r} cannot be handed to Python: {foreign[name]}") from foreign[name]
+    return found
+
+
+def _quoted(name: str) -> str:
+    """A column by its whole name, of which a dot is no access to a field."""
+    return "`" + name.replace("`", "``") + "`"

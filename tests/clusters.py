@@ -1,0 +1,121 @@
+"""What the tests of the engines share: data, models, and rows that wait until a worker was killed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.datasets import load_iris
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.pipeline import Pipeline
+
+#: Seconds after which a test fails instead of waiting on.
+PATIENCE = 120.0
+
+
+def flowers(n_rows: int = 400) -> pd.DataFrame:
+    """Four features with missing values, a row id, and labels for the index that are no positions."""
+    rng = np.random.default_rng(0)
+    X = load_iris(as_frame=True).data.sample(n_rows, replace=True, random_state=0)
+    X = X + rng.normal(scale=0.01, size=X.shape)
+    X = X.mask(rng.random(X.shape) < 0.1)
+    assert 0.05 < X.isna().to_numpy().mean() < 0.15
+    X.columns = ["sepal length", "sepal width", "petal length", "petal width"]
+    return X.assign(id=rng.permutation(n_rows) + 1000).set_axis([f"row {i}" for i in range(n_rows)])
+
+
+FEATURES = ["sepal length", "sepal width", "petal length", "petal width"]
+
+
+def regressor(X: Any) -> Any:
+    y = np.nan_to_num(np.asarray(X)[:, :4].astype(float))
+    return HistGradientBoostingRegressor(max_iter=20, random_state=0).fit(X, y[:, 0] * y[:, 2] + y[:, 1])
+
+
+def classifier(X: Any) -> Any:
+    y = np.nan_to_num(np.asarray(X)[:, 2].astype(float))
+    return HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(
+        X, np.array(["none", "short", "long"])[(y > 1.0).astype(int) + (y > 4.0)]
+    )
+
+
+class Gate(TransformerMixin, BaseEstimator):
+    """First step of a pipeline, which tells in files what becomes of it in other processes.
+
+    Of all calls, in whichever process, the first ones pass; the others wait until the gate is open.
+    """
+
+    def __init__(self, folder: str, first: int) -> None:
+        self.folder = folder
+        self.first = first
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        (Path(self.folder) / f"arrived-{os.getpid()}-{uuid4().hex}").touch()
+
+    def transform(self, X: Any) -> Any:
+        for call in range(self.first):
+            try:
+                (Path(self.folder) / f"call-{call}").touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            return X
+        waits, end = Path(self.folder) / f"waits-{os.getpid()}", Path(self.folder) / "open"
+        waits.touch()
+        wait_for(end.exists)
+        return X
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        return input_features
+
+    def before(self, model: Any) -> Pipeline:
+        """The pipeline of the gate and a fitted model."""
+        return Pipeline([("gate", self), ("model", model)])
+
+    def open(self) -> None:
+        (Path(self.folder) / "open").touch()
+
+    def waiting(self) -> list[int]:
+        """Ids of the processes that wait, or waited."""
+        return sorted(int(path.name.split("-")[1]) for path in Path(self.folder).glob("waits-*"))
+
+    def arrivals(self) -> list[int]:
+        """Ids of the processes that unpickled it, each as often as it did."""
+        return sorted(int(path.name.split("-")[1]) for path in Path(self.folder).glob("arrived-*"))
+
+
+def wait_for(condition: Any) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def count_compilations() -> None:
+    """From now on count how often this process compiles a model."""
+    from skshapgpu.runner import Runner
+
+    if not hasattr(Runner, "compilations"):
+        compile_model = Runner._compile
+
+        def counted(self: Any, *arguments: Any) -> None:
+            Runner.compilations += 1
+            compile_model(self, *arguments)
+
+        Runner._compile = counted
+    Runner.compilations = 0
+
+
+def compilations() -> int:
+    from skshapgpu.runner import Runner
+
+    return Runner.compilations

@@ -1,0 +1,89 @@
+"""What the engines share: a parcel is opened once, and devices are those of the process that opens it."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestRegressor
+
+from skshapgpu import TreeExplainer
+from skshapgpu.devices import elsewhere
+from skshapgpu.distributed import explain_dask, explain_ray, explain_spark
+from skshapgpu.distributed._parcel import _N_KEPT, Parcel
+from skshapgpu.runner import Runner
+
+X = np.random.default_rng(0).normal(size=(50, 3))
+MODEL = RandomForestRegressor(5, random_state=0).fit(X, X[:, 0])
+
+
+def test_parcel_is_opened_once_by_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    explainer, compiled = TreeExplainer(MODEL), []
+    parcel = pickle.loads(pickle.dumps(Parcel(explainer, pickle.dumps)))
+    compile_model = Runner._compile
+    monkeypatch.setattr(Runner, "_compile", lambda *a: compiled.append(1) or compile_model(*a))
+    with ThreadPoolExecutor(8) as pool:
+        opened = list(pool.map(lambda _: parcel.open(), range(32)))
+    assert len(compiled) == 1
+    assert {id(found) for found in opened} == {id(opened[0])}
+    assert opened[0] is not explainer
+    np.testing.assert_array_equal(opened[0].shap_values(X), explainer.shap_values(X))
+    assert sys.getsizeof(parcel) > len(parcel.payload)
+
+
+def test_a_process_keeps_the_last_parcels_only() -> None:
+    parcels = [Parcel({"number": number}, pickle.dumps) for number in range(_N_KEPT + 1)]
+    first = parcels[0].open()
+    assert parcels[0].open() is first
+    for parcel in parcels[1:]:
+        parcel.open()
+    assert parcels[0].open() is not first
+    assert parcels[-1].open() is parcels[-1].open()
+
+
+def test_auto_is_decided_where_it_is_unpickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKSHAPGPU_DEVICE", "graphics")
+    with elsewhere():
+        explainer = TreeExplainer(MODEL)
+    monkeypatch.setenv("SKSHAPGPU_DEVICE", "cpu")
+    there = pickle.dumps(explainer)
+    assert pickle.loads(there)._runner.options.devices.indices == ()
+    assert not pickle.loads(there)._runner.options.devices.auto
+    monkeypatch.delenv("SKSHAPGPU_DEVICE")
+    assert pickle.loads(there)._runner.options.devices.auto
+    monkeypatch.setenv("SKSHAPGPU_DEVICE", "cuda:1,cuda:3")
+    assert pickle.loads(there)._runner.options.devices.indices == (1, 3)
+    monkeypatch.setenv("SKSHAPGPU_DEVICE", "graphics")
+    with pytest.raises(ValueError, match=r"device must be 'auto', 'cpu'.*not 'graphics'"):
+        pickle.loads(there)
+
+
+def test_a_device_that_was_named_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKSHAPGPU_DEVICE", "graphics")
+    on_cpu = TreeExplainer(MODEL, device="cpu")
+    assert pickle.loads(pickle.dumps(on_cpu))._runner.options.devices.indices == ()
+    with elsewhere():  # GPUs that are not here
+        elsewhere_on = TreeExplainer(MODEL, device=["cuda:70", "cuda:71"])
+        with pytest.raises(ValueError, match="device must be"):
+            TreeExplainer(MODEL, device="graphics")
+    assert elsewhere_on.shap_values(X[:0]).shape == (0, 3)
+    assert pickle.loads(pickle.dumps(elsewhere_on))._runner.options.devices.indices == (70, 71)
+    with pytest.raises(RuntimeError):
+        pickle.loads(pickle.dumps(elsewhere_on)).shap_values(X)
+
+
+@pytest.mark.parametrize(
+    ("explain", "module", "name"),
+    [
+        (explain_dask, "dask.array", "dask"),
+        (explain_spark, "pyspark", "spark"),
+        (explain_ray, "ray", "ray"),
+    ],
+)
+def test_missing_engine(explain: object, module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"pip install skshapgpu\[{name}\]"):
+        explain(MODEL, X)  # type: ignore[operator]
