@@ -488,6 +488,22 @@ def test_another_call_is_refused(
     assert explain_batches(sink=sink, **(call | change)).n_resumed == replaced.n_rows
 
 
+@pytest.mark.parametrize("suffix", ["", ".parquet", ".npy"])
+def test_a_call_that_wrote_nothing_is_forgotten(
+    suffix: str, tmp_path: Path, explainer: Any, values: np.ndarray
+) -> None:
+    sink, wrong = tmp_path / f"out{suffix}", IRIS.to_numpy(copy=True)
+    wrong[3, 0] = np.inf
+    with pytest.raises(ValueError, match="in rows 0 to 31 of the source"):
+        explain_batches(explainer, wrong, sink, batch_size=32)
+    result = explain_batches(explainer, IRIS.to_numpy(), sink, batch_size=50)
+    assert (result.n_rows, result.n_resumed, result.batch_rows) == (150, 0, 50)
+    check(result.path, values, [])
+    wrong[3, 0] = 1.0
+    with pytest.raises(ValueError, match="is the finished output of another call"):
+        explain_batches(explainer, wrong, sink, batch_size=32)
+
+
 def test_changed_files_are_noticed(tmp_path: Path, explainer: Any) -> None:
     source, sink = files(tmp_path / "in", "parquet"), tmp_path / "out.parquet"
     explain_batches(explainer, source, sink)

@@ -275,6 +275,9 @@ class _Run:
         if before is not None and not overwrite:
             state = "finished" if journal.finished else "unfinished"
             differs = difference(before, call)
+            unlike = journal.finished or before["sink"] != call["sink"]
+            if differs is not None and not unlike and not sink.n_whole(before["batch_rows"]):
+                return self.settle(batch_size, resume, overwrite=True)  # of that call there is nothing
             if differs is not None:
                 raise ValueError(
                     f"{str(sink.path)!r} is the {state} output of another call: {differs}. Name another "
