@@ -19,9 +19,11 @@ X = pd.DataFrame(rng.normal(size=(20_000, 5)), columns=[f"sensor_{i}" for i in r
 model = HistGradientBoostingRegressor(random_state=0).fit(X, X["sensor_0"] * X["sensor_1"])
 
 ray.init(num_cpus=2, include_dashboard=False)
-rows = ray.data.from_pandas(X.assign(machine=np.arange(len(X)))).repartition(8)
+frame = X.assign(machine=np.arange(len(X)))
+rows = ray.data.from_pandas([frame[start : start + 2_500] for start in range(0, len(frame), 2_500)])
 
-values = explain_ray(model, rows, keep=["machine"], concurrency=2)  # runs when something asks for it
+# It runs when something asks for it. Actors keep what they reserve; tasks that read rows need some, too.
+values = explain_ray(model, rows, keep=["machine"], concurrency=2, num_cpus=0.5)
 found = values.to_pandas().sort_values("machine")
 print(found.head())
 
