@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
@@ -99,7 +99,7 @@ class Devices:
 
     auto: bool = False
     indices: tuple[int, ...] = ()
-    by_default: bool = False
+    by_default: bool = field(default=False, compare=False)
 
     @classmethod
     def parse(cls, device: Any) -> Devices:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -191,7 +192,7 @@ class AdaptedModel:
         What the covers are: training rows, or what these weigh, which in boosting is the sum of
         their hessians. None: unknown.
     other_covers : mapping of str to callable
-        What gives the covers of the other kind, of all nodes, where the model has both.
+        What gives the covers of the other kind, of all nodes, where the model has both; picklable.
     shared : tuple of tuple of int
         Players of the ensemble behind those that are the columns of X: the columns that share the
         value of each evenly.
@@ -252,4 +253,8 @@ def counts_of(trees: Sequence[Tree]) -> dict[str, Callable[[], np.ndarray]]:
     """``AdaptedModel.other_covers`` of trees whose covers are weights, and which have counts."""
     if not trees or any(tree.count is None for tree in trees):
         return {}
-    return {"count": lambda: np.concatenate([np.asarray(tree.count, np.float64) for tree in trees])}
+    return {"count": partial(_counts, trees)}
+
+
+def _counts(trees: Sequence[Tree]) -> np.ndarray:
+    return np.concatenate([np.asarray(tree.count, np.float64) for tree in trees])

@@ -483,12 +483,12 @@ def test_wide_data_never_takes_a_matrix() -> None:
 def test_a_result_beyond_the_machine_is_refused_by_name(
     regressor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from skshapgpu import runner
+    from skshapgpu import runs
 
     def full(self: Any, *shape: int) -> np.ndarray:
         raise MemoryError("Unable to allocate")
 
-    monkeypatch.setattr(runner.HostRun, "empty", full)
+    monkeypatch.setattr(runs.HostRun, "empty", full)
     with pytest.raises(
         MemoryError, match=r"442 rows need 353,600 bytes for their SHAP interaction.*pairs='occurring'"
     ):
