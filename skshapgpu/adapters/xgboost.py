@@ -199,6 +199,11 @@ def _intercept(base_score: str, objective: str, n_outputs: int) -> np.ndarray:
             score = np.log(score) - np.log1p(-score)
         elif objective in _LOG:
             score = np.log(score)
+    if np.isinf(score).any() and objective in _LOGIT | _LOG:
+        raise UnsupportedModelError(
+            f"the model starts from {base_score!s:.40}, whose margin is infinite, as it does when all labels "
+            "are of one class, or zero: train it on others, too, or set base_score"
+        )
     return np.broadcast_to(score, n_outputs)
 
 
