@@ -563,11 +563,11 @@ def test_extras_are_those_of_the_project() -> None:
         pytest.skip("not a checkout")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = {
-        extra: [re.split("[<>=~!]", requirement)[0] for requirement in requirements]
+        extra: re.split(r"[<>=~!\[]", requirements[0])[0]
         for extra, requirements in project["optional-dependencies"].items()
         if extra not in ("all", "test")
     }
-    assert {extra: [package] for extra, (_, package, _) in doctor.EXTRAS.items()} == extras
+    assert {extra: package for extra, (_, package, _) in doctor.EXTRAS.items()} == extras
     assert project["scripts"] == {"skshapgpu": "skshapgpu.command_line:main"}
 
 

@@ -20,7 +20,7 @@ from ..explainer import TreeExplainer
 from ..schema import AdaptedModel, InputSchema
 from .answers import Answer, aligned, bytes_text
 
-#: Extras of this package: the module that each brings, its distribution, and what it is for.
+#: Extras of this package: the module that each brings first, its distribution, and what it is for.
 EXTRAS = {
     "xgboost": ("xgboost", "xgboost", "to train models; its model files are read without it"),
     "lightgbm": ("lightgbm", "lightgbm", "to train models; its model files are read without it"),
@@ -30,6 +30,9 @@ EXTRAS = {
     "gpu": ("cupy", "cupy-cuda13x", "for arrays that stay on a GPU; computing there does not need it"),
     "plot": ("matplotlib", "matplotlib", "for displays"),
     "progress": ("tqdm", "tqdm", "for progress bars"),
+    "dask": ("dask", "dask", "for explain_dask"),
+    "spark": ("pyspark", "pyspark", "for explain_spark"),
+    "ray": ("ray", "ray", "for explain_ray"),
 }
 
 #: Largest error of a value that is let pass, as of the additivity check: of the sum of the largest leaves.
