@@ -119,7 +119,7 @@ class BatchExplainer:
     """Explains Arrow record batches: rows in, contributions out.
 
     Picklable, as its explainer is, which is compiled again where it is unpickled. The values are those that
-    :meth:`TreeExplainer.explain` gives for the same rows: as an array where all features are float32 or all
+    :meth:`.TreeExplainer.explain` gives for the same rows: as an array where all features are float32 or all
     float64 columns, as the pandas frame of ``RecordBatch.to_pandas`` where the model is a
     ``Pipeline`` that was fitted on a frame, else as an Arrow table. A null is missing. Columns of text
     count as categories, where the model has some.
@@ -127,8 +127,8 @@ class BatchExplainer:
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
-        An explainer, or what :class:`TreeExplainer` takes, or the path of a file that
-        :meth:`TreeExplainer.save` wrote.
+        An explainer, or what :class:`.TreeExplainer` takes, or the path of a file that
+        :meth:`.TreeExplainer.save` wrote.
     features : sequence of str or None, default=None
         Names of the columns that the model takes, in its order. None: those that it was trained with, by
         name, where it knows names and all are there; else all columns that are not in ``keep``, in order.
@@ -144,16 +144,16 @@ class BatchExplainer:
         Of interactions: all that occur on a path of the model, as others are zero, or those listed, by names
         or positions of the columns that the model sees.
     index : str or None, default=None
-        As for :func:`explain`: "sv" or "bv", of interactions "sii", "stii" or "bii".
+        As for :func:`skshapgpu.explain`: "sv" or "bv", of interactions "sii", "stii" or "bii".
     prefix : str, default=""
         What the names of the columns of values begin with. Without one they are those that
-        ``get_feature_names_out`` of :class:`ShapTransformer` or :class:`ShapInteractionTransformer` gives.
+        ``get_feature_names_out`` of :class:`.ShapTransformer` or :class:`.ShapInteractionTransformer` gives.
     dtype : {"auto", "float32", "float64"}, default="auto"
         Of the values in the output. "auto" is float32 where all features are float32 columns, else
         float64, and float64 for every ``Pipeline``, as what its steps make is not known beforehand.
     **options
-        Options of :class:`TreeExplainer`, unless ``model`` is one; of a saved one those of
-        :meth:`TreeExplainer.load`. ``model_output="log_loss"`` is refused, as there are no labels.
+        Options of :class:`.TreeExplainer`, unless ``model`` is one; of a saved one those of
+        :meth:`.TreeExplainer.load`. ``model_output="log_loss"`` is refused, as there are no labels.
 
     Raises
     ------
@@ -162,7 +162,7 @@ class BatchExplainer:
     ValueError, TypeError
         An argument has no such value.
     UnsupportedModelError, NotFittedError
-        As for :class:`TreeExplainer`.
+        As for :class:`.TreeExplainer`.
 
     Examples
     --------
@@ -382,7 +382,7 @@ class BatchExplainer:
         ValueError, TypeError
             A column is missing, or holds what the model does not take; the message names it, and the row.
         MemoryError, RuntimeError
-            As for :meth:`TreeExplainer.explain`.
+            As for :meth:`.TreeExplainer.explain`.
         """
         last = self._last  # batches of a run have one schema; a tuple, for the sake of threads
         if last is None or not last[0].equals(batch.schema, check_metadata=False):

@@ -43,7 +43,7 @@ _ROUND = 1024
 
 @dataclass(frozen=True)
 class BatchesResult:
-    """What :func:`explain_batches` did.
+    """What :func:`skshapgpu.explain_batches` did.
 
     Attributes
     ----------
@@ -60,11 +60,11 @@ class BatchesResult:
     seconds : float
         Of this call.
     base_values : float or ndarray of shape (n_outputs,)
-        As :attr:`TreeExplainer.expected_value`.
+        As :attr:`.TreeExplainer.expected_value`.
     feature_names : tuple of str
         Of the columns that the model sees.
     output_names : tuple or None
-        As :attr:`TreeExplainer.output_names`.
+        As :attr:`.TreeExplainer.output_names`.
     """
 
     path: Path
@@ -106,7 +106,7 @@ def explain_batches(
     """Explain rows in batches, from files to files, however many there are.
 
     Reading, explaining and writing overlap. Memory is bounded whatever the number of rows: six batches, and
-    what one call of :meth:`TreeExplainer.explain` takes.
+    what one call of :meth:`.TreeExplainer.explain` takes.
 
     After a kill at any moment the same call goes on behind the last whole batch, and the output is that of
     an uninterrupted run, to the bit. The output remembers its call: a call with another model, source,
@@ -115,8 +115,8 @@ def explain_batches(
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
-        An explainer, or what :class:`TreeExplainer` takes, or the path of a file that
-        :meth:`TreeExplainer.save` wrote.
+        An explainer, or what :class:`.TreeExplainer` takes, or the path of a file that
+        :meth:`.TreeExplainer.save` wrote.
     source : path, list of paths, dataset, table, array, matrix, data frame or iterator
         - The path of a file of Parquet, Arrow (IPC, Feather), CSV or NumPy (``.npy``), which is told by its
           content, of CSV by its name; a folder of files of one of the first three, with "name=value" folders
@@ -147,7 +147,7 @@ def explain_batches(
         each batch, with the number of rows written and that of all, None if it is not known; what it
         raises ends the run.
     **options
-        Options of :class:`TreeExplainer`, such as ``device`` and ``n_jobs``, unless ``model`` is one.
+        Options of :class:`.TreeExplainer`, such as ``device`` and ``n_jobs``, unless ``model`` is one.
 
     Returns
     -------
@@ -159,7 +159,7 @@ def explain_batches(
         An argument has no such value; columns are missing or hold what the model does not take; or there
         is an output of another call, and the message says what differs.
     RuntimeError
-        Another call is writing the same output. Or as for :meth:`TreeExplainer.explain`.
+        Another call is writing the same output. Or as for :meth:`.TreeExplainer.explain`.
     ImportError
         pyarrow is not installed, or, for ``progress=True``, neither tqdm nor rich.
     OSError

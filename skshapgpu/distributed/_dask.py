@@ -33,13 +33,13 @@ def explain_dask(
 
     Nothing is computed in the call but the check of its arguments. The values of a part are computed by a
     worker, which gets the explainer once and compiles it once, however many parts it explains. They are the
-    bits that :class:`TreeExplainer` gives for the same part.
+    bits that :class:`.TreeExplainer` gives for the same part.
 
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
-        An explainer, or what :class:`TreeExplainer` takes, or the path of a file that
-        :meth:`TreeExplainer.save` wrote. Workers need skshapgpu, but not the model's library; of the leading
+        An explainer, or what :class:`.TreeExplainer` takes, or the path of a file that
+        :meth:`.TreeExplainer.save` wrote. Workers need skshapgpu, but not the model's library; of the leading
         steps of a pipeline they need theirs.
     X : dask array of shape (n_rows, n_features), or dask data frame
         Chunks of an array may be of NumPy, SciPy (sparse) or CuPy, and of unknown length. Chunks of columns
@@ -52,15 +52,15 @@ def explain_dask(
     interactions : bool, default=False
         Whether to give interactions.
     pairs : {"all", "occurring"} or list of pairs, default="all"
-        Of interactions; as for :meth:`TreeExplainer.explain_interactions`. A data frame has a column for each
-        pair that occurs on a path ("all" and "occurring") or that is listed. A number is refused: the
+        Of interactions; as for :meth:`.TreeExplainer.explain_interactions`. A data frame has a column for
+        each pair that occurs on a path ("all" and "occurring") or that is listed. A number is refused: the
         strongest pairs depend on all rows.
     index : str or None, default=None
         As for :func:`skshapgpu.explain`.
     prefix : str, default=""
         What the names of the columns of values begin with, of a data frame.
     **options
-        Options of :class:`TreeExplainer`, unless ``model`` is one. ``device`` is looked for by the workers,
+        Options of :class:`.TreeExplainer`, unless ``model`` is one. ``device`` is looked for by the workers,
         ``n_jobs=None`` is one thread for each part that a worker explains at a time.
 
     Returns
@@ -69,8 +69,8 @@ def explain_dask(
         Of an array: shape (n_rows, n_features[, n_outputs]), with all pairs
         (n_rows, n_features, n_features[, n_outputs]), with some (n_rows, n_pairs[, n_outputs]); chunks of
         rows as of X. Of a data frame: one with the same index and divisions, the columns ``keep`` and a
-        column for each value, with the names of :class:`ShapTransformer` or
-        :class:`ShapInteractionTransformer`. float32 for float32 X, else float64; always float64 behind the
+        column for each value, with the names of :class:`.ShapTransformer` or
+        :class:`.ShapInteractionTransformer`. float32 for float32 X, else float64; always float64 behind the
         leading steps of a pipeline.
 
     Raises
@@ -81,7 +81,7 @@ def explain_dask(
         X does not have the columns of the model, an argument has no such value, or what is asked for
         depends on other rows.
     UnsupportedModelError, NotFittedError
-        As for :class:`TreeExplainer`.
+        As for :class:`.TreeExplainer`.
     ImportError
         Dask is not installed, or older than 2025.5.
 

@@ -36,8 +36,8 @@ def explain_ray(
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
-        An explainer, or what :class:`TreeExplainer` takes, or the path of a file that
-        :meth:`TreeExplainer.save` wrote. Actors need skshapgpu, but not the model's library; of the leading
+        An explainer, or what :class:`.TreeExplainer` takes, or the path of a file that
+        :meth:`.TreeExplainer.save` wrote. Actors need skshapgpu, but not the model's library; of the leading
         steps of a pipeline they need theirs.
     dataset : ray.data.Dataset
         Its columns are taken as those of Arrow. A null is missing.
@@ -69,14 +69,14 @@ def explain_ray(
     batch_size : int or None, default=None
         Rows of a batch. None: whole blocks.
     **options
-        Options of :class:`TreeExplainer`, unless ``model`` is one. ``device`` is looked for by the actors,
+        Options of :class:`.TreeExplainer`, unless ``model`` is one. ``device`` is looked for by the actors,
         ``n_jobs=None`` is one thread for each actor.
 
     Returns
     -------
     ray.data.Dataset
-        The columns ``keep`` and those of the values, with the names of :class:`ShapTransformer` or
-        :class:`ShapInteractionTransformer`; as many rows as ``dataset``.
+        The columns ``keep`` and those of the values, with the names of :class:`.ShapTransformer` or
+        :class:`.ShapInteractionTransformer`; as many rows as ``dataset``.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def explain_ray(
         ``dataset`` does not have the columns of the model, an argument has no such value, or what is asked
         for depends on other rows.
     UnsupportedModelError, NotFittedError
-        As for :class:`TreeExplainer`.
+        As for :class:`.TreeExplainer`.
     ImportError
         Ray Data is not installed.
     """

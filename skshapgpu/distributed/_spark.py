@@ -32,8 +32,8 @@ def explain_spark(
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
-        An explainer, or what :class:`TreeExplainer` takes, or the path of a file that
-        :meth:`TreeExplainer.save` wrote. Workers need skshapgpu and pyarrow, but not the model's library; of
+        An explainer, or what :class:`.TreeExplainer` takes, or the path of a file that
+        :meth:`.TreeExplainer.save` wrote. Workers need skshapgpu and pyarrow, but not the model's library; of
         the leading steps of a pipeline they need theirs.
     df : pyspark.sql.DataFrame
         A null is missing. Spark Connect is not supported.
@@ -58,14 +58,14 @@ def explain_spark(
         Of the values. "auto" is float32 where all features are of Spark's type float, and the model is no
         pipeline; else float64.
     **options
-        Options of :class:`TreeExplainer`, unless ``model`` is one. ``device`` is looked for by the workers,
+        Options of :class:`.TreeExplainer`, unless ``model`` is one. ``device`` is looked for by the workers,
         ``n_jobs=None`` is one thread for each task.
 
     Returns
     -------
     pyspark.sql.DataFrame
         The columns ``keep`` and those of the values, of types float or double, with the names of
-        :class:`ShapTransformer` or :class:`ShapInteractionTransformer`; as many rows as ``df``.
+        :class:`.ShapTransformer` or :class:`.ShapInteractionTransformer`; as many rows as ``df``.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def explain_spark(
         ``df`` does not have the columns of the model, an argument has no such value, or what is asked for
         depends on other rows.
     UnsupportedModelError, NotFittedError
-        As for :class:`TreeExplainer`.
+        As for :class:`.TreeExplainer`.
     ImportError
         PySpark is not installed.
     """

@@ -22,7 +22,7 @@ class Work:
     interactions, pairs, index
         As for :func:`skshapgpu.explain`.
     options : dict
-        Options of :class:`TreeExplainer`. GPUs, and what ``device="auto"`` stands for, are looked for by the
+        Options of :class:`.TreeExplainer`. GPUs, and what ``device="auto"`` stands for, are looked for by the
         process that explains.
 
     Raises
