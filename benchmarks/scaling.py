@@ -64,30 +64,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="threads of a process (1)")
     parser.add_argument("--top", type=int, help="keep so many values of each row (all)")
     parser.add_argument("--batch-size", type=int, help="rows of a batch (auto)")
+    parser.add_argument("--gpus", type=int, default=1, help="with --device cuda: also use so many (1)")
+    parser.add_argument("--repeats", type=int, default=1, help="rounds of all runs of so many rows (1)")
     parser.add_argument("--folder", type=Path, help="where rows and values lie (a temporary folder)")
     parser.add_argument("--cache", type=Path, default=Path(__file__).parent / ".cache", help="trained models")
 
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """A result for each number of rows, and one of two processes, each with half of the most rows."""
+    """Results for each number of rows in one process, and for the most of them on several GPUs, too.
+
+    Several processes have a part of the rows each, at the same time.
+    """
     model = _model(arguments)
     root = Path(tempfile.mkdtemp(dir=arguments.folder))
+    first: list[str | list[str]] = [arguments.device]
+    gpus = [f"cuda:{index}" for index in range(arguments.gpus)]
+    more = [[gpus], gpus] if arguments.gpus > 1 else [first * 2]
     results = []
     try:
         for n_rows in arguments.rows:
             folder = root / str(n_rows)
-            _write_rows(folder, n_rows, arguments.features)
-            found = _in_processes(model, [folder], [root / "values"], arguments)
-            found |= {"processes": 1, "error": _error(model, folder, root / "values", arguments)}
-            print_result(found)
-            results.append(found)
-            shutil.rmtree(root / "values")
-            if n_rows == max(arguments.rows):
-                halves = sorted(folder.iterdir())
-                sinks = [root / f"values-{i}" for i in range(len(halves))]
-                found = _in_processes(model, halves, sinks, arguments) | {"processes": len(halves)}
-                print_result(found)
-                results.append(found)
+            files = _write_rows(folder, n_rows, arguments.features, max(2, arguments.gpus))
+            layouts = [first, *(more if n_rows == max(arguments.rows) else [])]
+            for _ in range(arguments.repeats):
+                for devices in layouts:
+                    sinks = [root / f"values-{i}" for i in range(len(devices))]
+                    sources = [folder] if len(devices) == 1 else files
+                    found = _in_processes(model, devices, sources, sinks, arguments)
+                    found["error"] = _error(model, folder, sinks, arguments)
+                    print_result(found)
+                    results.append(found)
+                    for sink in sinks:
+                        shutil.rmtree(sink)
             shutil.rmtree(folder)
     finally:
         shutil.rmtree(root)
@@ -96,8 +104,9 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 def print_result(result: dict[str, Any]) -> None:
     print(
-        f"{result['rows']:>12,} rows, {result['processes']} process(es): {result['wall_seconds']:8.1f} s, "
-        f"{result['rows'] / result['wall_seconds']:>12,.0f} rows/s, peak {result['peak_mib']:,.0f} MiB",
+        f"{result['rows']:>12,} rows, processes on {' and on '.join(result['devices'])}: "
+        f"{result['wall_seconds']:8.1f} s, {result['rows_per_second']:>12,.0f} rows/s without starting, "
+        f"peak {result['peak_mib']:,.0f} MiB",
         flush=True,
     )
 
@@ -121,38 +130,44 @@ def _model(arguments: argparse.Namespace) -> Path:
     return path
 
 
-def _write_rows(folder: Path, n_rows: int, n_features: int) -> None:
-    """Two files, in row groups."""
+def _write_rows(folder: Path, n_rows: int, n_features: int, n_files: int) -> list[Path]:
+    """Files of as many rows each, in row groups."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder.mkdir()
     names = [f"x{i}" for i in range(n_features)]
     schema = pa.schema([("id", pa.int64()), *((name, pa.float32()) for name in names)])
-    bounds = [0, n_rows // 2, n_rows]
-    for half in range(2):
-        with pq.ParquetWriter(folder / f"rows-{half}.parquet", schema, use_dictionary=False) as writer:
-            for start in range(bounds[half], bounds[half + 1], ROW_GROUP):
-                n = min(ROW_GROUP, bounds[half + 1] - start)
+    bounds = np.linspace(0, n_rows, n_files + 1).astype(int)
+    files = [folder / f"rows-{number}.parquet" for number in range(n_files)]
+    for path, begin, end in zip(files, bounds, bounds[1:]):
+        with pq.ParquetWriter(path, schema, use_dictionary=False) as writer:
+            for start in range(begin, end, ROW_GROUP):
+                n = min(ROW_GROUP, end - start)
                 columns = np.random.default_rng(start).standard_normal((n_features, n), np.float32)
                 writer.write_table(
                     pa.Table.from_arrays([pa.array(np.arange(start, start + n)), *columns], schema=schema)
                 )
+    return files
 
 
 def _in_processes(
-    model: Path, sources: list[Path], sinks: list[Path], arguments: argparse.Namespace
+    model: Path,
+    devices: list[str | list[str]],
+    sources: list[Path],
+    sinks: list[Path],
+    arguments: argparse.Namespace,
 ) -> dict[str, Any]:
     """Runs at the same time, one for each source; the times of all together, the peak of the largest."""
     begin = time.perf_counter()
     running = []
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    for source, sink in zip(sources, sinks, strict=True):
+    for device, source, sink in zip(devices, sources, sinks, strict=True):
         call = {
             "model": os.fspath(model),
             "source": os.fspath(source),
             "sink": os.fspath(sink),
-            "device": arguments.device,
+            "device": device,
             "n_jobs": arguments.jobs,
             "top": arguments.top,
             "batch_size": arguments.batch_size or "auto",
@@ -165,6 +180,8 @@ def _in_processes(
     parts = [json.loads(output) for output in outputs]
     return {
         "rows": sum(part["rows"] for part in parts),
+        "processes": len(devices),
+        "devices": [device if isinstance(device, str) else ", ".join(device) for device in devices],
         "wall_seconds": time.perf_counter() - begin,
         "seconds": max(part["seconds"] for part in parts),
         "loading_seconds": max(part["loading_seconds"] for part in parts),
@@ -175,17 +192,18 @@ def _in_processes(
     }
 
 
-def _error(model: Path, folder: Path, values: Path, arguments: argparse.Namespace) -> float:
+def _error(model: Path, folder: Path, sinks: list[Path], arguments: argparse.Namespace) -> float:
     """Largest relative difference of rows of the output to double precision; all ids must be there."""
     import pyarrow.dataset as ds
 
     total = 0
-    for batch in ds.dataset(values).to_batches(columns=["id"]):
-        ids = batch.column("id").to_numpy()
-        if not (ids == np.arange(total, total + len(ids))).all():
-            raise RuntimeError("rows of the output are lost, doubled or out of order")
-        total += len(ids)
-    rows, made = (ds.dataset(path).head(CHECKED_ROWS).drop_columns(["id"]) for path in (folder, values))
+    for sink in sinks:
+        for batch in ds.dataset(sink).to_batches(columns=["id"]):
+            ids = batch.column("id").to_numpy()
+            if not (ids == np.arange(total, total + len(ids))).all():
+                raise RuntimeError("rows of the output are lost, doubled or out of order")
+            total += len(ids)
+    rows, made = (ds.dataset(path).head(CHECKED_ROWS).drop_columns(["id"]) for path in (folder, sinks[0]))
     X = np.column_stack(rows.columns).astype(np.float64)
     truth = _double(model, X)
     if arguments.top is not None:

@@ -136,6 +136,7 @@ def test_info_of_an_explainer(run: Any, tmp_path: Path) -> None:
     assert "7 rows" in text and "0, 1, 2" in text and "interventional" in text
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_info_of_a_log_loss(run: Any, tmp_path: Path) -> None:
     forest = RandomForestRegressor(3, max_depth=3, random_state=0).fit(X, Y)
     TreeExplainer(forest, X[:5], model_output="log_loss").save(tmp_path / "file")

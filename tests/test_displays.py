@@ -468,6 +468,7 @@ def test_no_interaction_no_colour() -> None:
         np.testing.assert_allclose(display.points_.get_facecolor()[0, :3], rgba(NEGATIVE)[:3])
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_interactions_that_options_rule_out_are_approximated() -> None:
     X, y = interacting()
     model = HistGradientBoostingClassifier(max_iter=30, random_state=0).fit(X, y - 5 * X[:, 2] > 0)
@@ -568,6 +569,7 @@ def test_waterfall_of_base_values_of_rows(n_outputs: int) -> None:
     assert end == pytest.approx(base + values.sum())
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_waterfall_of_a_loss() -> None:
     target = CANCER.target
     model = HistGradientBoostingClassifier(max_iter=10).fit(CANCER.data, target)
