@@ -190,11 +190,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             "speed_over_local_1": median(run["local-1"]["seconds"] / run[key]["seconds"] for run in runs),
         }
         if key in fixed:
-            shown[key]["fixed_seconds"] = median(run[key]["fixed_seconds"] for run in runs)
-            shown[key]["speed_over_local_1_without_fixed"] = median(
-                run["local-1"]["seconds"] / (run[key]["seconds"] - run[key]["fixed_seconds"])
-                for run in runs
-                if run[key]["seconds"] > run[key]["fixed_seconds"]
+            shown[key]["fixed_over_local_1"] = median(
+                run[key]["fixed_seconds"] / run["local-1"]["seconds"] for run in runs
             )
     return {
         **{name: getattr(arguments, name) for name in ("rows", "parts", "rounds", "repeats")},

@@ -15,6 +15,7 @@ from .inputs import n_rows_of, select
 from .interaction_explanation import InteractionExplanation, set_names
 from .interactions import Request
 from .model_output import require_model_output
+from .progress import require_progress
 from .transformer_base import ExplainingTransformer
 
 #: Training rows that importances are taken from, at most: their standard error is then 1 % of the
@@ -176,19 +177,22 @@ class ShapTransformer(ExplainingTransformer):
             values[:, places] = there
         return side_by_side(values)
 
-    def explain(self, X: Any) -> Explanation:
+    def explain(self, X: Any, *, progress: Any = False) -> Explanation:
         """SHAP values with names, data, row labels and base values.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+        progress : bool or callable, default=False
+            As for :meth:`.TreeExplainer.explain`.
 
         Returns
         -------
         Explanation
         """
+        require_progress(progress)
         X = self._checked(X)
-        return self.explainer_.explain(X)
+        return self.explainer_.explain(X, progress=progress)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns that ``transform`` gives.
@@ -358,21 +362,24 @@ class ShapInteractionTransformer(ExplainingTransformer):
         values[:, there] = found
         return side_by_side(values)
 
-    def explain(self, X: Any) -> InteractionExplanation:
+    def explain(self, X: Any, *, progress: Any = False) -> InteractionExplanation:
         """Interactions with names, data, row labels and base values.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+        progress : bool or callable, default=False
+            As for :meth:`.TreeExplainer.explain_interactions`.
 
         Returns
         -------
         InteractionExplanation
             Of the pairs in ``pairs_``.
         """
+        require_progress(progress)
         X = self._checked(X)
         pairs = "occurring" if isinstance(self.pairs, str) else self.pairs_
-        return self.explainer_.explain_interactions(X, pairs=pairs, index=self.index)
+        return self.explainer_.explain_interactions(X, pairs=pairs, index=self.index, progress=progress)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the columns that ``transform`` gives.

@@ -118,6 +118,28 @@ def test_info_of_a_model_file(family: str, run: Any, tmp_path: Path) -> None:
     assert code == 0 and family in out and f"{facts['n_leaves']:,} leaves" in out
 
 
+def test_covers_of_either_kind(run: Any, fails: Any, tmp_path: Path) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(X, Y > Y.mean())
+    path, saved, rows, out = (tmp_path / name for name in ("model.txt", "saved", "rows.npy", "values.npy"))
+    model.booster_.save_model(path)
+    np.save(rows, X)
+    facts = json.loads(run("info", path, "--json")[1])
+    assert (facts["cover_kind"], facts["other_cover_kinds"]) == ("count", ["weight"])
+    assert re.search(r"covers +counts of training rows; it has weights.*--cover weight", run("info", path)[1])
+    assert run("table", "build", path, "-o", saved, "--cover", "weight")[0] == 0
+    facts = json.loads(run("info", saved, "--json")[1])
+    assert (facts["cover_kind"], facts["other_cover_kinds"]) == ("weight", [])
+    expected = {kind: explain(model, X, cover=kind).values for kind in ("count", "weight")}
+    assert np.abs(expected["count"] - expected["weight"]).max() > 1e-3
+    for kind in expected:
+        assert run("explain", path, rows, "-o", out, "--cover", kind, "--overwrite")[0] == 0
+        np.testing.assert_allclose(np.load(out), expected[kind], rtol=0, atol=1e-5)
+    assert "has settled --cover" in fails("explain", saved, rows, "-o", out, "--cover", "count")
+    _, of_xgboost = model_file("xgboost", tmp_path)
+    assert "has no counts" in fails("table", "build", of_xgboost, "-o", saved, "--cover", "count")
+
+
 def test_info_of_an_explainer(run: Any, tmp_path: Path) -> None:
     model = RandomForestClassifier(4, random_state=0).fit(*load_iris(return_X_y=True))
     data = load_iris().data[:7]

@@ -142,6 +142,7 @@ MAY_IMPORT = {
         "interaction_explanation",
         "interactions",
         "model_output",
+        "progress",
         "transformer_base",
     },
 }

@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import skshapgpu.progress
-from skshapgpu import TreeExplainer, explain
+from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer, explain
 from skshapgpu.progress import Progress
 from skshapgpu.runner import SHAP_VALUES, Kind
 
@@ -146,6 +146,16 @@ def test_what_the_function_raises_ends_the_work(binary: Any) -> None:
 def test_no_rows(binary: Any) -> None:
     _, told = told_by(lambda **progress: explain(binary, CANCER[:0], **progress))
     assert told == []
+
+
+def test_transformers(binary: Any) -> None:
+    transformer = ShapTransformer.from_fitted(binary, device="cpu")
+    check(lambda **progress: transformer.explain(CANCER, **progress), len(CANCER))
+    of_pairs = ShapInteractionTransformer.from_fitted(binary, device="cpu")
+    check(lambda **progress: of_pairs.explain(CANCER[:100], **progress), 100)
+    for made in (transformer, of_pairs):
+        with pytest.raises(TypeError, match="progress must be True, False or a function"):
+            made.explain("no table either", progress="yes")
 
 
 def test_errors_name_the_row(binary: Any) -> None:

@@ -201,6 +201,12 @@ def _add_model_options(group: Any) -> None:
         choices=("raw", "probability"),
         help="raw (the default): the margin; probability: of a classifier, with --background",
     )
+    group.add_argument(
+        "--cover",
+        choices=("count", "weight"),
+        help="weigh branches by counts of training rows or by their weights, which are hessians in boosting, "
+        "of a model that has both (default: as its library does)",
+    )
     group.add_argument("--precision", choices=("single", "double"), help="arithmetic (default: single)")
 
 

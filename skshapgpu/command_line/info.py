@@ -20,6 +20,12 @@ from .models import is_explainer
 #: Rows for which memory and time are estimated.
 _N_ROWS = 1_000_000
 
+_COVERS = {
+    None: "yes",
+    "count": "counts of training rows",
+    "weight": "weights of training rows, which are hessians in boosting",
+}
+
 _LINKS = {
     None: "none from one output to a probability",
     "identity": "identity, the margin is a probability",
@@ -65,6 +71,8 @@ def _of_model(adapted: AdaptedModel) -> dict[str, Any]:
         "intercept": ensemble.intercept,
         "x_dtype": ensemble.x_dtype,
         "has_covers": adapted.has_cover,
+        "cover_kind": adapted.cover_kind,
+        "other_cover_kinds": sorted(adapted.other_covers),
     }
 
 
@@ -104,7 +112,7 @@ def _text(facts: dict[str, Any]) -> str:
         ("outputs", outputs),
         ("link", _LINKS[facts["link"]]),
         ("X is read as", facts["x_dtype"]),
-        ("covers", "yes" if facts["has_covers"] else "none: it takes --background rows to explain it"),
+        ("covers", _covers(facts)),
     ]
     if "estimate" not in facts:
         return aligned(lines)
@@ -129,6 +137,15 @@ def _text(facts: dict[str, Any]) -> str:
         ),
     ]
     return aligned(lines)
+
+
+def _covers(facts: dict[str, Any]) -> str:
+    if not facts["has_covers"]:
+        return "none: it takes --background rows to explain it"
+    text = _COVERS[facts["cover_kind"]]
+    for kind in facts["other_cover_kinds"]:
+        text += f"; it has {_COVERS[kind]}, too: --cover {kind}"
+    return text
 
 
 def depth(ensemble: Ensemble) -> int:

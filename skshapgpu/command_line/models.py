@@ -37,6 +37,7 @@ _SETTLED = {
     "background_rows": "--background-rows",
     "seed": "--seed",
     "output": "--output",
+    "cover": "--cover",
     "precision": "--precision",
     "algorithm": "--algorithm",
 }
@@ -118,7 +119,7 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
                 raise ValueError(f"{_SETTLED[name]} is about background rows: give --background, too")
         if args.output == "probability":
             raise ValueError("--output probability compares with background rows: give --background, too")
-    settled = {"precision": args.precision, "algorithm": getattr(args, "algorithm", None)}
+    settled = {name: getattr(args, name, None) for name in ("cover", "precision", "algorithm")}
     options |= {name: value for name, value in settled.items() if value is not None}
     if args.background is None:
         return TreeExplainer(path, **options)
