@@ -6,6 +6,7 @@ Each was found by a fuzzer (tests/fuzz), or is of a kind that one found.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -227,6 +228,10 @@ def test_xgboost_leaves_of_many_outputs_among_others() -> None:
                 xgboost.read_document(document)
 
 
+@pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""),
+    reason="the address sanitizer maps more memory than the limit of this test",
+)
 def test_a_model_that_says_it_has_two_thousand_million_features() -> None:
     program = """
 import resource
