@@ -23,7 +23,7 @@ _N_ROWS = 1_000_000
 _COVERS = {
     None: "yes",
     "count": "counts of training rows",
-    "weight": "weights of training rows, which are hessians in boosting",
+    "weight": "weights of training rows, in XGBoost and LightGBM hessians",
 }
 
 _LINKS = {
