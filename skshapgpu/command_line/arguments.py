@@ -204,8 +204,8 @@ def _add_model_options(group: Any) -> None:
     group.add_argument(
         "--cover",
         choices=("count", "weight"),
-        help="weigh branches by counts of training rows or by their weights, which are hessians in XGBoost and "
-        "LightGBM, of a model that has both (default: as its library does)",
+        help="weigh branches by counts of training rows or by their weights, which are hessians in XGBoost "
+        "and LightGBM, of a model that has both (default: as its library does)",
     )
     group.add_argument("--precision", choices=("single", "double"), help="arithmetic (default: single)")
 
