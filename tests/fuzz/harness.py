@@ -45,8 +45,10 @@ class Finding(Exception):
 @contextlib.contextmanager
 def limits(n_bytes: int) -> Iterator[None]:
     """Named errors pass, and end the block; what takes too long or too much memory does not."""
-    tracemalloc.start()
-    start = time.thread_time()
+    if not tracemalloc.is_tracing():  # and never stopped: each start and stop leaks a few thousand bytes
+        tracemalloc.start()
+    tracemalloc.reset_peak()
+    before, start = tracemalloc.get_traced_memory()[0], time.thread_time()
     try:
         yield
     except MemoryError as error:
@@ -55,8 +57,7 @@ def limits(n_bytes: int) -> Iterator[None]:
     except (ValueError, TypeError, UnsupportedModelError):
         pass
     finally:
-        seconds, peak = time.thread_time() - start, tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
+        seconds, peak = time.thread_time() - start, tracemalloc.get_traced_memory()[1] - before
     if seconds > SECONDS + SECONDS_PER_MEGABYTE * n_bytes / 1e6:
         raise Finding(f"{n_bytes} bytes took {seconds:.2g} seconds")
     if peak > MEMORY + MEMORY_PER_BYTE * n_bytes:
