@@ -455,7 +455,7 @@ def run_scaling(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
         arguments.rows, arguments.trees, arguments.depth = [3_000, 12_000], 10, 5
     numbers = (arguments.features, arguments.trees, arguments.depth, arguments.batch_size or 1)
     if min(*numbers, arguments.gpus, arguments.repeats) < 1 or min(arguments.rows) < max(2, arguments.gpus):
-        refuse("all numbers must be positive, and --rows at least 2")
+        refuse("all numbers must be positive, and --rows at least 2 and --gpus")
     if arguments.gpus > (len(cuda_info()["devices"]) if on_gpu else 1):
         refuse("there are not so many --gpus, or --device is not cuda")
     report = start_report("scaling-cuda" if on_gpu else "scaling", arguments)

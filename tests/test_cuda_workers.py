@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import clusters
 import numpy as np
 import pytest
+
+pytest.importorskip("pandas")
+
+import clusters
 from clusters import FEATURES, classifier, flowers
 
 from skshapgpu import TreeExplainer, cuda_info, explain_batches

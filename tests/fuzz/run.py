@@ -95,6 +95,8 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.names) - set(targets):
         parser.error(f"there is no target {', '.join(sorted(unknown))}")
+    if options.seconds < 1:
+        parser.error("--seconds must be at least 1")
     CACHE.mkdir(parents=True, exist_ok=True)
     names = options.names or targets
     if "core" in names and clang() is None:
