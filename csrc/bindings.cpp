@@ -305,6 +305,10 @@ py::array_t<double> background_margin(const RescaledPlan& plan) {
 
 py::array_t<double> base_value(const Plan& plan) { return copy_of(plan.base_value); }
 
+py::array_t<double> constant(const Plan& plan) { return copy_of(plan.constant); }
+
+py::array_t<double> leaf_magnitude(const Plan& plan) { return copy_of(plan.leaf_magnitude); }
+
 py::array_t<int32_t> feature_pairs(const Plan& plan) {
   py::array_t<int32_t> out({static_cast<py::ssize_t>(plan.pairs.size()), py::ssize_t{2}});
   int32_t* p = out.mutable_data();
@@ -435,6 +439,8 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("pairs", &feature_pairs)
       .def_property_readonly("triples", &feature_triples)
       .def_property_readonly("base_value", &base_value)
+      .def_property_readonly("constant", &constant)
+      .def_property_readonly("leaf_magnitude", &leaf_magnitude)
       .def("possible_tables", &possible_tables)
       .def("contents", &contents)
       .def("info", &info);
@@ -447,6 +453,9 @@ PYBIND11_MODULE(_core, module) {
       .def("explain", &explain_rescaled_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("n_threads"), py::arg("labels") = py::none())
       .def_property_readonly("background_margin", &background_margin)
+      .def_property_readonly("constant", [](const RescaledPlan& plan) { return constant(plan.plan); })
+      .def_property_readonly("leaf_magnitude",
+                             [](const RescaledPlan& plan) { return leaf_magnitude(plan.plan); })
       .def("info", &whole_info<RescaledPlan>);
   py::class_<BackgroundPairsPlan>(module, "BackgroundPairsPlan")
       .def(py::init(&compile_background_pairs), py::arg("ensemble"), py::arg("precision"),

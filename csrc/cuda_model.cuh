@@ -188,9 +188,7 @@ struct CudaModel {
     const bool fits = launch.shared + phi_size <= max_shared;
     launch.kernel = fits ? shared : kernel(n_nodes, false);
     if (fits) launch.shared += phi_size;
-    check(cudaFuncSetAttribute(launch.kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(launch.shared)),
-          "this device cannot run the kernels");
+    allow_shared(launch.kernel.kernel);
     int blocks = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, launch.kernel.kernel,
                                                         launch.kernel.n_threads, launch.shared),
@@ -276,15 +274,22 @@ struct CudaModel {
     if (tables.shared + phi_bytes > max_shared / 2) phi_bytes = a.max_slots = 0;  // two blocks at once
     tables.shared += phi_bytes;
     const auto kernel = look_up_tables<T, kTile>;
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(tables.shared)),
-          "this device cannot run the kernels");
+    allow_shared(kernel);
     int blocks = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kTableWarps * kWarp, tables.shared),
           "this device cannot run the kernels");
     tables.n_blocks = std::max(blocks, 1) * multiprocessors;
     if (words_bytes > kMaxSharedWords) tables.words_bytes = words_bytes * tables.n_blocks;
     frame_bytes = std::max(frame_bytes, tables.words_bytes);
+  }
+
+  // The limit belongs to the kernel, not to a launch: with that of one model, launches of another that needs
+  // more would fail.
+  template <class Kernel>
+  void allow_shared(Kernel kernel) const {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(max_shared)),
+          "this device cannot run the kernels");
   }
 
   void plan_sums(const CudaProgram<T>& program, bool gputreeshap) {

@@ -109,9 +109,11 @@ class Compiler {
     plan_.order = order;
     plan_.index = index;
     plan_.constant.assign(e_.intercept, e_.intercept + e_.n_outputs);
-    plan_.base_value = plan_.constant;
+    plan_.leaf_magnitude.assign(e_.n_outputs, 0.0);
+    rest_.assign(e_.n_outputs, 0.0);
     plan_.n_leaves = 0;
     width_ = e_.value_width;
+    centers_.assign(static_cast<size_t>(e_.n_trees) * width_, 0.0);
   }
 
   Plan compile() {
@@ -119,6 +121,8 @@ class Compiler {
     std::vector<TreeShape> shapes(e_.n_trees);
     seen_depth_.assign(plan_.n_features, 0);
     for (int32_t tree = 0; tree < e_.n_trees; ++tree) shapes[tree] = measure(tree);
+    plan_.base_value = plan_.constant;
+    for (int32_t o = 0; o < plan_.n_outputs; ++o) plan_.base_value[o] += rest_[o];
     choose_scale(shapes);
     make_room();
 
@@ -133,7 +137,7 @@ class Compiler {
     slot_of_feature_.assign(plan_.n_features, -1);
     for (const int32_t tree : order) {
       if (shapes[tree].height == 0) {
-        for (int32_t o = 0; o < width_; ++o) plan_.constant[output(tree) + o] += leaf(root(tree), o);
+        for (int32_t o = 0; o < width_; ++o) plan_.constant[output(tree) + o] += leaf(tree, root(tree), o);
         continue;
       }
       begin_chunk(tree, shapes[tree]);
@@ -150,11 +154,19 @@ class Compiler {
     int height = 0;
     double magnitude = 0;
   };
+  struct Leaf {
+    int64_t node;
+    double share;  // of the cover of the root
+  };
 
   int64_t root(int32_t tree) const { return e_.tree_offsets[tree]; }
   int32_t output(int32_t tree) const { return std::max(e_.tree_output[tree], 0); }
-  double leaf(int64_t node, int32_t o) const { return e_.value[node * width_ + o]; }
-  double scaled_leaf(int64_t node, int32_t o) const { return std::ldexp(leaf(node, o), -exponent_); }
+  // A leaf's value less the center of its tree, see center().
+  double leaf(int32_t tree, int64_t node, int32_t o) const {
+    return e_.value[node * width_ + o] - centers_[static_cast<size_t>(tree) * width_ + o];
+  }
+  // For the tree that emit() writes.
+  double scaled_leaf(int64_t node, int32_t o) const { return std::ldexp(leaf(tree_, node, o), -exponent_); }
   bool is_leaf(int64_t node) const { return e_.left[node] < 0; }
   int32_t feature(int64_t node) const { return e_.player ? e_.player[e_.feature[node]] : e_.feature[node]; }
   bool is_categorical(int64_t node) const { return e_.category_set && e_.category_set[node] >= 0; }
@@ -215,6 +227,7 @@ class Compiler {
       bool leave;
     };
     TreeShape shape;
+    std::vector<Leaf> leaves;
     int distinct = 0, most_distinct = 0;
     std::vector<Item> stack{{root(tree), 1.0, 0, false}};
     while (!stack.empty()) {
@@ -228,10 +241,7 @@ class Compiler {
         ++plan_.n_leaves;
         shape.height = std::max(shape.height, item.depth);
         most_distinct = std::max(most_distinct, distinct);
-        for (int32_t o = 0; o < width_; ++o) {
-          plan_.base_value[output(tree) + o] += item.share * leaf(item.node, o);
-          shape.magnitude = std::max(shape.magnitude, std::fabs(leaf(item.node, o)));
-        }
+        leaves.push_back({item.node, item.share});
         continue;
       }
       const int64_t left = root(tree) + e_.left[item.node], right = root(tree) + e_.right[item.node];
@@ -241,6 +251,7 @@ class Compiler {
       stack.push_back({right, item.share * (1 - r), item.depth + 1, false});
       stack.push_back({left, item.share * r, item.depth + 1, false});
     }
+    for (int32_t o = 0; o < width_; ++o) shape.magnitude = std::max(shape.magnitude, center(tree, o, leaves));
     shape.n_nodes = quadrature_nodes(plan_.index, most_distinct);
     if (shape.n_nodes > kMaxNodes)
       throw std::invalid_argument("tree " + std::to_string(tree) + " has a path of " +
@@ -251,6 +262,43 @@ class Compiler {
                                   std::to_string(shape.height) + " levels, and a path of " +
                                   std::to_string(most_distinct) + " different features");
     return shape;
+  }
+
+  // Moves the expected value of a tree from its leaves into the constant of the output, and returns the
+  // largest magnitude that its leaves have then. Values and interactions are differences of leaves and stay
+  // as they are, but an offset that all leaves share, such as that of the target in a forest, would otherwise
+  // use up the digits of the precision. It stays in the leaves only where moving it would overflow.
+  double center(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) {
+    const size_t output = this->output(tree) + o;
+    double& center = centers_[static_cast<size_t>(tree) * width_ + o];
+    center = expected(tree, o, leaves);
+    double largest = largest_leaf(tree, o, leaves);
+    if (std::isfinite(largest) && std::isfinite(plan_.constant[output] + center)) {
+      plan_.constant[output] += center;
+    } else {
+      center = 0;
+      largest = largest_leaf(tree, o, leaves);
+    }
+    plan_.leaf_magnitude[output] += largest;
+    // Rounding leaves an expected value other than 0, which the base value needs: the constant and the
+    // leaves may be much smaller than the center.
+    rest_[output] += expected(tree, o, leaves);
+    return largest;
+  }
+
+  double expected(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) const {
+    double sum = 0;
+    for (const Leaf& l : leaves) sum += l.share * leaf(tree, l.node, o);
+    return sum;
+  }
+
+  double largest_leaf(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) const {
+    double largest = 0;
+    for (const Leaf& l : leaves) {
+      const double magnitude = std::fabs(leaf(tree, l.node, o));
+      if (!(magnitude <= largest)) largest = magnitude;  // NaN, too
+    }
+    return largest;
   }
 
   void choose_scale(const std::vector<TreeShape>& shapes) {
@@ -331,6 +379,7 @@ class Compiler {
       int32_t parent;  // preorder number
       bool right;      // child of the parent
     };
+    tree_ = tree;
     base_ = root(tree);
     first_decide_ = plan_.decide.size();
     first_child_ = plan_.children.size();
@@ -484,7 +533,7 @@ class Compiler {
 
   int32_t write_leaf(int64_t node) {
     const size_t index = (plan_.leaf_values.size() - first_leaf_) / width_;
-    for (int32_t o = 0; o < width_; ++o) plan_.leaf_values.push_back(leaf(node, o));
+    for (int32_t o = 0; o < width_; ++o) plan_.leaf_values.push_back(leaf(tree_, node, o));
     return ~static_cast<int32_t>(index);
   }
 
@@ -635,6 +684,8 @@ class Compiler {
   const bool single_, interactions_, walks_;
   Plan plan_;
   int32_t width_;
+  std::vector<double> centers_;  // [tree][width_]
+  std::vector<double> rest_;     // per output: expected values of the centered trees
   int exponent_ = 0;
   size_t n_listed_ = 0;
   std::vector<int32_t> numeric_, categorical_;  // column of X -> column
@@ -647,6 +698,7 @@ class Compiler {
   std::vector<uint32_t> others_;  // slots
   std::vector<double> t_;
   size_t chunk_start_bytes_ = 0, forgotten_bytes_ = 0;
+  int32_t tree_ = 0;
   int64_t base_ = 0;
   size_t first_decide_ = 0, first_child_ = 0, first_leaf_ = 0;
 };

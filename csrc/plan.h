@@ -80,9 +80,12 @@ struct Plan {
   std::vector<double> constants_double;
   std::vector<int32_t>
       children;  // [node][2]: inner nodes in preorder, then leaves, which point to themselves
-  std::vector<double> leaf_values;  // [leaf][1 or n_outputs]
-  std::vector<double> constant;     // per output: intercept and trees of a single leaf
-  std::vector<double> base_value;   // per output: expected margin
+  // [leaf][1 or n_outputs], less the expected value of the tree, so that an offset that all leaves share does
+  // not use up the digits of the precision.
+  std::vector<double> leaf_values;
+  std::vector<double> constant;        // per output: intercept and expected values of the trees
+  std::vector<double> base_value;      // per output: expected margin
+  std::vector<double> leaf_magnitude;  // per output: sum over the trees of the largest of leaf_values
   int64_t n_leaves;
   double leaf_scale;  // power of two; phi is computed from leaf values over it
   Tables tables;

@@ -85,6 +85,17 @@ class Plan:
     def base_value(self) -> np.ndarray:
         """Expected margin of each output, intercept included: float64, shape (n_outputs,)."""
 
+    @property
+    def constant(self) -> np.ndarray:
+        """Intercept plus the expected value of each tree: float64, shape (n_outputs,).
+
+        The leaves of each tree are centered: its expected value is subtracted from them.
+        """
+
+    @property
+    def leaf_magnitude(self) -> np.ndarray:
+        """Sum over the trees of the largest magnitude of a centered leaf: float64, shape (n_outputs,)."""
+
     def contents(self) -> dict[str, np.ndarray]:
         """What is in the tables, as read-only views where it is large; empty if the plan has none.
 
@@ -203,6 +214,14 @@ class RescaledPlan:
     @property
     def background_margin(self) -> np.ndarray:
         """Margins of the background, before the link: float64, shape (n_background, n_outputs)."""
+
+    @property
+    def constant(self) -> np.ndarray:
+        """See :attr:`Plan.constant`."""
+
+    @property
+    def leaf_magnitude(self) -> np.ndarray:
+        """See :attr:`Plan.leaf_magnitude`."""
 
     def info(self) -> dict[str, Any]:
         """As :meth:`Plan.info`."""

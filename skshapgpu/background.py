@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
 from . import devices
 from .errors import require_one_of
@@ -44,8 +46,11 @@ class Background:
         try:
             given = reader(data)
             encoded = given.chunk(0, given.n_rows)
+        except NotFittedError:
+            raise
         except (TypeError, ValueError) as error:
-            error.add_note("This is about data, the background rows.")
+            if error.args == (str(error),):  # some classes make their text of other arguments
+                error.args = (_about_data(str(error)),)
             raise
         if not given.n_rows:
             raise ValueError("data has no rows: interventional SHAP values need at least one background row")
@@ -76,11 +81,20 @@ def require_perturbation(asked: str, data: Any, weights: Any, cover: str) -> Non
         raise ValueError(f"cover={cover!r} is for path-dependent values, which use no data: leave out one")
 
 
+def _about_data(message: str) -> str:
+    """Return what is said of X, by this package or by a step of a pipeline, as said of ``data``."""
+    named = re.sub(r"(?<!column )(?<!- )\bX(?=\Z| (?:has|holds|is|contains|must|does)\b)", "data", message)
+    return f"data: {message}" if named == message else named
+
+
 def _shares(weights: Any, n_rows: int) -> np.ndarray:
     """Weights of background rows, divided by their sum."""
     if weights is None:
         return np.full(n_rows, 1 / n_rows)
-    shares = np.asarray(weights, np.float64)
+    try:
+        shares = np.asarray(weights, np.float64)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"data_weights must be numbers: {error}") from error
     if shares.shape != (n_rows,):
         raise ValueError(
             f"data_weights must have one entry for each of the {n_rows} rows of data, not the shape "

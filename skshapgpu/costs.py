@@ -6,21 +6,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: Seconds of a call, measured on one core with AVX-512. Each walked leaf costs something for every block of
-#: 64 rows, and something times quadrature nodes for every vector of 16; each call starts its threads.
-_CPU_CALL, _CPU_BLOCK, _CPU_VECTOR, _CPU_THREAD = 2e-5, 8e-9, 1e-9, 4e-5
+from .digits import number
+
+#: Seconds of a call, measured on one core of an AMD EPYC 9004 with AVX-512, in a virtual machine. Each walked
+#: leaf costs something for every block of 64 rows, and something times quadrature nodes for every 16 rows, by
+#: precision; each call starts its threads.
+_CPU_CALL, _CPU_BLOCK, _CPU_THREAD = 3.5e-5, 1.2e-8, 4e-5
+_CPU_VECTOR = {"single": 2.5e-9, "double": 4.5e-9}
+
+#: Each number of X is compared with the thresholds of its feature, and each value is written and checked.
+_CPU_READ, _CPU_WRITE = 1.5e-8, 5e-9
 
 #: Trees explained by tables take their time for each row and look-up instead, more if a table is larger than
 #: the cache next to the core, and for each sum of trees with many features; and each number of a table has to
 #: be computed once.
-_CPU_LOOK_UP, _CPU_LARGE_LOOK_UP, _LARGE_TABLE, _CPU_NUMBER = 1.6e-9, 4e-9, 2**17, 5e-9
-_CPU_PLACE = 2.5e-9
+_CPU_LOOK_UP, _CPU_LARGE_LOOK_UP, _LARGE_TABLE, _CPU_NUMBER = 3e-9, 7.5e-9, 2**17, 1e-8
+_CPU_PLACE = 4e-9
 
 #: The same measured on an H200. A chunk of trees takes its time however few the rows are, and each row
 #: something for each leaf times quadrature nodes. A chunk has about _CHUNK_LEAVES, kMaxChunkLeaves of
-#: csrc/cuda_program.cpp.
-_CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_ROW, _CUDA_LOOK_UP = 8e-5, 3.5e-7, 1e-12, 2e-11
+#: csrc/cuda_program.cpp. Numbers of X and values go over the bus.
+_CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOK_UP, _CUDA_NUMBER = 8e-5, 3.5e-7, 2e-11, 6e-10
+_CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES = 512
+
+#: The processor beside that H200, an Intel Xeon, took about half of the time above.
+CPU_BESIDE_GPU = 0.5
 
 #: Fewer rows never pay for tables: what these would take is not even looked up.
 LEAST_TABLE_ROWS = 1024
@@ -67,13 +78,20 @@ class CallPlan:
     table_bytes : int
         Size of all tables.
     result_bytes : int
-        Size of the SHAP values, as float64; half of that for float32 X.
+        Size of the SHAP values.
+    peak_bytes : int
+        The most memory of the host that the call takes at a time: values, tables, scratch of the threads and
+        buffers. X and the compiled model are there before. X that is no array of float32 or float64 is
+        converted in chunks, which take up to 256 MiB more.
+    refusal : str or None
+        What the ``MemoryError`` says that the call raises, before any work; None: it is done.
     building : float
         Seconds that the tables which only a call of so many rows uses take once, or with a memory limit in
         each call; part of ``seconds``.
     seconds : float or None
-        Of the call, as the cost model of ``algorithm="auto"`` and ``device="auto"`` has it: measured on one
-        machine, right within a factor of 2 or 3 on others; None if it has none for the algorithm.
+        Of the call, without the leading steps of a pipeline, as the cost model of ``algorithm="auto"`` and
+        ``device="auto"`` has it: for many rows right within a factor of 2 where it was measured, and within 2
+        or 3 on other machines. None if it has none for the algorithm.
     """
 
     n_rows: int
@@ -81,12 +99,19 @@ class CallPlan:
     groups: tuple[TreeGroup, ...]
     table_bytes: int
     result_bytes: int
+    peak_bytes: int
+    refusal: str | None
     building: float
     seconds: float | None
 
     def __str__(self) -> str:
-        seconds = "" if self.seconds is None else f", about {self.seconds:.2g} s"
-        lines = [f"{self.n_rows:,} rows on {self.device}{seconds}, {self.result_bytes:,} bytes of values"]
+        seconds = "" if self.seconds is None else f", about {number(self.seconds, 2)} s"
+        lines = [
+            f"{self.n_rows:,} rows on {self.device}{seconds}, {self.result_bytes:,} bytes of values, "
+            f"{self.peak_bytes:,} in all"
+        ]
+        if self.refusal is not None:
+            lines.append(f"refused: {self.refusal}")
         for group in self.groups:
             tables = f", {group.n_look_ups:,} tables of {group.table_bytes:,} bytes in all"
             lines.append(
@@ -94,7 +119,7 @@ class CallPlan:
                 f"{group.algorithm}{tables if group.algorithm == 'tables' else ''}"
             )
         if self.building:
-            lines.append(f"making the tables takes about {self.building:.2g} s of it")
+            lines.append(f"making the tables takes about {number(self.building, 2)} s of it")
         return "\n".join(lines)
 
 
@@ -103,8 +128,14 @@ def groups_of(listed: Iterable[dict[str, Any]]) -> tuple[TreeGroup, ...]:
     return tuple(TreeGroup(**group) for group in listed)
 
 
-def cpu_seconds(groups: Sequence[TreeGroup], n_rows: int, n_threads: int, work: float = 1.0) -> float:
-    """Of a call; ``work``: how many times that of SHAP values the walk does."""
+def cpu_seconds(
+    groups: Sequence[TreeGroup],
+    n_rows: int,
+    n_threads: int,
+    work: float = 1.0,
+    precision: str = "single",
+) -> float:
+    """Return those of a call in trees; ``work``: how often the work for one output's values is done."""
     blocks, vectors = -(-n_rows // 64), -(-n_rows // 16)
     seconds = 0.0
     for group in groups:
@@ -113,24 +144,37 @@ def cpu_seconds(groups: Sequence[TreeGroup], n_rows: int, n_threads: int, work: 
             seconds += n_rows * group.n_look_ups * (_CPU_LARGE_LOOK_UP if large else _CPU_LOOK_UP)
             seconds += n_rows * group.n_places * _CPU_PLACE
         else:
-            vector = vectors * group.n_nodes * _CPU_VECTOR * work
+            vector = vectors * group.n_nodes * _CPU_VECTOR[precision] * work
             seconds += group.n_leaves * (blocks * _CPU_BLOCK + vector)
     threads = max(1, min(n_threads, blocks))
     return seconds / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
 
 
-def cuda_seconds(groups: Sequence[TreeGroup], n_rows: int, work: float = 1.0) -> float:
-    """The same on a GPU."""
+def cpu_row_seconds(n_rows: int, n_features: int, n_outputs: int, n_threads: int) -> float:
+    """Return those of reading rows and writing their values."""
+    numbers = n_rows * n_features * (_CPU_READ + _CPU_WRITE * n_outputs)
+    return numbers / max(1, min(n_threads, -(-n_rows // 64)))
+
+
+def cuda_seconds(
+    groups: Sequence[TreeGroup], n_rows: int, work: float = 1.0, precision: str = "single"
+) -> float:
+    """Return those of a call in trees on a GPU."""
     seconds, n_leaves, n_trees = _CUDA_CALL, 0, 0
     for group in groups:
         if group.algorithm == "tables":
             seconds += n_rows * group.n_look_ups * _CUDA_LOOK_UP
         else:
-            seconds += n_rows * group.n_leaves * group.n_nodes * _CUDA_ROW * work
+            seconds += n_rows * group.n_leaves * group.n_nodes * _CUDA_ROW[precision] * work
             n_leaves, n_trees = n_leaves + group.n_leaves, n_trees + group.n_trees
     tree = n_leaves / max(n_trees, 1)
     chunk = min(n_leaves, tree + (_CHUNK_LEAVES if tree < _CHUNK_LEAVES else 0))
     return seconds + chunk * _CUDA_CHUNK_LEAF
+
+
+def cuda_row_seconds(n_rows: int, n_features: int, n_outputs: int) -> float:
+    """Return those of reading rows from the host and writing their values there."""
+    return n_rows * n_features * (1 + n_outputs) * _CUDA_NUMBER
 
 
 def building_seconds(groups: Iterable[TreeGroup], precision: str, n_threads: int) -> float:
@@ -146,10 +190,12 @@ def worthwhile_tables(
     n_threads: int,
     precision: str,
     table_bytes: int,
+    work: float = 1.0,
 ) -> tuple[TreeGroup, ...]:
-    """Those of the possible tables with which a call is shortest, building them included.
+    """Return those of the possible tables with which a call is shortest, building them included.
 
-    Of trees with the fewest quadrature nodes and of all up to some number of them, of at most so many bytes.
+    They are of trees with the fewest quadrature nodes and of all up to some number of them, and take at most
+    so many bytes. ``work`` is that of :func:`cpu_seconds`.
     """
     walked = {group.n_nodes: group for group in groups if group.algorithm == "quadrature"}
     best: tuple[TreeGroup, ...] = ()
@@ -158,8 +204,9 @@ def worthwhile_tables(
         table_bytes -= group.table_bytes
         if table_bytes < 0:
             break
-        saved += cpu_seconds([walked[group.n_nodes]], n_rows, n_threads)
-        saved -= cpu_seconds([group], n_rows, n_threads) + building_seconds([group], precision, n_threads)
+        saved += cpu_seconds([walked[group.n_nodes]], n_rows, n_threads, work, precision)
+        saved -= cpu_seconds([group], n_rows, n_threads, precision=precision)
+        saved -= building_seconds([group], precision, n_threads)
         if saved > most_saved:
             best, most_saved = tuple(possible[: i + 1]), saved
     return best

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,36 +49,25 @@ def table_bytes(limit: int | None, asked: bool) -> int:
     """Bytes that tables may take; ``asked``: by an algorithm that is nothing without them."""
     if limit is not None:
         return limit // 2 if asked else min(TABLE_BYTES, limit // 2)
-    return machine_bytes() // 4 if asked else TABLE_BYTES
+    return (machine_bytes() or 4 * TABLE_BYTES) // 4 if asked else TABLE_BYTES
 
 
-def machine_bytes() -> int:
-    """Memory of the machine, or as much as tables need by default where the system does not tell."""
+@cache
+def machine_bytes() -> int | None:
+    """Return the memory of the machine; None where the system does not tell."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
-        return 4 * TABLE_BYTES
+        return None
 
 
-def rows_at_once(
-    n_rows: int,
-    limit: int | None,
-    *,
-    result_row: int,
-    work_row: int,
-    tables: int,
-    fixed: int,
-    what: str,
-    advice: str,
-) -> int:
-    """Rows of a chunk.
+class Need(NamedTuple):
+    """Bytes that a call takes.
 
-    Parameters
+    Attributes
     ----------
     n_rows : int
         Rows of the call.
-    limit : int or None
-        Bytes that the call may allocate, and tables beside it.
     result_row, work_row : int
         Bytes of each row of the result, and of each row in work.
     tables : int
@@ -85,20 +76,51 @@ def rows_at_once(
         Bytes that threads take, whatever the rows.
     what, advice : str
         What the result is and what to do where it does not fit, for the error message.
-
-    Raises
-    ------
-    MemoryError
-        The limit leaves no room for even one row in work.
     """
-    if limit is None:
-        return max(1, CHUNK_BYTES // max(work_row, 1))
-    result = n_rows * result_row
-    left = limit - tables - result - fixed
-    if n_rows and left < work_row:
-        held = f", of which tables take {tables:,}" if tables else ""
-        raise MemoryError(
-            f"memory_limit is {limit:,} bytes{held}, but {n_rows} rows need {result:,} for their {what}, "
-            f"{fixed:,} for threads and {work_row:,} for each row in work; {advice}"
-        )
-    return max(1, left // max(work_row, 1))
+
+    n_rows: int
+    result_row: int
+    work_row: int
+    tables: int
+    fixed: int
+    what: str
+    advice: str
+
+    @property
+    def result(self) -> int:
+        """Bytes of the result."""
+        return self.n_rows * self.result_row
+
+    def rows_at_once(self, limit: int | None, available: int | None = None) -> int:
+        """Return the rows of a chunk.
+
+        Parameters
+        ----------
+        limit : int or None
+            Bytes that the call may allocate, and tables beside it.
+        available : int or None
+            Bytes of the memory in which the result lies, if they are known.
+
+        Raises
+        ------
+        MemoryError
+            The limit leaves no room for even one row in work, or the result is larger than the memory.
+        """
+        left = None if limit is None else limit - self.tables - self.result - self.fixed
+        if left is not None and self.n_rows and left < self.work_row:
+            held = f", of which tables take {self.tables:,}" if self.tables else ""
+            raise MemoryError(
+                f"memory_limit is {limit:,} bytes{held}, but {self._wanted()}, {self.fixed:,} for threads "
+                f"and {self.work_row:,} for each row in work; raise memory_limit, {self.advice}"
+            )
+        if available is not None and self.result > available:
+            advice = self.advice.removeprefix("or ")
+            raise MemoryError(f"the machine has {available:,} bytes, but {self._wanted()}; {advice}")
+        return max(1, (CHUNK_BYTES if left is None else left) // max(self.work_row, 1))
+
+    def _wanted(self) -> str:
+        return f"{self.n_rows} rows need {self.result:,} for their {self.what}"
+
+    def peak(self, rows_at_once: int) -> int:
+        """Return the bytes of all of it at once, when chunks have so many rows."""
+        return self.result + self.tables + self.fixed + min(rows_at_once, self.n_rows) * self.work_row

@@ -15,16 +15,16 @@ from joblib import effective_n_jobs
 
 from . import costs, devices, memory
 from .background import Background
-from .costs import CallPlan, TreeGroup
+from .costs import TreeGroup
 from .devices import Devices
 from .ensemble import Ensemble
-from .errors import require_one_of
+from .errors import require_n_jobs, require_one_of
 from .model_output import Link
 from .sharing import PairSharing, Sharing
 
 #: Largest additivity gap of values computed (or, as float32, stored) in each precision, relative to the
-#: sum over the trees of their largest leaf. The gap adds up the rounding at a tree's nodes, of which each
-#: is a few units in the last place of that leaf: 2^-18 is 32 units of float32, of which 1 to 3 are seen
+#: sum over the trees of their largest centered leaf. The gap adds up the rounding at a tree's nodes, of which
+#: each is a few units in the last place of that leaf: 2^-18 is 32 units of float32, of which 1 to 3 are seen
 #: in practice. A wrong path shows as a good part of one leaf, far above it.
 _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 
@@ -62,18 +62,16 @@ class Kind(NamedTuple):
 
 SHAP_VALUES = Kind()
 
-#: An interaction plan does about this many times the work of one for values, at each leaf.
-_INTERACTION_WORK = 3
-
-
-def _work(kind: Kind) -> float:
-    return _INTERACTION_WORK if kind.order > 1 else 1
+#: An interaction plan does about this many times the work of one for values, at each leaf, and each further
+#: output of a leaf takes about this part of the work for the first.
+_INTERACTION_WORK, _OUTPUT_WORK = 3, 0.7
 
 
 class Choice(NamedTuple):
-    """What a call does: GPUs (none: the CPU), and the trees that have tables, by quadrature nodes.
+    """GPUs of a call (none: the CPU), its threads, and the trees that have tables, by quadrature nodes.
 
-    ``groups`` are all trees then, ``seconds`` the estimate, of which ``building`` are for tables.
+    ``groups`` are all trees then, ``seconds`` the estimate, of which ``building`` are for tables that are
+    not there yet, of ``tables_to_make`` bytes.
     """
 
     indices: tuple[int, ...]
@@ -81,6 +79,8 @@ class Choice(NamedTuple):
     groups: tuple[TreeGroup, ...]
     building: float
     seconds: float
+    n_threads: int
+    tables_to_make: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Options:
             raise ValueError(f"algorithm={algorithm!r} computes no interventional SHAP values: use 'auto'")
         if algorithm in CPU_ALGORITHMS:
             devices.require_cpu(device, f"algorithm={algorithm!r}")
-        effective_n_jobs(n_jobs)  # refuses 0
+        require_n_jobs(n_jobs)
         limit, asked = memory.parse_bytes(memory_limit), Devices.parse(device)
         if algorithm == "gputreeshap":
             asked = asked.insist()
@@ -178,7 +178,6 @@ class Runner:
         self.sharing = sharing
         self.n_features = ensemble.n_players if sharing is None else sharing.n_features
         self.n_outputs = 2 if widen else ensemble.n_outputs
-        self.leaf_sum = largest_leaves(ensemble)
         self._compile(tables)
 
     def _compile(self, tables: dict[str, np.ndarray] | None = None) -> None:
@@ -189,6 +188,10 @@ class Runner:
         self._possible_tables: tuple[TreeGroup, ...] | None = None
         self._table_bytes: dict[tuple[Kind, int], int] = {}
         plan = self._plans[SHAP_VALUES, 0] = self._compiled(SHAP_VALUES, 0, tables or None)
+        self.constant, self.leaf_magnitude = plan.constant, plan.leaf_magnitude
+        # Margins are sums in float64 that start at the constant: each tree added rounds once.
+        largest = np.abs(self.constant) + self.leaf_magnitude
+        self._rounding = (self.ensemble.n_trees + 4) * 2.0**-53 * largest
         if self.link is None:
             self._base_value = np.array(plan.base_value, np.float64)
         self.info: dict[str, Any] = plan.info()
@@ -332,6 +335,11 @@ class Runner:
         """Bytes of memory that tables take as long as the explainer lives; those of a file take none."""
         return sum(tuple(self._table_bytes.values()))
 
+    def own_table_bytes(self, kind: Kind) -> int:
+        """Return the bytes of memory that the tables take which every call of a kind uses."""
+        self.plan(kind)
+        return self._table_bytes[kind, 0]
+
     @property
     def call_limit(self) -> int | None:
         """Bytes that the memory limit leaves to a call beside the tables."""
@@ -383,25 +391,31 @@ class Runner:
     def choose(self, kind: Kind, n_rows: int) -> Choice:
         """What a call with so many rows from the host does: the one place where that is decided."""
         on_cpu = self.on_cpu(kind, n_rows)
-        if not n_rows or not self._on_gpus(kind):
+        if not n_rows or self.options.devices.none or not self._on_gpus(kind):
             return on_cpu
         groups = self._groups_of(kind)
-        cuda = costs.cuda_seconds(groups, n_rows, _work(kind))
-        indices = self.options.devices.choose(on_cpu.seconds, cuda)
-        return Choice(indices, 0, groups, 0.0, cuda / len(indices)) if indices else on_cpu
+        cuda = costs.cuda_seconds(groups, n_rows, self._work(kind), self.options.precision)
+        cuda += costs.cuda_row_seconds(n_rows, self.n_features, self.n_outputs)
+        indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, cuda)
+        if not indices:
+            return on_cpu
+        return Choice(indices, 0, groups, 0.0, cuda / len(indices), on_cpu.n_threads)
 
     def on_cpu(self, kind: Kind, n_rows: int) -> Choice:
         """What such a call does where there is no GPU, or where one fails."""
         n_threads = effective_n_jobs(self.options.n_jobs)
-        groups, tables = self._groups_of(kind), self._worthwhile_tables(kind, n_rows)
-        building = costs.building_seconds(tables, self.options.precision, n_threads)
+        precision = self.options.precision
+        groups, tables = self._groups_of(kind), self._worthwhile_tables(kind, n_rows, n_threads)
+        building = costs.building_seconds(tables, precision, n_threads)
         replaced = {group.n_nodes for group in tables}
         kept = (g for g in groups if g.algorithm == "tables" or g.n_nodes not in replaced)
         groups = (*kept, *tables)
-        seconds = building + costs.cpu_seconds(groups, n_rows, n_threads, _work(kind))
-        return Choice((), max(replaced, default=0), groups, building, seconds)
+        seconds = building + costs.cpu_seconds(groups, n_rows, n_threads, self._work(kind), precision)
+        seconds += costs.cpu_row_seconds(n_rows, self.n_features, self.n_outputs, n_threads)
+        tables_to_make = sum(group.table_bytes for group in tables)
+        return Choice((), max(replaced, default=0), groups, building, seconds, n_threads, tables_to_make)
 
-    def _worthwhile_tables(self, kind: Kind, n_rows: int) -> tuple[TreeGroup, ...]:
+    def _worthwhile_tables(self, kind: Kind, n_rows: int, n_threads: int) -> tuple[TreeGroup, ...]:
         options, background = self.options, self.background
         possible = kind == SHAP_VALUES and background is None and options.algorithm == "auto"
         if not possible or n_rows < costs.LEAST_TABLE_ROWS or options.memory_limit is not None:
@@ -412,35 +426,29 @@ class Runner:
             self._groups_of(kind),
             self._possible_tables,
             n_rows,
-            effective_n_jobs(options.n_jobs),
+            n_threads,
             options.precision,
             self._table_room(kind) - self.info["table_bytes"],
+            self._work(kind),
         )
+
+    def _work(self, kind: Kind) -> float:
+        """Return how many times the work is done, at each leaf, that SHAP values of one output need."""
+        n_leaf_outputs = self.ensemble.value.shape[1]
+        return (_INTERACTION_WORK if kind.order > 1 else 1) * (1 + _OUTPUT_WORK * (n_leaf_outputs - 1))
 
     def _groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
         if kind not in self._groups:
             self._groups[kind] = costs.groups_of(self.plan(kind).info()["groups"])
         return self._groups[kind]
 
-    def call_plan(self, n_rows: int) -> CallPlan:
-        """What a call for the SHAP values of so many rows from the host does."""
-        choice = self.choose(SHAP_VALUES, n_rows)
-        estimated = self.link is None and self.options.algorithm not in (*CPU_ALGORITHMS, "gputreeshap")
-        return CallPlan(
-            n_rows,
-            devices.label(choice.indices),
-            choice.groups if estimated else (),
-            sum(group.table_bytes for group in choice.groups),
-            n_rows * self.n_outputs * self.n_features * 8,
-            choice.building,
-            choice.seconds if estimated else None,
-        )
-
     def allowed_gap(self, dtype: Any, labels: np.ndarray | None = None) -> np.ndarray:
         """Largest additivity gap of each output (and row, if there are labels), for values of this dtype."""
         precision = "single" if dtype == np.float32 else self.options.precision
-        allowed = _RELATIVE_GAP[precision] * self.leaf_sum
-        return allowed if self.link is None else self.link.allowed_gap(allowed, self.leaf_sum, labels)
+        allowed = _RELATIVE_GAP[precision] * self.leaf_magnitude + self._rounding
+        if self.link is None:
+            return allowed
+        return self.link.allowed_gap(allowed, self.constant, self.leaf_magnitude, labels)
 
     def check(
         self,
@@ -471,23 +479,12 @@ class Runner:
         label = "" if index is None else f" (index {index[start + row]!r})"
         name = "" if self.output_names is None or self.widen else f", output {self.output_names[output]!r}"
         noun = "margin" if self.link is None else self.link.noun
+        bound = np.broadcast_to(allowed, gap.shape)[row, output]
         raise RuntimeError(
             f"additivity check failed at row {start + row}{label}{name}: base value plus SHAP values is "
-            f"{total[row, output]:.9g}, the {noun} is {explained[row, output]:.9g}; they may differ by "
-            f"{np.broadcast_to(allowed, gap.shape)[row, output]:.3g}. The values were computed in "
+            f"{total[row, output]:.9g}, the {noun} is {explained[row, output]:.9g}; they differ by "
+            f"{gap[row, output]:.3g}, but may differ by {bound:.3g} at most. The values were computed in "
             f"{self.options.precision} precision and are {values.dtype}. Likely cause: rounding in trees "
             "whose leaves differ hugely in magnitude, if precision='double' with float64 X helps; otherwise "
             "an error in skshapgpu, worth a report. check_additivity=False returns the values as they are"
         )
-
-
-def largest_leaves(ensemble: Ensemble) -> np.ndarray:
-    """For each output, the magnitude of the intercept plus that of the largest leaf of each tree."""
-    largest = np.abs(ensemble.intercept)
-    if ensemble.n_trees:
-        by_tree = np.maximum.reduceat(np.abs(ensemble.value), ensemble.tree_offsets[:-1])
-        if ensemble.tree_output[0] < 0:
-            largest = largest + by_tree.sum(axis=0)
-        else:
-            largest = largest + np.bincount(ensemble.tree_output, by_tree[:, 0], ensemble.n_outputs)
-    return largest

@@ -13,16 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
-from joblib import effective_n_jobs
 
 from . import devices, memory
+from .costs import CallPlan
 from .devices import GpuArray
 from .inputs import Rows
 from .progress import Progress
-from .runner import Choice, Kind, Runner
+from .runner import CPU_ALGORITHMS, SHAP_VALUES, Choice, Kind, Runner
 from .sharing import Sharing
 
 T = TypeVar("T")
+
+#: Rows that a thread of the core takes at least: kBlockRows of csrc/types.h.
+_BLOCK_ROWS = 64
 
 #: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and what compares them.
 _CHECK_BYTES = 40
@@ -43,6 +46,7 @@ def perform(
 
     def made_by(run: Run) -> tuple[T, Run]:
         run.progress = progress
+        run.compile()
         return work(run), run
 
     if isinstance(X, GpuArray):
@@ -56,7 +60,7 @@ def perform(
 
 
 class Run(ABC):
-    """One call: rows, a plan, and where it runs.
+    """One call: rows, a plan, which :meth:`compile` makes, and where it runs.
 
     Attributes
     ----------
@@ -76,6 +80,7 @@ class Run(ABC):
     """
 
     device: str
+    plan: Any
     progress: Progress | None = None
     passes = 1
     _n_computed = 0
@@ -85,11 +90,14 @@ class Run(ABC):
     ) -> None:
         self.n_rows, self.dtype = n_rows, dtype
         self.n_features, self.n_outputs = runner.n_features, runner.n_outputs
-        self.plan = runner.plan(kind, table_nodes)
-        self._kind = kind
+        self._kind, self._table_nodes = kind, table_nodes
         self._runner = runner
         self._checked = runner.options.check_additivity and kind.adds_up
         self.gap: float | None = 0.0 if self._checked else None
+
+    def compile(self) -> None:
+        """Compile what the run needs, tables included, unless an earlier one did."""
+        self.plan = self._runner.plan(self._kind, self._table_nodes)
 
     @property
     def computed_outputs(self) -> int:
@@ -110,7 +118,7 @@ class Run(ABC):
 
     @abstractmethod
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
-        """Rows to work off at once, as :func:`memory.rows_at_once` says and raises.
+        """Rows to work off at once, as :meth:`memory.Need.rows_at_once` says and raises.
 
         ``work_row`` counts the buffers of the caller.
         """
@@ -170,9 +178,11 @@ class HostRun(Run):
     ) -> None:
         super().__init__(runner, kind, rows.n_rows, rows.dtype, choice.table_nodes)
         self.device = devices.label(choice.indices)
-        self._rows, self._labels = rows, labels
-        self._n_threads = effective_n_jobs(runner.options.n_jobs)
-        self._gpus = [runner.cuda_plan(kind, index) for index in choice.indices]
+        self._rows, self._labels, self._choice = rows, labels, choice
+
+    def compile(self) -> None:
+        super().compile()
+        self._gpus = [self._runner.cuda_plan(self._kind, index) for index in self._choice.indices]
 
     def empty(self, *shape: int) -> np.ndarray:
         return np.empty(shape, self.dtype)
@@ -181,7 +191,17 @@ class HostRun(Run):
         return values
 
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
-        limit, n_threads = self._runner.options.memory_limit, 0 if self._gpus else self._n_threads
+        limit = self._runner.options.memory_limit
+        # Only a limit asks for the scratch of a plan, which is counted anew in each call.
+        need = self.need(result_row, work_row, what, advice, scratch=limit is not None)
+        return need.rows_at_once(limit, memory.machine_bytes())
+
+    def need(
+        self, result_row: int, work_row: int, what: str, advice: str, *, scratch: bool = True
+    ) -> memory.Need:
+        """Return the bytes that the run takes, with those of its threads if ``scratch``."""
+        # A thread gets whole blocks of rows; on GPUs there are none.
+        n_threads = 0 if self._choice.indices else min(self._choice.n_threads, -(-self.n_rows // _BLOCK_ROWS))
         work_row += self._rows.row_bytes
         if self._checked and n_threads:  # GPUs keep margins to themselves
             work_row += _CHECK_BYTES * self.n_outputs
@@ -192,18 +212,13 @@ class HostRun(Run):
                 pairs = self._runner.pair_sharing(self._kind)
                 n_shared += pairs.n_pairs + len(pairs.sets)
             work_row += self.computed_outputs * n_shared * self.dtype.itemsize
-        # Only a limit asks for the scratch of a plan, which is counted anew in each call.
-        fixed = n_threads * self.plan.info()["scratch_bytes_per_thread"] if limit and n_threads else 0
-        return memory.rows_at_once(
-            self.n_rows,
-            limit,
-            result_row=result_row,
-            work_row=work_row,
-            tables=self._runner.table_bytes,
-            fixed=fixed,
-            what=what,
-            advice=advice,
-        )
+        fixed = 0
+        if scratch and n_threads:
+            fixed = n_threads * self._runner.plan(self._kind).info()["scratch_bytes_per_thread"]
+        tables = self._runner.table_bytes
+        if self._runner.options.memory_limit is None:  # of this run alone
+            tables = self._runner.own_table_bytes(self._kind) + self._choice.tables_to_make
+        return memory.Need(self.n_rows, result_row, work_row, tables, fixed, what, advice)
 
     def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
         block = self._rows.chunk(start, start + len(values))
@@ -243,7 +258,7 @@ class HostRun(Run):
         labels = None
         if self._labels is not None:
             labels = parts["labels"] = self._labels[start : start + len(values)]
-        self.plan.explain(block, values, margin, self._n_threads, **parts)
+        self.plan.explain(block, values, margin, self._choice.n_threads, **parts)
         if margin is not None:
             gap = self._runner.check(values, margin, self._rows.index, start, labels)
             self.gap = max(self.gap or 0.0, gap)
@@ -285,7 +300,10 @@ class DeviceRun(Run):
         super().__init__(runner, kind, array.shape[0], array.dtype)
         self.device = devices.label((array.index,))
         self._array = array
-        self._gpu = runner.cuda_plan(kind, array.index)
+
+    def compile(self) -> None:
+        super().compile()
+        self._gpu = self._runner.cuda_plan(self._kind, self._array.index)
 
     def empty(self, *shape: int) -> Any:
         return self._array.empty(shape)
@@ -296,16 +314,8 @@ class DeviceRun(Run):
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
         if not work_row:  # the plan itself works off its rows in batches
             return max(1, self.n_rows)
-        return memory.rows_at_once(
-            self.n_rows,
-            self._runner.options.memory_limit,
-            result_row=result_row,
-            work_row=work_row,
-            tables=self._runner.table_bytes,
-            fixed=0,
-            what=what,
-            advice=advice,
-        )
+        need = memory.Need(self.n_rows, result_row, work_row, self._runner.table_bytes, 0, what, advice)
+        return need.rows_at_once(self._runner.options.memory_limit)
 
     def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
         array = self._array.rows(start, start + len(values))
@@ -341,14 +351,42 @@ class DeviceRun(Run):
 
 def shap_values(run: Run) -> Any:
     """SHAP values (or Banzhaf values) of all rows, [row][output][feature]."""
-    row = run.n_features * run.dtype.itemsize
-    what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
-    widened = row if run.n_outputs > run.computed_outputs else 0
-    size = run.chunk_rows(run.n_outputs * row, widened, what, "raise memory_limit or explain fewer rows")
+    size = run.chunk_rows(*_rows_and_texts(run))
     values = run.empty(run.n_rows, run.n_outputs, run.n_features)
     for start in range(0, run.n_rows, size):
         run.fill(start, part(values, start, size))
     return values
+
+
+def _rows_and_texts(run: Run) -> tuple[int, int, str, str]:
+    """Return the bytes of each row of SHAP values and in work, and the texts of :class:`memory.Need`."""
+    row = run.n_features * run.dtype.itemsize
+    widened = row if run.n_outputs > run.computed_outputs else 0
+    what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
+    return run.n_outputs * row, widened, what, "or explain fewer rows"
+
+
+def call_plan(runner: Runner, X: Rows) -> CallPlan:
+    """Return what a call for the SHAP values of rows does, which are counted and not read."""
+    choice, options = runner.choose(SHAP_VALUES, X.n_rows), runner.options
+    run = HostRun(runner, SHAP_VALUES, X, choice, None)
+    need, refusal = run.need(*_rows_and_texts(run)), None
+    try:
+        size = need.rows_at_once(options.memory_limit, memory.machine_bytes())
+    except MemoryError as error:
+        size, refusal = 1, str(error)
+    estimated = runner.link is None and options.algorithm not in (*CPU_ALGORITHMS, "gputreeshap")
+    return CallPlan(
+        n_rows=X.n_rows,
+        device=run.device,
+        groups=choice.groups if estimated else (),
+        table_bytes=sum(group.table_bytes for group in choice.groups),
+        result_bytes=need.result,
+        peak_bytes=need.peak(size),
+        refusal=refusal,
+        building=choice.building,
+        seconds=choice.seconds if estimated else None,
+    )
 
 
 def part(array: Any, start: int, size: int) -> Any:

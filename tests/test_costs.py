@@ -15,7 +15,14 @@ from sklearn.ensemble import (
 )
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.costs import TreeGroup, building_seconds, cpu_seconds, worthwhile_tables
+from skshapgpu.costs import (
+    TreeGroup,
+    building_seconds,
+    cpu_row_seconds,
+    cpu_seconds,
+    cuda_seconds,
+    worthwhile_tables,
+)
 from skshapgpu.ensemble import Ensemble
 
 X, Y = load_diabetes(return_X_y=True)
@@ -64,6 +71,9 @@ def test_costs_grow_with_the_work() -> None:
         assert cpu_seconds([group], 10**6, 8) < cpu_seconds([group], 10**6, 1) / 6
     assert cpu_seconds([walked(3)], 1000, 1) < cpu_seconds([walked(5)], 1000, 1)
     assert cpu_seconds([walked(3)], 1000, 1) < cpu_seconds([walked(3)], 1000, 1, work=3)
+    assert cpu_seconds([walked(3)], 1000, 1) < cpu_seconds([walked(3)], 1000, 1, precision="double")
+    assert cuda_seconds([walked(3)], 10**6) < cuda_seconds([walked(3)], 10**6, precision="double")
+    assert cpu_row_seconds(1000, 10, 1, 1) < cpu_row_seconds(1000, 10, 3, 1) < cpu_row_seconds(1000, 30, 3, 1)
     few, many = tables(3, 500, 4_000_000), tables(3, 500, 8_000_000)
     assert 0 < building_seconds([few], "single", 1) < building_seconds([many], "single", 1)
     assert building_seconds([few], "double", 1) == building_seconds([few], "single", 2)
@@ -127,6 +137,17 @@ def test_interventional_values_and_functions_of_the_margin(forest: RandomForestR
     classifier = HistGradientBoostingClassifier(max_iter=5).fit(X, Y > 150)
     plan = explainer_of(classifier, X[:50], model_output="probability").plan(10)
     assert plan.groups == () and plan.seconds is None
+
+
+def test_leaves_of_several_outputs_take_longer() -> None:
+    """One forest of three outputs has three numbers at a leaf; boosting has trees for each of them."""
+    one, three = (
+        RandomForestRegressor(10, max_depth=5, random_state=0).fit(X, np.column_stack([Y] * n).squeeze())
+        for n in (1, 3)
+    )
+    plans = [explainer_of(model, algorithm="quadrature").plan(10_000) for model in (one, three)]
+    assert plans[0].groups[0].n_leaves == plans[1].groups[0].n_leaves
+    assert 1.5 < plans[1].seconds / plans[0].seconds < 3
 
 
 def test_it_can_be_read(forest: RandomForestRegressor) -> None:

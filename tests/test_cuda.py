@@ -103,7 +103,8 @@ def test_the_variable_overrides_auto_only(monkeypatch: pytest.MonkeyPatch) -> No
 def test_auto_leaves_small_work_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(algorithm: str, n_rows: int) -> tuple[int, ...]:
         group = costs.TreeGroup(algorithm, 4, 100, 23_000, 100, 0, 0)
-        return auto.choose(costs.cpu_seconds([group], n_rows, 1), costs.cuda_seconds([group], n_rows))
+        cpu = costs.CPU_BESIDE_GPU * costs.cpu_seconds([group], n_rows, 1)
+        return auto.choose(cpu, costs.cuda_seconds([group], n_rows))
 
     monkeypatch.setattr(devices, "_available", True)
     auto = Devices(auto=True)
@@ -292,7 +293,7 @@ def test_fork_after_use(regressor: Any) -> None:
 def test_additivity_is_checked(regressor: Any) -> None:
     cupy = pytest.importorskip("cupy")
     explainer = TreeExplainer(regressor, device="cuda")
-    explainer._runner.leaf_sum = 1e-6 * explainer._runner.leaf_sum  # as if the leaves were much smaller
+    explainer._runner.leaf_magnitude *= 1e-6  # as if the leaves were much smaller
     for rows in (X, cupy.asarray(X)):
         with pytest.raises(RuntimeError, match=r"additivity check failed at row \d+: base value"):
             explainer.shap_values(rows)
@@ -472,3 +473,25 @@ def test_several_gpus(regressor: Any) -> None:
     explanation = explain(regressor, rows, device=names)
     assert explanation.device == ", ".join(names)
     assert (explanation.values == TreeExplainer(regressor, device="cuda:1").shap_values(rows)).all()
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("kind", ["values", "interactions", "tables"])
+def test_a_later_model_leaves_earlier_ones_as_they_are(kind: str) -> None:
+    """A kernel has one limit on shared memory, for all models; a model of few columns needs the least."""
+
+    def explainer_of(n_columns: int) -> TreeExplainer:
+        model = RandomForestRegressor(5, max_depth=4, random_state=0).fit(X[:, :n_columns], Y)
+        return TreeExplainer(model, X[:20, :n_columns] if kind == "tables" else None, device="cuda")
+
+    def values(explainer: TreeExplainer, n_columns: int) -> np.ndarray:
+        rows = X[:100, :n_columns]
+        if kind == "interactions":
+            return explainer.shap_interaction_values(rows)
+        return explainer.shap_values(rows)
+
+    explainers = {n_columns: explainer_of(n_columns) for n_columns in (10, 4, 7)}
+    first = {n: values(explainer, n) for n, explainer in explainers.items()}
+    for n, explainer in explainers.items():
+        np.testing.assert_array_equal(values(explainer, n), first[n])
+        np.testing.assert_array_equal(values(pickle.loads(pickle.dumps(explainer)), n), first[n])
