@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.utils import get_tags
 
 from .errors import require_one_of
 from .explainer import TreeExplainer
@@ -23,6 +24,10 @@ from .interactions import Request
 
 #: Key of the metadata of a schema under which base values and the like stand, as JSON.
 METADATA_KEY = b"skshapgpu"
+
+#: Key of the metadata of a field that tells what a null of it is among objects of a pandas frame, and its
+#: values. Some transformers tell one from the other.
+MISSING_KEY, MISSING_NAN, MISSING_NONE = b"skshapgpu missing", b"nan", b"None"
 
 _VALUE_INDICES = ("sv", "bv")
 _DTYPES = ("auto", "float32", "float64")
@@ -204,6 +209,7 @@ class BatchExplainer:
         self._top, self._prefix, self._dtype = None if top is None else int(top), prefix, dtype
         self._request, self._index = request_of(interactions, pairs, index)
         self._explainer = explainer_of(model, options)
+        self._of_texts = bool(self._explainer.steps) and _takes_texts(self._explainer.steps[0])
         self._last: tuple[Any, tuple[str, ...], Any] | None = None
 
     @property
@@ -263,18 +269,36 @@ class BatchExplainer:
                 f"the model takes {n_expected} features, but there are {len(names)} columns: "
                 f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}; name those to take in features="
             )
-        if self._explainer.takes_codes and any(_is_category(schema.field(name).type) for name in names):
+        self._require_no_codes(schema, names)
+        return names
+
+    def _require_no_codes(self, schema: Any, names: Sequence[str]) -> None:
+        explainer = self._explainer
+        if explainer.steps or not explainer.takes_codes:  # for steps, see rows()
+            return
+        if any(_is_category(schema.field(name).type) for name in names):
             raise ValueError(
                 "the model takes the codes of categories as they are, but each batch may have other codes "
                 "for them: give columns of whole numbers, the codes of the training data"
             )
-        return names
+
+    @property
+    def takes_all_columns(self) -> bool:
+        """Whether the features are all columns that are not kept, as nobody has named them."""
+        return self._features is None and self._expected()[0] is None
+
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether the model takes nothing but numbers."""
+        return not self._explainer.steps and not self._explainer.has_encoders
 
     def _expected(self) -> tuple[Sequence[str] | None, int | None, bool]:
         """Names that the columns must have, if known, how many there must be, and whether blanks are lost."""
         explainer = self._explainer
         if not explainer.steps:
             return explainer.feature_names_in, explainer.n_features, explainer.blank_as_underscore
+        if self._of_texts:
+            return None, 1, False
         names = getattr(explainer.steps[0], "feature_names_in_", None)
         names = None if names is None else tuple(map(str, names))
         return names, getattr(explainer.steps[0], "n_features_in_", None), False
@@ -391,7 +415,10 @@ class BatchExplainer:
                 self.input_names(batch.schema),
                 self.output_schema(batch.schema),
             )
-        _, names, schema = last
+        return self.explain_batch(batch, *last[1:])
+
+    def explain_batch(self, batch: Any, names: Sequence[str], schema: Any) -> Any:
+        """Explain a batch whose features have these names, in the form of the schema of an output."""
         kept = [batch.column(name) for name in self._keep]
         X = self.rows(batch, names) if batch.num_rows else None
         return self._batch(schema, kept, X, names)
@@ -402,6 +429,10 @@ class BatchExplainer:
 
     def values(self, X: Any, names: Sequence[str] | None, dtype: Any) -> np.ndarray:
         """All values of some rows side by side: (n_rows, n_columns), of this dtype."""
+        if self._of_texts:
+            if X.shape[1] != 1:
+                raise ValueError(f"the model takes one column of texts, but there are {X.shape[1]} columns")
+            X = X[:, 0]
         if self._request is None:
             found = self._explainer.explain(X, index=self._index).values
         elif self._request.form == "listed":
@@ -445,16 +476,24 @@ class BatchExplainer:
         """The features of a batch as ``explain`` takes them."""
         explainer = self._explainer
         arrow = require_arrow()
+        self._require_no_codes(batch.schema, names)  # the first of several files may have had no value
         columns = [batch.column(name) for name in names]
+        columns = [c.cast(arrow.float64()) if arrow.types.is_null(c.type) else c for c in columns]
         types = {str(column.type) for column in columns}
         of_frame = bool(explainer.steps) and hasattr(explainer.steps[0], "feature_names_in_")
-        if len(types) == 1 and types <= {"float", "double"} and not of_frame and not explainer.has_encoders:
+        plain = not (of_frame or self._of_texts or explainer.has_encoders)
+        if len(types) == 1 and types <= {"float", "double"} and plain:
             return _block(columns, np.float32 if types == {"float"} else np.float64)
         if explainer.steps:
-            frame = _to_pandas(arrow.RecordBatch.from_arrays(columns, names=list(names)))
+            if explainer.takes_codes:  # a step may encode texts; text that reaches the model is refused there
+                columns = [_decoded(column) for column in columns]
+            fields = [batch.schema.field(name).with_type(c.type) for name, c in zip(names, columns)]
+            if self._of_texts:  # a vectorizer refuses NaN by name, and None by accident
+                fields = [field.with_metadata({MISSING_KEY: MISSING_NAN}) for field in fields]
+            frame = _to_pandas(arrow.RecordBatch.from_arrays(columns, schema=arrow.schema(fields)))
             return frame if of_frame else frame.to_numpy()
-        if explainer.has_encoders:
-            columns = [c.dictionary_encode() if _is_text(c.type) else c for c in columns]
+        if explainer.family == "sklearn":  # reads values, and refuses dictionaries with nulls
+            columns = [_decoded(column) for column in columns]
         return arrow.Table.from_arrays(columns, names=list(names))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -514,22 +553,48 @@ def _require_columns(schema: Any, names: Sequence[str]) -> None:
         raise ValueError(f"there are several columns {twice[0]!r}")
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Tell whether a type of Arrow is one of texts, without a dictionary."""
     return str(kind) in ("string", "large_string", "string_view")
 
 
 def _is_category(kind: Any) -> bool:
-    return str(kind).startswith("dictionary") or _is_text(kind)
+    return _is_dictionary(kind) or is_text(kind)
+
+
+def _decoded(column: Any) -> Any:
+    """Return the values of a column that has a dictionary."""
+    return column.cast(column.type.value_type) if _is_dictionary(column.type) else column
+
+
+def _is_dictionary(kind: Any) -> bool:
+    return str(kind).startswith("dictionary")
+
+
+def _takes_texts(step: Any) -> bool:
+    """Tell whether a transformer takes texts in one dimension, as CountVectorizer does, and no table."""
+    try:
+        tags = get_tags(step).input_tags
+    except Exception:  # whatever a transformer that is not of scikit-learn raises: it takes tables
+        return False
+    return tags.string and not tags.two_d_array
 
 
 def _to_pandas(batch: Any) -> Any:
     try:
-        import pandas  # noqa: F401
+        import pandas
     except ImportError as error:
         raise ImportError(
             "the steps of a Pipeline that was fitted on a data frame take one: pip install pandas"
         ) from error
-    return batch.to_pandas()
+    frame = batch.to_pandas()
+    for field in batch.schema:
+        column, missing = frame[field.name], (field.metadata or {}).get(MISSING_KEY)
+        if missing == MISSING_NONE or (missing == MISSING_NAN and column.dtype == object):
+            values = column.to_numpy(object, copy=True)
+            values[column.isna()] = np.nan if missing == MISSING_NAN else None
+            frame[field.name] = pandas.Series(values, dtype=object)
+    return frame
 
 
 def _block(columns: Sequence[Any], dtype: Any) -> np.ndarray:

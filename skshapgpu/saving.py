@@ -69,6 +69,8 @@ def save(path: str | os.PathLike[str], saved: Saved) -> None:
     ------
     ValueError
         The model holds labels or categories of a type that a file cannot keep.
+    FileExistsError
+        There is a file that something else wrote.
     OSError
         The file cannot be written.
     """
@@ -179,8 +181,10 @@ def _check(adapted: AdaptedModel) -> None:
         (adapted, "has_cover", (False, True)),
         (adapted, "cover_kind", (None, "count", "weight")),
         (schema, "array_dtype", (None, "float32")),
+        (schema, "object_dtype", (None, "float32")),
         (schema, "allow_nan", (False, True)),
         (schema, "allow_inf", (False, True)),
+        (schema, "allow_sparse_nan", (False, True)),
         (schema, "blank_as_underscore", (False, True)),
         (schema, "sparse_zero_missing", (False, True)),
     ):

@@ -16,7 +16,7 @@ import secrets
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -44,13 +44,67 @@ _LOCAL_SIGNATURE = b"PK\x03\x04"
 _PADDING_FIELD = 0xD935
 
 
+def is_ours(path: str | os.PathLike[str]) -> bool:
+    """Tell by its content whether :func:`write` wrote a file, or nobody has written anything into it."""
+    try:
+        if not os.path.getsize(path):
+            return True
+        with zipfile.ZipFile(path) as archive, archive.open(_HEADER) as member:
+            header = json.loads(member.read(_MAX_HEADER))
+        return str(header["format"]).startswith("skshapgpu")
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return False
+    except (zipfile.BadZipFile, struct.error, zlib.error, NotImplementedError, RuntimeError):
+        return False
+
+
+def require_ours(path: str | os.PathLike[str], is_ours: Callable[[Any], bool] = is_ours) -> None:
+    """Refuse to replace a file that somebody else wrote.
+
+    Raises
+    ------
+    FileExistsError
+    """
+    if os.path.lexists(path) and not is_ours(path):
+        raise _not_ours(path)
+
+
+def _not_ours(path: str | os.PathLike[str]) -> FileExistsError:
+    return FileExistsError(
+        f"{os.fspath(path)!r} exists, and is no file that skshapgpu would replace: name another, or delete it"
+    )
+
+
+def put(beside: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: Callable[[Any], bool]) -> None:
+    """Give a complete file its name, in place of a file of ours only.
+
+    Raises
+    ------
+    FileExistsError
+        There is a file of that name that is not ours; or it has come meanwhile.
+    OSError
+    """
+    if os.path.lexists(path):
+        require_ours(path, is_ours)
+        os.replace(beside, path)
+        return
+    try:
+        os.link(beside, path)  # which never replaces a file, as a rename would
+    except FileExistsError as error:
+        raise _not_ours(path) from error
+    except OSError:  # a file system without links
+        os.replace(beside, path)
+    else:
+        os.unlink(beside)
+
+
 def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a file, complete or not at all.
 
     Parameters
     ----------
     path : path-like
-        Replaced when the new file is complete.
+        One that this function wrote is replaced when the new file is complete.
     header : mapping
         What ``json`` can write.
     arrays : mapping of str to ndarray
@@ -58,10 +112,13 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
 
     Raises
     ------
+    FileExistsError
+        There is a file that something else wrote.
     OSError
         The file cannot be written.
     """
     target = Path(path)
+    require_ours(target)
     # Not by tempfile, whose files nobody else may read.
     beside = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     try:
@@ -69,7 +126,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
             _write(file, header, arrays)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, target)
+        put(beside, target, is_ours)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):  # an interrupt may come when it has been renamed already
             os.unlink(beside)

@@ -24,6 +24,7 @@ import skshapgpu
 from skshapgpu import TreeExplainer, explain_batches
 from skshapgpu.batches import journal as journal_module
 from skshapgpu.batches import sinks as sinks_module
+from skshapgpu.batches import source as source_module
 from skshapgpu.batches import sources as sources_module
 from skshapgpu.batches.overlap import overlapped
 from skshapgpu.record_batches import BatchExplainer
@@ -309,12 +310,14 @@ def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
 
     for module, name in (
         (os, "replace"),
+        (os, "link"),
+        (os, "unlink"),
         (journal_module, "flush"),
         (sinks_module, "flush"),
         (sinks_module, "flush_folder"),
         (sinks_module, "_write"),
         (BatchExplainer, "values"),
-        (sources_module, "_joined"),
+        (source_module, "_joined"),
     ):
         monkeypatch.setattr(module, name, guarded(getattr(module, name)))
     return turns
@@ -511,10 +514,6 @@ def test_changed_files_are_noticed(tmp_path: Path, explainer: Any) -> None:
     with pytest.raises(ValueError, match=r"source\.files was"):
         explain_batches(explainer, source, sink)
     explain_batches(explainer, source, sink, overwrite=True)
-    pq.write_table(TABLE, sink)
-    with pytest.raises(ValueError, match="was changed since it was written"):
-        explain_batches(explainer, source, sink)
-    assert explain_batches(explainer, source, sink, overwrite=True).n_resumed == 0
     sink.unlink()
     assert explain_batches(explainer, source, sink).n_resumed == 0  # and it is there again
     assert len(content(sink)) == 150
@@ -526,7 +525,7 @@ def test_what_others_wrote_is_not_touched(overwrite: bool, tmp_path: Path, expla
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     (tmp_path / "mine.parquet").write_text("other")
     for sink, message in (
-        ("mine", "holds other files, such as 'letter.txt'"),
+        ("mine", "holds files that explain_batches did not write, .* such as 'letter.txt'"),
         ("mine.parquet", "is no output"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -550,7 +549,7 @@ def test_a_second_call_at_once_is_refused(tmp_path: Path, explainer: Any, values
 def test_batch_size_of_the_first_run_is_kept(tmp_path: Path, explainer: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(skshapgpu.batches, "_BATCH_BYTES", 64 * (2 * 4 * 8 + 2 * 12 * 8))
     with monkeypatch.context() as patched:
-        crashing(patched, 12)
+        crashing(patched, 24)
         with pytest.raises(Killed):
             explain_batches(explainer, TABLE.select(list(IRIS)), tmp_path / "out")
     monkeypatch.undo()

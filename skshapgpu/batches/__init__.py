@@ -1,6 +1,6 @@
 """More rows than memory: from files to files in batches, in a run that can be killed and resumed.
 
-``sources.py`` reads, ``record_batches.py`` explains, ``sinks.py`` writes, at the same time by
+``sources.py`` and ``files.py`` read, ``record_batches.py`` explains, ``sinks.py`` writes, at the same time by
 ``overlap.py``; ``journal.py`` knows which call an output is of. A batch has the same rows in every run,
 and its values depend on nothing else, so that a resumed run writes what an uninterrupted one had written.
 """
@@ -8,7 +8,7 @@ and its values depend on nothing else, so that a resumed run writes what an unin
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -21,10 +21,13 @@ from ..errors import require_one_of
 from ..explainer import fingerprint
 from ..progress import require_progress, watched
 from ..record_batches import BatchExplainer
+from .csv_files import CsvOptions
+from .files import FilesSource
 from .journal import difference
 from .overlap import overlapped
 from .sinks import FORMATS, NpySink, Sink, files_of, open_sink, tidy
-from .sources import Source, open_source
+from .source import Source, Wanted
+from .sources import open_source
 
 __all__ = ["BatchesResult", "explain_batches"]
 
@@ -98,6 +101,10 @@ def explain_batches(
     prefix: str = "",
     dtype: str = "auto",
     format: str | None = None,
+    delimiter: str | None = None,
+    quote_char: str = '"',
+    null_values: Sequence[str] = (),
+    decimal: str = ".",
     resume: bool = True,
     overwrite: bool = False,
     progress: Any = False,
@@ -119,13 +126,14 @@ def explain_batches(
         :meth:`.TreeExplainer.save` wrote.
     source : path, list of paths, dataset, table, array, matrix, data frame or iterator
         - The path of a file of Parquet, Arrow (IPC, Feather), CSV or NumPy (``.npy``), which is told by its
-          content, of CSV by its name; a folder of files of one of the first three, with "name=value" folders
-          as columns; or a list of paths of such files.
+          content, of CSV by its name; a folder of files of one of the first three, in the order of their
+          paths, with "name=value" folders as columns; or a list of paths of such files. All files must have
+          the columns of the first, in any order; numbers become those of a type that holds all of them.
         - A ``Dataset``, ``Table`` or ``RecordBatchReader`` of pyarrow.
         - A two-dimensional array of NumPy, in memory or memory-mapped, or a sparse matrix.
         - An iterator of record batches, tables, data frames of pandas or polars, arrays or sparse matrices,
-          all with the columns of the first. To be resumed it must give the same rows again: those that are
-          done are read and dropped. It is read in another thread.
+          all with the columns of the first, whose types the output has. To be resumed it must give the same
+          rows again: those that are done are read and dropped. It is read in another thread.
     sink : path
         A single file, ``NAME.parquet``, ``NAME.arrow`` or ``NAME.npy``, which appears when it is complete;
         or, without an ending or with a slash behind it, a folder of part files, one for each batch. A file
@@ -138,10 +146,21 @@ def explain_batches(
         As for :class:`~skshapgpu.record_batches.BatchExplainer`. Arrays have no columns to keep.
     format : {"parquet", "arrow"} or None, default=None
         Of the files of a folder. None: Parquet.
+    delimiter : str or None, default=None
+        Of CSV files, which are read as ``pandas.read_csv`` reads them, with types that hold for the whole
+        file. None: a comma, or a tab where the name of a file ends in ".tsv".
+    quote_char : str, default='"'
+        Of CSV files. Empty: nothing is quoted.
+    null_values : sequence of str, default=()
+        Texts that mean missing in CSV files, besides those of ``pandas.read_csv``, as "" and "NA".
+    decimal : {".", ","}, default="."
+        Decimal point of CSV files.
     resume : bool, default=True
         Go on with an output that the same call left unfinished, or return what it finished. False: refuse it.
+        An output that was deleted is forgotten.
     overwrite : bool, default=False
-        Start anew, whatever ``explain_batches`` wrote there before. What others wrote is never deleted.
+        Start anew, whatever ``explain_batches`` wrote there before. What others wrote or changed is never
+        replaced or deleted.
     progress : bool or callable, default=False
         True draws a bar with rows per second and the time left, with tqdm or rich. A function is called after
         each batch, with the number of rows written and that of all, None if it is not known; what it
@@ -156,8 +175,9 @@ def explain_batches(
     Raises
     ------
     ValueError, TypeError
-        An argument has no such value; columns are missing or hold what the model does not take; or there
-        is an output of another call, and the message says what differs.
+        An argument has no such value; columns are missing, differ from file to file or hold what the model
+        does not take; or there is an output of another call, and the message says what differs; or a file
+        that ``explain_batches`` did not write.
     RuntimeError
         Another call is writing the same output. Or as for :meth:`.TreeExplainer.explain`.
     ImportError
@@ -200,14 +220,18 @@ def explain_batches(
         **options,
     )
     target = open_sink(sink, format)
-    run = _Run(explainer, open_source(source, _numbers_of(explainer)), target)
+    csv = CsvOptions(delimiter, quote_char, null_values, decimal)
+    rows = open_source(source, csv)
+    if csv.given() and not (isinstance(rows, FilesSource) and rows.kind == "csv"):
+        raise ValueError(f"{', '.join(csv.given())} is for files of CSV, but the source is another")
+    run = _Run(explainer, rows, target)
     if isinstance(source, (str, os.PathLike)) and Path(source).is_dir():
         if target.path.resolve().is_relative_to(Path(source).resolve()):
             raise ValueError(f"{str(target.path)!r} lies in the folder of the rows: name another output")
     if not target.journal.folder.exists() and target.path.exists():
-        target.require_free()  # before a folder is made there
+        target.require_ours()  # before a folder is made there
     with target.journal.held():
-        target.require_free()
+        target.require_ours()
         n_batches = run.settle(batch_size, resume, overwrite)
         if n_batches is None:
             paths, n_rows = run.finished()
@@ -239,7 +263,9 @@ class _Run:
         self._columns: tuple[str, ...] = ()
         if source.schema is not None:
             names = explainer.input_names(source.schema)
-            self._columns = (*explainer.keep, *(name for name in names if name not in explainer.keep))
+            wanted = Wanted(names, explainer.keep, explainer.takes_all_columns, explainer.takes_numbers)
+            source.settle(wanted)
+            self._columns = wanted.columns
             self._schema = explainer.output_schema(source.schema)
         elif explainer.keep or explainer.arguments()["features"]:
             raise ValueError("keep and features name columns, but the source has arrays, without names")
@@ -266,7 +292,7 @@ class _Run:
             There is an output of another call, or one that is not to be resumed.
         """
         journal, sink = self._sink.journal, self._sink
-        before = journal.call
+        before = None if sink.is_gone() else journal.call
         if before is not None and batch_size == "auto":
             self.batch_rows = before["batch_rows"]
         else:
@@ -275,9 +301,6 @@ class _Run:
         if before is not None and not overwrite:
             state = "finished" if journal.finished else "unfinished"
             differs = difference(before, call)
-            unlike = journal.finished or before["sink"] != call["sink"]
-            if differs is not None and not unlike and not sink.n_whole(before["batch_rows"]):
-                return self.settle(batch_size, resume, overwrite=True)  # of that call there is nothing
             if differs is not None:
                 raise ValueError(
                     f"{str(sink.path)!r} is the {state} output of another call: {differs}. Name another "
@@ -288,17 +311,13 @@ class _Run:
                     f"{str(sink.path)!r} is the {state} output of the same call: use resume=True to go on, "
                     "or overwrite=True to start anew"
                 )
-            if journal.finished is None:
-                n_batches = sink.n_whole(self.batch_rows)
-                sink.open(self._schema, n_batches)
-                return n_batches
-            if sink.is_there(journal.finished):
+            if journal.finished is not None and sink.is_there(journal.finished):
                 return None
-            if sink.path.is_file():
-                raise ValueError(
-                    f"{str(sink.path)!r} was changed since it was written: name another output, or use "
-                    "overwrite=True to start anew"
-                )
+            n_batches = sink.n_whole(self.batch_rows)
+            if journal.finished is not None:  # some parts were deleted
+                journal.begin(call)
+            sink.open(self._schema, n_batches)
+            return n_batches
         if before is not None and overwrite and isinstance(batch_size, str):
             self.batch_rows = self._auto_rows()
             call = self._call()
@@ -358,7 +377,8 @@ class _Run:
                 return values.reshape(len(values), *self._row)
             if self._source.schema is None:
                 return self._explainer.explain_rows(piece, self._schema)
-            return self._explainer(piece)
+            assert self._names is not None
+            return self._explainer.explain_batch(piece, self._names, self._schema)
         except Exception as error:
             if type(error) not in (ValueError, TypeError, RuntimeError, MemoryError):
                 raise
@@ -391,14 +411,6 @@ class _Run:
             "device": f"cpu, {_core.instruction_set()}" if device == "cpu" else "cuda",
             "skshapgpu": __version__,
         }
-
-
-def _numbers_of(explainer: BatchExplainer) -> Callable[[Any], Sequence[str]] | None:
-    """Of a CSV file: the columns whose whole numbers may be read as float64, as the model takes them so."""
-    proper = explainer.explainer
-    if proper.steps or proper.has_encoders:
-        return None
-    return explainer.input_names
 
 
 def _require_batch_size(batch_size: Any) -> None:

@@ -1,13 +1,15 @@
 """What lets a run be resumed: a folder beside the output that says which call the output is of.
 
-The folder holds ``journal.json``, which is written before the first row and again when the output is
-complete, and ``lock``, which a running process holds; what is half-written lies there, too. A lock of the
-system goes with its process, however that ends. Which rows are done, the output itself tells.
+The folder holds ``journal.json``, which is written before the first row, before a file gets its name and when
+the output is complete, and ``lock``, which a running process holds; what is half-written lies there, too. A
+lock of the system goes with its process, however that ends. Which rows are done, the output itself tells.
+The folder may outlive the output, so that it does not prove by itself that a file is of that call.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -29,12 +31,15 @@ class Journal:
         What :meth:`begin` was given for the output that is there; None: there is none.
     finished : dict or None
         What :meth:`finish` was given.
+    ours : list of str
+        Digests of the files of ours that may be at the place of the output.
     """
 
     def __init__(self, folder: Path, output: Path) -> None:
         self.folder, self._output = folder, output
         self.call: dict[str, Any] | None = None
         self.finished: dict[str, Any] | None = None
+        self.ours: list[str] = []
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -63,6 +68,7 @@ class Journal:
             if (content["format"], content["version"]) != (_FORMAT, _VERSION):
                 raise ValueError(f"it is of version {content['version']!r}")
             self.call, self.finished = content["call"], content["finished"]
+            self.ours = content.get("ours", [])
         except FileNotFoundError:
             return
         except (ValueError, LookupError, TypeError) as error:
@@ -72,22 +78,36 @@ class Journal:
             ) from error
 
     def begin(self, call: dict[str, Any]) -> None:
-        """Forget everything about an output that was there before, and note what will be.
+        """Forget the rows of an output that was there before, and note the call of the new one.
 
-        Until then the old journal is there, so that what it tells of is not taken for somebody else's.
+        A file that was there is still known as ours.
         """
         for path in self.folder.iterdir():
             if path.name not in (_LOCK, _JOURNAL):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         self._write(call, None)
 
-    def finish(self, facts: dict[str, Any]) -> None:
-        """Note that the output is complete."""
+    def add(self, digest: str) -> None:
+        """Note a file that is about to get the name of the output."""
         assert self.call is not None
+        if digest not in self.ours:
+            self.ours.append(digest)
+            self._write(self.call, self.finished)
+
+    def finish(self, facts: dict[str, Any]) -> None:
+        """Note that the output is complete: the file that was added last, or those of a folder."""
+        assert self.call is not None
+        self.ours = self.ours[-1:]
         self._write(self.call, facts)
 
     def _write(self, call: dict[str, Any], finished: dict[str, Any] | None) -> None:
-        content = {"format": _FORMAT, "version": _VERSION, "call": call, "finished": finished}
+        content = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "call": call,
+            "finished": finished,
+            "ours": self.ours,
+        }
         beside = self.folder / f"{_JOURNAL}.new"
         with open(beside, "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
@@ -95,6 +115,11 @@ class Journal:
         os.replace(beside, self.folder / _JOURNAL)
         flush_folder(self.folder)
         self.call, self.finished = call, finished
+
+
+def call_digest(call: dict[str, Any]) -> str:
+    """Return what parts of an output say of the call that they are of."""
+    return hashlib.sha256(json.dumps(call, sort_keys=True).encode()).hexdigest()
 
 
 def difference(old: Any, new: Any, name: str = "") -> str | None:

@@ -4,11 +4,15 @@ A part has the rows of one batch. It is written under another name, flushed to t
 a part that is there is whole: the parts at the beginning of the output are what a resumed run keeps. A
 single file of Parquet or Arrow is made of such parts at the end; that of NumPy grows from batch to batch,
 and a small file beside it says how far it is whole.
+
+Nothing is replaced or deleted that is not an output of ours, as its content shows: a part names its call in
+its metadata; a single file has the digest that the journal noted before the file got its name.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import shutil
@@ -21,7 +25,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ..record_batches import require_arrow
-from .journal import Journal, flush, flush_folder
+from ..storage import put
+from .journal import Journal, call_digest, flush, flush_folder
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -32,6 +37,12 @@ _SUFFIXES = {
     ".npy": "npy",
 }
 FORMATS = ("parquet", "arrow", "npy")
+
+#: Key of the metadata of a part under which the digest of its call stands.
+_CALL_KEY = b"skshapgpu call"
+
+#: A digest is made of so many bytes at so many places: of all bytes of a file up to 4 MiB.
+_DIGEST_BYTES, _DIGEST_PLACES = 2**16, 64
 
 
 class Sink(ABC):
@@ -51,17 +62,18 @@ class Sink(ABC):
         self.path = path
         self.journal = Journal(state, path)
 
-    def require_free(self) -> None:
+    @abstractmethod
+    def require_ours(self) -> None:
         """Refuse a place where something lies that is no output of ours.
 
         Raises
         ------
         ValueError
         """
-        if self.path.exists() and self.journal.call is None:
-            raise ValueError(
-                f"{str(self.path)!r} exists, and is no output of explain_batches: name another, or delete it"
-            )
+
+    @abstractmethod
+    def is_gone(self) -> bool:
+        """Tell whether nothing is left of the output of the journal's call."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -99,16 +111,27 @@ class PartsSink(Sink):
         self.kind = f"folder of {form}"
         self._parts = _Parts(path, self.journal.folder, form)
 
-    def require_free(self) -> None:
-        known = {self.journal.folder.name}
+    def require_ours(self) -> None:
+        known, call = {self.journal.folder.name}, self.journal.call
         foreign = [
             path.name for path in self.path.iterdir() if path.name not in known and not _is_part(path.name)
         ]
-        if foreign or (self.journal.call is None and self._all_parts()):
+        if not foreign:
+            sizes = None if self.journal.finished is None else dict(self.journal.finished["files"])
+            foreign = [
+                name
+                for name in self._all_parts()
+                if not _is_of(self.path / name, call)
+                or (sizes is not None and sizes.get(name) != (self.path / name).stat().st_size)
+            ]
+        if foreign:
             raise ValueError(
-                f"{str(self.path)!r} holds other files, such as {(foreign or self._all_parts())[0]!r}: name "
-                "an empty folder, or one that is not there yet"
+                f"{str(self.path)!r} holds files that explain_batches did not write, or that were changed "
+                f"since, such as {foreign[0]!r}: name an empty folder, or one that is not there yet"
             )
+
+    def is_gone(self) -> bool:
+        return not self._all_parts()
 
     def _all_parts(self) -> list[str]:
         return sorted(path.name for path in self.path.iterdir() if _is_part(path.name))
@@ -121,7 +144,7 @@ class PartsSink(Sink):
         return self._parts.n_whole(n_batch)
 
     def open(self, schema: Any, n_batches: int) -> None:
-        self._parts.open(schema, n_batches)
+        self._parts.open(schema, n_batches, self.journal.call)
 
     def write(self, batch: Any) -> None:
         self._parts.write(batch)
@@ -133,7 +156,40 @@ class PartsSink(Sink):
         return [[name, (self.path / name).stat().st_size] for name in self._all_parts()] == finished["files"]
 
 
-class JoinedSink(Sink):
+class _FileSink(Sink):
+    """A single file, which stays until it is replaced as a whole."""
+
+    def require_ours(self) -> None:
+        if not self.path.exists() or self._is_ours(self.path):
+            return
+        what = "exists, and is no output of explain_batches"
+        if self.journal.call is not None:
+            what = "was changed, or written by others, since explain_batches wrote a file of that name"
+        raise ValueError(f"{str(self.path)!r} {what}: name another output, or delete it")
+
+    def is_gone(self) -> bool:
+        call = self.journal.call
+        done = self.journal.finished is not None or call is None or not self.n_whole(call["batch_rows"])
+        return done and not self.path.exists()
+
+    def clear(self) -> None:
+        """The file stays until it is replaced."""
+
+    def is_there(self, finished: dict[str, Any]) -> bool:
+        return self.path.exists()
+
+    def _is_ours(self, path: Path) -> bool:
+        return _digest(path) in self.journal.ours
+
+    def _put(self, beside: Path) -> list[Path]:
+        """Give a complete file its name."""
+        self.journal.add(_digest(beside))
+        put(beside, self.path, self._is_ours)
+        flush_folder(self.path.parent)
+        return [self.path]
+
+
+class JoinedSink(_FileSink):
     """A single file, made of parts."""
 
     def __init__(self, path: Path, form: str) -> None:
@@ -142,16 +198,13 @@ class JoinedSink(Sink):
         self._folder = self.journal.folder / "parts"
         self._parts = _Parts(self._folder, self.journal.folder, "arrow")
 
-    def clear(self) -> None:
-        """The file stays until it is replaced."""
-
     def n_whole(self, n_batch: int) -> int:
         return self._parts.n_whole(n_batch)
 
     def open(self, schema: Any, n_batches: int) -> None:
         self._folder.mkdir(exist_ok=True)
         self._schema = _plain(schema) if self._form == "arrow" else schema
-        self._parts.open(schema, n_batches)
+        self._parts.open(schema, n_batches, self.journal.call)
 
     def write(self, batch: Any) -> None:
         self._parts.write(batch)
@@ -159,7 +212,7 @@ class JoinedSink(Sink):
     def finish(self, n_rows: int) -> list[Path]:
         arrow = require_arrow()
         beside = self.journal.folder / "joined"
-        with open(beside, "wb") as file:
+        with _new(beside) as file:
             with _writer(file, self._schema, self._form) as writer:
                 for part in self._parts.finish():
                     with arrow.OSFile(os.fspath(part)) as source, arrow.ipc.open_file(source) as reader:
@@ -167,16 +220,14 @@ class JoinedSink(Sink):
                             whole = arrow.Table.from_batches([reader.get_batch(i)])
                             _write(writer, whole.cast(self._schema), self._form)
             flush(file)
-        os.replace(beside, self.path)
-        flush_folder(self.path.parent)
-        return [self.path]
+        return self._put(beside)
 
     def is_there(self, finished: dict[str, Any]) -> bool:
         shutil.rmtree(self._folder, ignore_errors=True)  # where a run ended just behind the last line of all
-        return _is_as_left(self.path, finished)
+        return super().is_there(finished)
 
 
-class NpySink(Sink):
+class NpySink(_FileSink):
     """A single ``.npy`` file of the values alone."""
 
     kind = "file of npy"
@@ -190,10 +241,9 @@ class NpySink(Sink):
         """What a row has; called before the file is opened."""
         self._row, self._dtype = row, np.dtype(dtype)
 
-    def clear(self) -> None:
-        """The file stays until it is replaced."""
-
     def n_whole(self, n_batch: int) -> int:
+        if self.path.exists() and self._beside.exists() and self.path.samefile(self._beside):
+            self._beside.unlink()  # a run ended when it had both names
         try:
             n_rows = int(self._rows.read_text())
             enough = self._beside.stat().st_size >= self._place(n_rows)
@@ -233,12 +283,7 @@ class NpySink(Sink):
         self._file.write(self._header(n_rows))
         flush(self._file)
         self.close()
-        os.replace(self._beside, self.path)
-        flush_folder(self.path.parent)
-        return [self.path]
-
-    def is_there(self, finished: dict[str, Any]) -> bool:
-        return _is_as_left(self.path, finished)
+        return self._put(self._beside)
 
     def close(self) -> None:
         if self._file is not None:
@@ -266,18 +311,20 @@ class _Parts:
             number -= 1
         return number
 
-    def open(self, schema: Any, n_batches: int) -> None:
-        self._schema = schema
+    def open(self, schema: Any, n_batches: int, call: dict[str, Any] | None) -> None:
+        assert call is not None
+        self._call = call
+        self._schema = schema.with_metadata({**schema.metadata, _CALL_KEY: call_digest(call).encode()})
         self._paths = [self._path(number) for number in range(n_batches)]
 
     def write(self, batch: Any) -> None:
         arrow = require_arrow()
         beside, path = self._aside / "part", self._path(len(self._paths))
-        with open(beside, "wb") as file:
+        with _new(beside) as file:
             with _writer(file, self._schema, self._form) as writer:
                 _write(writer, arrow.Table.from_batches([batch], self._schema), self._form)
             flush(file)
-        os.replace(beside, path)
+        put(beside, path, lambda there: _is_of(there, self._call))
         flush_folder(self._folder)
         self._paths.append(path)
 
@@ -288,7 +335,7 @@ class _Parts:
             none = [arrow.array([], field.type) for field in self._schema]
             self.write(arrow.RecordBatch.from_arrays(none, schema=self._schema))
         for path in self._folder.glob(f"part-*.{self._form}"):  # of a run that saw more rows
-            if path not in self._paths:
+            if path not in self._paths and _is_of(path, self._call):
                 path.unlink()
         return self._paths
 
@@ -334,8 +381,39 @@ def _state_beside(path: Path) -> Path:
     return path.parent / f".{path.name}.skshapgpu"
 
 
-def _is_as_left(path: Path, finished: dict[str, Any]) -> bool:
-    return path.exists() and [[path.name, path.stat().st_size]] == finished["files"]
+def _new(path: Path) -> Any:
+    """Open a new file; one that is there may be an output by another name, where a run ended between both."""
+    path.unlink(missing_ok=True)
+    return open(path, "xb")
+
+
+def _is_of(path: Path, call: dict[str, Any] | None) -> bool:
+    """Tell whether a part says that it is of a call."""
+    arrow = require_arrow()
+    import pyarrow.parquet
+
+    if call is None:
+        return False
+    try:
+        if path.suffix == ".parquet":
+            found = pyarrow.parquet.read_schema(path).metadata
+        else:
+            with arrow.OSFile(os.fspath(path)) as source, arrow.ipc.open_file(source) as reader:
+                found = reader.schema.metadata
+    except (ValueError, OSError):  # pyarrow's own errors are such
+        return False
+    return (found or {}).get(_CALL_KEY) == call_digest(call).encode()
+
+
+def _digest(path: Path) -> str:
+    """Return a digest of a file: of its size, and of bytes from all over it."""
+    size = path.stat().st_size
+    found = hashlib.sha256(str(size).encode())
+    with open(path, "rb") as file:
+        for place in np.linspace(0, max(size - _DIGEST_BYTES, 0), _DIGEST_PLACES).astype(int).tolist():
+            file.seek(place)
+            found.update(file.read(_DIGEST_BYTES))
+    return found.hexdigest()
 
 
 def _writer(file: Any, schema: Any, form: str) -> Any:

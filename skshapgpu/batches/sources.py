@@ -1,16 +1,9 @@
-"""Where rows come from: files, tables, arrays and iterators, as pieces of a number of rows that is the same
-in every run.
-
-A source knows the names and types of its columns, or that it has numbers without names, before its first
-row is read; and it can begin at any row, by skipping files and row groups where these say how many rows
-they have, else by reading and dropping rows.
-"""
+"""Sources of rows: files, tables, datasets, arrays and iterators."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -20,90 +13,30 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..inputs import table
-from ..record_batches import require_arrow
-
-#: What is read of a column of a Parquet file at once, so that large row groups are not held as a whole.
-_BUFFER_BYTES = 2**18
-
-#: Batches that pyarrow may read ahead of those that it gives.
-_READAHEAD = 2
-
-#: Bytes that are assumed for a value whose type does not say them, such as a text.
-_TEXT_BYTES = 32
+from ..record_batches import MISSING_KEY, MISSING_NAN, MISSING_NONE, require_arrow
+from .csv_files import CsvOptions
+from .files import READAHEAD, files_in, format_of, info_of, open_files
+from .source import Source, Wanted, of_listing, of_schema, part, require_same_names, row_bytes
+from .types import fitted, is_number, wider
 
 #: Rows of an array that are compared to tell whether it is the same: evenly spaced ones.
 _COMPARED_ROWS = 64
 
-#: How files begin, or end in their name, by format.
-_MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\x93NUMPY": "npy"}
-_SUFFIXES = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".csv": "csv",
-    ".tsv": "tsv",
-}
-_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+_NO_OPTIONS = CsvOptions()
+
+#: The first item of an iterator fixes the form of the output.
+_FIRST = "the first item"
 
 
-class Source(ABC):
-    """Rows to explain.
-
-    Attributes
-    ----------
-    n_rows : int or None
-        None: not known beforehand.
-    schema : pyarrow.Schema or None
-        Of the record batches that it gives; None: it gives arrays or CSR matrices.
-    single : bool
-        Whether these are float32.
-    """
-
-    n_rows: int | None = None
-    schema: Any = None
-    single: bool = False
-
-    @abstractmethod
-    def row_bytes(self, columns: Sequence[str]) -> int:
-        """Bytes of a row of these columns, about."""
-
-    @abstractmethod
-    def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
-        """What tells the source from others, as JSON has it."""
-
-    @abstractmethod
-    def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        """The rows from ``start`` on, in pieces of any size; about ``n`` is best."""
-
-    def read(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        """The rows from ``start`` on, n in each piece but the last; of a table these columns."""
-        held: list[Any] = []
-        n_held = 0
-        for piece in self._pieces(columns, start, n):
-            begin, size = 0, piece.shape[0]
-            while begin < size:
-                taken = min(n - n_held, size - begin)
-                held.append(piece if taken == size else _slice(piece, begin, taken))
-                begin, n_held = begin + taken, n_held + taken
-                if n_held == n:
-                    yield _joined(held)
-                    held, n_held = [], 0
-        if held:
-            yield _joined(held)
-
-
-def open_source(source: Any, floats: Any = None) -> Source:
+def open_source(source: Any, csv: CsvOptions = _NO_OPTIONS) -> Source:
     """The source that the argument of ``explain_batches`` means.
 
     Parameters
     ----------
     source
         As there.
-    floats : callable or None
-        Of the names of the columns of a CSV file: those that are read as float64 where they begin with whole
-        numbers.
+    csv : CsvOptions
+        Of CSV files; of other sources they are ignored.
 
     Raises
     ------
@@ -111,9 +44,9 @@ def open_source(source: Any, floats: Any = None) -> Source:
         It is no source, or a path is that of nothing that can be read.
     """
     if _is_path(source):
-        return _of_path(Path(source), floats)
+        return _of_path(Path(source), csv)
     if isinstance(source, (list, tuple)) and source and all(map(_is_path, source)):
-        return _of_files([Path(p) for p in source], None, floats)
+        return open_files([Path(p) for p in source], None, csv)
     if isinstance(source, np.ndarray):
         return MatrixSource(table(source))
     if sp.issparse(source):
@@ -172,7 +105,7 @@ class NpySource(Source):
     """A ``.npy`` file, mapped anew for each piece, so that pages that were read are given back."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._info = path, info_of(path)
         array = self._map()
         if array.ndim != 2:
             raise ValueError(f"{str(path)!r} has an array of shape {array.shape}, not a two-dimensional one")
@@ -191,12 +124,13 @@ class NpySource(Source):
         return self._shape[1] * self._dtype.itemsize
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
-        return {"kind": "npy", "dtype": self._dtype.str, "shape": list(self._shape), **_of_stat([self._path])}
+        about = {"kind": "npy", "dtype": self._dtype.str, "shape": list(self._shape)}
+        return about | of_listing([self._info])
 
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
         for first in range(start, self._shape[0], n):
             array = self._map()
-            if (array.shape, array.dtype) != (self._shape, self._dtype):
+            if info_of(self._path) != self._info:
                 raise ValueError(f"{str(self._path)!r} was changed while it was read")
             yield np.array(array[first : first + n])
 
@@ -208,7 +142,7 @@ class TableSource(Source):
         self._table, self.schema, self.n_rows = whole, whole.schema, whole.num_rows
 
     def row_bytes(self, columns: Sequence[str]) -> int:
-        return _row_bytes(self.schema, columns)
+        return row_bytes(self.schema, columns)
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         chosen = self._table.select(list(columns))
@@ -218,7 +152,7 @@ class TableSource(Source):
             "kind": "table",
             "n_rows": self.n_rows,
             "content": content,
-            **_of_schema(self.schema, columns),
+            **of_schema(self.schema, columns),
         }
 
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
@@ -231,48 +165,75 @@ class StreamSource(Source):
     def __init__(self, schema: Any, items: Iterable[Any], first: Any = None) -> None:
         self.schema, self._items, self._first = schema, items, first
         self.single = first is not None and first.dtype.char == "f"
+        self._wanted = Wanted(())
+
+    def settle(self, wanted: Wanted) -> None:
+        self._wanted = wanted
 
     def row_bytes(self, columns: Sequence[str]) -> int:
         if self.schema is None:
             return self._first.shape[1] * max(self._first.dtype.itemsize, 1)
-        return _row_bytes(self.schema, columns)
+        return row_bytes(self.schema, columns)
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         if self.schema is None:
             return {"kind": "iterator", "dtype": self._first.dtype.str, "n_columns": self._first.shape[1]}
-        return {"kind": "iterator", **_of_schema(self.schema, columns)}
+        return {"kind": "iterator", **of_schema(self.schema, columns)}
 
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
         for number, item in enumerate(self._items):
-            for piece in self._checked(item, number, columns):
+            where = f"item {number} of the source"
+            pieces = [self._checked_array(item, where)] if self.schema is None else self._checked(item, where)
+            for piece in pieces:
                 size = piece.shape[0]
                 if start < size:
-                    yield _slice(piece, start, size - start) if start else piece
+                    yield part(piece, start, size - start) if start else piece
                 start = max(0, start - size)
 
-    def _checked(self, item: Any, number: int, columns: Sequence[str]) -> list[Any]:
-        """An item in the form of the first."""
-        if self.schema is None:
-            piece = table(item)
-            if not isinstance(piece, np.ndarray) and not sp.issparse(piece):
-                raise ValueError(f"item {number} of the source is a data frame, but the first has no names")
-            if piece.shape[1] != self._first.shape[1] or piece.dtype != self._first.dtype:
-                raise ValueError(
-                    f"item {number} of the source has {piece.shape[1]} columns of {piece.dtype}, the first "
-                    f"{self._first.shape[1]} of {self._first.dtype}"
-                )
-            if sp.issparse(piece) != sp.issparse(self._first):
-                raise ValueError(f"the source mixes arrays and sparse matrices: item {number}")
-            return [piece]
-        arrow = require_arrow()
-        try:
-            piece = _as_table(item).select(list(columns))
-            wanted = arrow.schema([self.schema.field(name) for name in columns])
-            return (piece if piece.schema.equals(wanted) else piece.cast(wanted)).to_batches()
-        except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError, KeyError) as error:
+    def _checked_array(self, item: Any, where: str) -> Any:
+        """Return an item as an array, if it has the columns and the dtype of the first, or another float."""
+        array, first = table(item), self._first
+        if not isinstance(array, np.ndarray) and not sp.issparse(array):
+            raise ValueError(f"{where} is a data frame, but {_FIRST} has no names")
+        floats = {array.dtype.char, first.dtype.char} <= {"f", "d"}
+        if array.shape[1] != first.shape[1] or not (floats or array.dtype == first.dtype):
             raise ValueError(
-                f"item {number} of the source does not have the columns of the first: {error}"
-            ) from error
+                f"{where} has {array.shape[1]} columns of {array.dtype}, the first {first.shape[1]} of "
+                f"{first.dtype}: give all the same columns and dtype"
+            )
+        if sp.issparse(array) != sp.issparse(first):
+            raise ValueError(f"the source mixes arrays and sparse matrices: {where}")
+        return array
+
+    def _checked(self, item: Any, where: str) -> list[Any]:
+        """Find the columns of an item by their names; features may be wider than those of the first."""
+        whole, wanted = _as_table(item), self._wanted
+        require_same_names(whole.schema.names, self.schema.names, wanted, where, _FIRST)
+        arrow = require_arrow()
+        fields, columns = [], []
+        for name in wanted.columns:
+            column, field = whole.column(name), self.schema.field(name)
+            if column.null_count == len(column) and column.type != field.type:  # a frame without values there
+                column = arrow.chunked_array([arrow.nulls(len(column), field.type)])
+            if wider(field.type, column.type) is None:
+                raise ValueError(
+                    f"column {name!r} is {column.type} in {where}, but {field.type} in {_FIRST}: give it the "
+                    "same type in all"
+                )
+            fields.append(field if name in wanted.kept else whole.schema.field(name).with_type(column.type))
+            columns.append(column)
+        given = arrow.Table.from_arrays(columns, names=list(wanted.columns))
+        made = fitted(given, arrow.schema(fields), where)
+        for name in wanted.kept:
+            was, now = given.column(name), made.column(name)
+            if not is_number(was.type) or wider(was.type, now.type) == now.type:
+                continue
+            if not np.array_equal(now.to_numpy(), was.to_numpy(), equal_nan=True):
+                raise ValueError(
+                    f"column {name!r} of {where} is {was.type}, and has values that {now.type}, its type in "
+                    f"{_FIRST}, cannot hold: give it the wider type in all"
+                )
+        return made.to_batches()
 
 
 class DatasetSource(Source):
@@ -280,196 +241,79 @@ class DatasetSource(Source):
 
     def __init__(self, dataset: Any) -> None:
         self._dataset, self.schema = dataset, dataset.schema
+        self._wanted = Wanted(())
 
-    def row_bytes(self, columns: Sequence[str]) -> int:
-        return _row_bytes(self.schema, columns)
+    def settle(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        try:
+            fragments = self._dataset.get_fragments()
+        except ValueError:  # a dataset with a filter does not give them before it is read
+            return
+        for fragment in fragments:
+            self._require_columns(fragment)
 
-    def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
-        found = {"kind": "dataset", **_of_schema(self.schema, columns)}
-        files = getattr(self._dataset, "files", None)
-        return found if files is None else found | _of_infos(self._dataset.filesystem.get_file_info(files))
+    def _require_columns(self, fragment: Any) -> None:
+        """Refuse a fragment that pyarrow would fill with nulls, or cast to narrower numbers."""
+        import pyarrow.dataset
 
-    def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        pieces = self._dataset.to_batches(
-            columns=list(columns), batch_size=n, batch_readahead=_READAHEAD, fragment_readahead=1
-        )
-        return _dropped(pieces, start)
-
-
-class FilesSource(Source):
-    """Files of one format, in the order of their paths."""
-
-    def __init__(self, dataset: Any, kind: str, *, in_order: bool) -> None:
-        self._kind, self.schema = kind, dataset.schema
-        self._fragments = list(dataset.get_fragments())
-        if not in_order:
-            self._fragments.sort(key=lambda fragment: fragment.path)
-        self._filesystem = dataset.filesystem
-        self._counted = kind in ("parquet", "arrow")
-        if self._counted:
-            self._n_rows = [fragment.count_rows() for fragment in self._fragments]
-            self.n_rows = sum(self._n_rows)
-
-    def row_bytes(self, columns: Sequence[str]) -> int:
-        return _row_bytes(self.schema, columns)
-
-    def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
-        infos = self._filesystem.get_file_info([fragment.path for fragment in self._fragments])
-        return {"kind": self._kind, **_of_schema(self.schema, columns), **_of_infos(infos)}
-
-    def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        for number, fragment in enumerate(self._fragments):
-            if self._counted and start >= self._n_rows[number]:
-                start -= self._n_rows[number]
+        declared, wanted = self.schema, self._wanted
+        where = repr(getattr(fragment, "path", "a part of the dataset"))
+        keys = pyarrow.dataset.get_partition_keys(fragment.partition_expression)
+        there = fragment.physical_schema
+        require_same_names([*there.names, *keys], declared.names, wanted, where, "the dataset's schema")
+        if isinstance(getattr(fragment, "format", None), pyarrow.dataset.CsvFileFormat):
+            return  # it is read as the schema says
+        for name in wanted.columns:
+            if name in keys:
                 continue
-            for piece in self._of_fragment(fragment, columns, start, n):
+            kind, found = declared.field(name).type, there.field(name).type
+            widest = wider(kind, found)
+            if widest is None or (is_number(widest) and widest != kind):
+                raise ValueError(
+                    f"column {name!r} is {found} in {where}, but {kind} in the dataset's schema: pass the "
+                    "paths of the files, which widens numbers, or make the dataset with a schema= that holds "
+                    "the values of all files"
+                )
+
+    def row_bytes(self, columns: Sequence[str]) -> int:
+        return row_bytes(self.schema, columns)
+
+    def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
+        found = {"kind": "dataset", **of_schema(self.schema, columns)}
+        files = getattr(self._dataset, "files", None)
+        if files is None:
+            return found
+        infos = self._dataset.filesystem.get_file_info(files)
+        return found | of_listing([(info.path, info.size, info.mtime_ns) for info in infos])
+
+    def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
+        arrow, seen = require_arrow(), None
+        scanner = self._dataset.scanner(
+            columns=list(columns), batch_size=n, batch_readahead=READAHEAD, fragment_readahead=1
+        )
+        try:
+            for tagged in scanner.scan_batches():
+                if str(tagged.fragment) != seen:
+                    self._require_columns(tagged.fragment)
+                    seen = str(tagged.fragment)
+                piece = tagged.record_batch
                 size = piece.num_rows
                 if start < size:
                     yield piece.slice(start) if start else piece
                 start = max(0, start - size)
-
-    def _of_fragment(self, fragment: Any, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        """All rows of a file, in batches; those before ``start`` may be given without their content."""
-        there = fragment.physical_schema
-        same = all(
-            name in there.names and there.field(name).type == self.schema.field(name).type for name in columns
-        )
-        if self._kind == "parquet" and same:
-            return self._of_parquet(fragment, columns, start, n)
-        return fragment.to_batches(
-            schema=self.schema,
-            columns=list(columns),
-            batch_size=n,
-            batch_readahead=_READAHEAD,
-            fragment_readahead=1,
-        )
-
-    def _of_parquet(self, fragment: Any, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        """The pages of a row group one after the other; a scanner would hold row groups as a whole."""
-        import pyarrow.parquet
-
-        with pyarrow.parquet.ParquetFile(
-            fragment.path, filesystem=fragment.filesystem, pre_buffer=False, buffer_size=_BUFFER_BYTES
-        ) as file:
-            first, skipped = 0, 0
-            while first < file.num_row_groups:
-                size = file.metadata.row_group(first).num_rows
-                if skipped + size > start:
-                    break
-                first, skipped = first + 1, skipped + size
-            if skipped:
-                yield _Skipped(skipped)
-            groups = list(range(first, file.num_row_groups))
-            if groups:
-                for piece in file.iter_batches(n, row_groups=groups, columns=list(columns)):
-                    yield piece.select(list(columns))
+        except (arrow.ArrowInvalid, arrow.ArrowTypeError, arrow.ArrowNotImplementedError) as error:
+            raise ValueError(
+                f"the dataset cannot be read: {error}; for files of CSV, pass their paths, so that the types "
+                "of columns are found in all rows, or give the types when the dataset is made"
+            ) from error
 
 
-class _Skipped:
-    """Rows that need not be read."""
-
-    def __init__(self, num_rows: int) -> None:
-        self.num_rows = num_rows
-
-
-def _dropped(pieces: Iterable[Any], start: int) -> Iterator[Any]:
-    for piece in pieces:
-        size = piece.num_rows
-        if start < size:
-            yield piece.slice(start) if start else piece
-        start = max(0, start - size)
-
-
-def _of_path(path: Path, floats: Any) -> Source:
+def _of_path(path: Path, csv: CsvOptions) -> Source:
     if path.is_dir():
-        return _of_files(_files_in(path), path, floats)
-    if not path.exists():
-        raise ValueError(f"there is no file {str(path)!r}")
-    if _format_of(path) == "npy":
+        return open_files(files_in(path), path, csv)
+    if format_of(path) == "npy":
         return NpySource(path)
-    return _of_files([path], None, floats)
-
-
-def _files_in(folder: Path) -> list[Path]:
-    """Files below a folder whose name, or folder's name, does not begin with a dot or an underscore."""
-    found = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not any(part[0] in "._" for part in path.relative_to(folder).parts)
-    ]
-    if not found:
-        raise ValueError(f"there are no files in {str(folder)!r}")
-    return found
-
-
-def _format_of(path: Path) -> str:
-    if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}")
-    with open(path, "rb") as file:
-        begin = file.read(8)
-    for magic, kind in _MAGIC.items():
-        if begin.startswith(magic):
-            return kind
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in _COMPRESSED:
-        suffixes.pop()
-    kind = _SUFFIXES.get(suffixes[-1] if suffixes else "", "")
-    if kind not in ("csv", "tsv"):
-        raise ValueError(
-            f"{str(path)!r} is no file of Parquet, Arrow or NumPy by its content, and no .csv or .tsv by name"
-        )
-    return kind
-
-
-def _of_files(paths: Sequence[Path], folder: Path | None, floats: Any) -> Source:
-    require_arrow()
-    import pyarrow.csv
-    import pyarrow.dataset
-
-    kinds = {_format_of(path) for path in paths}
-    if len(kinds) > 1:
-        raise ValueError(f"the files of a source must be of one format, not of {' and '.join(sorted(kinds))}")
-    kind = kinds.pop()
-    if kind == "npy":
-        raise ValueError(
-            "several .npy files are no source: pass an iterator of the arrays, or one of the paths"
-        )
-    form: Any = kind
-    if kind in ("csv", "tsv"):
-        parse = pyarrow.csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",")
-        form = pyarrow.dataset.CsvFileFormat(parse_options=parse)
-    root = None if folder is None else os.fspath(folder.absolute())
-    names = [os.fspath(path.absolute()) for path in paths]
-
-    def dataset(form: Any) -> Any:
-        return pyarrow.dataset.dataset(
-            names, format=form, partitioning=None if root is None else "hive", partition_base_dir=root
-        )
-
-    found = _read(dataset, form, names)
-    if kind in ("csv", "tsv") and floats is not None:
-        types = _as_floats(found.schema, floats(found.schema))
-        if types:
-            convert = pyarrow.csv.ConvertOptions(column_types=types)
-            form = pyarrow.dataset.CsvFileFormat(parse_options=parse, convert_options=convert)
-            found = _read(dataset, form, names)
-    return FilesSource(found, "csv" if kind == "tsv" else kind, in_order=folder is None)
-
-
-def _read(dataset: Any, form: Any, names: Sequence[str]) -> Any:
-    try:
-        return dataset(form)
-    except (ValueError, OSError) as error:  # pyarrow's own errors are such
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise ValueError(f"{names[0]!r} cannot be read: {error}") from error
-
-
-def _as_floats(schema: Any, names: Sequence[str]) -> dict[str, Any]:
-    """The columns among these that begin with whole numbers, or with nothing: more may follow."""
-    arrow = require_arrow()
-    kinds = (arrow.int64(), arrow.null())
-    return {name: arrow.float64() for name in names if schema.field(name).type in kinds}
+    return open_files([path], None, csv)
 
 
 def _of_iterator(items: Iterator[Any]) -> Source:
@@ -498,12 +342,24 @@ def _as_table(item: Any) -> Any:
         if hasattr(item, "to_arrow"):
             return item.to_arrow()
         if hasattr(item, "iloc"):
-            return arrow.Table.from_pandas(item, preserve_index=False)
+            return _of_pandas(item)
     except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
         raise ValueError(f"a data frame cannot be taken as columns of Arrow: {error}") from error
     raise TypeError(
         f"source has a {type(item).__module__}.{type(item).__qualname__}, which is no known table"
     )
+
+
+def _of_pandas(frame: Any) -> Any:
+    """Convert a frame to a table that remembers whether a missing object was NaN or None."""
+    made = require_arrow().Table.from_pandas(frame, preserve_index=False)
+    for i, (_, series) in enumerate(frame.items()):
+        if series.dtype != object or not series.hasnans:
+            continue
+        with_nan = any(isinstance(value, float) for value in series[series.isna()])
+        missing = {MISSING_KEY: MISSING_NAN if with_nan else MISSING_NONE}
+        made = made.set_column(i, made.schema.field(i).with_metadata(missing), made.column(i))
+    return made
 
 
 def _places(n_rows: int) -> list[int]:
@@ -514,54 +370,3 @@ def _places(n_rows: int) -> list[int]:
 
 def _is_path(given: Any) -> bool:
     return isinstance(given, (str, os.PathLike))
-
-
-def _slice(piece: Any, begin: int, size: int) -> Any:
-    if hasattr(piece, "num_rows"):
-        return piece.slice(begin, size)
-    return piece[begin : begin + size]
-
-
-def _joined(held: list[Any]) -> Any:
-    if len(held) == 1:
-        return held[0]
-    if isinstance(held[0], np.ndarray):
-        return np.concatenate(held)
-    if sp.issparse(held[0]):
-        return sp.vstack(held, format="csr")
-    arrow = require_arrow()
-    whole = arrow.Table.from_batches(held).unify_dictionaries().combine_chunks()
-    return whole.to_batches()[0]
-
-
-def _row_bytes(schema: Any, columns: Sequence[str]) -> int:
-    total = 0
-    for name in columns:
-        try:
-            total += max(schema.field(name).type.bit_width // 8, 1)
-        except ValueError:  # of any length
-            total += _TEXT_BYTES
-    return total
-
-
-def _of_schema(schema: Any, columns: Sequence[str]) -> dict[str, Any]:
-    return {"columns": [[name, str(schema.field(name).type)] for name in columns]}
-
-
-def _of_infos(infos: Sequence[Any]) -> dict[str, Any]:
-    return _of_listing([(info.path, info.size, info.mtime_ns) for info in infos])
-
-
-def _of_stat(paths: Sequence[Path]) -> dict[str, Any]:
-    stats = [(str(path.absolute()), path.stat()) for path in paths]
-    return _of_listing([(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats])
-
-
-def _of_listing(listing: Sequence[tuple[str, int | None, int | None]]) -> dict[str, Any]:
-    """Of files: their number, the first, and a digest of all paths, sizes and times of their last change."""
-    return {
-        "n_files": len(listing),
-        "first_file": listing[0][0] if listing else None,
-        "bytes": sum(size or 0 for _, size, _ in listing),
-        "files": hashlib.sha256(repr(sorted(listing)).encode()).hexdigest(),
-    }

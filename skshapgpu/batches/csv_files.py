@@ -1,0 +1,307 @@
+"""CSV as ``pandas.read_csv`` reads it: which texts are missing, and types that hold for the whole file.
+
+A file is read twice, each time as texts. The first pass finds the type of each column and counts the rows,
+so that a column that begins with whole numbers, or with nothing, has one type from its first row to its
+last, and so that what cannot be read is known before any work is done. The second pass converts.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..record_batches import is_text, require_arrow
+
+#: Texts that mean missing, as in ``pandas.read_csv``.
+_NULL_VALUES = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
+    *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
+_TRUE, _FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")
+
+#: Delimiters that a file may have instead of the one expected.
+_DELIMITERS = (";", "\t", "|", ",")
+
+#: What is read at once; no row may be longer.
+_BLOCK_BYTES = 2**22
+
+
+@dataclass(frozen=True)
+class CsvOptions:
+    """Options of CSV files.
+
+    Attributes
+    ----------
+    delimiter : str or None
+        None: a comma, or a tab where the name of the file ends in ``.tsv``.
+    quote_char : str
+        Empty: nothing is quoted.
+    null_values : sequence of str
+        Texts that mean missing, besides those of pandas.
+    decimal : str
+    """
+
+    delimiter: str | None = None
+    quote_char: str = '"'
+    null_values: Sequence[str] = ()
+    decimal: str = "."
+
+    def __post_init__(self) -> None:
+        for name, given in (("delimiter", self.delimiter), ("quote_char", self.quote_char or None)):
+            if given is None:
+                continue
+            if not isinstance(given, str) or len(given) != 1 or not given.isascii() or given in "\r\n":
+                raise ValueError(f"{name} must be a single character, not {given!r}")
+        if isinstance(self.null_values, str) or not all(isinstance(text, str) for text in self.null_values):
+            raise TypeError(f"null_values must be a sequence of texts, not {self.null_values!r}")
+        object.__setattr__(self, "null_values", list(self.null_values))
+        if self.decimal not in (".", ","):
+            raise ValueError(f"decimal must be '.' or ',', not {self.decimal!r}")
+
+    def given(self) -> dict[str, Any]:
+        """Return those options that are not as by default."""
+        default = asdict(CsvOptions())
+        return {name: value for name, value in asdict(self).items() if value != default[name]}
+
+
+class CsvFile:
+    """A CSV file, which may be compressed.
+
+    Attributes
+    ----------
+    path : str
+    names : list of str
+        Of its columns.
+    n_rows : int
+        Known after :meth:`scan`.
+    """
+
+    def __init__(self, path: str, options: CsvOptions, kind: str) -> None:
+        self.path, self._options = path, options
+        self._delimiter = options.delimiter or {"csv": ",", "tsv": "\t"}[kind]
+        if self._delimiter == options.decimal:
+            raise ValueError(
+                f"{path!r}: delimiter and decimal are both {options.decimal!r}; numbers with a decimal comma "
+                "mostly stand between semicolons: use delimiter=';'"
+            )
+        self.names = self._header()
+        self.n_rows = 0
+        self._found: dict[str, _Found] = {}
+
+    def _header(self) -> list[str]:
+        quote = self._options.quote_char
+        try:
+            with require_arrow().input_stream(self.path) as stream:
+                lines = csv.reader(
+                    io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline=""),
+                    delimiter=self._delimiter,
+                    quotechar=quote or None,
+                    quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+                )
+                names = next((names for names in lines if names), None)
+        except (ValueError, csv.Error) as error:
+            raise _unreadable(self.path, error) from error
+        if names is None:
+            raise ValueError(f"{self.path!r} cannot be read: it is empty")
+        others = [sign for sign in _DELIMITERS if sign in names[0] and sign != self._delimiter]
+        if len(names) == 1 and others and self._options.delimiter is None:
+            raise ValueError(
+                f"{self.path!r} has a single column, {names[0]!r:.60}, if the delimiter is "
+                f"{self._delimiter!r}: use delimiter={others[0]!r}, or name the other one if that is right"
+            )
+        return names
+
+    def parse_options(self) -> Any:
+        """Return the options of pyarrow that split the file into values."""
+        import pyarrow.csv
+
+        quote = self._options.quote_char
+        return pyarrow.csv.ParseOptions(
+            delimiter=self._delimiter, quote_char=quote or False, newlines_in_values=bool(quote)
+        )
+
+    def scan(self, columns: Sequence[str]) -> None:
+        """Read the whole file, to find its number of rows and the types of some columns.
+
+        Raises
+        ------
+        ValueError
+            It cannot be read as CSV.
+        """
+        self._found = {name: _Found() for name in columns}
+        for batch in self._texts(columns):
+            for name, found in self._found.items():
+                found.add(batch.column(name), self.n_rows, self._options.decimal)
+            self.n_rows += batch.num_rows
+
+    def type_of(self, name: str, exact: bool = False) -> Any:
+        """Return the type of a column after :meth:`scan`; that of a column of missing values is null.
+
+        ``exact``: of whole numbers of which no type holds all, it is text.
+        """
+        return self._found[name].type(exact)
+
+    def has_gaps(self, name: str) -> bool:
+        """Tell whether a column has missing values, after :meth:`scan`."""
+        return self._found[name].gaps
+
+    def first_text(self, name: str) -> tuple[int, str]:
+        """Return the row and the value of the first text of a column that is text, after :meth:`scan`."""
+        found = self._found[name].text
+        assert found is not None
+        return found
+
+    def read(self, schema: Any, start: int, n: int) -> Iterator[Any]:
+        """Read columns, as the types of a schema, in record batches."""
+        arrow = require_arrow()
+        for batch in self._texts(schema.names):
+            try:
+                columns = [self._converted(c, field.type) for c, field in zip(batch.columns, schema)]
+            except arrow.ArrowInvalid as error:
+                raise _unreadable(self.path, error) from error
+            yield arrow.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _texts(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Read columns as texts, which are null where missing."""
+        arrow, options = require_arrow(), self._options
+        import pyarrow.csv
+
+        try:
+            yield from pyarrow.csv.open_csv(
+                self.path,
+                # With threads, errors do not tell rows.
+                read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
+                parse_options=self.parse_options(),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    null_values=[*_NULL_VALUES, *options.null_values],
+                    strings_can_be_null=True,
+                    column_types=dict.fromkeys(columns, arrow.string()),
+                    include_columns=list(columns),
+                ),
+            )
+        except (ValueError, LookupError) as error:  # those of pyarrow are among them
+            raise _unreadable(self.path, error) from error
+
+    def _converted(self, column: Any, kind: Any) -> Any:
+        arrow = require_arrow()
+        import pyarrow.compute as compute
+
+        if is_text(kind) or arrow.types.is_null(kind):
+            return column.cast(kind)
+        if arrow.types.is_boolean(kind):
+            is_true = compute.is_in(column, value_set=arrow.array(_TRUE))
+            return compute.if_else(column.is_valid(), is_true, None)
+        numbers = _numbers(column, kind, self._options.decimal)
+        missing = self._missing_numbers()
+        if arrow.types.is_floating(kind) and missing:
+            is_missing = compute.is_in(numbers, value_set=arrow.array(missing, kind))
+            return compute.if_else(is_missing, None, numbers)
+        return numbers
+
+    def _missing_numbers(self) -> list[float]:
+        """Return null values that are numbers: for pandas they are missing however they are written."""
+        found = []
+        for text in self._options.null_values:
+            try:
+                found.append(float(text.replace(self._options.decimal, ".")))
+            except ValueError:
+                continue
+        return found
+
+
+class _Found:
+    """Kinds of values in a column, as far as it was read.
+
+    They are "int" and "negative" for whole numbers of 64 bits, "uint" for such without a sign, "huge" for
+    larger ones, "float", "bool" and "text".
+    """
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+        self.gaps = False
+        self.text: tuple[int, str] | None = None
+
+    def add(self, column: Any, start: int, decimal: str) -> None:
+        """Add values that begin in a row."""
+        values = column.drop_null()
+        self.gaps |= len(values) < len(column)
+        if not len(values) or "text" in self.kinds:
+            return
+        self.kinds |= _kinds(values, decimal, "float" in self.kinds)
+        if self.text is None and self.kinds & {"text", "bool"}:
+            self.text = next(
+                (start + row, value)
+                for row, value in enumerate(column.to_pylist())
+                if value is not None and not _is_number(value, decimal)
+            )
+
+    def type(self, exact: bool) -> Any:
+        """Return the type that ``pandas.read_csv`` would find, but for missing values, and huge numbers."""
+        arrow, kinds = require_arrow(), self.kinds
+        if not kinds:
+            return arrow.null()
+        if kinds == {"bool"}:
+            return arrow.bool_()
+        if kinds & {"bool", "text"}:
+            return arrow.string()
+        if "float" in kinds:
+            return arrow.float64()
+        if "huge" in kinds or {"uint", "negative"} <= kinds:
+            return arrow.string() if exact else arrow.float64()
+        return arrow.uint64() if "uint" in kinds else arrow.int64()
+
+
+def _kinds(values: Any, decimal: str, floats: bool) -> set[str]:
+    """Return the kinds of texts of which none is missing; ``floats``: there were floats before."""
+    arrow = require_arrow()
+    import pyarrow.compute as compute
+
+    if not _are(values, arrow.float64(), decimal):
+        words = arrow.array(_TRUE + _FALSE)
+        return {"bool" if compute.all(compute.is_in(values, value_set=words)).as_py() else "text"}
+    if floats:
+        return {"float"}
+    if _are(values, arrow.int64(), decimal):
+        smallest = compute.min(_numbers(values, arrow.int64(), decimal)).as_py()
+        return {"int", "negative"} if smallest < 0 else {"int"}
+    if not compute.all(compute.match_substring_regex(values, r"^\s*[+-]?[0-9]+\s*$")).as_py():
+        return {"float"}
+    return {"uint"} if _are(values, arrow.uint64(), decimal) else {"huge"}
+
+
+def _are(values: Any, kind: Any, decimal: str) -> bool:
+    try:
+        _numbers(values, kind, decimal)
+    except require_arrow().ArrowInvalid:
+        return False
+    return True
+
+
+def _is_number(text: str, decimal: str) -> bool:
+    return _are(require_arrow().array([text]), require_arrow().float64(), decimal)
+
+
+def _numbers(texts: Any, kind: Any, decimal: str) -> Any:
+    """Convert texts to numbers, or raise ``ArrowInvalid``."""
+    import pyarrow.compute as compute
+
+    if decimal != ".":
+        texts = compute.replace_substring(texts, ".", "?")  # such as a thousand's: no number
+        texts = compute.replace_substring(texts, decimal, ".")
+    try:
+        return texts.cast(kind)
+    except require_arrow().ArrowInvalid:
+        plain = compute.replace_substring_regex(compute.ascii_trim_whitespace(texts), r"^\+", "")
+        return plain.cast(kind)
+
+
+def _unreadable(path: str, error: Exception) -> ValueError:
+    hint = ""
+    if "UTF8" in str(error):
+        hint = "; files must be of UTF-8"
+    elif "straddl" in str(error):
+        hint = f"; a row is longer than {_BLOCK_BYTES:,} bytes, or a quote is not closed: see quote_char="
+    return ValueError(f"{path!r} cannot be read as CSV: {error}{hint}")

@@ -1,0 +1,195 @@
+"""Base class of the sources of rows, which come in pieces that have the same rows in every run.
+
+A source knows the names of its columns, or that it has numbers without names, before its first row is read;
+their types it knows, and has checked, once it is told by :meth:`Source.settle` which columns are read. It can
+begin at any row, by skipping files and row groups where these say how many rows they have, else by reading
+and dropping rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..record_batches import require_arrow
+from .types import fitted, of_all
+
+#: Bytes that are assumed for a value whose type does not say them, such as a text.
+_TEXT_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Columns that are read of a source.
+
+    Attributes
+    ----------
+    features : tuple of str
+    kept : tuple of str
+        Columns that are carried through.
+    all_others : bool
+        Whether the features are all columns that are not kept, so that a further one matters.
+    numbers : bool
+        Whether the model takes nothing but numbers.
+    """
+
+    features: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+    all_others: bool = False
+    numbers: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, those kept first."""
+        return (*self.kept, *(name for name in self.features if name not in self.kept))
+
+
+class Source(ABC):
+    """Rows to explain.
+
+    Attributes
+    ----------
+    n_rows : int or None
+        None: not known beforehand.
+    schema : pyarrow.Schema or None
+        Of the record batches that it gives; None: it gives arrays or CSR matrices.
+    single : bool
+        Whether these are float32.
+    """
+
+    n_rows: int | None = None
+    schema: Any = None
+    single: bool = False
+
+    def settle(self, wanted: Wanted) -> None:  # noqa: B027 - a table in memory has one type for each column
+        """Check that all rows have the columns, and find the type that holds all values of each.
+
+        Called before rows are read; until then the types in ``schema`` are those of the first rows.
+
+        Raises
+        ------
+        ValueError
+            A part of the source lacks a column, or has values of another kind in it; the message names both.
+        """
+
+    @abstractmethod
+    def row_bytes(self, columns: Sequence[str]) -> int:
+        """Bytes of a row of these columns, about."""
+
+    @abstractmethod
+    def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
+        """Return a JSON-compatible fingerprint: sources with equal fingerprints have the same rows."""
+
+    @abstractmethod
+    def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
+        """The rows from ``start`` on, in pieces of any size; about ``n`` is best."""
+
+    def read(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
+        """The rows from ``start`` on, n in each piece but the last; of a table these columns."""
+        held: list[Any] = []
+        n_held = 0
+        for piece in self._pieces(columns, start, n):
+            begin, size = 0, piece.shape[0]
+            while begin < size:
+                taken = min(n - n_held, size - begin)
+                held.append(piece if taken == size else part(piece, begin, taken))
+                begin, n_held = begin + taken, n_held + taken
+                if n_held == n:
+                    yield _joined(held)
+                    held, n_held = [], 0
+        if held:
+            yield _joined(held)
+
+
+def require_same_names(
+    names: Sequence[str], expected: Sequence[str], wanted: Wanted, where: str, first: str
+) -> None:
+    """Refuse a part of a source that lacks a column, has it twice, or has a further one that matters.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Columns of the part.
+    expected : sequence of str
+        Those of the source.
+    wanted : Wanted
+    where, first : str
+        What messages call the part, and what says which columns there are.
+
+    Raises
+    ------
+    ValueError
+    """
+    others = [name for name in names if name not in expected]
+    for name in wanted.columns:
+        if name not in names:
+            instead = f", but it has {others[0]!r}" if others else ""
+            raise ValueError(
+                f"{where} does not have the columns of {first}: there is no {name!r}{instead}; give it "
+                "the same columns, or explain it by itself"
+            )
+        if list(names).count(name) > 1:
+            raise ValueError(f"{where} has several columns {name!r}")
+    if wanted.all_others and others:
+        raise ValueError(
+            f"{where} does not have the columns of {first}: {others[0]!r} is a further one, and the model "
+            "knows no names; name those to take in features="
+        )
+
+
+def part(piece: Any, begin: int, size: int) -> Any:
+    """Return so many rows of a piece."""
+    if hasattr(piece, "num_rows"):
+        return piece.slice(begin, size)
+    return piece[begin : begin + size]
+
+
+def _joined(held: list[Any]) -> Any:
+    if len(held) == 1:
+        return held[0]
+    if isinstance(held[0], np.ndarray):
+        return np.concatenate(held)
+    if sp.issparse(held[0]):
+        return sp.vstack(held, format="csr")
+    schema = of_all([piece.schema for piece in held])
+    pieces = [fitted(piece, schema, "the source") for piece in held]
+    whole = require_arrow().Table.from_batches(pieces, schema).unify_dictionaries().combine_chunks()
+    batches = whole.to_batches()
+    if len(batches) > 1:  # a column of texts has no room for more than 2 GiB
+        raise ValueError("the texts of a batch are too long: use a smaller batch_size")
+    return batches[0]
+
+
+def row_bytes(schema: Any, columns: Sequence[str]) -> int:
+    """Estimate the bytes of a row of some columns."""
+    total = 0
+    for name in columns:
+        try:
+            total += max(schema.field(name).type.bit_width // 8, 1)
+        except ValueError:  # of any length
+            total += _TEXT_BYTES
+    return total
+
+
+def of_schema(schema: Any, columns: Sequence[str]) -> dict[str, Any]:
+    """Return a part of a fingerprint: names and types of columns."""
+    return {"columns": [[name, str(schema.field(name).type)] for name in columns]}
+
+
+def of_listing(listing: Sequence[tuple[str, int | None, int | None]]) -> dict[str, Any]:
+    """Return a part of a fingerprint of files, by their paths, sizes and times of their last change.
+
+    It holds their number, the first, and a digest of all.
+    """
+    return {
+        "n_files": len(listing),
+        "first_file": listing[0][0] if listing else None,
+        "bytes": sum(size or 0 for _, size, _ in listing),
+        "files": hashlib.sha256(repr(sorted(listing)).encode()).hexdigest(),
+    }

@@ -1,0 +1,99 @@
+"""Types of one column in several files or items: which type holds the values of all of them, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..record_batches import is_text, require_arrow
+
+
+def wider(one: Any, other: Any) -> Any:
+    """Return the type that holds the values of two types; None where they are of different kinds.
+
+    Whole numbers and floats of any width have one in common, and so have texts with and without a
+    dictionary. Numbers, truth values, texts, dates and categories of numbers have none with each other.
+
+    Parameters
+    ----------
+    one, other : pyarrow.DataType
+    """
+    arrow = require_arrow()
+    types = arrow.types
+    if one == other or types.is_null(other):
+        return one
+    if types.is_null(one):
+        return other
+    if types.is_dictionary(one) and types.is_dictionary(other):
+        value = wider(one.value_type, other.value_type)
+        return value and arrow.dictionary(arrow.int32(), value)
+    one, other = _plain_text(one), _plain_text(other)
+    if is_text(one) or is_text(other):
+        return arrow.large_string() if is_text(one) and is_text(other) else None
+    if is_number(one) and is_number(other) and (types.is_floating(one) or types.is_floating(other)):
+        return arrow.float64()  # values are float32 where all numbers were
+    schemas = [arrow.schema([("x", kind)]) for kind in (one, other)]
+    try:
+        return arrow.unify_schemas(schemas, promote_options="permissive").field("x").type
+    except (arrow.ArrowInvalid, arrow.ArrowTypeError, arrow.ArrowNotImplementedError):
+        return None
+
+
+def is_number(kind: Any) -> bool:
+    """Tell whether a type of Arrow is a whole number or a float."""
+    types = require_arrow().types
+    return types.is_integer(kind) or types.is_floating(kind)
+
+
+def _plain_text(kind: Any) -> Any:
+    """Replace a dictionary of texts by its texts: they are matched by value."""
+    dictionary = require_arrow().types.is_dictionary(kind)
+    return kind.value_type if dictionary and is_text(kind.value_type) else kind
+
+
+def fitted(piece: Any, schema: Any, where: str) -> Any:
+    """Convert the columns of a table or record batch, in this order, to the types of a schema.
+
+    Raises
+    ------
+    ValueError
+        A value is none of that type; the message begins with ``where`` and the column.
+    """
+    if piece.schema.equals(schema, check_metadata=True):
+        return piece
+    arrow = require_arrow()
+    columns = []
+    for field, column in zip(schema, piece.columns, strict=True):
+        try:
+            columns.append(_cast(column, field.type))
+        except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
+            raise ValueError(
+                f"{where}: column {field.name!r} is {column.type}, but must become {field.type} with the "
+                f"others: {error}"
+            ) from error
+    return type(piece).from_arrays(columns, schema=schema)
+
+
+def _cast(column: Any, kind: Any) -> Any:
+    arrow = require_arrow()
+    if column.type == kind:
+        return column
+    if arrow.types.is_dictionary(kind):
+        if arrow.types.is_null(column.type):
+            return column.cast(kind.value_type).dictionary_encode()
+        plain = column.cast(column.type.value_type) if arrow.types.is_dictionary(column.type) else column
+        return plain.cast(kind.value_type).dictionary_encode()
+    return column.cast(kind)
+
+
+def of_all(schemas: Sequence[Any]) -> Any:
+    """Return the schema whose columns hold the values of some that agree in names and kinds."""
+    arrow = require_arrow()
+    whole = schemas[0]
+    for schema in schemas[1:]:
+        fields = []
+        for one, other in zip(whole, schema, strict=True):
+            field = one.with_type(wider(one.type, other.type))
+            fields.append(field.with_metadata(other.metadata) if other.metadata else field)
+        whole = arrow.schema(fields)
+    return whole
