@@ -30,7 +30,7 @@ model = RandomForestRegressor(20, min_samples_leaf=3, random_state=0)
 # The selector is a step of a pipeline like any other. With ``cv=`` it fits the model on splits of its
 # training rows and takes the importances of the rows that were left out; without, those of the rows that
 # the model was trained on.
-selector = ShapSelector(model, threshold=-np.inf, max_features=5, cv=5)
+selector = ShapSelector(model, max_features=5, cv=5)
 pipeline = make_pipeline(selector, model)
 outer = KFold(5, shuffle=True, random_state=0)
 print("R2 with all columns:", cross_val_score(model, X, y, cv=outer).mean().round(3))

@@ -9,6 +9,8 @@ import numpy as np
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
+from .splits import checked_splits
+
 #: Shuffles the rows where ``cv`` is a number, so that the same rows give the same folds.
 _SEED = 0
 
@@ -43,8 +45,8 @@ def folds_of(
     splitter = check_cv(cv, y, classifier=classifier)
     if cv is None or isinstance(cv, Integral):
         splitter = type(splitter)(splitter.n_splits, shuffle=True, random_state=_SEED)
-    folds = [Fold(*map(np.asarray, split)) for split in splitter.split(X, y, **split_params)]
-    tested = np.concatenate([fold.test for fold in folds]) if folds else np.empty(0, int)
+    folds = [Fold(*split) for split in checked_splits(splitter.split(X, y, **split_params), n_rows)]
+    tested = np.concatenate([fold.test for fold in folds])
     if len(tested) != n_rows or not np.array_equal(np.sort(tested), np.arange(n_rows)):
         raise ValueError(
             f"cv={cv!r} must test each of the {n_rows} rows once, so that each has values: use a number, "
@@ -79,18 +81,26 @@ def _has_rows(value: Any, n_rows: int) -> bool:
     return isinstance(value, (list, tuple)) and len(value) == n_rows
 
 
-def places_of(names: tuple[str, ...], names_in_fold: tuple[str, ...], number: int) -> np.ndarray | None:
-    """Where columns that a model sees in a fold lie among those of the model fitted on all rows.
+def places_of(
+    names: tuple[str, ...], names_in_fold: tuple[str, ...], number: int, known: bool
+) -> np.ndarray | None:
+    """Return where columns that a model sees in a fold lie among those of the model fitted on all rows.
 
-    None where they are the same.
+    None where they are the same. ``known`` says whether the names are more than positions.
 
     Raises
     ------
     ValueError
-        Some do not lie there.
+        Some do not lie there, or it is not known where they lie.
     """
     if names == names_in_fold:
         return None
+    if not known:
+        raise ValueError(
+            f"the model of fold {number} sees {len(names_in_fold)} columns, that of all rows {len(names)}, "
+            "which have no names to align them by: give the steps before the model a get_feature_names_out, "
+            "put them before the transformer in a pipeline, or use cv=None"
+        )
     place = {name: i for i, name in enumerate(names)}
     others = [name for name in names_in_fold if name not in place]
     if others:

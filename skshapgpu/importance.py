@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch, check_scalar, indexable
+from sklearn.utils.validation import _num_features
 
 from .devices import to_host
 from .errors import require_one_of
 from .explainer import TreeExplainer
 from .explanation import Explanation
+from .inputs import names_of
 from .model_selection import explained_splits, explainer_options
+from .origins import summed_by_column
 from .out_of_fold import Split, aligned, merged_names
 
 #: Values (n_rows, n_features, n_outputs) to importances (n_features, n_outputs) in float64.
@@ -132,15 +135,12 @@ class Importances:
         Over all rows; None if there are splits.
     feature_names : tuple of str
     output_names : tuple or None
-    prepared : bool
-        Whether the features are columns that steps made of X.
     """
 
     importances: np.ndarray
     of_all: np.ndarray | None
     feature_names: tuple[str, ...]
     output_names: tuple[Any, ...] | None
-    prepared: bool
 
     @property
     def mean(self) -> np.ndarray:
@@ -172,14 +172,20 @@ def find_importances(
     n_jobs: int | None = None,
     params: dict[str, Any] | None = None,
     explain_params: dict[str, Any] | None = None,
+    by_input: bool = False,
 ) -> Importances:
-    """Importances for each output; the arguments are those of :func:`shap_importance`."""
+    """Find importances for each output.
+
+    The arguments are those of :func:`shap_importance`, and ``by_input``: whether the features are the columns
+    of X, in their order, and not those that the model sees behind the steps of a pipeline.
+    """
     require_one_of("aggregation", aggregation, tuple(_AGGREGATIONS))
     aggregate = _AGGREGATIONS[aggregation]
     if cv is None:
         if groups is not None or params is not None:
             raise ValueError("groups and params are for fits with cv: without it the model is fitted already")
-        return _of_fitted(estimator, X, y, aggregate, n_parts, {"n_jobs": n_jobs} | (explain_params or {}))
+        options = {"n_jobs": n_jobs} | (explain_params or {})
+        return _of_fitted(estimator, X, y, aggregate, n_parts, options, by_input)
     X, y = indexable(X, y)
     results, splits = explained_splits(
         estimator,
@@ -201,16 +207,16 @@ def find_importances(
         if split.explanation is None:
             continue
         first = first or split
-        names = split.explanation.feature_names
+        names, values = _features(split.explanation, X, by_input)
         features = merged_names(features, names)
-        known = aggregate(_three_axes(split.explanation))
+        known = aggregate(values)
         block = np.full((len(names), len(split.output_names or (None,))), np.nan)
         block[:, split.outputs] = known
         of_splits[number] = names, block
     if first is None:
         raise ValueError("no split could be explained: the warnings say why")
     importances = aligned(of_splits, features, len(results["fit_time"])).transpose(1, 0, 2)
-    return Importances(importances, None, features, first.output_names, first.prepared)
+    return Importances(importances, None, features, first.output_names)
 
 
 def _of_fitted(
@@ -220,25 +226,34 @@ def _of_fitted(
     aggregate: Callable[[np.ndarray], np.ndarray],
     n_parts: int,
     asked: dict[str, Any],
+    by_input: bool,
 ) -> Importances:
     check_scalar(n_parts, "n_parts", Integral, min_val=1)
     explainer = TreeExplainer(model, **explainer_options(model, asked))
     explanation = explainer.explain(X, y if explainer.model_output == "log_loss" else None)
     if len(explanation) < n_parts:
         raise ValueError(f"X has {len(explanation)} rows, fewer than n_parts={n_parts}")
-    values = _three_axes(explanation)
+    names, values = _features(explanation, X, by_input)
     return Importances(
         np.stack([aggregate(values[part::n_parts]) for part in range(n_parts)], axis=1),
         aggregate(values),
-        explanation.feature_names,
+        names,
         explanation.output_names,
-        bool(explainer.steps),
     )
 
 
-def _three_axes(explanation: Explanation) -> np.ndarray:
+def _features(explanation: Explanation, X: Any, by_input: bool) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return names of the features, and values (n_rows, n_features, n_outputs)."""
     values = to_host(explanation.values)
-    return values if explanation.output_names is not None else values[..., np.newaxis]
+    if explanation.output_names is None:
+        values = values[..., np.newaxis]
+    origins = explanation.origins
+    if not by_input or origins is None:
+        return explanation.feature_names, values
+    origins.require("Put the steps before the selector, so that it selects the columns that they make")
+    n_columns = _num_features(X)
+    names = tuple(f"x{i}" for i in range(n_columns))
+    return names, summed_by_column(values, origins.columns_in(names_of(X)), n_columns)
 
 
 def _no_score(estimator: Any, X: Any, y: Any = None) -> float:

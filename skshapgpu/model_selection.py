@@ -7,25 +7,26 @@ another, with as many threads as it had jobs, so that no model travels to a work
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from inspect import signature
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import Pipeline
 from sklearn.utils import indexable
 
 from .adapters import adapt
-from .errors import UnsupportedModelError
+from .errors import UnsupportedModelError, require_n_jobs
 from .explainer import TreeExplainer
 from .inputs import n_rows_of, select
+from .origins import names_are_known
 from .out_of_fold import OutOfFold, Split
-from .pipelines import Prepared, nest
+from .pipelines import Lent, Prepared, is_self_training, nest, steps_before
 from .scoring import KeepingScorer
+from .splits import CheckedSplitter
 from .transformer_base import ExplainingTransformer
 
 
@@ -59,7 +60,8 @@ def cross_val_explain(
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
     y : array-like of shape (n_rows,), default=None
     groups, cv, scoring, n_jobs, verbose, params, pre_dispatch, error_score
-        As for :func:`sklearn.model_selection.cross_validate`.
+        As for :func:`sklearn.model_selection.cross_validate`. Splits that are bad, as they have no rows or
+        rows that X does not have, are refused before any fit.
     return_estimator, return_indices : bool, default=False
         Whether to return the fitted models, and the numbers of the rows of each split.
     explain_params : dict or None, default=None
@@ -110,8 +112,8 @@ def cross_val_explain(
     rows as the last step saw them, in the last split that tested them: an array, or a sparse matrix if
     they were sparse and nothing is missing. Without leading steps it is X itself.
 
-    **Classes** that are missing in the training rows of a split have no output in its model: values and
-    base values are NaN there. If a split saw only one class, or only two of several and its model gives
+    **Classes** of y that are missing in the training rows of a split have no output in its model: values
+    and base values are NaN there. If a split saw only one class, or only two of several and its model gives
     margins, which are of another kind for two classes than for three, its rows are not explained. A
     warning names such splits; splits that are stratified do not have the problem.
 
@@ -162,6 +164,7 @@ def explained_splits(
     X: Any,
     y: Any,
     *,
+    cv: Any,
     scoring: Any,
     n_jobs: int | None,
     return_estimator: bool,
@@ -173,12 +176,16 @@ def explained_splits(
 
     X and y are ``indexable``.
     """
-    from sklearn.model_selection import cross_validate  # takes a third of the time of importing this package
+    from sklearn.model_selection import (
+        check_cv,
+        cross_validate,
+    )  # takes a third of the time of importing this package
 
+    require_n_jobs(n_jobs)
     asked = {"n_jobs": n_jobs} | (explain_params or {})
     # Options and models are refused before the work.
     with suppress(NotFittedError):
-        TreeExplainer(clone(estimator), **explainer_options(estimator, asked))
+        TreeExplainer(Lent(clone(estimator)), **explainer_options(estimator, asked))
     with suppress(NotFittedError):
         *_, model = nest(clone(estimator))
         adapt(model)
@@ -190,6 +197,7 @@ def explained_splits(
         estimator,
         X,
         y,
+        cv=CheckedSplitter(check_cv(cv, y, classifier=is_classifier(estimator))),
         scoring=scoring,
         n_jobs=n_jobs,
         return_estimator=True,
@@ -221,7 +229,7 @@ def _explain(
     ``kept`` has rows that were made for the scores, by the ``id`` of the model; ``given_up`` are splits with
     ``error_score`` for a score, such as ``failed`` ones.
     """
-    classes = _all_classes(model for model, bad in zip(models, failed) if not bad)
+    classes = _all_classes([model for model, bad in zip(models, failed) if not bad], y)
     n_unnamed = None
     for number, rows in enumerate(tests):
         model, models[number] = models[number], None  # so that its memory is free when it is done
@@ -229,6 +237,7 @@ def _explain(
         if not failed[number]:
             try:
                 split = _explain_split(model, X, y, rows, kept.pop(id(model), None), classes, asked)
+                _warn_of_missing_classes(number, model, classes)
             except Exception as error:
                 # error_score has forgiven already that the model cannot predict these rows.
                 forgiven = given_up[number] and not isinstance(error, UnsupportedModelError)
@@ -269,7 +278,7 @@ def _explain_split(
         raise _OtherOutputsError(f"all of its training rows are of class {seen[0]!r}")
     if few and len(seen) == 2:
         options["outputs"] = "all"
-    explainer = TreeExplainer(model, **options)
+    explainer = TreeExplainer(Lent(model), **options)
     if few and len(seen) == 2 and not explainer.explains_probabilities:
         raise _OtherOutputsError(
             f"its training rows are of 2 of {len(classes or ())} classes, so that its model has one margin, "
@@ -280,9 +289,12 @@ def _explain_split(
     explanation = explainer.explain(tested if made is None else Prepared(tested, made), labels)
     names = explanation.output_names
     outputs = np.arange(1 if names is None else len(names))
-    if few:
-        assert classes is not None
-        outputs = np.array([classes.index(label) for label in seen])
+    if few and set(names or ()) != set(seen):
+        raise _OtherOutputsError(
+            f"its training rows lack a class, and its outputs, {names}, are not its classes"
+        )
+    if classes is not None and names is not None and (few or set(names) == set(classes)):
+        outputs = np.array([classes.index(label) for label in names])
         names = classes
     return Split(
         rows,
@@ -291,19 +303,35 @@ def _explain_split(
         names,
         outputs,
         bool(explainer.steps),
-        all(hasattr(step, "get_feature_names_out") for step in explainer.steps)
-        or explanation.feature_names != tuple(f"x{i}" for i in range(explainer.n_features)),
+        names_are_known(explainer.steps, explanation.feature_names),
     )
 
 
-def _all_classes(models: Iterable[Any]) -> tuple[Any, ...] | None:
-    """Class labels that some model knows; None if one knows none, or those of several targets."""
+def _warn_of_missing_classes(number: int, model: Any, classes: tuple[Any, ...] | None) -> None:
+    missing = [] if classes is None else [label for label in classes if label not in model.classes_.tolist()]
+    if missing:
+        listed = ", ".join(map(repr, missing))
+        warnings.warn(
+            f"the training rows of split {number} have none of class {listed}: its test rows have no values, "
+            "but NaN, for it; splits that are stratified do not have the problem",
+            stacklevel=4,
+        )
+
+
+def _all_classes(models: Sequence[Any], y: Any) -> tuple[Any, ...] | None:
+    """Return the class labels of y and of the models; None if a model has none, or several targets."""
     labels: set[Any] = set()
     for model in models:
         of_model = getattr(model, "classes_", None)
-        if not isinstance(of_model, np.ndarray) or of_model.ndim != 1:
-            return None
+        if not isinstance(of_model, np.ndarray) or of_model.ndim != 1 or not len(of_model):
+            return None  # CatBoostRegressor has an empty array
         labels.update(of_model.tolist())
+    if not models:
+        return None
+    of_y = set(np.ravel(np.asarray(y)).tolist())
+    if labels <= of_y:  # else a model has other names for its classes
+        unlabelled = {-1} if any(is_self_training(layer) for layer in nest(models[0])) else set()
+        labels |= of_y - unlabelled
     return tuple(sorted(labels))
 
 
@@ -311,9 +339,9 @@ def explainer_options(model: Any, asked: dict[str, Any]) -> dict[str, Any]:
     """Options that are asked for, over those of a transformer of this package at the end of the model."""
     outer_steps = False
     for layer in nest(model):
-        outer_steps |= isinstance(layer, Pipeline) and len(layer.steps) > 1
         if isinstance(layer, ExplainingTransformer):
             break
+        outer_steps |= bool(steps_before(layer))
     else:
         return dict(asked)
     own = layer.get_params(deep=False)

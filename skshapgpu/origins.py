@@ -1,16 +1,19 @@
 """Back from the columns that a model sees to the columns of X of which the steps of a pipeline made them.
 
-Most transformers make each of their columns of a single one: scalers, encoders, imputers, selectors. Of
-which one is in their fitted attributes, or in names that they hand on unchanged. Names are never taken apart:
-"a_b_c" may be "c" of "a_b" or "b_c" of "a". Others mix columns, as PCA does, and what they make has no
-origin, unless all of it was made of one column before.
+Scalers, encoders, imputers and selectors make each of their columns of a single one; which one follows from
+their class and their fitted attributes. Names prove nothing: "a_b_c" may be "c" of "a_b" or "b_c" of "a", and
+``Normalizer`` keeps the names of columns that it mixes. Only classes that are known are believed, therefore,
+and not their subclasses, which may do something else. What any other step makes has no origin, unless it is
+given columns of a single origin.
 """
 
 from __future__ import annotations
 
 from collections import UserList
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,20 +22,27 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from .inputs import n_rows_of, names_of, select, table
+from .pipelines import AsArray, unique
+
+#: From a fitted step and how many columns it is given to the column, by number, of which it makes each of its
+#: own; None if that is not known.
+_Places = Callable[[Any, int], np.ndarray | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Origins:
-    """Where the features of an explanation come from.
+    """Columns of X of which the features of an explanation were made.
 
     Attributes
     ----------
     names : tuple of str
-        Of the columns of X, as they were in training.
+        Names of the columns of X, as they were in training.
     columns : ndarray of int, shape (n_features,), or None
         Number of the column of X of which each feature was made; None if that is not known.
     reason : str
         Why not.
+    named : bool
+        Whether X had names in training; else ``names`` are made up of positions.
     data : array, sparse matrix, data frame or None
         X itself, before the steps.
     """
@@ -40,10 +50,11 @@ class Origins:
     names: tuple[str, ...] = ()
     columns: np.ndarray | None = None
     reason: str = ""
+    named: bool = False
     data: Any = None
 
     def select(self, rows: Any, features: np.ndarray | None) -> Origins:
-        """The same of some rows (a slice or numbers) and features (None: all)."""
+        """Return the origins for some rows (a slice or numbers) and features (None: all)."""
         data = None if self.data is None else select(self.data, rows)
         columns = self.columns
         if columns is not None and features is not None:
@@ -51,7 +62,7 @@ class Origins:
         return replace(self, data=data, columns=columns)
 
     def grouped(self, members: Sequence[Sequence[int]]) -> Origins:
-        """The same of groups of features, given by their numbers."""
+        """Return the origins of groups of features, given by their numbers."""
         if self.columns is None:
             return self
         found = [np.unique(self.columns[list(group)]) for group in members]
@@ -59,40 +70,56 @@ class Origins:
             return replace(self, columns=None, reason="they were grouped across input columns")
         return replace(self, columns=np.concatenate(found))
 
+    def require(self, advice: str) -> np.ndarray:
+        """Return ``columns``.
+
+        Raises
+        ------
+        ValueError
+            They are not known. The message says why, and ends with ``advice``.
+        """
+        if self.columns is None:
+            raise ValueError(f"the input columns of the features are not known: {self.reason}. {advice}")
+        return self.columns
+
     def input_names(self) -> list[str]:
-        """For each feature the name of the column of which it was made.
+        """Return for each feature the name of the column of which it was made.
 
         Raises
         ------
         ValueError
             It is not known.
         """
-        if self.columns is None:
-            raise ValueError(
-                f"the input columns of the features are not known: {self.reason}. Give group() a mapping of "
-                "names to lists of features instead"
-            )
-        return [self.names[column] for column in self.columns]
+        columns = self.require("Give group() a mapping of names to lists of features instead")
+        return [self.names[column] for column in columns]
+
+    def columns_in(self, names: Sequence[str] | None) -> np.ndarray:
+        """Return ``columns``, which are known, as positions in an X that has columns with these names.
+
+        A ``ColumnTransformer`` takes columns by name, in any order and with others beside them.
+        """
+        assert self.columns is not None
+        if self.named and names is not None:
+            used = [self.names[column] for column in self.columns]
+            position = {name: i for i, name in enumerate(names)}
+            if set(used) <= set(position):
+                return np.array([position[name] for name in used], int)
+        return self.columns
 
     def input_data(self, n_rows: int) -> Any:
-        """The columns of X in the order of the features first made of them; None if they are not here."""
-        assert self.columns is not None
+        """Return the columns of X in the order of the features first made of them; None without ``data``."""
         if self.data is None or n_rows_of(self.data) != n_rows:
             return None
-        present = names_of(self.data)
-        columns = list(dict.fromkeys(self.columns.tolist()))
-        if present is not None and set(self.names) <= set(present):
-            # By name, as a ColumnTransformer takes them, in any order and with others beside them.
-            columns = [present.index(self.names[column]) for column in columns]
+        columns = list(dict.fromkeys(self.columns_in(names_of(self.data)).tolist()))
         return select(self.data, slice(None), np.array(columns, int))
 
 
 class _UnknownError(Exception):
-    """Of which column something was made cannot be told."""
+    """The column of which something was made is not known."""
 
 
 def origins_of(steps: Sequence[Any], n_features: int) -> Origins:
-    """Where the columns come from that the steps make of X; without ``data``.
+    """Find the columns of X of which the steps make theirs; the result has no ``data``.
 
     Parameters
     ----------
@@ -109,17 +136,63 @@ def origins_of(steps: Sequence[Any], n_features: int) -> Origins:
             raise _UnknownError(f"the steps say that they make {len(columns)} columns, not {n_features}")
     except _UnknownError as error:
         return Origins(reason=str(error))
-    return Origins(tuple(names), columns)
+    return Origins(tuple(unique(names)), columns, named=hasattr(steps[0], "feature_names_in_"))
 
 
 def with_data(origins: Origins, X: Any) -> Origins:
-    """The same with X as it was given, if that is a table."""
+    """Return the origins with X as it was given, if that is a table."""
     if origins.columns is None:
         return origins
     try:
         return replace(origins, data=X if sp.issparse(X) else table(X))
     except (TypeError, ValueError):
         return origins
+
+
+def summed_by_column(values: np.ndarray, columns: np.ndarray, n_columns: int) -> np.ndarray:
+    """Sum values over the features made of each column of X; columns of which none was made have zeros.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_features, ...)
+    columns : ndarray of int, shape (n_features,)
+    n_columns : int
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_columns, ...)
+    """
+    sums = np.zeros((len(values), n_columns, *values.shape[2:]), values.dtype)
+    for feature, column in enumerate(columns):
+        sums[:, column] += values[:, feature]
+    return sums
+
+
+def names_are_known(steps: Sequence[Any], names: Sequence[str]) -> bool:
+    """Return whether names of the columns behind the steps are more than positions in one fitted pipeline.
+
+    A step without names loses those before it. A later step may name its columns after the positions of those
+    that it is given, which need not be the same in another split.
+    """
+    known, made = True, None
+    for step in steps:
+        made = _names_made(step, made)
+        n_columns = getattr(step, "n_features_in_", None)
+        if known or n_columns is None or hasattr(step, "feature_names_in_"):
+            known = made is not None
+        elif made is not None:  # they are known if they do not depend on those that were lost
+            known = made == _names_made(step, [f"column {i}" for i in range(n_columns)])
+    if made is None and steps:  # then they are those that the model was fitted with, if it has any
+        return tuple(names) != tuple(f"x{i}" for i in range(len(names)))
+    return known
+
+
+def _names_made(step: Any, names: list[str] | None) -> list[str] | None:
+    """Return names of the columns that a step makes of columns with these names; None if it does not say."""
+    try:
+        return list(map(str, step.get_feature_names_out(names)))
+    except (AttributeError, TypeError, ValueError):  # there is none, or it refuses
+        return None
 
 
 def _names_in(transformer: Any, n_columns: int | None) -> list[str]:
@@ -136,33 +209,40 @@ def _named(transformer: Any) -> str:
 
 
 def _through(transformer: Any, columns: np.ndarray) -> np.ndarray:
-    """The origins of what a transformer makes of columns with these origins."""
+    """Return the origins of what a transformer makes of columns with these origins."""
     from sklearn.compose import ColumnTransformer
 
     if transformer is None or isinstance(transformer, str):
         return columns[:0] if transformer == "drop" else columns
-    if isinstance(transformer, FrozenEstimator):
+    kind = type(transformer)
+    if kind is FrozenEstimator:
         return _through(transformer.estimator, columns)
-    if isinstance(transformer, Pipeline):
+    if kind is Pipeline:
         for _, step in transformer.steps:
             columns = _through(step, columns)
         return columns
     expected = getattr(transformer, "n_features_in_", len(columns))
     if expected != len(columns):
         raise _UnknownError(f"{_named(transformer)} takes {expected} columns, but is given {len(columns)}")
-    if isinstance(transformer, FeatureUnion):
+    if kind is FeatureUnion:
         parts = [_part(transformer, name, step, columns) for name, step in transformer.transformer_list]
         return np.concatenate(parts) if parts else columns[:0]
-    if isinstance(transformer, ColumnTransformer):
+    if kind is ColumnTransformer:
         return _through_columns(transformer, columns)
-    places = _places(transformer, len(columns))
+    places_of = ONE_TO_ONE.get(kind) or _of_scikit_learn().get(kind)
+    places = None if places_of is None else places_of(transformer, len(columns))
     if places is not None:
         return columns[places]
     if len(columns) and (columns == columns[0]).all():
         return np.repeat(columns[0], _n_made(transformer, len(columns)))
-    raise _UnknownError(
-        f"{_named(transformer)} mixes columns, or does not say of which it makes each of its own"
-    )
+    raise _UnknownError(f"{_named(transformer)} is not known to make each of its columns of a single one")
+
+
+def _n_made(transformer: Any, n_columns: int) -> int:
+    made = _names_made(transformer, _names_in(transformer, n_columns))
+    if made is None:
+        raise _UnknownError(f"{_named(transformer)} does not say how many columns it makes")
+    return len(made)
 
 
 def _part(whole: Any, name: str, step: Any, columns: np.ndarray) -> np.ndarray:
@@ -181,7 +261,7 @@ def _through_columns(transformer: Any, columns: np.ndarray) -> np.ndarray:
         if place.stop == place.start:
             continue
         taken = columns[_numbers(chosen, names)]
-        if (taken == taken[0]).all():  # whatever is made of it, in a number that is known here
+        if len(taken) and (taken == taken[0]).all():  # whatever is made of it, in a number that is known here
             made[place] = taken[0]
             continue
         origins = _part(transformer, name, step, taken)
@@ -208,76 +288,100 @@ def _numbers(chosen: Any, names: list[str]) -> np.ndarray:
     return np.arange(len(names))[keys]
 
 
-def _places(transformer: Any, n_columns: int) -> np.ndarray | None:
-    """For each column that a transformer makes the number of the one it makes it of; None: not known."""
-    from sklearn.impute import MissingIndicator
-    from sklearn.preprocessing import (
-        FunctionTransformer,
-        KBinsDiscretizer,
-        OneHotEncoder,
-        SplineTransformer,
-        TargetEncoder,
-    )
-
-    each = np.arange(n_columns)
-    if isinstance(transformer, OneHotEncoder):
-        return np.repeat(each, _one_hot_counts(transformer))
-    if isinstance(transformer, KBinsDiscretizer):
-        return each if transformer.encode == "ordinal" else np.repeat(each, transformer.n_bins_)
-    if isinstance(transformer, TargetEncoder):
-        multiclass = transformer.target_type_ == "multiclass"
-        return np.repeat(each, len(transformer.classes_) if multiclass else 1)
-    if isinstance(transformer, SplineTransformer):
-        return np.repeat(each, transformer.n_features_out_ // n_columns)
-    if isinstance(transformer, MissingIndicator):
-        return np.asarray(transformer.features_)
-    if isinstance(transformer, FunctionTransformer) and transformer.func is None:
-        return each
-    if hasattr(transformer, "get_support"):
-        return np.asarray(transformer.get_support(indices=True))
-    indicator = getattr(transformer, "indicator_", None)  # an imputer's, whose columns stand at the end
-    flagged = np.empty(0, int) if indicator is None else np.asarray(indicator.features_)
-    kept = _places_by_name(transformer, n_columns, len(flagged))
-    return None if kept is None else np.concatenate([kept, flagged])
+def selected(selector: Any, n_columns: int) -> np.ndarray:
+    """Return the columns that a selector keeps."""
+    return np.asarray(selector.get_support(indices=True))
 
 
-def _one_hot_counts(encoder: Any) -> list[int]:
-    """How many columns an encoder makes of each."""
-    n_columns = len(encoder.categories_)
-    infrequent = getattr(encoder, "infrequent_categories_", None) or [None] * n_columns
-    dropped = [None] * n_columns if encoder.drop_idx_ is None else encoder.drop_idx_
-    return [
+def _each(step: Any, n_columns: int) -> np.ndarray:
+    return np.arange(n_columns)
+
+
+#: Steps outside of scikit-learn that make each of their columns of a single one.
+ONE_TO_ONE: dict[type, _Places] = {AsArray: _each}
+
+
+@cache
+def _of_scikit_learn() -> dict[type, _Places]:
+    """Return the steps of scikit-learn that make each of their columns of a single one."""
+    from sklearn import feature_selection, preprocessing
+    from sklearn.impute import MissingIndicator, SimpleImputer
+    from sklearn.kernel_approximation import AdditiveChi2Sampler
+
+    return {
+        preprocessing.Binarizer: _each,
+        preprocessing.MaxAbsScaler: _each,
+        preprocessing.MinMaxScaler: _each,
+        preprocessing.OrdinalEncoder: _each,
+        preprocessing.PowerTransformer: _each,
+        preprocessing.QuantileTransformer: _each,
+        preprocessing.RobustScaler: _each,
+        preprocessing.StandardScaler: _each,
+        preprocessing.FunctionTransformer: _of_function,
+        preprocessing.KBinsDiscretizer: _of_bins,
+        preprocessing.OneHotEncoder: _of_categories,
+        preprocessing.SplineTransformer: _of_splines,
+        preprocessing.TargetEncoder: _of_targets,
+        AdditiveChi2Sampler: _of_samples,
+        MissingIndicator: _flagged,
+        SimpleImputer: _imputed,
+        feature_selection.GenericUnivariateSelect: selected,
+        feature_selection.RFE: selected,
+        feature_selection.RFECV: selected,
+        feature_selection.SelectFdr: selected,
+        feature_selection.SelectFpr: selected,
+        feature_selection.SelectFromModel: selected,
+        feature_selection.SelectFwe: selected,
+        feature_selection.SelectKBest: selected,
+        feature_selection.SelectPercentile: selected,
+        feature_selection.SequentialFeatureSelector: selected,
+        feature_selection.VarianceThreshold: selected,
+    }
+
+
+def _of_function(step: Any, n_columns: int) -> np.ndarray | None:
+    """Accept no function and NumPy's elementwise functions.
+
+    ``feature_names_out="one-to-one"`` proves nothing: division by the sum of a row keeps names, too.
+    """
+    func = step.func
+    elementwise = isinstance(func, np.ufunc) and (func.nin, func.nout, func.signature) == (1, 1, None)
+    return np.arange(n_columns) if func is None or elementwise else None
+
+
+def _of_bins(step: Any, n_columns: int) -> np.ndarray:
+    return np.repeat(np.arange(n_columns), 1 if step.encode == "ordinal" else step.n_bins_)
+
+
+def _of_categories(step: Any, n_columns: int) -> np.ndarray:
+    infrequent = getattr(step, "infrequent_categories_", None) or [None] * n_columns
+    dropped = [None] * n_columns if step.drop_idx_ is None else step.drop_idx_
+    counts = [
         len(categories) - (0 if rare is None else len(rare) - 1) - (drop is not None)
-        for categories, rare, drop in zip(encoder.categories_, infrequent, dropped)
+        for categories, rare, drop in zip(step.categories_, infrequent, dropped)
     ]
+    return np.repeat(np.arange(n_columns), counts)
 
 
-def _names_made(transformer: Any, n_columns: int) -> tuple[list[str], list[str]] | None:
-    """Names of the columns that come in and of those made of them; None if the latter have none."""
-    names = _names_in(transformer, n_columns)
-    try:
-        return names, list(map(str, transformer.get_feature_names_out(names)))
-    except (AttributeError, TypeError, ValueError):  # there is none, or it refuses
-        return None
+def _of_splines(step: Any, n_columns: int) -> np.ndarray:
+    return np.repeat(np.arange(n_columns), step.n_features_out_ // n_columns)
 
 
-def _places_by_name(transformer: Any, n_columns: int, n_others: int) -> np.ndarray | None:
-    """Places where all columns made, but the last ``n_others``, have names of columns that came in."""
-    found = _names_made(transformer, n_columns)
-    if found is None:
-        return None
-    names, made = found
-    made = made[: len(made) - n_others]
-    if made == names:
-        return np.arange(n_columns)
-    place = {name: i for i, name in enumerate(names)}
-    if len(place) < len(names) or len(set(made)) < len(made) or not set(made) <= set(names):
-        return None
-    return np.array([place[name] for name in made], int)
+def _of_targets(step: Any, n_columns: int) -> np.ndarray:
+    multiclass = step.target_type_ == "multiclass"
+    return np.repeat(np.arange(n_columns), len(step.classes_) if multiclass else 1)
 
 
-def _n_made(transformer: Any, n_columns: int) -> int:
-    found = _names_made(transformer, n_columns)
-    if found is None:
-        raise _UnknownError(f"{_named(transformer)} does not say how many columns it makes")
-    return len(found[1])
+def _of_samples(step: Any, n_columns: int) -> np.ndarray:
+    return np.tile(np.arange(n_columns), 2 * step.sample_steps - 1)
+
+
+def _flagged(step: Any, n_columns: int) -> np.ndarray:
+    return np.asarray(step.features_)
+
+
+def _imputed(step: Any, n_columns: int) -> np.ndarray:
+    """Drop columns without a statistic, as the imputer does; its indicator stands behind them."""
+    empty = [isinstance(value, Real) and value != value for value in step.statistics_]
+    kept = np.flatnonzero(np.logical_not(empty))
+    return kept if step.indicator_ is None else np.concatenate([kept, step.indicator_.features_])

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .importance import Importances, find_importances
 from .inputs import n_rows_of
+from .origins import ONE_TO_ONE, selected
 
 #: Parts of the rows over which importances vary without cross-validation, as in ``shap_importance``.
 _N_PARTS = 5
@@ -37,15 +38,16 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : estimator
-        A tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one, whose model sees
-        columns of X by their names; see :class:`TreeExplainer`. It is cloned and fitted; a
-        ``FrozenEstimator`` is used as it is.
+        A tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one; see
+        :class:`TreeExplainer`. The steps of a pipeline must make each of their columns of a single one,
+        as for :meth:`Explanation.group` with "input". It is cloned and fitted; a ``FrozenEstimator`` is
+        used as it is.
     threshold : float, str or None, default=None
         Columns with at least this importance are kept: a number, "mean", "median", or a multiple such as
-        "1.25*mean". None is "mean". For ``max_features`` alone use ``-np.inf``.
+        "1.25*mean". None is "mean", and no threshold where ``max_features`` is given.
     max_features : int, callable or None, default=None
         How many columns to keep at most, the first of equally important ones; or a function of X that
-        says so.
+        says so. Without ``threshold`` as many are kept, also those of importance zero.
     cv : int, cross-validation generator or iterable, default=None
         Take the mean of the importances over the test rows of these splits, for each of which the model
         is fitted. None: of the rows given to ``fit``, for which it is fitted once.
@@ -57,7 +59,8 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
     Attributes
     ----------
     importances_ : ndarray of float64, shape (n_features,)
-        Mean magnitude of the SHAP values of each column, summed over the outputs.
+        Mean magnitude of the SHAP values of each column of X, summed over the outputs. Those of what a
+        pipeline makes of a column are added up first; a column that it drops has 0.
     importances_std_ : ndarray of float64, shape (n_features,)
         Their standard deviation over the splits; without ``cv`` over parts of the rows, as in
         :func:`shap_importance`.
@@ -116,9 +119,12 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            The model's last step sees a column that X does not have.
+            A step before the model is not known to make each of its columns of a single one.
         """
-        scale, reference = _parse_threshold(self.threshold)
+        threshold = self.threshold
+        if threshold is None:
+            threshold = "mean" if self.max_features is None else -np.inf
+        scale, reference = _parse_threshold(threshold)
         max_features = self.max_features(X) if callable(self.max_features) else self.max_features
         if max_features is not None:
             check_scalar(max_features, "max_features", Integral, min_val=0)
@@ -126,16 +132,16 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         X, y = indexable(X, y)
         validate_data(self, X, y, skip_check_array=True)
         importances = self._find(X, y, params).summed()
-        columns = self._columns(importances)
-        self.importances_ = np.zeros(self.n_features_in_)
-        self.importances_[columns] = importances.mean
-        self.importances_std_ = np.zeros(self.n_features_in_)
-        self.importances_std_[columns] = importances.std
+        self.importances_, self.importances_std_ = importances.mean, importances.std
         self.threshold_ = scale if reference is None else scale * float(reference(self.importances_))
         return self
 
     def _find(self, X: Any, y: Any, params: dict[str, Any]) -> Importances:
-        common: dict[str, Any] = {"n_jobs": self.n_jobs, "explain_params": self.explain_params}
+        common: dict[str, Any] = {
+            "n_jobs": self.n_jobs,
+            "explain_params": self.explain_params,
+            "by_input": True,
+        }
         routing = get_config()["enable_metadata_routing"]
         routed = process_routing(self, "fit", **params) if routing else None
         if self.cv is None:
@@ -145,20 +151,6 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
             return find_importances(self.estimator_, X, y, n_parts=n_parts, **common)
         groups = None if routing else params.pop("groups", None)
         return find_importances(self.estimator, X, y, groups=groups, cv=self.cv, params=params, **common)
-
-    def _columns(self, found: Importances) -> list[int]:
-        """Which columns of X the features are."""
-        if not found.prepared:
-            return list(range(self.n_features_in_))
-        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
-        position = {name: i for i, name in enumerate(names)}
-        for name in found.feature_names:
-            if name not in position:
-                raise ValueError(
-                    f"the model sees a column {name!r}, which X does not have, as earlier steps make other "
-                    "columns of X: put these steps before the ShapSelector"
-                )
-        return [position[name] for name in found.feature_names]
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)
@@ -195,10 +187,11 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         return tags
 
 
+ONE_TO_ONE[ShapSelector] = selected
+
+
 def _parse_threshold(threshold: Any) -> tuple[float, Callable[[np.ndarray], Any] | None]:
     """A number, or a factor and what it is a multiple of."""
-    if threshold is None:
-        threshold = "mean"
     if isinstance(threshold, Real) and not np.isnan(float(threshold)):
         return float(threshold), None
     if isinstance(threshold, str):

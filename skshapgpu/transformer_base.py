@@ -28,8 +28,9 @@ from ._versions import __version__
 from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from .cross_fit import Fold, folds_of, params_of, places_of
 from .devices import on_gpu
-from .explainer import TreeExplainer
+from .explainer import TreeExplainer, read_options
 from .inputs import n_rows_of, select, table
+from .origins import names_are_known
 
 
 def _estimator_has(method: str) -> Callable[[Any], bool]:
@@ -192,7 +193,9 @@ class ExplainingTransformer(
                 explainer = TreeExplainer(model, **self._explainer_options())
                 if explainer.output_names != self.explainer_.output_names:
                     raise ValueError(f"the model of fold {number} has other outputs than that of all rows")
-                places = places_of(names, explainer.names_seen(columns), number)
+                names_in_fold = explainer.names_seen(columns)
+                known = names_are_known(explainer.steps, names_in_fold)
+                places = places_of(names, names_in_fold, number, known)
                 values = self._values_of(explainer, select(X, test), places)
             if not result.ndim:
                 result = np.empty((n_rows, *values.shape[1:]), values.dtype)
@@ -239,7 +242,8 @@ class ExplainingTransformer(
         super().__setstate__(state)
 
     def _check_options(self) -> None:
-        """Refuse arguments that have no such value, before any work starts; those of the explainer do it."""
+        """Refuse arguments that have no such value, before any work starts."""
+        read_options(**self._explainer_options())
 
     @abstractmethod
     def _learn(self, X: Any) -> None:

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .background import require_perturbation
 from .explainer import TreeExplainer
 from .explanation import Explanation, column_names, side_by_side
 from .inputs import n_rows_of, select
 from .interaction_explanation import InteractionExplanation, set_names
 from .interactions import Request
-from .model_output import require_model_output
+from .origins import Origins, origins_of, summed_by_column
 from .progress import require_progress
 from .transformer_base import ExplainingTransformer
 
@@ -68,9 +67,12 @@ class ShapTransformer(ExplainingTransformer):
     base_values_ : float or ndarray of shape (n_outputs,)
         Expected margin of the model, with ``data`` its mean margin, or probability, there.
     feature_importances_ : ndarray of float64, shape (n_features,)
-        Mean magnitude of the SHAP values of the rows given to ``fit``, summed over the outputs,
-        for ``SelectFromModel``, ``RFE`` and the like. Of more than 10,000 rows, evenly spaced
-        ones are taken. Missing after :meth:`from_fitted`, until ``fit`` is called.
+        Mean magnitude of the SHAP values of each column of the X given to ``fit``, summed over the
+        outputs, for ``SelectFromModel``, ``RFE`` and the like. Values of what a pipeline makes of a
+        column are added up first, as by :meth:`Explanation.group` with "input"; a column that it drops
+        has 0. ``ValueError`` where a step is not known to make each of its columns of a single one, such as
+        PCA. Of more than 10,000 rows, evenly spaced ones are taken. Missing after :meth:`from_fitted`,
+        until ``fit`` is called.
     classes_ : ndarray
         Of a classifier.
     n_features_in_ : int
@@ -124,8 +126,7 @@ class ShapTransformer(ExplainingTransformer):
         self.model_output = model_output
 
     def _check_options(self) -> None:
-        require_perturbation(self.feature_perturbation, self.data, self.data_weights, self.cover)
-        require_model_output(self.model_output, self.data, self.device)
+        super()._check_options()
         if self.model_output == "log_loss":
             raise ValueError(
                 "model_output='log_loss' needs labels, which transform does not get: use TreeExplainer"
@@ -140,18 +141,43 @@ class ShapTransformer(ExplainingTransformer):
         }
 
     def _learn(self, X: Any) -> None:
-        if X is not None:
-            self.feature_importances_ = self._importances(X)
+        if X is None:
+            return
+        origins = self._origins()
+        if origins is None or origins.columns is not None:
+            self.feature_importances_ = self._importances(X, origins)
+        else:
+            self.__dict__.pop("feature_importances_", None)  # of an earlier fit
 
-    def _importances(self, X: Any) -> np.ndarray:
+    def _origins(self) -> Origins | None:
+        """Find where the columns that the model sees come from; None if they are those of X."""
+        steps = self.explainer_.steps
+        return origins_of(steps, self.explainer_.n_features) if steps else None
+
+    def _importances(self, X: Any, origins: Origins | None) -> np.ndarray:
+        columns = None
+        if origins is not None:
+            columns = origins.columns_in(getattr(self, "feature_names_in_", None))
         X = self._as_table(X)
         n_rows = n_rows_of(X)
         rows = np.arange(0, n_rows, max(1, -(-n_rows // _IMPORTANCE_ROWS)))
         total = np.zeros(())
         for start in range(0, len(rows), _IMPORTANCE_CHUNK):
             values = self.explainer_.shap_values(select(X, rows[start : start + _IMPORTANCE_CHUNK]))
+            if columns is not None:
+                values = summed_by_column(values, columns, self.n_features_in_)
             total = total + np.abs(values).reshape(*values.shape[:2], -1).sum(axis=(0, 2), dtype=np.float64)
         return total / len(rows)
+
+    def __getattr__(self, name: str) -> Any:
+        # Not a property: dir() and notebooks try all that the class has, and would fail.
+        fitted = "explainer_" in self.__dict__
+        if name == "feature_importances_" and fitted and (origins := self._origins()) is not None:
+            origins.require(
+                "Select the columns that the steps make, with the steps outside: make_pipeline(step, "
+                "SelectFromModel(ShapTransformer(model))); or take shap_importance, which ranks these columns"
+            )
+        return super().__getattribute__(name)  # raises the AttributeError of before
 
     def transform(self, X: Any) -> np.ndarray:
         """SHAP values as columns.
@@ -308,8 +334,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
         self.data_weights = data_weights
 
     def _check_options(self) -> None:
+        super()._check_options()
         Request.parse(self.pairs, self.index)
-        require_perturbation(self.feature_perturbation, self.data, self.data_weights, self.cover)
 
     def _explainer_options(self) -> dict[str, Any]:
         return super()._explainer_options() | {

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import IsolationForest, RandomForestClassifier, RandomForestRegressor
 from sklearn.feature_extraction.text import CountVectorizer
@@ -17,11 +18,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer
+from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer, shap_importance
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
@@ -205,6 +206,51 @@ def test_columns_that_only_a_fold_has() -> None:
     inside = make_pipeline(SelectKBest(k=2), RandomForestClassifier(2, random_state=0))
     with pytest.raises(ValueError, match=r"make a column 'x\d+' in fold"):
         ShapTransformer(inside, cv=10).fit_transform(X, np.arange(60) % 2)
+
+
+class WithoutNames(TransformerMixin, BaseEstimator):
+    """Columns that are not constant."""
+
+    def fit(self, X: np.ndarray, y: Any = None) -> WithoutNames:
+        self.kept_ = np.ptp(X, axis=0) > 0
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        return X[:, self.kept_]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [WithoutNames()],
+        [make_column_transformer((WithoutNames(), [0, 1, 2]))],
+        [WithoutNames(), StandardScaler()],
+        [WithoutNames(), KBinsDiscretizer(2, strategy="uniform")],
+    ],
+    ids=["alone", "inside", "before a scaler", "before an encoder"],
+)
+def test_columns_without_names(steps: list[Any]) -> None:
+    """Positions tell nothing where a fold has fewer columns."""
+    X, y = DIABETES[:, :3].copy(), PROGRESSION
+    transformer = ShapTransformer(make_pipeline(*steps, forest()), cv=KFold(3))
+    assert transformer.fit_transform(X, y).shape[0] == len(X)
+    X[:300, 0] = 0  # constant where the last fold is trained
+    assert np.ptp(X[:, 0]) > 0
+    with pytest.raises(ValueError, match=r"columns, .* which have no names to align them by"):
+        transformer.fit_transform(X, y)
+    with pytest.raises(ValueError, match="columns, which have no names to align them by"):
+        shap_importance(transformer.estimator, X, y, cv=KFold(3))
+
+
+def test_names_that_a_step_makes_anew() -> None:
+    texts = np.array([f"Common rare{i}" for i in range(20)], object)
+    lower = FunctionTransformer(lambda rows: [text.lower() for text in rows])
+    inside = make_pipeline(lower, CountVectorizer(), forest())
+    values = ShapTransformer(inside, cv=FOLDS).fit_transform(texts, np.arange(20.0))
+    expected = make_pipeline(CountVectorizer(), forest())
+    np.testing.assert_array_equal(
+        values, ShapTransformer(expected, cv=FOLDS).fit_transform(texts, np.arange(20.0))
+    )
 
 
 # What cannot be

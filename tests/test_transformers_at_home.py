@@ -242,6 +242,7 @@ def test_pickles_of_other_versions(transformer: Any, monkeypatch: pytest.MonkeyP
     assert "_skshapgpu_version" not in vars(other)
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("transformer", BOTH)
 @pytest.mark.parametrize("data", [None, DIABETES[::50]], ids=["covers", "background"])
 def test_skops(transformer: Any, data: Any) -> None:
