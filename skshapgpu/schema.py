@@ -30,8 +30,10 @@ class Column:
         Decoded values: numbers, or objects (``None`` or NaN where missing).
     codes : ndarray of int64 or None
         Dictionary codes of a categorical column of a data frame, -1 where missing.
-    from_frame : bool
-        Whether X is a data frame (else an array, whose columns have no dtype of their own).
+    package : str or None
+        Package of the data frame that X is, such as "pandas"; None for an array.
+    is_text : bool
+        Whether it is a column of text of a data frame. Its ``codes`` number the texts as they appear.
     category_number : int
         How many categorical columns stand before this one in the data frame.
     kept : dict of str to ndarray
@@ -41,7 +43,8 @@ class Column:
     name: str
     values: np.ndarray
     codes: np.ndarray | None = None
-    from_frame: bool = False
+    package: str | None = None
+    is_text: bool = False
     category_number: int = 0
     kept: dict[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
 
@@ -49,8 +52,9 @@ class Column:
 class ColumnEncoder(Protocol):
     """Turns a categorical column into the codes that the model's trees test; picklable.
 
-    One whose result depends on ``Column.codes``, not on the categories alone, has the attribute
-    ``takes_codes`` with the value True: rows that come in batches, with a dictionary each, are refused.
+    One that reads ``Column.codes`` has the attribute ``takes_codes``: whether its result depends on the
+    codes themselves, not only on the categories that they stand for. If so, columns without codes of their
+    own are refused, and so are rows that come in batches, with a dictionary each.
     """
 
     def encode(self, column: Column) -> np.ndarray:
@@ -104,10 +108,14 @@ class InputSchema:
         Names seen in training; a data frame must have the same names in the same order.
     allow_nan, allow_inf : bool
         Whether the library itself predicts such values; where it refuses, so do we.
+    allow_sparse_nan : bool
+        Whether it reads NaN in a sparse matrix as in an array, if it allows NaN at all.
     blank_as_underscore : bool
         Whether ``feature_names`` have an underscore where the names in training had a blank.
     array_dtype : str or None
-        What the library rounds arrays to that are neither float32 nor float64.
+        What the library rounds arrays to that are neither float32 nor float64 in the machine's byte order.
+    object_dtype : str or None
+        What the library rounds arrays of objects to.
     missing_value : float
         A number that means missing, besides NaN, in columns without an encoder.
     sparse_zero_missing : bool
@@ -127,8 +135,10 @@ class InputSchema:
     feature_names: tuple[str, ...] | None = None
     blank_as_underscore: bool = False
     array_dtype: str | None = None
+    object_dtype: str | None = None
     allow_nan: bool = True
     allow_inf: bool = True
+    allow_sparse_nan: bool = True
     missing_value: float = np.nan
     sparse_zero_missing: bool = False
     encoders: Mapping[int, ColumnEncoder] = field(default_factory=dict)

@@ -395,7 +395,9 @@ def category_model(**options):
 def encoded(adapted, frame, from_frame=True):
     return np.column_stack(
         [
-            adapted.schema.encoders[i].encode(Column(name, frame[name].to_numpy(), from_frame=from_frame))
+            adapted.schema.encoders[i].encode(
+                Column(name, frame[name].to_numpy(), package="pandas" if from_frame else None)
+            )
             if i in adapted.schema.encoders
             else frame[name].to_numpy(float)
             for i, name in enumerate(frame)

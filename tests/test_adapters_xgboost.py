@@ -579,7 +579,7 @@ def test_missing_is_compared_with_the_codes_of_a_frame(missing):
     for order in ("pqr", "rpq", "qrp"):
         column = pd.Categorical(labels, categories=list(order))
         codes = adapted.schema.encoders[0].encode(
-            Column("c", np.asarray(column), column.codes.astype(np.int64), from_frame=True)
+            Column("c", np.asarray(column), column.codes.astype(np.int64), package="pandas")
         )
         expected = model.predict(pd.DataFrame({"c": column}))
         assert_margin(adapted.ensemble, codes[:, None], expected, RTOL)

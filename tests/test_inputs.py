@@ -408,14 +408,6 @@ def categorical(package: str, labels: list[str | None]) -> Any:
         return pd.DataFrame(
             {"n": numbers, "c": pd.Categorical(labels, categories=["z", "x", "y"]), "m": numbers}
         )
-    if package == "pandas[pyarrow]":
-        pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
-        encoded = pa.DictionaryArray.from_arrays(
-            pa.array([{"z": 0, "x": 1, "y": 2}.get(label) for label in labels]), pa.array(["z", "x", "y"])
-        )
-        return pd.DataFrame(
-            {"n": numbers, "c": pd.Series(encoded, dtype=pd.ArrowDtype(encoded.type)), "m": numbers}
-        )
     if package == "polars":
         pl = pytest.importorskip("polars")
         return pl.DataFrame(
@@ -429,14 +421,14 @@ def categorical(package: str, labels: list[str | None]) -> Any:
     return pa.table({"n": numbers, "c": encoded, "m": numbers})
 
 
-@pytest.mark.parametrize("package", ["pandas", "pandas[pyarrow]", "polars", "pyarrow"])
+@pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
 def test_categorical_columns_reach_the_encoder(package: str) -> None:
     labels = ["x", None, "z", "y", "x"]
     codes = Codes()
     block = chunk(categorical(package, labels), InputSchema(3, encoders={1: codes}))
     np.testing.assert_array_equal(block, [[0, 0, 0], [1, 1, 1], [2, 0, 2], [3, 1, 3], [4, 0, 4]])
     assert [column.name for column in codes.columns] == ["c"] * 3
-    assert all(column.from_frame for column in codes.columns)
+    assert all(column.package == package for column in codes.columns)
     np.testing.assert_array_equal(
         np.concatenate([column.codes for column in codes.columns]), [1, -1, 0, 2, 1]
     )
@@ -450,9 +442,21 @@ def test_polars_categorical_column_without_enum() -> None:
     X = pl.DataFrame({"c": pl.Series(["b", "a", None, "b"], dtype=pl.Categorical)})
     chunk(X, InputSchema(1, encoders={0: codes}))
     values = np.concatenate([column.values for column in codes.columns])
-    found = np.concatenate([column.codes for column in codes.columns])
     assert values.tolist() == ["b", "a", None, "b"]
-    assert found[0] == found[3] != found[1] and found[2] == -1
+    assert all(column.is_text and column.codes is None for column in codes.columns)
+
+
+def test_arrow_backed_dictionaries_of_pandas_have_values_only() -> None:
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    for labels in (["b", "a", None, "b"], [7, 3, None, 7]):
+        encoded = pa.array(labels).dictionary_encode()
+        codes = Codes()
+        X = pd.DataFrame({"c": pd.Series(encoded, dtype=pd.ArrowDtype(encoded.type))})
+        chunk(X, InputSchema(1, encoders={0: codes}))
+        values = [value for column in codes.columns for value in column.values.tolist()]
+        assert [None if value != value else value for value in values] == labels
+        assert all(column.is_text == isinstance(labels[0], str) for column in codes.columns)
+        assert all(column.codes is None for column in codes.columns)
 
 
 @pytest.mark.parametrize(
@@ -464,7 +468,7 @@ def test_text_of_an_array_reaches_the_encoder(X: Any) -> None:
     block = chunk(X, InputSchema(3, encoders={0: codes}))
     np.testing.assert_array_equal(block, [[0, 1, 2], [1, 1, 2], [0, 1, 2]])
     assert codes.columns[0].values.tolist() == ["p", "p"]
-    assert codes.columns[0].codes is None and not codes.columns[0].from_frame
+    assert codes.columns[0].codes is None and codes.columns[0].package is None
 
 
 def test_pandas_categories_that_are_numbers_need_no_encoder() -> None:

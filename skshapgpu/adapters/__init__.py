@@ -45,6 +45,12 @@ def register_adapter(class_path: str, adapter: Callable[[Any], AdaptedModel]) ->
     _REGISTERED[class_path] = adapter
 
 
+def registered(model: Any) -> Callable[[Any], AdaptedModel] | None:
+    """Return the adapter that is registered for the class of a model or a base class of it, or None."""
+    paths = (f"{base.__module__}.{base.__qualname__}" for base in type(model).__mro__)
+    return next((_REGISTERED[path] for path in paths if path in _REGISTERED), None)
+
+
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted model of any known family, or a model file by its path; what was read stays as it is.
 
@@ -65,12 +71,10 @@ def adapt(model: Any) -> AdaptedModel:
         return model
     if isinstance(model, type):
         raise TypeError(f"expected a fitted model, got the class {model.__name__}; pass an instance")
-    bases = type(model).__mro__
-    for base in bases:
-        path = f"{base.__module__}.{base.__qualname__}"
-        if path in _REGISTERED:
-            return _REGISTERED[path](model)
-    for base in bases:
+    adapter = registered(model)
+    if adapter is not None:
+        return adapter(model)
+    for base in type(model).__mro__:
         package = base.__module__.partition(".")[0]
         if package in _FAMILIES:
             return importlib.import_module(_FAMILIES[package]).adapt(model)

@@ -33,11 +33,15 @@ from ..schema import AdaptedModel, Column, InputSchema
 from ._catboost_cbm import CbmFile
 from ._catboost_ctr import HASH_MASK, CtrColumns, category_hashes
 from ._catboost_ctr_reader import CtrReader
+from ._subclasses import require_own_predictions
 
 NO_LEAF_WEIGHTS = (
     "the CatBoost model has no leaf weights, the training weight in each leaf that SHAP values depend on; "
     "train it again with CatBoost 1.2 or later, or load its original .cbm file"
 )
+
+#: Losses whose probability of each output is the logistic function of its own margin.
+_LOGISTIC = frozenset({"MultiClassOneVsAll", "MultiLogloss", "MultiCrossEntropy"})
 
 #: Whether a missing value answers "false", that is goes left.
 _NAN_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}
@@ -86,6 +90,13 @@ class _Rule(NamedTuple):
     code: int
 
 
+def explained(problem: str) -> str:
+    """Return what CatBoost says of a model that it cannot write as JSON, with what to do if that is known."""
+    if "inf" not in problem:
+        return problem
+    return f"{problem}; a border between infinite numbers cannot be written: train without infinities in X"
+
+
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted ``CatBoost``, ``CatBoostClassifier``, ``CatBoostRegressor`` or ``CatBoostRanker``.
 
@@ -94,7 +105,8 @@ def adapt(model: Any) -> AdaptedModel:
     NotFittedError
         The model is not fitted.
     UnsupportedModelError
-        The model has text or embedding features, or no leaf weights.
+        The model has text or embedding features, or no leaf weights, or is of a subclass with a ``predict``
+        of its own.
     ValueError
         CatBoost cannot export the model, or the export contradicts itself.
     """
@@ -102,6 +114,7 @@ def adapt(model: Any) -> AdaptedModel:
 
     if not isinstance(model, catboost.CatBoost):
         raise UnsupportedModelError(f"cannot explain a catboost {type(model).__name__}: it is no model")
+    require_own_predictions(model, "catboost")
     if not model.is_fitted():
         raise NotFittedError(f"this {type(model).__name__} is not fitted yet; call fit first")
     for kind, columns in (
@@ -121,7 +134,7 @@ def adapt(model: Any) -> AdaptedModel:
         try:
             model.save_model(path, format="json")
         except catboost.CatBoostError as error:
-            raise ValueError(f"CatBoost cannot export this model: {error}") from error
+            raise ValueError(f"CatBoost cannot export this model: {explained(str(error))}") from error
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
         if document.get("ctr_data"):
@@ -172,7 +185,13 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
     seen = document.get("model_info", {}).get("class_params", {}).get("class_to_label", range(len(classes)))
     outputs = tuple(classes[int(i)] for i in seen) if classes else None
     return AdaptedModel(
-        ensemble, schema, "catboost", output_names=outputs, cover_kind="weight", shared=shared
+        ensemble,
+        schema,
+        "catboost",
+        output_names=outputs,
+        link="logistic" if (_loss(document) or _loss_of_sum(document)) in _LOGISTIC else None,
+        cover_kind="weight",
+        shared=shared,
     )
 
 
@@ -213,6 +232,12 @@ def _loss(document: dict[str, Any]) -> str | None:
     """The loss that the model was trained with; None if the document does not say, as of a sum of models."""
     params = document.get("model_info", {}).get("params", {})
     return params.get("loss_function", {}).get("type") if isinstance(params, dict) else None
+
+
+def _loss_of_sum(document: dict[str, Any]) -> str | None:
+    """Return the loss of all models of a sum; None if it is no sum, or they have different losses."""
+    text = document.get("model_info", {}).get("loss_function")
+    return json.loads(text).get("type") if isinstance(text, str) else None
 
 
 class Parts(NamedTuple):

@@ -250,7 +250,7 @@ def _read_cbm(name: str, content: bytes) -> AdaptedModel:
         if run.returncode < 0:
             raise ValueError("CatBoost crashes when it reads it")
         if run.returncode:
-            raise ValueError(run.stderr.decode(errors="replace").strip()[-500:])
+            raise ValueError(catboost.explained(run.stderr.decode(errors="replace").strip()[-500:]))
         with open(export, "rb") as file:
             document = json.loads(file.read())
         catboost.restore_tables(document, content)

@@ -29,6 +29,7 @@ import numpy as np
 from ..ensemble import ZERO_MAGNITUDE, Ensemble
 from ..errors import UnsupportedModelError
 from ..schema import AdaptedModel, Column, InputSchema
+from ._subclasses import require_own_predictions
 
 #: Bits of ``decision_type``; the missing type stands above them.
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
@@ -69,7 +70,8 @@ def adapt(model: Any) -> AdaptedModel:
     ------
     UnsupportedModelError
         The model has linear trees, or treats zeros of one feature as missing in one place and
-        as numbers in another (as continued training with changed parameters can).
+        as numbers in another (as continued training with changed parameters can). Or it is a wrapper
+        with ``pred_early_stop=True``, or of a subclass with a ``predict`` of its own.
     NotFittedError
         A wrapper was not fitted.
     ValueError
@@ -77,23 +79,42 @@ def adapt(model: Any) -> AdaptedModel:
     """
     import lightgbm
 
-    classes = None
+    classes: tuple[Any, ...] | None = None
+    object_dtype: str | None = "float32"
     if isinstance(model, lightgbm.LGBMModel):
-        booster = model.booster_
+        require_own_predictions(model, "lightgbm", "; to explain its trees all the same, pass its booster_")
+        _require_all_trees(model)
+        booster, object_dtype = model.booster_, None  # the wrapper makes float64 of them
         if isinstance(model, lightgbm.LGBMClassifier):
             classes = tuple(np.asarray(model.classes_).tolist())
     elif isinstance(model, lightgbm.Booster):
+        require_own_predictions(model, "lightgbm")
         booster = model
     else:
         raise UnsupportedModelError(
             f"cannot explain a {type(model).__module__}.{type(model).__qualname__}; "
             "pass a lightgbm.Booster or a fitted LGBMModel"
         )
-    return read_text(booster.model_to_string(), classes)
+    return read_text(booster.model_to_string(), classes, object_dtype)
 
 
-def read_text(text: str, classes: tuple[Any, ...] | None = None) -> AdaptedModel:
-    """Read a model text; ``classes`` are the labels that a classifier knows."""
+def _require_all_trees(model: Any) -> None:
+    """Refuse a wrapper whose ``predict`` leaves out trees of rows that are decided early."""
+    stops = model.get_params().get("pred_early_stop")
+    if stops is not None and str(stops).lower() not in ("false", "-"):
+        raise UnsupportedModelError(
+            f"cannot explain a {type(model).__name__} with pred_early_stop={stops!r}: its predict leaves out "
+            "other trees for each row; use set_params(pred_early_stop=False)"
+        )
+
+
+def read_text(
+    text: str, classes: tuple[Any, ...] | None = None, object_dtype: str | None = "float32"
+) -> AdaptedModel:
+    """Read a model text.
+
+    ``classes`` are the labels that a classifier knows, ``object_dtype`` is that of the schema.
+    """
     body, end, tail = text.partition("\nend of trees\n")
     if not end:
         raise ValueError("the LightGBM model text is truncated: it has no line 'end of trees'")
@@ -126,6 +147,7 @@ def read_text(text: str, classes: tuple[Any, ...] | None = None) -> AdaptedModel
         feature_names=None if invented else tuple(names),
         blank_as_underscore=True,
         array_dtype="float32",
+        object_dtype=object_dtype,
         frame_encoder=PandasCategories(categories),
         n_categorical=None if categories is None else len(categories),
     )
@@ -351,11 +373,26 @@ class PandasCategories:
         return self.lists is None
 
     def encode(self, column: Column) -> np.ndarray:
-        """Return float64 codes, NaN where the value is missing or was not seen in training."""
+        """Return float64 codes, NaN where the value is missing or was not seen in training.
+
+        Raises ``ValueError`` for text where the categories are none, and for codes of a frame that is not
+        of pandas, as LightGBM does.
+        """
         assert column.codes is not None  # only categorical columns come here
         if self.lists is None:
+            if column.package != "pandas":
+                raise ValueError(
+                    f"column {column.name!r} is categorical, but the model was trained on numbers: give it "
+                    "as whole numbers, the codes of the training data"
+                )
             return np.where(column.codes < 0, np.nan, column.codes)
-        code_of = {category: float(code) for code, category in enumerate(self.lists[column.category_number])}
+        categories = self.lists[column.category_number]
+        if column.is_text and categories and not any(isinstance(category, str) for category in categories):
+            raise ValueError(
+                f"column {column.name!r} is text, but its categories in training were numbers such as "
+                f"{categories[0]!r}: convert it"
+            )
+        code_of = {category: float(code) for code, category in enumerate(categories)}
         _, first, inverse = np.unique(column.codes, return_index=True, return_inverse=True)
         codes = [code_of.get(column.values[i], np.nan) if column.codes[i] >= 0 else np.nan for i in first]
         return np.array(codes, np.float64)[inverse]

@@ -19,7 +19,8 @@ from sklearn.tree import DecisionTreeRegressor
 from ..ensemble import Ensemble
 from ..errors import UnsupportedModelError
 from ..schema import AdaptedModel, InputSchema, counts_of
-from .sklearn import read_tree, require_own_method, require_trees
+from ._subclasses import require_own_predictions
+from .sklearn import read_tree, require_trees
 
 #: Parameters as NGBoost's own distributions take them from the trees.
 _PARAMETERS = {
@@ -50,7 +51,7 @@ def adapt(model: Any) -> AdaptedModel:
         raise UnsupportedModelError(f"cannot explain a {name} of ngboost: it is no model")
     if model.init_params is None:
         raise NotFittedError(f"This {name} instance is not fitted yet: call fit first")
-    require_own_method(name, type(model), "pred_param", "ngboost")
+    require_own_predictions(model, "ngboost")
     rounds = list(zip(model.base_models, model.scalings, model.col_idxs, strict=True))
     members = [member for members, _, _ in rounds for member in members]
     if members:
@@ -70,7 +71,9 @@ def adapt(model: Any) -> AdaptedModel:
     is_binary = isinstance(model, NGBClassifier) and n_outputs == 1
     return AdaptedModel(
         ensemble,
-        InputSchema(model.n_features, allow_nan=_allows_nan(members), allow_inf=False),
+        InputSchema(
+            model.n_features, allow_nan=_allows_nan(members), allow_inf=False, allow_sparse_nan=False
+        ),
         family="ngboost",
         cover_kind="weight",
         other_covers=counts_of(trees),

@@ -19,7 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..ensemble import Ensemble
 from ..errors import UnsupportedModelError
 from ..schema import AdaptedModel, InputSchema, counts_of
-from .sklearn import read_tree, require_own_method, require_trees
+from ._subclasses import require_own_predictions
+from .sklearn import read_tree, require_trees
 
 
 def adapt(model: Any) -> AdaptedModel:
@@ -37,7 +38,7 @@ def adapt(model: Any) -> AdaptedModel:
     if not isinstance(model, (ExtraTreesQuantileRegressor, RandomForestQuantileRegressor)):
         raise UnsupportedModelError(f"cannot explain a {name}: it is no forest of quantile-forest")
     check_is_fitted(model, ["estimators_", "forest_"])
-    require_own_method(name, type(model), "predict", "quantile_forest")
+    require_own_predictions(model, "quantile_forest")
     estimators = require_trees(model, model.estimators_, DecisionTreeRegressor, "apply")
     means = _kept_means(model)
     trees = []
@@ -56,6 +57,7 @@ def adapt(model: Any) -> AdaptedModel:
             n_features=model.n_features_in_,
             feature_names=None if names is None else tuple(map(str, names)),
             allow_nan=estimators[0]._support_missing_values(np.empty((0, 0))),
+            allow_sparse_nan=False,
             allow_inf=False,
         ),
         family="quantile_forest",

@@ -29,6 +29,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -58,6 +59,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..ensemble import Ensemble, Tree
 from ..errors import UnsupportedModelError
 from ..schema import AdaptedModel, Column, ColumnEncoder, InputSchema, counts_of
+from ._subclasses import require_own_method, require_own_predictions
 
 #: Losses of boosting, and criteria of trees, that are squared errors.
 _SQUARED_ERRORS = ("squared_error", "friedman_mse")
@@ -71,6 +73,8 @@ _REFUSED: dict[type, str] = {
     StackingClassifier: "explain its final_estimator_ on the output of transform, or each of its estimators_",
     StackingRegressor: "explain its final_estimator_ on the output of transform, or each of its estimators_",
     CalibratedClassifierCV: "explain the estimator of each of its calibrated_classifiers_",
+    TransformedTargetRegressor: "it transforms back what its trees add up to: explain its regressor_, which "
+    "predicts the transformed target",
     MultiOutputClassifier: "explain each of its estimators_",
     MultiOutputRegressor: "explain each of its estimators_",
     ClassifierChain: "explain each of its estimators_",
@@ -96,8 +100,14 @@ class OrdinalCategories:
     def encode(self, column: Column) -> np.ndarray:
         """Return the code of each value; NaN where missing or unknown, which is the same here.
 
-        Raises ``ValueError`` for a number in a column of strings, and for an infinity.
+        Raises ``ValueError`` for a number in a column of strings, for an infinity, and for a null in a
+        dictionary of PyArrow: NumPy's view of it, which scikit-learn reads, has the last category instead.
         """
+        if column.package == "pyarrow" and column.codes is not None and (column.codes < 0).any():
+            raise ValueError(
+                f"column {column.name!r} is a dictionary of PyArrow with nulls, which the model's own "
+                "predict takes for the last category: pass X.to_pandas(), where they are missing"
+            )
         values, known = np.asarray(column.values), self.categories
         if values.dtype.kind not in "biuf":
             return self._look_up(values)
@@ -150,24 +160,15 @@ def adapt(model: Any) -> AdaptedModel:
     for base, reason in _REFUSED.items():
         if isinstance(model, base):
             raise UnsupportedModelError(f"cannot explain a {name}: {reason}")
-    for base, fitted, method, read in _READERS:
+    for base, fitted, read in _READERS:
         if isinstance(model, base):
             check_is_fitted(model, fitted)
-            require_own_method(name, type(model), method)
+            require_own_predictions(model, "sklearn")
             try:
                 return read(model)
             except (LookupError, OverflowError) as error:
                 raise ValueError(f"the {name} contradicts itself: {type(error).__name__}: {error}") from error
     raise UnsupportedModelError(f"cannot explain a {name}: it is no tree model of scikit-learn that is known")
-
-
-def require_own_method(name: str, cls: type, method: str, package: str = "sklearn") -> None:
-    """Refuse a third party's subclass whose prediction is not the one that is read here."""
-    owner = next(base for base in cls.__mro__ if method in vars(base))
-    if owner.__module__.partition(".")[0] != package:
-        raise UnsupportedModelError(
-            f"cannot explain a {name}: {owner.__module__}.{owner.__qualname__} has a {method} of its own"
-        )
 
 
 def require_trees(
@@ -299,7 +300,7 @@ def _gradient_boosting(model: Any) -> AdaptedModel:
     start = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=start[0])
     # The exponential loss is that of half of the log-odds.
-    scale = 2.0 if model.loss == "exponential" else 1.0
+    scale = 2.0 if type(model._loss).__name__ == "ExponentialLoss" else 1.0  # loss may have been set since
     return _adapted(model, ensemble, trees, binary="margin", link="logistic", link_scale=scale)
 
 
@@ -311,7 +312,7 @@ def _hist_gradient_boosting(model: Any) -> AdaptedModel:
         categorical = np.flatnonzero(model.is_categorical_)
         columns = np.concatenate([categorical, np.flatnonzero(~model.is_categorical_)])
         found = model._preprocessor.named_transformers_["encoder"].categories_
-        encoders = {int(c): OrdinalCategories(np.asarray(k)) for c, k in zip(categorical, found, strict=True)}
+        encoders = {int(c): OrdinalCategories(np.array(k)) for c, k in zip(categorical, found, strict=True)}
     trees = [
         _read_predictor(predictor, columns, output)
         for iteration in model._predictors
@@ -381,6 +382,8 @@ def _adapted(
             feature_names=None if names is None else tuple(map(str, names)),
             allow_nan=allow_nan,
             allow_inf=allow_inf,
+            # Trees refuse them; those of an isolation forest send them to the right, whatever they learned.
+            allow_sparse_nan=False,
             encoders=encoders or {},
         ),
         family="sklearn",
@@ -397,19 +400,19 @@ def _adapted(
     )
 
 
-#: Class, what a fitted one has, the method that its margin equals, and the reader.
-_READERS: tuple[tuple[type, str, str, Callable[[Any], AdaptedModel]], ...] = (
-    (DecisionTreeClassifier, "tree_", "predict_proba", _single_tree),
-    (DecisionTreeRegressor, "tree_", "predict", _single_tree),
-    (RandomForestClassifier, "estimators_", "predict_proba", _forest),
-    (RandomForestRegressor, "estimators_", "predict", _forest),
-    (ExtraTreesClassifier, "estimators_", "predict_proba", _forest),
-    (ExtraTreesRegressor, "estimators_", "predict", _forest),
-    (BaggingClassifier, "estimators_", "predict_proba", _bagging),
-    (BaggingRegressor, "estimators_", "predict", _bagging),
-    (IsolationForest, "estimators_", "score_samples", _isolation_forest),
-    (GradientBoostingClassifier, "estimators_", "decision_function", _gradient_boosting),
-    (GradientBoostingRegressor, "estimators_", "predict", _gradient_boosting),
-    (HistGradientBoostingClassifier, "_predictors", "decision_function", _hist_gradient_boosting),
-    (HistGradientBoostingRegressor, "_predictors", "predict", _hist_gradient_boosting),
+#: Class, what a fitted one has, and the reader.
+_READERS: tuple[tuple[type, str, Callable[[Any], AdaptedModel]], ...] = (
+    (DecisionTreeClassifier, "tree_", _single_tree),
+    (DecisionTreeRegressor, "tree_", _single_tree),
+    (RandomForestClassifier, "estimators_", _forest),
+    (RandomForestRegressor, "estimators_", _forest),
+    (ExtraTreesClassifier, "estimators_", _forest),
+    (ExtraTreesRegressor, "estimators_", _forest),
+    (BaggingClassifier, "estimators_", _bagging),
+    (BaggingRegressor, "estimators_", _bagging),
+    (IsolationForest, "estimators_", _isolation_forest),
+    (GradientBoostingClassifier, "estimators_", _gradient_boosting),
+    (GradientBoostingRegressor, "estimators_", _gradient_boosting),
+    (HistGradientBoostingClassifier, "_predictors", _hist_gradient_boosting),
+    (HistGradientBoostingRegressor, "_predictors", _hist_gradient_boosting),
 )

@@ -26,7 +26,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..ensemble import Ensemble, Tree
 from ..errors import UnsupportedModelError
 from ..schema import AdaptedModel, InputSchema, counts_of
-from .sklearn import read_tree, require_own_method, require_trees
+from ._subclasses import require_own_predictions
+from .sklearn import read_tree, require_trees
 
 
 def adapt(model: Any) -> AdaptedModel:
@@ -59,7 +60,7 @@ def adapt(model: Any) -> AdaptedModel:
 
 
 def _risk_score(model: Any, estimators: list[Any], kind: type) -> AdaptedModel:
-    require_own_method(type(model).__name__, type(model), "predict", "sksurv")
+    require_own_predictions(model, "sksurv")
     require_trees(model, estimators, kind, "predict", "sksurv")
     trees = [read_tree(estimator, _risk_scores(estimator) / len(estimators)) for estimator in estimators]
     return _adapted(model, trees, estimators[0]._support_missing_values(np.empty((0, 0))))
@@ -72,7 +73,7 @@ def _risk_scores(estimator: Any) -> np.ndarray:
 
 
 def _boosting(model: Any) -> AdaptedModel:
-    require_own_method(type(model).__name__, type(model), "predict", "sksurv")
+    require_own_predictions(model, "sksurv")
     estimators = require_trees(model, model.estimators_.ravel(), DecisionTreeRegressor, "predict")
     scales = getattr(model, "_scale", np.ones(len(estimators)))  # of dropout
     trees = [
@@ -90,6 +91,7 @@ def _adapted(model: Any, trees: list[Tree], allow_nan: bool) -> AdaptedModel:
             n_features=model.n_features_in_,
             feature_names=None if names is None else tuple(map(str, names)),
             allow_nan=allow_nan,
+            allow_sparse_nan=False,
             allow_inf=False,
         ),
         family="sksurv",

@@ -20,6 +20,7 @@ from ..ensemble import Ensemble
 from ..errors import UnsupportedModelError
 from ..schema import AdaptedModel, Column, ColumnEncoder, InputSchema
 from . import _ubjson
+from ._subclasses import require_own_predictions
 
 #: Objectives whose base_score is a probability, and those where it is a mean behind a log link;
 #: everywhere else it is a margin already.
@@ -54,7 +55,7 @@ def adapt(model: Any) -> AdaptedModel:
     ------
     UnsupportedModelError
         The model is linear, or its leaves hold several outputs and it has no covers (XGBoost
-        before 3.2).
+        before 3.2), or it is of a subclass with a ``predict`` of its own.
     NotFittedError
     ValueError
         The model was edited into something that is no ensemble of trees.
@@ -62,8 +63,11 @@ def adapt(model: Any) -> AdaptedModel:
     import xgboost
 
     if isinstance(model, xgboost.Booster):
+        require_own_predictions(model, "xgboost")
         booster, best_iteration = model, None
     elif isinstance(model, xgboost.XGBModel):
+        advice = "; to explain its trees all the same, pass its get_booster()"
+        require_own_predictions(model, "xgboost", advice)
         booster = model.get_booster()
         best_iteration = getattr(model, "best_iteration", None)
     else:
@@ -371,11 +375,18 @@ class CategoryEncoder:
     @property
     def takes_codes(self) -> bool:
         """Whether what it gives depends on the codes of a frame, and not on its categories alone."""
-        return self.known is None or self.missing == self.missing
+        return self.known is None or (self.missing >= 0 and self.missing.is_integer())
 
     def encode(self, column: Column) -> np.ndarray:
         if column.codes is None:
             return self._from_numbers(column)
+        if self.known is None and column.package == "pyarrow":
+            present = column.values[column.codes >= 0]
+            if len(present) and not isinstance(present[0], str):  # XGBoost refuses those, too
+                raise ValueError(
+                    f"column {column.name!r} is a dictionary of PyArrow of {type(present[0]).__name__}, but "
+                    "the model takes the codes of categories as they are: give it as whole numbers, the codes"
+                )
         codes = column.codes.astype(np.float64)
         is_missing = (codes < 0) | (codes == self.missing)
         if self.known is not None:
@@ -402,7 +413,7 @@ class CategoryEncoder:
         return matched[inverse]
 
     def _from_numbers(self, column: Column) -> np.ndarray:
-        if column.from_frame and self.known is not None:
+        if column.package is not None and self.known is not None:
             raise ValueError(
                 f"column {column.name!r} was categorical in training and must be so here; to "
                 "pass codes, pass an array"

@@ -1,0 +1,46 @@
+"""Subclasses of a library's models that predict something else than what is read from the trees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import UnsupportedModelError
+
+#: Methods of models that give predictions.
+_PREDICTIONS = (
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "decision_function",
+    "score_samples",
+    "inplace_predict",  # XGBoost
+    "pred_param",  # NGBoost
+    "pred_dist",
+)
+
+
+def require_own_predictions(model: Any, package: str, advice: str = "") -> None:
+    """Refuse a model whose predictions are made by a third party's subclass.
+
+    Parameters
+    ----------
+    model : estimator
+    package : str
+        Top-level package of the model's library; scikit-learn's own methods are its own, too.
+    advice : str
+        Added to the message: what to pass instead.
+
+    Raises
+    ------
+    UnsupportedModelError
+    """
+    for method in _PREDICTIONS:
+        require_own_method(type(model).__name__, type(model), method, package, advice)
+
+
+def require_own_method(name: str, cls: type, method: str, package: str, advice: str = "") -> None:
+    """Refuse a class, called ``name`` in the message, whose method is a third party's."""
+    owner = next((base for base in cls.__mro__ if method in vars(base)), None)
+    if owner is not None and owner.__module__.partition(".")[0] not in (package, "sklearn"):
+        path = f"{owner.__module__}.{owner.__qualname__}"
+        raise UnsupportedModelError(f"cannot explain a {name}: {path} has a {method} of its own{advice}")

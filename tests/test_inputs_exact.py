@@ -1,0 +1,381 @@
+"""The numbers and categories that a model's own ``predict`` reads in X of any kind, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from families import assert_adds_up, frame_with_categories, library, raw_prediction, with_categories
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    IsolationForest,
+    RandomForestRegressor,
+)
+from sklearn.tree import DecisionTreeRegressor
+
+from skshapgpu import TreeExplainer, explain
+from skshapgpu.adapters import adapt
+from skshapgpu.inputs import read
+
+NAMES = ["a", "b", "c"]
+
+
+def steps(power: int) -> tuple[list[int], list[int]]:
+    """Numbers of float32 from 2^power on, and integers around the middle between each and the next."""
+    start, gap = 2**power, int(np.spacing(np.float32(2.0**power)))
+    grid = [start + i * gap for i in range(32)]
+    blur = max(1, int(np.spacing(2.0**power)) // 2)
+    near = [gap // 2 + side * offset for offset in (0, 1, blur - 1, blur + 1) for side in (-1, 1)]
+    return grid, [number + offset for number in grid[:-1] for offset in near]
+
+
+@pytest.fixture(scope="module")
+def integers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Training rows of all numbers that float32 has in some ranges, targets, and int64 rows."""
+    rng = np.random.default_rng(0)
+    grids, rows = zip(*(steps(power) for power in (30, 53, 61)), strict=True)
+    X = np.column_stack([rng.permutation(4 * grid) for grid in grids]).astype(np.float64)
+    tests = np.column_stack([rng.permutation(numbers) for numbers in rows]).astype(np.int64)
+    direct, through = tests.astype(np.float32), tests.astype(np.float64).astype(np.float32)
+    assert (direct != through).mean() > 0.05
+    return X, rng.normal(size=len(X)), tests
+
+
+def grown(family: str) -> Any:
+    """A regressor of trees so deep that each training row has a leaf of its own."""
+    if family == "forest":
+        return RandomForestRegressor(3, random_state=0)
+    if family == "boosting":
+        return GradientBoostingRegressor(n_estimators=5, max_depth=8, random_state=0)
+    if family == "hist":
+        return HistGradientBoostingRegressor(max_iter=5, max_leaf_nodes=None, min_samples_leaf=1)
+    if family == "xgboost":
+        return library(family).XGBRegressor(n_estimators=5, max_depth=8, tree_method="exact", n_jobs=1)
+    if family == "lightgbm":
+        options = {"min_child_samples": 1, "min_data_in_bin": 1, "max_bin": 999, "n_jobs": 1, "verbose": -1}
+        return library(family).LGBMRegressor(n_estimators=5, num_leaves=99, **options)
+    return library(family).CatBoostRegressor(
+        iterations=5, depth=8, verbose=False, allow_writing_files=False, thread_count=1
+    )
+
+
+def nullable(X: Any, dtype: str) -> Any:
+    frame = X.astype("Int64")
+    return frame.mask(np.arange(frame.size).reshape(frame.shape) % 7 == 0).astype(dtype)
+
+
+def with_nulls(X: Any) -> Any:
+    pl = library("polars")
+    return pl.DataFrame({name: [None, *X[name].tolist()[1:]] for name in X})
+
+
+ARRAYS: dict[str, Callable[[np.ndarray], Any]] = {
+    "int64": np.asarray,
+    "uint64": lambda X: X.astype(np.uint64),
+    "longdouble": lambda X: X.astype(np.longdouble),
+    "list": np.ndarray.tolist,
+    "csr": sp.csr_matrix,
+    "coo": sp.coo_matrix,
+}
+FRAMES: dict[str, Callable[[Any], Any]] = {
+    "int64": lambda X: X,
+    "a float64 column": lambda X: X.assign(a=X["a"].astype(float)),
+    "a float32 column": lambda X: X.assign(a=X["a"].astype(np.float32)),
+    "a uint64 column": lambda X: X.assign(a=X["a"].astype(np.uint64)),
+    "Int64": lambda X: X.astype("Int64"),
+    "Int64 with NA": lambda X: nullable(X, "Int64"),
+    "Arrow-backed": lambda X: nullable(X, "int64[pyarrow]"),
+    "sparse": lambda X: X.astype("Sparse[int64]"),
+    "polars": lambda X: library("polars").DataFrame(X.to_dict("list")),
+    "polars with nulls": with_nulls,
+    "pyarrow": lambda X: library("pyarrow").table(X.to_dict("list")),
+    "pyarrow with nulls": lambda X: with_nulls(X).to_arrow(),
+}
+
+
+@pytest.mark.parametrize("family", ["forest", "boosting", "hist", "xgboost", "lightgbm", "catboost"])
+@pytest.mark.parametrize("of_frame", [False, True], ids=["arrays", "frames"])
+def test_long_integers_are_rounded_as_predict_does_or_refused(
+    family: str, of_frame: bool, integers: Any
+) -> None:
+    X, y, rows = integers
+    if of_frame:
+        pd = pytest.importorskip("pandas")
+        model = grown(family).fit(pd.DataFrame(X, columns=NAMES), y)
+        containers = {name: make(pd.DataFrame(rows, columns=NAMES)) for name, make in FRAMES.items()}
+    else:
+        model = grown(family).fit(X, y)
+        containers = {name: make(rows) for name, make in ARRAYS.items()}
+    explainer = TreeExplainer(model)
+    same, refused = [], []
+    for name, given in containers.items():
+        try:
+            values = explainer.shap_values(given).sum(axis=1) + explainer.expected_value
+        except ValueError as error:
+            if "NaN" not in str(error):  # which GradientBoosting refuses
+                assert "reads as float32" in str(error) and "as an array" in str(error)
+            refused.append(name)
+            continue
+        try:
+            expected = raw_prediction(model, given)
+        except Exception:  # of each library its own: it does not take the container
+            continue
+        assert np.ptp(expected) > 1
+        np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-4, err_msg=f"{family}, {name}")
+        same.append(name)
+    if family in ("hist", "lightgbm"):  # they read float64, to which there is one way
+        assert not refused and len(same) >= 3
+    elif not of_frame:
+        assert {"int64", "uint64"} <= set(same) and {"longdouble", "list", "csr", "coo"} == set(refused)
+    else:
+        assert not same
+
+
+def test_integers_that_round_in_one_way_are_taken(integers: Any) -> None:
+    """Beyond 2^53 or not, nearly all do, and the middle between two numbers of float32, too."""
+    pd = pytest.importorskip("pandas")
+    X, y, rows = integers
+    direct, through = rows.astype(np.float32), rows.astype(np.float64).astype(np.float32)
+    rows = rows[(direct == through).all(axis=1)]
+    middle = rows[:, 2] % 2**38 == 2**37
+    assert middle.any() and len(rows) > 50
+    model = grown("forest").fit(pd.DataFrame(X, columns=NAMES), y)
+    for make in ("int64", "a float64 column", "polars", "pyarrow"):
+        assert_adds_up(model, FRAMES[make](pd.DataFrame(rows, columns=NAMES)))
+
+
+# Categories
+
+
+def dictionary(labels: list[str | None], values: list[str | None]) -> Any:
+    arrow = library("pyarrow")
+    indices = arrow.array([None if label is None else values.index(label) for label in labels], arrow.int32())
+    return arrow.DictionaryArray.from_arrays(indices, arrow.array(values))
+
+
+def table(X: Any, column: Any) -> Any:
+    """The frame as a table of PyArrow with another column of colours."""
+    columns = {name: library("pyarrow").array(X[name], from_pandas=True) for name in X}
+    return library("pyarrow").table(columns | {"color": column})
+
+
+COLORS = ["amber", "blue", "coral", "denim", "ebony", "fern"]
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "other order", "unused", "two chunks"])
+def test_nulls_in_a_dictionary_of_arrow_are_refused_by_hist_gradient_boosting(kind: str) -> None:
+    """Its ``predict`` takes them for the last category, as NumPy's view of the table has it."""
+    X, y = frame_with_categories()
+    model = with_categories("sklearn", X, y)
+    labels = X["color"].tolist()
+    holes = [None if i % 5 == 0 else label for i, label in enumerate(labels)]
+
+    def column(labels: list[str | None]) -> Any:
+        if kind == "two chunks":
+            halves = [dictionary(labels[:50], COLORS), dictionary(labels[50:], COLORS[::-1])]
+            return library("pyarrow").chunked_array(halves)
+        return dictionary(
+            labels, {"other order": COLORS[::-1], "unused": [*COLORS, "zinc"]}.get(kind, COLORS)
+        )
+
+    assert_adds_up(model, table(X, column(labels)))
+    with pytest.raises(ValueError, match=r"'color' is a dictionary of PyArrow with nulls.*to_pandas\(\)"):
+        explain(model, table(X, column(holes)))
+    assert_adds_up(model, table(X, column(holes)).to_pandas())
+    assert_adds_up(model, table(X, library("pyarrow").array(holes)))
+
+
+def test_dictionaries_of_chunks_may_have_nulls() -> None:
+    X, y = frame_with_categories()
+    labels = [None if i % 5 == 0 else label for i, label in enumerate(X["color"].tolist())]
+    chunks = library("pyarrow").chunked_array(
+        [dictionary(labels[:50], [*COLORS, None]), dictionary(labels[50:], COLORS)]
+    )
+    frame = X.assign(color=library("pandas").Categorical(labels, categories=COLORS))
+    for family in ("xgboost", "lightgbm"):
+        library(family)
+        model = with_categories(family, X, y)
+        assert_adds_up(model, table(X, chunks), raw_prediction(model, frame))
+
+
+TEXTS: dict[str, Callable[[Any], Any]] = {
+    "str": lambda X: X.assign(color=X["color"].astype("str")),
+    "object": lambda X: X.assign(color=X["color"].astype(object)),
+    "string": lambda X: X.assign(color=X["color"].astype("string")),
+    "Arrow-backed": lambda X: X.assign(color=X["color"].astype("string[pyarrow]")),
+    "ArrowDtype": lambda X: X.assign(
+        color=library("pandas").array(
+            X["color"].tolist(), dtype=library("pandas").ArrowDtype(library("pyarrow").string())
+        )
+    ),
+    "ArrowDtype dictionary": lambda X: X.assign(
+        color=library("pandas").array(
+            dictionary(X["color"].tolist(), COLORS[::-1]),
+            dtype=library("pandas").ArrowDtype(dictionary([], COLORS).type),
+        )
+    ),
+    "polars": lambda X: library("polars").DataFrame(table(X, TEXTS["pyarrow"](X)["color"])),
+    "polars Categorical": lambda X: TEXTS["polars"](X).with_columns(
+        library("polars").col("color").cast(library("polars").Categorical)
+    ),
+    "pyarrow": lambda X: table(X, library("pyarrow").array(X["color"].astype(object), from_pandas=True)),
+}
+
+
+@pytest.mark.parametrize("family", ["sklearn", "xgboost", "lightgbm"])
+@pytest.mark.parametrize("kind", TEXTS)
+def test_text_is_the_category_that_it_names(family: str, kind: str) -> None:
+    """As on the command line: the values are those of the frame whose column is categorical."""
+    library(family)
+    X, y = frame_with_categories()
+    model = with_categories(family, X, y)
+    X = X.iloc[::-1].reset_index(drop=True)
+    assert_adds_up(model, TEXTS[kind](X), raw_prediction(model, X))
+    adapted = adapt(model)
+    rows = read(TEXTS[kind](X), adapted.schema, adapted.ensemble.x_dtype)
+    chunks = np.concatenate([rows.chunk(start, start + 10) for start in range(0, 150, 10)])
+    np.testing.assert_array_equal(chunks, read(X, adapted.schema, adapted.ensemble.x_dtype).chunk(0, 150))
+
+
+@pytest.mark.parametrize("kind", ["object", "polars", "pyarrow"])
+@pytest.mark.parametrize("family", ["xgboost", "lightgbm"])
+def test_text_may_be_missing_or_unknown(family: str, kind: str) -> None:
+    library(family)
+    X, y = frame_with_categories()
+    model = with_categories(family, X, y)
+    X["color"] = X["color"].where(np.arange(len(X)) % 3 > 0)
+    X.loc[:99, "color"] = None  # whole chunks of rows
+    holes = X["color"].astype(object).where(X["color"].notna(), None)
+    assert_adds_up(model, TEXTS[kind](X.assign(color=holes)), raw_prediction(model, X))
+    X["color"] = X["color"].cat.add_categories("zinc").fillna("zinc")
+    if family == "lightgbm":
+        assert_adds_up(model, TEXTS[kind](X), raw_prediction(model, X))
+    else:
+        with pytest.raises(ValueError, match="'zinc', which was not in the training set"):
+            explain(model, TEXTS[kind](X))
+
+
+def test_text_stands_for_no_code_and_no_number() -> None:
+    pd, lightgbm, xgboost = library("pandas"), library("lightgbm"), library("xgboost")
+    X, y = frame_with_categories()
+    codes = X.assign(color=X["color"].cat.codes).to_numpy(float)
+    options: dict[str, Any] = {"n_estimators": 3, "verbose": -1, "min_child_samples": 5}
+    of_codes = lightgbm.LGBMRegressor(**options).fit(codes, y, categorical_feature=[1])
+    of_names = xgboost.XGBRegressor(n_estimators=3, feature_types=["q", "c", "q"], enable_categorical=True)
+    for model in (of_codes, of_names.fit(codes, y)):
+        for kind in ("object", "polars Categorical", "ArrowDtype dictionary"):
+            with pytest.raises(
+                ValueError, match="takes the codes of categories as they are, but column 'color'"
+            ):
+                explain(model, TEXTS[kind](X))
+    with pytest.raises(ValueError, match="'color' is categorical, but the model was trained on numbers"):
+        explain(of_codes, table(X, dictionary(X["color"].tolist(), COLORS)))
+    numbers = X.assign(color=pd.Categorical(X["color"].cat.codes.astype(int)))
+    arrow = library("pyarrow")
+    with pytest.raises(ValueError, match="'color' is a dictionary of PyArrow of int"):
+        explain(of_names, table(X, arrow.array(numbers["color"].astype(int)).dictionary_encode()))
+    model = lightgbm.LGBMRegressor(**options).fit(numbers, y)
+    with pytest.raises(ValueError, match="is text, but its categories in training were numbers such as 0"):
+        explain(model, numbers.assign(color=[str(code) for code in numbers["color"]]))
+
+
+def test_arrow_backed_columns_of_catboost() -> None:
+    """Its ``predict`` takes text and whole numbers of any type of pandas."""
+    X, y = frame_with_categories()
+    X["color"], X["number"] = X["color"].astype(object), X["color"].cat.codes.astype(int)
+    catboost = library("catboost")
+    options = {"iterations": 9, "verbose": False, "allow_writing_files": False, "one_hot_max_size": 10}
+    model = catboost.CatBoostRegressor(**options).fit(X, y, cat_features=["color", "number"])
+    expected = raw_prediction(model, X)
+    for kind in ("Int64", "UInt8", "int64[pyarrow]"):
+        for text in ("ArrowDtype", "ArrowDtype dictionary"):
+            given = TEXTS[text](X.astype({"number": kind}))
+            np.testing.assert_array_equal(raw_prediction(model, given), expected)
+            assert_adds_up(model, given, expected)
+
+
+# Names
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
+def test_missing_columns_are_named(package: str) -> None:
+    pd = library("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(30, 3)), columns=["age", "capital-gain", "capital-loss"])
+    model = RandomForestRegressor(2, random_state=0).fit(X, X["age"])
+    convert = {
+        "pandas": lambda X: X,
+        "polars": library("polars").from_pandas,
+        "pyarrow": library("pyarrow").table,
+    }
+    for given in (X.drop(columns="capital-gain"), X.rename(columns={"age": "Age"}), X.assign(extra=1.0)):
+        with pytest.raises(ValueError) as theirs:
+            model.predict(given)
+        with pytest.raises(ValueError) as ours:
+            explain(model, convert[package](given))
+        assert str(ours.value).strip() == str(theirs.value).strip()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [IsolationForest(random_state=0), RandomForestRegressor(5, random_state=0), DecisionTreeRegressor()],
+    ids=lambda model: type(model).__name__,
+)
+def test_nan_in_a_sparse_matrix_is_refused_by_trees_of_scikit_learn(model: Any) -> None:
+    """An isolation forest sends it to the right, other than NaN in an array; the others refuse it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    X[::4, 0] = np.nan
+    model.fit(X, X[:, 1])
+    sparse = sp.csr_array(X)
+    if isinstance(model, IsolationForest):
+        assert not np.allclose(model.score_samples(sparse), model.score_samples(X))
+    else:
+        with pytest.raises(ValueError, match="NaN"):
+            model.predict(sparse)
+    with pytest.raises(ValueError, match="NaN, which the model does not accept in a sparse matrix: row 0"):
+        explain(model, sparse)
+    finite = np.flatnonzero(np.isfinite(X[:, 0]))
+    expected = explain(model, X[finite]).values
+    np.testing.assert_array_equal(explain(model, sparse[finite]).values, expected)
+    assert np.isfinite(explain(model, X).values).all()
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X).astype(pandas.SparseDtype(float, 0.0))  # scikit-learn makes a matrix of it
+    with pytest.raises(ValueError, match="NaN, which the model does not accept in a sparse matrix: row 0"):
+        explain(model, frame)
+    frame[1] = frame[1].sparse.to_dense()
+    np.testing.assert_array_equal(explain(model, frame).values, explain(model, X).values)
+
+
+def test_catboost_with_infinite_borders_says_what_to_do(tmp_path: Path) -> None:
+    catboost = pytest.importorskip("catboost")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    X[:20, 0] = -np.inf
+    model = catboost.CatBoostRegressor(iterations=5, verbose=False, allow_writing_files=False)
+    model.fit(X, np.where(X[:, 0] < -9, 5.0, X[:, 1]))
+    model.save_model(str(tmp_path / "model.cbm"))
+    for given in (model, tmp_path / "model.cbm"):
+        with pytest.raises(ValueError, match="train without infinities"):
+            explain(given, X)
+
+
+@pytest.mark.parametrize("family", ["sklearn", "lightgbm"])
+@pytest.mark.parametrize("dtype", [">f8", ">f4", ">i8", "<f8", "O"])
+def test_arrays_of_objects_and_of_another_byte_order(family: str, dtype: str) -> None:
+    """LightGBM rounds them to float32, also those of 64 bits; its wrapper makes float64 of objects before."""
+    rng = np.random.default_rng(0)
+    X = 2.0**24 + np.round(8 * rng.normal(size=(200, 3)))
+    assert (X.astype(np.float32) != X).mean() > 0.2
+    model = HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=5)
+    if family == "lightgbm":
+        model = library(family).LGBMRegressor(n_estimators=5, min_child_samples=5, verbose=-1)
+    model.fit(X, X[:, 0] - 2.0**24 + np.where(X[:, 1] > 2.0**24, 5.0, 0.0))
+    assert_adds_up(model, X.astype(dtype), model.predict(X.astype(dtype)))
+    if family == "lightgbm":
+        assert_adds_up(model.booster_, X.astype(dtype), model.booster_.predict(X.astype(dtype)))
