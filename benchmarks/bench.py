@@ -13,6 +13,7 @@
     python benchmarks/bench.py latency
     python benchmarks/bench.py packing
     python benchmarks/bench.py scaling --device cuda
+    python benchmarks/bench.py revisions --other DIR
 
 README.md beside this file says what is measured and how to read it.
 """
@@ -48,6 +49,7 @@ import loading
 import models
 import numpy as np
 import peers
+import revisions
 import scaling
 import tables
 import top_pairs
@@ -218,6 +220,10 @@ def main() -> None:
     scaling.add_arguments(batches)
     add_device(batches)
     add_output(batches)
+    compared = commands.add_parser("revisions", help="this checkout against another one")
+    add_common(compared)
+    add_device(compared)
+    revisions.add_arguments(compared)
     arguments = parser.parse_args()
     run = {
         "values": run_values,
@@ -231,6 +237,7 @@ def main() -> None:
         "latency": run_latency,
         "packing": run_packing,
         "scaling": run_scaling,
+        "revisions": run_revisions,
     }[arguments.command]
     run(arguments, parser.error)
 
@@ -466,6 +473,22 @@ def run_scaling(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
     write(report, arguments)
 
 
+def run_revisions(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if min(*arguments.rows, arguments.repeats) < 1 or arguments.seconds < 0:
+        refuse("--rows, --repeats and --seconds must be positive")
+    if not list((arguments.other / "skshapgpu").glob("_core*.so")):
+        refuse(f"--other: there is no compiled core in {arguments.other / 'skshapgpu'}")
+    if arguments.device == "cuda":
+        require_gpu("--device", refuse)
+    report = start_report("revisions-cuda" if arguments.device == "cuda" else "revisions", arguments)
+    report["other_commit"] = commit(arguments.other)
+    for case in cases(arguments, revisions.DEFAULT_MODELS, report, refuse):
+        result = revisions.measure(case, arguments)
+        report["models"].append(result)
+        revisions.print_model(result)
+        write(report, arguments)
+
+
 def require_gpu(option: str, refuse: Callable[[str], None]) -> None:
     if not (info := cuda_info())["available"]:
         refuse(f"{option} cuda: {info['reason']}")
@@ -647,11 +670,11 @@ def conditions(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def commit() -> str | None:
+def commit(checkout: Path = HERE) -> str | None:
     describe = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         return (
-            subprocess.run(describe, cwd=HERE, capture_output=True, text=True, check=False).stdout.strip()
+            subprocess.run(describe, cwd=checkout, capture_output=True, text=True, check=False).stdout.strip()
             or None
         )
     except OSError:  # no git

@@ -84,10 +84,16 @@ class RemoteRunner:
     """A :class:`Runner` in a process of its own, which waits on a pipe between calls."""
 
     def __init__(
-        self, python: str, environment: dict[str, str], build: str, payload: Any, X: np.ndarray
+        self,
+        python: str,
+        environment: dict[str, str],
+        build: str,
+        payload: Any,
+        X: np.ndarray,
+        options: tuple[str, ...] = (),
     ) -> None:
         self._process = subprocess.Popen(
-            [python, __file__],
+            [python, *options, __file__],
             env={**os.environ, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,0 +1,103 @@
+"""Calls of two checkouts of this package, timed in turn: how much faster or slower one is than the other."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import models
+import numpy as np
+import peers
+
+#: One of each kind: shallow and deep trees, many features, vector leaves, tables.
+DEFAULT_MODELS = (
+    "cal_housing-med",
+    "adult-d6",
+    "fashion_mnist-d6",
+    "rf-superconductor-8",
+    "rf-covtype-8",
+    "lightgbm-adult",
+    "histgb-adult",
+    "catboost-adult-6",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.add_argument(
+        "--other",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="checkout with a compiled core",
+    )
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 10_000], help="rows of a call (1 10000)")
+    parser.add_argument("--repeats", type=int, default=9, help="rounds (9)")
+    parser.add_argument("--seconds", type=float, default=0.5, help="aim for the length of a round (0.5)")
+
+
+def measure(case: models.Case, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Time both checkouts in turn, each in a process of its own."""
+    case.X = models.take_rows(case.X, max(arguments.rows))
+    payload = {"model": case.model, "device": arguments.device, "precision": "single", "n_jobs": 1}
+    runners = {
+        "this": peers.RemoteRunner(
+            sys.executable, {"PYTHONPATH": _joined(sys.path)}, "ours", payload, case.X
+        ),
+        # Without "site", whose hooks would import an editable installation instead.
+        "other": peers.RemoteRunner(
+            sys.executable,
+            {"PYTHONPATH": _joined([str(arguments.other.resolve()), *sys.path])},
+            "ours",
+            payload,
+            case.X,
+            ("-S",),
+        ),
+    }
+    try:
+        values = {name: runner.values(max(arguments.rows)) for name, runner in runners.items()}
+        difference = np.abs(values["this"] - values["other"]).max() / np.abs(values["other"]).max()
+        calls = [in_turn(runners, n_rows, arguments) for n_rows in arguments.rows]
+    finally:
+        for runner in runners.values():
+            runner.close()
+    return {"name": case.name, "note": case.note, "largest_difference": float(difference), "calls": calls}
+
+
+def _joined(path: list[str]) -> str:
+    return os.pathsep.join(filter(None, path))
+
+
+def in_turn(
+    runners: dict[str, peers.RemoteRunner], n_rows: int, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Return seconds of calls with so many rows, and their ratios round by round."""
+    once = max(runner.time(n_rows)[0] for runner in runners.values())
+    n_calls = max(1, round(arguments.seconds / once))
+    seconds: dict[str, list[float]] = {name: [] for name in runners}
+    for number in range(arguments.repeats):
+        for name in sorted(runners, reverse=bool(number % 2)):
+            seconds[name].append(runners[name].time(n_rows, n_calls)[0])
+    ratios = [this / other for this, other in zip(seconds["this"], seconds["other"], strict=True)]
+    return {
+        "rows": n_rows,
+        "calls_per_round": n_calls,
+        "seconds": {name: median(times) for name, times in seconds.items()},
+        "this_over_other": {"median": median(ratios), "min": min(ratios), "max": max(ratios)},
+    }
+
+
+def print_model(result: dict[str, Any]) -> None:
+    """Print a model's ratios."""
+    print(f"\n{result['name']}: values differ by at most {result['largest_difference']:.1e} of the largest")
+    for call in result["calls"]:
+        ratio, seconds = call["this_over_other"], call["seconds"]
+        print(
+            f"{call['rows']:>8} rows: {seconds['this']:.6f} s, other {seconds['other']:.6f} s, "
+            f"ratio {ratio['median']:.3f} ({ratio['min']:.3f} to {ratio['max']:.3f})",
+            flush=True,
+        )

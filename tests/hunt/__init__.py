@@ -1,0 +1,1 @@
+"""Randomised differential test of the whole package; ``./dev hunt``, or see ``__main__.py``."""

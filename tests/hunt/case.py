@@ -1,0 +1,359 @@
+"""A draw carried out: data, the fitted model, X in its container, and what everything is compared with."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from . import containers, data, gpu, models, readers, tolerance, truth, wrappers
+from .draws import Draw
+from .margins import margin_of
+from .report import NotDrawnError
+from .trees import Tree, is_encodable, used_columns, worth
+
+#: Rows to explain; the definition is asked for the first of them.
+N_EXPLAIN, N_DEFINED = 14, 6
+
+
+def _neighbour(threshold: float, rng: np.random.Generator) -> float:
+    """The number, or one next to it in one of both float types."""
+    with np.errstate(over="ignore"):
+        single = np.float32(threshold)
+    beside: list[Any] = [threshold, single]
+    beside += [
+        np.nextafter(kind, kind.dtype.type(side))
+        for kind in (np.float64(threshold), single)
+        for side in (-np.inf, np.inf)
+    ]
+    number = float(beside[int(rng.integers(len(beside)))])
+    # LightGBM itself reads numbers around its zero, 1e-35, in one way from arrays and in another from Arrow.
+    return number if np.isfinite(number) and abs(number) > 1.1e-35 else 0.0
+
+
+class Case:
+    """A fitted model with rows to explain.
+
+    Attributes
+    ----------
+    fitted : wrappers.Fitted
+    given : containers.Given
+    X : container
+        What is handed to the package.
+    seen : container
+        The same rows as the libraries are asked about: X itself where they take it, else ``given.plain``.
+    """
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.rng = np.random.default_rng([draw.seed, 1])
+        self.data = data.make(
+            draw.columns,
+            draw.names,
+            draw.n_train,
+            N_EXPLAIN,
+            np.random.default_rng([draw.seed, 2]),
+            unseen=draw.unseen,
+        )
+        self.y = data.target(
+            draw.task, draw.style, draw.offset * draw.scale, draw.scale, self.data.signal, self.rng
+        )
+        self.train = containers.training(draw.trained_on, self.data.train)
+        self.fitted = self._fit()
+        self.given = self._convert(self._hardened(self.data.explain))
+        self.X = self.given.X
+        self.seen = self._seen()
+        self.made = self.library("transform", self.fitted.made, self.seen)
+        if not np.isfinite(self.margins).all():
+            raise NotDrawnError("predict: numbers that are not finite")
+        self.n_columns = containers.n_columns(self.made)
+
+    def nest(self, outer: str) -> wrappers.Nest:
+        """What is fitted, with something around it."""
+        draw, categorical = self.draw, self.data.categorical
+        p = len(draw.columns)
+        numeric = [i for i in range(p) if i not in categorical]
+        own: list[int] = []
+        if categorical and draw.steps not in wrappers.WITH_CATEGORIES:
+            origins = wrappers.STEPS[draw.steps](p, numeric, categorical, list)[1]([])
+            own = [j for j, i in enumerate(origins) if i in categorical]
+        if draw.family == "catboost" and own:  # as a parameter of the model it could not be cloned
+            self.fit_params["cat_features"] = own
+        if draw.family == "lightgbm" and "codes" in draw.params:
+            self.fit_params["categorical_feature"] = draw.params["codes"]
+        params = self._params()
+        if draw.early and draw.family == "xgboost":
+            params["early_stopping_rounds"] = 2
+        model = models.FAMILIES[draw.family].build(draw.task, params, own)
+        return wrappers.nest(draw.steps, outer, model, self.train, categorical)
+
+    def _params(self) -> dict[str, Any]:
+        names = {"histograms": ("codes",), "xgboost": ("codes", "types"), "lightgbm": ("codes",)}
+        of_codes = names.get(self.draw.family, ())
+        return {n: v for n, v in self.draw.params.items() if n not in ("codes", "types") or n in of_codes}
+
+    @cached_property
+    def fit_params(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.draw.task == "ranking":
+            sizes = np.full(len(self.y) // 10, 10)
+            found["group"] = np.append(sizes, len(self.y) - sizes.sum()) if len(self.y) % 10 else sizes
+        elif self.draw.weights:
+            found["sample_weight"] = self.data.weights
+        if self.draw.early:
+            found |= self._early_stopping()
+        return found
+
+    def _early_stopping(self) -> dict[str, Any]:
+        """Rounds are compared on labels that have nothing to do with their rows, so that few are kept."""
+        # Every class must be there, and twice, or XGBoost and LightGBM refuse the labels.
+        pairs = [(self.train, self.rng.permutation(self.y))]
+        if self.draw.family == "lightgbm":
+            import lightgbm
+
+            return {"eval_set": pairs, "callbacks": [lightgbm.early_stopping(2, verbose=False)]}
+        more = {"early_stopping_rounds": 2} if self.draw.family == "catboost" else {}
+        return {"eval_set": pairs, "verbose": False, **more}
+
+    def params_of(self, nested: wrappers.Nest, rows: np.ndarray) -> dict[str, Any]:
+        """Parameters of ``fit`` for some of the rows."""
+        found = nested.routed(self.fit_params).items()
+        return {name: value[rows] if len(value) == len(self.y) else value for name, value in found}
+
+    def _fit(self) -> wrappers.Fitted:
+        if self.draw.outer == "transformer":  # ours: what it raises is no refusal of the library
+            self.library("fit", wrappers.build, self.nest("none"), self.train, self.y, self.fit_params)
+            return wrappers.build(self.nest("transformer"), self.train, self.y, self.fit_params)
+        return self.library(
+            "fit", wrappers.build, self.nest(self.draw.outer), self.train, self.y, self.fit_params
+        )
+
+    def library(self, what: str, call: Any, *args: Any, **named: Any) -> Any:
+        """What the libraries themselves do; what they raise is no finding."""
+        try:
+            return call(*args, **named)
+        except Exception as error:
+            raise NotDrawnError(f"{what}: {type(error).__name__}: {str(error)[:200]}") from error
+
+    def _convert(self, frame: pd.DataFrame) -> containers.Given:
+        def convert() -> containers.Given:
+            return containers.convert(self.draw.container, frame, self.draw.trained_on, self.rng)
+
+        return self.library("container", convert)
+
+    def _hardened(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Some numbers replaced by thresholds of the model, or their next neighbours."""
+        if self.draw.steps != "none" or not self._readable():
+            return frame
+        frame = frame.copy()
+        nodes = [
+            (int(tree.feature[i]), tree.threshold[i])
+            for tree in readers.trees_of(self.fitted.last)
+            for i in np.flatnonzero(tree.left >= 0)
+            if np.isfinite(tree.threshold[i])
+        ]
+        for row in range(1, len(frame), 2):
+            for j, threshold in (
+                [nodes[int(k)] for k in self.rng.integers(len(nodes), size=3)] if nodes else []
+            ):
+                name = frame.columns[self.fitted.origins[j] or 0]
+                if (
+                    frame[name].dtype == np.float64
+                    and self.draw.columns[self.fitted.origins[j] or 0] != data.CODES
+                ):
+                    frame.loc[row, name] = _neighbour(threshold, self.rng)
+        return frame
+
+    def _seen(self) -> Any:
+        """X, if the libraries predict it; else the plain container, which they must."""
+        try:
+            if self._is_misread():
+                raise TypeError("the library crashes, or reads other numbers")
+            margin_of(self.fitted.last, self.fitted.made(self.X))
+            self.accepted = True
+            return self.X
+        except Exception as error:
+            self.accepted = False
+            self.why_not = f"{type(error).__name__}: {str(error)[:150]}"
+        self.library("predict", lambda: self.margin(self.given.plain))
+        return self.given.plain
+
+    def _is_misread(self) -> bool:
+        """CatBoost 1.2.10 reads foreign memory in frames of polars with categories, XGBoost other bytes."""
+        polars = type(self.X).__module__.startswith("polars")
+        if self.draw.family == "xgboost" and self.draw.container == "big-endian":
+            return True
+        return self.draw.family == "catboost" and polars and bool(self.data.categorical)
+
+    def margin(self, X: Any, *, contrast: bool = False) -> np.ndarray:
+        """The libraries' own margin of rows of X."""
+        return margin_of(self.fitted.last, self.fitted.made(X), contrast=contrast)
+
+    @cached_property
+    def margins(self) -> np.ndarray:
+        return margin_of(self.fitted.last, self.made)
+
+    @cached_property
+    def contrasts(self) -> np.ndarray:
+        return margin_of(self.fitted.last, self.made, contrast=True)
+
+    @property
+    def n_outputs(self) -> int:
+        return self.margins.shape[1]
+
+    @cached_property
+    def spread(self) -> np.ndarray:
+        """Of the margins over training rows and those explained, for each output."""
+        trained = self.library("predict", lambda: self.margin(self.train, contrast=True))
+        return np.ptp(np.concatenate([trained, self.contrasts]), axis=0)
+
+    @cached_property
+    def magnitude(self) -> np.ndarray:
+        """Of what is added up for a margin, before it cancels, but for the intercept."""
+        found = np.abs(self.contrasts).max(axis=0) + self.spread
+        if self._readable():
+            of_trees = [np.abs(tree.value).max(axis=0) for tree in readers.trees_of(self.fitted.last)]
+            found = found + np.sum(of_trees, axis=0)
+        return found
+
+    @property
+    def device(self) -> str:
+        return gpu.device_of(self.draw)
+
+    @cached_property
+    def handed(self) -> Any:
+        """X, or a copy on a GPU."""
+        return gpu.handed_over(self.draw, self.X)
+
+    @property
+    def single_x(self) -> bool:
+        return self.draw.container in containers.SINGLE
+
+    def allowed(
+        self,
+        right: np.ndarray,
+        *,
+        whole: bool = False,
+        exact: bool = False,
+        factor: float = 1.0,
+        float32: bool = False,
+    ) -> np.ndarray:
+        """By which values of all rows may differ, for each output; ``right``: outputs last.
+
+        ``whole``: predictions with their offset are involved on either side, so that what the library's type
+        cannot hold cannot be asked for. Without, the truth was computed from contrasts, or, if it is
+        ``exact``, without the library, in float64.
+        """
+        flat = np.abs(right).reshape(-1, right.shape[-1])
+        scale = np.maximum(flat.max(axis=0, initial=0.0), self._wide(self.spread, right))
+        precision = self.draw.options.get("precision", "single")
+        found = factor * tolerance.of_values(precision, scale, float32=self.single_x or float32)
+        magnitude = self.magnitude
+        if whole:
+            magnitude = magnitude + np.abs(self.margins - self.contrasts).max(axis=0)
+        return found + self._wide(tolerance.of_sums(self.fitted.last, magnitude, exact=exact), right)
+
+    def _wide(self, of_outputs: np.ndarray, like: np.ndarray) -> np.ndarray:
+        """Of a binary classifier's only output, for both of its classes if these are asked for."""
+        if like.shape[-1] == 2 and len(of_outputs) == 1:
+            return np.repeat(of_outputs, 2)
+        return of_outputs
+
+    # ---- games
+
+    @cached_property
+    def categories(self) -> dict[int, list[Any]]:
+        """Categories in training of the columns that the model proper sees."""
+        if not self.data.categorical:
+            return {}
+        made = self.library("transform", self.fitted.made, self.train)
+        if not isinstance(made, pd.DataFrame):
+            return {}
+        dtypes = enumerate(made.dtypes)
+        return {j: list(d.categories) for j, d in dtypes if isinstance(d, pd.CategoricalDtype)}
+
+    def _readable(self) -> bool:
+        """Whether trees can be read here; CatBoost writes no border between infinite numbers."""
+        if self.draw.family == "catboost" and "infinite" in self.draw.columns:
+            return False
+        return readers.readable(self.fitted.last)
+
+    @cached_property
+    def trees(self) -> tuple[list[Tree], np.ndarray] | None:
+        """The trees, as read here, and the first rows as they compare them."""
+        if self.n_columns > truth.MOST_COLUMNS or not self._readable():
+            return None
+        made = (
+            self.made if is_encodable(self.made) else self.library("made", self.fitted.made, self.given.plain)
+        )
+        rows = containers.rows(made, range(N_DEFINED))
+        found = readers.trees_of(self.fitted.last)
+        return found, readers.rows_of(self.fitted.last, rows, self.categories)
+
+    @cached_property
+    def path_worth(self) -> np.ndarray | None:
+        """Path-dependent worth of the first rows, without the intercept."""
+        return None if self.trees is None else worth(*self.trees, self.n_outputs)
+
+    @cached_property
+    def unused(self) -> list[int]:
+        """Columns that no tree asks about."""
+        if self.trees is None:
+            return []
+        return sorted(set(range(self.n_columns)) - used_columns(self.trees[0]))
+
+    @cached_property
+    def background_frame(self) -> pd.DataFrame:
+        chosen = self.rng.choice(len(self.data.train), self.draw.background, replace=False)
+        frame = self.data.train.iloc[chosen].reset_index(drop=True)
+        for name, dtype in self.data.explain.dtypes.items():
+            if isinstance(dtype, pd.CategoricalDtype):  # the order, too, which equal types may differ in
+                frame[name] = frame[name].cat.set_categories(dtype.categories)
+        return frame
+
+    @cached_property
+    def background(self) -> containers.Given:
+        return self._convert(self.background_frame)
+
+    @cached_property
+    def background_weights(self) -> np.ndarray | None:
+        if not self.draw.background_weights:
+            return None
+        weights = self.rng.uniform(0.1, 2.0, self.draw.background)
+        weights[0] = 0.0 if len(weights) > 1 else weights[0]
+        return weights
+
+    @cached_property
+    def seen_background(self) -> Any:
+        return self.background.X if self.seen is self.X else self.background.plain
+
+    @cached_property
+    def pair_worth(self) -> np.ndarray | None:
+        """Worth of each pair of one of the first rows and a background row, by mixtures of model columns."""
+        if self.n_columns > truth.MOST_COLUMNS or self.has_combinations:
+            return None
+        made = containers.rows(self.made, range(N_DEFINED))
+        background = self.library("transform", self.fitted.made, self.seen_background)
+        return self.library(
+            "mixtures",
+            truth.pairs_worth,
+            lambda rows: margin_of(self.fitted.last, rows, contrast=True),
+            made,
+            background,
+            self.n_columns,
+        )
+
+    @property
+    def has_combinations(self) -> bool:
+        """Whether columns of a CatBoost model share players, so that columns are not the players."""
+        return (
+            self.draw.family == "catboost"
+            and bool(self.data.categorical)
+            and self.draw.params["max_ctr_complexity"] > 1
+        )
+
+    @cached_property
+    def background_margins(self) -> np.ndarray:
+        return self.library("predict", self.margin, self.seen_background)

@@ -1,0 +1,281 @@
+"""What a case is: one deterministic draw from the choices of every dimension.
+
+``draw(seed)`` gives the same case for ever, as long as the lists of choices stay as they are; names in
+``fixed`` are not drawn: ``draw(7, family="lightgbm", mode="batches")``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from importlib import util
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from . import containers, data, models, wrappers
+
+#: How often, relative to the others.
+MODES = {
+    "values": 6,
+    "background": 5,
+    "many rows": 2,
+    "interactions": 3,
+    "background interactions": 2,
+    "banzhaf": 1,
+    "triples": 1,
+    "probability": 2,
+    "log_loss": 1,
+    "saved": 1,
+    "permuted": 1,
+    "grouped": 2,
+    "transformer": 2,
+    "cross-validated": 2,
+    "selected": 1,
+    "fitted again": 1,
+    "batches": 3,
+    "importances": 1,
+    "views": 1,
+    "covers": 1,
+    "command line": 1,
+}
+
+#: Modes that are refused, or have nothing to check, of models other than these.
+UNLIKELY: dict[str, Any] = {
+    "probability": lambda family, task: task in ("binary", "rare binary"),
+    "log_loss": lambda family, task: task in ("binary", "rare binary", "regression"),
+    "covers": lambda family, task: family.library == "sklearn",
+}
+
+OFFSETS = [0.0, 0.0, 0.0, 1e1, 1e3, 1e6, 1e9, 1e12, -1e2, -1e5, -1e8, -1e11]
+SCALES = [1.0, 1.0, 1.0, 1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A case; what it consists of, by dimension."""
+
+    seed: int
+    family: str
+    task: str
+    params: dict[str, Any]
+    columns: tuple[str, ...]
+    names: str
+    n_train: int
+    style: str
+    offset: float
+    scale: float
+    weights: bool
+    unseen: bool
+    trained_on: str
+    steps: str
+    outer: str
+    container: str
+    background: int
+    background_weights: bool
+    mode: str
+    index: str
+    form: str
+    options: dict[str, Any]
+    device: str
+    gpu_arrays: str
+    early: bool
+
+    def __str__(self) -> str:
+        return ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
+
+    def dimensions(self) -> dict[str, str]:
+        """What is counted in the table."""
+        offset = "0" if self.offset == 0 else f"{abs(self.offset):.0e}"
+        plain = self.task not in ("regression", "outputs")
+        found = {
+            name: str(getattr(self, name))
+            for name in ("family", "task", "steps", "outer", "trained_on", "container", "mode", "names")
+        }
+        found |= {
+            "offset in scales": "-" if plain else offset,
+            "scale": "-" if plain else f"{self.scale:.0e}",
+            "sample weights": str(self.weights),
+        }
+        for name in ("precision", "algorithm", "outputs", "n_jobs", "memory_limit"):
+            found[name] = str(self.options.get(name, "default"))
+        return found
+
+
+class Chooser:
+    """Draws one of several choices, unless it is fixed by its name.
+
+    Each name has numbers of its own, so that a choice more in one list changes no other draw.
+    """
+
+    def __init__(self, seed: int, fixed: dict[str, Any]) -> None:
+        self._seed, self._fixed = seed, fixed
+        self._rngs: dict[str, np.random.Generator] = {}
+
+    def __call__(self, name: str, choices: Sequence[Any], weights: Sequence[float] | None = None) -> Any:
+        shares = None if weights is None else np.array(weights, float) / sum(weights)
+        if name not in self._rngs:
+            self._rngs[name] = np.random.default_rng([self._seed, crc32(name.encode())])
+        drawn = choices[int(self._rngs[name].choice(len(choices), p=shares))]
+        return self._fixed.get(name, drawn)
+
+
+def draw(seed: int, **fixed: Any) -> Draw:
+    """The case of a seed."""
+    choose = Chooser(seed, fixed)
+    name = choose("family", models.installed())
+    family = models.FAMILIES[name]
+    task = choose("task", family.tasks)
+    params = {**family.options(choose, task), **fixed.get("params", {})}
+    steps = choose("steps", list(wrappers.STEPS), [8] + [1] * (len(wrappers.STEPS) - 1))
+    native = family.categories and steps in wrappers.ANY_COLUMNS and choose("categories", [True, False])
+    columns = _columns(choose, family, steps, native)
+    if task in ("ranking", "outliers") and steps != "none":
+        steps = "none"
+        columns = tuple(kind for kind in columns if native or kind not in data.CATEGORIES) or (
+            "normal",
+            "few",
+        )
+    has_categories = any(kind in (*data.CATEGORIES, data.WITH_GAPS) for kind in columns)
+    shares = [6, 12, 3] + [1] * (len(containers.TRAINING) - 3)
+    trained_on = choose("trained_on", containers.TRAINING, shares)
+    if has_categories:
+        trained_on = "frame"
+    elif name in models.WITH_CODES and steps == "none" and task not in ("ranking", "outputs"):
+        columns, params = _with_codes(choose, columns, params)
+        trained_on = "array" if "codes" in params else trained_on
+    if trained_on == "csr" and (steps != "none" or name in ("histograms", "boosting")):
+        trained_on = "array"
+    outer = _outer(choose, family, task, steps)
+    mode = choose("mode", list(MODES), list(MODES.values()))
+    if mode in UNLIKELY and not UNLIKELY[mode](family, task) and choose("likely", [True, True, True, False]):
+        mode = "background"
+    container = choose("container", containers.choices(has_categories))
+    if trained_on == "csr" and family.library == "sklearn":
+        columns = tuple("normal" if "missing" in kind else kind for kind in columns)
+    if trained_on == "polars" and family.library in ("lightgbm", "catboost"):
+        trained_on = "frame"
+    if trained_on == "csr" and container not in containers.ARRAYS + containers.SPARSE:
+        container = "csr"
+    return Draw(
+        seed=seed,
+        family=name,
+        task=task,
+        params=params,
+        columns=columns,
+        names=choose("names", _names(name)),
+        n_train=choose("n_train", [40, 60, 100, 200, 300]),
+        style=choose("style", ["numbers", "gaps", "text", "floats"] if name != "xgboost" else ["numbers"]),
+        offset=choose("offset", OFFSETS),
+        scale=choose("scale", SCALES),
+        weights=choose("weights", [False, False, True]) and outer not in wrappers.WITHOUT_WEIGHTS,
+        unseen=choose("unseen", [False, True]) and name != "xgboost",
+        trained_on=trained_on,
+        steps=steps,
+        outer=outer,
+        container=container,
+        background=choose("background", [1, 2, 4, 5]),
+        background_weights=choose("background_weights", [False, True]),
+        mode=mode,
+        index=choose("index", ["sii", "stii", "bii"]),
+        form=choose("form", ["all", "occurring", "number", "list"]),
+        options=_options(choose, mode, task),
+        device=choose("device", ["cpu", "cuda", "cuda", "auto"]),
+        gpu_arrays=choose("gpu_arrays", ["none", "cupy", "torch"]),
+        early=choose("early_stopping", [False, False, False, True])
+        and family.library in ("xgboost", "lightgbm", "catboost")
+        and task != "ranking"
+        and steps == "none"
+        and not has_categories
+        and trained_on in ("array", "frame", "float32")
+        and mode not in ("cross-validated", "fitted again", "transformer")
+        and outer in ("none", "frozen", "pickled", "native", "file", "frozen in a pipeline"),
+    )
+
+
+def _columns(choose: Chooser, family: models.Family, steps: str, native: bool) -> tuple[str, ...]:
+    kinds = list(data.NUMERIC)
+    if steps in ("imputer", "nested", "neighbours") or (
+        family.missing and steps not in ("pca", "select", "normalizer")
+    ):
+        kinds += ["missing", "missing", "all missing but few"]
+    if family.infinite and steps in wrappers.ANY_COLUMNS[:-1]:
+        kinds += ["infinite"]
+    if steps != "pca":
+        kinds += ["huge integer"]
+    if native or steps in wrappers.WITH_CATEGORIES:
+        kinds += data.CATEGORIES * 3
+    if native and family.library != "catboost":
+        kinds += [data.WITH_GAPS] * 3
+    # Few where each becomes several: the definition takes all sets of columns of the model.
+    n = choose("n_columns", [2, 3, 4] if steps in ("one-hot", "union") else [2, 3, 4, 5, 6, 7, 8])
+    columns = [choose("kind", kinds) for _ in range(n)]
+    if steps in wrappers.WITH_CATEGORIES:
+        columns[0] = "text"
+    if all(kind == "constant" for kind in columns):
+        columns[-1] = "normal"
+    return choose("columns", [tuple(columns)])
+
+
+def _with_codes(
+    choose: Chooser, columns: tuple[str, ...], params: dict[str, Any]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Some columns as codes of categories, which the model is told by their positions."""
+    where = [i for i in range(len(columns)) if choose("code", [False, False, True])]
+    if not where or not choose("codes", [False, False, True]):
+        return columns, params
+    kinds = tuple(data.CODES if i in where else kind for i, kind in enumerate(columns))
+    types = ["c" if kind == data.CODES else "q" for kind in kinds]
+    return kinds, {**params, "codes": where, "types": types}
+
+
+def _names(family: str) -> list[str]:
+    return [name for name in data.NAMES if family != "lightgbm" or name != "unicode"]
+
+
+def hasattr_importances(family: models.Family) -> bool:
+    """Whether fitted models have importances for RFE."""
+    return family not in (
+        models.FAMILIES["histograms"],
+        models.FAMILIES["bagging"],
+        models.FAMILIES["isolation"],
+    )
+
+
+def _outer(choose: Chooser, family: models.Family, task: str, steps: str) -> str:
+    choices = list(wrappers.OUTER)
+    if task not in ("binary", "rare binary"):
+        choices = [name for name in choices if name not in wrappers.OF_CLASSIFIERS]
+    if steps != "none" or not hasattr_importances(family):
+        choices = [name for name in choices if name != "RFE"]
+    if util.find_spec("imblearn") is None:
+        choices = [name for name in choices if name != "sampler"]
+    if task in ("ranking", "outliers"):
+        choices = [name for name in choices if name not in ("search", "RFE")]
+    if steps == "none" and family.library in ("xgboost", "lightgbm"):
+        choices += wrappers.NATIVE
+    if steps == "none" and family.library == "catboost":
+        choices += ["file"]
+    return choose("outer", choices)
+
+
+def _options(choose: Chooser, mode: str, task: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    precision = choose("precision", ["single", "single", "double"])
+    if precision != "single":
+        found["precision"] = precision
+    algorithm = choose("algorithm", ["auto", "auto", "auto", "quadrature", "fast_v2", "treeshap", "fast_v1"])
+    if algorithm != "auto" and (mode in ("values", "batches") or algorithm == "quadrature"):
+        found["algorithm"] = algorithm
+    if choose("n_jobs", [None, None, 2]):
+        found["n_jobs"] = 2
+    if choose("memory_limit", [None, None, None, "20MB"]):
+        found["memory_limit"] = "20MB"
+    if (
+        task in ("binary", "rare binary")
+        and mode != "log_loss"
+        and choose("outputs", ["auto", "auto", "all"]) == "all"
+    ):
+        found["outputs"] = "all"
+    return found

@@ -1,0 +1,88 @@
+"""Shapley values, Banzhaf values and interactions from the worth of every coalition, by their definitions.
+
+``worth[mask, ...]`` is the worth of the coalition whose members are the bits set in ``mask``; all axes
+behind the first are kept. Nothing here knows of trees, and nothing comes from the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from math import comb, factorial
+
+import numpy as np
+
+
+def n_players(worth: np.ndarray) -> int:
+    return len(worth).bit_length() - 1
+
+
+def _sizes(masks: np.ndarray) -> np.ndarray:
+    return np.array([int(mask).bit_count() for mask in masks])
+
+
+def differences(worth: np.ndarray, players: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Discrete derivative of the worth by the players, at every coalition without them, and their sizes."""
+    masks = np.arange(len(worth))
+    together = sum(1 << i for i in players)
+    without = masks[masks & together == 0]
+    total = np.zeros_like(worth[without])
+    for size in range(len(players) + 1):
+        for known in combinations(players, size):
+            total += (-1.0) ** (len(players) - size) * worth[without | sum(1 << i for i in known)]
+    return total, _sizes(without)
+
+
+def weighted(worth: np.ndarray, players: tuple[int, ...], weight: Callable[[int], float]) -> np.ndarray:
+    """Sum over coalitions S without the players of weight(|S|) times the derivative at S."""
+    gains, sizes = differences(worth, players)
+    return np.tensordot(np.array([weight(int(size)) for size in sizes]), gains, axes=1)
+
+
+def shapley_index(worth: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
+    """Shapley interaction index of the players; of a single one its Shapley value."""
+    n, k = n_players(worth), len(players)
+    return weighted(worth, players, lambda s: factorial(s) * factorial(n - s - k) / factorial(n - k + 1))
+
+
+def banzhaf_index(worth: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
+    n, k = n_players(worth), len(players)
+    return weighted(worth, players, lambda s: 0.5 ** (n - k))
+
+
+def taylor_index(worth: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
+    """Shapley-Taylor index of order 2; of a single player its worth alone."""
+    n = n_players(worth)
+    if len(players) == 1:
+        return worth[1 << players[0]] - worth[0]
+    return weighted(worth, players, lambda s: 2 / n / comb(n - 1, s))
+
+
+INDICES = {"sii": shapley_index, "stii": taylor_index, "bii": banzhaf_index}
+
+
+def values(worth: np.ndarray, index: str = "sv") -> np.ndarray:
+    """Shapley or Banzhaf values: the axis of the players is the second."""
+    of = {"sv": shapley_index, "bv": banzhaf_index}[index]
+    parts = [of(worth, (i,)) for i in range(n_players(worth))]
+    return np.stack(parts, axis=1) if parts else np.zeros((worth.shape[1], 0, *worth.shape[2:]))
+
+
+def sets(worth: np.ndarray, members: list[tuple[int, ...]], index: str) -> np.ndarray:
+    """Whole indices of some pairs or triples: their axis is the second."""
+    parts = [INDICES[index](worth, tuple(players)) for players in members]
+    return np.stack(parts, axis=1) if parts else np.zeros((worth.shape[1], 0, *worth.shape[2:]))
+
+
+def matrices(worth: np.ndarray, index: str) -> np.ndarray:
+    """Half of each pair's index at both of its places, main effects on the diagonal."""
+    n = n_players(worth)
+    found = np.zeros((worth.shape[1], n, n, *worth.shape[2:]))
+    for i, j in combinations(range(n), 2):
+        found[:, i, j] = found[:, j, i] = INDICES[index](worth, (i, j)) / 2
+    for i in range(n):
+        if index == "sii":
+            found[:, i, i] = shapley_index(worth, (i,)) - found[:, i].sum(axis=1)
+        else:
+            found[:, i, i] = INDICES[index](worth, (i,))
+    return found

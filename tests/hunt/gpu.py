@@ -1,0 +1,51 @@
+"""Where a case is computed: a GPU if there is one and the draw says so; arrays to it and from it."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import util
+from typing import Any
+
+import numpy as np
+
+from skshapgpu import cuda_info
+
+from .draws import Draw
+
+#: Computed on the CPU only.
+ON_CPU = ("triples", "probability", "log_loss", "background interactions")
+
+
+@cache
+def available() -> bool:
+    return bool(cuda_info()["available"])
+
+
+def device_of(draw: Draw) -> str:
+    """The device to ask for."""
+    on_cpu = draw.mode in ON_CPU or draw.options.get("algorithm") in ("treeshap", "fast_v1")
+    return draw.device if available() and not on_cpu else "cpu"
+
+
+def handed_over(draw: Draw, X: Any) -> Any:
+    """X, or a copy on the GPU of an array that a library of GPU arrays can hold."""
+    if draw.gpu_arrays == "none" or device_of(draw) != "cuda" or type(X) is not np.ndarray:
+        return X
+    if X.dtype not in (np.float32, np.float64) or X.flags.writeable is False:
+        return X
+    if draw.gpu_arrays == "cupy" and util.find_spec("cupy"):
+        import cupy
+
+        return cupy.asarray(X)
+    if draw.gpu_arrays == "torch" and util.find_spec("torch"):
+        import torch
+
+        return torch.from_numpy(np.ascontiguousarray(X)).to("cuda")
+    return X
+
+
+def on_host(values: Any) -> np.ndarray:
+    """Values as an array of NumPy, wherever they lie."""
+    if hasattr(values, "get"):
+        return values.get()
+    return values.cpu().numpy() if hasattr(values, "cpu") else values

@@ -1,0 +1,107 @@
+"""The margin of a fitted model, as its library gives it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+
+def library_of(model: Any) -> str:
+    return type(model).__module__.partition(".")[0]
+
+
+def n_rounds(model: Any) -> int:
+    """Trees that a margin adds up for an output, at most: what bounds its rounding errors."""
+    library = library_of(model)
+    if library == "xgboost":
+        booster = model if type(model).__name__ == "Booster" else model.get_booster()
+        return len(booster.get_dump())
+    if library == "lightgbm":
+        booster = model if type(model).__name__ == "Booster" else model.booster_
+        return booster.num_trees()
+    if library == "catboost":
+        return model.tree_count_
+    estimators = getattr(model, "estimators_", None)
+    if estimators is not None:
+        return len(estimators)
+    return len(getattr(model, "_predictors", [0]))
+
+
+def by_output(values: Any) -> np.ndarray:
+    """Predictions as float64 of shape (n_rows, n_outputs)."""
+    values = np.asarray(values, np.float64)
+    return values.reshape(len(values), -1)
+
+
+def margin_of(model: Any, X: Any, *, contrast: bool = False) -> np.ndarray:
+    """What the library itself says is the margin, of shape (n_rows, n_outputs).
+
+    ``contrast``: without the intercept, where the library can leave it out and adds up in float32 otherwise,
+    so that differences between rows keep their digits.
+    """
+    library = library_of(model)
+    if library == "xgboost":
+        return by_output(_xgboost_margin(model, X, contrast))
+    if library == "lightgbm":
+        return by_output(_lightgbm_margin(model, X))
+    if library == "catboost":
+        return by_output(model.predict(X, prediction_type="RawFormulaVal"))
+    return by_output(_sklearn_margin(model, X))
+
+
+def _xgboost_margin(model: Any, X: Any, contrast: bool) -> Any:
+    import xgboost
+
+    is_native = isinstance(model, xgboost.Booster)
+    if not is_native and not contrast:
+        return model.predict(X, output_margin=True)
+    booster = model if is_native else model.get_booster()
+    stop = 0 if is_native else getattr(model, "best_iteration", -1) + 1
+    missing = np.nan if is_native else model.missing
+    # As the wrapper has it, an array has no names, whatever the booster was trained on.
+    names = {} if is_native or hasattr(X, "columns") else {"feature_names": booster.feature_names}
+    rows = xgboost.DMatrix(X, missing=missing, enable_categorical=True, **names)
+    if contrast:
+        rows.set_base_margin(np.zeros((rows.num_row(), _xgboost_outputs(booster))))
+    return booster.predict(rows, output_margin=True, iteration_range=(0, stop))
+
+
+def _xgboost_outputs(booster: Any) -> int:
+    param = json.loads(booster.save_config())["learner"]["learner_model_param"]
+    return max(int(param["num_class"]), int(param["num_target"]), 1)
+
+
+def _lightgbm_margin(model: Any, X: Any) -> Any:
+    booster = getattr(model, "booster_", model)
+    raw = np.asarray(model.predict(X, raw_score=True), np.float64)
+    if "\naverage_output\n" in booster.model_to_string():
+        raw = raw / (booster.num_trees() / booster.num_model_per_iteration())
+    return raw
+
+
+def _sklearn_margin(model: Any, X: Any) -> Any:
+    name = type(model).__name__
+    if name.startswith("Hist"):
+        return model._raw_predict(X)
+    if name == "IsolationForest":
+        return -np.log2(-model.score_samples(X)) * average_path(model._max_samples)
+    if name == "GradientBoostingClassifier":
+        return model.decision_function(X)
+    if hasattr(model, "predict_proba"):
+        found = model.predict_proba(X)
+        return found[:, 1] if found.shape[1] == 2 else found
+    return model.predict(X)
+
+
+def average_path(n: int) -> float:
+    """Mean depth of an unsuccessful search in a binary search tree of n items (Liu et al., 2008)."""
+    if n <= 1:
+        return 0.0
+    return 1.0 if n == 2 else 2 * (np.log(n - 1.0) + np.euler_gamma) - 2 * (n - 1) / n
+
+
+def is_probability(model: Any) -> bool:
+    """Whether the margin of a classifier is a probability already."""
+    return library_of(model) == "sklearn" and "Boosting" not in type(model).__name__

@@ -1,0 +1,344 @@
+"""What is asked of the package, and what it must answer. A mode is one entry of ``MODES``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from skshapgpu import TreeExplainer
+
+from . import containers, games, models, tolerance, truth
+from .case import N_DEFINED, Case
+from .gpu import on_host
+from .margins import is_probability
+from .report import Report
+
+Mode = Callable[[Case, Report], None]
+
+
+def explainer_of(case: Case, *, background: bool = False, **options: Any) -> TreeExplainer:
+    options = {"device": case.device, **case.draw.options, **options}
+    if background:
+        assert len(case.background_margins)  # what the library refuses is no background
+        options |= {"data": case.background.X, "data_weights": case.background_weights}
+    return TreeExplainer(case.fitted.top, **options)
+
+
+def outputs_last(values: np.ndarray, ndim: int) -> np.ndarray:
+    """Values with an axis of outputs, also if there is one output, on the host."""
+    values = on_host(values)
+    return values if values.ndim == ndim else values[..., None]
+
+
+def widened(case: Case, right: np.ndarray) -> np.ndarray:
+    """The truth for both classes, where both are asked for: minus that of the positive class, and it."""
+    return np.concatenate([-right, right], axis=-1) if case.draw.options.get("outputs") == "all" else right
+
+
+def widened_base(case: Case, base: np.ndarray, probabilities: bool) -> np.ndarray:
+    """Base values or margins of both classes; probabilities of both add up to 1, margins to 0."""
+    if case.draw.options.get("outputs") != "all":
+        return base
+    return np.concatenate([float(probabilities) - base, base], axis=-1)
+
+
+def adds_up_probabilities(case: Case) -> bool:
+    return is_probability(case.fitted.last)
+
+
+def shape_and_names(case: Case, report: Report, explanation: Any) -> None:
+    """The rows, labels and dtype of the result."""
+    n, k = containers.n_rows(case.X), case.n_outputs
+    k = 2 if case.draw.options.get("outputs") == "all" else k
+    shape = (n, case.n_columns) if k == 1 else (n, case.n_columns, k)
+    values = on_host(explanation.values)
+    report.equal("shape", values.shape, shape)
+    single = case.single_x and not case.fitted.steps
+    if not case.fitted.steps:
+        report.equal("dtype", str(values.dtype), "float32" if single else "float64")
+    report.true(
+        "names", len(set(explanation.feature_names)) == case.n_columns, str(explanation.feature_names)
+    )
+    if isinstance(case.X, pd.DataFrame) and isinstance(case.train, pd.DataFrame) and not case.fitted.steps:
+        report.equal("names of X", list(explanation.feature_names), list(case.X.columns))
+    if isinstance(case.X, pd.DataFrame):
+        report.equal("index", list(explanation.index), list(case.X.index))
+
+
+def adds_up(case: Case, report: Report, explanation: Any, check: str = "additivity") -> None:
+    """Base value plus values of each row is the library's own margin."""
+    values = outputs_last(on_host(explanation.values).astype(np.float64), 3)
+    total = np.asarray(explanation.base_values, np.float64).reshape(1, -1) + values.sum(axis=1)
+    right = widened_base(case, case.margins, adds_up_probabilities(case))
+    scale = np.abs(values).sum(axis=1).max(axis=0)
+    allowed = case.allowed(right * 0 + scale, whole=True, factor=2)
+    report.close(check, total, right, allowed)
+
+
+def same_rows(case: Case, report: Report, explain: Callable[[Any], np.ndarray], values: np.ndarray) -> None:
+    """Rows keep their bits in another order, and alone."""
+    if case.device == "auto" or case.handed is not case.X:
+        return  # other numbers of rows may go to another device
+    order = case.rng.permutation(containers.n_rows(case.X))
+    report.equal("rows in another order", explain(containers.rows(case.X, order)), values[order])
+    report.equal("some rows", explain(containers.rows(case.X, order[:3])), values[order[:3]])
+
+
+def unused_are_zero(case: Case, report: Report, values: np.ndarray) -> None:
+    """Columns that no tree asks about have values of exactly zero."""
+    if case.unused:
+        report.true("unused columns", not values[:, case.unused].any(), f"columns {case.unused}")
+
+
+def values(case: Case, report: Report, index: str = "sv") -> None:
+    """Path-dependent SHAP values, or Banzhaf values."""
+    explainer = explainer_of(case)
+    explanation = explainer.explain(case.handed, index=index)
+    shape_and_names(case, report, explanation)
+    got = outputs_last(explanation.values, 3)
+    if index == "sv":
+        adds_up(case, report, explanation)
+        same_rows(case, report, explainer.shap_values, explanation.values)
+    worth = case.path_worth
+    if worth is not None:
+        # The reader is right only if all columns known give the library's margin, but for the intercept.
+        intercept = case.contrasts[:N_DEFINED] - worth[-1]
+        report.close("reader", intercept, intercept[:1].repeat(N_DEFINED, 0), case.allowed(case.contrasts))
+        right = widened(case, games.values(worth, index))
+        report.close(f"values {index}", got[:N_DEFINED], right, case.allowed(right, exact=True))
+        base = widened_base(
+            case, case.margins[:1] - worth[-1][:1] + worth[0][:1], adds_up_probabilities(case)
+        )
+        report.close(
+            "base value",
+            np.reshape(explanation.base_values, (1, -1)),
+            base,
+            case.allowed(base * 0, whole=True),
+        )
+        unused_are_zero(case, report, got)
+    own = truth.own_values(case.fitted.last, case.made, own_categorical(case)) if index == "sv" else None
+    if own is not None:
+        right = widened(case, own[0])
+        report.close("library's values", got, right, case.allowed(right))
+
+
+def own_categorical(case: Case) -> list[int]:
+    if case.draw.steps in ("one-hot", "ordinal"):
+        return []
+    return [j for j, i in enumerate(case.fitted.origins) if i in case.data.categorical]
+
+
+def background(case: Case, report: Report, index: str = "sv") -> None:
+    """Interventional values against background rows."""
+    explainer = explainer_of(case, background=True)
+    explanation = explainer.explain(case.handed, index=index)
+    shape_and_names(case, report, explanation)
+    got = outputs_last(explanation.values, 3)
+    if index == "sv":
+        adds_up(case, report, explanation)
+        same_rows(case, report, explainer.shap_values, explanation.values)
+    unused_are_zero(case, report, got)
+    share = truth.shares(case.background_weights, case.draw.background)
+    base = widened_base(case, (share @ case.background_margins)[None], adds_up_probabilities(case))
+    report.close(
+        "base value", np.reshape(explanation.base_values, (1, -1)), base, case.allowed(base * 0, whole=True)
+    )
+    pairs = case.pair_worth
+    if pairs is None:
+        return
+    worth = truth.mean_worth(pairs, case.background_weights)
+    right = widened(case, games.values(worth, index))
+    report.close(f"interventional {index}", got[:N_DEFINED], right, case.allowed(right))
+    if case.fitted.one_to_one and len(case.draw.columns) <= truth.MOST_COLUMNS and case.fitted.steps:
+        whole_pipeline(case, report, got, index)
+
+
+def whole_pipeline(case: Case, report: Report, got: np.ndarray, index: str) -> None:
+    """The definition by mixtures of rows of X itself, through all steps."""
+    rows = containers.rows(case.seen, range(N_DEFINED))
+    p = len(case.draw.columns)
+    pairs = truth.pairs_worth(lambda X: case.margin(X, contrast=True), rows, case.seen_background, p)
+    of_columns = games.values(truth.mean_worth(pairs, case.background_weights), index)
+    right = widened(case, of_columns[:, case.fitted.origins])
+    report.close(f"whole pipeline {index}", got[:N_DEFINED], right, case.allowed(right))
+
+
+def interactions(case: Case, report: Report, with_background: bool = False, order: int = 2) -> None:
+    """Interactions of pairs in all forms, or of triples."""
+    draw = case.draw
+    form = "occurring" if order == 3 and draw.form == "all" else draw.form
+    index = "sii" if order == 3 and draw.index == "stii" else draw.index
+    sets = [tuple(c) for c in games.combinations(range(case.n_columns), order)]
+    if form in ("number", "list") and not sets:
+        form = "occurring"
+    asked: Any = {"number": 2, "list": sets[::-2]}.get(form, form)
+    explainer = explainer_of(case, background=with_background)
+    found = explainer.explain_interactions(case.handed, pairs=asked, index=index, order=order)
+    got = found.values
+    n, k = containers.n_rows(case.X), case.n_outputs * (2 if draw.options.get("outputs") == "all" else 1)
+    ways = (case.n_columns,) * 2 if form == "all" else (len(found.pairs),)
+    report.equal("shape of interactions", got.shape, (n, *ways) if k == 1 else (n, *ways, k))
+    if with_background:
+        pairs = case.pair_worth
+        worth = None if pairs is None else truth.mean_worth(pairs, case.background_weights)
+    else:
+        worth = case.path_worth
+    exact = not with_background  # of which the library has predicted mixtures
+    if form == "all":
+        got = outputs_last(got, 4)
+        report.true("symmetry", np.array_equal(got, got.swapaxes(1, 2)))
+        if index != "bii":
+            total = outputs_last(explainer.shap_values(case.X), 3)
+            report.close(
+                "rows add up", got.astype(np.float64).sum(axis=2), total, case.allowed(total, factor=3)
+            )
+        if worth is not None:
+            right = widened(case, games.matrices(worth, index))
+            report.close(
+                f"matrices {index}", got[:N_DEFINED], right, case.allowed(right, exact=exact, factor=2)
+            )
+        return
+    got = outputs_last(got, 3)
+    members = [tuple(int(i) for i in row) for row in found.pairs]
+    if form == "list":
+        report.equal("listed", members, sets[::-2])
+    if worth is not None:
+        right = widened(case, games.sets(worth, members, index))
+        report.close(
+            f"sets {index} {order}", got[:N_DEFINED], right, case.allowed(right, exact=exact, factor=2)
+        )
+        if form == "occurring":
+            rest = [m for m in sets if tuple(sorted(m)) not in {tuple(sorted(x)) for x in members}]
+            others = games.sets(worth, rest, index)
+            report.close(
+                "sets that do not occur", others, 0 * others, case.allowed(np.zeros((1, case.n_outputs)))
+            )
+
+
+def probability(case: Case, report: Report) -> None:
+    """Values of probabilities, by the rescale rule; of what adds up probabilities they are the margin's."""
+    explainer = explainer_of(case, background=True, model_output="probability")
+    explanation = explainer.explain(case.X)
+    got = outputs_last(explanation.values, 3)
+    if adds_up_probabilities(case):
+        adds_up(case, report, explanation)
+        return
+    link, slope = truth.logistic(link_scale(case))
+    total = np.reshape(explanation.base_values, (1, -1)) + got.astype(np.float64).sum(axis=1)
+    zero = np.zeros(1)
+    right = widened_base(case, link(case.margins, zero), True)
+    report.close("additivity of probabilities", total, right, allowed_of_link(case, right, got, 1.0))
+    if case.pair_worth is None:
+        return
+    found, base = truth.rescaled(
+        case.pair_worth,
+        case.margins[:N_DEFINED],
+        case.background_margins,
+        link,
+        slope,
+        case.background_weights,
+    )
+    found = widened(case, found)
+    report.close("rescaled", got[:N_DEFINED], found, allowed_of_link(case, found, got, 1.0))
+    base = widened_base(case, base[:1], True)
+    report.close(
+        "base value",
+        np.reshape(explanation.base_values, (1, -1)),
+        base,
+        allowed_of_link(case, base, got, 1.0),
+    )
+
+
+def allowed_of_link(case: Case, right: np.ndarray, got: np.ndarray, steepest: Any) -> np.ndarray:
+    """Errors of margins times the steepest slope of the link, and of values themselves."""
+    margins = np.broadcast_to(case.contrasts.max(axis=0), case.contrasts.shape)
+    precision = 3e-6 if case.draw.options.get("precision", "single") == "single" else 1e-11
+    own = precision * np.abs(got).reshape(-1, got.shape[-1]).max(axis=0)
+    of_margins = steepest * link_scale(case) * case._wide(case.allowed(margins, whole=True), right)
+    return 2 * (of_margins + own) + 4 * tolerance.UNIT64 * np.abs(right).max(initial=0)
+
+
+def link_scale(case: Case) -> float:
+    if case.draw.params.get("loss") == "exponential":
+        return 2.0
+    return float(case.draw.params.get("sigmoid", 1.0))
+
+
+def log_loss(case: Case, report: Report) -> None:
+    """Values of the loss, by the rescale rule, of binary classifiers and regressors of squared errors."""
+    explainer = explainer_of(case, background=True, model_output="log_loss")
+    classes = models.is_classes(case.draw.task)
+    number = case.rng.integers(0, 2, N_DEFINED)
+    if classes:
+        labels = np.unique(case.y)[number]
+        if case.draw.outer in ("native", "file") and case.draw.family == "lightgbm":
+            labels = number  # which are not in LightGBM's own models
+        link, slope = truth.log_loss(link_scale(case))
+        y, steepest = number.astype(float), 1.0
+    else:
+        labels = case.y[:N_DEFINED]
+        link, slope = truth.squared_error, truth.squared_error_slope
+        y = labels.astype(float)
+        margins = np.concatenate([case.margins, case.background_margins])
+        steepest = 2 * np.abs(margins - y).max()  # of the squared error
+    explanation = explainer.explain(containers.rows(case.X, range(N_DEFINED)), labels)
+    got = outputs_last(explanation.values, 3)
+    total = np.reshape(explanation.base_values, (-1, 1)) + got.astype(np.float64).sum(axis=1)
+    right = link(case.margins[:N_DEFINED], y[:, None])
+    report.close("additivity of losses", total, right, allowed_of_link(case, right, got, steepest))
+    if case.pair_worth is None:
+        return
+    found, base = truth.rescaled(
+        case.pair_worth,
+        case.margins[:N_DEFINED],
+        case.background_margins,
+        link,
+        slope,
+        case.background_weights,
+        y,
+    )
+    report.close("rescaled loss", got, found, allowed_of_link(case, found, got, steepest))
+    report.close(
+        "base value of losses",
+        np.reshape(explanation.base_values, (-1, 1)),
+        base,
+        allowed_of_link(case, base, got, steepest),
+    )
+
+
+def many_rows(case: Case, report: Report) -> None:
+    """So many rows that tables are worth it, or a GPU: the same few, over and over, have the same values."""
+    with_background = case.draw.form in ("all", "list")
+    n = containers.n_rows(case.X)
+    repeats = int(case.rng.choice([50, 400, 3000]))
+    X = containers.rows(case.X, np.tile(np.arange(n), repeats))
+    explainer = explainer_of(case, background=with_background)
+    few = outputs_last(explainer.shap_values(case.X), 3)
+    explanation = explainer.explain(X)
+    many = outputs_last(explanation.values, 3)
+    many = many.reshape(repeats, n, *many.shape[1:])
+    report.true("the same row has the same bits", bool((many == many[:1]).all()))
+    report.close("values of many rows", many[0], few, case.allowed(few, factor=2))
+    base = np.asarray(explanation.base_values, np.float64).reshape(1, -1)
+    right = widened_base(case, case.margins, adds_up_probabilities(case))
+    scale = np.abs(many[0]).sum(axis=1).max(axis=0)
+    allowed = case.allowed(right * 0 + scale, whole=True, factor=2)
+    report.close("additivity of many rows", base + many[0].astype(np.float64).sum(axis=1), right, allowed)
+
+
+MODES: dict[str, Mode] = {
+    "values": values,
+    "background": background,
+    "many rows": many_rows,
+    "banzhaf": lambda case, report: (background if case.draw.background_weights else values)(
+        case, report, "bv"
+    ),
+    "interactions": interactions,
+    "background interactions": lambda case, report: interactions(case, report, with_background=True),
+    "triples": lambda case, report: interactions(case, report, order=3),
+    "probability": probability,
+    "log_loss": log_loss,
+}

@@ -1,0 +1,238 @@
+"""explain_batches, from sources of all kinds to sinks of all kinds, against the libraries' predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+from skshapgpu import explain, explain_batches
+
+from . import wrappers
+from .case import Case
+from .modes import adds_up_probabilities, outputs_last, widened_base
+from .refusals import refusal
+from .report import Report
+
+OF_FRAMES = [
+    "parquet",
+    "files that differ",
+    "arrow file",
+    "csv",
+    "csv of strange form",
+    "table",
+    "frames",
+    "frame",
+]
+OF_ARRAYS = ["npy", "npy float32", "array", "csr", "arrays", "parquet"]
+SINKS = ["values.parquet", "values.arrow", "values.npy", "values/"]
+
+
+def batches(case: Case, report: Report) -> None:
+    """The values of explain, whatever the files, in their order, with the columns that are kept."""
+    rng = np.random.default_rng([case.draw.seed, 4])
+    folder = Path(wrappers.FOLDER or ".")
+    X = case.given.plain
+    if isinstance(X, pd.DataFrame):
+        name = OF_FRAMES[int(rng.integers(len(OF_FRAMES)))]
+    elif isinstance(X, np.ndarray):
+        name = OF_ARRAYS[int(rng.integers(len(OF_ARRAYS)))]
+    else:
+        name = "csr"
+    X = _as_read(name, X)
+    margins = case.library("predict", case.margin, X)
+    source, more = SOURCES[name](X, folder, rng)
+    keep = (
+        ["row number"]
+        if name in OF_FRAMES
+        and name not in ("files that differ", "a column less")
+        and isinstance(X, pd.DataFrame)
+        and rng.random() < 0.5
+        else []
+    )
+    sink = folder / SINKS[int(rng.integers(len(SINKS)))]
+    if str(sink).endswith(".npy"):
+        keep = []
+    size = [3, 5, "auto"][int(rng.integers(3))]
+    options = {"device": case.device, **case.draw.options}
+    try:
+        result = explain_batches(case.fitted.top, source, sink, batch_size=size, keep=keep, **more, **options)
+    except (ValueError, TypeError) as error:
+        text = f"{name}: {type(error).__name__}: {error}"
+        may = _may_refuse(case, name, text)
+        report.true("batches are explained", may, text)
+        return
+    if name == "a column less":
+        report.true("a missing column is refused", False, str(result))
+        return
+    values, kept = _read(sink, result, keep)
+    k = case.n_outputs * (2 if options.get("outputs") == "all" else 1)
+    got = values.reshape(len(values), -1, k).astype(np.float64)
+    if keep:
+        report.equal("kept column", kept, list(range(len(got))))
+    right = widened_base(case, margins, adds_up_probabilities(case))
+    total = np.reshape(result.base_values, (1, -1)) + got.sum(axis=1)
+    scale = np.abs(got).sum(axis=1).max(axis=0, initial=0)
+    allowed = case.allowed(right * 0 + scale, whole=True, factor=2, float32="32" in name)
+    report.close(f"additivity of batches: {name}", total, right, allowed)
+    direct = outputs_last(explain(case.fitted.top, X, **options).values, 3)
+    report.close(
+        f"values of batches: {name}", got, direct, case.allowed(direct, factor=2, float32="32" in name)
+    )
+
+
+def _as_read(name: str, X: Any) -> Any:
+    if name == "npy float32":
+        with np.errstate(over="ignore"):
+            return X.astype(np.float32)
+    if name == "files that differ":
+        half = len(X) // 2
+        return pd.concat([_narrow(X.iloc[:half]).astype(X.dtypes), X.iloc[half:]])
+    return sp.csr_matrix(X) if name == "csr" else X
+
+
+def _may_refuse(case: Case, name: str, text: str) -> bool:
+    """Whether the documentation has a reason: types of a file that are not those in training."""
+    if name.startswith("csv") and (case.data.categorical or "infinit" in text):
+        if "column" in text:
+            return True
+    if name in ("files that differ", "a column less") and "column" in text and "part-" in text:
+        return True
+    return refusal(case.draw, case.accepted, text, "csr" if name == "csr" else "file") is not None
+
+
+def _numbered(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(**{"row number": np.arange(len(frame))})
+
+
+def _table(frame: pd.DataFrame) -> Any:
+    import pyarrow
+
+    return pyarrow.Table.from_pandas(frame, preserve_index=False)
+
+
+def _named(X: Any) -> pd.DataFrame:
+    return X if isinstance(X, pd.DataFrame) else pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+
+
+def _parquet(X: Any, folder: Path, rng: Any) -> Any:
+    import pyarrow.parquet
+
+    frame = _named(X)
+    if isinstance(X, pd.DataFrame):
+        frame = _numbered(frame)
+    pyarrow.parquet.write_table(_table(frame), folder / "rows.parquet", row_group_size=4)
+    return folder / "rows.parquet", {}
+
+
+def _differing(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
+    """Two files: one has its columns in another order, and narrower types."""
+    import pyarrow.parquet
+
+    half = len(X) // 2
+    order = rng.permutation(X.shape[1])
+    parts = [_narrow(X.iloc[:half]).iloc[:, order], X.iloc[half:]]
+    paths = [folder / "part-0.parquet", folder / "part-1.parquet"]
+    for path, part in zip(paths, parts):
+        pyarrow.parquet.write_table(_table(part), path)
+    return paths, {}
+
+
+def _narrow(X: pd.DataFrame) -> pd.DataFrame:
+    """Numbers as float32, and whole ones as int32."""
+    X = X.copy()
+    with np.errstate(over="ignore"):
+        for name in X:
+            if X[name].dtype == np.float64:
+                whole = np.isfinite(X[name]).all() and (X[name] == X[name].astype(np.int32)).all()
+                X[name] = X[name].astype(np.int32 if whole else np.float32)
+    return X
+
+
+def _lacking(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
+    """Two files, of which the second lacks a column."""
+    import pyarrow.parquet
+
+    paths, more = _differing(X, folder, rng)
+    pyarrow.parquet.write_table(_table(X.iloc[len(X) // 2 :, 1:]), paths[1])
+    return paths, more
+
+
+def _arrow_file(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
+    import pyarrow
+
+    table = _table(_numbered(X))
+    with pyarrow.OSFile(str(folder / "rows.arrow"), "wb") as file:
+        with pyarrow.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table, max_chunksize=5)
+    return folder / "rows.arrow", {}
+
+
+def _csv(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
+    _numbered(X).to_csv(folder / "rows.csv", index=False)
+    return folder / "rows.csv", {}
+
+
+def _strange_csv(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
+    """The columns in another order, with one more, that the model does not know."""
+    frame = _numbered(X).assign(other="text")
+    frame = frame.iloc[:, rng.permutation(frame.shape[1])]
+    frame.to_csv(folder / "rows.csv", index=False)
+    return folder / "rows.csv", {"features": [str(name) for name in X.columns]}
+
+
+def _frames(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
+    frame = _numbered(X)
+
+    def parts() -> Iterator[pd.DataFrame]:
+        for start in range(0, len(frame), 4):
+            yield frame.iloc[start : start + 4]
+
+    return parts(), {}
+
+
+def _npy(X: np.ndarray, folder: Path, rng: Any) -> Any:
+    np.save(folder / "rows.npy", X)
+    return folder / "rows.npy", {}
+
+
+SOURCES: dict[str, Any] = {
+    "parquet": _parquet,
+    "files that differ": _differing,
+    "a column less": _lacking,
+    "arrow file": _arrow_file,
+    "csv": _csv,
+    "csv of strange form": _strange_csv,
+    "table": lambda X, folder, rng: (_table(_numbered(X)), {}),
+    "frame": lambda X, folder, rng: (_numbered(X), {}),
+    "frames": _frames,
+    "npy": _npy,
+    "npy float32": _npy,
+    "array": lambda X, folder, rng: (X, {}),
+    "arrays": lambda X, folder, rng: (iter([X[:4], X[4:]]), {}),
+    "csr": lambda X, folder, rng: (X, {}),
+}
+
+
+def _read(sink: Path, result: Any, keep: list[str]) -> tuple[np.ndarray, list[Any]]:
+    """The values in a sink, a row each, and what was kept."""
+    if sink.suffix == ".npy":
+        values = np.load(sink)
+        return values.reshape(len(values), -1), []
+    import pyarrow
+
+    tables = []
+    for path in result.paths:
+        if path.suffix == ".parquet":
+            tables.append(pyarrow.parquet.read_table(path))
+        else:
+            with pyarrow.OSFile(str(path)) as file:
+                tables.append(pyarrow.ipc.open_file(file).read_all())
+    table = pyarrow.concat_tables(tables)
+    kept = table.column(keep[0]).to_pylist() if keep else []
+    columns = [table.column(name).to_numpy() for name in table.column_names if name not in keep]
+    return np.column_stack(columns), kept

@@ -1,0 +1,142 @@
+"""The same values by other ways: importances, tables, selections, the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from skshapgpu import explain, shap_importance
+from skshapgpu.command_line import main
+
+from . import games, readers_sklearn, trees, wrappers
+from .case import N_DEFINED, Case
+from .modes import adds_up, adds_up_probabilities, explainer_of, outputs_last, widened_base
+from .refusals import refusal
+from .report import NotDrawnError, Report
+
+
+def importances(case: Case, report: Report) -> None:
+    """Means over rows and parts, from the values by hand."""
+    options = {"device": case.device, **case.draw.options}
+    values = outputs_last(explain(case.fitted.top, case.X, **options).values.astype(float), 3)
+    how = ["mean_abs", "rms", "max_abs"][case.draw.background % 3]
+    of_rows = {
+        "mean_abs": lambda part: np.abs(part).mean(axis=0),
+        "rms": lambda part: np.sqrt((part**2).mean(axis=0)),
+        "max_abs": lambda part: np.abs(part).max(axis=0),
+    }[how]
+    found = shap_importance(case.fitted.top, case.X, aggregation=how, n_parts=3, explain_params=options)
+    scale = 1e-6 * np.abs(values).max(initial=0)
+    report.close("importances of all rows", found.importances_mean, of_rows(values).sum(axis=1), scale)
+    parts = np.stack([of_rows(values[i::3]).sum(axis=1) for i in range(3)], axis=1)
+    report.close("importances of parts", found.importances, parts, scale)
+    adds_up(case, report, explain(case.fitted.top, case.X, **options))
+
+
+def views(case: Case, report: Report) -> None:
+    """Slices, tables and arrays of an explanation hold its values; main effects and matrices their sums."""
+    explainer = explainer_of(case)
+    explanation = explainer.explain(case.X)
+    adds_up(case, report, explanation)
+    values = explanation.values
+    report.equal("as an array", np.asarray(explanation), values)
+    frame = explanation.to_frame()
+    report.equal("as a frame", frame.to_numpy(), values.reshape(len(values), -1))
+    some = case.rng.permutation(len(values))[:4]
+    report.equal("rows", explanation[some].values, values[some])
+    name = explanation.feature_names[-1]
+    report.equal("a column", explanation[:, name].values, values[:, -1:])
+    if values.ndim == 3:
+        last = explanation.output_names[-1]
+        label = last if isinstance(last, str) else -1  # numbers are positions
+        report.equal("an output", explanation[..., label].values, values[..., -1])
+    direct = explainer.shap_values(case.X)
+    report.equal("shap_values", direct, values)
+    pairs = explainer.explain_interactions(case.X, pairs="occurring", index="sii")
+    whole = outputs_last(pairs.dense().values.astype(float), 4)
+    matrices = outputs_last(explainer.explain_interactions(case.X, index="sii").values.astype(float), 4)
+    report.close("dense", whole, matrices, case.allowed(matrices, factor=2))
+    main_effects = outputs_last(np.asarray(pairs.main_effects(), float), 3)
+    diagonal = np.einsum("nppk->npk", matrices)
+    report.close("main effects", main_effects, diagonal, case.allowed(matrices, factor=3))
+
+
+def covers(case: Case, report: Report) -> None:
+    """Trees of scikit-learn by counts of rows in place of weights."""
+    model = case.fitted.last
+    if type(model).__module__.partition(".")[0] != "sklearn" or type(model).__name__.startswith("Hist"):
+        raise NotDrawnError("covers: of trees of scikit-learn only")
+    explainer = explainer_of(case, cover="count")
+    explanation = explainer.explain(case.X)
+    adds_up(case, report, explanation)
+    if case.trees is None:
+        return
+    _, rows = case.trees
+    counted = list(readers_sklearn.trees(model, counts=True))
+    right = games.values(trees.worth(counted, rows, case.n_outputs))
+    if case.draw.options.get("outputs") == "all":
+        right = np.concatenate([-right, right], axis=-1)
+    got = outputs_last(explanation.values, 3)
+    report.close("values by counts", got[:N_DEFINED], right, case.allowed(right, exact=True))
+
+
+def command_line(case: Case, report: Report) -> None:
+    """``skshapgpu explain`` of a model file or a saved explainer, from a file to a file."""
+    folder = Path(wrappers.FOLDER or ".")
+    X = case.given.plain
+    if case.fitted.steps or not isinstance(X, (pd.DataFrame, np.ndarray)):
+        raise NotDrawnError("command line: no steps, no sparse X")
+    model = case.fitted.top
+    if not isinstance(model, Path):
+        explainer = explainer_of(case)
+        if explainer.steps:
+            raise NotDrawnError("command line: no steps, no sparse X")
+        explainer.save(folder / "explainer.npz")
+        model = folder / "explainer.npz"
+    frame = (
+        X if isinstance(X, pd.DataFrame) else pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+    )
+    frame = frame.assign(**{"row number": np.arange(len(frame))})
+    kind = "csv" if case.draw.form in ("all", "list") and not case.data.categorical else "parquet"
+    source, sink = folder / f"rows.{kind}", folder / "values.parquet"
+    frame.to_csv(source, index=False) if kind == "csv" else frame.to_parquet(source, index=False)
+    arguments = ["explain", str(model), str(source), "-o", str(sink), "--keep", "row number", "--json"]
+    out, err = io.StringIO(), io.StringIO()
+    if model.suffix != ".npz":
+        arguments += ["--precision", case.draw.options.get("precision", "single")]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main([*arguments, "--device", "cpu", "--batch-size", "5"])
+    if status:
+        text = out.getvalue() + err.getvalue()
+        report.true(
+            "the command line explains", refusal(case.draw, case.accepted, text, "file") is not None, text
+        )
+        return
+    table = pd.read_parquet(sink)
+    report.equal("kept column", table.pop("row number").tolist(), list(range(len(frame))))
+    answer = json.loads(out.getvalue())
+    report.equal("rows written", answer["rows"] if "rows" in answer else len(table), len(frame))
+    saved = model.suffix == ".npz"
+    k = case.n_outputs * (2 if saved and case.draw.options.get("outputs") == "all" else 1)
+    got = table.to_numpy(float).reshape(len(table), -1, k)
+    base = np.reshape(_base_values(sink), (1, -1))
+    margins = case.library("predict", case.margin, X)
+    right = widened_base(case, margins, adds_up_probabilities(case)) if k > case.n_outputs else margins
+    scale = np.abs(got).sum(axis=1).max(axis=0, initial=0)
+    allowed = case.allowed(right * 0 + scale, whole=True, factor=2)
+    report.close("additivity of the command line", base + got.sum(axis=1), right, allowed)
+
+
+def _base_values(path: Path) -> Any:
+    import pyarrow.parquet
+
+    return json.loads(pyarrow.parquet.read_schema(path).metadata[b"skshapgpu"])["base_values"]
+
+
+VIEWS = {"importances": importances, "views": views, "covers": covers, "command line": command_line}

@@ -1,0 +1,128 @@
+"""Processes that carry out seeds; what kills one, or keeps it for a minute, becomes a finding."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+from itertools import count, cycle
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from .draws import draw
+from .run import Result, run
+
+#: A case takes about half a second.
+MOST_SECONDS = 60.0
+
+_CONTEXT = multiprocessing.get_context("spawn")
+
+
+#: A process is ended after so many cases, and the next one has the next instruction set.
+_CASES = 500
+
+
+def instruction_sets() -> list[str]:
+    """Those of this processor that there are kernels for; a process has one."""
+    from numpy._core._multiarray_umath import __cpu_features__ as has
+
+    avx512 = all(has.get(name) for name in ("AVX512F", "AVX512BW", "AVX512VL", "AVX512DQ"))
+    found = ["avx512"] if avx512 and has.get("AVX2") else []
+    return [*found, *(["avx2"] if has.get("AVX2") and has.get("FMA3") else []), "baseline"]
+
+
+def _work(connection: Connection, fixed: dict[str, Any], instructions: str) -> None:
+    os.environ.setdefault("SKSHAPGPU_ISA", instructions)
+    while True:
+        seed = connection.recv()
+        if seed is None:
+            return
+        result = run(seed, fixed)
+        result.dimensions["instructions"] = os.environ["SKSHAPGPU_ISA"]
+        connection.send(result)
+
+
+class _Worker:
+    """A process and the seed it has."""
+
+    def __init__(self, fixed: dict[str, Any], instructions: str) -> None:
+        self.connection, theirs = _CONTEXT.Pipe()
+        arguments = (theirs, fixed, instructions)
+        self.process = _CONTEXT.Process(target=_work, args=arguments, daemon=True)
+        self.process.start()
+        theirs.close()
+        self.seed: int | None = None
+        self.n_cases = 0
+        self.since = 0.0
+
+    def give(self, seed: int) -> None:
+        self.seed, self.since = seed, time.monotonic()
+        self.connection.send(seed)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+class Pool:
+    """So many processes, started again when one is lost."""
+
+    def __init__(self, jobs: int, fixed: dict[str, Any]) -> None:
+        self.jobs, self.fixed = jobs, fixed
+        self.workers: list[_Worker] = []
+        self._instructions = cycle(instruction_sets())
+
+    def results(self, start: int, end: float) -> Iterator[Result]:
+        """Results of seeds from ``start`` on, as they come, until ``time.monotonic()`` is ``end``."""
+        seeds = count(start)
+        workers = self.workers = [self._start() for _ in range(self.jobs)]
+        try:
+            for worker in workers:
+                worker.give(next(seeds))
+            while workers:
+                ready = wait([w.connection for w in workers], timeout=1.0)
+                for worker in list(workers):
+                    result = self._result(worker, worker.connection in ready)
+                    if result is None:
+                        continue
+                    yield result
+                    workers.remove(worker)
+                    if time.monotonic() < end:
+                        if worker.n_cases >= _CASES or not worker.process.is_alive():
+                            worker.end()
+                            worker = self._start()
+                        workers.append(worker)
+                        worker.give(next(seeds))
+                    else:
+                        worker.end()
+        finally:
+            for worker in workers:
+                worker.end()
+
+    def _start(self) -> _Worker:
+        return _Worker(self.fixed, next(self._instructions))
+
+    def _result(self, worker: _Worker, ready: bool) -> Result | None:
+        assert worker.seed is not None
+        if ready:
+            try:
+                result = worker.connection.recv()
+                worker.n_cases += 1
+                return result
+            except (EOFError, OSError):
+                worker.process.join(5)
+                return self._lost(worker, f"the process died with exit code {worker.process.exitcode}")
+        # The first case of a process imports the libraries.
+        if time.monotonic() - worker.since > MOST_SECONDS * (3 if worker.n_cases == 0 else 1):
+            return self._lost(worker, f"no result after {MOST_SECONDS:.0f} s")
+        return None
+
+    def _lost(self, worker: _Worker, text: str) -> Result:
+        worker.end()
+        assert worker.seed is not None
+        drawn = draw(worker.seed, **self.fixed)
+        return Result(
+            worker.seed, str(drawn), drawn.dimensions(), [text], seconds=time.monotonic() - worker.since
+        )

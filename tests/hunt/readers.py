@@ -1,0 +1,49 @@
+"""Trees as their libraries store them, read a second time.
+
+Only these modules and the libraries' own documents are involved, neither the package's adapters nor its
+formulas. A reader proves itself: the worth of all columns must be the library's margin.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import readers_boosting, readers_sklearn
+from .margins import library_of
+from .trees import Tree, encoded
+
+
+def readable(model: Any) -> bool:
+    """Whether :func:`trees_of` knows the model: all but those of CatBoost with categories."""
+    return library_of(model) != "catboost" or not model.get_cat_feature_indices()
+
+
+def trees_of(model: Any) -> list[Tree]:
+    """The trees of a model, scaled as they are added."""
+    read = {
+        "sklearn": readers_sklearn.trees,
+        "xgboost": readers_boosting.xgboost_trees,
+        "lightgbm": readers_boosting.lightgbm_trees,
+        "catboost": readers_boosting.catboost_trees,
+    }
+    return list(read[library_of(model)](model))
+
+
+def rows_of(model: Any, made: Any, categories: dict[int, list[Any]]) -> np.ndarray:
+    """Rows as the trees of a model compare them; ``categories``: of the training frame, by column."""
+    library = library_of(model)
+    if library == "sklearn":
+        return readers_sklearn.rows(model, made)
+    if library == "lightgbm":
+        # LightGBM rounds integers, and another byte order; of objects scikit-learn has made float64 before.
+        if isinstance(made, np.ndarray) and made.dtype not in (np.float32, np.float64, np.dtype(object)):
+            made = made.astype(np.float32)
+        return encoded(made, categories)
+    with np.errstate(over="ignore"):
+        if library == "catboost":
+            return encoded(made, {}).astype(np.float32)
+        rows = encoded(made, categories, absent=np.nan).astype(np.float32)
+    missing = np.float32(getattr(model, "missing", np.nan))
+    return np.where(rows == missing, np.nan, rows)

@@ -1,0 +1,51 @@
+"""What the package documents that it refuses: parts of messages, and which draws may meet them."""
+
+from __future__ import annotations
+
+from . import containers
+from .draws import Draw
+
+#: Categories that are numbers are numbers there.
+TYPES_LOST = ("polars", "polars enum", "arrow", "arrow text", "frame of text")
+
+#: What scikit-learn reads as sparse matrices, in which it takes NaN and sends it anywhere.
+SPARSE = (*containers.SPARSE, "frame sparse")
+
+#: In every container.
+ALWAYS = {
+    "model_output='probability' needs": lambda draw: draw.mode == "probability",
+    "model_output='log_loss' needs": lambda draw: draw.mode == "log_loss",
+    "there is one log loss": lambda draw: draw.mode == "log_loss",
+    "at most 16 features": lambda draw: draw.options.get("algorithm") == "fast_v2",
+    "infinity or a value too large": lambda draw: draw.family in ("xgboost", "bagging"),
+    "a border between infinite numbers": lambda draw: "infinite" in draw.columns,
+    "CPU": lambda draw: draw.device == "cuda",  # "computed on the CPU only"
+    "is a dictionary of PyArrow with nulls": lambda draw: draw.family == "histograms",
+    "have none": lambda draw: draw.mode == "triples",
+}
+
+#: Of categories in a container that does not keep them.
+OF_TYPES = (
+    "columns must have the types that they had in training",
+    "was categorical in training",
+)
+
+
+def refusal(draw: Draw, accepted: bool, error: str, container: str | None = None) -> str | None:
+    """The kind of a refusal that is documented, or that the library agrees with; None if it is a finding.
+
+    ``accepted``: whether the library predicts these rows. ``container``: of the rows, if it is not the one
+    of the draw; "file" is one whose types are its own.
+    """
+    container = container or draw.container
+    for part, may in ALWAYS.items():
+        if part in error and may(draw):
+            return part
+    for part in OF_TYPES:
+        if part in error and (container == "file" or container in TYPES_LOST):
+            return part
+    if "does not accept in a sparse matrix" in error and container in SPARSE:
+        return "NaN in a sparse matrix"
+    if "takes the codes" in error and "missing" in draw.params:
+        return "a code that is missing"  # it is compared with the codes of a frame
+    return None if accepted else "as the library"

@@ -1,0 +1,84 @@
+"""One seed, from the draw to its report."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import tempfile
+import time
+import traceback
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+from skshapgpu import UnsupportedModelError
+
+from . import wrappers
+from .case import Case
+from .draws import Draw, draw
+from .modes import MODES
+from .modes_batches import batches
+from .modes_views import VIEWS
+from .modes_workflow import WORKFLOW
+from .refusals import refusal
+from .report import NotDrawnError, Report
+
+ALL_MODES = {**MODES, **WORKFLOW, **VIEWS, "batches": batches}
+
+NAMED = (UnsupportedModelError, ValueError, TypeError)
+
+
+@dataclass
+class Result:
+    """What became of a seed."""
+
+    seed: int
+    description: str = ""
+    dimensions: dict[str, str] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)
+    checks: dict[str, int] = field(default_factory=dict)
+    refusals: list[str] = field(default_factory=list)
+    not_drawn: str = ""
+    seconds: float = 0.0
+
+
+def run(seed: int, fixed: dict[str, Any] | None = None) -> Result:
+    """Carry out the case of a seed; nothing it does is raised here."""
+    start = time.perf_counter()
+    drawn = draw(seed, **(fixed or {}))
+    result = Result(seed, str(drawn), drawn.dimensions())
+    wrappers.FOLDER = tempfile.mkdtemp(prefix="hunt-")
+    report = Report()
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            _carry_out(drawn, report)
+    except NotDrawnError as error:
+        report.not_drawn = str(error)
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{place.filename.rpartition('/')[2]}:{place.lineno}"
+        text = f"raised at {where}: {type(error).__name__}: {error}"
+        report.findings.append(text if len(text) < 600 else text[:600] + "...")
+    finally:
+        shutil.rmtree(wrappers.FOLDER, ignore_errors=True)
+    result.findings = report.findings
+    result.checks = dict(report.checks)
+    result.refusals = report.refusals
+    result.not_drawn = report.not_drawn
+    result.seconds = time.perf_counter() - start
+    return result
+
+
+def _carry_out(drawn: Draw, report: Report) -> None:
+    accepted = True
+    try:
+        case = Case(drawn)
+        accepted = case.accepted
+        ALL_MODES[drawn.mode](case, report)
+    except NAMED as error:
+        reason = refusal(drawn, accepted, str(error))
+        if reason is None:
+            raise
+        report.refusals.append(reason)

@@ -1,0 +1,81 @@
+"""One tree as this package reads it a second time, and the path-dependent worth of coalitions.
+
+The worth of a coalition is a walk down each tree that follows the row at nodes of known columns, and averages
+both children by their covers at the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """One tree: a leaf has no children (-1); ``goes_left(node, column)`` decides for many rows."""
+
+    left: np.ndarray
+    right: np.ndarray
+    feature: np.ndarray
+    cover: np.ndarray
+    value: np.ndarray  # (n_nodes, n_outputs)
+    threshold: np.ndarray  # NaN where a node asks for a category
+    goes_left: Callable[[int, np.ndarray], np.ndarray]
+
+
+def worth(trees: list[Tree], X: np.ndarray, n_outputs: int) -> np.ndarray:
+    """Worth of all coalitions of columns, without any intercept: (2^p, n_rows, n_outputs)."""
+    p = X.shape[1]
+    masks = np.arange(2**p)
+    known = [((masks >> j) & 1 == 1)[:, None, None] for j in range(p)]
+    total = np.zeros((len(masks), len(X), n_outputs))
+    for tree in trees:
+        total += _expected(tree, 0, X, known)
+    return total
+
+
+def _expected(tree: Tree, node: int, X: np.ndarray, known: list[np.ndarray]) -> np.ndarray:
+    left, right = tree.left[node], tree.right[node]
+    if left < 0:
+        return tree.value[node][None, None, :]
+    j = tree.feature[node]
+    first, second = _expected(tree, left, X, known), _expected(tree, right, X, known)
+    of_left, of_right = tree.cover[left], tree.cover[right]
+    share = 0.5 if of_left + of_right == 0 else of_left / (of_left + of_right)
+    follows = np.asarray(tree.goes_left(node, X[:, j]))[None, :, None]
+    return np.where(known[j], np.where(follows, first, second), share * first + (1 - share) * second)
+
+
+def used_columns(trees: list[Tree]) -> set[int]:
+    """Columns that some node asks about."""
+    return {int(j) for tree in trees for j in tree.feature[tree.left >= 0]}
+
+
+def is_encodable(made: Any) -> bool:
+    """Whether :func:`encoded` takes it; only X itself may be anything else."""
+    return isinstance(made, (np.ndarray, pd.DataFrame)) or sp.issparse(made)
+
+
+def encoded(made: Any, categories: dict[int, list[Any]], absent: float = 0.0) -> np.ndarray:
+    """An array, frame or sparse matrix as float64; categories by their position in training, else NaN."""
+    if sp.issparse(made):
+        coo = made.tocoo()
+        dense = np.full(made.shape, absent)
+        dense[coo.row, coo.col] = coo.data
+        return dense
+    if not isinstance(made, pd.DataFrame):
+        return np.asarray(made, np.float64)
+    columns = []
+    for j in range(made.shape[1]):
+        series = made.iloc[:, j]
+        if j in categories:
+            code = {value: float(i) for i, value in enumerate(categories[j])}
+            columns.append(np.array([code.get(value, np.nan) for value in series], np.float64))
+        else:
+            columns.append(series.to_numpy(np.float64, na_value=np.nan))
+    return np.column_stack(columns) if columns else np.zeros((len(made), 0))

@@ -1,0 +1,131 @@
+"""What is right, by the definition and the libraries alone.
+
+Interventional: each coalition's worth is the library's own prediction of mixtures, rows whose columns in the
+coalition are those of the row explained and whose others are those of a background row. Path-dependent:
+``readers.py``, or what CatBoost itself says the values of symmetric trees are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import containers, games
+from .margins import library_of
+
+#: Coalitions of more columns take too long.
+MOST_COLUMNS = 9
+
+
+def pairs_worth(predict: Callable[[Any], np.ndarray], X: Any, background: Any, n_columns: int) -> np.ndarray:
+    """Worth of every coalition for each pair of a row and a background row.
+
+    Parameters
+    ----------
+    predict : callable
+        From rows like those of X to margins of shape (n, n_outputs).
+    X, background : array, frame or matrix
+        In the same container.
+
+    Returns
+    -------
+    ndarray of shape (2^n_columns, n_rows, n_background, n_outputs)
+    """
+    n, m = containers.n_rows(X), containers.n_rows(background)
+    masks = np.arange(2**n_columns)
+    # Numbers of rows of X with the background below it: coalition, row, background row, column.
+    known = (masks[:, None] >> np.arange(n_columns)) & 1 == 1
+    own = np.arange(n)[None, :, None, None]
+    other = n + np.arange(m)[None, None, :, None]
+    which = np.where(known[:, None, None, :], own, other)
+    mixed = containers.mixture(containers.stacked(X, background), which.reshape(-1, n_columns))
+    return predict(mixed).reshape(len(masks), n, m, -1)
+
+
+def shares(weights: np.ndarray | None, n_background: int) -> np.ndarray:
+    weights = np.ones(n_background) if weights is None else np.asarray(weights, float)
+    return weights / weights.sum()
+
+
+def mean_worth(worth: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Worth of each coalition against the background as a whole: (2^p, n_rows, n_outputs)."""
+    return np.einsum("cnmk,m->cnk", worth, shares(weights, worth.shape[2]))
+
+
+def rescaled(
+    worth: np.ndarray,
+    margins: np.ndarray,
+    of_background: np.ndarray,
+    link: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    derivative: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    weights: np.ndarray | None,
+    labels: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values by the rescale rule of docs/which_shap.md, and base values of each row.
+
+    Each pair's SHAP values of the margin are multiplied by the slope of the link between both margins.
+
+    Parameters
+    ----------
+    worth : ndarray of shape (2^p, n_rows, n_background, n_outputs)
+    margins, of_background : ndarray of shape (n_rows, n_outputs) and (n_background, n_outputs)
+    link, derivative : callable
+        Of margins and labels, which broadcast.
+    """
+    labels = np.zeros(len(margins)) if labels is None else labels
+    y = labels[:, None, None]
+    x, b = margins[:, None, :], of_background[None, :, :]
+    apart = np.abs(x - b) > 1e-5
+    with np.errstate(invalid="ignore", divide="ignore"):
+        secant = (link(x, y) - link(b, y)) / (x - b)
+    slope = np.where(apart, secant, derivative((x + b) / 2, y))
+    per_pair = games.values(worth.reshape(len(worth), -1, worth.shape[3]))
+    per_pair = per_pair.reshape(*worth.shape[1:3], -1, worth.shape[3])
+    share = shares(weights, worth.shape[2])
+    values = np.einsum("nmpk,nmk,m->npk", per_pair, slope, share)
+    return values, np.einsum("nmk,m->nk", np.broadcast_to(link(b, y), slope.shape), share)
+
+
+def logistic(scale: float) -> tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]:
+    def link(z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return 0.5 * (1 + np.tanh(scale * z / 2)) + 0 * y
+
+    def derivative(z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return scale * link(z, y) * link(-z, y)
+
+    return link, derivative
+
+
+def log_loss(scale: float) -> tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]:
+    def link(z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.logaddexp(0, scale * z) - y * scale * z
+
+    def derivative(z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return scale * (logistic(scale)[0](z, y) - y)
+
+    return link, derivative
+
+
+def squared_error(z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return (z - y) ** 2
+
+
+def squared_error_slope(z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return 2 * (z - y)
+
+
+def own_values(model: Any, made: Any, categorical: list[int]) -> tuple[np.ndarray, np.ndarray] | None:
+    """SHAP values by CatBoost itself, (n_rows, p, n_outputs), and base values.
+
+    None where these are not right, as of trees that are not symmetric (catboost/catboost#1703).
+    """
+    if library_of(model) != "catboost" or model.get_all_params().get("grow_policy") != "SymmetricTree":
+        return None
+    import catboost
+
+    pool = catboost.Pool(made, cat_features=categorical or None)
+    found = np.asarray(model.get_feature_importance(pool, type="ShapValues", thread_count=1))
+    found = found[:, None, :] if found.ndim == 2 else found
+    return found[:, :, :-1].swapaxes(1, 2), found[0, :, -1]

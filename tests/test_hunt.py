@@ -1,0 +1,233 @@
+"""The hunt: a fixed set of its cases, and whether it finds what is wrong."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("polars")
+pytest.importorskip("pyarrow")
+
+from hunt import games, pool, truth
+from hunt.draws import draw
+from hunt.models import installed
+from hunt.run import Result, run
+from hunt.tally import Tally
+
+from skshapgpu import TreeExplainer
+
+#: Dimensions of which each choice must occur in the fixed set.
+COVERED = ("family", "task", "steps", "outer", "container", "mode", "offset in scales", "names", "precision")
+
+
+def _fixed_seeds() -> list[int]:
+    """The first seeds that between them meet every choice of every dimension."""
+    met: set[tuple[str, str]] = set()
+    seeds = []
+    for seed in range(400):
+        of_seed = {(name, draw(seed).dimensions()[name]) for name in COVERED}
+        if not of_seed <= met:
+            met |= of_seed
+            seeds.append(seed)
+    return seeds
+
+
+@pytest.mark.parametrize("seed", _fixed_seeds())
+def test_fixed_seeds(seed):
+    result = run(seed)
+    assert not result.findings, f"./dev hunt --seed {seed}: {result.findings}"
+    if not (result.refusals or result.not_drawn):
+        assert sum(result.checks.values()) > 0
+
+
+def test_a_seed_is_a_case_for_ever():
+    assert draw(11) == draw(11)
+    assert str(draw(11)) != str(draw(12))
+    fixed = draw(11, family="tree", mode="values", task="regression")
+    assert (fixed.family, fixed.mode, fixed.task) == ("tree", "values", "regression")
+
+
+# Truth
+
+
+def test_values_of_two_players():
+    """v(none) = 1, v(a) = 4, v(b) = 3, v(a, b) = 10."""
+    worth = np.array([1.0, 4.0, 3.0, 10.0])[:, None, None]
+    # a adds 3 first and 7 second, b adds 2 first and 6 second.
+    assert games.values(worth)[0, :, 0].tolist() == [5.0, 4.0]
+    assert games.values(worth, "bv")[0, :, 0].tolist() == [5.0, 4.0]
+    # Together they add 10 - 4 - 3 + 1 more than each alone.
+    for index in ("sii", "stii", "bii"):
+        assert games.sets(worth, [(0, 1)], index)[0, :, 0].tolist() == [4.0]
+    assert games.matrices(worth, "sii")[0, ..., 0].tolist() == [[3.0, 2.0], [2.0, 2.0]]
+    assert games.matrices(worth, "stii")[0, ..., 0].tolist() == [[3.0, 2.0], [2.0, 2.0]]
+    assert games.matrices(worth, "bii")[0, ..., 0].tolist() == [[5.0, 2.0], [2.0, 4.0]]
+
+
+def test_values_of_three_players():
+    """A majority of two of three: each is worth a third; by Banzhaf each decides two of four times."""
+    worth = np.array([float(mask.bit_count() >= 2) for mask in range(8)])[:, None, None]
+    np.testing.assert_allclose(games.values(worth)[0, :, 0], [1 / 3] * 3, rtol=1e-15)
+    np.testing.assert_allclose(games.values(worth, "bv")[0, :, 0], [0.5] * 3, rtol=1e-15)
+    # Known the third, two of them add 1 - 1 - 1 + 0, else 1.
+    np.testing.assert_allclose(games.sets(worth, [(0, 1)], "sii")[0, 0, 0], 0.0, atol=1e-15)
+    # The Shapley-Taylor index weighs the empty set with 2/3, the third with 1/3.
+    np.testing.assert_allclose(games.sets(worth, [(0, 1)], "stii")[0, 0, 0], 1 / 3, rtol=1e-15)
+    np.testing.assert_allclose(games.sets(worth, [(0, 1, 2)], "sii")[0, 0, 0], -2.0, rtol=1e-15)
+
+
+def test_mixtures():
+    """f(a, b) = a b of the row (2, 3) against (1, 1) and (0, 5), the second with three times the weight."""
+    X, background = np.array([[2.0, 3.0]]), np.array([[1.0, 1.0], [0.0, 5.0]])
+    worth = truth.pairs_worth(lambda rows: rows[:, :1] * rows[:, 1:], X, background, 2)
+    assert worth[:, 0, :, 0].tolist() == [[1.0, 0.0], [2.0, 10.0], [3.0, 0.0], [6.0, 6.0]]
+    of_game = games.values(truth.mean_worth(worth, np.array([1.0, 3.0])))[0, :, 0]
+    # Against the first row 2 and 3, against the second 8 and -2.
+    np.testing.assert_allclose(of_game, [(2 + 3 * 8) / 4, (3 + 3 * -2) / 4], rtol=1e-15)
+
+
+def test_rescaled_values_of_the_page():
+    """10 and 5 added to a margin of 0: 0.33 and 0.17 of the probability, as docs/which_shap.md says."""
+    X, background = np.array([[10.0, 5.0]]), np.array([[0.0, 0.0]])
+    worth = truth.pairs_worth(lambda rows: rows.sum(axis=1, keepdims=True), X, background, 2)
+    link, slope = truth.logistic(1.0)
+    values, base = truth.rescaled(worth, X.sum(1)[:, None], np.zeros((1, 1)), link, slope, None)
+    np.testing.assert_allclose(values[0, :, 0], [1 / 3, 1 / 6], atol=1e-6)
+    assert base.tolist() == [[0.5]]
+
+
+# What is wrong is found
+
+
+def _with(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    explain = TreeExplainer.explain
+
+    def changed(self: TreeExplainer, *args: Any, **options: Any) -> Any:
+        explanation = explain(self, *args, **options)
+        return replace(explanation, values=change(explanation.values.copy()))
+
+    monkeypatch.setattr(TreeExplainer, "explain", changed)
+
+
+PLAIN = {
+    "family": "forest",
+    "columns": ("normal", "normal", "few"),
+    "steps": "none",
+    "outer": "none",
+    "container": "array",
+    "trained_on": "array",
+    "depth": 4,
+    "trees": 10,
+    "max_features": None,
+    "leaves": False,
+}
+
+
+def _swap_classes(values: np.ndarray) -> np.ndarray:
+    values[..., [0, 1]] = values[..., [1, 0]]
+    return values
+
+
+def _shift(values: np.ndarray) -> np.ndarray:
+    values += 1e-4 * np.ptp(values)
+    return values
+
+
+@pytest.mark.parametrize("mode", ["values", "background"])
+@pytest.mark.parametrize(
+    "task, change",
+    [
+        ("regression", lambda values: values[:, ::-1]),
+        ("regression", _shift),
+        ("classes", _swap_classes),
+        ("binary", np.negative),
+    ],
+    ids=["permuted columns", "a shift", "another class", "the other class"],
+)
+def test_wrong_values_are_found(monkeypatch, mode, task, change):
+    options = PLAIN | {"mode": mode, "task": task, "outputs": "auto"}
+    assert not run(3, options).findings
+    _with(monkeypatch, change)
+    found = run(3, options).findings
+    assert any(text.startswith(("values", "interventional")) for text in found)
+
+
+def test_a_shift_is_found_whatever_the_offset(monkeypatch):
+    """1e-4 of the spread, which the offset exceeds a million times."""
+    options = PLAIN | {"mode": "values", "task": "regression", "offset": 1e6, "outputs": "auto"}
+    assert not run(5, options).findings
+    _with(monkeypatch, _shift)
+    assert any(text.startswith("additivity") for text in run(5, options).findings)
+
+
+def test_a_wrong_exception_is_found(monkeypatch):
+    def fails(*args: Any, **options: Any) -> Any:
+        raise ZeroDivisionError("of no use")
+
+    monkeypatch.setattr(TreeExplainer, "explain", fails)
+    assert "ZeroDivisionError: of no use" in run(3, PLAIN | {"mode": "values"}).findings[0]
+
+
+def test_a_refusal_of_what_must_be_accepted_is_found(monkeypatch):
+    def refuses(*args: Any, **options: Any) -> Any:
+        raise ValueError("not today")
+
+    monkeypatch.setattr(TreeExplainer, "explain", refuses)
+    assert "not today" in run(3, PLAIN | {"mode": "values"}).findings[0]
+
+
+# The runner
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_lost_process_is_a_finding_and_the_next_case_goes_on(monkeypatch):
+    monkeypatch.setattr(pool, "_CONTEXT", multiprocessing.get_context("fork"))  # which has the next line, too
+    monkeypatch.setattr(pool, "run", _dies_of_seed_1)
+    results = pool.Pool(1, {}).results(0, float("inf"))
+    try:
+        found = [next(results) for _ in range(3)]
+    finally:
+        results.close()
+    assert [result.seed for result in found] == [0, 1, 2]
+    assert [result.findings for result in found] == [[], ["the process died with exit code -9"], []]
+    assert found[1].description == str(draw(1))
+
+
+def _dies_of_seed_1(seed: int, fixed: dict[str, Any]) -> Result:
+    if seed == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Result(seed)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_case_that_does_not_end_is_a_finding(monkeypatch):
+    monkeypatch.setattr(pool, "_CONTEXT", multiprocessing.get_context("fork"))
+    monkeypatch.setattr(pool, "run", lambda seed, fixed: time.sleep(100))
+    monkeypatch.setattr(pool, "MOST_SECONDS", 0.1)
+    results = pool.Pool(1, {}).results(0, 0.0)
+    assert next(results).findings == ["no result after 0 s"]
+    results.close()
+
+
+def test_the_table_counts_cases_and_checks():
+    tally = Tally()
+    for seed in (0, 1):
+        tally.add(run(seed, PLAIN | {"mode": "values", "task": "regression"}))
+    document = tally.document()
+    assert document["by_dimension"]["family"]["forest"]["cases"] == document["cases"] == 2
+    assert document["checks"] == sum(document["by_check"].values()) > 10
+    assert "numpy" in document["versions"]
+    assert "forest" in tally.table() and "2 cases" in tally.table()
+
+
+def test_every_installed_library_is_drawn():
+    drawn = {draw(seed).family for seed in range(400)}
+    assert drawn == set(installed())
