@@ -1,9 +1,17 @@
 """Exact SHAP values for tree ensembles."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ._versions import __version__, show_versions
+
+if find_spec(f"{__name__}._core") is None:
+    # A checkout in the current folder goes before an installed package.
+    raise ImportError(
+        f"skshapgpu in {__path__[0]!r} has not been compiled: run 'pip install -e .' in the folder above, or "
+        "start Python in another folder if skshapgpu is installed"
+    )
 
 if TYPE_CHECKING:
     from .adapters import register_adapter

@@ -163,6 +163,11 @@ class Devices:
             raise ValueError("algorithm='gputreeshap' runs on GPUs only, but device is 'cpu'")
         return self
 
+    @property
+    def none(self) -> bool:
+        """Whether :meth:`choose` gives no GPU, whatever the seconds, as far as is known."""
+        return _available is False if self.auto else not self.indices
+
     def choose(self, cpu: float, cuda: float) -> tuple[int, ...]:
         """GPUs for a call that takes so many seconds on the CPU, and on a GPU; empty: the CPU."""
         if not self.auto:
@@ -301,11 +306,12 @@ def on_gpu(X: Any) -> bool:
     return describe is not None and int(X.__dlpack_device__()[0]) in (2, 13)  # CUDA, CUDA managed
 
 
-def take(X: Any) -> GpuArray:
-    """An array on a GPU, without a copy unless its dtype needs one.
+def take(X: Any, others: str = "float64") -> GpuArray:
+    """Take an array on a GPU, without a copy unless its dtype needs one.
 
     Arrays of CuPy and PyTorch are taken as they are; others, by ``__cuda_array_interface__`` or
-    DLPack, through CuPy, which must be installed then.
+    DLPack, through CuPy, which must be installed then. Numbers that are neither float32 nor float64, such
+    as integers, are rounded to the dtype ``others``, as those of an array on the host are.
 
     Raises
     ------
@@ -323,7 +329,7 @@ def take(X: Any) -> GpuArray:
         if X.dtype not in (torch.float32, torch.float64):
             if X.is_complex():
                 raise TypeError("X must hold real numbers")
-            X = X.to(torch.float64)
+            X = X.to(getattr(torch, others)).to(torch.float64)
         dtype = np.dtype(np.float32 if X.dtype == torch.float32 else np.float64)
         strides = tuple(stride * dtype.itemsize for stride in X.stride())
         address = X.data_ptr()
@@ -342,7 +348,7 @@ def take(X: Any) -> GpuArray:
         stream = cupy.cuda.get_current_stream(index).ptr
         if X.dtype not in (np.float32, np.float64):
             with cupy.cuda.Device(index):
-                X = X.astype(np.float64)
+                X = X.astype(others).astype(np.float64)
         dtype, strides, address = np.dtype(X.dtype), X.strides, X.data.ptr
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead")

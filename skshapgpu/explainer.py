@@ -31,10 +31,10 @@ from .interaction_explanation import INDEX_NAMES, InteractionExplanation
 from .interactions import Found, Request, interactions
 from .model_output import link_of, require_model_output
 from .origins import Origins, origins_of, with_data
-from .pipelines import Prepared, names_behind, prepare, unique, unwrap
+from .pipelines import Lent, Prepared, copies_of, names_behind, prepare, unique, unwrap
 from .progress import require_progress, watched
 from .runner import SHAP_VALUES, Kind, Options, Runner
-from .runs import Run, perform, shap_values
+from .runs import Run, call_plan, perform, shap_values
 from .saving import Saved
 from .sharing import Sharing
 
@@ -104,12 +104,12 @@ def explain(
     if interactions:
         if y is not None:
             raise ValueError("y is for the SHAP values of model_output='log_loss', not for interactions")
-        return TreeExplainer(model, **options).explain_interactions(
+        return TreeExplainer(Lent(model), **options).explain_interactions(
             X, pairs=pairs, index="sii" if index is None else index, order=order, progress=progress
         )
     if not (isinstance(pairs, str) and pairs == "all" and order == 2):
         raise ValueError("pairs and order are for interactions: use interactions=True")
-    return TreeExplainer(model, **options).explain(
+    return TreeExplainer(Lent(model), **options).explain(
         X, y, index="sv" if index is None else index, progress=progress
     )
 
@@ -135,8 +135,9 @@ class TreeExplainer:
     model : fitted model, str or path
         Of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, cuML, NGBoost, scikit-survival or
         quantile-forest, or of a registered adapter; or the path of a model file. Of a ``Pipeline``
-        the last step is explained, with the columns that it sees; the others transform X. A fitted
-        search stands for its ``best_estimator_``, a ``FrozenEstimator`` for what it holds.
+        the last step is explained, with the columns that it sees; the others, of which copies are kept,
+        transform X. A fitted search stands for its ``best_estimator_``, a ``FrozenEstimator`` for what it
+        holds; docs/models.md lists all classes that are explained by the model inside.
     data : array-like, sparse matrix or data frame of shape (n_background, n_features), default=None
         Background rows, anything that X may be on the host; kept as an encoded copy. With them the
         worth of a set of known features is the mean margin of rows that have these from the row
@@ -189,17 +190,17 @@ class TreeExplainer:
         Bytes that a call may allocate, result included: a number or a text such as "500MB" or
         "2GiB". X is worked off in chunks of rows to stay below it. Tables count, too, unless they are
         mapped from a file, and take at most half of it, those of "auto" never more than 256 MiB; so it can
-        change the last digits. None lets the result take what it needs, buffers beside it about
+        change the last digits. None lets the result take what the machine has, buffers beside it about
         256 MiB, the tables of "auto" 256 MiB, and those of "fast_v2" a quarter of the machine's memory.
     check_additivity : bool, default=True
         Compare base value plus SHAP values with the margin of each row, found in the same pass.
-        They may differ by 2^-18 (2^-40 in double precision with float64 X) of the sum over all
-        trees of the largest magnitude of a leaf, intercept included.
+        They may differ by 2^-18 (2^-40 in double precision with float64 X) of the sum over all trees
+        of the largest distance of a leaf from the tree's expected value, plus the rounding of float64.
 
     Raises
     ------
     UnsupportedModelError
-        The model cannot be explained exactly.
+        The model cannot be explained exactly, or a step of a pipeline cannot be copied.
     NotFittedError
         The model is not fitted.
     ValueError, TypeError
@@ -243,19 +244,22 @@ class TreeExplainer:
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
     ) -> None:
-        require_one_of("outputs", outputs, _OUTPUTS)
-        require_perturbation(feature_perturbation, data, data_weights, cover)
-        require_model_output(model_output, data, device)
-        compute = Options.parse(
+        compute = read_options(
+            data=data,
+            feature_perturbation=feature_perturbation,
+            data_weights=data_weights,
+            cover=cover,
+            model_output=model_output,
             algorithm=algorithm,
             device=device,
             precision=precision,
+            outputs=outputs,
             n_jobs=n_jobs,
             memory_limit=memory_limit,
             check_additivity=check_additivity,
-            interventional=data is not None,
         )
-        self._steps, last = unwrap(model)
+        steps, last = unwrap(model)
+        self._steps = steps if isinstance(model, Lent) else copies_of(steps)
         self._adapted = adapt(last).with_cover(cover)
         background = None
         if data is not None:
@@ -350,7 +354,7 @@ class TreeExplainer:
 
     @property
     def steps(self) -> tuple[Any, ...]:
-        """Transformers that X goes through first: the leading steps of a pipeline."""
+        """Transformers that X goes through first: copies of the leading steps of a pipeline."""
         return tuple(self._steps)
 
     @property
@@ -392,24 +396,27 @@ class TreeExplainer:
         """Counts of the compiled model: trees, leaves, bytes, groups of trees; see :meth:`plan`, too."""
         return dict(self._runner.info)
 
-    def plan(self, n_rows: int) -> CallPlan:
-        """What :meth:`explain` would do with so many rows from the host, and about how long it would take.
+    def plan(self, n_rows: int, *, dtype: str = "float64") -> CallPlan:
+        """Return what :meth:`explain` does with so many rows from the host, and about how long it takes.
 
         Parameters
         ----------
         n_rows : int
+        dtype : {"float64", "float32"}, default="float64"
+            That of the values: float32 for float32 X.
 
         Returns
         -------
         CallPlan
             The device, how each group of trees is explained, bytes and seconds; ``print`` shows it. What it
             says is what is done: the choices of ``algorithm="auto"`` and ``device="auto"`` depend on nothing
-            else than the model, the options and the number of rows.
+            else than the model, the options and the number of rows. A call that would raise ``MemoryError``
+            has its message as ``refusal``.
 
         Raises
         ------
         ValueError, TypeError
-            ``n_rows`` is no number of rows.
+            ``n_rows`` is no number of rows, or ``dtype`` has no such value.
 
         Examples
         --------
@@ -425,7 +432,11 @@ class TreeExplainer:
         {'tables'}
         """
         check_scalar(n_rows, "n_rows", Integral, min_val=0)
-        return self._runner.call_plan(int(n_rows))
+        require_one_of("dtype", dtype, ("float64", "float32"))
+        none = np.empty((0, self.n_features), dtype)
+        rows = read(none, self._adapted.schema, self._adapted.ensemble.x_dtype)
+        rows.n_rows = int(n_rows)
+        return call_plan(self._runner, rows)
 
     def occurring_pairs(self, order: int = 2) -> np.ndarray:
         """Pairs of features that occur together on a path; all others do not interact.
@@ -450,9 +461,10 @@ class TreeExplainer:
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             What the model's ``predict`` takes. A data frame must have the columns of the
-            training data in the same order. An array on a GPU (of CuPy, PyTorch, or by
-            ``__cuda_array_interface__`` or DLPack) is explained there, on its library's current
-            stream, and the values are an array of that library.
+            training data in the same order. A ``DMatrix`` of XGBoost, a ``Dataset`` of LightGBM and a
+            ``Pool`` of CatBoost are opened where they hold all numbers; see docs/models.md. An array on
+            a GPU (of CuPy, PyTorch, or by ``__cuda_array_interface__`` or DLPack) is explained there, on
+            its library's current stream, and the values are an array of that library.
         y : array-like of shape (n_rows,), default=None
             With ``model_output="log_loss"`` the label of each row: a class of the model, or a number for a
             regressor.
@@ -476,7 +488,7 @@ class TreeExplainer:
             missing, too many or unknown, or ``index`` has no such value, or is one that the device
             asked for or the model output does not have.
         MemoryError
-            The result alone exceeds ``memory_limit``, or a GPU has too little memory.
+            The result alone exceeds ``memory_limit`` or the memory of the machine, or a GPU has too little.
         RuntimeError
             Values of a row do not add up to its margin.
         """
@@ -721,7 +733,7 @@ class TreeExplainer:
         schema = self._adapted.schema
         if schema.encoders or schema.derived is not None:
             raise TypeError("X lies on a GPU, but has categorical columns to encode: copy it to the host")
-        array = devices.take(X)
+        array = devices.take(X, schema.array_dtype or self._adapted.ensemble.x_dtype)
         if array.shape[1] != schema.n_features:
             raise ValueError(f"X has {array.shape[1]} features, but the model expects {schema.n_features}")
         chosen = self._runner.options.devices
@@ -744,7 +756,8 @@ class TreeExplainer:
         Parameters
         ----------
         path : path-like
-            Replaced if it exists, by a new file: explainers that were loaded from the old one keep it.
+            A file that this method wrote is replaced by a new one: explainers that were loaded from the old
+            one keep it. A file that something else wrote is never replaced.
         tables : bool, default=True
             Whether to keep the tables, ``plan_info()["table_bytes"]``. Without them the file is small, and
             they are filled again when it is loaded.
@@ -754,6 +767,8 @@ class TreeExplainer:
         ValueError
             X goes through the leading steps of a pipeline first, which a file cannot keep, or labels
             or categories of the model are neither numbers nor texts.
+        FileExistsError
+            There is a file that this method did not write.
         OSError
             The file cannot be written.
         """
@@ -854,6 +869,27 @@ class TreeExplainer:
             f"{n_outputs} output{'s' * (n_outputs > 1)}, {self._runner.options.precision} precision"
             f"{background}>"
         )
+
+
+def read_options(
+    *,
+    data: Any = None,
+    feature_perturbation: str = "auto",
+    data_weights: Any = None,
+    cover: str = "auto",
+    model_output: str = "raw",
+    device: str | Sequence[str],
+    outputs: str,
+    **others: Any,
+) -> Options:
+    """Check the options of a :class:`TreeExplainer`; return those that say how to compute.
+
+    It raises what :class:`TreeExplainer` does, as far as no model is needed.
+    """
+    require_one_of("outputs", outputs, _OUTPUTS)
+    require_perturbation(feature_perturbation, data, data_weights, cover)
+    require_model_output(model_output, data, device)
+    return Options.parse(device=device, interventional=data is not None, **others)
 
 
 def _shaped(values: Any) -> Any:

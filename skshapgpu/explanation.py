@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, ClassVar
@@ -11,6 +11,7 @@ import numpy as np
 
 from .columns import numbers_of
 from .devices import to_host
+from .digits import number
 from .inputs import select, to_array
 from .origins import Origins
 
@@ -43,6 +44,20 @@ class LabelledValues:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def __getitem__(self, key: Any) -> Any:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[row] for row in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return ``values`` for NumPy, which would otherwise select and read row by row."""
+        values = to_host(self.values)
+        if copy is False and values is not self.values:
+            raise ValueError("the values lie on a GPU: a copy on the host is needed")
+        # Before NumPy 2, None is no way to copy.
+        return np.asarray(values, dtype) if copy is None else np.array(values, dtype, copy=copy)
 
     def importance(self) -> np.ndarray:
         """Mean magnitude of the values over the rows that have values.
@@ -99,9 +114,9 @@ class LabelledValues:
             facts.append(("outputs", shown + (", ..." if len(self.output_names) > _N_SHOWN else "")))
         facts.append(("base value", self._base_values_shown()))
         where = "the CPU" if self.device == "cpu" else self.device
-        facts.append(("computed", f"on {where} in {self.seconds:.3g} s, {self.precision} precision"))
+        facts.append(("computed", f"on {where} in {number(self.seconds, 3)} s, {self.precision} precision"))
         gap = self.additivity_error
-        facts.append(("additivity error", "not checked" if gap is None else f"at most {gap:.2g}"))
+        facts.append(("additivity error", "not checked" if gap is None else f"at most {number(gap, 2)}"))
         return facts
 
     def _base_values_shown(self) -> str:
@@ -109,20 +124,21 @@ class LabelledValues:
         base = np.atleast_1d(_mean_of_known(self.base_values) if by_row else self.base_values)
         if by_row and np.isnan(base).all():
             return "one for each row"
-        shown = ", ".join(f"{value:.6g}" for value in base[:_N_SHOWN])
+        shown = ", ".join(number(value, 6) for value in base[:_N_SHOWN])
         shown += ", ..." if len(base) > _N_SHOWN else ""
         return f"{shown} on average" if by_row else shown
 
     def __repr__(self) -> str:
         lines = [f"{what}: {value}" for what, value in self._facts()]
-        lines += [f"  {name}: {mean:.4g}" for name, mean in self._ranking(_N_SHOWN)]
+        lines += [f"  {name}: {number(mean, 4)}" for name, mean in self._ranking(_N_SHOWN)]
         return f"{type(self).__name__}\n" + "\n".join(lines)
 
     def _repr_html_(self) -> str:
         ranked = self._ranking(_N_SHOWN)
         longest = max((mean for _, mean in ranked if mean > 0), default=1.0)
         rows = "".join(
-            f"<tr><td style='text-align:left'>{escape(name)}</td><td style='text-align:right'>{mean:.4g}</td>"
+            f"<tr><td style='text-align:left'>{escape(name)}</td>"
+            f"<td style='text-align:right'>{number(mean, 4)}</td>"
             f"<td style='text-align:left'><div style='background:#0072b2;height:0.8em;"
             f"width:{10 * mean / longest if mean > 0 else 0:.2f}em'></div></td></tr>"
             for name, mean in ranked
@@ -142,7 +158,8 @@ class Explanation(LabelledValues):
     ``explanation[rows, features, outputs]`` selects; each part is a number (a position), a slice,
     a list of numbers or a boolean mask, or, for features and outputs, a name or a list of names.
     Rows and features stay axes of ``values`` even when one is selected, so that every method goes
-    on working; the axis of the outputs is there when there are several.
+    on working; the axis of the outputs is there when there are several. Where an array is expected, as in
+    ``np.abs(explanation)`` or ``model.fit(explanation, y)``, an explanation stands for its ``values``.
 
     Attributes
     ----------
@@ -215,9 +232,9 @@ class Explanation(LabelledValues):
         mapping : mapping of str to sequence of str, or "input"
             Name of each group, and the features in it. Features in no group stay; a group stands
             where its first feature stood. "input" groups by the columns of X of which the leading
-            steps of a pipeline made the features. Known are those of scikit-learn that make each of
+            steps of a pipeline made the features. Known are the steps of scikit-learn that make each of
             their columns of a single one, in any nest of ``Pipeline``, ``ColumnTransformer`` and
-            ``FeatureUnion``, and of others those that hand on the names of the columns.
+            ``FeatureUnion``, and any step that is given one column.
 
         Returns
         -------
@@ -229,8 +246,8 @@ class Explanation(LabelledValues):
         ------
         ValueError
             A feature is unknown or in two groups, or a group is empty or named like a feature
-            outside it. With "input": a step mixes columns, as PCA does, or does not say of which it
-            makes its own; the message names it.
+            outside it. With "input": a step is not known to make each of its columns of a single one, such as
+            PCA, ``Normalizer`` or your own; the message names it.
 
         Examples
         --------

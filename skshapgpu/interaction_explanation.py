@@ -32,7 +32,7 @@ class InteractionExplanation(LabelledValues):
 
     ``explanation[rows, features, outputs]`` selects from a dense one, with features for both axes
     of the matrices, ``explanation[rows, pairs, outputs]`` from others, with pairs by position or by
-    their names in ``pair_names``; else as of :class:`Explanation`.
+    their names in ``pair_names``; else as of :class:`Explanation`. So does NumPy read it: as its ``values``.
 
     Attributes
     ----------

@@ -266,7 +266,7 @@ class _Room:
         self._run, self._what, self._advice = run, what, advice
 
     def chunk_rows(self, result_row: int, work_row: int) -> int:
-        advice = f"raise memory_limit, explain fewer rows, {self._advice}"
+        advice = f"explain fewer rows, {self._advice}"
         return self._run.chunk_rows(result_row, work_row, self._what, advice)
 
     def allocate(self, *shape: int) -> Any:

@@ -72,19 +72,19 @@ class Link:
         return weights @ np.square(margin - mean) + np.square(mean - labels[:, np.newaxis])
 
     def allowed_gap(
-        self, of_margin: np.ndarray, largest: np.ndarray, labels: np.ndarray | None
+        self, of_margin: np.ndarray, center: np.ndarray, reach: np.ndarray, labels: np.ndarray | None
     ) -> np.ndarray:
-        """Largest additivity gap, from that of the margin and the largest magnitude that the margin can have.
+        """Largest additivity gap, from that of the margin, which lies within ``reach`` of ``center``.
 
         The values of each pair are those of the margin times a slope, which bounds their gap.
         """
         if self.name == "logistic":
             return of_margin * self.scale / 4 + _ROUNDING
         if self.name == "log_loss":
-            return of_margin * self.scale + _ROUNDING * (1 + self.scale * largest)
+            return of_margin * self.scale + _ROUNDING * (1 + self.scale * (np.abs(center) + reach))
         assert labels is not None
-        reach = largest + np.abs(labels[:, np.newaxis])
-        return of_margin * 2 * reach + _ROUNDING * np.square(reach)
+        error = np.abs(center - labels[:, np.newaxis]) + reach
+        return of_margin * 2 * error + _ROUNDING * np.square(error)
 
     def read_labels(self, y: Any, n_rows: int) -> np.ndarray:
         """Labels as numbers, float64: of a log loss 0 and 1.

@@ -6,7 +6,7 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from .pipelines import nest, prepare, unwrap
+from .pipelines import nest, overridden, prepare, unwrap
 
 
 class KeepingScorer:
@@ -35,8 +35,10 @@ class KeepingScorer:
         """Whether this can score: pipelines that end with a model proper, without metadata for steps."""
         if params or not isinstance(estimator, Pipeline) or len(estimator.steps) < 2:
             return False
-        _, last, *inner = nest(estimator)
-        return not inner and hasattr(last, "score") and _known(scoring)
+        layers = list(nest(estimator))
+        if len(layers) != 2 or overridden(estimator, ("score",)) is not None:
+            return False
+        return hasattr(layers[1], "score") and _known(scoring)
 
     def __call__(self, estimator: Any, X: Any, *y: Any) -> Any:
         steps, model = unwrap(estimator)

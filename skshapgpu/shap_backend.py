@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import warnings
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import shap
 
+from .adapters import adapt
 from .devices import DEVICE_VARIABLE, cuda_info
 from .explainer import TreeExplainer
 
@@ -60,8 +62,8 @@ class GPUTreeExplainer(shap.TreeExplainer):
         doubled = kind == "probability_doubled"
         self._ours: dict[bool, TreeExplainer] = {}
         self._options = {
-            "model": model,
-            "data": self.data,
+            "model": adapt(model),  # with a copy of data, as one of the explainers may be compiled much later
+            "data": deepcopy(self.data),
             "feature_perturbation": self.feature_perturbation,
             "model_output": "probability" if doubled else kind,
             "outputs": "all" if doubled or (self.model.num_outputs == 2 and kind != "log_loss") else "auto",

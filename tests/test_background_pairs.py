@@ -471,7 +471,7 @@ def test_weights_count_rows(forest: Any) -> None:
 
 def test_additivity_is_checked(forest: Any) -> None:
     explainer = explainer_of(forest, X[:10])
-    explainer._runner.leaf_sum = 1e-12 * explainer._runner.leaf_sum  # as if the leaves were much smaller
+    explainer._runner.leaf_magnitude *= 1e-12  # as if the leaves were much smaller
     for pairs in ("all", "occurring", 3, [(0, 1)]):
         with pytest.raises(RuntimeError, match="additivity check failed at row"):
             explainer.explain_interactions(X, pairs=pairs)

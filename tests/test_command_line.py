@@ -401,6 +401,7 @@ def test_top(run: Any, saved: Path, data: Path, forest: Any) -> None:
     np.testing.assert_array_equal(found["shap_1"], values[np.arange(len(X)), strongest])
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_background_and_probability(run: Any, data: Path) -> None:
     lightgbm = library("lightgbm")
     model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(frame(), Y > 150)
@@ -725,16 +726,33 @@ def test_unexpected_errors_have_a_traceback(run: Any, monkeypatch: pytest.Monkey
     assert json.loads(out) == {"error": "a bug", "type": "ZeroDivisionError"}
 
 
-def test_notes_of_errors_are_shown(fails: Any, tmp_path: Path) -> None:
+def test_errors_about_the_background(fails: Any, tmp_path: Path) -> None:
     _, path = model_file("xgboost", tmp_path)
     np.save(tmp_path / "b.npy", X[:, :3])
     message = fails("table", "build", path, "-o", tmp_path / "out", "--background", tmp_path / "b.npy")
-    assert "3 features" in message and message.endswith("This is about data, the background rows.")
+    assert message == "data has 3 features, but the model expects 10"
+
+
+def test_notes_of_errors_are_shown(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(args: Any) -> None:
+        error = ValueError("wrong")
+        error.add_note("This is a note.")
+        raise error
+
+    monkeypatch.setattr(doctor, "run", fail)
+    assert fails("doctor") == "wrong This is a note."
 
 
 @pytest.mark.parametrize(
     "n_bytes, text",
-    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (1_234_567, "1.23 MB"), (2 * 10**15, "2e+03 TB")],
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1 kB"),
+        (1_234_567, "1.23 MB"),
+        (999_600, "1000 kB"),
+        (2 * 10**15, "2000 TB"),
+    ],
 )
 def test_bytes(n_bytes: int, text: str) -> None:
     assert bytes_text(n_bytes) == text

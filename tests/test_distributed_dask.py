@@ -112,7 +112,7 @@ def test_interactions_of_an_array(client: Any, make: Any, pairs: Any) -> None:
 
 def test_banzhaf_values_and_options(client: Any) -> None:
     model = regressor(A)
-    options = {"data": A[:20], "precision": "double"}
+    options = {"data": A[:20], "precision": "double", "device": "cpu"}
     expected = TreeExplainer(model, **options).explain(A, index="bv").values
     np.testing.assert_array_equal(explain_dask(model, array(), index="bv", **options).compute(), expected)
 
@@ -229,6 +229,8 @@ def test_workers_look_for_their_own_device(client: Any, monkeypatch: pytest.Monk
     def set_device(device: str) -> None:
         os.environ["SKSHAPGPU_DEVICE"] = device
 
+    of_the_run = os.environ["SKSHAPGPU_DEVICE"]
+    client.run(set_device, "cpu")
     # Of no process here: what "auto" stands for is not asked for before the rows are explained.
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "graphics")
     lazy = explain_dask(regressor(A), array(), precision="double")
@@ -241,7 +243,7 @@ def test_workers_look_for_their_own_device(client: Any, monkeypatch: pytest.Monk
         with pytest.raises(ValueError, match=r"device must be 'auto', 'cpu'.*'graphics'"):
             explain_dask(regressor(A), array(), memory_limit="1GB").compute()
     finally:
-        client.run(set_device, "cpu")
+        client.run(set_device, of_the_run)
 
 
 def test_killed_worker(client: Any, tmp_path: Path) -> None:

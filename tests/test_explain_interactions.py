@@ -397,7 +397,7 @@ def test_wrong_rows(regressor: Any) -> None:
 @pytest.mark.parametrize("pairs", ["all", "occurring", 3, [(0, 1)]])
 def test_additivity_is_checked(regressor: Any, pairs: Any) -> None:
     explainer = on_cpu(regressor)
-    explainer._runner.leaf_sum = 1e-9 * explainer._runner.leaf_sum  # as if the leaves were much smaller
+    explainer._runner.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.explain_interactions(DIABETES, pairs=pairs)
     explainer.explain_interactions(DIABETES, pairs=pairs, index="bii")
@@ -595,7 +595,7 @@ class OnGpu(GpuArray):
         return values.view(Rows)
 
 
-def put(X: np.ndarray) -> GpuArray:
+def put(X: np.ndarray, others: str = "float64") -> GpuArray:
     return OnGpu(X, np.asarray(X), 0, 0, np.asarray(X), X.shape, X.dtype)
 
 
@@ -678,7 +678,7 @@ def test_auto_falls_back_to_the_cpu(
 @pytest.mark.parametrize("on", ["host", "GPU"])
 def test_gaps_found_by_gpus_are_judged(regressor: Any, gpus: list[StandIn], on: str) -> None:
     explainer = send(on_cpu(regressor), Devices(indices=(0,)))
-    explainer._runner.leaf_sum = 1e-9 * explainer._runner.leaf_sum
+    explainer._runner.leaf_magnitude *= 1e-9
     X = DIABETES if on == "host" else DIABETES.view(Rows)
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.explain_interactions(X)

@@ -175,7 +175,7 @@ def test_refused() -> None:
         plan.explain(X[:1], values, None, 1, matrices[0])
     with pytest.raises(TypeError, match="of the dtype of values"):
         plan.explain(X[:1], values, None, 1, matrices.astype(np.float32))
-    explainer._runner.leaf_sum = 1e-9 * explainer._runner.leaf_sum  # as if the leaves were much smaller
+    explainer._runner.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.shap_interaction_values(X)
 

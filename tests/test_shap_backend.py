@@ -258,3 +258,16 @@ def test_models_that_shap_does_not_read_are_refused() -> None:
     model = AdaBoostClassifier(n_estimators=3).fit(CANCER, MALIGNANT)
     with pytest.raises(shap.utils._exceptions.InvalidModelError, match="not yet supported"):
         shap.GPUTreeExplainer(model)
+
+
+def test_a_model_that_is_fitted_again_and_background_that_is_changed() -> None:
+    """The explainer without a check of additivity is compiled when it is first asked for."""
+    model = RandomForestRegressor(3, max_depth=4, random_state=0).fit(DIABETES, PROGRESSION)
+    data = DIABETES[:20].copy()
+    for options in ({}, {"data": data}):
+        explainer = shap.GPUTreeExplainer(model, **options)
+        expected = explainer.shap_values(DIABETES)
+        model.fit(DIABETES[::-1], -PROGRESSION)
+        data[:] = 1000.0
+        np.testing.assert_array_equal(explainer.shap_values(DIABETES, check_additivity=False), expected)
+        data[:] = DIABETES[:20]

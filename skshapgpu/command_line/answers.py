@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..digits import number
+
 _UNITS = ("kB", "MB", "GB", "TB")
 
 
@@ -40,7 +42,7 @@ def bytes_text(n_bytes: float) -> str:
     if n_bytes < 1000:
         return f"{n_bytes:.0f} bytes"
     power = min(int(math.log10(n_bytes)) // 3, len(_UNITS))
-    return f"{n_bytes / 1000**power:.3g} {_UNITS[power - 1]}"
+    return f"{number(n_bytes / 1000**power, 3)} {_UNITS[power - 1]}"
 
 
 def some(items: Sequence[Any], at_most: int = 8) -> str:
@@ -52,4 +54,4 @@ def some(items: Sequence[Any], at_most: int = 8) -> str:
 def base_values_text(base_values: Any) -> str:
     """One number, or the first of several."""
     values = [base_values] if isinstance(base_values, float) else list(base_values)
-    return some([f"{value:.6g}" for value in values])
+    return some([number(value, 6) for value in values])

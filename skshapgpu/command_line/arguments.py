@@ -35,6 +35,7 @@ _EXPLAIN_EXAMPLES = """\
 examples:
   skshapgpu explain model.ubj data.parquet -o values.parquet
   skshapgpu explain model.txt data.csv -o values/ --keep id,date
+  skshapgpu explain model.txt data.csv -o values/ --delimiter ";" --decimal ,
   skshapgpu explain model.cbm data.parquet -o strongest.parquet --top 5
   skshapgpu explain model.ubj data.parquet -o values.parquet --background train.parquet --background-rows 1000
   skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions top:50
@@ -148,6 +149,7 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
     columns.add_argument(
         "--prefix", default="", metavar="TEXT", help="what the names of columns of values begin with"
     )
+    _add_csv_options(command)
     how = command.add_argument_group("how")
     how.add_argument(
         "--device", type=_device, default="auto", help="auto, cpu, cuda, cuda:1, or several: cuda:0,cuda:1"
@@ -175,7 +177,7 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
 def _add_table_build(command: argparse.ArgumentParser) -> None:
     command.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
     command.add_argument(
-        "-o", "--out", metavar="FILE", required=True, help="the explainer; replaced if it exists"
+        "-o", "--out", metavar="FILE", required=True, help="the explainer; an older one is replaced"
     )
     command.add_argument(
         "--algorithm",
@@ -183,6 +185,7 @@ def _add_table_build(command: argparse.ArgumentParser) -> None:
         help="auto (the default: tables that every call uses), or fast_v2 (tables of all trees)",
     )
     _add_model_options(command)
+    _add_csv_options(command)
     command.add_argument(
         "--n-jobs", type=_jobs, default=-1, metavar="N", help="threads (default: -1, all processors)"
     )
@@ -208,6 +211,24 @@ def _add_model_options(group: Any) -> None:
         "and LightGBM, of a model that has both (default: as its library does)",
     )
     group.add_argument("--precision", choices=("single", "double"), help="arithmetic (default: single)")
+
+
+def _add_csv_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of ``CsvOptions``."""
+    group = command.add_argument_group("CSV files", "read as pandas.read_csv reads them, but for these")
+    group.add_argument("--delimiter", metavar="CHAR", help="between values (default: a comma, in .tsv a tab)")
+    group.add_argument(
+        "--quote-char", default='"', metavar="CHAR", help="around values (default: \"); '': none"
+    )
+    group.add_argument(
+        "--null-value",
+        dest="null_values",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="a further text that means missing; can be repeated",
+    )
+    group.add_argument("--decimal", choices=(".", ","), default=".", help="decimal point (default: .)")
 
 
 def _positive(text: str) -> int:

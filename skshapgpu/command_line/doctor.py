@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 
 from .. import reference
-from .._versions import __version__, versions
+from .._versions import version_of, versions
 from ..devices import cuda_info
 from ..ensemble import Ensemble, Tree
 from ..explainer import TreeExplainer
@@ -48,7 +46,7 @@ def run(args: argparse.Namespace) -> Answer:
     works = all(test["works"] for test in tests) and all(extra["works"] for extra in extras)
     facts = {
         "works": works,
-        "versions": versions() | {"skshapgpu": __version__},  # which a checkout has without being installed
+        "versions": versions(),
         "processors": os.cpu_count(),
         "threads": effective_n_jobs(-1),
         "cuda": cuda,
@@ -127,18 +125,14 @@ def _extra(name: str) -> dict[str, Any]:
     module, package, purpose = EXTRAS[name]
     facts: dict[str, Any] = {"extra": name, "package": package, "version": None, "works": True, "error": None}
     facts["purpose"] = purpose
-    if find_spec(module) is None:
+    installed = version_of(module, package)
+    if installed is None:
         return facts | {"install": f"pip install skshapgpu[{name}]"}
     try:
         found = import_module(module)
     except Exception as error:  # a library of the system that is missing, for instance
         return facts | {"works": False, "error": f"{type(error).__name__}: {error}"}
-    facts["version"] = getattr(found, "__version__", None)
-    if facts["version"] is None:
-        try:
-            facts["version"] = version(package)
-        except PackageNotFoundError:
-            facts["version"] = "unknown"
+    facts["version"] = getattr(found, "__version__", None) or installed
     return facts
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from typing import Any
 
 from ..batches import explain_batches
+from ..batches.csv_files import CsvOptions
 from ..batches.sources import open_source
+from ..digits import number
 from ..explainer import TreeExplainer
 from .answers import Answer, base_values_text
 from .models import open_explainer
-from .rows import columns_for, meant, read_rows, require_file
+from .rows import columns_for, csv_options, meant, read_rows, require_file
 
 #: Rows drawn to find the strongest pairs: their ranks by a mean need no more.
 _RANKING_ROWS = 10_000
@@ -26,6 +29,11 @@ _PHRASES = {
     "in features=": "by --features",
     "use prefix=": "use --prefix",
     "no output of explain_batches": "no output of this command",
+    "explain_batches did not write": "this command did not write",
+    "explain_batches wrote": "this command wrote",
+    "use delimiter=": "use --delimiter ",
+    "name it in null_values=": "name it by --null-value",
+    "need decimal=": "need --decimal ",
     "keep and features name": "--keep and --features name",
     "keep and top are": "--keep and --top are",
 }
@@ -50,6 +58,7 @@ def run(args: argparse.Namespace) -> Answer:
             keep=args.keep,
             top=args.top,
             prefix=args.prefix,
+            **asdict(_csv_options_of_data(args)),
             resume=not args.no_resume,
             overwrite=args.overwrite,
             progress=args.progress or (not args.quiet and _bar_is_welcome()),
@@ -93,6 +102,7 @@ def _pairs(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
         args.data,
         "DATA",
         columns,
+        csv=csv_options(args),
         categories=explainer.has_encoders,
         n_rows=_RANKING_ROWS,
         at_most=True,
@@ -100,6 +110,13 @@ def _pairs(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
     pairs = explainer.explain_interactions(rows, pairs=asked).pairs
     assert pairs is not None
     return pairs.tolist()
+
+
+def _csv_options_of_data(args: argparse.Namespace) -> CsvOptions:
+    """Options of CSV files for DATA; where it is none, and there is a background, they are of that."""
+    given = csv_options(args)
+    of_csv = getattr(open_source(args.data, given), "kind", None) == "csv"
+    return given if of_csv or args.background is None else CsvOptions()
 
 
 def in_flags(message: str) -> str:
@@ -113,7 +130,7 @@ def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str |
     """Which column DATA does not have, if that is what is wrong."""
     find = columns_for(args, explainer.feature_names_in, explainer.blank_as_underscore)
     try:
-        schema = open_source(args.data).schema
+        schema = open_source(args.data, csv_options(args)).schema
     except (ValueError, OSError):
         return None
     if schema is None:
@@ -157,7 +174,7 @@ def _text(facts: dict[str, Any]) -> str:
     if facts["n_resumed"]:
         text += f", {'all' if not n_new else format(facts['n_resumed'], ',')} of them written before"
     if n_new:
-        text += f", in {facts['seconds']:.2g} s ({facts['rows_per_second']:,.0f} rows/s)"
+        text += f", in {number(facts['seconds'], 2)} s ({facts['rows_per_second']:,.0f} rows/s)"
     if facts["base_values"] is not None:
         text += f"\nbase value {base_values_text(facts['base_values'])}"
     return text

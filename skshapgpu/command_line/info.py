@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import saving
 from ..adapters import adapt
+from ..digits import number
 from ..ensemble import Ensemble
 from ..errors import UnsupportedModelError
 from ..explainer import TreeExplainer
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 def _of_model(adapted: AdaptedModel) -> dict[str, Any]:
     ensemble, schema = adapted.ensemble, adapted.schema
-    names = schema.feature_names
+    names, categorical = schema.feature_names, _categorical(adapted)
     return {
         "family": adapted.family,
         "n_trees": ensemble.n_trees,
@@ -63,7 +64,8 @@ def _of_model(adapted: AdaptedModel) -> dict[str, Any]:
         "depth": depth(ensemble),
         "n_features": schema.n_features,
         "feature_names": names,
-        "categorical_features": [names[i] if names else i for i in sorted(schema.encoders)],
+        "n_categorical": max(len(categorical), schema.n_categorical or 0),
+        "categorical_features": [names[i] if names else i for i in categorical],
         "n_outputs": ensemble.n_outputs,
         "output_names": adapted.output_names,
         "class_names": adapted.class_names,
@@ -74,6 +76,19 @@ def _of_model(adapted: AdaptedModel) -> dict[str, Any]:
         "cover_kind": adapted.cover_kind,
         "other_cover_kinds": sorted(adapted.other_covers),
     }
+
+
+def _categorical(adapted: AdaptedModel) -> list[int]:
+    """Return the columns that are known to be categorical.
+
+    LightGBM keeps only how many columns of a data frame were: which ones, the splits tell.
+    """
+    ensemble, schema = adapted.ensemble, adapted.schema
+    found = set(schema.encoders)
+    if len(ensemble.category_set):
+        split = np.unique(ensemble.feature[ensemble.category_set >= 0])
+        found |= set(split[split < schema.n_features].tolist())
+    return sorted(found)
 
 
 def _of_explainer(explainer: TreeExplainer) -> dict[str, Any]:
@@ -89,6 +104,8 @@ def _of_explainer(explainer: TreeExplainer) -> dict[str, Any]:
             "seconds": plan.seconds,
             "result_bytes": plan.result_bytes,
             "table_bytes": plan.table_bytes,
+            "peak_bytes": plan.peak_bytes,
+            "refusal": plan.refusal,
         },
     }
 
@@ -100,7 +117,6 @@ def _text(facts: dict[str, Any]) -> str:
         outputs += f": class {classes[1]}, against {classes[0]}"
     elif facts["output_names"]:
         outputs += f": {some(facts['output_names'])}"
-    categorical = facts["categorical_features"]
     lines = [("file", f"{facts['file']}, {bytes_text(facts['file_bytes'])}")]
     if facts["kind"] == "explainer":
         lines.append(("written by", f"skshapgpu {facts['library_version']}, a saved explainer"))
@@ -108,7 +124,7 @@ def _text(facts: dict[str, Any]) -> str:
         ("family", facts["family"]),
         ("trees", f"{facts['n_trees']:,}, {facts['n_leaves']:,} leaves, depth {facts['depth']}"),
         ("features", f"{facts['n_features']:,}" + (f": {some(names)}" if names else ", without names")),
-        ("categorical", some(categorical) if categorical else "none"),
+        ("categorical", _categorical_text(facts)),
         ("outputs", outputs),
         ("link", _LINKS[facts["link"]]),
         ("X is read as", facts["x_dtype"]),
@@ -127,16 +143,26 @@ def _text(facts: dict[str, Any]) -> str:
             ("tables", bytes_text(tables) if tables else "none"),
         ]
     estimate = facts["estimate"]
-    seconds = "" if estimate["seconds"] is None else f", about {estimate['seconds']:.2g} s"
+    seconds = "" if estimate["seconds"] is None else f", about {number(estimate['seconds'], 2)} s"
     lines += [
         ("memory", f"{bytes_text(facts['compiled_bytes'])} compiled"),
         (
             f"{estimate['n_rows']:,} rows",
             f"{bytes_text(estimate['result_bytes'])} of values, {bytes_text(estimate['table_bytes'])} of "
-            f"tables{seconds} on {estimate['device']}",
+            f"tables, {bytes_text(estimate['peak_bytes'])} in all{seconds} on {estimate['device']}",
         ),
     ]
+    if estimate["refusal"] is not None:
+        lines.append(("", f"refused in one call: {estimate['refusal']}"))
     return aligned(lines)
+
+
+def _categorical_text(facts: dict[str, Any]) -> str:
+    count, known = facts["n_categorical"], facts["categorical_features"]
+    if not count:
+        return "none"
+    others = "; no split asks for the others" if known else ", none of which a split asks for"
+    return f"{count:,}{': ' if known else ''}{some(known)}{others if count > len(known) else ''}"
 
 
 def _covers(facts: dict[str, Any]) -> str:

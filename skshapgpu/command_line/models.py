@@ -9,7 +9,7 @@ from typing import Any
 
 from ..adapters import adapt
 from ..explainer import TreeExplainer
-from .rows import columns_for, read_rows, require_file
+from .rows import columns_for, csv_options, read_rows, require_file
 
 _SAVE = (
     "if you trust it, load it in Python with what wrote it, and save it for this command: "
@@ -129,6 +129,7 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
         args.background,
         "--background",
         columns_for(args, schema.feature_names, schema.blank_as_underscore),
+        csv=csv_options(args),
         categories=schema.has_encoders,
         n_rows=args.background_rows,
         seed=args.seed or 0,

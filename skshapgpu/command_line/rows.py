@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..batches.csv_files import CsvOptions
+from ..batches.source import Wanted
 from ..batches.sources import open_source
 from .answers import some
 
 #: Rows that are read at once.
 _PIECE = 2**16
+
+_NO_OPTIONS = CsvOptions()
 
 
 def require_file(path: str, what: str) -> None:
@@ -27,6 +31,11 @@ def require_file(path: str, what: str) -> None:
     """
     if not os.path.exists(path):
         raise ValueError(f"{what}: there is no file {path!r}{_like(path)}")
+
+
+def csv_options(args: argparse.Namespace) -> CsvOptions:
+    """Return the options of CSV files that were given."""
+    return CsvOptions(args.delimiter, args.quote_char, args.null_values, args.decimal)
 
 
 def columns_for(
@@ -52,7 +61,8 @@ def columns_for(
         there = {name.replace(" ", "_") if blanks and not named else name: name for name in schema.names}
         missing = [name for name in wanted if name not in there]
         if missing:
-            raise ValueError(f"there is no column {some(missing)}{meant(missing[0], list(there))}")
+            others = [name for name in there if name not in wanted]
+            raise ValueError(f"there is no column {some(missing)}{meant(missing[0], others)}")
         return [there[name] for name in wanted]
 
     return columns
@@ -63,6 +73,7 @@ def read_rows(
     what: str,
     columns: Callable[[Any], list[str]],
     *,
+    csv: CsvOptions = _NO_OPTIONS,
     categories: bool = False,
     n_rows: int | None = None,
     at_most: bool = False,
@@ -77,6 +88,7 @@ def read_rows(
         The argument that names it, for error messages.
     columns : callable
         What :func:`columns_for` gave.
+    csv : CsvOptions
     categories : bool
         Whether columns of text are categories.
     n_rows : int or None
@@ -97,8 +109,9 @@ def read_rows(
     """
     require_file(path, what)
     try:
-        source = open_source(path, None if categories else columns)
+        source = open_source(path, csv)
         names = [] if source.schema is None else columns(source.schema)
+        source.settle(Wanted(tuple(names), numbers=not categories))
         there, pieces = _drawn(source.read(names, 0, _PIECE), n_rows, seed)
         if n_rows is not None and there < n_rows and not at_most:
             raise ValueError(f"there are only {there:,} rows, not {n_rows:,}")
@@ -138,9 +151,14 @@ def _joined(pieces: list[Any], categories: bool) -> Any:
     import pyarrow
 
     table = pyarrow.Table.from_batches(pieces)
-    if categories:
+    if categories:  # as text, of which all models know the categories
         texts = (pyarrow.string(), pyarrow.large_string(), pyarrow.string_view())
-        columns = [column.dictionary_encode() if column.type in texts else column for column in table.columns]
+        columns = [
+            column.cast(column.type.value_type)
+            if pyarrow.types.is_dictionary(column.type) and column.type.value_type in texts
+            else column
+            for column in table.columns
+        ]
         table = pyarrow.table(columns, names=table.column_names)
     return table.unify_dictionaries().combine_chunks()
 
@@ -159,4 +177,11 @@ def meant(name: str, known: Sequence[str]) -> str:
     """A question whether one of the known names is meant, if one is close."""
     lower = {other.lower(): other for other in known}
     close = get_close_matches(name.lower(), lower, 1)
-    return f"; did you mean {lower[close[0]]!r}?" if close else ""
+    return f"; did you mean {lower[close[0]]!r}?" if close and _is_slip(name.lower(), close[0]) else ""
+
+
+def _is_slip(name: str, other: str) -> bool:
+    """Tell whether two names differ in few characters: "capital-gain" and "capital-loss" do not."""
+    steps = SequenceMatcher(None, name, other).get_opcodes()
+    changed = sum(max(stop - start, end - begin) for tag, start, stop, begin, end in steps if tag != "equal")
+    return changed <= max(1, len(name) // 4)

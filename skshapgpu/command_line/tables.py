@@ -6,6 +6,8 @@ import argparse
 import os
 from time import perf_counter
 
+from ..digits import number
+from ..storage import require_ours
 from .answers import Answer, bytes_text
 from .models import is_explainer, open_explainer, require_place
 
@@ -13,6 +15,7 @@ from .models import is_explainer, open_explainer, require_place
 def run(args: argparse.Namespace) -> Answer:
     """Compile the model and save it."""
     require_place(args.out)
+    require_ours(args.out)
     start = perf_counter()
     explainer = open_explainer(args.model, args, n_jobs=args.n_jobs, memory_limit=args.memory_limit)
     built = perf_counter() - start
@@ -28,7 +31,7 @@ def run(args: argparse.Namespace) -> Answer:
     }
     text = (
         f"{args.out}: {bytes_text(file_bytes)}, of which tables {bytes_text(table_bytes)}; "
-        f"compiled in {built:.2g} s, written in {seconds - built:.2g} s"
+        f"compiled in {number(built, 2)} s, written in {number(seconds - built, 2)} s"
     )
     if not table_bytes and args.background is None and not is_explainer(args.model):
         text += (

@@ -16,7 +16,7 @@ from .base import (
     explained_rows,
     legend_beside,
     make_room,
-    number,
+    numeral,
     others_name,
     ranked,
     require_explanation,
@@ -123,7 +123,7 @@ class ShapBarDisplay:
             ends, gap = self._draw_splits(ax, shown, others, start), 8
         self.texts_ = [
             ax.annotate(
-                number(length), (end, i), (gap, 0), textcoords="offset points", va="center", fontsize=size
+                numeral(length), (end, i), (gap, 0), textcoords="offset points", va="center", fontsize=size
             )
             for i, (length, end) in enumerate(zip(start, ends))
         ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral, Number
 from typing import Any
 
 import numpy as np
 
 from ..devices import to_host
+from ..digits import number
 from ..explainer import TreeExplainer
 from ..explanation import Explanation, positions
 
@@ -53,9 +55,17 @@ def value_name(explanation: Explanation) -> str:
     return _VALUE_NAMES[explanation.value_index]
 
 
-def require_max_features(max_features: int | None) -> None:
-    if max_features is not None and max_features < 1:
-        raise ValueError(f"max_features must be at least 1, not {max_features!r}")
+def require_count(option: str, value: Any) -> None:
+    """Raise ``TypeError`` or ``ValueError``, naming the option, unless its value is a number from 1 on."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{option} must be an int, not {value!r}")
+    if value < 1:
+        raise ValueError(f"{option} must be at least 1, not {value!r}")
+
+
+def require_max_features(max_features: Any) -> None:
+    if max_features is not None:
+        require_count("max_features", max_features)
 
 
 def require_explanation(explanation: Any) -> None:
@@ -97,6 +107,28 @@ def labelled(explanation: Explanation, output: Any) -> str:
     position = output_position(explanation, output)
     of_output = "" if position is None else f" for {short(explanation.output_names[position])}"
     return f"{value_name(explanation)}{of_output}"
+
+
+def row_position(explanation: Explanation, row: Any) -> int:
+    """Return the position of a row that is asked for by position or, unless it is a number, by its label."""
+    n_rows = len(explanation)
+    if isinstance(row, Integral) and not isinstance(row, bool):
+        if not -n_rows <= int(row) < n_rows:
+            raise IndexError(f"row {row} is out of range for {n_rows} rows")
+        return int(row) % n_rows
+    if isinstance(row, (Number, np.bool_)):
+        raise TypeError(f"row must be a position or a label, not {row!r}")
+    if explanation.index is None:
+        raise TypeError(f"row must be a position, not {row!r}: only rows of a pandas data frame have labels")
+    from pandas.errors import InvalidIndexError
+
+    try:
+        found = np.atleast_1d(np.arange(n_rows)[explanation.index.get_loc(row)])
+    except (LookupError, TypeError, InvalidIndexError) as error:
+        raise KeyError(f"row {row!r} is no label of the rows that were explained") from error
+    if len(found) > 1:
+        raise ValueError(f"{len(found)} rows have the label {row!r}: choose one by its position")
+    return int(found[0])
 
 
 def explained_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -149,24 +181,14 @@ def short(text: Any, length: int = _LONGEST_NAME) -> str:
     return f"{text[: length - end - 1]}…{text[-end:]}"
 
 
-def number(value: float) -> str:
-    """A number with three digits, or without decimals, with a real minus sign."""
-    text = f"{value:.0f}" if 999.5 <= abs(value) < 1e6 else f"{value:#.3g}".removesuffix(".")
-    return text.replace("-", "\N{MINUS SIGN}")
-
-
-def resolved(value: float, width: float) -> str:
-    """A number with so many digits that differences of a hundredth of ``width`` are seen, three at least."""
-    digits = 3
-    if value and width:
-        digits = int(np.floor(np.log10(abs(value))) - np.floor(np.log10(width))) + 3
-        digits = min(max(3, digits), 15)  # of which float64 is sure
-    return f"{value:#.{digits}g}".removesuffix(".").replace("-", "\N{MINUS SIGN}")
+def numeral(value: float, digits: int = 3, *, padded: bool = True) -> str:
+    """Return a number as :func:`number` writes it, with a real minus sign."""
+    return number(value, digits, padded=padded).replace("-", "\N{MINUS SIGN}")
 
 
 def signed(value: float) -> str:
-    """A number with its sign, even a plus."""
-    return ("+" if value >= 0 else "") + number(value)
+    """Return a number with its sign, even a plus."""
+    return ("+" if value >= 0 else "") + numeral(value)
 
 
 def new_axes(width: float, height: float) -> Any:

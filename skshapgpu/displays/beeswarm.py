@@ -19,6 +19,7 @@ from .base import (
     legend_of_missing,
     others_name,
     ranked,
+    require_count,
     require_explanation,
     require_max_features,
     row_axes,
@@ -127,8 +128,7 @@ class ShapBeeswarmDisplay:
         ValueError
             No row has values, or an argument has no such value.
         """
-        if max_rows < 1:
-            raise ValueError(f"max_rows must be at least 1, not {max_rows!r}")
+        require_count("max_rows", max_rows)
         rows, values = explained_rows(self.values)
         shown, others = ranked(np.abs(values).mean(axis=0, dtype=np.float64), max_features)
         chosen = some_rows(values[:, shown], max_rows)

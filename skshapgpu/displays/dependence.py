@@ -23,6 +23,7 @@ from .base import (
     new_axes,
     output_position,
     pyplot,
+    require_count,
     require_explanation,
     short,
     some_rows,
@@ -245,8 +246,7 @@ class ShapDependenceDisplay:
             There is no such feature or output.
         """
         require_explanation(explanation)
-        if max_rows < 1:
-            raise ValueError(f"max_rows must be at least 1, not {max_rows!r}")
+        require_count("max_rows", max_rows)
         if explanation.data is None:
             raise ValueError("the explanation has no data, of which a dependence is drawn")
         position = _feature(explanation, feature)

@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 
 from ..columns import read_column
+from ..digits import digits_for
 from ..explanation import Explanation
 from .base import (
     NEGATIVE,
     POSITIVE,
     explained,
     make_room,
+    numeral,
     others_name,
     output_position,
     ranked,
     require_explanation,
     require_max_features,
-    resolved,
     row_axes,
+    row_position,
     short,
     signed,
     values_of,
@@ -133,7 +135,7 @@ class ShapWaterfallDisplay:
         width = float(np.ptp([*after, self.base_value]))
         for name, x, y in (("f(x)", prediction, -1.0), ("E[f(X)]", self.base_value, float(len(steps)))):
             ax.plot([x, x], [min(y, -0.6), max(y, 0)], color="0.5", linewidth=0.8, linestyle=":", zorder=0.9)
-            text = f"{name} = {resolved(x, width)}"
+            text = f"{name} = {numeral(x, digits_for(x, width))}"
             self.texts_.append(ax.annotate(text, (x, y), ha="center", va="center", fontsize=size))
         ax.set_ylim(len(steps) + 0.4, -1.4)
         margin = 0.05 * width or 0.5
@@ -152,7 +154,7 @@ class ShapWaterfallDisplay:
         cls,
         explanation: Explanation,
         *,
-        row: int = 0,
+        row: Any = 0,
         max_features: int | None = 10,
         output: Any = None,
         ax: Any = None,
@@ -162,8 +164,9 @@ class ShapWaterfallDisplay:
         Parameters
         ----------
         explanation : Explanation
-        row : int, default=0
-            Position of the row.
+        row : int or label, default=0
+            Position of the row; or, unless it is a number, its label in the index of the pandas data frame
+            that was explained.
         output : str, int or None, default=None
             One of several outputs, by name or position; they cannot be drawn together.
         max_features, ax
@@ -176,19 +179,18 @@ class ShapWaterfallDisplay:
         Raises
         ------
         ValueError
-            None of several outputs is chosen; the row has no values; they are Banzhaf values, which do not
-            add up to a prediction; or an argument has no such value.
+            None of several outputs is chosen; the row has no values, or its label is that of several rows;
+            they are Banzhaf values, which do not add up to a prediction; or an argument has no such value.
         KeyError, IndexError
             There is no such output or row.
+        TypeError
+            ``row`` is neither a position nor a label, or the rows have no labels.
         """
         require_explanation(explanation)
         require_max_features(max_features)
         if explanation.value_index != "sv":
             raise ValueError("a waterfall adds values up to the prediction: Banzhaf values do not add up")
-        n_rows = len(explanation)
-        if not -n_rows <= row < n_rows:
-            raise IndexError(f"row {row} is out of range for {n_rows} rows")
-        row %= n_rows
+        row = row_position(explanation, row)
         values = values_of(explanation, output)[row]
         if not np.isfinite(values).all():
             raise ValueError(f"row {row} has no values: no split tested it")
@@ -216,7 +218,7 @@ class ShapWaterfallDisplay:
         X: Any,
         *,
         y: Any = None,
-        row: int = 0,
+        row: Any = 0,
         max_features: int | None = 10,
         output: Any = None,
         ax: Any = None,
@@ -258,5 +260,5 @@ def _as_text(explanation: Explanation, row: int) -> list[str] | None:
         elif column.categories is not None:
             texts.append(column.categories[int(value)])
         else:
-            texts.append(f"{value:.5g}".replace("-", "\N{MINUS SIGN}"))
+            texts.append(numeral(value, 5, padded=False))
     return texts

@@ -1,0 +1,123 @@
+"""Options of the displays: rows by position and label, and numbers that are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skshapgpu import (
+    Explanation,
+    ShapBarDisplay,
+    ShapBeeswarmDisplay,
+    ShapDependenceDisplay,
+    ShapInteractionDisplay,
+    ShapWaterfallDisplay,
+)
+
+pyplot = pytest.importorskip("matplotlib.pyplot")
+
+LABELS = ["c5", "c6", "c7", "c8", "c6"]
+
+
+@pytest.fixture(autouse=True)
+def close_figures() -> Any:
+    yield
+    pyplot.close("all")
+
+
+def explanation(index: Any = None) -> Explanation:
+    """Five rows: all values of row i are i + 1."""
+    values = np.repeat(np.arange(1.0, 6.0)[:, None], 3, axis=1)
+    return Explanation(values, 10.0, values, ("a", "b", "c"), index=index)
+
+
+def row_of(display: ShapWaterfallDisplay) -> int:
+    return int(display.values[0]) - 1
+
+
+def labelled(labels: Any) -> Explanation:
+    pd = pytest.importorskip("pandas")
+    return explanation(pd.Index(labels))
+
+
+@pytest.mark.parametrize(
+    ("row", "position"), [("c7", 2), (np.str_("c5"), 0), (3, 3), (-1, 4), (np.int64(-5), 0)]
+)
+def test_rows_by_label_and_position(row: Any, position: int) -> None:
+    assert row_of(ShapWaterfallDisplay.from_explanation(labelled(LABELS), row=row)) == position
+
+
+def test_whole_numbers_are_positions() -> None:
+    """As in ``explanation[row]``, whatever the labels are."""
+    assert row_of(ShapWaterfallDisplay.from_explanation(labelled([4, 3, 2, 1, 0]), row=1)) == 1
+
+
+def test_labels_of_other_kinds() -> None:
+    pd = pytest.importorskip("pandas")
+    days = labelled(pd.date_range("2026-01-01", periods=5))
+    assert row_of(ShapWaterfallDisplay.from_explanation(days, row=pd.Timestamp("2026-01-03"))) == 2
+    pairs = explanation(pd.MultiIndex.from_product([["x"], list("abcde")]))
+    assert row_of(ShapWaterfallDisplay.from_explanation(pairs, row=("x", "d"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("row", "error", "message"),
+    [
+        ("c6", ValueError, "2 rows have the label 'c6': choose one by its position"),
+        ("c9", KeyError, "row 'c9' is no label of the rows"),
+        (["c7"], KeyError, "is no label"),
+        (5, IndexError, "row 5 is out of range for 5 rows"),
+        (-6, IndexError, "row -6 is out of range"),
+        (1.0, TypeError, "row must be a position or a label, not 1.0"),
+        (True, TypeError, "row must be a position or a label, not True"),
+        (np.bool_(True), TypeError, "row must be a position or a label"),
+    ],
+)
+def test_rows_that_are_not_there(row: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ShapWaterfallDisplay.from_explanation(labelled(LABELS), row=row)
+
+
+def test_labels_where_there_are_none() -> None:
+    with pytest.raises(TypeError, match="row must be a position, not 'c7': only rows of a pandas"):
+        ShapWaterfallDisplay.from_explanation(explanation(), row="c7")
+
+
+def test_labels_of_the_frame_that_an_estimator_gets() -> None:
+    pd = pytest.importorskip("pandas")
+    from sklearn.ensemble import RandomForestRegressor
+
+    X = pd.DataFrame({"a": range(5), "b": [3, 1, 4, 1, 5]}, index=["c5", "c6", "c7", "c8", "c9"])
+    model = RandomForestRegressor(5, random_state=0).fit(X, [1, 2, 3, 4, 5])
+    display = ShapWaterfallDisplay.from_estimator(model, X, row="c8")
+    np.testing.assert_array_equal(display.values, ShapWaterfallDisplay.from_estimator(model, X, row=3).values)
+    assert display.ax_.get_yticklabels()[0].get_text() in ("a = 3", "b = 1")
+
+
+@pytest.mark.parametrize(
+    ("value", "error"), [("5", TypeError), (2.5, TypeError), (True, TypeError), (0, ValueError)]
+)
+@pytest.mark.parametrize(
+    ("cls", "option"),
+    [
+        (ShapBarDisplay, "max_features"),
+        (ShapBeeswarmDisplay, "max_features"),
+        (ShapBeeswarmDisplay, "max_rows"),
+        (ShapDependenceDisplay, "max_rows"),
+        (ShapWaterfallDisplay, "max_features"),
+    ],
+)
+def test_numbers_of_features_and_rows(cls: Any, option: str, value: Any, error: type[Exception]) -> None:
+    first = ["a"] if cls is ShapDependenceDisplay else []
+    with pytest.raises(error, match=f"{option} must be"):
+        cls.from_explanation(explanation(), *first, **{option: value})
+
+
+def test_numbers_of_features_of_interactions() -> None:
+    from skshapgpu import InteractionExplanation
+
+    of_pairs = InteractionExplanation(np.ones((2, 3, 3)), 0.0, None, ("a", "b", "c"))
+    with pytest.raises(TypeError, match="max_features must be an int, not '2'"):
+        ShapInteractionDisplay.from_explanation(of_pairs, max_features="2")  # type: ignore[arg-type]
