@@ -730,8 +730,6 @@ def test_edited_document_is_read():
         ("split_indices", 0, 3),
         ("split_indices", 0, -1),
         ("sum_hessian", 1, -1.0),
-        ("sum_hessian", 3, np.nan),
-        ("split_conditions", 6, np.inf),
         ("categories_segments", 0, -1),
         ("categories_segments", 0, 2**40),
         ("categories_sizes", 0, -1),
@@ -744,6 +742,17 @@ def test_edited_tree_is_refused(name, node, value):
     model, tree = edited()
     tree[name][node] = value
     with pytest.raises(ValueError):
+        adapt(model)
+
+
+@pytest.mark.parametrize(
+    "name, node, value",
+    [("sum_hessian", 3, np.nan), ("sum_hessian", 0, np.inf), ("split_conditions", 6, np.inf)],
+)
+def test_numbers_that_are_not_finite_are_refused(name, node, value):
+    model, tree = edited()
+    tree[name][node] = value
+    with pytest.raises(UnsupportedModelError, match="training diverged: tree 0"):
         adapt(model)
 
 
@@ -800,6 +809,16 @@ def test_absurd_number_of_classes_without_trees():
     assert adapt(model).ensemble.n_trees == 0
     model.learner["learner_model_param"]["num_class"] = str(2**31 - 1)
     with pytest.raises(ValueError, match="outputs"):
+        adapt(model)
+
+
+@pytest.mark.parametrize("n_estimators", [2, 3])
+def test_training_that_diverged(n_estimators):
+    X = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
+    params = {"max_depth": 2, "learning_rate": 100, "objective": "reg:gamma", "base_score": 1.0}
+    model = xgb.XGBRegressor(n_estimators=n_estimators, **params).fit(X, np.exp(X[:, 0]))
+    assert np.isnan(model.predict(X)).all()
+    with pytest.raises(UnsupportedModelError, match="training diverged: tree 1 of this model"):
         adapt(model)
 
 

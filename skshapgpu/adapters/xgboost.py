@@ -256,7 +256,19 @@ def _nodes(
         sets = _category_sets(trees, offsets, categorical)
         nodes["category_set"] = sets.pop("category_set")
     nodes, offsets = _without_pruned(nodes, offsets)
+    _require_finite(nodes, offsets)
     return {"tree_offsets": offsets, "tree_output": tree_output, **nodes, **sets}
+
+
+def _require_finite(nodes: dict[str, np.ndarray], offsets: np.ndarray) -> None:
+    """Refuse trees whose training diverged, so that their leaves or sums of hessians overflowed."""
+    finite = np.isfinite(nodes["cover"]) & np.isfinite(nodes["value"]).all(axis=1)
+    if not finite.all():
+        tree = int(np.searchsorted(offsets, np.argmin(finite), side="right")) - 1
+        raise UnsupportedModelError(
+            f"training diverged: tree {tree} of this model has leaf values or sums of hessians that are not "
+            "finite; train it again with a lower learning_rate, a rescaled target or another base_score"
+        )
 
 
 def _vector_values(

@@ -18,6 +18,7 @@ ALWAYS = {
     "there is one log loss": lambda draw: draw.mode == "log_loss",
     "at most 16 features": lambda draw: draw.options.get("algorithm") == "fast_v2",
     "infinity or a value too large": lambda draw: draw.family in ("xgboost", "bagging"),
+    "training diverged": lambda draw: draw.family == "xgboost",
     "a border between infinite numbers": lambda draw: "infinite" in draw.columns,
     "CPU": lambda draw: draw.device == "cuda",  # "computed on the CPU only"
     "is a dictionary of PyArrow with nulls": lambda draw: draw.family == "histograms",
