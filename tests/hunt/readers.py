@@ -37,8 +37,11 @@ def rows_of(model: Any, made: Any, categories: dict[int, list[Any]]) -> np.ndarr
     if library == "sklearn":
         return readers_sklearn.rows(model, made)
     if library == "lightgbm":
-        # LightGBM rounds integers, and another byte order; of objects scikit-learn has made float64 before.
-        if isinstance(made, np.ndarray) and made.dtype not in (np.float32, np.float64, np.dtype(object)):
+        # A booster rounds what is no float of this machine; a wrapper has made float64 of objects before.
+        exact = [np.float32, np.float64]
+        if type(model).__name__ != "Booster":
+            exact.append(np.dtype(object))
+        if isinstance(made, np.ndarray) and made.dtype not in exact:
             made = made.astype(np.float32)
         return encoded(made, categories)
     with np.errstate(over="ignore"):
