@@ -1,4 +1,4 @@
-"""The stories of the gallery, in the order in which they are told."""
+"""Order of the examples in the gallery."""
 
 STORIES = (
     "plot_quickstart.py",
@@ -16,6 +16,6 @@ STORIES = (
 
 
 def position(file_name: str) -> tuple[int, str]:
-    """Key to sort by: the place among the stories, behind them by name."""
+    """Return the sort key of an example: its position in STORIES; others follow, by name."""
     place = STORIES.index(file_name) if file_name in STORIES else len(STORIES)
     return place, file_name
