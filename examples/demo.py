@@ -1,8 +1,8 @@
-"""Explain one model of each library on data that scikit-learn bundles; ``./dev demo`` runs this.
+"""Explain one model of each library on data bundled with scikit-learn; ``./dev demo`` runs this.
 
-Prints a table and draws the most important features of each model to demo.png. The additivity error is the
-largest distance between a model's own raw prediction and base value plus SHAP values, relative to the
-prediction where that is above 1.
+Prints a table and plots the most important features of each model to demo.png. The additivity error is the
+largest difference between a model's own raw prediction and the base value plus SHAP values, relative to the
+prediction where that exceeds 1 in magnitude.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ N_TREES = 100
 N_TOP = 3
 PICTURE = "demo.png"
 
-# Family, task, data set, model, and the raw prediction that the SHAP values must add up to.
+# Family, task, dataset, model, and the raw prediction to which base value and SHAP values must add up.
 CASES = [
     (
         "scikit-learn",
@@ -76,7 +76,7 @@ def main() -> None:
         expected = raw_prediction(model, X)
         distance = np.abs(values.sum(axis=1) + explanation.base_values - expected)
         error = (distance / np.maximum(1, np.abs(expected))).max()
-        importance = explanation.importance().reshape(X.shape[1], -1).sum(axis=1)  # over the classes
+        importance = explanation.importance().reshape(X.shape[1], -1).sum(axis=1)  # summed over the classes
         top = np.argsort(importance)[::-1]
         print(
             f"{family:<13}{task:<11}{len(X):>6}{X.shape[1]:>9}{len(X) / seconds:>10,.0f}{error:>12.1e}  "
@@ -88,7 +88,7 @@ def main() -> None:
         ax.set_title(f"{family}: {load.__name__.removeprefix('load_').replace('_', ' ')} ({task})")
         ax.set_xlabel("mean |SHAP value|")
     figure.savefig(PICTURE, dpi=120)
-    print(f"\nrows/s: one call, a small data set. Picture: {PICTURE}")
+    print(f"\nrows/s: one call on a small dataset. Plot: {PICTURE}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """
-Many rows on Dask
-=================
+Explain many rows with Dask
+===========================
 
 :func:`skshapgpu.distributed.explain_dask` explains the partitions of a Dask data frame, or the chunks of an
-array, where they are. Nothing runs before ``compute`` or a ``to_parquet``. Run this as a script: its workers
-are processes, which import it.
+array, on the workers that hold them. Nothing runs before ``compute`` or ``to_parquet``. Run this file as a
+script: its workers are processes that import it.
 """
 
 import dask.dataframe as dd
@@ -25,13 +25,13 @@ def main() -> None:
 
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
         frame = dd.from_pandas(rows, npartitions=8)
-        values = explain_dask(model, frame, keep=["machine"])  # lazily, with the index of the frame
+        values = explain_dask(model, frame, keep=["machine"])  # lazy, with the index of the data frame
         print(values.dtypes)
-        importance = abs(values.drop(columns="machine")).mean().compute()  # the values stay with the workers
+        importance = abs(values.drop(columns="machine")).mean().compute()  # values stay on the workers
         print(importance)
 
     local = np.abs(TreeExplainer(model).shap_values(X)).mean(axis=0)
-    print("largest difference to this process:", np.abs(importance - local).max())
+    print("largest difference from the local values:", np.abs(importance - local).max())
 
 
 if __name__ == "__main__":

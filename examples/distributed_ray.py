@@ -1,9 +1,9 @@
 """
-Many rows on Ray
-================
+Explain many rows with Ray
+==========================
 
-:func:`skshapgpu.distributed.explain_ray` explains the blocks of a Ray dataset in actors; each of them
-compiles the model once. With ``num_gpus=1`` and a ``batch_size`` each actor has a GPU of its own.
+:func:`skshapgpu.distributed.explain_ray` explains the blocks of a Ray dataset in actors, each of which
+compiles the model once. With ``num_gpus=1`` and a ``batch_size``, each actor gets its own GPU.
 """
 
 import numpy as np
@@ -22,11 +22,11 @@ ray.init(num_cpus=2, include_dashboard=False)
 frame = X.assign(machine=np.arange(len(X)))
 rows = ray.data.from_pandas([frame[start : start + 2_500] for start in range(0, len(frame), 2_500)])
 
-# It runs when something asks for it. Actors keep what they reserve; tasks that read rows need some, too.
+# The result is lazy. Actors hold the CPUs they reserve, so leave some for the tasks that read the rows.
 values = explain_ray(model, rows, keep=["machine"], concurrency=2, num_cpus=0.5)
 found = values.to_pandas().sort_values("machine")
 print(found.head())
 
 local = TreeExplainer(model).shap_values(X)
-print("largest difference to this process:", np.abs(found[list(X)].to_numpy(float) - local).max())
+print("largest difference from the local values:", np.abs(found[list(X)].to_numpy(float) - local).max())
 ray.shutdown()

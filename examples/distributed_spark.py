@@ -1,10 +1,10 @@
 """
-Many rows on Spark
-==================
+Explain many rows with Spark
+============================
 
-:func:`skshapgpu.distributed.explain_spark` gives SHAP values, or the strongest ones of each row, of the rows
-of a Spark data frame. The schema of the result is known at once; Spark computes it when something asks for
-it.
+:func:`skshapgpu.distributed.explain_spark` returns the SHAP values of the rows of a Spark data frame, or only
+the strongest ones of each row. The schema of the result is known at once; Spark computes the result when it
+is needed.
 """
 
 import os
@@ -17,7 +17,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from skshapgpu.distributed import explain_spark
 
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of the workers: the same version as here
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need the same Python version
 
 rng = np.random.default_rng(0)
 X = pd.DataFrame(rng.normal(size=(20_000, 5)), columns=[f"sensor_{i}" for i in range(5)])

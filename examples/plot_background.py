@@ -1,13 +1,13 @@
 """
-Compared with whom
-==================
+Choose the background data
+==========================
 
-A SHAP value says how a feature moved a prediction away from something. With background data that something
-is the mean prediction of rows of your choice, and the question becomes: why this row, and not those?
+A SHAP value says how far a feature moved a prediction away from a base value. With background data, the base
+value is the mean margin of rows of your choice, and the values answer: why does this row differ from those?
 """
 
 # %%
-# Applicants for a loan, and a model of who pays it back.
+# Loan applicants, and a model of who repays the loan.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -30,9 +30,8 @@ y = rng.random(n) < 1 / (1 + np.exp(-margin))
 model = HistGradientBoostingClassifier(max_iter=100, learning_rate=0.05, random_state=0).fit(X, y)
 
 # %%
-# A row that was turned down, against all applicants, and against those that were accepted. The base value
-# is the mean margin of the background, and from there the values lead to the margin of the row in both
-# cases.
+# A declined applicant, compared with all applicants and with the accepted ones. In both cases the base value
+# is the mean margin of the background data, and base value plus SHAP values is the margin of the row.
 probability = model.predict_proba(X)[:, 1]
 accepted, declined = X[probability > 0.8], X[probability < 0.4]
 row = declined.iloc[[0]]
@@ -49,8 +48,8 @@ for name, explanation in explanations.items():
 print(f"margin of the row: {model.decision_function(row)[0]:+.2f}")
 
 # %%
-# Against those accepted the row has to explain a larger distance. Without a background the branches of the
-# trees stand for what is not known, each with its share of the training rows.
+# Compared with the accepted applicants, the values have to explain a larger difference. Without background
+# data, unknown features follow both branches of a split, weighted by their shares of the training rows.
 figure, ax = plt.subplots(figsize=(8, 4), layout="constrained")
 places = np.arange(X.shape[1])
 for i, (name, explanation) in enumerate(explanations.items()):
@@ -62,15 +61,15 @@ ax.legend(title="compared with")
 plt.show()
 
 # %%
-# All rows of the background are used. Here tables sum it up when the explainer is made, so that a call
-# takes the same time whether the background has a hundred rows or all of them.
+# All background rows are used. Here they are summarised in tables when the explainer is created, so a call
+# takes the same time with a hundred background rows as with all of them.
 explainer = TreeExplainer(model, data=X)
 print(explainer)
 print(explainer.plan(10_000))
 
 # %%
-# With a background the values can be of the probability instead of the log-odds, or of the loss of each
-# prediction, which shows what makes the model err where it does.
+# With background data you can also explain the probability instead of the log-odds, or the loss of each
+# prediction, which shows what causes the model's errors.
 of_probability = TreeExplainer(model, data=X[:200], model_output="probability").explain(row)
 print("explained:", of_probability.base_values + of_probability.values.sum())
 print("predicted:", model.predict_proba(row)[0, 1])
@@ -78,4 +77,4 @@ print("predicted:", model.predict_proba(row)[0, 1])
 of_loss = TreeExplainer(model, data=X[:200], model_output="log_loss").explain(X[:500], y[:500])
 worst = np.argmax(of_loss.base_values + of_loss.values.sum(axis=1))
 print("the row with the largest loss:")
-print(pd.DataFrame({"value": X.iloc[worst], "adds to the loss": of_loss.values[worst].round(2)}))
+print(pd.DataFrame({"value": X.iloc[worst], "contribution to the loss": of_loss.values[worst].round(2)}))

@@ -1,14 +1,14 @@
 """
-A million rows, and a power cut
-===============================
+Explain large files, and resume after an interruption
+=====================================================
 
-Rows that do not fit into memory are explained from files to files, in batches:
-:func:`skshapgpu.explain_batches`. Here the run is cut off half-way, and goes on where it was.
+:func:`skshapgpu.explain_batches` explains files that do not fit into memory, in batches, and writes the
+values to files. Here the run is interrupted half-way and then resumed.
 """
 
 # %%
-# Two files of purchases, written in pieces, as a data warehouse exports them. (Not a million, so that this
-# page is made in seconds; nothing else would change.)
+# Two files of purchases, written in pieces as a data warehouse would export them. They are small, so that
+# this page builds in seconds; for millions of rows nothing else would change.
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,8 +51,8 @@ train = purchases(5_000, 0)
 model = HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(train[NAMES], is_fraud(train))
 
 # %%
-# For each purchase the three strongest reasons are enough, with its id. The cut comes from a function that is
-# told of the rows that are done; a kill of the process does the same.
+# Keep the id and the three strongest reasons of each purchase. The interruption comes from the progress
+# callback; killing the process has the same effect.
 
 
 def power_cut(n_done, n_rows):
@@ -66,27 +66,25 @@ call = {"keep": ["purchase"], "top": 3, "batch_size": 20_000}
 try:
     explain_batches(model, data, reasons, progress=power_cut, **call)
 except KeyboardInterrupt:
-    print("cut off; there are", sorted(name for name in os.listdir(reasons) if name.startswith("part")))
+    print("interrupted; written:", sorted(name for name in os.listdir(reasons) if name.startswith("part")))
 
 # %%
-# The same call goes on behind the last batch that was written.
+# The same call resumes after the last batch that was written.
 result = explain_batches(model, data, reasons, **call)
-print(
-    f"{result.n_rows:,} rows, of which {result.n_resumed:,} were there; {result.rows_per_second:,.0f} rows/s"
-)
+print(f"{result.n_rows:,} rows, {result.n_resumed:,} of them earlier; {result.rows_per_second:,.0f} rows/s")
 
 # %%
-# No row is lost, none is there twice.
+# No row is lost or duplicated.
 table = ds.dataset(reasons).to_table().to_pandas()
 assert (table["purchase"] == np.arange(result.n_rows)).all()
 table.head()
 
 # %%
-# Which reason comes first, for the purchases that look worst? That of a purchase is a name in a column.
+# The reasons of the most suspicious purchases, by rank: ``feature_1`` has the name of the strongest one.
 worst = table[table["shap_1"] > 0].nlargest(2_000, "shap_1")
 counts = pd.concat({rank: worst[f"feature_{rank}"].value_counts() for rank in (1, 2, 3)}, axis=1).fillna(0)
 counts.sort_values(1).plot.barh(stacked=True, figsize=(7, 3))
-plt.xlabel("purchases, of 2,000")
+plt.xlabel("number of purchases, out of 2,000")
 plt.legend(title="rank of the reason")
 plt.tight_layout()
 plt.show()

@@ -2,12 +2,12 @@
 Categories and missing values
 =============================
 
-Trees split categories into sets and send missing values one way or the other. Both are read as the model's
-own library reads them, so nothing has to be encoded or filled in before a model is explained.
+Trees split categories into sets and send missing values to one side. skshapgpu handles both as the model's
+own library does, so you need not encode or impute anything before explaining a model.
 """
 
 # %%
-# Flats and their rents: a column of categories, a number that is missing now and then, and a number that is
+# Flats and their rents, with a categorical feature, a number that is missing at random, and a number that is
 # missing where the landlord had a reason not to state it.
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,8 +36,8 @@ total = explanation.base_values + explanation.values.sum(axis=1)
 print("largest difference from predict:", np.abs(total - model.predict(X)).max())
 
 # %%
-# What a town does to the rent, and what it does that a year is not known: the flats without a year are the
-# old ones, which the model has learnt.
+# The effect of the town on the rent, and the effect of a missing year: flats without a year are old, and the
+# model has learnt that.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 of_town = explanation.to_frame()["town"].groupby(X["town"], observed=True)
 left.boxplot([values for _, values in of_town], tick_labels=[name for name, _ in of_town], showfliers=False)
@@ -53,15 +53,15 @@ right.legend()
 plt.show()
 
 # %%
-# A missing value of a column that was missing by chance tells nothing: its SHAP values are small beside
-# those of areas that are known.
+# A value that is missing at random carries no information: the SHAP values of missing areas are small
+# compared with those of known ones.
 of_area = np.abs(explanation[:, "area"].values[:, 0])
 missing = X["area"].isna().to_numpy()
 print(f"area, mean |SHAP value|: known {of_area[~missing].mean():.0f}, missing {of_area[missing].mean():.0f}")
 
 # %%
-# A town that the model has never seen is treated as its library treats it, here as missing; the values
-# still add up to what it predicts.
+# A town that the model has never seen is handled as in the model's library, here as a missing value. The
+# values still add up to the prediction.
 new = pd.DataFrame({"town": pd.Categorical(["Davos", "Zug"]), "area": [80.0, 80.0], "year": [1990.0, 1990.0]})
 of_new = explainer.explain(new)
 print(of_new.to_frame().round(1))

@@ -2,13 +2,14 @@
 Explain inside cross-validation
 ===============================
 
-A model knows the rows that it was trained on, and so do their explanations.
-:func:`skshapgpu.cross_val_explain` cross-validates a model as :func:`sklearn.model_selection.cross_validate`
-does, with the same fits and scores, and explains each row by the model that was not trained on it.
+A model knows its training rows, and explanations of these rows reflect that.
+:func:`skshapgpu.cross_val_explain` cross-validates a model like
+:func:`sklearn.model_selection.cross_validate`, with the same fits and scores, and explains each row with a
+model that was not trained on it.
 """
 
 # %%
-# A pipeline of preparation and model, and the options of ``cross_validate``.
+# A pipeline with preprocessing and a model, and the options of ``cross_validate``.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
@@ -28,8 +29,8 @@ results = cross_val_explain(model, X, y, cv=cv, scoring=["r2", "neg_mean_absolut
 print({name: values.round(2) for name, values in results.items() if name.startswith("test_")})
 
 # %%
-# The explanation has the rows of X in their order. Each model has a base value of its own, so each row has
-# one: that of the model that it was tested with. Base value and values of a row add up to its out-of-fold
+# The explanation has the rows of X in their original order. Each model has its own base value, and each row
+# has that of the model that it was tested with. Base value and SHAP values of a row add up to its out-of-fold
 # prediction.
 explanation = results["explanation"]
 predicted = explanation.base_values + explanation.values.sum(axis=1)
@@ -38,26 +39,26 @@ print("largest difference:", np.abs(predicted - cross_val_predict(model, X, y, c
 print(explanation.to_frame().head().round(1))
 
 # %%
-# Explanations of training rows add up to predictions that are too good to be true.
+# Explanations of training rows add up to overfitted predictions.
 training = explain(model.fit(X, y), X)
 in_training = training.base_values + training.values.sum(axis=1)
-print(f"R2 of base value plus values: {r2_score(y, in_training):.2f} of training rows")
-print(f"                              {r2_score(y, predicted):.2f} of rows that were not trained on")
+print(f"R2 of base value plus values: {r2_score(y, in_training):.2f} on training rows")
+print(f"                              {r2_score(y, predicted):.2f} on out-of-fold rows")
 
 # %%
-# ``importances`` has a row for each split, so that one sees which differences between features would be the
-# same with other rows. More splits, by repeated cross-validation, show it better; values of a row are then
-# the mean of those of its models.
+# ``importances`` has a row for each split, which shows how stable the differences between features are.
+# Repeated cross-validation has more splits and shows it better; the values of a row are then the mean over
+# its models.
 repeated = cross_val_explain(model, X, y, cv=RepeatedKFold(n_splits=5, n_repeats=3, random_state=0))
 importances, names = repeated["importances"], np.array(repeated["explanation"].feature_names)
 order = np.argsort(importances.mean(axis=0))
 
 # %%
-# On the right the values of one feature, of training rows and of rows that were not trained on: the model
-# has fitted the noise of its training rows, so that their values lie farther from zero.
+# On the right, the values of one feature for training rows and for out-of-fold rows: the model has fitted the
+# noise of its training rows, so their values lie farther from zero.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 left.barh(names[order], importances.mean(axis=0)[order], xerr=importances.std(axis=0)[order], capsize=3)
-left.set_xlabel("mean |SHAP value|, and its spread over the splits")
+left.set_xlabel("mean |SHAP value|, with its standard deviation over the splits")
 column = list(names).index("bmi")
 for label, values in (("training rows", training.values), ("out-of-fold rows", explanation.values)):
     right.scatter(X["bmi"], values[:, column], s=12, alpha=0.6, label=label)

@@ -1,13 +1,14 @@
 """
-Pictures of SHAP values
-=======================
+Plot SHAP values
+================
 
-Five displays in the style of scikit-learn: each computes once and draws as often as wanted, from a model
-(``from_estimator``) or from an explanation that is there already (``from_explanation``).
+Five displays in the style of scikit-learn. Each is created from a model (``from_estimator``) or from an
+existing explanation (``from_explanation``), computes once, and can be plotted any number of times.
 """
 
 # %%
-# One model: how far breast tumours are from benign, by measures of their cells. Some values are missing.
+# A model that classifies breast tumours as benign or malignant by measurements of their cells, with some
+# values missing.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_breast_cancer
@@ -31,38 +32,40 @@ explainer = TreeExplainer(model)
 explanation = explainer.explain(X)
 
 # %%
-# Which features matter? The mean magnitude of their SHAP values; the features not shown are added up.
+# Which features matter? Each bar is the mean magnitude of a feature's SHAP values; the last one sums the
+# features not shown.
 ShapBarDisplay.from_explanation(explanation, max_features=10)
 plt.show()
 
 # %%
-# In which direction? A point for each row and feature, coloured by the feature's value: large cells speak
-# against a benign tumour, which has the positive class here.
+# In which direction? There is a point for each row and feature, coloured by the feature's value. Large cells
+# are evidence against a benign tumour, the positive class here.
 ShapBeeswarmDisplay.from_explanation(explanation, max_features=10)
 plt.show()
 
 # %%
-# How does one feature act? Its value across, its SHAP value upwards. The colour is the feature that interacts
-# most with it, by exact SHAP interaction values; rows in which it is missing stand beside the axis.
+# How does one feature act? The x-axis is its value, the y-axis its SHAP value, and the colour the feature
+# that interacts most with it, by exact SHAP interaction values. Rows in which it is missing are beside the
+# axis.
 display = ShapDependenceDisplay.from_estimator(model, X, "worst texture")
 plt.show()
 print("coloured by", display.color_name)
 
 # %%
-# Which features act together? Main effects stand on the diagonal.
+# Which features act together? Main effects are on the diagonal.
 ShapInteractionDisplay.from_estimator(model, X, max_features=10)
 plt.show()
 
 # %%
-# Why this row? From the mean margin of the training data to the margin of the row, here of that of which the
-# model is least sure.
+# Why this prediction? The features lead from the base value to the margin of the row, here the row about
+# which the model is least certain.
 row = int(np.abs(model.decision_function(X)).argmin())
 ShapWaterfallDisplay.from_explanation(explanation, row=row, max_features=8)
 plt.show()
 
 # %%
-# All of them draw on axes that they are given, and what they drew can be changed afterwards: ``ax_`` and
-# ``figure_`` are matplotlib's own.
+# All displays accept existing axes, and the result can be changed afterwards: ``ax_`` and ``figure_`` are
+# matplotlib objects.
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained")
 ShapBarDisplay.from_explanation(explanation, max_features=6, ax=left)
 ShapDependenceDisplay.from_explanation(explanation, "worst concave points", ax=right)

@@ -2,12 +2,12 @@
 Which features act together
 ===========================
 
-The interaction of two features is what their effect together has beyond the effects of both alone.
-:meth:`skshapgpu.TreeExplainer.explain_interactions` gives it for each row, exactly.
+The interaction of two features is what they do together beyond what each does alone.
+:meth:`skshapgpu.TreeExplainer.explain_interactions` computes it exactly for each row.
 """
 
 # %%
-# All pairs that occur on a path of a tree. Other pairs do not interact, so this is complete.
+# Explain all pairs that occur on a path of a tree. Other pairs do not interact, so none is left out.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
@@ -24,13 +24,13 @@ for name, strength in explanation.strongest(5):
     print(f"{name:<12}{strength:6.2f}")
 
 # %%
-# Main effects and whole pairs of a row, and the base value, add up to its prediction.
+# The base value, main effects and whole pairs of a row add up to its prediction.
 total = explanation.base_values + explanation.main_effects().sum(axis=1) + explanation.values.sum(axis=1)
 print("largest difference:", np.abs(total - model.predict(X)).max())
 
 # %%
-# A heat map of the strongest features, main effects on the diagonal; beside it the strongest pair in
-# every row: what body mass index and s5 do together, beyond what each does alone.
+# On the left, a heat map of the strongest features, with main effects on the diagonal. On the right, the
+# strongest pair in every row: what body mass index and s5 do together beyond what each does alone.
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
 ShapInteractionDisplay.from_explanation(explanation, max_features=6, ax=left)
 pair = explanation[:, "bmi x s5"]
@@ -41,12 +41,12 @@ figure.colorbar(points, ax=right, label="s5")
 plt.show()
 
 # %%
-# With many features or rows ask for the strongest pairs only: they are chosen over all rows, exactly, and
-# no more than they are kept.
+# With many features or rows, ask for the strongest pairs only. They are determined exactly, over all rows,
+# and only their values are kept.
 strongest = explainer.explain_interactions(X, pairs=3)
 print(strongest.to_frame().head().round(2))
 
 # %%
-# As a transformer, which fits the model and gives the strongest pairs as named columns.
+# The transformer fits the model and returns the strongest pairs as named columns.
 pairs = ShapInteractionTransformer(RandomForestRegressor(50, max_depth=4, random_state=0), pairs=3)
 print(pairs.set_output(transform="pandas").fit_transform(X, y).tail().round(2))

@@ -1,13 +1,13 @@
 """
-Coming from shap
-================
+Migrate from shap
+=================
 
-What :class:`skshapgpu.TreeExplainer` shares with the explainer of the same name in `shap
-<https://shap.readthedocs.io>`_, what differs, and how to go on using the plots of shap.
+This example compares :class:`skshapgpu.TreeExplainer` with the explainer of the same name in `shap
+<https://shap.readthedocs.io>`_, and shows how to keep using shap's plots.
 """
 
 # %%
-# The calls that are written most often are the same in both.
+# The most common calls are the same in both.
 from time import perf_counter
 
 import matplotlib.pyplot as plt
@@ -36,7 +36,7 @@ print(f"base values: {float(np.squeeze(theirs.expected_value)):.4f} and {ours.ex
 print(f"shap took {(middle - start) / (end - middle):.0f} times as long")
 
 # %%
-# So are those with background data and those for interactions.
+# So are calls with background data and for interactions.
 background = X[:100]
 of_shap = shap.TreeExplainer(model, background).shap_values(X[:20])
 print("background:", np.abs(TreeExplainer(model, background).shap_values(X[:20]) - of_shap).max())
@@ -44,13 +44,13 @@ of_shap = theirs.shap_interaction_values(X[:20])
 print("interactions:", np.abs(ours.shap_interaction_values(X[:20]) - of_shap).max())
 
 # %%
-# The plots of shap take our explanations.
+# shap's plots accept explanations of skshapgpu.
 shap.plots.beeswarm(ours.explain(X).to_shap(), show=False)
 plt.show()
 
 # %%
-# **A binary classifier has one output**, the positive class, whatever library it is of. shap gives two for
-# forests of scikit-learn. ``outputs="all"`` gives both here, too.
+# **A binary classifier has one output**, the positive class, whatever its library. shap returns two outputs
+# for scikit-learn forests; use ``outputs="all"`` to get both here.
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 model = RandomForestClassifier(50, max_depth=5, random_state=0).fit(X, y)
 print("shap:", shap.TreeExplainer(model).shap_values(X).shape)
@@ -58,7 +58,7 @@ print("ours:", TreeExplainer(model).shap_values(X).shape)
 print('ours, outputs="all":', TreeExplainer(model, outputs="all").shap_values(X).shape)
 
 # %%
-# **A pipeline can be explained as it is.** Its last step is, with the columns that it sees.
+# **Pipelines are supported.** The last step is explained, on the columns that it sees.
 pipeline = make_pipeline(StandardScaler(), RandomForestClassifier(50, max_depth=5, random_state=0)).fit(X, y)
 try:
     shap.TreeExplainer(pipeline)
@@ -67,8 +67,8 @@ except Exception as error:
 print("ours:", TreeExplainer(pipeline).explain(X).feature_names[:3])
 
 # %%
-# **Additivity is always checked**, row by row, against the margin that is found in the same pass; what it
-# found stays with the values.
+# **Additivity is always checked**, row by row, against the margin computed in the same pass. The largest
+# error is stored with the values.
 explanation = TreeExplainer(pipeline).explain(X)
-print("largest gap:", explanation.additivity_error)
+print("largest error:", explanation.additivity_error)
 explanation

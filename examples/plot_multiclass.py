@@ -1,14 +1,13 @@
 """
-Several classes, and where they stand
-=====================================
+Multiclass models and the shape of their values
+===============================================
 
-One rule says where the classes of a classifier are, whatever library it is of: with one output the values
-are of shape ``(n_rows, n_features)``, with k outputs ``(n_rows, n_features, k)``. A binary classifier has
-one output, its positive class.
+The shape of the values is the same for every library: ``(n_rows, n_features)`` with one output and
+``(n_rows, n_features, k)`` with k outputs. A binary classifier has one output, its positive class.
 """
 
 # %%
-# Three classes: a last axis of length three, with its names in ``output_names``.
+# With three classes the last axis has length three, and its labels are in ``output_names``.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_wine
@@ -31,9 +30,9 @@ for kind in (RandomForestClassifier, GradientBoostingClassifier, HistGradientBoo
     print(f"{kind.__name__:<32}{explanation.shape}  {', '.join(explanation.output_names)}")
 
 # %%
-# A class is chosen by its name, or by its position, which is that in ``model.classes_``. The values of a
-# forest are probabilities: those of the three classes of a row and feature add up to zero, since what one
-# class gains the others lose. Those of boosted trees are margins, which go through a softmax afterwards.
+# Select a class by its name, or by its position in ``model.classes_``. The values of a forest are in
+# probabilities: for each row and feature, those of the three classes add up to zero, since what one class
+# gains the others lose. Those of boosted trees are in margin space, before the softmax.
 model = RandomForestClassifier(random_state=0).fit(X_train, y_train)
 explanation = TreeExplainer(model).explain(X_test)
 barolo = explanation[..., "Barolo"]
@@ -41,7 +40,7 @@ print("one class:", barolo.shape, "base value", round(barolo.base_values, 3))
 print("largest sum over the classes:", np.abs(explanation.values.sum(axis=2)).max())
 
 # %%
-# Which features matter for which wine: the importances have an axis of the classes, too.
+# Which features matter for which wine? The importances also have one column per class.
 importance = explanation.importance()
 order = np.argsort(importance.sum(axis=1))[-8:]
 names = np.array(explanation.feature_names)[order]
@@ -51,18 +50,18 @@ start = np.zeros(len(order))
 for i, wine in enumerate(explanation.output_names):
     ax.barh(names, importance[order, i], left=start, label=wine)
     start += importance[order, i]
-ax.set_xlabel("mean |SHAP value|, over the classes")
+ax.set_xlabel("mean |SHAP value|, stacked by class")
 ax.legend()
 plt.show()
 
 # %%
-# As a transformer the values are a table with a column for each feature and class.
+# The transformer returns a table with a column for each feature and class.
 transformer = ShapTransformer(RandomForestClassifier(random_state=0)).set_output(transform="pandas")
 print(transformer.fit(X_train, y_train).transform(X_test).iloc[:3, :6].round(3))
 
 # %%
-# Two classes: the values are of the positive class, ``model.classes_[1]``. ``outputs="all"`` gives both,
-# whose values are each other's negatives.
+# With two classes, the values are those of the positive class, ``model.classes_[1]``. ``outputs="all"``
+# returns both classes, one being the negative of the other.
 X, y = load_breast_cancer(return_X_y=True)
 model = RandomForestClassifier(random_state=0).fit(X, y)
 positive = TreeExplainer(model).explain(X)

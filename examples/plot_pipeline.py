@@ -1,14 +1,14 @@
 """
-SHAP values inside a pipeline
-=============================
+SHAP values in a pipeline
+=========================
 
 :class:`skshapgpu.ShapTransformer` wraps a tree model as a scikit-learn transformer: ``fit`` fits the model,
-``transform`` returns the SHAP values, and ``predict`` and ``score`` are the model's own. It stands wherever a
-transformer or the last step of a pipeline can stand.
+``transform`` returns SHAP values, and ``predict`` and ``score`` are the model's own. It can be used wherever
+a transformer or the last step of a pipeline can.
 """
 
 # %%
-# Columns that need different preparation, and a model at the end.
+# A pipeline that preprocesses columns in different ways and ends with a model.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -41,14 +41,15 @@ pipeline = make_pipeline(columns, ShapTransformer(RandomForestClassifier(max_dep
 pipeline.set_output(transform="pandas").fit(X_train, y_train)
 
 # %%
-# ``transform`` gives a data frame of SHAP values, one column for each prepared column, with the rows' index.
+# ``transform`` returns a data frame of SHAP values with a column for each preprocessed column and the index
+# of X.
 values = pipeline.transform(X_test)
 print(values.head().round(3))
 print("accuracy:", pipeline.score(X_test, y_test))
 
 # %%
-# The pipeline is explained as a whole, with names and base values, too. The values of the one-hot columns add
-# up to the value of the column that they came from: ``group`` gives one feature for each input column.
+# ``explain`` explains the whole pipeline, and also returns names and base values. The values of the one-hot
+# columns add up to the value of their original column: ``group`` returns one feature for each input column.
 explanation = explain(pipeline, X_test)
 print("columns of the model:", ", ".join(explanation.feature_names))
 by_input = explanation.group("input")

@@ -2,13 +2,13 @@
 Explain a model in one call
 ===========================
 
-:func:`skshapgpu.explain` takes a fitted tree model and rows. The result holds a SHAP value for each row and
-feature: how much the feature moved the model's raw prediction for the row away from the base value.
+:func:`skshapgpu.explain` takes a fitted tree model and rows. It returns a SHAP value for each row and
+feature: how far the feature moved the model's raw prediction for that row away from the base value.
 """
 
 # %%
-# A model of any of the four libraries will do; here one that needs nothing but scikit-learn. Half of the
-# values of one column are missing, which the trees handle by themselves.
+# Any supported model works; this one needs only scikit-learn. Half of the values in one column are missing,
+# which the trees handle natively.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
@@ -25,16 +25,16 @@ model = HistGradientBoostingRegressor(max_iter=100, random_state=0).fit(X_train,
 explanation = explain(model, X_test)
 
 # %%
-# The values of a row and the base value add up to the model's prediction.
+# The base value and the SHAP values of a row add up to the model's prediction.
 predicted = explanation.base_values + explanation.values.sum(axis=1)
 print("largest difference:", np.abs(predicted - model.predict(X_test)).max())
 
 # %%
-# The table of values keeps the data frame's index and columns.
+# As a table, the values keep the data frame's index and columns.
 print(explanation.to_frame().head().round(2))
 
 # %%
-# Two views: how much each feature matters on average, and what one feature does across the rows.
+# Two plots: how much each feature matters on average, and how one feature acts across the rows.
 importance = explanation.importance()
 order = np.argsort(importance)
 bmi = X_test.columns.get_loc("bmi")

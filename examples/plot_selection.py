@@ -1,14 +1,14 @@
 """
-Select features, and what the importances of three methods say
-==============================================================
+Select features, and compare three kinds of importance
+======================================================
 
 :class:`skshapgpu.ShapSelector` keeps the columns that move the predictions of a tree model most. This example
-compares its ranking with those of impurity and of permutation importance, on real data to which columns of
-noise are added, so that it is known which columns are worthless.
+compares its ranking with those of impurity and permutation importance, on real data with added noise columns,
+so that the worthless columns are known.
 """
 
 # %%
-# The diabetes data has 10 columns; 20 columns of random numbers stand beside them.
+# The diabetes dataset has 10 columns; 20 columns of random numbers are added.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -27,9 +27,9 @@ X = X.join(noise)
 model = RandomForestRegressor(20, min_samples_leaf=3, random_state=0)
 
 # %%
-# The selector is a step of a pipeline like any other. With ``cv=`` it fits the model on splits of its
-# training rows and takes the importances of the rows that were left out; without, those of the rows that
-# the model was trained on.
+# The selector is a pipeline step like any other. With ``cv=`` it fits the model on splits of its training
+# rows and computes the importances on the held-out rows; without it, on the rows that the model was trained
+# on.
 selector = ShapSelector(model, max_features=5, cv=5)
 pipeline = make_pipeline(selector, model)
 outer = KFold(5, shuffle=True, random_state=0)
@@ -39,8 +39,8 @@ print("kept:", ", ".join(selector.fit(X, y).get_feature_names_out()))
 
 
 # %%
-# Four rankings. Permutation importance needs rows that the model was not trained on, and so a part of the
-# training rows.
+# Compute four rankings. Permutation importance needs rows that the model was not trained on, so part of the
+# training rows are held out for it.
 def importances(X_train: pd.DataFrame, y_train: pd.Series) -> dict[str, np.ndarray]:
     on_training_rows = ShapSelector(model).fit(X_train, y_train)
     X_fit, X_held_out, y_fit, y_held_out = train_test_split(X_train, y_train, random_state=0)
@@ -55,8 +55,8 @@ def importances(X_train: pd.DataFrame, y_train: pd.Series) -> dict[str, np.ndarr
 
 
 # %%
-# In each of five splits the columns are ranked on the training rows; then a model with the first of them is
-# scored on the test rows. ``noise`` is the share of the columns of noise in the sum of all importances.
+# In each of five splits, the columns are ranked on the training rows, and a model with the top-ranked columns
+# is scored on the test rows. ``noise`` is the share of the noise columns in the sum of all importances.
 sizes = (2, 4, 8, 16)
 scores: dict[str, list[list[float]]] = {}
 shares: dict[str, list[float]] = {}
@@ -75,25 +75,25 @@ for method, of_splits in scores.items():
     print(f"{method:28}{means}{np.mean(shares[method]):8.1%}")
 
 # %%
-# What to make of it:
+# Conclusions:
 #
-# - All methods find the same strong columns, and the scores of their selections differ by much less than
-#   those of the splits, whose standard deviation is printed below: none of them is better here, and
-#   selection as such hardly changes the score of a forest.
-# - Impurity credits the noise with most, SHAP values with less, permutation with least. It asks how much
-#   worse the predictions get, SHAP values how much of a prediction comes from a column, right or wrong: a
-#   model that uses noise has SHAP values for it, on new rows too. Rows that were not trained on change
-#   little in this.
-# - Permutation ranks weak columns by small differences of a score on few rows, and needs rows for that;
-#   SHAP values need neither y nor other rows.
+# - All methods find the same strong columns. The scores of their selections differ by much less than the
+#   scores of the splits, whose standard deviation is printed below: no method is better here, and selection
+#   itself hardly changes the score of a forest.
+# - Impurity attributes most to the noise, SHAP values less, and permutation least. Permutation measures how
+#   much worse the predictions get; SHAP values measure how much of a prediction comes from a column, right or
+#   wrong. A model that uses noise has SHAP values for it, on new rows too, so using held-out rows changes
+#   little.
+# - Permutation ranks weak columns by small differences of a score on few held-out rows; SHAP values need
+#   neither y nor held-out rows.
 spread = np.std(scores["impurity"], axis=0)
 print("standard deviation of R2 over the splits:", spread.round(2))
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 for method, of_splits in scores.items():
     left.plot([str(size) for size in sizes], np.mean(of_splits, axis=0), marker="o", label=method)
-left.set(xlabel="columns kept", ylabel="mean R2 of the test rows")
+left.set(xlabel="columns kept", ylabel="mean R2 on the test rows")
 left.legend(fontsize="small")
 right.barh(list(shares), [100 * np.mean(of_method) for of_method in shares.values()])
-right.set_xlabel("share of the 20 columns of noise, %")
+right.set_xlabel("importance share of the 20 noise columns, %")
 plt.show()

@@ -1,15 +1,15 @@
 """
-Explain today, explain next week
-================================
+Save an explainer and load it on a server
+=========================================
 
-An explainer is made once and kept in a file: :meth:`skshapgpu.TreeExplainer.save`. Another process
-makes it again with :meth:`skshapgpu.TreeExplainer.load`, without the model and its library, and explains
-the rows that come in. The file has the tables, too, in which the background is summed up: they are mapped
-into memory, so that a server of large tables is ready at once, and several servers share them.
+Create an explainer once and save it with :meth:`skshapgpu.TreeExplainer.save`. Another process loads it with
+:meth:`skshapgpu.TreeExplainer.load`, without the model and its library, and explains incoming rows. The file
+also contains the tables that summarise the background data. They are memory-mapped, so a server with large
+tables is ready at once, and several servers share them.
 """
 
 # %%
-# The first process has the model and the data that rows are to be compared with, and fills the tables.
+# The first process has the model and the background data, and builds the tables.
 import subprocess
 import sys
 from pathlib import Path
@@ -31,14 +31,14 @@ folder = TemporaryDirectory()
 path = Path(folder.name)
 start = perf_counter()
 explainer = TreeExplainer(model, data=X_train)
-print(f"made in {1000 * (perf_counter() - start):.0f} ms")
+print(f"created in {1000 * (perf_counter() - start):.0f} ms")
 explainer.save(path / "explainer.npz")
 tables = explainer.plan_info()["table_bytes"]
 print(f"{(path / 'explainer.npz').stat().st_size / 1e6:.1f} MB, of which tables {tables / 1e6:.1f} MB")
 
 # %%
-# The server has nothing but the file. It reads batches of rows as they come, and answers each with its
-# values; here one batch after the other from a folder.
+# The server has only the file. It reads batches of rows as they arrive and returns their values; here it
+# reads them from a folder, one after the other.
 SERVER = """
 import sys
 from pathlib import Path
@@ -66,7 +66,7 @@ print(
 )
 
 # %%
-# The server's values are those of the explainer that was saved, and add up to the model's predictions.
+# The server's values equal those of the saved explainer, and add up to the model's predictions.
 values = np.concatenate([np.load(path / f"values_of_batch{i}.npy") for i in range(len(batches))])
 print("the same values:", (values == explainer.shap_values(X_new.to_numpy())).all())
 difference = explainer.expected_value + values.sum(axis=1) - model.predict(X_new)
