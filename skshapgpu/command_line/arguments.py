@@ -1,4 +1,4 @@
-"""What can be asked on the command line, and its help."""
+"""Arguments of the command line, and their help texts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ examples:
   skshapgpu doctor
 
 MODEL is a model file of XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json) or treelite, or a file
-that TreeExplainer.save wrote. Models of scikit-learn, which has no safe file format: in Python,
+written by TreeExplainer.save. scikit-learn has no safe file format; save its models in Python with
 TreeExplainer(model).save("explainer.npz").
 
-exit codes: 0 all went well, 1 an error, 2 a wrong command line, 130 interrupted
+exit codes: 0 success, 1 an error, 2 a wrong command line, 130 interrupted
 """
 
 _INFO_EXAMPLES = """\
@@ -55,11 +55,11 @@ examples:
   skshapgpu doctor --json > report.json
 """
 
-_MODEL_HELP = "model file, or a file that TreeExplainer.save or 'skshapgpu table build' wrote"
+_MODEL_HELP = "model file, or a file written by TreeExplainer.save or 'skshapgpu table build'"
 
 
 class UsageError(Exception):
-    """The command line is wrong; ``usage`` says how it should be."""
+    """The command line is wrong; ``usage`` is the correct form."""
 
     def __init__(self, message: str, usage: str) -> None:
         super().__init__(message)
@@ -75,10 +75,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of all commands; each has a function ``run``, of the arguments, that gives an :class:`Answer`."""
+    """Return the parser of all commands.
+
+    Each command sets ``run``, a function of the parsed arguments that returns an :class:`Answer`.
+    """
     top = _Parser(
         prog="skshapgpu",
-        description="Exact SHAP values of tree models, from files to files.",
+        description="Compute exact SHAP values of tree models for rows in files.",
         epilog=_EXAMPLES,
     )
     top.add_argument("--version", action="version", version=f"skshapgpu {__version__}")
@@ -93,20 +96,20 @@ def parser() -> argparse.ArgumentParser:
         return made
 
     _add_explain(command(commands, "explain", "Explain each row of a file", _EXPLAIN_EXAMPLES, "explaining"))
-    info = command(commands, "info", "Say what is in a model file", _INFO_EXAMPLES, "info")
+    info = command(commands, "info", "Describe a model file", _INFO_EXAMPLES, "info")
     info.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
     table = commands.add_parser(
         "table", help="Save explainers with their tables", description="Save explainers with their tables."
     )
     tables = table.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    what = "Compile a model, with tables if there are any, and save it"
+    what = "Compile a model and save it, with its tables if it has any"
     _add_table_build(command(tables, "build", what, _TABLE_EXAMPLES, "tables"))
-    command(commands, "doctor", "Say what is installed, and whether it works", _DOCTOR_EXAMPLES, "doctor")
+    command(commands, "doctor", "Show what is installed, and whether it works", _DOCTOR_EXAMPLES, "doctor")
     return top
 
 
 def _run(module: str) -> Callable[[argparse.Namespace], Answer]:
-    """What runs a command: its module is imported only then, as help should not wait for it."""
+    """Return a function that runs a command; it imports the module only when called, to keep --help fast."""
 
     def run(args: argparse.Namespace) -> Answer:
         return import_module(f".{module}", __package__).run(args)
@@ -117,108 +120,123 @@ def _run(module: str) -> Callable[[argparse.Namespace], Answer]:
 def _add_explain(command: argparse.ArgumentParser) -> None:
     command.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
     command.add_argument(
-        "data", metavar="DATA", help="rows: a file of Parquet, Arrow, CSV or NumPy, or a folder of such"
+        "data",
+        metavar="DATA",
+        help="rows to explain: a Parquet, Arrow, CSV or NumPy file, or a folder of files",
     )
     command.add_argument(
         "-o",
         "--out",
         metavar="OUT",
         required=True,
-        help="a file .parquet, .arrow or .npy; without an ending: a folder of .parquet files",
+        help="a .parquet, .arrow or .npy file; without an extension, a folder of .parquet files",
     )
-    what = command.add_argument_group("what is explained")
+    what = command.add_argument_group("what to explain")
     what.add_argument(
         "--interactions",
         type=_interactions,
         metavar="WHICH",
-        help="interactions of pairs instead: all (that occur in the model), top:N (the strongest in 10,000 "
-        "rows of DATA), or a list such as age:income,age:city",
+        help="interactions of pairs instead: all (pairs that occur in the model), top:N (the strongest in "
+        "10,000 rows of DATA), or a list such as age:income,age:city",
     )
     what.add_argument("--top", type=_positive, metavar="K", help="only the K strongest features of each row")
     _add_model_options(what)
-    columns = command.add_argument_group("columns", "COLS is a list with commas, quoted as in CSV")
+    columns = command.add_argument_group("columns", "COLS is a comma-separated list, quoted as in CSV")
     columns.add_argument(
         "--features",
         type=_names,
         metavar="COLS",
-        help="columns that the model gets (default: those it names)",
+        help="columns to pass to the model (default: those that it names)",
     )
     columns.add_argument(
         "--keep", type=_names, default=[], metavar="COLS", help="columns to copy to OUT, such as an id"
     )
-    columns.add_argument(
-        "--prefix", default="", metavar="TEXT", help="what the names of columns of values begin with"
-    )
+    columns.add_argument("--prefix", default="", metavar="TEXT", help="prefix of the names of value columns")
     _add_csv_options(command)
-    how = command.add_argument_group("how")
+    how = command.add_argument_group("execution")
     how.add_argument(
-        "--device", type=_device, default="auto", help="auto, cpu, cuda, cuda:1, or several: cuda:0,cuda:1"
+        "--device",
+        type=_device,
+        default="auto",
+        help="auto (the default), cpu, cuda, cuda:1, or several: cuda:0,cuda:1",
     )
     how.add_argument(
         "--n-jobs", type=_jobs, default=-1, metavar="N", help="threads (default: -1, all processors)"
     )
-    how.add_argument("--memory-limit", metavar="BYTES", help="for each call, such as 500MB or 2GiB")
+    how.add_argument(
+        "--memory-limit", metavar="BYTES", help="memory limit of each call, such as 500MB or 2GiB"
+    )
     how.add_argument(
         "--batch-size",
         type=_batch_size,
         default="auto",
         metavar="ROWS",
-        help="rows in memory at once (default: auto)",
+        help="rows in each batch (default: auto)",
     )
     how.add_argument("--overwrite", action="store_true", help="replace what this command wrote to OUT before")
     how.add_argument(
-        "--no-resume", action="store_true", help="refuse what an earlier call left, instead of going on"
+        "--no-resume", action="store_true", help="fail if an earlier call left output, instead of resuming it"
     )
     shown = how.add_mutually_exclusive_group()
-    shown.add_argument("--progress", action="store_true", help="show a bar (default: on a terminal)")
-    shown.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    shown.add_argument("--progress", action="store_true", help="show a progress bar (default: on a terminal)")
+    shown.add_argument("--quiet", action="store_true", help="print only errors")
 
 
 def _add_table_build(command: argparse.ArgumentParser) -> None:
     command.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
     command.add_argument(
-        "-o", "--out", metavar="FILE", required=True, help="the explainer; an older one is replaced"
+        "-o",
+        "--out",
+        metavar="FILE",
+        required=True,
+        help="file to write; an existing explainer file is replaced",
     )
     command.add_argument(
         "--algorithm",
         choices=("auto", "fast_v2"),
-        help="auto (the default: tables that every call uses), or fast_v2 (tables of all trees)",
+        help="auto (the default; tables that every call uses), or fast_v2 (tables of all trees)",
     )
     _add_model_options(command)
     _add_csv_options(command)
     command.add_argument(
         "--n-jobs", type=_jobs, default=-1, metavar="N", help="threads (default: -1, all processors)"
     )
-    command.add_argument("--memory-limit", metavar="BYTES", help="that tables may take half of, as 2GiB")
+    command.add_argument(
+        "--memory-limit", metavar="BYTES", help="memory limit such as 2GiB; tables may take half of it"
+    )
 
 
 def _add_model_options(group: Any) -> None:
-    """What a file of ours has settled; None: not given."""
-    group.add_argument("--background", metavar="FILE", help="rows to compare with: interventional values")
+    """Add the options that a saved explainer fixes; None if not given."""
+    group.add_argument("--background", metavar="FILE", help="background data, for interventional values")
     group.add_argument(
-        "--background-rows", type=_positive, metavar="N", help="draw so many of them (default: all)"
+        "--background-rows", type=_positive, metavar="N", help="sample N background rows (default: all)"
     )
-    group.add_argument("--seed", type=_seed, metavar="N", help="of that draw (default: 0)")
+    group.add_argument("--seed", type=_seed, metavar="N", help="seed of that sample (default: 0)")
     group.add_argument(
         "--output",
         choices=("raw", "probability"),
-        help="raw (the default): the margin; probability: of a classifier, with --background",
+        help="raw (the default): the margin; probability: that of a classifier, needs --background",
     )
     group.add_argument(
         "--cover",
         choices=("count", "weight"),
-        help="weigh branches by counts of training rows or by their weights, which are hessians in XGBoost "
-        "and LightGBM, of a model that has both (default: as its library does)",
+        help="weight branches by counts of training rows or by their weights (hessians in XGBoost and "
+        "LightGBM), for a model that has both (default: as its library does)",
     )
-    group.add_argument("--precision", choices=("single", "double"), help="arithmetic (default: single)")
+    group.add_argument(
+        "--precision", choices=("single", "double"), help="floating-point precision (default: single)"
+    )
 
 
 def _add_csv_options(command: argparse.ArgumentParser) -> None:
     """Add the options of ``CsvOptions``."""
-    group = command.add_argument_group("CSV files", "read as pandas.read_csv reads them, but for these")
-    group.add_argument("--delimiter", metavar="CHAR", help="between values (default: a comma, in .tsv a tab)")
+    group = command.add_argument_group("CSV files", "read like pandas.read_csv, except for these options")
     group.add_argument(
-        "--quote-char", default='"', metavar="CHAR", help="around values (default: \"); '': none"
+        "--delimiter", metavar="CHAR", help="separator between values (default: a comma; a tab in .tsv files)"
+    )
+    group.add_argument(
+        "--quote-char", default='"', metavar="CHAR", help="quote character (default: \"; '' for none)"
     )
     group.add_argument(
         "--null-value",
@@ -226,7 +244,7 @@ def _add_csv_options(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TEXT",
-        help="a further text that means missing; can be repeated",
+        help="additional string that means missing; can be repeated",
     )
     group.add_argument("--decimal", choices=(".", ","), default=".", help="decimal point (default: .)")
 
@@ -265,7 +283,7 @@ def _names(text: str) -> list[str]:
 
 
 def _interactions(text: str) -> str | int | list[str]:
-    """What ``pairs`` of the library is, except that pairs are still texts: features are not known yet."""
+    """Return the library's ``pairs``, with pairs still as strings because the features are not known yet."""
     if text == "all":
         return text
     if text.startswith("top:"):
