@@ -82,6 +82,8 @@ def same_rows(case: Case, report: Report, explain: Callable[[Any], np.ndarray], 
     """Rows keep their bits in another order, and alone."""
     if case.device == "auto" or case.handed is not case.X:
         return  # other numbers of rows may go to another device
+    if case.draw.steps == "neighbours":
+        return  # KNNImputer breaks ties between neighbours by rounding errors that depend on the other rows
     order = case.rng.permutation(containers.n_rows(case.X))
     report.equal("rows in another order", explain(containers.rows(case.X, order)), values[order])
     report.equal("some rows", explain(containers.rows(case.X, order[:3])), values[order[:3]])
