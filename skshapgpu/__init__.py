@@ -15,7 +15,8 @@ if find_spec(f"{__name__}._core") is None:
 
 if TYPE_CHECKING:
     from .adapters import register_adapter
-    from .batches import explain_batches
+    from .batches import BatchesResult, explain_batches
+    from .costs import CallPlan, TreeGroup
     from .devices import cuda_info
     from .displays import (
         ShapBarDisplay,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from .transformers import ShapInteractionTransformer, ShapTransformer
 
 __all__ = [
+    "BatchesResult",
+    "CallPlan",
     "Explanation",
     "InteractionExplanation",
     "ShapBarDisplay",
@@ -45,6 +48,7 @@ __all__ = [
     "ShapTransformer",
     "ShapWaterfallDisplay",
     "TreeExplainer",
+    "TreeGroup",
     "UnsupportedModelError",
     "__version__",
     "cross_val_explain",
@@ -60,6 +64,8 @@ __all__ = [
 #: Modules of the public names. They are imported when a name is first used, as scikit-learn takes a second:
 #: the command line does not wait for it to print its help.
 _MODULES = {
+    "BatchesResult": "batches",
+    "CallPlan": "costs",
     "Explanation": "explanation",
     "InteractionExplanation": "interaction_explanation",
     "ShapBarDisplay": "displays",
@@ -71,6 +77,7 @@ _MODULES = {
     "ShapTransformer": "transformers",
     "ShapWaterfallDisplay": "displays",
     "TreeExplainer": "explainer",
+    "TreeGroup": "costs",
     "UnsupportedModelError": "errors",
     "cross_val_explain": "model_selection",
     "cuda_info": "devices",
@@ -89,4 +96,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return list(__all__)

@@ -174,7 +174,7 @@ class BatchExplainer:
     >>> import pyarrow as pa
     >>> from sklearn.datasets import load_diabetes
     >>> from sklearn.ensemble import RandomForestRegressor
-    >>> from skshapgpu.record_batches import BatchExplainer
+    >>> from skshapgpu.batches import BatchExplainer
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
     >>> batch = pa.RecordBatch.from_pandas(X.assign(patient=range(442)))

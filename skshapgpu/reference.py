@@ -38,6 +38,17 @@ import numpy.typing as npt
 
 from .ensemble import Ensemble
 
+__all__ = [
+    "interventional_banzhaf",
+    "interventional_interactions",
+    "interventional_shap",
+    "path_dependent_banzhaf",
+    "path_dependent_interactions",
+    "path_dependent_shap",
+    "path_dependent_triples",
+    "rescaled_shap",
+]
+
 Index = Literal["sii", "stii", "bii"]
 
 #: Of margins and a label, elementwise.

@@ -1,6 +1,6 @@
 """How a model's own library reads X: the part of a model that is not in its trees.
 
-An adapter returns an :class:`AdaptedModel`: the :class:`~skshapgpu.ensemble.Ensemble` plus an
+An adapter returns an :class:`AdaptedModel`: the :class:`~skshapgpu.adapters.Ensemble` plus an
 :class:`InputSchema` that says which columns it expects, what counts as missing there and how
 categories become the codes that the trees test. ``inputs.py`` applies it.
 """

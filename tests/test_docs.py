@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-import skshapgpu
-
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -85,8 +83,3 @@ def test_commands_of_pages(path: Path) -> None:
     assert "test" in known
     for command in re.findall(r"(?<!\w)\./dev (\w+)", path.read_text()):
         assert command in known
-
-
-def test_reference_lists_all_public_names() -> None:
-    listed = re.findall(r"^   (\w+)$", (ROOT / "docs/api.rst").read_text(), re.MULTILINE)
-    assert sorted(set(skshapgpu.__all__) - {"__version__"}) == sorted(listed)

@@ -1,4 +1,4 @@
-"""From a fitted model to an :class:`~skshapgpu.schema.AdaptedModel`.
+"""From a fitted model to an :class:`~skshapgpu.adapters.AdaptedModel`.
 
 The registry maps the full class path of a model (or of a base class) to the module that reads
 its family. A family's module is imported only when such a model arrives, so no model library
@@ -12,8 +12,21 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ..ensemble import Ensemble, Tree
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel
+from ..schema import AdaptedModel, Column, ColumnEncoder, DerivedColumns, InputSchema
+
+#: What an adapter needs. :func:`register_adapter` is a name of the package itself, too.
+__all__ = [
+    "AdaptedModel",
+    "Column",
+    "ColumnEncoder",
+    "DerivedColumns",
+    "Ensemble",
+    "InputSchema",
+    "Tree",
+    "register_adapter",
+]
 
 #: Top-level package of the model's class -> module with ``adapt(model) -> AdaptedModel``.
 _FAMILIES: dict[str, str] = {
@@ -38,7 +51,7 @@ def register_adapter(class_path: str, adapter: Callable[[Any], AdaptedModel]) ->
     class_path : str
         ``"package.module.Class"`` of the model, or of a base class of it.
     adapter : callable
-        Takes the fitted model and returns an :class:`~skshapgpu.schema.AdaptedModel`.
+        Takes the fitted model and returns an :class:`~skshapgpu.adapters.AdaptedModel`.
     """
     if not callable(adapter):
         raise TypeError(f"adapter must be callable, not {type(adapter).__name__}")

@@ -148,7 +148,7 @@ class _Table(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CtrColumns:
-    """The CTRs that the trees of a model test: :class:`~skshapgpu.schema.DerivedColumns`.
+    """The CTRs that the trees of a model test: :class:`~skshapgpu.adapters.DerivedColumns`.
 
     Attributes
     ----------

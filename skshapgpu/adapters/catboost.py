@@ -49,7 +49,7 @@ _NAN_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}
 
 @dataclass(frozen=True)
 class CategoryEncoder:
-    """Codes of one categorical column: a :class:`~skshapgpu.schema.ColumnEncoder`.
+    """Codes of one categorical column: a :class:`~skshapgpu.adapters.ColumnEncoder`.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """LightGBM: ``Booster`` and the scikit-learn wrappers, read from the model text.
 
-How LightGBM reads a row, and what that becomes in the :class:`~skshapgpu.ensemble.Ensemble`:
+How LightGBM reads a row, and what that becomes in the :class:`~skshapgpu.adapters.Ensemble`:
 
 - Values are float64. A numeric node sends ``x <= threshold`` left; first a value of magnitude
   ``ZERO_MAGNITUDE`` or less becomes 0.0. Its missing type says what happens to the rest: "NaN" sends NaN

@@ -29,7 +29,7 @@ from .sinks import FORMATS, NpySink, Sink, files_of, open_sink, tidy
 from .source import Source, Wanted
 from .sources import open_source
 
-__all__ = ["BatchesResult", "explain_batches"]
+__all__ = ["BatchExplainer", "BatchesResult", "explain_batches"]
 
 #: Bytes of a batch without a memory limit: its rows, their values and what is made of these.
 _BATCH_BYTES = 2**26
@@ -143,7 +143,7 @@ def explain_batches(
         Rows of a batch. "auto" takes about 64 MiB for rows and values, or a twelfth of ``memory_limit`` if
         that is less; a resumed run keeps what the first took.
     features, keep, top, interactions, pairs, index, prefix, dtype
-        As for :class:`~skshapgpu.record_batches.BatchExplainer`. Arrays have no columns to keep.
+        As for :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep.
     format : {"parquet", "arrow"} or None, default=None
         Of the files of a folder. None: Parquet.
     delimiter : str or None, default=None

@@ -1,0 +1,148 @@
+"""The public interface is the one in api.txt, and docs/api.rst lists all of it.
+
+``./dev api`` writes api.txt anew, so that a reviewer sees each change of the interface.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+LISTED = Path(__file__).with_name("api.txt")
+
+#: Modules whose ``__all__`` is public. A name that several of them have is listed under the first.
+PUBLIC = (
+    "skshapgpu",
+    "skshapgpu.adapters",
+    "skshapgpu.batches",
+    "skshapgpu.distributed",
+    "skshapgpu.reference",
+)
+
+#: scikit-learn makes these methods of metadata routing from the signatures of the others.
+ROUTING = re.compile(r"set_\w+_request$")
+
+
+#: Special methods that users call, by their syntax.
+SPECIAL = {"__call__", "__getitem__"}
+
+
+class _Annotation(str):
+    """An annotation of a module with postponed evaluation, which is text, to be shown without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def public_objects() -> dict[str, Any]:
+    """Return each public object by its full name."""
+    found: dict[str, Any] = {}
+    for place in PUBLIC:
+        module = importlib.import_module(place)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if not any(value is other for other in found.values()):
+                found[f"{place}.{name}"] = value
+    return found
+
+
+def own_classes(owner: type) -> list[type]:
+    """Return a class and those of its bases that this package defines."""
+    return [base for base in owner.__mro__ if base.__module__.split(".")[0] == "skshapgpu"]
+
+
+def signature(function: Any, *, of_class: bool = False) -> str:
+    """Return the signature as text, as it stands in the code."""
+    found = inspect.signature(function)
+    parameters = [
+        parameter.replace(annotation=_Annotation(parameter.annotation))
+        if isinstance(parameter.annotation, str)
+        else parameter
+        for parameter in found.parameters.values()
+    ]
+    returns = found.return_annotation
+    if of_class:
+        returns = found.empty
+    elif isinstance(returns, str):
+        returns = _Annotation(returns)
+    return str(found.replace(parameters=parameters, return_annotation=returns))
+
+
+def members(owner: type) -> Iterator[tuple[str, Any]]:
+    """Yield public members of a class that this package defines, and each as the class holds it.
+
+    Those of scikit-learn's base classes differ from release to release.
+    """
+    names = {name for base in own_classes(owner) for name in vars(base)}
+    fields = set(getattr(owner, "__dataclass_fields__", ()))  # the constructor has them
+    for name in sorted(names - fields):
+        if name in SPECIAL or not (name.startswith("_") or ROUTING.match(name)):
+            yield name, inspect.getattr_static(owner, name)
+
+
+def lines_of_class(path: str, owner: type) -> Iterator[str]:
+    """Yield the line of the constructor, if the package defines it, and those of the members."""
+    own = any("__init__" in vars(base) for base in own_classes(owner))
+    made = own and not getattr(owner, "_is_protocol", False)
+    yield f"class {path}{signature(owner, of_class=True) if made else ''}"
+    for name, member in members(owner):
+        kind = type(member).__name__
+        if isinstance(member, property) or kind == "cached_property":
+            function = member.fget if isinstance(member, property) else member.func
+            returns = inspect.signature(function).return_annotation
+            yield f"{path}.{name}: {returns}"
+        elif isinstance(member, (classmethod, staticmethod)):
+            yield f"{kind} {path}.{name}{signature(getattr(owner, name))}"
+        elif callable(getattr(owner, name)):
+            yield f"{path}.{name}{signature(getattr(owner, name))}"
+        else:
+            yield f"{path}.{name}"
+
+
+def interface() -> str:
+    """Return the public interface, a line for each function, class, method and property."""
+    lines = []
+    for path, value in public_objects().items():
+        if inspect.isclass(value):
+            lines += lines_of_class(path, value)
+        elif callable(value):
+            lines.append(f"{path}{signature(value)}")
+        else:
+            lines.append(path)
+    return "\n".join(lines) + "\n"
+
+
+def test_the_interface_is_the_listed_one() -> None:
+    listed, found = LISTED.read_text(), interface()
+    difference = "\n".join(
+        difflib.unified_diff(listed.splitlines(), found.splitlines(), LISTED.name, "package", "", "", 0, "")
+    )
+    assert listed == found, (
+        f"the public interface has changed:\n{difference}\n"
+        f"if this is on purpose, run ./dev api and commit {LISTED.name}"
+    )
+
+
+def test_the_reference_lists_every_public_name() -> None:
+    text = (ROOT / "docs/api.rst").read_text()
+    listed = [f"skshapgpu.{name}" for name in re.findall(r"^   ([\w.]+)$", text, re.MULTILINE)]
+    assert sorted(listed) == sorted(set(public_objects()) - {"skshapgpu.__version__"})
+
+
+def test_pages_import_from_public_modules() -> None:
+    private = re.compile(r"\bskshapgpu\.(\w+)(?:\.| import )[A-Z]")
+    places = {place.partition(".")[2] for place in PUBLIC}
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")]
+    assert len(pages) > 20
+    for path in pages:
+        assert set(private.findall(path.read_text())) <= places, path.name
+
+
+if __name__ == "__main__":
+    LISTED.write_text(interface())
