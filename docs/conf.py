@@ -40,7 +40,20 @@ autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say them
 numpydoc_show_class_members = False  # the template of classes lists them
 numpydoc_xref_param_type = False
-numpydoc_validation_checks = {"PR02"}  # a parameter is documented that is not there
+# All checks of docstrings (numpydoc/validate.py lists them) but those named behind "all".
+numpydoc_validation_checks = {
+    "all",
+    "ES01",  # an extended summary: a summary is enough where it says everything
+    "EX01",  # examples: the pages and the gallery have those of methods
+    "SA01",  # see also: links stand in the text, where they are needed
+    "PR04",  # types: parameters that are "as for" those of another function have theirs there
+}
+numpydoc_validation_exclude = {
+    # They document their parameters as attributes, which they become, or are protocols.
+    r"^skshapgpu\.(BatchesResult|CallPlan|Explanation|InteractionExplanation|TreeGroup)$",
+    r"^skshapgpu\.adapters\.(AdaptedModel|Column|ColumnEncoder|DerivedColumns|Ensemble|InputSchema|Tree)$",
+    r"\.set_callbacks$",  # scikit-learn's own
+}
 
 myst_heading_anchors = 4
 

@@ -22,9 +22,20 @@ ZERO_MAGNITUDE = float(np.float32(1e-35))
 class Tree:
     """One tree as an adapter reads it; see :class:`Ensemble` for the meaning of each array.
 
-    ``categories[i]`` lists the category codes of node ``i``, or the mapping is empty when the
-    tree has no categorical split. ``value`` is ``(n_nodes,)`` or ``(n_nodes, n_outputs)``.
-    ``count`` are rows at each node where ``cover`` is their weight; see ``schema.counts_of``.
+    Attributes
+    ----------
+    left, right, feature, threshold, missing_left, cover : array-like of shape (n_nodes,)
+        As in :class:`Ensemble`.
+    value : array-like of shape (n_nodes,) or (n_nodes, n_outputs)
+        Leaf values, of one output or of all.
+    output : int
+        The output that the tree adds to; ignored if ``value`` has a column for each.
+    categories : dict of int to ndarray
+        Category codes of each categorical node.
+    listed_left : bool
+        Whether these codes go left.
+    count : array-like of shape (n_nodes,) or None
+        Training rows at each node, where ``cover`` is their weight.
     """
 
     left: npt.ArrayLike
@@ -163,32 +174,51 @@ class Ensemble:
 
     @property
     def n_trees(self) -> int:
+        """Number of trees."""
         return len(self.tree_output)
 
     @property
     def n_nodes(self) -> int:
+        """Number of nodes of all trees."""
         return len(self.left)
 
     @property
     def n_leaves(self) -> int:
+        """Number of leaves of all trees."""
         return int(np.count_nonzero(self.left < 0))
 
     @property
     def n_outputs(self) -> int:
+        """Number of outputs."""
         return len(self.intercept)
 
     @property
     def n_players(self) -> int:
+        """Number of players of the game: columns, unless ``player`` says otherwise."""
         return int(self.player.max()) + 1 if len(self.player) else self.n_features
 
     @classmethod
     def from_trees(
         cls, trees: Sequence[Tree], *, n_features: int, intercept: npt.ArrayLike, **options: Any
     ) -> Ensemble:
-        """Concatenate ``trees``; ``options`` are the remaining attributes of the class.
+        """Concatenate trees.
 
-        Every tree must have the same form of ``value``; a two-dimensional one has a column for
-        each output, and ``Tree.output`` is then ignored.
+        Parameters
+        ----------
+        trees : sequence of Tree
+            All with the same form of ``value``; a two-dimensional one has a column for each output, and
+            ``Tree.output`` is then ignored.
+        n_features : int
+            Columns that the trees may test.
+        intercept : float or array-like of shape (n_outputs,)
+            Number that the model adds to the trees of each output, in margin space.
+        **options
+            Remaining attributes of the class.
+
+        Returns
+        -------
+        Ensemble
+            The trees, validated.
         """
         intercept = np.atleast_1d(np.asarray(intercept, np.float64))
         vector = bool(trees) and np.ndim(trees[0].value) == 2
@@ -326,7 +356,20 @@ class Ensemble:
             raise ValueError(f"node {node - self.tree_offsets[tree]} of tree {tree} {problem}")
 
     def goes_left(self, node: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Whether values ``x`` (already in ``x_dtype``) go left at the inner nodes ``node``."""
+        """Decide which values go left at inner nodes.
+
+        Parameters
+        ----------
+        node : ndarray of int, shape (n,)
+            Inner nodes.
+        x : ndarray of shape (n,)
+            Value of the node's feature, in ``x_dtype``, at each.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+            Whether the value goes left.
+        """
         x = x.astype(np.float64)
         threshold = self.threshold[node]
         left = x < threshold if self.strict else x <= threshold
@@ -352,6 +395,7 @@ class Ensemble:
         Returns
         -------
         ndarray of float64, shape (n_samples, n_outputs)
+            Margins, intercept included.
         """
         X = np.asarray(X, np.float64)
         if X.ndim != 2 or X.shape[1] != self.n_features:

@@ -62,7 +62,7 @@ def explain(
     progress: Any = False,
     **options: Any,
 ) -> Explanation | InteractionExplanation:
-    """Exact SHAP values of a tree model, or the interactions of its features, in one call.
+    """Compute exact SHAP values of a tree model, or interactions of its features, in one call.
 
     Parameters
     ----------
@@ -74,11 +74,13 @@ def explain(
         Labels; as for :meth:`TreeExplainer.explain`.
     interactions : bool, default=False
         Whether to give interactions.
-    pairs, order
+    pairs : {"all", "occurring"}, int or list, default="all"
         Of interactions; as for :meth:`TreeExplainer.explain_interactions`.
     index : str or None, default=None
         As for :meth:`TreeExplainer.explain` or :meth:`TreeExplainer.explain_interactions`; None is
         their default, "sv" or "sii".
+    order : {2, 3}, default=2
+        Of interactions; as for :meth:`TreeExplainer.explain_interactions`.
     progress : bool or callable, default=False
         As for :meth:`TreeExplainer.explain`.
     **options
@@ -87,6 +89,7 @@ def explain(
     Returns
     -------
     Explanation or InteractionExplanation
+        The latter with ``interactions=True``.
 
     Examples
     --------
@@ -393,7 +396,13 @@ class TreeExplainer:
         return self._adapted.schema.takes_codes
 
     def plan_info(self) -> dict[str, Any]:
-        """Counts of the compiled model: trees, leaves, bytes, groups of trees; see :meth:`plan`, too."""
+        """Count the parts of the compiled model; see :meth:`plan`, too.
+
+        Returns
+        -------
+        dict
+            Counts of trees and leaves, bytes, and the groups of trees.
+        """
         return dict(self._runner.info)
 
     def plan(self, n_rows: int, *, dtype: str = "float64") -> CallPlan:
@@ -402,6 +411,7 @@ class TreeExplainer:
         Parameters
         ----------
         n_rows : int
+            Number of rows.
         dtype : {"float64", "float32"}, default="float64"
             That of the values: float32 for float32 X.
 
@@ -439,7 +449,7 @@ class TreeExplainer:
         return call_plan(self._runner, rows)
 
     def occurring_pairs(self, order: int = 2) -> np.ndarray:
-        """Pairs of features that occur together on a path; all others do not interact.
+        """Return the pairs of features that occur together on a path; all others do not interact.
 
         Parameters
         ----------
@@ -455,7 +465,7 @@ class TreeExplainer:
         return self._runner.sets(request.kind, request.part)
 
     def explain(self, X: Any, y: Any = None, *, index: str = "sv", progress: Any = False) -> Explanation:
-        """SHAP values with names, data, row labels and base values.
+        """Compute SHAP values, with names, data, row labels and base values.
 
         Parameters
         ----------
@@ -480,6 +490,7 @@ class TreeExplainer:
         Returns
         -------
         Explanation
+            SHAP values, of shape (n_rows, n_features[, n_outputs]); float32 for float32 X, else float64.
 
         Raises
         ------
@@ -522,7 +533,7 @@ class TreeExplainer:
         order: int = 2,
         progress: Any = False,
     ) -> InteractionExplanation:
-        """Interactions of features with names, data, row labels and base values.
+        """Compute interactions of features, with names, data, row labels and base values.
 
         Parameters
         ----------
@@ -700,12 +711,17 @@ class TreeExplainer:
         return rows
 
     def names_seen(self, input_features: Any = None) -> tuple[str, ...]:
-        """Names of the columns that the model proper sees, behind the leading steps of a pipeline.
+        """Return the names of the columns that the model proper sees, behind the leading steps of a pipeline.
 
         Parameters
         ----------
         input_features : sequence of str or None
             Names of the columns of X.
+
+        Returns
+        -------
+        tuple of str
+            Distinct names, one for each feature.
         """
         names = input_features
         if self._steps:
@@ -811,6 +827,7 @@ class TreeExplainer:
         Parameters
         ----------
         path : path-like
+            The file.
         device, n_jobs, memory_limit, check_additivity
             As for :class:`TreeExplainer`.
         verify : bool, default=False

@@ -205,6 +205,18 @@ class Explanation(LabelledValues):
     _ranked_noun: ClassVar[str] = "feature"
 
     def __getitem__(self, key: Any) -> Explanation:
+        """Select rows, then features, then an output.
+
+        Parameters
+        ----------
+        key : int, slice, array, name or tuple of up to three of these
+            Rows by position; features and outputs by position or name.
+
+        Returns
+        -------
+        Explanation
+            Explanation of what was selected.
+        """
         parts = self._key_parts(key)
         rows = positions(parts[0], len(self), None)
         names = self.feature_names

@@ -42,9 +42,9 @@ def shap_importance(
     params: dict[str, Any] | None = None,
     explain_params: dict[str, Any] | None = None,
 ) -> Bunch:
-    """Importances of features: how much they move the predictions of a tree model.
+    """Measure how much each feature moves the predictions of a tree model.
 
-    They have the form of those of :func:`sklearn.inspection.permutation_importance`, but say something
+    Importances have the form of those of :func:`sklearn.inspection.permutation_importance`, but say something
     else: the one how much worse the model predicts without a feature, these how much of its predictions
     comes from the feature, right or wrong.
 
@@ -65,19 +65,23 @@ def shap_importance(
     n_parts : int, default=5
         Without ``cv``: into how many parts the rows are divided, to show how far importances depend
         on them. Row ``i`` is in part ``i % n_parts``.
+    groups : array-like of shape (n_rows,), default=None
+        For the splitter; with ``cv`` only, as for :func:`cross_val_explain`.
     cv : int, cross-validation generator or iterable, default=None
         Fit clones of the model on these splits, as :func:`cross_val_explain` does. None: the model is
         fitted.
-    groups, params
-        For the splitter, and for ``fit``; with ``cv`` only, as for :func:`cross_val_explain`.
     n_jobs : int or None, default=None
         Threads, and with ``cv`` fits at a time.
+    params : dict or None, default=None
+        For the model's ``fit``; with ``cv`` only, as for :func:`cross_val_explain`.
     explain_params : dict or None, default=None
         Options of :class:`TreeExplainer`.
 
     Returns
     -------
     Bunch
+        Importances and the names that belong to them:
+
         importances_mean : ndarray of float64, shape (n_features,)
             Importances over all rows; with ``cv`` the mean of those of the splits.
         importances_std : ndarray of float64, shape (n_features,)

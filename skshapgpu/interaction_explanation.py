@@ -83,6 +83,18 @@ class InteractionExplanation(LabelledValues):
         return set_names(self.feature_names, sets)
 
     def __getitem__(self, key: Any) -> InteractionExplanation:
+        """Select rows, then features or pairs, then an output.
+
+        Parameters
+        ----------
+        key : int, slice, array, name or tuple of up to three of these
+            Rows by position; features (of a matrix of all pairs) or pairs, and outputs, by position or name.
+
+        Returns
+        -------
+        InteractionExplanation
+            Explanation of what was selected.
+        """
         parts = self._key_parts(key)
         rows = positions(parts[0], len(self), None)
         values, names, columns = self.values[rows], self.feature_names, None
@@ -110,11 +122,12 @@ class InteractionExplanation(LabelledValues):
         )
 
     def strongest(self, n: int = 10) -> list[tuple[str, float]]:
-        """Pairs (or triples) with the largest mean magnitude over the rows.
+        """Return the pairs (or triples) with the largest mean magnitude over the rows.
 
         Parameters
         ----------
         n : int, default=10
+            Number of pairs.
 
         Returns
         -------

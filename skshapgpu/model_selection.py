@@ -58,12 +58,16 @@ def cross_val_explain(
         Not fitted: a tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one; see
         :class:`TreeExplainer`.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+        Rows to fit and test on.
     y : array-like of shape (n_rows,), default=None
-    groups, cv, scoring, n_jobs, verbose, params, pre_dispatch, error_score
+        Target of each row.
+    groups, cv, scoring, n_jobs, verbose, params, pre_dispatch
         As for :func:`sklearn.model_selection.cross_validate`. Splits that are bad, as they have no rows or
         rows that X does not have, are refused before any fit.
     return_estimator, return_indices : bool, default=False
         Whether to return the fitted models, and the numbers of the rows of each split.
+    error_score : "raise" or number, default=nan
+        As for :func:`sklearn.model_selection.cross_validate`.
     explain_params : dict or None, default=None
         Options of :class:`TreeExplainer`, ``data`` among them, which is background for all splits. They
         go before those of a :class:`ShapTransformer` at the end of the model; ``n_jobs`` is the one

@@ -228,7 +228,13 @@ class BatchExplainer:
         return self._explainer.expected_value
 
     def arguments(self) -> dict[str, Any]:
-        """What shapes the output beside the model, in a form that JSON can write."""
+        """Return what shapes the output beside the model.
+
+        Returns
+        -------
+        dict
+            Arguments of the constructor, in a form that JSON can write.
+        """
         request = self._request
         return {
             "features": self._features and list(self._features),
@@ -241,11 +247,17 @@ class BatchExplainer:
         }
 
     def input_names(self, schema: Any) -> tuple[str, ...]:
-        """Names of the columns that are features, in the order of the model.
+        """Return the names of the columns that are features, in the order of the model.
 
         Parameters
         ----------
         schema : pyarrow.Schema
+            Schema of the batches.
+
+        Returns
+        -------
+        tuple of str
+            Names of columns.
 
         Raises
         ------
@@ -304,7 +316,7 @@ class BatchExplainer:
         return names, getattr(explainer.steps[0], "n_features_in_", None), False
 
     def output_schema(self, schema: Any) -> Any:
-        """Names and types of the columns of the output; base values are in the metadata.
+        """Return names and types of the columns of the output; base values are in the metadata.
 
         Parameters
         ----------
@@ -328,7 +340,22 @@ class BatchExplainer:
         return self.schema_of(kept, names, single and not self._explainer.steps)
 
     def schema_of(self, kept: Sequence[Any], names: Sequence[str] | None, single: bool) -> Any:
-        """The same for fields that are kept, the names of the features, if any, and whether X is float32."""
+        """Return names and types of the columns of the output for given features.
+
+        Parameters
+        ----------
+        kept : sequence of pyarrow.Field
+            Fields of the columns that are kept.
+        names : sequence of str or None
+            Names of the features, if they have any.
+        single : bool
+            Whether X is float32.
+
+        Returns
+        -------
+        pyarrow.Schema
+            As :meth:`output_schema` returns it.
+        """
         arrow = require_arrow()
         value_names = self.value_names(names)
         value_type = arrow.float32() if single else arrow.float64()
@@ -366,7 +393,18 @@ class BatchExplainer:
         return len(self._ranked_names(names))
 
     def value_names(self, names: Sequence[str] | None) -> list[str]:
-        """Names of the columns of all values, for the names of the features."""
+        """Return the names of the columns of all values.
+
+        Parameters
+        ----------
+        names : sequence of str or None
+            Names of the features, if they have any.
+
+        Returns
+        -------
+        list of str
+            Names of columns, ``prefix`` included.
+        """
         found = column_names(self._ranked_names(names), self._explainer.output_names)
         return [self._prefix + name for name in found]
 
@@ -395,6 +433,7 @@ class BatchExplainer:
         Parameters
         ----------
         batch : pyarrow.RecordBatch
+            Rows to explain.
 
         Returns
         -------
@@ -418,17 +457,60 @@ class BatchExplainer:
         return self.explain_batch(batch, *last[1:])
 
     def explain_batch(self, batch: Any, names: Sequence[str], schema: Any) -> Any:
-        """Explain a batch whose features have these names, in the form of the schema of an output."""
+        """Explain a batch whose schema has been checked before.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Rows to explain.
+        names : sequence of str
+            Columns that are features, as :meth:`input_names` returns them.
+        schema : pyarrow.Schema
+            Schema of the output, as :meth:`output_schema` returns it.
+
+        Returns
+        -------
+        pyarrow.RecordBatch
+            As many rows, in their order.
+        """
         kept = [batch.column(name) for name in self._keep]
         X = self.rows(batch, names) if batch.num_rows else None
         return self._batch(schema, kept, X, names)
 
     def explain_rows(self, X: Any, schema: Any) -> Any:
-        """The same for rows that are no record batch, and the schema that :meth:`schema_of` gave."""
+        """Explain rows that are no record batch.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_rows, n_features)
+            Rows to explain.
+        schema : pyarrow.Schema
+            Schema of the output, as :meth:`schema_of` returns it.
+
+        Returns
+        -------
+        pyarrow.RecordBatch
+            As many rows, in their order.
+        """
         return self._batch(schema, [], X if X.shape[0] else None, None)
 
     def values(self, X: Any, names: Sequence[str] | None, dtype: Any) -> np.ndarray:
-        """All values of some rows side by side: (n_rows, n_columns), of this dtype."""
+        """Compute all values of some rows, side by side.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_rows, n_features)
+            Rows to explain.
+        names : sequence of str or None
+            Names of the features, if they have any.
+        dtype : dtype
+            Type of the values.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns)
+            Values in the order of :meth:`value_names`.
+        """
         if self._of_texts:
             if X.shape[1] != 1:
                 raise ValueError(f"the model takes one column of texts, but there are {X.shape[1]} columns")
@@ -473,7 +555,20 @@ class BatchExplainer:
         return made
 
     def rows(self, batch: Any, names: Sequence[str]) -> Any:
-        """The features of a batch as ``explain`` takes them."""
+        """Return the features of a batch as ``explain`` takes them.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Rows to explain.
+        names : sequence of str
+            Columns that are features.
+
+        Returns
+        -------
+        ndarray, data frame or pyarrow.Table
+            Rows, with the type that the model or the first step of the pipeline was trained with.
+        """
         explainer = self._explainer
         arrow = require_arrow()
         self._require_no_codes(batch.schema, names)  # the first of several files may have had no value

@@ -59,7 +59,7 @@ MAX_USED_FEATURES = 12
 
 
 def path_dependent_shap(ensemble: Ensemble, X: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Shapley values of encoded rows, straight from the definition.
+    """Compute Shapley values of encoded rows, straight from the definition.
 
     Parameters
     ----------
@@ -71,6 +71,7 @@ def path_dependent_shap(ensemble: Ensemble, X: npt.ArrayLike) -> tuple[np.ndarra
     Returns
     -------
     values : ndarray of float64, shape (n_rows, n_outputs, n_players)
+        Value of each player.
     base_value : ndarray of float64, shape (n_outputs,)
         Expected margin when no feature is known, intercept included.
 
@@ -96,7 +97,7 @@ def interventional_shap(
     background: npt.ArrayLike,
     weights: npt.ArrayLike | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Interventional Shapley values of encoded rows, straight from the definition.
+    """Compute interventional Shapley values of encoded rows, straight from the definition.
 
     Parameters
     ----------
@@ -112,6 +113,7 @@ def interventional_shap(
     Returns
     -------
     values : ndarray of float64, shape (n_rows, n_outputs, n_players)
+        Value of each player.
     base_value : ndarray of float64, shape (n_outputs,)
         Mean margin of the background, intercept included.
 
@@ -186,23 +188,26 @@ def rescaled_shap(
     weights: npt.ArrayLike | None = None,
     labels: npt.ArrayLike | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values of a function of the margin by the rescale rule, straight from its definition.
+    """Compute values of a function of the margin by the rescale rule, straight from its definition.
 
     The interventional Shapley values of each row against each background row alone are multiplied by the
     slope of the link's secant between their margins, and averaged over the background.
 
     Parameters
     ----------
-    ensemble, X, background, weights
+    ensemble, X, background
         As for :func:`interventional_shap`.
     link, derivative : callable
         The function and its derivative by the margin, of margins and a label.
+    weights : array-like of shape (n_background,) or None
+        As for :func:`interventional_shap`.
     labels : array-like of shape (n_rows,) or None
         None: zeros.
 
     Returns
     -------
     values : ndarray of float64, shape (n_rows, n_outputs, n_players)
+        Value of each player.
     base_values : ndarray of float64, shape (n_rows, n_outputs)
         Mean of the link over the background, with the label of each row.
 
@@ -257,7 +262,7 @@ def path_dependent_banzhaf(ensemble: Ensemble, X: npt.ArrayLike) -> np.ndarray:
 
 
 def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Index = "sii") -> np.ndarray:
-    """Interactions of all pairs of features of encoded rows, straight from the definition.
+    """Compute interactions of all pairs of features of encoded rows, straight from the definition.
 
     Parameters
     ----------
@@ -292,7 +297,7 @@ def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Ind
 def path_dependent_triples(
     ensemble: Ensemble, X: npt.ArrayLike, index: Index = "sii"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Interactions of all triples of used features of encoded rows, straight from the definition.
+    """Compute interactions of all triples of used features of encoded rows, straight from the definition.
 
     Parameters
     ----------

@@ -58,10 +58,22 @@ class ColumnEncoder(Protocol):
     """
 
     def encode(self, column: Column) -> np.ndarray:
-        """Return float64 codes: NaN where missing, negative where the category is unknown.
+        """Turn a column into codes.
 
-        Raises ``ValueError``, naming the column and the value, where the model's own library
-        refuses the value.
+        Parameters
+        ----------
+        column : Column
+            The column, as X has it.
+
+        Returns
+        -------
+        ndarray of float64
+            Codes: NaN where missing, negative where the category is unknown.
+
+        Raises
+        ------
+        ValueError
+            The model's own library refuses a value; the message names the column and the value.
         """
 
 
@@ -92,7 +104,12 @@ class DerivedColumns(Protocol):
     def fill(self, block: np.ndarray, columns: Mapping[int, Column]) -> None:
         """Write the last ``n_columns`` columns of rows whose first ones are those of X, encoded.
 
-        ``columns`` are those of X in ``encoded``, which their encoders have read before.
+        Parameters
+        ----------
+        block : ndarray of shape (n_rows, n_features + n_columns)
+            Rows, changed in place.
+        columns : mapping of int to Column
+            The columns of X in ``encoded``, which their encoders have read before.
         """
 
 
@@ -240,7 +257,17 @@ class AdaptedModel:
                 raise ValueError(f"{columns!r} are no different columns of X that share a value")
 
     def with_cover(self, asked: str) -> AdaptedModel:
-        """The model with covers of one kind, "count" or "weight", or with those that it has, "auto".
+        """Return the model with covers of one kind.
+
+        Parameters
+        ----------
+        asked : {"auto", "count", "weight"}
+            Kind of the covers; "auto": those that the model has.
+
+        Returns
+        -------
+        AdaptedModel
+            The model, without ``other_covers``.
 
         Raises
         ------

@@ -106,7 +106,9 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Training rows.
         y : array-like of shape (n_samples,), default=None
+            Target of each row, as the model's ``fit`` takes it.
         **params
             For the model's ``fit``, and ``groups`` for the splitter: routed if metadata routing is
             enabled, else passed on.
@@ -160,7 +162,13 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         return mask
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Where ``fit`` sends its parameters: to that of the model, and with ``cv`` to the splitter."""
+        """Return where ``fit`` sends its parameters.
+
+        Returns
+        -------
+        MetadataRouter
+            Routes to the model's ``fit``, and with ``cv`` to the splitter.
+        """
         # A Pipeline of scikit-learn 1.6 asks for fit_transform, which calls fit.
         mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="fit_transform", callee="fit")
         router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)

@@ -112,7 +112,9 @@ class ExplainingTransformer(
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Training rows.
         y : array-like, default=None
+            Target of each row, as the model's ``fit`` takes it.
         **params
             For the model's ``fit``: routed if metadata routing is enabled, else passed on.
 
@@ -132,7 +134,9 @@ class ExplainingTransformer(
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Training rows.
         y : array-like, default=None
+            Target of each row, as the model's ``fit`` takes it.
         **params
             As for :meth:`fit`; with ``cv`` also ``groups`` for its ``split``, which metadata routing,
             if enabled, must have been told of. In each fold, what has an entry for each row is given to
@@ -306,37 +310,107 @@ class ExplainingTransformer(
 
     @available_if(_estimator_has("predict"))
     def predict(self, X: Any) -> np.ndarray:
-        """Predictions of the model."""
+        """Predict with the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, as they were for ``fit``.
+
+        Returns
+        -------
+        ndarray
+            Predictions of the model.
+        """
         X = self._for_model(X)
         return self.estimator_.predict(X)
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities of the model."""
+        """Predict class probabilities with the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, as they were for ``fit``.
+
+        Returns
+        -------
+        ndarray
+            Class probabilities of the model.
+        """
         X = self._for_model(X)
         return self.estimator_.predict_proba(X)
 
     @available_if(_estimator_has("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithms of the class probabilities of the model."""
+        """Predict logarithms of class probabilities with the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, as they were for ``fit``.
+
+        Returns
+        -------
+        ndarray
+            Logarithms of the class probabilities of the model.
+        """
         X = self._for_model(X)
         return self.estimator_.predict_log_proba(X)
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> np.ndarray:
-        """Decision function of the model."""
+        """Evaluate the decision function of the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, as they were for ``fit``.
+
+        Returns
+        -------
+        ndarray
+            Decision function of the model.
+        """
         X = self._for_model(X)
         return self.estimator_.decision_function(X)
 
     @available_if(_estimator_has("score_samples"))
     def score_samples(self, X: Any) -> np.ndarray:
-        """How normal the model finds each row, of an outlier detector."""
+        """Score rows with the model, an outlier detector.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, as they were for ``fit``.
+
+        Returns
+        -------
+        ndarray
+            Scores of the model: the lower, the more abnormal a row.
+        """
         X = self._for_model(X)
         return self.estimator_.score_samples(X)
 
     @available_if(_estimator_has("score"))
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
-        """Score of the model; ``params`` are for its ``score``."""
+        """Score the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, as they were for ``fit``.
+        y : array-like, default=None
+            Target of each row, as the model's ``score`` takes it.
+        **params
+            For the model's ``score``: routed if metadata routing is enabled, else passed on.
+
+        Returns
+        -------
+        float
+            Score of the model.
+        """
         X = self._for_model(X)
         return self.estimator_.score(X, y, **self._routed("score", params))
 
@@ -346,7 +420,13 @@ class ExplainingTransformer(
         return process_routing(self, method, **params)["estimator"][method]
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Where ``fit`` and ``score`` send their parameters: to the methods of the model, and of ``cv``."""
+        """Return where ``fit`` and ``score`` send their parameters.
+
+        Returns
+        -------
+        MetadataRouter
+            Routes to the methods of the model, and of ``cv``.
+        """
         mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="score", callee="score")
         mapping.add(caller="fit_transform", callee="fit")
         router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)

@@ -180,16 +180,17 @@ class ShapTransformer(ExplainingTransformer):
         return super().__getattribute__(name)  # raises the AttributeError of before
 
     def transform(self, X: Any) -> np.ndarray:
-        """SHAP values as columns.
+        """Compute SHAP values as columns.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows to explain.
 
         Returns
         -------
         ndarray of float32 or float64, shape (n_samples, n_features * n_outputs)
-            float32 for float32 X. With several outputs, those of a feature lie side by side:
+            SHAP values; float32 for float32 X. With several outputs, those of a feature lie side by side:
             ``explain(X).values.reshape(len(X), -1)``.
         """
         X = self._checked(X)
@@ -204,24 +205,26 @@ class ShapTransformer(ExplainingTransformer):
         return side_by_side(values)
 
     def explain(self, X: Any, *, progress: Any = False) -> Explanation:
-        """SHAP values with names, data, row labels and base values.
+        """Compute SHAP values, with names, data, row labels and base values.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows to explain.
         progress : bool or callable, default=False
             As for :meth:`.TreeExplainer.explain`.
 
         Returns
         -------
         Explanation
+            SHAP values of the rows.
         """
         require_progress(progress)
         X = self._checked(X)
         return self.explainer_.explain(X, progress=progress)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns that ``transform`` gives.
+        """Return the names of the columns that ``transform`` gives.
 
         Parameters
         ----------
@@ -361,16 +364,17 @@ class ShapInteractionTransformer(ExplainingTransformer):
         return hasattr(self, "pairs_")
 
     def transform(self, X: Any) -> np.ndarray:
-        """Interactions as columns.
+        """Compute interactions as columns.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows to explain.
 
         Returns
         -------
         ndarray of float32 or float64, shape (n_samples, n_pairs * n_outputs)
-            float32 for float32 X. With several outputs, those of a pair lie side by side:
+            Interactions; float32 for float32 X. With several outputs, those of a pair lie side by side:
             ``explain(X).values.reshape(len(X), -1)``.
         """
         return side_by_side(self.explain(X).values)
@@ -389,11 +393,12 @@ class ShapInteractionTransformer(ExplainingTransformer):
         return side_by_side(values)
 
     def explain(self, X: Any, *, progress: Any = False) -> InteractionExplanation:
-        """Interactions with names, data, row labels and base values.
+        """Compute interactions, with names, data, row labels and base values.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows to explain.
         progress : bool or callable, default=False
             As for :meth:`.TreeExplainer.explain_interactions`.
 
@@ -408,7 +413,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         return self.explainer_.explain_interactions(X, pairs=pairs, index=self.index, progress=progress)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns that ``transform`` gives.
+        """Return the names of the columns that ``transform`` gives.
 
         Parameters
         ----------

@@ -171,6 +171,7 @@ def explain_batches(
     Returns
     -------
     BatchesResult
+        The files of the output, and how many rows they have.
 
     Raises
     ------

@@ -39,6 +39,7 @@ class ShapBarDisplay:
     importances : ndarray of float64, shape (n_features,), (n_features, n_outputs) or (n_splits, n_features)
         Lengths, the parts of lengths of each output, or lengths in each split.
     feature_names : sequence of str of length n_features
+        Names of the features, as they are drawn.
     output_names : sequence of length n_outputs or None, default=None
         None: there is one output, or they are summed.
     splits : bool, default=False
@@ -164,9 +165,11 @@ class ShapBarDisplay:
         ----------
         explanation : Explanation
             Rows without values, which no split of a cross-validation tested, are left out.
+        max_features : int or None, default=20
+            As for :meth:`plot`.
         output : str, int or None, default=None
             One of several outputs, by name or position; None stacks all.
-        max_features, ax, color
+        ax, color
             As for :meth:`plot`.
 
         Returns
@@ -217,6 +220,7 @@ class ShapBarDisplay:
         estimator : fitted model
             As for :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+            Rows to explain.
         y : array-like of shape (n_rows,), default=None
             Labels, as for :meth:`TreeExplainer.explain`.
         max_features, output, ax, color

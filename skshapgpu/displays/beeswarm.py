@@ -46,7 +46,9 @@ class ShapBeeswarmDisplay:
     Parameters
     ----------
     values : ndarray of shape (n_rows, n_features)
+        SHAP values.
     feature_names : sequence of str of length n_features
+        Names of the features, as they are drawn.
     data : array, sparse matrix, data frame or None, default=None
         Feature values; None: points have one colour.
     label : str, default="SHAP value"
@@ -117,6 +119,7 @@ class ShapBeeswarmDisplay:
         size : float, default=12
             Of a point, in square points.
         colorbar : bool, default=True
+            Draw the scale of the colours.
 
         Returns
         -------
@@ -250,6 +253,7 @@ class ShapBeeswarmDisplay:
         estimator : fitted model
             As for :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+            Rows to explain.
         y : array-like of shape (n_rows,), default=None
             Labels, as for :meth:`TreeExplainer.explain`.
         max_features, max_rows, output, ax, cmap, size, colorbar

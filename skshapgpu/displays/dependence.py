@@ -61,6 +61,7 @@ class ShapDependenceDisplay:
     column : Column
         Its values.
     feature_name : str
+        Name of the feature.
     color : Column or None, default=None
         Values of the feature to colour by.
     color_name : str or None, default=None
@@ -299,6 +300,7 @@ class ShapDependenceDisplay:
         estimator : fitted model
             As for :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+            Rows to explain.
         feature : str or int
             Name or position, behind the leading steps of a pipeline.
         y : array-like of shape (n_rows,), default=None

@@ -28,6 +28,7 @@ class ShapInteractionDisplay:
     strength : ndarray of float64, shape (n_features, n_features)
         What to draw; NaN is blank.
     feature_names : sequence of str of length n_features
+        Names of the features, as they are drawn.
 
     Attributes
     ----------
@@ -64,7 +65,9 @@ class ShapInteractionDisplay:
         ax : matplotlib Axes or None, default=None
             Where; None makes a new figure.
         cmap : str or matplotlib Colormap, default="viridis"
+            Colours, from the smallest to the largest magnitude.
         colorbar : bool, default=True
+            Draw the scale of the colours.
 
         Returns
         -------
@@ -162,6 +165,7 @@ class ShapInteractionDisplay:
         estimator : fitted model
             As for :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+            Rows to explain.
         index : {"sii", "stii", "bii"}, default="sii"
             As for :meth:`TreeExplainer.explain_interactions`.
         max_features, output, ax, cmap, colorbar

@@ -42,8 +42,11 @@ class ShapWaterfallDisplay:
     Parameters
     ----------
     values : ndarray of shape (n_features,)
+        SHAP values of the row.
     base_value : float
+        Base value, where the bars begin.
     feature_names : sequence of str of length n_features
+        Names of the features, as they are drawn.
     feature_values : sequence of str of length n_features, or None, default=None
         What to write behind the names.
     label : str, default="margin"
@@ -164,12 +167,15 @@ class ShapWaterfallDisplay:
         Parameters
         ----------
         explanation : Explanation
+            Explanation that holds the row.
         row : int or label, default=0
             Position of the row; or, unless it is a number, its label in the index of the pandas data frame
             that was explained.
+        max_features : int or None, default=10
+            As for :meth:`plot`.
         output : str, int or None, default=None
             One of several outputs, by name or position; they cannot be drawn together.
-        max_features, ax
+        ax : matplotlib Axes or None, default=None
             As for :meth:`plot`.
 
         Returns
