@@ -28,7 +28,6 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", 
 
 import argparse
 import importlib.metadata
-import json
 import platform
 import subprocess
 import sys
@@ -51,6 +50,7 @@ import numpy as np
 import peers
 import revisions
 import scaling
+import store
 import tables
 import top_pairs
 
@@ -292,7 +292,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         metavar="FILE",
-        help="default: results/<benchmark>-<date>.json beside this file; none with --quick",
+        help="default: results/<benchmark>.json beside this file; none with --quick",
     )
 
 
@@ -527,7 +527,7 @@ def start_report(benchmark: str, arguments: argparse.Namespace) -> dict[str, Any
         report["gpu"] = gpu.conditions()
     report |= {"models": [], "left_out": {}}
     if arguments.output is None and not arguments.quick:
-        arguments.output = HERE / "results" / f"{benchmark}-{report['date'][:10]}.json"
+        arguments.output = HERE / "results" / f"{benchmark}.json"
     return report
 
 
@@ -536,8 +536,7 @@ def write(report: dict[str, Any], arguments: argparse.Namespace) -> None:
     report["versions"] = versions()  # again: those of carried packages are known when they are imported
     report["load_average_after"] = os.getloadavg()
     if arguments.output is not None:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+        store.add_run(arguments.output, report)
 
 
 def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> dict[str, Any]:

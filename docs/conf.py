@@ -87,6 +87,7 @@ SITE_LINKS = (
     (re.compile(r"\]\((?:\.\./)?examples\)"), r"](/auto_examples/index.rst)"),
     (re.compile(r"\]\(docs/"), r"](/"),
     (re.compile(r"\]\((tests|benchmarks/results)/"), r"](../\1/"),
+    (re.compile(r"\]\(results/"), r"](../benchmarks/results/"),
     (re.compile(r"\]\((?:\.\./)?CHANGELOG\.md"), r"](/changelog.md"),
     (re.compile(r"\]\((?:\.\./)?CONTRIBUTING\.md"), r"](/contributing.md"),
     (re.compile(r"\]\((?:\.\./)?benchmarks/README\.md"), r"](/benchmarking.md"),
