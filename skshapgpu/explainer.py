@@ -21,6 +21,7 @@ from sklearn.utils import check_scalar
 
 from . import devices, saving
 from .adapters import adapt
+from .algorithms import SHAP_VALUES, Kind
 from .background import Background, require_perturbation
 from .costs import CallPlan
 from .devices import GpuArray, Numbers, RefusedNumberError
@@ -33,7 +34,7 @@ from .model_output import link_of, require_model_output
 from .origins import Origins, origins_of, with_data
 from .pipelines import Lent, Prepared, copies_of, names_behind, prepare, unique, unwrap
 from .progress import require_progress, watched
-from .runner import SHAP_VALUES, Kind, Options, Runner
+from .runner import Options, Runner
 from .runs import Run, call_plan, perform, shap_values
 from .saving import Saved
 from .sharing import Sharing

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from .algorithms import Kind
 from .devices import magnitudes
 from .interaction_explanation import INDEX_NAMES
-from .runner import Kind
 from .runs import Run, part
 
 _NOUNS = {2: "pair", 3: "triple"}

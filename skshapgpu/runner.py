@@ -14,6 +14,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from . import costs, devices, memory
+from .algorithms import SHAP_VALUES, Kind
 from .background import Background
 from .costs import TreeGroup
 from .devices import Devices
@@ -37,30 +38,6 @@ ALGORITHMS = ("auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_
 #: Those that run on the CPU only; methods of ``_core.Plan``.
 CPU_ALGORITHMS = ("treeshap", "fast_v1")
 
-
-class Kind(NamedTuple):
-    """What a plan computes: values of single features and, from order 2 on, of sets of them."""
-
-    order: int = 1
-    index: str = "sii"  # type: ignore[assignment]  # the method of tuples is not needed
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether base value plus values of a row is its margin."""
-        return self.index != "bii"
-
-    @property
-    def on_gpus(self) -> bool:
-        """Whether GPUs compute it, too, when it is path-dependent."""
-        return self.order <= 2
-
-    @property
-    def against_background(self) -> bool:
-        """Whether it can be interventional."""
-        return self.order <= 2
-
-
-SHAP_VALUES = Kind()
 
 #: An interaction plan does about this many times the work of one for values, at each leaf, and each further
 #: output of a leaf takes about this part of the work for the first.

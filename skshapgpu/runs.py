@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import devices, memory
+from .algorithms import SHAP_VALUES, Kind
 from .costs import CallPlan
 from .devices import GpuArray
 from .inputs import Rows
 from .progress import Progress
-from .runner import CPU_ALGORITHMS, SHAP_VALUES, Choice, Kind, Runner
+from .runner import CPU_ALGORITHMS, Choice, Runner
 from .sharing import Sharing
 
 T = TypeVar("T")

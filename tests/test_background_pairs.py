@@ -42,6 +42,7 @@ from skshapgpu import (
     explain,
     memory,
 )
+from skshapgpu.algorithms import Kind
 from skshapgpu.devices import Devices
 from skshapgpu.ensemble import Ensemble
 from skshapgpu.reference import (
@@ -50,7 +51,6 @@ from skshapgpu.reference import (
     interventional_interactions,
     interventional_shap,
 )
-from skshapgpu.runner import Kind
 
 X, Y = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)

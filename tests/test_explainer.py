@@ -35,10 +35,10 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, UnsupportedModelError, explain, register_adapter
 from skshapgpu.adapters import _REGISTERED, adapt
+from skshapgpu.algorithms import SHAP_VALUES
 from skshapgpu.ensemble import Ensemble, Tree
 from skshapgpu.memory import parse_bytes
 from skshapgpu.reference import path_dependent_shap
-from skshapgpu.runner import SHAP_VALUES
 from skshapgpu.schema import AdaptedModel, InputSchema
 
 IRIS, SPECIES = load_iris(return_X_y=True)

@@ -28,6 +28,7 @@ from sklearn.ensemble import (
 )
 
 from skshapgpu import TreeExplainer, _core
+from skshapgpu.algorithms import SHAP_VALUES, Kind
 from skshapgpu.ensemble import Ensemble
 from skshapgpu.reference import (
     Index,
@@ -35,7 +36,6 @@ from skshapgpu.reference import (
     path_dependent_interactions,
     path_dependent_shap,
 )
-from skshapgpu.runner import SHAP_VALUES, Kind
 
 X, Y = load_diabetes(return_X_y=True)
 IRIS = load_iris(return_X_y=True)

@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "__main__": {"command_line"},
     "_versions": {"_core"},
     "adapters": {"ensemble", "errors", "schema"},
+    "algorithms": set(),
     "background": {"devices", "errors", "inputs"},
     "batches": {
         "_core",
@@ -81,6 +82,7 @@ MAY_IMPORT = {
     "errors": set(),
     "explainer": {
         "adapters",
+        "algorithms",
         "background",
         "costs",
         "devices",
@@ -111,7 +113,7 @@ MAY_IMPORT = {
     },
     "inputs": {"containers", "devices", "schema"},
     "interaction_explanation": {"devices", "explanation", "inputs"},
-    "interactions": {"devices", "interaction_explanation", "runner", "runs"},
+    "interactions": {"algorithms", "devices", "interaction_explanation", "runs"},
     "memory": set(),
     "model_output": {"devices", "errors", "schema"},
     "model_selection": {
@@ -141,6 +143,7 @@ MAY_IMPORT = {
     "reference": {"ensemble"},
     "runner": {
         "_core",
+        "algorithms",
         "background",
         "costs",
         "devices",
@@ -150,7 +153,7 @@ MAY_IMPORT = {
         "model_output",
         "sharing",
     },
-    "runs": {"costs", "devices", "inputs", "memory", "progress", "runner", "sharing"},
+    "runs": {"algorithms", "costs", "devices", "inputs", "memory", "progress", "runner", "sharing"},
     "saving": {"_versions", "adapters", "background", "ensemble", "schema", "storage"},
     "schema": {"ensemble", "errors"},
     "scoring": {"pipelines"},

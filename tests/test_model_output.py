@@ -44,9 +44,9 @@ from test_interaction_families import CATEGORIES, CLASSES, MISSING, as_trees_see
 
 from skshapgpu import ShapTransformer, TreeExplainer, _core, explain
 from skshapgpu.adapters import adapt
+from skshapgpu.algorithms import SHAP_VALUES
 from skshapgpu.ensemble import Ensemble, Tree
 from skshapgpu.reference import rescaled_shap
-from skshapgpu.runner import SHAP_VALUES
 
 X, Y = load_diabetes(return_X_y=True)
 HIGH = Y > 140

@@ -14,8 +14,8 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import skshapgpu.progress
 from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer, explain
+from skshapgpu.algorithms import SHAP_VALUES, Kind
 from skshapgpu.progress import Progress
-from skshapgpu.runner import SHAP_VALUES, Kind
 
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
 CANCER = CANCER[:, :12]
