@@ -42,11 +42,13 @@ Index index_named(const std::string& name) {
 }
 
 Method method_named(const std::string& name) {
-  if (name == "walk") return Method::kWalk;
-  if (name == "treeshap") return Method::kTreeShap;
-  if (name == "fast_v1") return Method::kFastV1;
-  if (name == "fast_v2") return Method::kFastV2;
-  throw py::value_error("method must be 'walk', 'treeshap', 'fast_v1' or 'fast_v2', not '" + name + "'");
+  std::string known;
+  for (const NamedMethod& each : kMethods) {
+    if (name == each.name) return each.method;
+    const bool is_last = &each == std::end(kMethods) - 1;
+    known += (known.empty() ? "'" : is_last ? " or '" : ", '") + std::string(each.name) + "'";
+  }
+  throw py::value_error("method must be " + known + ", not '" + name + "'");
 }
 
 Precision precision_named(const std::string& name) {
@@ -120,8 +122,8 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
     throw py::value_error("order must be 1, 2 or 3, not " + std::to_string(order));
   if (order == 3 && index == Index::kTaylor)
     throw py::value_error("the index 'stii' is of order 2 at most, not 3");
-  const bool by_recursion = method == Method::kTreeShap || method == Method::kFastV1;
-  if (by_recursion && (order > 1 || index != Index::kShapley))
+  const bool only_shap_values = method != Method::kWalk && method != Method::kFastV2;
+  if (only_shap_values && (order > 1 || index != Index::kShapley))
     throw py::value_error("the method '" + method_name + "' computes SHAP values only: order 1, index 'sii'");
   require_threads(n_threads);
   const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);

@@ -38,6 +38,16 @@ enum class Index { kShapley, kTaylor, kBanzhaf };
 // that of fast_v2.h. With the first and the last trees may have tables instead.
 enum class Method { kWalk, kTreeShap, kFastV1, kFastV2 };
 
+// Their names in Python, which the rows of skshapgpu/algorithms.py refer to.
+struct NamedMethod {
+  const char* name;
+  Method method;
+};
+constexpr NamedMethod kMethods[] = {{"walk", Method::kWalk},
+                                    {"treeshap", Method::kTreeShap},
+                                    {"fast_v1", Method::kFastV1},
+                                    {"fast_v2", Method::kFastV2}};
+
 // Rows to explain: element (row, feature) lies row * row_stride + feature * column_stride bytes
 // after data. NaN is missing.
 struct Rows {
