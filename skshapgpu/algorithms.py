@@ -1,12 +1,20 @@
-"""What can be computed: the kinds of results."""
+"""The table of algorithms: which results each of them computes, where, and with which tables.
+
+All rules about algorithms are read from here: values of options, refusals, the core's method, whether a GPU
+can be chosen, and the README's table. A new algorithm is a new row.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+DEVICES = ("cpu", "cuda")
 
 
 class Kind(NamedTuple):
-    """What a plan computes: values of single features and, from order 2 on, of sets of them."""
+    """Kind of results: values of single features or, from order 2 on, interactions of sets of features."""
 
     order: int = 1
     index: str = "sii"  # type: ignore[assignment]  # the method of tuples is not needed
@@ -16,15 +24,147 @@ class Kind(NamedTuple):
         """Whether base value plus values of a row is its margin."""
         return self.index != "bii"
 
-    @property
-    def on_gpus(self) -> bool:
-        """Whether GPUs compute it, too, when it is path-dependent."""
-        return self.order <= 2
+
+SHAP_VALUES, BANZHAF_VALUES = Kind(), Kind(1, "bii")
+
+_PAIRS = (Kind(2, "sii"), Kind(2, "stii"), Kind(2, "bii"))
+_TRIPLES = (Kind(3, "sii"), Kind(3, "bii"))
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results that an algorithm computes under the same conditions.
+
+    Attributes
+    ----------
+    kinds : tuple of Kind
+    devices : tuple of {"cpu", "cuda"}
+    interventional : bool
+        Whether they are computed against background data; else they are path-dependent.
+    model_outputs : tuple of {"raw", "probability", "log_loss"}
+    only_tables_on_gpus : bool
+        Whether GPUs compute them only for models whose leaves all have tables.
+    estimated : bool
+        Whether ``costs.py`` estimates the time of a call.
+    """
+
+    kinds: tuple[Kind, ...]
+    devices: tuple[str, ...]
+    interventional: bool = False
+    model_outputs: tuple[str, ...] = ("raw",)
+    only_tables_on_gpus: bool = False
+    estimated: bool = True
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Row of the table.
+
+    Attributes
+    ----------
+    name : str
+        Value of the option ``algorithm``.
+    results : tuple of Results
+        No two of them contain the same result.
+    precisions : tuple of {"single", "double"}
+    method : str
+        How ``_core.Plan`` computes its path-dependent results: a name in ``kMethods`` of csrc/types.h.
+    tables : {"none", "worthwhile", "all"}
+        Which trees have tables for path-dependent values: trees that split alike on each level, and those for
+        which a call with many rows makes tables; or all trees, in as much memory as it takes. Interventional
+        values have tables with every algorithm.
+    gpu_method : {"walk", "gputreeshap"}
+        How ``_cuda.CudaPlan`` explains trees without tables.
+    deterministic : bool
+        Whether equal calls on the same device give the same bits.
+    """
+
+    name: str
+    results: tuple[Results, ...]
+    precisions: tuple[str, ...] = ("single", "double")
+    method: str = "walk"
+    tables: Literal["none", "worthwhile", "all"] = "none"
+    gpu_method: Literal["walk", "gputreeshap"] = "walk"
+    deterministic: bool = True
 
     @property
-    def against_background(self) -> bool:
-        """Whether it can be interventional."""
-        return self.order <= 2
+    def devices(self) -> tuple[str, ...]:
+        """Devices that compute some of its results."""
+        return tuple(device for device in DEVICES if any(device in found.devices for found in self.results))
+
+    @property
+    def interventional(self) -> bool:
+        """Whether it computes results against background data."""
+        return any(found.interventional for found in self.results)
+
+    def find(self, kind: Kind, interventional: bool = False, model_output: str = "raw") -> Results | None:
+        """Return the results that contain those of this kind; None if the algorithm does not compute them."""
+        return self._by_case.get((kind, interventional, model_output))
+
+    @cached_property
+    def _by_case(self) -> dict[tuple[Kind, bool, str], Results]:
+        return {
+            (kind, found.interventional, model_output): found
+            for found in self.results
+            for kind in found.kinds
+            for model_output in found.model_outputs
+        }
 
 
-SHAP_VALUES = Kind()
+_QUADRATURE = (
+    Results((SHAP_VALUES, BANZHAF_VALUES, *_PAIRS), ("cpu", "cuda")),
+    Results(_TRIPLES, ("cpu",)),
+    Results((SHAP_VALUES,), ("cpu", "cuda"), interventional=True, only_tables_on_gpus=True),
+    Results((BANZHAF_VALUES, *_PAIRS), ("cpu",), interventional=True),
+    Results(
+        (SHAP_VALUES,),
+        ("cpu",),
+        interventional=True,
+        model_outputs=("probability", "log_loss"),
+        estimated=False,
+    ),
+)
+_SHAP_VALUES_ON_CPU = (Results((SHAP_VALUES,), ("cpu",), estimated=False),)
+
+#: The first computes all that any of them does: refusals recommend it.
+ALGORITHMS = (
+    Algorithm("auto", _QUADRATURE, tables="worthwhile"),
+    Algorithm("quadrature", _QUADRATURE),
+    Algorithm(
+        "fast_v2",
+        (Results((SHAP_VALUES, BANZHAF_VALUES), ("cpu", "cuda")),),
+        method="fast_v2",
+        tables="all",
+    ),
+    Algorithm(
+        "gputreeshap",
+        (Results((SHAP_VALUES,), ("cuda",), estimated=False),),
+        gpu_method="gputreeshap",
+        deterministic=False,  # it adds atomically
+    ),
+    Algorithm("treeshap", _SHAP_VALUES_ON_CPU, method="treeshap"),
+    Algorithm("fast_v1", _SHAP_VALUES_ON_CPU, method="fast_v1"),
+)
+AUTO = ALGORITHMS[0]
+
+#: Values of the option ``algorithm``, and of ``model_output``.
+NAMES = tuple(algorithm.name for algorithm in ALGORITHMS)
+MODEL_OUTPUTS = tuple(dict.fromkeys(output for found in AUTO.results for output in found.model_outputs))
+
+_BY_NAME = dict(zip(NAMES, ALGORITHMS))
+
+
+def named(name: str) -> Algorithm:
+    """Return the algorithm of this name."""
+    return _BY_NAME[name]
+
+
+def indices_of(order: int) -> tuple[str, ...]:
+    """Return the indices that there are of an order."""
+    kinds = (kind for found in AUTO.results for kind in found.kinds)
+    return tuple(dict.fromkeys(kind.index for kind in kinds if kind.order == order))
+
+
+def is_deterministic(name: Any) -> bool:
+    """Return whether the algorithm of this name, if there is one, always gives the same bits."""
+    return all(algorithm.deterministic or algorithm.name != name for algorithm in ALGORITHMS)

@@ -155,12 +155,20 @@ class Devices:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Devices.default_here, ()) if self.by_default else (Devices, (self.auto, self.indices))
 
-    def insist(self) -> Devices:
-        """The same for an algorithm that only GPUs have."""
+    def insist(self, what: str) -> Devices:
+        """Return the GPUs for something that runs on GPUs only.
+
+        Raises
+        ------
+        ValueError
+            The option is the CPU.
+        RuntimeError
+            There is no GPU.
+        """
         if self.auto:
             return Devices.parse("cuda")
         if not self.indices:
-            raise ValueError("algorithm='gputreeshap' runs on GPUs only, but device is 'cpu'")
+            raise ValueError(f"{what} runs on GPUs only, but device is 'cpu'")
         return self
 
     @property
@@ -215,9 +223,9 @@ def is_cuda_error(error: BaseException) -> bool:
     return cuda is not None and isinstance(error, (cuda.CudaError, cuda.CudaMemoryError))
 
 
-def compile_on(plan: Any, index: int, algorithm: str) -> Any:
-    """The plan on a GPU: ``_cuda.CudaPlan``."""
-    return _load().CudaPlan(plan, index, algorithm == "gputreeshap")
+def compile_on(plan: Any, index: int, method: str) -> Any:
+    """Return the plan on a GPU: ``_cuda.CudaPlan``, which explains by the method "walk" or "gputreeshap"."""
+    return _load().CudaPlan(plan, index, method == "gputreeshap")
 
 
 # Arrays on a GPU

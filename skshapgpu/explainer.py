@@ -21,7 +21,7 @@ from sklearn.utils import check_scalar
 
 from . import devices, saving
 from .adapters import adapt
-from .algorithms import SHAP_VALUES, Kind
+from .algorithms import BANZHAF_VALUES, SHAP_VALUES, Kind
 from .background import Background, require_perturbation
 from .costs import CallPlan
 from .devices import GpuArray, Numbers, RefusedNumberError
@@ -40,7 +40,7 @@ from .saving import Saved
 from .sharing import Sharing
 
 #: Kinds of the values of single features, by the names of their indices.
-_VALUE_KINDS = {"sv": SHAP_VALUES, "bv": Kind(1, "bii")}
+_VALUE_KINDS = {"sv": SHAP_VALUES, "bv": BANZHAF_VALUES}
 
 _ALL_PAIRS = Request.parse("all")
 

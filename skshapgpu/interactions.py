@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .algorithms import Kind
+from .algorithms import Kind, indices_of
 from .devices import magnitudes
 from .interaction_explanation import INDEX_NAMES
 from .runs import Run, part
@@ -53,8 +53,9 @@ class Request:
             raise ValueError(f"order must be 2 or 3, not {order!r}")
         if not isinstance(index, str) or index not in INDEX_NAMES:
             raise ValueError(f"index must be one of {', '.join(map(repr, INDEX_NAMES))}, not {index!r}")
-        if order == 3 and index == "stii":
-            raise ValueError("order=3 has index 'sii' or 'bii', not 'stii', which is of order 2")
+        if index not in (indices := indices_of(int(order))):
+            known = " or ".join(map(repr, indices))
+            raise ValueError(f"order={order} has index {known}, not {index!r}, which is of order 2")
         kind = Kind(int(order), index)
         noun = _NOUNS[kind.order]
         if isinstance(pairs, str):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
+from .algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES
 from .devices import require_cpu
 from .errors import require_one_of
 from .schema import AdaptedModel
@@ -44,6 +45,11 @@ class Link:
     noun: str
     scale: float = 1.0
     classes: tuple[Any, ...] | None = None
+
+    @property
+    def model_output(self) -> str:
+        """Value of the option ``model_output`` that asks for it."""
+        return "log_loss" if self.has_labels else "probability"
 
     @property
     def has_labels(self) -> bool:
@@ -128,13 +134,14 @@ def require_model_output(model_output: Any, data: Any, device: Any) -> None:
     ------
     ValueError
     """
-    require_one_of("model_output", model_output, ("raw", "probability", "log_loss"))
-    if model_output != "raw" and data is None:
+    require_one_of("model_output", model_output, MODEL_OUTPUTS)
+    found = AUTO.find(SHAP_VALUES, data is not None, model_output)
+    if found is None:
         raise ValueError(
             f"model_output={model_output!r} is defined against background rows only: give data=, "
             "or use model_output='raw'"
         )
-    if model_output != "raw":
+    if "cuda" not in found.devices:
         require_cpu(device, f"model_output={model_output!r}")
 
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import effective_n_jobs
 
-from . import costs, devices, memory
-from .algorithms import SHAP_VALUES, Kind
+from . import algorithms, costs, devices, memory
+from .algorithms import AUTO, SHAP_VALUES, Algorithm, Kind, Results
 from .background import Background
 from .costs import TreeGroup
 from .devices import Devices
@@ -28,16 +28,6 @@ from .sharing import PairSharing, Sharing
 #: each is a few units in the last place of that leaf: 2^-18 is 32 units of float32, of which 1 to 3 are seen
 #: in practice. A wrong path shows as a good part of one leaf, far above it.
 _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
-
-#: Which trees are explained by tables, by algorithm; none where it is not listed.
-_TABLES = {"auto": "level_uniform"}
-
-#: Values of the option ``algorithm``.
-ALGORITHMS = ("auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_v1")
-
-#: Those that run on the CPU only; methods of ``_core.Plan``.
-CPU_ALGORITHMS = ("treeshap", "fast_v1")
-
 
 #: An interaction plan does about this many times the work of one for values, at each leaf, and each further
 #: output of a leaf takes about this part of the work for the first.
@@ -71,6 +61,11 @@ class Options:
     memory_limit: int | None
     check_additivity: bool
 
+    @property
+    def entry(self) -> Algorithm:
+        """Row of the table of algorithms."""
+        return algorithms.named(self.algorithm)
+
     @classmethod
     def parse(
         cls,
@@ -92,16 +87,17 @@ class Options:
         RuntimeError
             A GPU is asked for that cannot be had.
         """
-        require_one_of("algorithm", algorithm, ALGORITHMS)
-        require_one_of("precision", precision, ("single", "double"))
-        if interventional and algorithm not in ("auto", "quadrature"):
-            raise ValueError(f"algorithm={algorithm!r} computes no interventional SHAP values: use 'auto'")
-        if algorithm in CPU_ALGORITHMS:
-            devices.require_cpu(device, f"algorithm={algorithm!r}")
+        require_one_of("algorithm", algorithm, algorithms.NAMES)
+        entry, option = algorithms.named(algorithm), f"algorithm={algorithm!r}"
+        require_one_of("precision", precision, entry.precisions)
+        if interventional and not entry.interventional:
+            raise ValueError(f"{option} computes no interventional SHAP values: use 'auto'")
+        if "cuda" not in entry.devices:
+            devices.require_cpu(device, option)
         require_n_jobs(n_jobs)
         limit, asked = memory.parse_bytes(memory_limit), Devices.parse(device)
-        if algorithm == "gputreeshap":
-            asked = asked.insist()
+        if "cpu" not in entry.devices:
+            asked = asked.insist(option)
         return cls(algorithm, asked, precision, n_jobs, limit, bool(check_additivity))
 
 
@@ -249,8 +245,8 @@ class Runner:
         attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
         precision, background = self.options.precision, self.background
         n_threads = effective_n_jobs(self.options.n_jobs)
-        algorithm, table_bytes = self.options.algorithm, self._table_room(kind)
-        if background is not None and kind.against_background:
+        entry, table_bytes = self.options.entry, self._table_room(kind)
+        if background is not None and AUTO.find(kind, interventional=True) is not None:
             rows, weights, link = background.rows, background.weights, self.link
             if kind != SHAP_VALUES:
                 order, index = kind
@@ -260,8 +256,9 @@ class Runner:
             if link is not None:
                 return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
             return _core.background_plan(attributes, precision, rows, weights, table_bytes, n_threads, stored)
-        tables = _TABLES.get(algorithm, "none") if kind.order == 1 else "none"
-        method = algorithm if algorithm in (*CPU_ALGORITHMS, "fast_v2") and kind.order == 1 else "walk"
+        tables = "level_uniform" if entry.tables == "worthwhile" and kind.order == 1 else "none"
+        # Of a kind that the algorithm does not compute, only the list of sets that occur is wanted.
+        method = "walk" if entry.find(kind) is None else entry.method
         try:
             return _core.Plan(
                 attributes,
@@ -279,26 +276,33 @@ class Runner:
             limit = self.options.memory_limit
             share = "a quarter of the machine's memory" if limit is None else "half of memory_limit"
             raise MemoryError(
-                f"algorithm='fast_v2': {error} ({share}): raise memory_limit, or use algorithm='auto', which "
-                "can do without tables"
+                f"algorithm={entry.name!r}: {error} ({share}): raise memory_limit, or use algorithm='auto', "
+                "which can do without tables"
             ) from None
         except ValueError as error:
-            if method == "fast_v2":
+            if entry.tables == "all" and method == entry.method:
                 error.add_note(
-                    "This is about the tables of algorithm='fast_v2'; algorithm='auto' can do without."
+                    f"This is about the tables of algorithm={entry.name!r}; algorithm='auto' can do without."
                 )
             raise
 
-    def _on_gpus(self, kind: Kind) -> bool:
-        if self.options.algorithm in CPU_ALGORITHMS:
+    def results(self, kind: Kind, algorithm: Algorithm | None = None) -> Results | None:
+        """Return what the table of algorithms has for results of this kind; None if they are not computed.
+
+        ``algorithm``: another one than that of the options.
+        """
+        model_output = "raw" if self.link is None else self.link.model_output
+        return (algorithm or self.options.entry).find(kind, self.background is not None, model_output)
+
+    def _on_gpus(self, found: Results | None) -> bool:
+        """Return whether GPUs compute results of the table for this model."""
+        if found is None or "cuda" not in found.devices:
             return False
-        if self.background is None:
-            return kind.on_gpus
-        return kind == SHAP_VALUES and self.link is None and self.info["n_leaves_without_table"] == 0
+        return not found.only_tables_on_gpus or self.info["n_leaves_without_table"] == 0
 
     def _table_room(self, kind: Kind) -> int:
         """Bytes that the tables of a plan may take, whatever was called before."""
-        limit, asked = self.options.memory_limit, self.options.algorithm == "fast_v2"
+        limit, asked = self.options.memory_limit, self.options.entry.tables == "all"
         room = memory.table_bytes(limit, asked)
         if limit is None or kind == SHAP_VALUES:
             return room
@@ -331,7 +335,7 @@ class Runner:
         plan = self.plan(kind)
         with self._lock:
             if (kind, index) not in self._cuda_plans:
-                self._cuda_plans[kind, index] = devices.compile_on(plan, index, self.options.algorithm)
+                self._cuda_plans[kind, index] = devices.compile_on(plan, index, self.options.entry.gpu_method)
             return self._cuda_plans[kind, index]
 
     def require(self, kind: Kind, what: str, on_gpu: bool) -> None:
@@ -341,34 +345,33 @@ class Runner:
         ------
         ValueError, TypeError
         """
-        if self.link is not None and kind != SHAP_VALUES:
+        found, entry = self.results(kind), self.options.entry
+        possible = found is not None or self.results(kind, AUTO) is not None
+        if not possible and self.link is not None:
             raise ValueError(f"{what} are those of the margin: use model_output='raw'")
         self._require_pairs(kind)
-        if self.background is not None:
-            if not kind.against_background:
-                raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
-            what = f"interventional {what}"
-            if self.link is not None:
-                what = f"SHAP values of a {self.link.noun}"
-            elif kind == SHAP_VALUES:
-                what = "interventional SHAP values of a model with long paths"
-        algorithm = self.options.algorithm
-        possible = {"auto": True, "quadrature": True, "fast_v2": kind.order == 1}
-        if not possible.get(algorithm, kind == SHAP_VALUES):
-            raise ValueError(f"algorithm={algorithm!r} computes SHAP values only, not {what}: use 'auto'")
-        if algorithm in CPU_ALGORITHMS:
-            what = f"the values of algorithm={algorithm!r}"
-        if self._on_gpus(kind):
+        if not possible:
+            raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
+        if found is None:
+            raise ValueError(f"algorithm={entry.name!r} computes SHAP values only, not {what}: use 'auto'")
+        if not (on_gpu or self.options.devices.indices) or self._on_gpus(found):
             return
+        if "cuda" not in entry.devices:
+            what = f"the values of algorithm={entry.name!r}"
+        elif self.link is not None:
+            what = f"SHAP values of a {self.link.noun}"
+        elif found.only_tables_on_gpus:
+            what = "interventional SHAP values of a model with long paths"
+        elif self.background is not None:
+            what = f"interventional {what}"
         if on_gpu:
             raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
-        if self.options.devices.indices:
-            raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
+        raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
 
     def choose(self, kind: Kind, n_rows: int) -> Choice:
         """What a call with so many rows from the host does: the one place where that is decided."""
         on_cpu = self.on_cpu(kind, n_rows)
-        if not n_rows or self.options.devices.none or not self._on_gpus(kind):
+        if not n_rows or self.options.devices.none or not self._on_gpus(self.results(kind)):
             return on_cpu
         groups = self._groups_of(kind)
         cuda = costs.cuda_seconds(groups, n_rows, self._work(kind), self.options.precision)
@@ -394,7 +397,7 @@ class Runner:
 
     def _worthwhile_tables(self, kind: Kind, n_rows: int, n_threads: int) -> tuple[TreeGroup, ...]:
         options, background = self.options, self.background
-        possible = kind == SHAP_VALUES and background is None and options.algorithm == "auto"
+        possible = kind == SHAP_VALUES and background is None and options.entry.tables == "worthwhile"
         if not possible or n_rows < costs.LEAST_TABLE_ROWS or options.memory_limit is not None:
             return ()
         if self._possible_tables is None:

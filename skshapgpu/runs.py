@@ -20,7 +20,7 @@ from .costs import CallPlan
 from .devices import GpuArray
 from .inputs import Rows
 from .progress import Progress
-from .runner import CPU_ALGORITHMS, Choice, Runner
+from .runner import Choice, Runner
 from .sharing import Sharing
 
 T = TypeVar("T")
@@ -376,7 +376,8 @@ def call_plan(runner: Runner, X: Rows) -> CallPlan:
         size = need.rows_at_once(options.memory_limit, memory.machine_bytes())
     except MemoryError as error:
         size, refusal = 1, str(error)
-    estimated = runner.link is None and options.algorithm not in (*CPU_ALGORITHMS, "gputreeshap")
+    found = runner.results(SHAP_VALUES)
+    estimated = found is not None and found.estimated
     return CallPlan(
         n_rows=X.n_rows,
         device=run.device,

@@ -25,6 +25,7 @@ from sklearn.utils.validation import (
 )
 
 from ._versions import __version__
+from .algorithms import is_deterministic
 from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from .cross_fit import Fold, folds_of, params_of, places_of
 from .devices import on_gpu
@@ -438,7 +439,7 @@ class ExplainingTransformer(
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.non_deterministic = self.algorithm == "gputreeshap"  # its last digits change from run to run
+        tags.non_deterministic = not is_deterministic(self.algorithm)
         try:
             of_model = deepcopy(get_tags(self.estimator))
         except (AttributeError, TypeError):  # a native booster, frozen

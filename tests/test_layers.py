@@ -52,6 +52,7 @@ MAY_IMPORT = {
     "command_line": {
         "_versions",
         "adapters",
+        "algorithms",
         "batches",
         "devices",
         "digits",
@@ -115,7 +116,7 @@ MAY_IMPORT = {
     "interaction_explanation": {"devices", "explanation", "inputs"},
     "interactions": {"algorithms", "devices", "interaction_explanation", "runs"},
     "memory": set(),
-    "model_output": {"devices", "errors", "schema"},
+    "model_output": {"algorithms", "devices", "errors", "schema"},
     "model_selection": {
         "adapters",
         "errors",
@@ -162,7 +163,16 @@ MAY_IMPORT = {
     "sharing": set(),
     "splits": {"inputs"},
     "storage": set(),
-    "transformer_base": {"_versions", "callbacks", "cross_fit", "devices", "explainer", "inputs", "origins"},
+    "transformer_base": {
+        "_versions",
+        "algorithms",
+        "callbacks",
+        "cross_fit",
+        "devices",
+        "explainer",
+        "inputs",
+        "origins",
+    },
     "transformers": {
         "background",
         "explainer",

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from .._versions import __version__
+from ..algorithms import ALGORITHMS
 from .answers import Answer
 
 _EXAMPLES = """\
@@ -193,7 +194,7 @@ def _add_table_build(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--algorithm",
-        choices=("auto", "fast_v2"),
+        choices=[algorithm.name for algorithm in ALGORITHMS if algorithm.tables != "none"],
         help="auto (the default; tables that every call uses), or fast_v2 (tables of all trees)",
     )
     _add_model_options(command)

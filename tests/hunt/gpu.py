@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from skshapgpu import cuda_info
+from skshapgpu import algorithms, cuda_info
 
 from .draws import Draw
 
@@ -23,7 +23,8 @@ def available() -> bool:
 
 def device_of(draw: Draw) -> str:
     """The device to ask for."""
-    on_cpu = draw.mode in ON_CPU or draw.options.get("algorithm") in ("treeshap", "fast_v1")
+    algorithm = algorithms.named(draw.options.get("algorithm", "auto"))
+    on_cpu = draw.mode in ON_CPU or "cuda" not in algorithm.devices
     return draw.device if available() and not on_cpu else "cpu"
 
 
