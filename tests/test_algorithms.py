@@ -1,0 +1,379 @@
+"""The table of algorithms: its results are exact, all else is refused, and the texts agree with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ensembles import leaf_scale
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from skshapgpu import TreeExplainer, _core, devices, reference
+from skshapgpu.adapters import adapt
+from skshapgpu.algorithms import (
+    ALGORITHMS,
+    AUTO,
+    BANZHAF_VALUES,
+    DEVICES,
+    MODEL_OUTPUTS,
+    NAMES,
+    SHAP_VALUES,
+    Algorithm,
+    Kind,
+    Results,
+    indices_of,
+)
+
+ROOT = Path(__file__).parents[1]
+
+#: Largest error of each precision, relative to the sum of the leaves.
+TOLERANCE = {"single": 5e-6, "double": 1e-10}
+
+ORDERS, INDICES = (1, 2, 3), ("sii", "stii", "bii")
+
+#: All that can be asked for, also what no algorithm computes. SHAP and Banzhaf values have no third index.
+KINDS = [Kind(order, index) for order in ORDERS for index in INDICES if (order, index) != (1, "stii")]
+
+CANCER, Y = load_breast_cancer(return_X_y=True)
+COLUMNS = [20, 21, 22, 23, 27, 24]
+X, BACKGROUND, LABELS = CANCER[:40, COLUMNS], CANCER[100:109, COLUMNS], Y[:40]
+X[::7, 2] = np.nan
+
+every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda row: row.name)
+every_device = pytest.mark.parametrize("device", DEVICES)
+
+
+@cache
+def model() -> HistGradientBoostingClassifier:
+    """A binary classifier with a logistic link, which has all model outputs."""
+    few = HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=9, learning_rate=0.5)
+    return few.fit(CANCER[:, COLUMNS], Y)
+
+
+def explainer_of(
+    algorithm: Algorithm, device: str, interventional: bool, model_output: str, **options: Any
+) -> TreeExplainer:
+    return TreeExplainer(
+        model(),
+        BACKGROUND if interventional else None,
+        algorithm=algorithm.name,
+        device=device,
+        model_output=model_output,
+        **options,
+    )
+
+
+def compute(explainer: TreeExplainer, kind: Kind, X: Any) -> np.ndarray:
+    """Results of this kind; of triples in the order of ``occurring_pairs``."""
+    if kind.order == 1:
+        labels = LABELS if explainer.model_output == "log_loss" else None
+        return explainer.explain(X, labels, index={"sii": "sv", "bii": "bv"}[kind.index]).values
+    pairs = "all" if kind.order == 2 else "occurring"
+    return explainer.explain_interactions(X, pairs=pairs, index=kind.index, order=kind.order).values
+
+
+# Results
+
+
+@cache
+def expected(kind: Kind, interventional: bool, model_output: str) -> np.ndarray:
+    """Return the same by the definition, which shares no formula with the core."""
+    ensemble = adapt(model()).ensemble
+    given = (ensemble, X, BACKGROUND) if interventional else (ensemble, X)
+    if model_output != "raw":
+        assert kind == SHAP_VALUES and interventional
+        link, derivative = LINKS[model_output]
+        return reference.rescaled_shap(*given, link, derivative, labels=LABELS)[0][:, 0]
+    if kind.order == 3:
+        assert not interventional
+        values, triples = reference.path_dependent_triples(ensemble, X, kind.index)
+        found = {tuple(triple): values[:, 0, i] for i, triple in enumerate(triples.tolist())}
+        occurring = TreeExplainer(model(), device="cpu").occurring_pairs(order=3)
+        assert len(occurring) > 3
+        return np.stack([found[tuple(triple)] for triple in occurring.tolist()], axis=1)
+    if kind.order == 2 and interventional:
+        return reference.interventional_interactions(*given, index=kind.index)[:, 0]
+    if kind.order == 2:
+        return reference.path_dependent_interactions(*given, kind.index)[:, 0]
+    if kind == BANZHAF_VALUES:
+        of = reference.interventional_banzhaf if interventional else reference.path_dependent_banzhaf
+        return of(*given)[:, 0]
+    of_shap = reference.interventional_shap if interventional else reference.path_dependent_shap
+    return of_shap(*given)[0][:, 0]
+
+
+def sigmoid(margin: Any, y: float) -> Any:
+    return 1 / (1 + np.exp(-margin))
+
+
+#: Functions of a margin and a label, with their derivatives by the margin.
+LINKS: dict[str, Any] = {
+    "probability": (sigmoid, lambda margin, y: sigmoid(margin, y) * sigmoid(-margin, y)),
+    "log_loss": (
+        lambda margin, y: np.logaddexp(0, margin) - y * margin,
+        lambda margin, y: sigmoid(margin, y) - y,
+    ),
+}
+
+CELLS = [
+    pytest.param(
+        algorithm,
+        device,
+        found,
+        model_output,
+        precision,
+        id=f"{algorithm.name}-{device}-{i}-{model_output}-{precision}",
+    )
+    for algorithm in ALGORITHMS
+    for i, found in enumerate(algorithm.results)
+    for device in found.devices
+    for model_output in found.model_outputs
+    for precision in algorithm.precisions
+]
+
+
+@pytest.mark.parametrize("algorithm, device, found, model_output, precision", CELLS)
+def test_all_that_the_table_has_is_exact(
+    algorithm: Algorithm,
+    device: str,
+    found: Results,
+    model_output: str,
+    precision: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    if device == "cuda":
+        request.getfixturevalue("gpu")
+    explainer = explainer_of(algorithm, device, found.interventional, model_output, precision=precision)
+    allowed = TOLERANCE[precision] * leaf_scale(adapt(model()).ensemble)[0]
+    for kind in found.kinds:
+        values, truth = compute(explainer, kind, X), expected(kind, found.interventional, model_output)
+        assert values.shape == truth.shape, kind
+        assert np.abs(truth).max() > 1e-3, kind
+        assert (np.abs(values - truth) <= allowed).all(), (kind, np.abs(values - truth).max(), allowed)
+
+
+@pytest.mark.parametrize("name", ["fast_v2", "treeshap", "fast_v1"])
+def test_each_uses_its_own_method(name: str) -> None:
+    """All are exact; only the last bits tell which method has computed values."""
+    ensemble = adapt(model()).ensemble
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    values = np.full((len(X), 1, len(COLUMNS)), np.nan)
+    _core.Plan(attributes, "double", method=name).explain(X, values, None, 1)
+    found, walked = (
+        TreeExplainer(model(), algorithm=algorithm, device="cpu", precision="double").shap_values(X)
+        for algorithm in (name, "quadrature")
+    )
+    np.testing.assert_array_equal(found, values[:, 0])
+    assert (found != walked).any()
+
+
+@pytest.mark.parametrize(
+    "algorithm", [row for row in ALGORITHMS if "cpu" in row.devices], ids=lambda row: row.name
+)
+def test_trees_have_the_tables_that_the_row_says(algorithm: Algorithm) -> None:
+    """Path-dependent values of trees that split alike on each level, as stumps do, and of others."""
+    stumps = HistGradientBoostingClassifier(max_iter=4, max_depth=1).fit(CANCER[:, COLUMNS], Y)
+    alike = TreeExplainer(stumps, algorithm=algorithm.name, device="cpu")
+    assert alike.plan_info()["n_table_trees"] == (0 if algorithm.tables == "none" else 4)
+    explainer = TreeExplainer(model(), algorithm=algorithm.name, device="cpu")
+    assert explainer.plan_info()["n_table_trees"] == (4 if algorithm.tables == "all" else 0)
+    few, many = explainer.plan(1), explainer.plan(10**6)
+    assert (many.building > 0) == (algorithm.tables == "worthwhile") and few.building == 0
+    assert (many.seconds is not None) == algorithm.results[0].estimated
+
+
+# Refusals
+
+
+class Untouched:
+    """A model, or rows, at which nothing may look before the error."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"looked at {name}")
+
+
+def computes(algorithm: Algorithm, device: str, kind: Kind, interventional: bool, model_output: str) -> bool:
+    found = algorithm.find(kind, interventional, model_output)
+    return found is not None and device in found.devices
+
+
+def reason_of_options(algorithm: Algorithm, device: str, interventional: bool, model_output: str) -> str:
+    """Why an explainer with these options would compute nothing, and what to do instead."""
+    option = f"algorithm='{algorithm.name}'"
+    if model_output != "raw" and not interventional:
+        return f"model_output='{model_output}' is defined against background rows only: give data=, or use"
+    if model_output != "raw" and device == "cuda":
+        return f"model_output='{model_output}' is computed on the CPU only: use device='cpu' or 'auto'"
+    if interventional and not algorithm.interventional:
+        return f"{option} computes no interventional SHAP values: use 'auto'"
+    if device == "cuda":
+        return f"{option} is computed on the CPU only: use device='cpu' or 'auto'"
+    return f"{option} runs on GPUs only, but device is 'cpu'"
+
+
+def reason_of_call(
+    algorithm: Algorithm, device: str, kind: Kind, interventional: bool, model_output: str
+) -> str:
+    """Why such an explainer does not compute these results, and what to do instead."""
+    if kind == (3, "stii"):
+        return "order=3 has index 'sii' or 'bii', not 'stii', which is of order 2"
+    if model_output != "raw":
+        return "are those of the margin: use model_output='raw'"
+    if interventional and kind.order == 3:
+        return "of triples are path-dependent only for now: use an explainer without data"
+    if not any(computes(algorithm, name, kind, interventional, "raw") for name in DEVICES):
+        return f"algorithm='{algorithm.name}' computes SHAP values only, not .*: use 'auto'"
+    return "are computed on the CPU only: use device='cpu' or 'auto'"
+
+
+@every_algorithm
+@every_device
+@pytest.mark.parametrize("interventional", [False, True])
+@pytest.mark.parametrize("model_output", MODEL_OUTPUTS)
+def test_all_else_is_refused_before_any_work(
+    algorithm: Algorithm, device: str, interventional: bool, model_output: str
+) -> None:
+    case: tuple[bool, str] = (interventional, model_output)
+    if not any(computes(algorithm, device, kind, *case) for kind in KINDS):
+        with pytest.raises(ValueError, match=reason_of_options(algorithm, device, *case)):
+            TreeExplainer(
+                Untouched(),
+                Untouched() if interventional else None,
+                algorithm=algorithm.name,
+                device=device,
+                model_output=model_output,
+            )
+        return
+    with devices.elsewhere():  # no GPU is looked for
+        explainer = explainer_of(algorithm, device, *case)
+    compiled = dict(explainer._runner._plans)
+    refused = [kind for kind in KINDS if not computes(algorithm, device, kind, *case)]
+    assert Kind(3, "stii") in refused
+    for kind in refused:
+        with pytest.raises(ValueError, match=reason_of_call(algorithm, device, kind, *case)):
+            compute(explainer, kind, Untouched())
+        assert explainer._runner._plans == compiled and not explainer._runner._cuda_plans
+
+
+@every_algorithm
+@every_device
+def test_other_precisions_are_refused(algorithm: Algorithm, device: str) -> None:
+    for precision in ("half", None, 64):
+        with pytest.raises(ValueError, match="precision must be one of 'single', 'double', not"):
+            TreeExplainer(Untouched(), algorithm=algorithm.name, device=device, precision=precision)  # type: ignore[arg-type]
+
+
+def test_auto_takes_a_gpu_only_for_what_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        devices.Devices, "choose", lambda self, cpu, cuda: (0,) if self.auto else self.indices
+    )
+    for algorithm in ALGORITHMS:
+        for found in algorithm.results:
+            if "cpu" not in found.devices:
+                continue
+            for model_output in found.model_outputs:
+                with devices.elsewhere():
+                    explainer = explainer_of(algorithm, "auto", found.interventional, model_output)
+                for kind in found.kinds:
+                    chosen = explainer._runner.choose(kind, 100).indices
+                    assert chosen == ((0,) if "cuda" in found.devices else ()), (algorithm.name, kind)
+
+
+# The table itself
+
+
+def test_auto_computes_all_that_any_algorithm_does() -> None:
+    assert AUTO is ALGORITHMS[0] and AUTO.name == "auto" and len(set(NAMES)) == len(ALGORITHMS)
+    assert set(AUTO.precisions) == set(TOLERANCE)
+    for algorithm in ALGORITHMS:
+        assert set(algorithm.precisions) <= set(AUTO.precisions)
+        for found in algorithm.results:
+            assert set(found.devices) <= set(DEVICES)
+            for kind in found.kinds:
+                for model_output in found.model_outputs:
+                    case = kind, found.interventional, model_output
+                    assert algorithm.find(*case) is found
+                    for device in found.devices:
+                        assert computes(AUTO, device, *case)
+
+
+def test_indices() -> None:
+    assert [indices_of(order) for order in ORDERS] == [("sii", "bii"), INDICES, ("sii", "bii")]
+
+
+# Texts
+
+
+def test_docstring_lists_the_values_of_the_options() -> None:
+    for option, values in (("algorithm", NAMES), ("model_output", MODEL_OUTPUTS)):
+        listed = ", ".join(f'"{value}"' for value in values)
+        assert f'    {option} : {{{listed}}}, default="{values[0]}"\n' in str(TreeExplainer.__doc__)
+
+
+#: Rows of the README's table, and which results each is about.
+README_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
+    "SHAP values, Banzhaf values": [(SHAP_VALUES, False, "raw"), (BANZHAF_VALUES, False, "raw")],
+    "interventional SHAP values (background data)": [(SHAP_VALUES, True, "raw")],
+    "interventional SHAP values of the probability or the loss (`model_output=`)": [
+        (SHAP_VALUES, True, "probability"),
+        (SHAP_VALUES, True, "log_loss"),
+    ],
+    "interventional Banzhaf values, and interactions of pairs": [
+        (BANZHAF_VALUES, True, "raw"),
+        *((Kind(2, index), True, "raw") for index in INDICES),
+    ],
+    "SHAP interaction values of pairs: all, occurring, strongest, listed": [(Kind(2, "sii"), False, "raw")],
+    "Shapley-Taylor and Banzhaf interactions of pairs": [
+        (Kind(2, "stii"), False, "raw"),
+        (Kind(2, "bii"), False, "raw"),
+    ],
+    "Shapley and Banzhaf interactions of triples": [
+        (Kind(3, "sii"), False, "raw"),
+        (Kind(3, "bii"), False, "raw"),
+    ],
+}
+OTHERS = (
+    "SHAP values by [other algorithms](docs/mathematics.md#other-algorithms), for comparison (`algorithm=`)"
+)
+
+
+def cell(cases: list[tuple[Kind, bool, str]], device: str) -> str:
+    found = [AUTO.find(*case) for case in cases]
+    has = {each is not None and device in each.devices for each in found}
+    assert len(has) == 1, f"{cases} do not belong into one row of the README"
+    if has == {False}:
+        return ""
+    return "yes" + (
+        ", unless paths are too long for tables"
+        if device == "cuda" and any(each is not None and each.only_tables_on_gpus for each in found)
+        else ""
+    )
+
+
+def others(device: str) -> str:
+    compared = [a for a in ALGORITHMS if a.results != AUTO.results and device in a.devices]
+    return ", ".join(f'`"{algorithm.name}"`' for algorithm in compared)
+
+
+def test_readme_has_the_table() -> None:
+    cases = [case for row in README_ROWS.values() for case in row]
+    assert len(set(cases)) == len(cases)
+    assert set(cases) == {
+        (kind, found.interventional, model_output)
+        for found in AUTO.results
+        for kind in found.kinds
+        for model_output in found.model_outputs
+    }
+    rows = [(label, *(cell(row, device) for device in DEVICES)) for label, row in README_ROWS.items()]
+    rows.append((OTHERS, *(others(device) for device in DEVICES)))
+    lines = ["| | CPU | GPU |", "| --- | --- | --- |"]
+    lines += [re.sub(" +", " ", f"| {' | '.join(row)} |") for row in rows]
+    readme = (ROOT / "README.md").read_text()
+    table = readme[readme.index(lines[0]) :].partition("\n\n")[0]
+    assert table.splitlines() == lines
