@@ -1,19 +1,13 @@
-"""Settings of a test run: hypothesis profiles, import path, devices, and a last line on skipped ones."""
+"""Settings of a test run: hypothesis profiles, devices, and a last line on skipped ones."""
 
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from skshapgpu import cuda_info
-
-# Tests import `checks` and `ensembles` from this directory, however pytest was started.
-if (here := str(Path(__file__).parent)) not in sys.path:
-    sys.path.insert(0, here)
 
 # Else the libraries' threads of all processes of the run wait for each other, on a large machine for hours.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

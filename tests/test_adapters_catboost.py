@@ -10,7 +10,7 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import assert_margin, hard_rows
+from helpers.checks import assert_margin, hard_rows
 from sklearn.exceptions import NotFittedError
 
 from skshapgpu.adapters import adapt

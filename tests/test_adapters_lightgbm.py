@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from checks import assert_margin, hard_rows
+from helpers.checks import assert_margin, hard_rows
 from sklearn.exceptions import NotFittedError
 
 from skshapgpu.adapters import adapt

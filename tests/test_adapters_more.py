@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checks import assert_margin, hard_rows
-from families import library
+from helpers.checks import assert_margin, hard_rows
+from helpers.families import library
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge

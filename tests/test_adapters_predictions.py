@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from families import FAMILIES, assert_adds_up, classifier, library, raw_prediction, regressor
+from helpers.families import FAMILIES, assert_adds_up, classifier, library, raw_prediction, regressor
 from sklearn.ensemble import GradientBoostingClassifier
 
 from skshapgpu import TreeExplainer, UnsupportedModelError, explain

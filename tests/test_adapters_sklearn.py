@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import assert_margin, hard_rows
+from helpers.checks import assert_margin, hard_rows
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.dummy import DummyClassifier, DummyRegressor

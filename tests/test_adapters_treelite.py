@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from checks import assert_margin, hard_rows, refused_when_damaged
-from families import library
+from helpers.checks import assert_margin, hard_rows, refused_when_damaged
+from helpers.families import library
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingClassifier,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from checks import assert_margin, hard_rows
+from helpers.checks import assert_margin, hard_rows
 from sklearn.exceptions import NotFittedError
 from test_ubjson import dumps
 

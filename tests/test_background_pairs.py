@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import (
+from helpers.ensembles import (
     background_matrix,
     chain_rows,
     ensemble_options,

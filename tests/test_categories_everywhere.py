@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from families import frame_with_categories, library, with_categories
+from helpers.families import frame_with_categories, library, with_categories
 
 from skshapgpu import TreeExplainer, explain
 from skshapgpu.command_line import main

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from families import library, regressor
+from helpers.families import library, regressor
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 

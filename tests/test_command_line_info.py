@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from families import library
+from helpers.families import library
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from skshapgpu import TreeExplainer, memory

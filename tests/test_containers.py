@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from families import (
+from helpers.families import (
     assert_adds_up,
     frame_with_categories,
     library,

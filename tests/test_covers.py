@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from families import library, regressor
+from helpers.families import library, regressor
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import (
     ExtraTreesClassifier,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import leaf_scale, random_ensemble, random_rows
+from helpers.ensembles import leaf_scale, random_ensemble, random_rows
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     GradientBoostingRegressor,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from families import library
+from helpers.families import library
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
 from skshapgpu import TreeExplainer

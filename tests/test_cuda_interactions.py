@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import ensemble_options, leaf_scale, random_chain, random_ensemble, random_rows
+from helpers.ensembles import ensemble_options, leaf_scale, random_chain, random_ensemble, random_rows
 from hypothesis import HealthCheck, given, settings
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor

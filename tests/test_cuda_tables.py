@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import ensemble_options, full_tree, leaf_scale, random_ensemble, random_rows
+from helpers.ensembles import ensemble_options, full_tree, leaf_scale, random_ensemble, random_rows
 from hypothesis import HealthCheck, given, settings
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier

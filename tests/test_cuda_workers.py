@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("pandas")
 
-import clusters
-from clusters import FEATURES, classifier, flowers
+from helpers import clusters
+from helpers.clusters import FEATURES, classifier, flowers
 
 from skshapgpu import TreeExplainer, cuda_info, explain_batches
 from skshapgpu.distributed import explain_dask, explain_ray

@@ -18,12 +18,12 @@ pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
 
 import cloudpickle
-import clusters
 import dask.array as da
 import dask.dataframe as dd
 import pandas as pd
 import scipy.sparse as sp
-from clusters import FEATURES, Gate, classifier, flowers, regressor
+from helpers import clusters
+from helpers.clusters import FEATURES, Gate, classifier, flowers, regressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 

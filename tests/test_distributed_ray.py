@@ -20,8 +20,8 @@ pa = pytest.importorskip("pyarrow")
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
 
-import clusters
-from clusters import FEATURES, Gate, classifier, flowers, regressor
+from helpers import clusters
+from helpers.clusters import FEATURES, Gate, classifier, flowers, regressor
 from ray import cloudpickle
 
 from skshapgpu import ShapTransformer, TreeExplainer

@@ -18,8 +18,8 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 sql = pytest.importorskip("pyspark.sql")
 
-import clusters
-from clusters import FEATURES, Gate, classifier, flowers, regressor
+from helpers import clusters
+from helpers.clusters import FEATURES, Gate, classifier, flowers, regressor
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from sklearn.pipeline import make_pipeline

@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from ensembles import ORDERS, ensemble_options, random_ensemble, random_rows
+from helpers.ensembles import ORDERS, ensemble_options, random_ensemble, random_rows
 from hypothesis import given, settings
 
 from skshapgpu.ensemble import Ensemble, Tree

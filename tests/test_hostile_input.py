@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from ensembles import random_ensemble, random_rows
+from helpers.ensembles import random_ensemble, random_rows
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
 from skshapgpu import TreeExplainer, inputs, register_adapter, storage

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from families import values_by_definition
+from helpers.families import values_by_definition
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from families import assert_adds_up, frame_with_categories, library, raw_prediction, with_categories
+from helpers.families import assert_adds_up, frame_with_categories, library, raw_prediction, with_categories
 from sklearn.ensemble import (
     GradientBoostingRegressor,
     HistGradientBoostingRegressor,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import leaf_scale
+from helpers.ensembles import leaf_scale
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import (
     BaggingRegressor,

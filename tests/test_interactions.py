@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import (
+from helpers.ensembles import (
     ensemble_options,
     leaf_scale,
     path_interactions,

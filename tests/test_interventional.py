@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from ensembles import (
+from helpers.ensembles import (
     ensemble_options,
     hard_ensemble,
     leaf_scale,

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import (
+from helpers.ensembles import (
     ORDERS,
     SHAPES,
     ensemble_options,
@@ -735,7 +735,7 @@ def test_leaves_beyond_the_precision(core, precision, value):
 PREAMBLE = f"""
 import resource, sys
 sys.path.insert(0, {os.path.dirname(__file__)!r})
-from ensembles import random_ensemble, random_rows
+from helpers.ensembles import random_ensemble, random_rows
 from test_kernels import explain, same_bits, state
 from skshapgpu import _core
 ensemble = random_ensemble(31, n_trees=20, max_leaves=50)

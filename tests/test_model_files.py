@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checks import assert_margin, hard_rows, refused_when_damaged
-from families import classifier, frame_with_categories, library, regressor, with_categories
+from helpers.checks import assert_margin, hard_rows, refused_when_damaged
+from helpers.families import classifier, frame_with_categories, library, regressor, with_categories
 
 from skshapgpu import TreeExplainer, UnsupportedModelError, explain
 from skshapgpu.adapters import adapt

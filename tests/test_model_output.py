@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import (
+from helpers.ensembles import (
     ensemble_options,
     hard_ensemble,
     leaf_scale,

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import random_ensemble, random_rows
+from helpers.ensembles import random_ensemble, random_rows
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from ensembles import ensemble_options, random_chain, random_ensemble
+from helpers.ensembles import ensemble_options, random_chain, random_ensemble
 from hypothesis import given
 from hypothesis import strategies as st
 

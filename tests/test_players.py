@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import ensemble_options, leaf_scale, random_ensemble, random_rows, random_weights
+from helpers.ensembles import ensemble_options, leaf_scale, random_ensemble, random_rows, random_weights
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_tables import KINDS

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ensembles import ensemble_options, exact_shap, leaf_scale, random_chain, random_ensemble, random_rows
+from helpers.ensembles import (
+    ensemble_options,
+    exact_shap,
+    leaf_scale,
+    random_chain,
+    random_ensemble,
+    random_rows,
+)
 from hypothesis import given, settings
 
 from skshapgpu.ensemble import Ensemble, Tree

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from families import FAMILIES, classifier, frame_with_categories, library, regressor, with_categories
+from helpers.families import FAMILIES, classifier, frame_with_categories, library, regressor, with_categories
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from families import FAMILIES, library, regressor
+from helpers.families import FAMILIES, library, regressor
 from test_hostile_input import Given
 
 from skshapgpu import TreeExplainer

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import random_chain, random_ensemble, random_rows
+from helpers.ensembles import random_chain, random_ensemble, random_rows
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 from test_saving import corrupt

@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import ensemble_options, full_tree, leaf_scale, random_chain, random_ensemble, random_rows
+from helpers.ensembles import (
+    ensemble_options,
+    full_tree,
+    leaf_scale,
+    random_chain,
+    random_ensemble,
+    random_rows,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes

@@ -16,7 +16,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from families import (
+from helpers.families import (
     FAMILIES,
     assert_adds_up,
     classifier,

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checks import hard_rows
-from ensembles import exact_shap, leaf_scale
+from helpers.checks import hard_rows
+from helpers.ensembles import exact_shap, leaf_scale
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from families import values_by_definition
+from helpers.families import values_by_definition
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import make_classification
