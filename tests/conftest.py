@@ -9,6 +9,9 @@ from hypothesis import settings
 
 from skshapgpu import cuda_info
 
+# So that failures of what tests share show their values, too.
+pytest.register_assert_rewrite("helpers")
+
 # Else the libraries' threads of all processes of the run wait for each other, on a large machine for hours.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

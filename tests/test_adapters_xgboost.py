@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from helpers.checks import assert_margin, hard_rows
+from helpers.ubjson import dumps
 from sklearn.exceptions import NotFittedError
-from test_ubjson import dumps
 
 from skshapgpu import inputs
 from skshapgpu.adapters import adapt

@@ -27,12 +27,12 @@ from helpers.ensembles import (
     random_rows,
     random_weights,
 )
+from helpers.models import MODELS, as_trees_see_them, outputs_second
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
-from test_interaction_families import FAMILIES, as_trees_see_them, outputs_second
 
 from skshapgpu import (
     ShapInteractionDisplay,
@@ -330,9 +330,9 @@ def test_info_and_arguments() -> None:
 # Models
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=MODELS)
 def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray]:
-    return FAMILIES[request.param]()
+    return MODELS[request.param]()
 
 
 @pytest.mark.parametrize("index", INDICES)

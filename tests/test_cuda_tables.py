@@ -8,11 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.ensembles import ensemble_options, full_tree, leaf_scale, random_ensemble, random_rows
+from helpers.ensembles import (
+    ensemble_options,
+    full_tree,
+    leaf_scale,
+    oblivious_tree,
+    random_ensemble,
+    random_rows,
+)
+from helpers.plans import KINDS
 from hypothesis import HealthCheck, given, settings
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
-from test_tables import KINDS, oblivious_tree
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu.ensemble import Ensemble

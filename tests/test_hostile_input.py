@@ -15,30 +15,19 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers import TESTS
 from helpers.ensembles import random_ensemble, random_rows
+from helpers.given import Given
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
-from skshapgpu import TreeExplainer, inputs, register_adapter, storage
+from skshapgpu import TreeExplainer, inputs, storage
 from skshapgpu.adapters import _ubjson, catboost, lightgbm, xgboost
 from skshapgpu.adapters.sklearn import OrdinalCategories
 from skshapgpu.ensemble import Ensemble, Tree
-from skshapgpu.schema import AdaptedModel, InputSchema
+from skshapgpu.schema import InputSchema
 
 X = np.random.default_rng(0).integers(0, 5, size=(80, 3)).astype(float)
 Y = X[:, 0] + (X[:, 1] == 2)
-
-
-class Given:
-    """A model that is an ensemble already."""
-
-    def __init__(self, ensemble: Ensemble) -> None:
-        self.ensemble = ensemble
-
-
-register_adapter(
-    f"{Given.__module__}.Given",
-    lambda given: AdaptedModel(given.ensemble, InputSchema(given.ensemble.n_features), "test"),
-)
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +146,7 @@ def test_features_that_no_tree_splits_on_change_nothing(data: np.ndarray | None)
 
 def xgboost_document(name: str) -> Any:
     """One of the fuzzer's corpus, with arrays that can be changed."""
-    data = (Path(__file__).parent / "fuzz" / "corpus" / "xgboost" / name).read_bytes()
+    data = (TESTS / "fuzz" / "corpus" / "xgboost" / name).read_bytes()
 
     def copied(value: Any) -> Any:
         if isinstance(value, dict):
@@ -173,7 +162,7 @@ def xgboost_forest(document: Any) -> Any:
 
 def test_catboost_columns_that_are_nowhere() -> None:
     """With CTRs each column takes memory: a number of one in the document is not a reason to take it."""
-    path = Path(__file__).parent / "fuzz" / "corpus" / "catboost" / "ctrs"
+    path = TESTS / "fuzz" / "corpus" / "catboost" / "ctrs"
     document = json.loads(path.read_bytes())
     assert catboost.read_document(document, 3).derived is not None
     document["features_info"]["categorical_features"][0]["flat_feature_index"] = 10**8
@@ -323,7 +312,7 @@ def test_memory_of_long_chains() -> None:
         TreeExplainer(Given(chain(10_000, 1000)), device="cpu")
     program = f"""
 import resource, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = [{str(TESTS)!r}, {str(Path(__file__).parent)!r}]
 from test_hostile_input import *
 
 TreeExplainer(Given(chain(10, 10)), device="cpu").shap_values(np.ones((1, 10)))

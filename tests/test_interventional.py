@@ -27,6 +27,7 @@ from helpers.ensembles import (
     random_rows,
     random_weights,
 )
+from helpers.models import MODELS, as_trees_see_them, outputs_second
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -42,7 +43,6 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
-from test_interaction_families import FAMILIES, as_trees_see_them, outputs_second
 
 from skshapgpu import ShapTransformer, TreeExplainer, _core, explain
 from skshapgpu.devices import Devices
@@ -244,9 +244,9 @@ def test_info() -> None:
 # Models
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=MODELS)
 def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray]:
-    return FAMILIES[request.param]()
+    return MODELS[request.param]()
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -21,6 +21,7 @@ from helpers.ensembles import (
     random_rows,
     random_weights,
 )
+from helpers.models import CATEGORIES, CLASSES, MISSING, as_trees_see_them
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -40,7 +41,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
-from test_interaction_families import CATEGORIES, CLASSES, MISSING, as_trees_see_them
 
 from skshapgpu import ShapTransformer, TreeExplainer, _core, explain
 from skshapgpu.adapters import adapt

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.ensembles import ensemble_options, leaf_scale, random_ensemble, random_rows, random_weights
+from helpers.plans import KINDS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_tables import KINDS
 
 from skshapgpu import _core
 from skshapgpu.ensemble import Ensemble

@@ -22,11 +22,11 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
+from helpers.models import MODELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from test_interaction_families import FAMILIES
 
 from skshapgpu import ShapTransformer, TreeExplainer, _core
 from skshapgpu.ensemble import Ensemble, Tree
@@ -228,9 +228,9 @@ def test_scratch_counts_the_paths() -> None:
 
 
 @each_method
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", MODELS)
 def test_every_family(method: str, family: str) -> None:
-    model, rows = FAMILIES[family]()
+    model, rows = MODELS[family]()
     expected = TreeExplainer(model, device="cpu", precision="double").explain(rows)
     found = TreeExplainer(model, device="cpu", precision="double", algorithm=method).explain(rows)
     assert np.abs(found.values - expected.values).max() <= 1e-11 * np.abs(expected.values).max()

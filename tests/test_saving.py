@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.checks import corrupt
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     GradientBoostingRegressor,
@@ -229,23 +230,6 @@ def test_random_corruptions(file: Path, forest: Any, tmp_path: Path) -> None:
         else:
             np.testing.assert_array_equal(explainer.shap_values(X[:5]), expected)
     assert n_errors > 500
-
-
-def corrupt(rng: np.random.Generator, whole: bytes, kind: int) -> bytes:
-    data = bytearray(whole)
-    if kind == 0:  # bits
-        for place in rng.integers(len(data), size=rng.integers(1, 4)):
-            data[place] ^= 1 << int(rng.integers(8))
-    elif kind == 1:
-        del data[int(rng.integers(len(data))) :]
-    elif kind == 2:  # two parts change places
-        n = int(rng.integers(1, 200))
-        a, b = sorted(rng.integers(len(data) - n, size=2).tolist())
-        data[a : a + n], data[b : b + n] = data[b : b + n], data[a : a + n]
-    else:
-        place = int(rng.integers(len(data)))
-        data[place : place + int(rng.integers(64))] = rng.bytes(int(rng.integers(64)))
-    return bytes(data)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"no file of ours" * 100])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.families import FAMILIES, library, regressor
-from test_hostile_input import Given
+from helpers.given import Given
 
 from skshapgpu import TreeExplainer
 from skshapgpu.ensemble import Ensemble, Tree

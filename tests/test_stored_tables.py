@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.checks import corrupt
 from helpers.ensembles import random_chain, random_ensemble, random_rows
+from helpers.plans import KINDS
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
-from test_saving import corrupt
-from test_tables import KINDS
 
 from skshapgpu import TreeExplainer, _core, storage
 from skshapgpu.ensemble import Ensemble

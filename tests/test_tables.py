@@ -15,29 +15,24 @@ from helpers.ensembles import (
     ensemble_options,
     full_tree,
     leaf_scale,
+    oblivious_tree,
     random_chain,
     random_ensemble,
     random_rows,
 )
+from helpers.plans import KINDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core, memory
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.ensemble import Ensemble
 from skshapgpu.reference import path_dependent_shap
 
 #: Largest error of each precision, relative to the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
 ISA = os.environ.get("SKSHAPGPU_ISA")
-
-#: Tables of trees that split alike on each level, or of all, as "auto" makes them or Fast TreeSHAP v2 does.
-KINDS: dict[str, dict[str, Any]] = {
-    "level_uniform": {"tables": "level_uniform"},
-    "groups": {"tables": "level_uniform", "table_nodes": 99},
-    "fast_v2": {"method": "fast_v2"},
-}
 all_kinds = pytest.mark.parametrize("kind", KINDS)
 
 X, Y = load_diabetes(return_X_y=True)
@@ -104,24 +99,6 @@ def test_more_rows_than_a_tile(kind: str, shape: str, vector: bool) -> None:
         values, margin = compute(plan_of(ensemble, precision, **KINDS[kind]), ensemble, rows)
         assert (np.abs(values - walked) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
         np.testing.assert_allclose(margin, walked_margin, rtol=1e-12, atol=1e-12)
-
-
-def oblivious_tree(seed: int, depth: int, n_features: int) -> Tree:
-    """Complete, breadth first, with one split on each level."""
-    rng = np.random.default_rng(seed)
-    n_nodes = 2 ** (depth + 1) - 1
-    node = np.arange(n_nodes)
-    inner = node < 2**depth - 1
-    level = np.floor(np.log2(node + 1)).astype(int)
-    return Tree(
-        np.where(inner, 2 * node + 1, -1),
-        np.where(inner, 2 * node + 2, -1),
-        rng.integers(n_features, size=depth + 1)[level],
-        rng.normal(size=depth + 1)[level],
-        (rng.random(depth + 1) < 0.5)[level],
-        rng.integers(0, 50, n_nodes).astype(float),
-        np.where(inner, 0.0, rng.normal(size=n_nodes)),
-    )
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5, 6, 7, 10])

@@ -105,3 +105,21 @@ def refused_when_damaged(path: Path, n_rounds: int) -> int:
             refused += 1
     path.write_bytes(content)
     return refused
+
+
+def corrupt(rng: np.random.Generator, whole: bytes, kind: int) -> bytes:
+    """Damage the bytes of a file, by its kind: flip bits, cut the end off, exchange parts or replace one."""
+    data = bytearray(whole)
+    if kind == 0:  # bits
+        for place in rng.integers(len(data), size=rng.integers(1, 4)):
+            data[place] ^= 1 << int(rng.integers(8))
+    elif kind == 1:
+        del data[int(rng.integers(len(data))) :]
+    elif kind == 2:  # two parts change places
+        n = int(rng.integers(1, 200))
+        a, b = sorted(rng.integers(len(data) - n, size=2).tolist())
+        data[a : a + n], data[b : b + n] = data[b : b + n], data[a : a + n]
+    else:
+        place = int(rng.integers(len(data)))
+        data[place : place + int(rng.integers(64))] = rng.bytes(int(rng.integers(64)))
+    return bytes(data)

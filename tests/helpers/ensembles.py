@@ -317,6 +317,24 @@ def full_tree(rng: np.random.Generator, depth: int, n_features: int) -> Tree:
     )
 
 
+def oblivious_tree(seed: int, depth: int, n_features: int) -> Tree:
+    """Complete, breadth first, with one split on each level."""
+    rng = np.random.default_rng(seed)
+    n_nodes = 2 ** (depth + 1) - 1
+    node = np.arange(n_nodes)
+    inner = node < 2**depth - 1
+    level = np.floor(np.log2(node + 1)).astype(int)
+    return Tree(
+        np.where(inner, 2 * node + 1, -1),
+        np.where(inner, 2 * node + 2, -1),
+        rng.integers(n_features, size=depth + 1)[level],
+        rng.normal(size=depth + 1)[level],
+        (rng.random(depth + 1) < 0.5)[level],
+        rng.integers(0, 50, n_nodes).astype(float),
+        np.where(inner, 0.0, rng.normal(size=n_nodes)),
+    )
+
+
 def random_chain(seed: int, depth: int, n_features: int) -> Ensemble:
     """One chain of ``depth`` splits x <= 0.5; features differ as long as there are enough of them.
 

@@ -1,0 +1,20 @@
+"""A model that is an ensemble already, for tests of what only edited ensembles have."""
+
+from __future__ import annotations
+
+from skshapgpu import register_adapter
+from skshapgpu.ensemble import Ensemble
+from skshapgpu.schema import AdaptedModel, InputSchema
+
+
+class Given:
+    """A model that is an ensemble already."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self.ensemble = ensemble
+
+
+register_adapter(
+    f"{Given.__module__}.Given",
+    lambda given: AdaptedModel(given.ensemble, InputSchema(given.ensemble.n_features), "test"),
+)
