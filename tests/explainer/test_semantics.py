@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers import ROOT, TESTS
 from helpers.families import FAMILIES, library, regressor
 from helpers.given import Given
 
@@ -16,8 +16,7 @@ from skshapgpu import TreeExplainer
 from skshapgpu.ensemble import Ensemble, Tree
 from skshapgpu.reference import path_dependent_shap
 
-TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "semantics.md"
+PAGE = ROOT / "docs" / "semantics.md"
 
 
 def rows_of_the_table() -> list[list[str]]:
@@ -32,7 +31,7 @@ def test_each_test_that_the_table_names_exists() -> None:
         path.name: {
             node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)
         }
-        for path in TESTS.glob("test_*.py")
+        for path in TESTS.rglob("test_*.py")
     }
     assert not [(file, name) for file, name in named if name not in defined.get(file, ())]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import ROOT
 from helpers.families import library, regressor
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -29,7 +30,6 @@ from skshapgpu.command_line.info import depth
 
 X, Y = load_diabetes(return_X_y=True, as_frame=False)
 NAMES = ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6")
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import TESTS
 from helpers.ensembles import (
     ORDERS,
     SHAPES,
@@ -734,7 +735,7 @@ def test_leaves_beyond_the_precision(core, precision, value):
 
 PREAMBLE = f"""
 import resource, sys
-sys.path.insert(0, {os.path.dirname(__file__)!r})
+sys.path[:0] = [{str(TESTS)!r}, {os.path.dirname(__file__)!r}]
 from helpers.ensembles import random_ensemble, random_rows
 from test_kernels import explain, same_bits, state
 from skshapgpu import _core

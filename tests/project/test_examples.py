@@ -12,8 +12,8 @@ from pathlib import Path
 from time import perf_counter
 
 import pytest
+from helpers import ROOT
 
-ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted(
     path for kind in ("plot", "distributed") for path in (ROOT / "examples").glob(f"{kind}_*.py")
 )
