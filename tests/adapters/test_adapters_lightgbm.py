@@ -2,119 +2,41 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from helpers.checks import assert_margin, hard_rows
+from helpers.checks import assert_margin
+from helpers.lightgbm_models import (
+    CATEGORICAL,
+    MISSING,
+    N_ROWS,
+    QUIET,
+    RF,
+    RTOL,
+    ZERO,
+    base_values,
+    categorical_data,
+    check,
+    data,
+    edited,
+    reload,
+    train,
+)
 from sklearn.exceptions import NotFittedError
 
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.lightgbm import read_text
-from skshapgpu.ensemble import Ensemble
 from skshapgpu.errors import UnsupportedModelError
-from skshapgpu.inputs import read
-from skshapgpu.schema import AdaptedModel
 
 lgb = pytest.importorskip("lightgbm")
-
-RTOL = 1e-10
-N_ROWS = 600
-#: kZeroThreshold of LightGBM, a float32.
-ZERO = float(np.float32(1e-35))
-QUIET = {"verbose": -1, "num_threads": 1, "num_leaves": 12, "min_data_in_leaf": 5, "seed": 3}
-RF = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6}
 
 pytestmark = pytest.mark.filterwarnings("ignore:::lightgbm")
 
 
-def data(seed: int = 0, *, nan: bool = False, zeros: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Four numeric columns, the second with many zeros, and a target that needs all of them."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(N_ROWS, 4))
-    if zeros:
-        X[rng.random(N_ROWS) < 0.4, 1] = 0.0
-    y = X[:, 0] * X[:, 1] + np.abs(X[:, 2]) + 0.3 * X[:, 3] + 0.1 * rng.normal(size=N_ROWS)
-    if nan:
-        X[rng.random(X.shape) < 0.15] = np.nan
-    return X, y
-
-
-def train(X, y, rounds: int = 8, *, categorical=(), weight=None, init_score=None, group=None, **params):
-    dataset = lgb.Dataset(
-        X,
-        y,
-        weight=weight,
-        init_score=init_score,
-        group=group,
-        categorical_feature=list(categorical) or "auto",
-    )
-    return lgb.train(QUIET | params, dataset, rounds)
-
-
-def raw(model, X, *, rf: bool = False) -> np.ndarray:
-    margin = model.predict(X, raw_score=True)
-    booster = getattr(model, "booster_", model)
-    return margin / (booster.num_trees() // booster.num_model_per_iteration()) if rf else margin
-
-
-def check(model, *, rf: bool = False, **rows) -> AdaptedModel:
-    """The margin of ``model`` on hard rows, and on some of them as float32."""
-    adapted = adapt(model)
-    X = hard_rows(adapted.ensemble, **rows)
-    for hard in (X, X[:200].astype(np.float32)):
-        expected = raw(model, hard, rf=rf)
-        assert len(np.unique(expected)) > 1
-        assert_margin(adapted.ensemble, hard, expected, RTOL)
-    return adapted
-
-
-def base_values(ensemble: Ensemble) -> np.ndarray:
-    """Mean leaf value of each output when every node hands its rows on in proportion to covers."""
-    base = ensemble.intercept.copy()
-    for start, output in zip(ensemble.tree_offsets, ensemble.tree_output):
-        stack = [(start, 1.0)]
-        while stack:
-            node, share = stack.pop()
-            if ensemble.left[node] < 0:
-                base[output] += share * ensemble.value[node, 0]
-            else:
-                children = start + ensemble.left[node], start + ensemble.right[node]
-                total = sum(ensemble.cover[child] for child in children)
-                stack += [(child, share * ensemble.cover[child] / total) for child in children]
-    return base
-
-
-def edited(model, field: str, tree: int, index: int, value: object) -> str:
-    """The model text with one number of one tree changed."""
-    head, *trees = model.model_to_string().split("\nTree=")
-    lines = trees[tree].split("\n")
-    (at,) = (i for i, line in enumerate(lines) if line.startswith(field + "="))
-    numbers = lines[at].partition("=")[2].split()
-    numbers[index] = str(value)
-    lines[at] = f"{field}={' '.join(numbers)}"
-    trees[tree] = "\n".join(lines)
-    # Without tree_sizes LightGBM reads the trees one after the other, whatever their length.
-    return "\nTree=".join([head, *trees])
-
-
-def reload(text: str):
-    """A Booster from an edited text, whose ``tree_sizes`` are made to fit."""
-    head, *trees = text.split("\nTree=")
-    last, end, tail = trees[-1].partition("\nend of trees")
-    blocks = [f"Tree={tree}\n" for tree in [*trees[:-1], last]]
-    lines = [
-        "tree_sizes=" + " ".join(str(len(block.encode())) for block in blocks)
-        if line.startswith("tree_sizes=")
-        else line
-        for line in head.split("\n")
-    ]
-    return lgb.Booster(model_str="\n".join(lines) + "\n" + "".join(blocks)[:-1] + end + tail)
-
-
 # Boosting and objectives ---------------------------------------------------------------------------
+
 
 BOOSTINGS = {
     "gbdt": {},
@@ -328,12 +250,6 @@ def test_model_without_trees():
 
 # Missing values --------------------------------------------------------------------------------------
 
-MISSING = {
-    "default": {},
-    "use_missing=False": {"use_missing": False},
-    "zero_as_missing": {"zero_as_missing": True},
-}
-
 
 @pytest.mark.parametrize("nan", [False, True])
 @pytest.mark.parametrize("name", MISSING)
@@ -432,317 +348,6 @@ def test_covers_are_counts_whatever_the_weights(n_classes, params):
     np.testing.assert_allclose(base_values(ensemble), bias, rtol=1e-10)
     if "bagging_freq" not in params:
         assert (ensemble.cover[ensemble.tree_offsets[:-1]] == N_ROWS).all()
-
-
-# Categories ------------------------------------------------------------------------------------------
-
-CATEGORICAL = {
-    "min_data_per_group": 1,
-    "cat_smooth": 1.0,
-    "cat_l2": 0.0,
-    "max_cat_to_onehot": 1,
-    "min_data_in_bin": 1,
-    "max_cat_threshold": 500,
-}
-ODD_CODES = [
-    np.nan,
-    -1.0,
-    -0.5,
-    -1e-36,
-    1e-36,
-    0.5,
-    2.9,
-    31.0,
-    32.0,
-    1e10,
-    -1e10,
-    2.0**31,
-    2.0**32,
-    2.0**32 + 1.0,
-    -(2.0**32) + 1.0,
-    np.inf,
-    -np.inf,
-    1e300,
-]
-
-
-def categorical_data(
-    n_codes: int, *, nan: bool = False, n_rows: int = N_ROWS
-) -> tuple[np.ndarray, np.ndarray]:
-    """Column 1 holds codes that matter one by one, code 0 included; column 0 is numeric."""
-    rng = np.random.default_rng(n_codes)
-    codes = rng.permutation(np.arange(n_rows) % n_codes)
-    codes[rng.random(n_rows) < 0.05] = 0
-    effect = rng.normal(size=n_codes)
-    effect[0] = 3.0
-    X = np.column_stack([rng.normal(size=n_rows), codes.astype(float)])
-    y = effect[codes] + X[:, 0] * (codes % 2)
-    if nan:
-        X[rng.random(n_rows) < 0.1, 1] = np.nan
-    return X, y
-
-
-@pytest.mark.parametrize(
-    ("n_codes", "name", "nan"),
-    [
-        (3, "default", False),
-        (1500, "default", True),
-        *((40, name, nan) for name in MISSING for nan in (False, True)),
-    ],
-)
-def test_categorical_codes(n_codes, name, nan):
-    X, y = categorical_data(n_codes, nan=nan, n_rows=4 * n_codes if n_codes > 1000 else N_ROWS)
-    model = train(X, y, 4, categorical=[1], objective="regression", **CATEGORICAL, **MISSING[name])
-    ensemble = check(model).ensemble
-    assert 0 in ensemble.category_values
-    assert ensemble.category_values.max() >= min(n_codes - 1, 1000)
-    assert ensemble.category_listed_left.all()
-    odd = np.column_stack([np.zeros(len(ODD_CODES)), ODD_CODES])
-    assert_margin(ensemble, odd, model.predict(odd), RTOL)
-    every = np.column_stack([np.zeros(n_codes), np.arange(n_codes)])
-    assert_margin(ensemble, every + np.array([0.0, 0.25]), model.predict(every), RTOL)
-
-
-def test_categorical_one_hot_and_negative_codes_in_training():
-    X, y = categorical_data(5)
-    X[X[:, 1] == 4, 1] = -3.0
-    model = train(
-        X, y, 6, categorical=[1], objective="regression", **CATEGORICAL | {"max_cat_to_onehot": 100}
-    )
-    ensemble = check(model).ensemble
-    assert (np.diff(ensemble.category_offsets) == 1).any()
-
-
-def test_categorical_multiclass_with_zeros_missing_elsewhere():
-    X, y = categorical_data(40)
-    X[::3, 0] = 0.0
-    model = train(
-        X,
-        np.digitize(y, [0.0, 1.0]),
-        4,
-        categorical=[1],
-        objective="multiclass",
-        num_class=3,
-        zero_as_missing=True,
-        **CATEGORICAL,
-    )
-    ensemble = check(model).ensemble
-    assert ensemble.zero_missing.tolist() == [True, False]
-
-
-def test_feature_that_is_categorical_in_a_part_of_the_trees():
-    X, y = categorical_data(10)
-    first = train(X, y, 2, categorical=[1], objective="regression", **CATEGORICAL)
-    model = lgb.train(QUIET | {"objective": "regression"}, lgb.Dataset(X, y), 2, init_model=first)
-    ensemble = adapt(model).ensemble
-    of_feature = (ensemble.feature == 1) & (ensemble.left >= 0)
-    assert len(np.unique(ensemble.category_set[of_feature] >= 0)) == 2
-    X = np.column_stack([np.zeros(len(ODD_CODES)), ODD_CODES])
-    assert_margin(ensemble, X, model.predict(X), RTOL)
-
-
-@pytest.mark.parametrize("listed", [0, 5])
-def test_codes_of_a_feature_whose_zeros_are_missing_in_other_trees(listed):
-    """A zero cannot be the listed code 0 in one node and missing in another."""
-    X, _ = categorical_data(10)
-    y = (X[:, 1] == listed) + 0.01 * X[:, 1]
-    first = train(
-        X,
-        y,
-        1,
-        categorical=[1],
-        objective="regression",
-        num_leaves=2,
-        **CATEGORICAL | {"max_cat_to_onehot": 100},
-    )
-    assert adapt(first).ensemble.category_values.tolist() == [listed]
-    zero_as_missing = {"zero_as_missing": True}
-    model = lgb.train(
-        QUIET | zero_as_missing | {"objective": "regression"},
-        lgb.Dataset(X, y, params=zero_as_missing),
-        2,
-        init_model=first,
-    )
-    if listed == 0:
-        with pytest.raises(UnsupportedModelError, match="zeros of feature 1"):
-            adapt(model)
-    else:
-        ensemble = adapt(model).ensemble
-        assert ensemble.zero_missing.tolist()[1]
-        rows = np.column_stack([np.zeros(len(ODD_CODES)), ODD_CODES])
-        assert_margin(ensemble, rows, model.predict(rows), RTOL)
-
-
-# Data frames -----------------------------------------------------------------------------------------
-
-
-def encoded(adapted: AdaptedModel, X) -> np.ndarray:
-    """X as the trees test it."""
-    return read(X, adapted.schema, adapted.ensemble.x_dtype).chunk(0, len(X))
-
-
-def frame_data(kind: str, *, ordered: bool = False):
-    pd = pytest.importorskip("pandas")
-    rng = np.random.default_rng(7)
-    labels = {
-        "text": ["b", "a", "d", "c"],
-        "int": [10, 7, 0, -3],
-        "float": [0.5, -1.0, 2.25, 7.0],
-        "bool": [True, False],
-    }[kind]
-    code = rng.integers(len(labels), size=N_ROWS)
-    frame = pd.DataFrame(
-        {
-            "number": rng.normal(size=N_ROWS),
-            "kind": pd.Categorical([labels[c] for c in code], categories=labels, ordered=ordered),
-            "size of it": rng.normal(size=N_ROWS),
-            "other": pd.Categorical(rng.choice(["x", "y", "z"], N_ROWS), categories=["z", "x", "y"]),
-        }
-    )
-    y = np.array([4.0, -1.0, 2.0, 0.0])[code] + frame["number"] * (frame["other"] == "x")
-    return frame, y
-
-
-@pytest.mark.parametrize("kind", ["text", "int", "float", "bool"])
-def test_pandas_categories(kind):
-    pd = pytest.importorskip("pandas")
-    frame, y = frame_data(kind)
-    model = train(frame, y, objective="regression", **CATEGORICAL)
-    adapted = adapt(model)
-    assert adapted.schema.n_categorical == 2
-    assert adapted.schema.feature_names == ("number", "kind", "size_of_it", "other")
-    assert_margin(adapted.ensemble, encoded(adapted, frame), model.predict(frame), RTOL)
-
-    other = frame.copy()
-    reordered = list(frame["kind"].cat.categories)[::-1]
-    other["kind"] = frame["kind"].cat.set_categories(reordered[1:])  # the last one becomes missing
-    other["other"] = pd.Categorical(["new", "y", None] * (N_ROWS // 3), categories=["y", "new", "unused"])
-    X = encoded(adapted, other)
-    assert np.isnan(X).any(axis=0).tolist() == [False, True, False, True]
-    assert_margin(adapted.ensemble, X, model.predict(other), RTOL)
-    assert np.abs(model.predict(other) - model.predict(frame)).max() > 0.5
-
-    again = pickle.loads(pickle.dumps(adapted))
-    np.testing.assert_array_equal(encoded(again, other), X)
-
-
-def test_pandas_categories_as_codes():
-    """An array holds codes already."""
-    frame, y = frame_data("text")
-    model = train(frame, y, objective="regression", **CATEGORICAL)
-    codes = frame.assign(kind=frame["kind"].cat.codes, other=frame["other"].cat.codes).to_numpy(np.float64)
-    adapted = check(model)
-    assert_margin(adapted.ensemble, encoded(adapted, codes), model.predict(codes), RTOL)
-    np.testing.assert_array_equal(encoded(adapted, codes), encoded(adapted, frame))
-
-
-def test_frames_must_have_the_categorical_columns_of_training():
-    frame, y = frame_data("text")
-    model = train(frame, y, objective="regression", **CATEGORICAL)
-    plain = frame.assign(kind=frame["kind"].cat.codes)
-    for X in (plain, plain.assign(other=frame["other"].cat.codes)):
-        with pytest.raises(ValueError):
-            model.predict(X)
-        with pytest.raises(ValueError, match="trained with 2"):
-            encoded(adapt(model), X)
-    numbers = train(plain[["number", "kind"]], y, objective="regression", **CATEGORICAL)
-    with pytest.raises(ValueError, match="trained with 0"):
-        encoded(adapt(numbers), frame[["number", "kind"]])
-
-
-def test_trained_on_an_array_explained_on_a_frame():
-    """LightGBM then takes the codes of the frame's own categories, whatever the values are."""
-    pd = pytest.importorskip("pandas")
-    X, y = categorical_data(9)
-    model = train(X, y, categorical=[1], objective="regression", **CATEGORICAL)
-    labels = [5, 3, 8, 1, 0, 2, 7, 6, 4]
-    frame = pd.DataFrame(
-        {"a": X[:, 0], "b": pd.Categorical([labels[int(c)] for c in X[:, 1]], categories=labels)}
-    )
-    adapted = adapt(model)
-    assert_margin(adapted.ensemble, encoded(adapted, frame), model.predict(frame), RTOL)
-    np.testing.assert_array_equal(model.predict(frame), model.predict(X))
-
-
-def test_integer_arrays_are_rounded_to_float32():
-    """As LightGBM does with arrays, and not with frames."""
-    pd = pytest.importorskip("pandas")
-    rng = np.random.default_rng(3)
-    X = 2**26 + rng.integers(0, 40, (N_ROWS, 2))
-    y = (X[:, 0] % 8 + X[:, 1] % 4).astype(float)
-    model = train(X.astype(float), y, objective="regression")
-    adapted = adapt(model)
-    for data in (X, X.astype(float), pd.DataFrame(X)):
-        assert_margin(adapted.ensemble, encoded(adapted, data), model.predict(data), RTOL)
-    assert np.abs(model.predict(X) - model.predict(X.astype(float))).max() > 0.1
-
-
-def test_pandas_categories_among_columns_that_are_none():
-    """Only the order of the categorical columns is in the model text, not their positions."""
-    pd = pytest.importorskip("pandas")
-    frame, y = frame_data("text")
-    frame["constant"] = pd.Categorical(["k"] * N_ROWS)
-    frame["count"] = np.arange(N_ROWS) % 50
-    model = train(frame, y, objective="regression", **CATEGORICAL)
-    adapted = adapt(model)
-    assert_margin(adapted.ensemble, encoded(adapted, frame), model.predict(frame), RTOL)
-
-
-def test_pandas_categories_beside_a_count():
-    """A column of small integers could hold a list of categories, but no list is left for it."""
-    frame, y = frame_data("text")
-    frame.insert(1, "count", np.arange(N_ROWS) % 3)
-    model = train(frame, y, objective="regression", **CATEGORICAL)
-    adapted = adapt(model)
-    assert_margin(adapted.ensemble, encoded(adapted, frame), model.predict(frame), RTOL)
-
-
-def test_ordered_pandas_category_is_a_number():
-    frame, y = frame_data("text", ordered=True)
-    frame.loc[frame.index % 5 == 0, "kind"] = None
-    y[frame.index % 5 == 0] = 20.0
-    model = train(frame, y, objective="regression", **CATEGORICAL)
-    adapted = adapt(model)
-    assert (
-        not len(adapted.ensemble.category_set)
-        or (adapted.ensemble.category_set[adapted.ensemble.feature == 1] == -1).all()
-    )
-    X = encoded(adapted, frame)
-    assert_margin(adapted.ensemble, X, model.predict(frame), RTOL)
-    frame["kind"] = frame["kind"].cat.set_categories(["c", "b", "a"]).cat.rename_categories({"b": "unseen"})
-    assert_margin(adapted.ensemble, encoded(adapted, frame), model.predict(frame), RTOL)
-
-
-def test_ordered_pandas_category_beside_a_count():
-    """An ordered category and a small count look alike in the model text."""
-    frame, y = frame_data("text", ordered=True)
-    frame["count"] = np.arange(N_ROWS) % 4
-    frame = frame[["number", "count", "kind", "other"]]
-    model = train(frame, y, objective="regression", **CATEGORICAL)
-    adapted = adapt(model)
-    assert_margin(adapted.ensemble, encoded(adapted, frame), model.predict(frame), RTOL)
-
-
-def test_explicit_categorical_columns_beside_pandas_categories():
-    frame, y = frame_data("text")
-    frame["code"] = np.arange(N_ROWS) % 9
-    model = train(frame, y, categorical=["kind", "other", "code"], objective="regression", **CATEGORICAL)
-    adapted = adapt(model)
-    assert_margin(adapted.ensemble, encoded(adapted, frame), model.predict(frame), RTOL)
-
-
-def test_feature_names():
-    X, y = data()
-    assert adapt(train(X, y, 1, objective="regression")).schema.feature_names is None
-    named = lgb.train(QUIET, lgb.Dataset(X, y, feature_name=list("dcba")), 1)
-    assert adapt(named).schema.feature_names == ("d", "c", "b", "a")
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(X, columns=["Ünicode", "Tree=0", "a b", "end"])
-    model = lgb.LGBMRegressor(n_estimators=3, verbose=-1, n_jobs=1).fit(frame, y)
-    adapted = adapt(model)
-    # LightGBM writes underlines for blanks.
-    assert adapted.schema.feature_names == ("Ünicode", "Tree=0", "a_b", "end")
-    assert_margin(adapted.ensemble, X, model.predict(frame), RTOL)
 
 
 # Wrappers --------------------------------------------------------------------------------------------

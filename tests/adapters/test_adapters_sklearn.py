@@ -8,9 +8,23 @@ import pickle
 import numpy as np
 import pytest
 from helpers.checks import assert_margin, hard_rows
-from sklearn.base import BaseEstimator, is_classifier
+from helpers.sklearn_models import (
+    BOOST,
+    CASES,
+    FOREST,
+    HIST,
+    HIST_MODELS,
+    MEAN_MODELS,
+    N_FEATURES,
+    RTOL,
+    TREE,
+    make_data,
+    own_margin,
+    weights,
+)
+from sklearn.base import BaseEstimator
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
     AdaBoostClassifier,
     AdaBoostRegressor,
@@ -47,12 +61,8 @@ from sklearn.tree._tree import Tree as SklearnTree
 
 from skshapgpu.adapters import adapt
 from skshapgpu.errors import UnsupportedModelError
-from skshapgpu.schema import AdaptedModel, Column
+from skshapgpu.schema import AdaptedModel
 
-N_FEATURES = 5
-RTOL = 1e-10
-MEAN_MODELS = (DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier, BaggingClassifier)
-HIST_MODELS = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 FITTABLE = (
     DecisionTreeClassifier,
     DecisionTreeRegressor,
@@ -72,47 +82,6 @@ FITTABLE = (
 )
 
 
-def make_data(target: str, *, nan: bool = False, n_rows: int = 250, seed: int = 0):
-    """X with two columns of few distinct values, and a target of the given kind."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n_rows, N_FEATURES))
-    X[:, 3] = np.round(X[:, 3])
-    X[:, 4] = rng.integers(0, 4, n_rows) / 10
-    signal = X[:, 0] + X[:, 1] * (X[:, 3] > 0) + 3 * X[:, 4] + rng.normal(scale=0.3, size=n_rows)
-    if nan:
-        # Missing values say something: in one column they go with high targets, in one with low ones.
-        X[(signal > 1) & (rng.random(n_rows) < 0.5), 0] = np.nan
-        X[(signal < 0) & (rng.random(n_rows) < 0.5), 1] = np.nan
-        X[rng.random(n_rows) < 0.1, 3] = np.nan
-    y = {
-        "number": signal,
-        "positive": np.exp(signal / 2),
-        "several": np.column_stack([signal, -(signal**2), rng.normal(size=n_rows)]),
-        "binary": np.where(signal > 0.7, "yes", "no"),
-        "three": np.array(["c", "a", "b"])[np.digitize(signal, [-0.5, 1.0])],
-        "single": np.full(n_rows, 7),
-    }[target]
-    return X, y
-
-
-def weights(n_rows: int = 250) -> np.ndarray:
-    return np.random.default_rng(5).uniform(0.1, 3.0, n_rows)
-
-
-def own_margin(model, X: np.ndarray) -> np.ndarray:
-    """What the fitted model itself predicts, in the space that its trees add up in."""
-    if isinstance(model, IsolationForest):
-        n = model._max_samples
-        average = 2 * (np.log(n - 1) + np.euler_gamma) - 2 * (n - 1) / n
-        return -np.log2(-model.score_samples(X)) * average
-    if isinstance(model, MEAN_MODELS):
-        proba = model.predict_proba(X)
-        return proba[:, 1] if proba.shape[1] == 2 else proba
-    if is_classifier(model):
-        return model.decision_function(X)
-    return model._raw_predict(X) if isinstance(model, HIST_MODELS) else model.predict(X)
-
-
 def own_trees(model) -> list:
     if hasattr(model, "tree_"):
         return [model.tree_]
@@ -125,178 +94,6 @@ def accepts(model, X: np.ndarray) -> bool:
     except ValueError:
         return False
     return True
-
-
-TREE = dict(max_depth=5, random_state=0)
-FOREST = dict(n_estimators=7, max_depth=5, random_state=0)
-BOOST = dict(n_estimators=8, max_depth=3, random_state=0)
-HIST = dict(max_iter=8, min_samples_leaf=5, random_state=0)
-SHALLOW = DecisionTreeClassifier(max_depth=3)
-
-CASES = {
-    "tree classifier": (DecisionTreeClassifier(**TREE), "binary", {}),
-    "tree classifier, NaN": (DecisionTreeClassifier(**TREE), "binary", {"nan": True}),
-    "tree classifier, three classes": (DecisionTreeClassifier(**TREE), "three", {}),
-    "tree classifier, entropy and leaf limit": (
-        DecisionTreeClassifier(criterion="entropy", max_leaf_nodes=9, random_state=0),
-        "three",
-        {},
-    ),
-    "tree classifier, class weights": (DecisionTreeClassifier(class_weight="balanced", **TREE), "three", {}),
-    "tree classifier, sample weights": (DecisionTreeClassifier(**TREE), "three", {"weighted": True}),
-    "tree classifier, monotonic": (
-        DecisionTreeClassifier(monotonic_cst=[1, 0, 0, 0, -1], **TREE),
-        "binary",
-        {},
-    ),
-    "tree classifier, one class": (DecisionTreeClassifier(**TREE), "single", {}),
-    "tree classifier, one leaf": (DecisionTreeClassifier(min_samples_leaf=200, random_state=0), "three", {}),
-    "extra tree classifier": (ExtraTreeClassifier(**TREE), "three", {}),
-    "extra tree classifier, NaN": (ExtraTreeClassifier(**TREE), "binary", {"nan": True}),
-    "extra tree classifier, best splitter": (ExtraTreeClassifier(splitter="best", **TREE), "binary", {}),
-    "tree regressor": (DecisionTreeRegressor(**TREE), "number", {}),
-    "tree regressor, NaN": (DecisionTreeRegressor(**TREE), "number", {"nan": True}),
-    "tree regressor, unlimited": (DecisionTreeRegressor(random_state=0), "number", {}),
-    "tree regressor, several targets": (DecisionTreeRegressor(**TREE), "several", {"nan": True}),
-    "tree regressor, poisson": (DecisionTreeRegressor(criterion="poisson", **TREE), "positive", {}),
-    "tree regressor, absolute error": (
-        DecisionTreeRegressor(criterion="absolute_error", **TREE),
-        "number",
-        {"weighted": True},
-    ),
-    "tree regressor, pruned": (DecisionTreeRegressor(ccp_alpha=0.02, **TREE), "number", {}),
-    "tree regressor, monotonic": (
-        DecisionTreeRegressor(monotonic_cst=[1, 0, 0, -1, 1], **TREE),
-        "number",
-        {},
-    ),
-    "tree regressor, one leaf": (DecisionTreeRegressor(max_depth=1, min_samples_leaf=200), "several", {}),
-    "extra tree regressor": (ExtraTreeRegressor(**TREE), "number", {"weighted": True}),
-    "forest classifier": (RandomForestClassifier(**FOREST), "binary", {}),
-    "forest classifier, NaN": (RandomForestClassifier(**FOREST), "three", {"nan": True}),
-    "forest classifier, class weights": (
-        RandomForestClassifier(class_weight="balanced_subsample", **FOREST),
-        "three",
-        {"weighted": True},
-    ),
-    "forest classifier, one class": (RandomForestClassifier(**FOREST), "single", {}),
-    "forest classifier, monotonic": (
-        RandomForestClassifier(monotonic_cst=[1, 0, 0, 0, 1], **FOREST),
-        "binary",
-        {},
-    ),
-    "forest regressor": (RandomForestRegressor(max_samples=0.5, **FOREST), "number", {"weighted": True}),
-    "forest regressor, several targets": (RandomForestRegressor(**FOREST), "several", {"nan": True}),
-    "extra trees classifier": (ExtraTreesClassifier(**FOREST), "three", {}),
-    "extra trees classifier, NaN": (ExtraTreesClassifier(bootstrap=True, **FOREST), "binary", {"nan": True}),
-    "extra trees regressor": (ExtraTreesRegressor(max_leaf_nodes=9, **FOREST), "number", {}),
-    "extra trees regressor, absolute error": (
-        ExtraTreesRegressor(criterion="absolute_error", **FOREST),
-        "number",
-        {},
-    ),
-    "bagging classifier": (BaggingClassifier(SHALLOW, 6, random_state=0), "binary", {"nan": True}),
-    "bagging classifier, feature subsets": (
-        BaggingClassifier(SHALLOW, 6, max_features=0.6, random_state=0),
-        "three",
-        {},
-    ),
-    "bagging classifier, repeated features": (
-        BaggingClassifier(SHALLOW, 6, bootstrap_features=True, random_state=0),
-        "three",
-        {"nan": True},
-    ),
-    "bagging classifier, one class": (BaggingClassifier(SHALLOW, 3, random_state=0), "single", {}),
-    "bagging regressor": (BaggingRegressor(n_estimators=5, random_state=0), "number", {}),
-    "bagging regressor, several targets": (
-        BaggingRegressor(ExtraTreeRegressor(max_depth=4), 5, max_features=3, random_state=0),
-        "several",
-        {"nan": True},
-    ),
-    "isolation forest": (IsolationForest(n_estimators=8, random_state=0), "number", {}),
-    "isolation forest, feature subsets": (
-        IsolationForest(n_estimators=8, max_features=0.6, max_samples=64, random_state=0),
-        "number",
-        {"weighted": True},
-    ),
-    "isolation forest, NaN": (IsolationForest(n_estimators=8, random_state=0), "number", {"nan": True}),
-    "boosting classifier": (GradientBoostingClassifier(**BOOST), "binary", {}),
-    "boosting classifier, exponential": (
-        GradientBoostingClassifier(loss="exponential", **BOOST),
-        "binary",
-        {"weighted": True},
-    ),
-    "boosting classifier, three classes": (GradientBoostingClassifier(subsample=0.7, **BOOST), "three", {}),
-    "boosting classifier, early stopping": (
-        GradientBoostingClassifier(n_estimators=200, learning_rate=1.0, n_iter_no_change=2, random_state=0),
-        "three",
-        {},
-    ),
-    "boosting classifier, zero init": (GradientBoostingClassifier(init="zero", **BOOST), "three", {}),
-    "boosting classifier, most frequent init": (
-        GradientBoostingClassifier(init=DummyClassifier(strategy="most_frequent"), **BOOST),
-        "binary",
-        {},
-    ),
-    "boosting classifier, uniform init": (
-        GradientBoostingClassifier(init=DummyClassifier(strategy="uniform"), **BOOST),
-        "three",
-        {},
-    ),
-    "boosting regressor": (GradientBoostingRegressor(learning_rate=0.3, **BOOST), "number", {}),
-    "boosting regressor, absolute error": (
-        GradientBoostingRegressor(loss="absolute_error", **BOOST),
-        "number",
-        {"weighted": True},
-    ),
-    "boosting regressor, huber": (GradientBoostingRegressor(loss="huber", **BOOST), "number", {}),
-    "boosting regressor, quantile": (GradientBoostingRegressor(loss="quantile", **BOOST), "number", {}),
-    "boosting regressor, zero init": (GradientBoostingRegressor(init="zero", **BOOST), "number", {}),
-    "boosting regressor, constant init": (
-        GradientBoostingRegressor(init=DummyRegressor(strategy="constant", constant=3.5), **BOOST),
-        "number",
-        {},
-    ),
-    "hist classifier": (HistGradientBoostingClassifier(**HIST), "binary", {}),
-    "hist classifier, NaN": (HistGradientBoostingClassifier(**HIST), "binary", {"nan": True}),
-    "hist classifier, three classes": (
-        HistGradientBoostingClassifier(class_weight="balanced", **HIST),
-        "three",
-        {"nan": True},
-    ),
-    "hist classifier, early stopping": (
-        HistGradientBoostingClassifier(
-            max_iter=100, learning_rate=1.0, early_stopping=True, n_iter_no_change=2, random_state=0
-        ),
-        "three",
-        {},
-    ),
-    "hist classifier, one class": (HistGradientBoostingClassifier(**HIST), "single", {}),
-    "hist regressor": (HistGradientBoostingRegressor(max_leaf_nodes=6, **HIST), "number", {"nan": True}),
-    "hist regressor, sample weights": (HistGradientBoostingRegressor(**HIST), "number", {"weighted": True}),
-    "hist regressor, monotonic": (
-        HistGradientBoostingRegressor(monotonic_cst=[1, 0, 0, 0, 1], interaction_cst="pairwise", **HIST),
-        "number",
-        {},
-    ),
-    "hist regressor, poisson": (HistGradientBoostingRegressor(loss="poisson", **HIST), "positive", {}),
-    "hist regressor, gamma": (HistGradientBoostingRegressor(loss="gamma", **HIST), "positive", {}),
-    "hist regressor, quantile": (
-        HistGradientBoostingRegressor(loss="quantile", quantile=0.8, **HIST),
-        "number",
-        {},
-    ),
-    "hist regressor, absolute error": (
-        HistGradientBoostingRegressor(loss="absolute_error", **HIST),
-        "number",
-        {},
-    ),
-    "hist regressor, one leaf": (
-        HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=200),
-        "number",
-        {},
-    ),
-}
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -530,178 +327,6 @@ def test_labels_keep_their_type():
         adapted = adapt(DecisionTreeClassifier(max_depth=2).fit(X, np.resize(labels, len(X))))
         assert adapted.class_names == expected
         assert [type(c) for c in adapted.class_names] == [type(c) for c in expected]
-
-
-def encoded(adapted: AdaptedModel, columns: list[tuple[str, np.ndarray]]) -> np.ndarray:
-    """Encode categorical columns through the schema, and read the others as numbers."""
-    X = np.empty((len(columns[0][1]), len(columns)))
-    for i, (name, values) in enumerate(columns):
-        encoder = adapted.schema.encoders.get(i)
-        X[:, i] = np.asarray(values, np.float64) if encoder is None else encoder.encode(Column(name, values))
-    return X
-
-
-def category_data(n_rows: int = 400, seed: int = 0):
-    """Columns: number, word, number, code; words and codes decide the target, some are missing."""
-    rng = np.random.default_rng(seed)
-    words = np.array([f"w{i}" for i in range(40)], object)
-    word, code = rng.integers(0, 40, n_rows), rng.choice([-5, 3, 7, 300, 1000], n_rows)
-    effect = rng.normal(size=40)
-    first, second = rng.normal(size=(2, n_rows))
-    signal = 2 * effect[word] + (code == 7) * 3 - (code == 300) * 2 + first + rng.normal(size=n_rows) * 0.2
-    word_column, code_column = words[word], code.astype(float)
-    word_column[rng.random(n_rows) < 0.1] = None
-    code_column[rng.random(n_rows) < 0.1] = np.nan
-    second[rng.random(n_rows) < 0.2] = np.nan
-    return [first, word_column, second, code_column], signal
-
-
-def decoded(adapted: AdaptedModel, X: np.ndarray, unseen: bool = True) -> list[np.ndarray]:
-    """The columns whose encoding is X, with categories that training never met where X has NaN."""
-    columns = []
-    for i in range(X.shape[1]):
-        if i not in adapted.schema.encoders:
-            columns.append(X[:, i])
-            continue
-        categories = adapted.schema.encoders[i].categories
-        values = np.full(len(X), np.nan, object if categories.dtype == object else np.float64)
-        known = ~np.isnan(X[:, i])
-        values[known] = categories[X[known, i].astype(int)]
-        missing = np.flatnonzero(~known)
-        if unseen:
-            values[missing[::2]] = "never seen" if categories.dtype == object else -77
-        columns.append(values)
-    return columns
-
-
-CATEGORY_HIST = dict(max_iter=3, max_leaf_nodes=15, min_samples_leaf=5, random_state=0)
-NAMES = ["first", "word", "second", "code"]
-
-
-@pytest.mark.parametrize(
-    "how, target",
-    [
-        ("names", "number"),
-        ("mask", "binary"),
-        ("dtype", "three"),
-        ("dtype", "number"),
-    ],
-)
-def test_hist_categories_in_a_frame(how, target):
-    pd = pytest.importorskip("pandas")
-    columns, signal = category_data()
-    frame = pd.DataFrame(dict(zip(NAMES, columns, strict=True)))
-    if how == "dtype":
-        frame = frame.astype({"word": "category", "code": "category"})
-    y = {"number": signal, "binary": signal > 0, "three": np.digitize(signal, [-1, 1])}[target]
-    features = {"names": ["code", "word"], "mask": [False, True, False, True], "dtype": "from_dtype"}[how]
-    cls = HistGradientBoostingRegressor if target == "number" else HistGradientBoostingClassifier
-    model = cls(categorical_features=features, **CATEGORY_HIST).fit(frame, y)
-    adapted = adapt(model)
-    e = adapted.ensemble
-    assert adapted.schema.feature_names == tuple(NAMES)
-    assert set(adapted.schema.encoders) == {1, 3}
-    assert set(e.feature[e.category_set >= 0]) == {1, 3}
-    assert np.isin(e.feature[(e.category_set < 0) & (e.left >= 0)], [0, 2]).all()
-    X = hard_rows(e, unseen=False)
-    rows = decoded(adapted, X)
-    asked = pd.DataFrame(dict(zip(NAMES, rows, strict=True)))
-    if how == "dtype":
-        # The frame's own codes mean nothing: its categories come in another order.
-        for name in ("word", "code"):
-            order = asked[name].dropna().unique()[::-1]
-            asked[name] = pd.Categorical(asked[name], categories=order)
-    expected = own_margin(model, asked)
-    np.testing.assert_array_equal(encoded(adapted, list(zip(NAMES, rows, strict=True))), X)
-    assert_margin(e, X, expected, RTOL)
-    # What comparing codes as numbers would give: it has to be another answer, or this test is none.
-    numeric = copy.copy(e)
-    object.__setattr__(numeric, "category_set", np.empty(0, np.int32))
-    assert np.abs(numeric.margin(X) - expected.reshape(len(X), -1)).max() > 0.1
-
-
-def test_hist_categories_in_an_array():
-    columns, signal = category_data()
-    shop = np.random.default_rng(1).choice([10.0, 20.0, 40.0], len(signal))
-    signal = signal + 3 * (shop == 20)
-    X = np.column_stack([columns[0], columns[3], columns[2], shop])
-    model = HistGradientBoostingRegressor(categorical_features=[3, 1], **CATEGORY_HIST).fit(X, signal)
-    adapted = adapt(model)
-    np.testing.assert_array_equal(adapted.schema.encoders[1].categories[:5], [-5, 3, 7, 300, 1000])
-    np.testing.assert_array_equal(adapted.schema.encoders[3].categories, [10, 20, 40])
-    codes = hard_rows(adapted.ensemble, unseen=False)
-    rows = decoded(adapted, codes)
-    names = ["a", "b", "c", "d"]
-    np.testing.assert_array_equal(encoded(adapted, list(zip(names, rows, strict=True))), codes)
-    assert_margin(adapted.ensemble, codes, own_margin(model, np.column_stack(rows)), RTOL)
-
-
-def test_hist_strings_in_an_object_array():
-    columns, signal = category_data()
-    X = np.empty((len(signal), 4), object)
-    for i, values in enumerate(columns):
-        X[:, i] = values
-    model = HistGradientBoostingRegressor(categorical_features=[1], **CATEGORY_HIST)
-    X[[v is None for v in X[:, 1]], 1] = np.nan
-    adapted = adapt(model.fit(X, signal))
-    codes = hard_rows(adapted.ensemble, unseen=False)
-    rows = np.empty((len(codes), 4), object)
-    for i, values in enumerate(decoded(adapted, codes)):
-        rows[:, i] = values
-    assert_margin(adapted.ensemble, codes, own_margin(model, rows), RTOL)
-
-
-def test_hist_categories_in_polars():
-    pl = pytest.importorskip("polars")
-    columns, signal = category_data()
-    frame = pl.DataFrame({"first": columns[0], "word": list(columns[1]), "second": columns[2]})
-    frame = frame.with_columns(pl.col("word").cast(pl.Categorical))
-    model = HistGradientBoostingRegressor(categorical_features=["word"], **CATEGORY_HIST).fit(frame, signal)
-    adapted = adapt(model)
-    asked = frame.head(200)
-    values = np.array(asked["word"].to_list(), object)
-    X = encoded(adapted, [("first", columns[0][:200]), ("word", values), ("second", columns[2][:200])])
-    assert_margin(adapted.ensemble, X, own_margin(model, asked), RTOL)
-
-
-def test_hist_with_256_codes_uses_every_word_of_the_bitset():
-    rng = np.random.default_rng(0)
-    code = np.tile(np.arange(255.0), 12)
-    effect = rng.normal(size=255)
-    X = np.column_stack([rng.normal(size=len(code)), code])
-    model = HistGradientBoostingRegressor(
-        categorical_features=[1], max_bins=255, min_samples_leaf=1, max_iter=5
-    ).fit(X, effect[code.astype(int)])
-    adapted = adapt(model)
-    assert adapted.ensemble.category_values.max() > 223
-    rows = np.column_stack([np.zeros(258), np.r_[np.arange(255.0), np.nan, 255.0, -1.0]])
-    codes = encoded(adapted, [("x", rows[:, 0]), ("code", rows[:, 1])])
-    assert_margin(adapted.ensemble, codes, own_margin(model, rows), RTOL)
-
-
-def test_encoder_refuses_what_the_model_refuses():
-    pd = pytest.importorskip("pandas")
-    columns, signal = category_data()
-    frame = pd.DataFrame(dict(zip(NAMES, columns, strict=True)))
-    model = HistGradientBoostingRegressor(categorical_features=["word", "code"], **CATEGORY_HIST)
-    model.fit(frame, signal)
-    encoders = adapt(model).schema.encoders
-    assert set(encoders) == {1, 3}
-    with pytest.raises(ValueError, match=r"column 'code' contains infinity"):
-        encoders[3].encode(Column("code", np.array([3.0, np.inf])))
-    with pytest.raises(ValueError, match="infinity"):
-        model.predict(frame.assign(code=np.inf))
-    with pytest.raises(ValueError, match=r"column 'word' contains the number 2\.0.*such as 'w0'"):
-        encoders[1].encode(Column("word", np.array([np.nan, 2.0])))
-    with pytest.raises(TypeError):
-        model.predict(frame.assign(word=2.0))
-    assert np.isnan(encoders[1].encode(Column("word", np.array([np.nan, np.nan])))).all()
-    mixed = np.array(["w1", 3, None, np.nan, "W1"], object)
-    np.testing.assert_array_equal(encoders[1].encode(Column("word", mixed)), [1] + [np.nan] * 4)
-    integers = np.array([-5, 7, 8, 1001, -6])
-    np.testing.assert_array_equal(encoders[3].encode(Column("code", integers)), [0, 2] + [np.nan] * 3)
-    objects = np.array([7, 7.0, "7", None], object)
-    np.testing.assert_array_equal(encoders[3].encode(Column("code", objects)), [2, 2, np.nan, np.nan])
 
 
 def test_feature_names():

@@ -1,170 +1,41 @@
-"""CatBoost's CTRs: its own predictions and values, the definition for their players, edited exports."""
+"""CatBoost's CTRs: its own predictions and values, kinds of tables, and what explainers are used in."""
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-import json
-import math
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.catboost_ctrs import (
+    CATEGORIES,
+    N_ROWS,
+    OPTIONS,
+    SEVERAL,
+    assert_margin,
+    assert_values,
+    ctr_types,
+    edited_model,
+    encoded,
+    fit,
+    own_values,
+    rows,
+    shares,
+    target,
+    unseen,
+)
 from sklearn.frozen import FrozenEstimator
 
 from skshapgpu import ShapTransformer, TreeExplainer, cross_val_explain, explain
 from skshapgpu.adapters import adapt
-from skshapgpu.adapters._catboost_cbm import CbmFile
-from skshapgpu.adapters._catboost_ctr import Combination, CtrColumns
-from skshapgpu.adapters.catboost import read_document
-from skshapgpu.errors import UnsupportedModelError
-from skshapgpu.inputs import read
-from skshapgpu.reference import (
-    interventional_banzhaf,
-    interventional_interactions,
-    interventional_shap,
-    path_dependent_banzhaf,
-    path_dependent_interactions,
-    path_dependent_shap,
-)
-from skshapgpu.schema import AdaptedModel, InputSchema
+from skshapgpu.adapters._catboost_ctr import Combination
+from skshapgpu.reference import path_dependent_shap
 
 catboost = pytest.importorskip("catboost")
 pd = pytest.importorskip("pandas")
-
-OPTIONS = {
-    "iterations": 40,
-    "depth": 5,
-    "learning_rate": 0.3,
-    "thread_count": 1,
-    "random_seed": 0,
-    "one_hot_max_size": 3,
-    "max_ctr_complexity": 4,
-    "model_size_reg": 0,  # else few combinations are found worth their size
-    "allow_writing_files": False,
-    "logging_level": "Silent",
-}
-N_ROWS = 600
-CATEGORIES = ["colour", "number", "shape", "letter"]
-
-
-def rows(seed: int = 0, n_rows: int = N_ROWS, *, nan: bool = False) -> Any:
-    """Four categorical columns, of which the third has few enough for one-hot splits, and two numbers."""
-    rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(
-        {
-            "colour": rng.choice(["red", "green", "blue", "é漢", "", "x" * 70, "1", "0"], n_rows),
-            "x": rng.normal(size=n_rows),
-            "number": rng.integers(-5, 20, n_rows),
-            "shape": rng.choice(["round", "flat", "none"], n_rows),
-            "letter": rng.choice(list("abcdef"), n_rows),
-            "z": rng.choice([0.0, 1.0, 2.5], n_rows),
-        }
-    )
-    if nan:
-        frame.loc[rng.random(n_rows) < 0.3, "x"] = np.nan
-        frame.loc[rng.random(n_rows) < 0.2, "z"] = np.nan
-    return frame
-
-
-def target(frame: Any) -> np.ndarray:
-    """What needs combinations of up to four categories, of categories with numbers, and categories alone."""
-    colour = frame["colour"].map({c: i for i, c in enumerate(["red", "green", "blue", "é漢", "", "1", "0"])})
-    colour, letter = colour.fillna(9).to_numpy(), frame["letter"].map(ord).to_numpy()
-    signs = np.where(letter % 2, 1.0, -1.0) * np.where(frame["shape"] == "flat", 1.0, -0.5)
-    number = frame["number"].to_numpy()
-    return (
-        (colour % 3 - 1) * (number % 4 - 1.5) * signs + (frame["x"].fillna(1) > 0) * (letter % 3) + colour / 4
-    )
-
-
-def unseen(frame: Any) -> Any:
-    """The same with categories that training did not have, numbers on borders, and what is not finite."""
-    frame = frame.copy()
-    frame.loc[::7, "colour"] = "new"
-    frame.loc[::5, "number"] = 1000
-    frame.loc[::11, "shape"] = "unknown"
-    frame.loc[::13, "letter"] = "zz"
-    frame.loc[::6, "x"] = np.nan
-    frame.loc[1::17, "x"] = np.inf
-    frame.loc[2::17, "x"] = -np.inf
-    return frame
-
-
-def fit(
-    kind: str = "regressor", frame: Any = None, y: np.ndarray | None = None, fit: Any = None, **options: Any
-) -> Any:
-    frame = rows() if frame is None else frame
-    y = target(frame) if y is None else y
-    if kind == "classes":
-        y = np.digitize(y, [-1, 1])
-    elif kind == "binary":
-        y = (y > 0).astype(int)
-    cls = catboost.CatBoostRegressor if kind == "regressor" else catboost.CatBoostClassifier
-    return cls(cat_features=CATEGORIES, **OPTIONS | options).fit(frame, y, **fit or {})
-
-
-def encoded(adapted: AdaptedModel, X: Any) -> np.ndarray:
-    return read(X, adapted.schema, adapted.ensemble.x_dtype).chunk(0, len(X))
-
-
-def raw(model: Any, X: Any) -> np.ndarray:
-    return catboost.CatBoost.predict(model, X, prediction_type="RawFormulaVal").reshape(len(X), -1)
-
-
-def own_values(model: Any, X: Any) -> np.ndarray:
-    """CatBoost's ShapValues, outputs last, and without the base value."""
-    pool = catboost.Pool(X, cat_features=CATEGORIES)
-    values = model.get_feature_importance(pool, type="ShapValues")[..., :-1]
-    return values if values.ndim == 2 else values.swapaxes(1, 2)
-
-
-def shares(adapted: AdaptedModel) -> np.ndarray:
-    """How much each column of X gets of each player."""
-    n = adapted.schema.n_features
-    matrix = np.zeros((adapted.ensemble.n_players, n))
-    matrix[range(n), range(n)] = 1
-    for player, columns in enumerate(adapted.shared, n):
-        matrix[player, list(columns)] = 1 / len(columns)
-    return matrix
-
-
-def assert_margin(model: Any, X: Any) -> AdaptedModel:
-    adapted = adapt(model)
-    assert adapted.schema.derived is not None
-    expected = raw(model, X)
-    margin = adapted.ensemble.margin(encoded(adapted, X))
-    np.testing.assert_allclose(margin, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
-    return adapted
-
-
-def assert_values(model: Any, X: Any) -> AdaptedModel:
-    """Margins and values are CatBoost's, in both precisions."""
-    adapted = assert_margin(model, X)
-    expected = own_values(model, X)
-    scale = np.abs(expected).max()
-    assert (np.abs(expected).max(axis=0) > 1e-6 * scale).any()
-    for precision, tolerance in (("double", 1e-12), ("single", 2e-6)):
-        found = TreeExplainer(model, precision=precision).shap_values(X)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale)
-    return adapted
-
-
-def ctr_types(model: Any, folder: Path) -> set[tuple[str, int]]:
-    """Type and number of elements of each CTR of the export."""
-    ctrs = export(model, folder)["features_info"]["ctrs"]
-    return {(ctr["ctr_type"], len(ctr["elements"])) for ctr in ctrs}
-
-
-def export(model: Any, folder: Path) -> dict[str, Any]:
-    path = folder / "model.json"
-    model.save_model(str(path), format="json")
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 # Values
@@ -354,14 +225,6 @@ def test_options(options: dict[str, Any], on_cpu: None) -> None:
     np.testing.assert_allclose(found, own_values(model, X), rtol=0, atol=1e-12)
 
 
-def edited_model(model: Any, folder: Path, edit: Callable[[dict[str, Any]], None]) -> Any:
-    document = export(model, folder)
-    edit(document)
-    path = folder / "edited.json"
-    path.write_text(json.dumps(document))
-    return catboost.CatBoostRegressor().load_model(str(path), format="json")
-
-
 def test_types_that_only_gpus_train(tmp_path: Path) -> None:
     """Their tables are those of other types: CatBoost predicts with them after the export was edited."""
     for old, new in (("BinarizedTargetMeanValue", "FloatTargetMeanValue"), ("Counter", "FeatureFreq")):
@@ -386,9 +249,6 @@ def test_types_that_only_gpus_train(tmp_path: Path) -> None:
         assert_values(model, unseen(rows(1)))
 
 
-SEVERAL = ["Borders:TargetBorderCount=1", "Borders:TargetBorderCount=3:TargetBorderType=Uniform"]
-
-
 @pytest.mark.parametrize(
     "ctrs",
     [
@@ -410,136 +270,7 @@ def test_several_binarizations_of_one_type(ctrs: dict[str, list[str]], tmp_path:
     assert_values(model, unseen(rows(1)))
 
 
-# Players
-
-
-@pytest.fixture(scope="module")
-def small() -> Any:
-    """Few enough players for the definition."""
-    model = fit(iterations=30, depth=4)
-    adapted = adapt(model)
-    assert len(adapted.shared) >= 3 and adapted.ensemble.n_players <= 12
-    assert adapted.ensemble.n_features > adapted.ensemble.n_players
-    return model
-
-
 PRECISIONS = [("double", 1e-11), ("single", 2e-6)]
-
-
-@pytest.mark.parametrize("precision, tolerance", PRECISIONS)
-def test_definition(small: Any, precision: str, tolerance: float) -> None:
-    X = unseen(rows(1)).head(15)
-    adapted, explainer = adapt(small), TreeExplainer(small, precision=precision)
-    S, E = shares(adapted), encoded(adapted, X)
-    expected, base = path_dependent_shap(adapted.ensemble, E)
-    scale = np.abs(expected).max()
-    np.testing.assert_allclose(explainer.shap_values(X), expected[:, 0] @ S, rtol=0, atol=tolerance * scale)
-    assert explainer.expected_value == pytest.approx(base[0], rel=1e-12)
-    banzhaf = path_dependent_banzhaf(adapted.ensemble, E)[:, 0] @ S
-    found = explainer.explain(X, index="bv").values
-    np.testing.assert_allclose(found, banzhaf, rtol=0, atol=tolerance * scale)
-    for index in ("sii", "stii"):
-        expected = S.T @ path_dependent_interactions(adapted.ensemble, E, index)[:, 0] @ S
-        assert_interactions(explainer, X, index, expected, tolerance * scale)
-        np.testing.assert_allclose(
-            expected.sum(axis=2), explainer.shap_values(X), rtol=0, atol=8 * tolerance * scale
-        )
-    assert_interactions(explainer, X, "bii", banzhaf_matrices(adapted, E, banzhaf), tolerance * scale)
-
-
-@pytest.mark.parametrize("precision, tolerance", PRECISIONS)
-@pytest.mark.parametrize("options", [{}, {"memory_limit": "8MB"}], ids=str)
-def test_definition_with_background(
-    small: Any, precision: str, tolerance: float, options: dict[str, Any]
-) -> None:
-    X, data = unseen(rows(1)).head(4), unseen(rows(2)).iloc[:5]
-    adapted = adapt(small)
-    explainer = TreeExplainer(small, data, precision=precision, **options)
-    S, E, B = shares(adapted), encoded(adapted, X), encoded(adapted, data)
-    expected, base = interventional_shap(adapted.ensemble, E, B)
-    scale = np.abs(expected).max()
-    np.testing.assert_allclose(explainer.shap_values(X), expected[:, 0] @ S, rtol=0, atol=tolerance * scale)
-    assert explainer.expected_value == pytest.approx(base[0], rel=1e-9)
-    banzhaf = interventional_banzhaf(adapted.ensemble, E, B)[:, 0] @ S
-    found = explainer.explain(X, index="bv").values
-    np.testing.assert_allclose(found, banzhaf, rtol=0, atol=tolerance * scale)
-    for index in ("sii", "stii"):
-        expected = S.T @ interventional_interactions(adapted.ensemble, E, B, index=index)[:, 0] @ S
-        assert_interactions(explainer, X, index, expected, tolerance * scale)
-
-
-def banzhaf_matrices(adapted: AdaptedModel, E: np.ndarray, banzhaf: np.ndarray) -> np.ndarray:
-    """Pairs of players shared, and Banzhaf values on the diagonal."""
-    S = shares(adapted)
-    of_players = path_dependent_interactions(adapted.ensemble, E, "bii")[:, 0]
-    np.einsum("rpp->rp", of_players)[...] = 0
-    matrices = S.T @ of_players @ S
-    np.einsum("raa->ra", matrices)[...] = banzhaf
-    return matrices
-
-
-def assert_interactions(
-    explainer: TreeExplainer, X: Any, index: str, expected: np.ndarray, allowed: float
-) -> None:
-    found = explainer.explain_interactions(X, index=index).values
-    np.testing.assert_allclose(found, expected, rtol=0, atol=8 * allowed)
-    assert (found == found.swapaxes(1, 2)).all()
-    occurring = explainer.explain_interactions(X, pairs="occurring", index=index)
-    first, second = occurring.pairs.T
-    np.testing.assert_allclose(occurring.values, 2 * expected[:, first, second], rtol=0, atol=8 * allowed)
-    others = np.ones(expected.shape[1:], bool)
-    others[first, second] = others[second, first] = False
-    np.fill_diagonal(others, False)
-    assert (np.abs(expected[:, others]) <= 8 * allowed).all()
-    np.testing.assert_array_equal(occurring.pairs, explainer.occurring_pairs())
-    listed = [("letter", "colour"), (1, 5), ("number", "letter")]
-    positions = np.array([(4, 0), (1, 5), (2, 4)])
-    found = explainer.explain_interactions(X, pairs=listed, index=index).values
-    np.testing.assert_array_equal(found, 2 * dense(explainer, X, index)[:, positions[:, 0], positions[:, 1]])
-    strongest = explainer.explain_interactions(X, pairs=3, index=index)
-    mean = np.abs(occurring.values).mean(axis=0)
-    np.testing.assert_allclose(np.sort(strongest.strength)[::-1], np.sort(mean)[::-1][:3], rtol=1e-6)
-
-
-def dense(explainer: TreeExplainer, X: Any, index: str) -> np.ndarray:
-    return explainer.explain_interactions(X, index=index).values
-
-
-def test_interactions_of_several_outputs() -> None:
-    model, X = fit("classes"), unseen(rows(1)).head(50)
-    explainer = TreeExplainer(model, precision="double")
-    matrices = explainer.shap_interaction_values(X)
-    assert matrices.shape == (50, 6, 6, 3)
-    np.testing.assert_allclose(matrices.sum(axis=2), explainer.shap_values(X), rtol=0, atol=1e-12)
-
-
-def test_both_classes() -> None:
-    model, X = fit("binary"), unseen(rows(1)).head(50)
-    both = TreeExplainer(model, outputs="all", precision="double").shap_values(X)
-    np.testing.assert_allclose(both[..., 1], own_values(model, X), rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(both[..., 0], -both[..., 1])
-
-
-def test_probability() -> None:
-    model, X, data = fit("binary"), unseen(rows(1)).head(20), rows(2).head(10)
-    explanation = TreeExplainer(model, data, model_output="probability", precision="double").explain(X)
-    total = explanation.base_values + explanation.values.sum(axis=1)
-    np.testing.assert_allclose(total, model.predict_proba(X)[:, 1], rtol=0, atol=1e-10)
-
-
-def test_triples_are_refused(on_cpu: None) -> None:
-    explainer = TreeExplainer(fit())
-    with pytest.raises(ValueError, match=r"share contributions.*order=2"):
-        explainer.explain_interactions(rows(1).head(2), pairs="occurring", order=3)
-    with pytest.raises(ValueError, match="share contributions"):
-        explainer.occurring_pairs(order=3)
-
-
-def test_triples_of_ctrs_of_single_columns(on_cpu: None) -> None:
-    model = fit(max_ctr_complexity=1)
-    assert not adapt(model).shared
-    found = TreeExplainer(model).explain_interactions(rows(1).head(4), pairs="occurring", order=3)
-    assert np.abs(found.values).max() > 0
 
 
 # X
@@ -661,227 +392,3 @@ def test_scikit_learn() -> None:
     )  # one with cat_features cannot be cloned
     result = cross_val_explain(model, frame, y, cv=3, params={"cat_features": CATEGORIES})
     assert result["explanation"].values.shape == (N_ROWS, 6)
-
-
-# Edited exports and files
-
-
-@pytest.fixture(scope="module")
-def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    ctrs = ["Borders", "Buckets:TargetBorderCount=2", "BinarizedTargetMeanValue", "Counter"]
-    model = fit(iterations=12, simple_ctr=ctrs, combinations_ctr=ctrs)
-    found = export(model, tmp_path_factory.mktemp("export"))
-    types = {ctr["ctr_type"] for ctr in found["features_info"]["ctrs"]}
-    assert types == {ctr.partition(":")[0] for ctr in ctrs}
-    return found
-
-
-def paths_of(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    if path:
-        yield path
-    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    for key, child in items:
-        yield from paths_of(child, (*path, key))
-
-
-WRONG = ["delete", None, -1, 3, 1e9, 10**30, "text", "7", [], {}, math.nan, math.inf, True]
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
-def test_edited_document_never_crashes(document: dict[str, Any], wrong: Any) -> None:
-    """Any one field of CTRs replaced: an error that callers expect, or a model that computes."""
-    places = [("features_info", "ctrs", *path) for path in paths_of(document["features_info"]["ctrs"])]
-    for name, table in document["ctr_data"].items():
-        found = list(paths_of(table))
-        places += [("ctr_data", name, *path) for path in [*found[:4], *found[-4:]]]
-    places += [
-        ("ctr_data",),
-        ("features_info", "ctrs"),
-        *(("ctr_data", name) for name in document["ctr_data"]),
-    ]
-    X, refused = rows(1).head(3), 0
-    for path in places[::7]:
-        edited = copy.copy(document)
-        parent: Any = edited
-        for key in path[:-1]:
-            parent[key] = copy.copy(parent[key])
-            parent = parent[key]
-        if wrong == "delete":
-            del parent[path[-1]]
-        else:
-            parent[path[-1]] = wrong
-        try:
-            ensemble, encoders, derived, shared = read_document(edited, 6)
-        except (ValueError, UnsupportedModelError):
-            refused += 1
-            continue
-        schema = InputSchema(6, encoders=encoders, derived=derived)
-        adapted = AdaptedModel(ensemble, schema, "catboost", shared=shared)
-        assert ensemble.margin(encoded(adapted, X)).shape == (3, 1)
-    assert refused
-
-
-def first_ctr(document: dict[str, Any], kind: str) -> dict[str, Any]:
-    return next(ctr for ctr in document["features_info"]["ctrs"] if ctr["ctr_type"] == kind)
-
-
-def first_table(document: dict[str, Any], kind: str) -> dict[str, Any]:
-    return document["ctr_data"][first_ctr(document, kind)["identifier"]]
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda d: first_ctr(d, "Borders").update(target_border_idx=1),
-        lambda d: first_ctr(d, "Borders").update(target_border_idx=-1),
-        lambda d: first_ctr(d, "Buckets").update(target_border_idx=3),
-        lambda d: first_ctr(d, "Borders").update(borders=[0.5]),
-        lambda d: first_ctr(d, "Borders").update(prior_numerator=math.nan),
-        lambda d: first_ctr(d, "Borders").update(scale=1e39),
-        lambda d: first_ctr(d, "Borders").update(identifier="another"),
-        lambda d: first_ctr(d, "Borders").update(identifier=first_ctr(d, "Counter")["identifier"]),
-        lambda d: first_ctr(d, "Borders").update(elements=[]),
-        lambda d: first_ctr(d, "Borders")["elements"][0].update(cat_feature_index=9),
-        lambda d: first_table(d, "Borders").update(hash_stride=2),
-        lambda d: first_table(d, "Borders").update(hash_stride=0),
-        lambda d: first_table(d, "Borders").update(hash_stride=-3),
-        lambda d: first_table(d, "Borders").update(hash_stride=10**12),
-        lambda d: first_table(d, "Borders").update(hash_stride=10**12, hash_map=[]),
-        lambda d: first_table(d, "Counter").update(hash_stride=3),
-        lambda d: first_table(d, "Counter").update(counter_denominator=math.inf),
-        lambda d: first_table(d, "BinarizedTargetMeanValue").update(hash_stride=2),
-        lambda d: first_table(d, "Borders")["hash_map"].pop(),
-        lambda d: first_table(d, "Borders")["hash_map"].extend(first_table(d, "Borders")["hash_map"][-3:]),
-        lambda d: first_table(d, "Borders")["hash_map"].__setitem__(0, "18446744073709551616"),
-        lambda d: first_table(d, "Borders")["hash_map"].__setitem__(0, "-1"),
-        lambda d: first_table(d, "Borders")["hash_map"].__setitem__(0, "0x7"),
-        lambda d: first_table(d, "Borders")["hash_map"].__setitem__(0, 1.0),
-        lambda d: first_table(d, "Borders")["hash_map"].__setitem__(1, -1),
-        lambda d: first_table(d, "Borders")["hash_map"].__setitem__(1, 2**31),
-        lambda d: first_table(d, "Borders")["hash_map"].__setitem__(1, 1.5),
-        lambda d: first_table(d, "Borders")["hash_map"].__setitem__(1, [1]),
-        lambda d: first_table(d, "BinarizedTargetMeanValue")["hash_map"].__setitem__(1, 1e39),
-        lambda d: first_table(d, "BinarizedTargetMeanValue")["hash_map"].__setitem__(1, math.nan),
-        lambda d: d["ctr_data"].clear(),
-    ],
-)
-def test_edited_document(document: dict[str, Any], edit: Callable[[dict[str, Any]], Any]) -> None:
-    edited = copy.deepcopy(document)
-    read_document(edited, 6)
-    edit(edited)
-    with pytest.raises(ValueError):
-        read_document(edited, 6)
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda d: first_ctr(d, "Borders").update(ctr_type="Medians"),
-        lambda d: first_ctr(d, "Borders")["elements"][0].update(combination_element="estimated_feature"),
-    ],
-)
-def test_unknown_kinds_are_refused(document: dict[str, Any], edit: Callable[[dict[str, Any]], Any]) -> None:
-    edited = copy.deepcopy(document)
-    edit(edited)
-    with pytest.raises(UnsupportedModelError, match=r"Medians|estimated_feature"):
-        read_document(edited, 6)
-
-
-def test_split_of_no_ctr(document: dict[str, Any]) -> None:
-    for number in (-1, 0, 10**9, 2**70, 1.5):
-        edited = copy.deepcopy(document)
-        tree = next(
-            t for t in edited["oblivious_trees"] if any("ctr_target_border_idx" in s for s in t["splits"])
-        )
-        next(s for s in tree["splits"] if "ctr_target_border_idx" in s)["split_index"] = number
-        with pytest.raises(ValueError):
-            read_document(edited, 6)
-
-
-def changed(columns: CtrColumns, **values: Any) -> CtrColumns:
-    return dataclasses.replace(columns, **values)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda c: changed(c, n_features=2),
-        lambda c: changed(c, keys=c.keys[::-1]),
-        lambda c: changed(c, keys=c.keys[:-1]),
-        lambda c: changed(c, keys=c.keys.astype(np.int64)),
-        lambda c: changed(c, numbers=c.numbers[:-1]),
-        lambda c: changed(c, numbers=c.numbers * np.float32(np.inf)),
-        lambda c: changed(c, numbers=c.numbers[np.newaxis]),
-        lambda c: changed(c, combination=c.combination + 10**6),
-        lambda c: changed(c, combination=c.combination - 10**6),
-        lambda c: changed(c, combination=c.combination[:-1]),
-        lambda c: changed(c, good=c.good + 99),
-        lambda c: changed(c, good=c.good - 99),
-        lambda c: changed(c, total=c.total - 99),
-        lambda c: changed(c, constants=c.constants[:, :4]),
-        lambda c: changed(c, constants=c.constants * np.float32(np.nan)),
-        lambda c: changed(c, combinations=c.combinations[:-1]),
-        lambda c: changed(
-            c, combinations=[dataclasses.replace(one, categories=()) for one in c.combinations]
-        ),
-        lambda c: changed(
-            c, combinations=[dataclasses.replace(one, categories=(6,)) for one in c.combinations]
-        ),
-        lambda c: changed(c, combinations=[dataclasses.replace(one, n_keys=-1) for one in c.combinations]),
-        lambda c: changed(
-            c,
-            combinations=[dataclasses.replace(one, above=((1, math.nan, False),)) for one in c.combinations],
-        ),
-    ],
-)
-def test_derived_columns_that_contradict_themselves(
-    document: dict[str, Any], change: Callable[[CtrColumns], CtrColumns]
-) -> None:
-    """As a damaged file has them."""
-    derived = read_document(document, 6).derived
-    assert derived is not None
-    changed(derived)
-    with pytest.raises((ValueError, np.exceptions.DTypePromotionError)), np.errstate(all="ignore"):
-        change(derived)
-
-
-def test_adapted_models_that_contradict_themselves(document: dict[str, Any]) -> None:
-    ensemble, encoders, derived, shared = read_document(document, 6)
-    schema = InputSchema(6, encoders=encoders, derived=derived)
-    assert AdaptedModel(ensemble, schema, "catboost", shared=shared).shared == shared
-    for wrong in (
-        shared[1:],
-        (*shared[1:], ()),
-        (*shared[1:], (0, 6)),
-        (*shared[1:], (2, 2)),
-        (*shared, (0, 2)),
-    ):
-        with pytest.raises(ValueError):
-            AdaptedModel(ensemble, schema, "catboost", shared=wrong)
-    with pytest.raises(ValueError):
-        AdaptedModel(ensemble, InputSchema(6, encoders=encoders), "catboost", shared=shared)
-    with pytest.raises(ValueError, match="encoders"):
-        InputSchema(6, derived=derived)
-    with pytest.raises(ValueError, match="other columns"):
-        InputSchema(7, encoders=encoders, derived=derived)
-
-
-@pytest.mark.parametrize("cut", [0, 3, 7, 20, 300, 3000, -1000, -8, -1])
-def test_cut_off_file_of_catboost(cut: int, tmp_path: Path) -> None:
-    path = tmp_path / "model.cbm"
-    fit(iterations=3).save_model(str(path), format="cbm")
-    data = path.read_bytes()
-    assert CbmFile(data).tables()
-    with pytest.raises(ValueError, match="cannot read"):
-        CbmFile(data[:cut]).tables()
-
-
-def test_file_of_several_binarizations(tmp_path: Path) -> None:
-    path = tmp_path / "model.cbm"
-    model = fit(simple_ctr=SEVERAL, iterations=10)
-    model.save_model(str(path))
-    adapted = adapt(str(path))
-    expected = raw(model, rows(1))
-    np.testing.assert_allclose(
-        adapted.ensemble.margin(encoded(adapted, rows(1))), expected, rtol=0, atol=1e-12
-    )

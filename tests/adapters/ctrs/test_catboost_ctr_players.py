@@ -1,0 +1,150 @@
+"""CatBoost's CTRs: values and interactions of their players by the definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.catboost_ctrs import encoded, fit, own_values, rows, shares, unseen
+
+from skshapgpu import TreeExplainer
+from skshapgpu.adapters import adapt
+from skshapgpu.reference import (
+    interventional_banzhaf,
+    interventional_interactions,
+    interventional_shap,
+    path_dependent_banzhaf,
+    path_dependent_interactions,
+    path_dependent_shap,
+)
+from skshapgpu.schema import AdaptedModel
+
+
+@pytest.fixture(scope="module")
+def small() -> Any:
+    """Few enough players for the definition."""
+    model = fit(iterations=30, depth=4)
+    adapted = adapt(model)
+    assert len(adapted.shared) >= 3 and adapted.ensemble.n_players <= 12
+    assert adapted.ensemble.n_features > adapted.ensemble.n_players
+    return model
+
+
+PRECISIONS = [("double", 1e-11), ("single", 2e-6)]
+
+
+@pytest.mark.parametrize("precision, tolerance", PRECISIONS)
+def test_definition(small: Any, precision: str, tolerance: float) -> None:
+    X = unseen(rows(1)).head(15)
+    adapted, explainer = adapt(small), TreeExplainer(small, precision=precision)
+    S, E = shares(adapted), encoded(adapted, X)
+    expected, base = path_dependent_shap(adapted.ensemble, E)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(explainer.shap_values(X), expected[:, 0] @ S, rtol=0, atol=tolerance * scale)
+    assert explainer.expected_value == pytest.approx(base[0], rel=1e-12)
+    banzhaf = path_dependent_banzhaf(adapted.ensemble, E)[:, 0] @ S
+    found = explainer.explain(X, index="bv").values
+    np.testing.assert_allclose(found, banzhaf, rtol=0, atol=tolerance * scale)
+    for index in ("sii", "stii"):
+        expected = S.T @ path_dependent_interactions(adapted.ensemble, E, index)[:, 0] @ S
+        assert_interactions(explainer, X, index, expected, tolerance * scale)
+        np.testing.assert_allclose(
+            expected.sum(axis=2), explainer.shap_values(X), rtol=0, atol=8 * tolerance * scale
+        )
+    assert_interactions(explainer, X, "bii", banzhaf_matrices(adapted, E, banzhaf), tolerance * scale)
+
+
+@pytest.mark.parametrize("precision, tolerance", PRECISIONS)
+@pytest.mark.parametrize("options", [{}, {"memory_limit": "8MB"}], ids=str)
+def test_definition_with_background(
+    small: Any, precision: str, tolerance: float, options: dict[str, Any]
+) -> None:
+    X, data = unseen(rows(1)).head(4), unseen(rows(2)).iloc[:5]
+    adapted = adapt(small)
+    explainer = TreeExplainer(small, data, precision=precision, **options)
+    S, E, B = shares(adapted), encoded(adapted, X), encoded(adapted, data)
+    expected, base = interventional_shap(adapted.ensemble, E, B)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(explainer.shap_values(X), expected[:, 0] @ S, rtol=0, atol=tolerance * scale)
+    assert explainer.expected_value == pytest.approx(base[0], rel=1e-9)
+    banzhaf = interventional_banzhaf(adapted.ensemble, E, B)[:, 0] @ S
+    found = explainer.explain(X, index="bv").values
+    np.testing.assert_allclose(found, banzhaf, rtol=0, atol=tolerance * scale)
+    for index in ("sii", "stii"):
+        expected = S.T @ interventional_interactions(adapted.ensemble, E, B, index=index)[:, 0] @ S
+        assert_interactions(explainer, X, index, expected, tolerance * scale)
+
+
+def banzhaf_matrices(adapted: AdaptedModel, E: np.ndarray, banzhaf: np.ndarray) -> np.ndarray:
+    """Pairs of players shared, and Banzhaf values on the diagonal."""
+    S = shares(adapted)
+    of_players = path_dependent_interactions(adapted.ensemble, E, "bii")[:, 0]
+    np.einsum("rpp->rp", of_players)[...] = 0
+    matrices = S.T @ of_players @ S
+    np.einsum("raa->ra", matrices)[...] = banzhaf
+    return matrices
+
+
+def assert_interactions(
+    explainer: TreeExplainer, X: Any, index: str, expected: np.ndarray, allowed: float
+) -> None:
+    found = explainer.explain_interactions(X, index=index).values
+    np.testing.assert_allclose(found, expected, rtol=0, atol=8 * allowed)
+    assert (found == found.swapaxes(1, 2)).all()
+    occurring = explainer.explain_interactions(X, pairs="occurring", index=index)
+    first, second = occurring.pairs.T
+    np.testing.assert_allclose(occurring.values, 2 * expected[:, first, second], rtol=0, atol=8 * allowed)
+    others = np.ones(expected.shape[1:], bool)
+    others[first, second] = others[second, first] = False
+    np.fill_diagonal(others, False)
+    assert (np.abs(expected[:, others]) <= 8 * allowed).all()
+    np.testing.assert_array_equal(occurring.pairs, explainer.occurring_pairs())
+    listed = [("letter", "colour"), (1, 5), ("number", "letter")]
+    positions = np.array([(4, 0), (1, 5), (2, 4)])
+    found = explainer.explain_interactions(X, pairs=listed, index=index).values
+    np.testing.assert_array_equal(found, 2 * dense(explainer, X, index)[:, positions[:, 0], positions[:, 1]])
+    strongest = explainer.explain_interactions(X, pairs=3, index=index)
+    mean = np.abs(occurring.values).mean(axis=0)
+    np.testing.assert_allclose(np.sort(strongest.strength)[::-1], np.sort(mean)[::-1][:3], rtol=1e-6)
+
+
+def dense(explainer: TreeExplainer, X: Any, index: str) -> np.ndarray:
+    return explainer.explain_interactions(X, index=index).values
+
+
+def test_interactions_of_several_outputs() -> None:
+    model, X = fit("classes"), unseen(rows(1)).head(50)
+    explainer = TreeExplainer(model, precision="double")
+    matrices = explainer.shap_interaction_values(X)
+    assert matrices.shape == (50, 6, 6, 3)
+    np.testing.assert_allclose(matrices.sum(axis=2), explainer.shap_values(X), rtol=0, atol=1e-12)
+
+
+def test_both_classes() -> None:
+    model, X = fit("binary"), unseen(rows(1)).head(50)
+    both = TreeExplainer(model, outputs="all", precision="double").shap_values(X)
+    np.testing.assert_allclose(both[..., 1], own_values(model, X), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(both[..., 0], -both[..., 1])
+
+
+def test_probability() -> None:
+    model, X, data = fit("binary"), unseen(rows(1)).head(20), rows(2).head(10)
+    explanation = TreeExplainer(model, data, model_output="probability", precision="double").explain(X)
+    total = explanation.base_values + explanation.values.sum(axis=1)
+    np.testing.assert_allclose(total, model.predict_proba(X)[:, 1], rtol=0, atol=1e-10)
+
+
+def test_triples_are_refused(on_cpu: None) -> None:
+    explainer = TreeExplainer(fit())
+    with pytest.raises(ValueError, match=r"share contributions.*order=2"):
+        explainer.explain_interactions(rows(1).head(2), pairs="occurring", order=3)
+    with pytest.raises(ValueError, match="share contributions"):
+        explainer.occurring_pairs(order=3)
+
+
+def test_triples_of_ctrs_of_single_columns(on_cpu: None) -> None:
+    model = fit(max_ctr_complexity=1)
+    assert not adapt(model).shared
+    found = TreeExplainer(model).explain_interactions(rows(1).head(4), pairs="occurring", order=3)
+    assert np.abs(found.values).max() > 0
