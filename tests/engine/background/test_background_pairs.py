@@ -1,4 +1,4 @@
-"""Interventional interactions and Banzhaf values: the core and all families against the definition; the API.
+"""Interventional interactions and Banzhaf values: the core and all families against the definition.
 
 They are computed on the CPU only.
 """
@@ -6,12 +6,9 @@ They are computed on the CPU only.
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
-from pathlib import Path
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -30,20 +27,10 @@ from helpers.ensembles import (
 from helpers.models import MODELS, as_trees_see_them, outputs_second
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestRegressor
 
-from skshapgpu import (
-    ShapInteractionDisplay,
-    ShapInteractionTransformer,
-    TreeExplainer,
-    _core,
-    explain,
-    memory,
-)
-from skshapgpu.algorithms import Kind
-from skshapgpu.devices import Devices
+from skshapgpu import TreeExplainer, _core
 from skshapgpu.ensemble import Ensemble
 from skshapgpu.reference import (
     Index,
@@ -53,7 +40,6 @@ from skshapgpu.reference import (
 )
 
 X, Y = load_diabetes(return_X_y=True)
-CANCER, BENIGN = load_breast_cancer(return_X_y=True)
 
 INDICES: tuple[Index, ...] = ("sii", "stii", "bii")
 
@@ -66,11 +52,6 @@ COUNTS = 2**24
 
 def explainer_of(model: Any, data: Any, **options: Any) -> TreeExplainer:
     return TreeExplainer(model, data, device="cpu", **options)
-
-
-@pytest.fixture(scope="module")
-def forest() -> RandomForestRegressor:
-    return RandomForestRegressor(6, max_depth=5, random_state=0).fit(X, Y)
 
 
 # The core
@@ -389,217 +370,3 @@ def test_other_instruction_sets(isa: str) -> None:
         [sys.executable, *tests], env=os.environ | {"SKSHAPGPU_ISA": isa}, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stdout[-8000:]
-
-
-# The public API
-
-
-def both_classes() -> tuple[TreeExplainer, np.ndarray]:
-    model = GradientBoostingClassifier(n_estimators=4, random_state=0).fit(CANCER, BENIGN)
-    return explainer_of(model, CANCER[:40], outputs="all"), CANCER[40:120]
-
-
-def three_classes() -> tuple[TreeExplainer, np.ndarray]:
-    model = RandomForestClassifier(5, max_depth=5, random_state=0).fit(X, np.digitize(Y, [100, 180]))
-    return explainer_of(model, X[:40]), X[40:]
-
-
-def float32() -> tuple[TreeExplainer, np.ndarray]:
-    model = RandomForestRegressor(6, max_depth=5, random_state=0).fit(X, Y)
-    return explainer_of(model, X[:40], precision="double"), X.astype(np.float32)
-
-
-@pytest.fixture(scope="module", params=[both_classes, three_classes, float32], ids=lambda make: make.__name__)
-def explained(request: pytest.FixtureRequest) -> tuple[TreeExplainer, np.ndarray]:
-    return request.param()
-
-
-@pytest.mark.parametrize("index", INDICES)
-def test_forms(explained: tuple[TreeExplainer, np.ndarray], index: str) -> None:
-    explainer, rows = explained
-    dense = explainer.explain_interactions(rows, index=index)
-    assert dense.values.dtype == rows.dtype and (dense.values == dense.values.swapaxes(1, 2)).all()
-    if index == "sii":
-        np.testing.assert_array_equal(explainer.shap_interaction_values(rows), dense.values)
-    occurring = explainer.explain_interactions(rows, index=index, pairs="occurring")
-    np.testing.assert_array_equal(occurring.pairs, explainer.occurring_pairs())
-    first, second = occurring.pairs.T
-    np.testing.assert_array_equal(occurring.values, 2 * dense.values[:, first, second])
-    singles = explainer.explain(rows, index="bv" if index == "bii" else "sv")
-    atol = 2e-6 * np.abs(singles.values).max()
-    np.testing.assert_allclose(occurring.feature_values, singles.values, rtol=0, atol=atol)
-    np.testing.assert_allclose(occurring.dense().values, dense.values, rtol=0, atol=atol)
-    order = np.argsort(-occurring.strength, kind="stable")[:5]
-    strongest = explainer.explain_interactions(rows, index=index, pairs=5)
-    np.testing.assert_array_equal(strongest.pairs, occurring.pairs[order])
-    np.testing.assert_array_equal(strongest.values, occurring.values[:, order])
-    listed = explainer.explain_interactions(rows, index=index, pairs=[(second[3], f"x{first[3]}")])
-    np.testing.assert_array_equal(listed.values[:, 0], occurring.values[:, 3])
-    for explanation in (dense, occurring, strongest, listed):
-        assert explanation.feature_perturbation == "interventional" and explanation.device == "cpu"
-        np.testing.assert_array_equal(explanation.base_values, explainer.expected_value)
-        assert (explanation.additivity_error is None) == (index == "bii")
-    assert (singles.additivity_error is None) == (index == "bii")
-    assert "feature perturbation: interventional" in repr(dense[1:])
-    if index != "bii":
-        assert 0 < dense.additivity_error < 1e-3
-        np.testing.assert_allclose(dense.values.sum(axis=2), singles.values, rtol=0, atol=10 * atol)
-
-
-def test_one_call(forest: Any) -> None:
-    expected = explainer_of(forest, X[:5], data_weights=[1, 1, 1, 1, 2])
-    options = {"data": X[:5], "data_weights": [1, 1, 1, 1, 2], "device": "cpu"}
-    pairs = explain(forest, X[:9], interactions=True, pairs=3, index="stii", **options)
-    np.testing.assert_array_equal(
-        pairs.values, expected.explain_interactions(X[:9], pairs=3, index="stii").values
-    )
-    banzhaf = explain(forest, X[:9], index="bv", **options)
-    np.testing.assert_array_equal(banzhaf.values, expected.explain(X[:9], index="bv").values)
-    assert banzhaf.value_index == "bv" and banzhaf.feature_perturbation == "interventional"
-    path_dependent = TreeExplainer(forest, device="cpu").explain_interactions(X[:9])
-    assert path_dependent.feature_perturbation == "tree_path_dependent"
-    assert not np.allclose(path_dependent.values, expected.shap_interaction_values(X[:9]), atol=1e-3)
-
-
-def test_weights_count_rows(forest: Any) -> None:
-    weighted = explainer_of(forest, X[:4], data_weights=[2, 0, 1, 1], precision="double")
-    repeated = explainer_of(forest, X[[0, 0, 2, 3]], precision="double")
-    for index in INDICES:
-        one, other = (e.explain_interactions(X[50:], index=index).values for e in (weighted, repeated))
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)
-
-
-def test_additivity_is_checked(forest: Any) -> None:
-    explainer = explainer_of(forest, X[:10])
-    explainer._runner.leaf_magnitude *= 1e-12  # as if the leaves were much smaller
-    for pairs in ("all", "occurring", 3, [(0, 1)]):
-        with pytest.raises(RuntimeError, match="additivity check failed at row"):
-            explainer.explain_interactions(X, pairs=pairs)
-    explainer.explain_interactions(X, index="bii")
-    unchecked = explainer_of(forest, X[:10], check_additivity=False)
-    assert unchecked.explain_interactions(X).additivity_error is None
-
-
-def test_threads(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    explainer = explainer_of(forest, X[:30])
-    expected = explainer.explain_interactions(X, pairs="occurring")
-    with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: explainer.explain_interactions(X, pairs="occurring"), range(8)):
-            np.testing.assert_array_equal(found.values, expected.values)
-    monkeypatch.setattr(memory, "CHUNK_BYTES", 50_000)
-    found = explainer_of(forest, X[:30], n_jobs=2).explain_interactions(X, pairs="occurring")
-    np.testing.assert_array_equal(found.values, expected.values)
-    np.testing.assert_array_equal(found.feature_values, expected.feature_values)
-
-
-def test_copies_and_files(forest: Any, tmp_path: Path) -> None:
-    explainer = explainer_of(forest, X[:12], data_weights=np.arange(12))
-    expected = explainer.shap_interaction_values(X[:30])
-    again = pickle.loads(pickle.dumps(explainer))
-    np.testing.assert_array_equal(again.shap_interaction_values(X[:30]), expected)
-    explainer.save(tmp_path / "explainer.npz")
-    loaded = TreeExplainer.load(tmp_path / "explainer.npz", device="cpu")
-    np.testing.assert_array_equal(loaded.shap_interaction_values(X[:30]), expected)
-
-
-@pytest.mark.parametrize("pairs", ["all", "occurring", 4, [(3, 7)]])
-def test_memory_limit_changes_no_bit(forest: Any, pairs: Any) -> None:
-    explainer = explainer_of(forest, X[:10])
-    expected = explainer.explain_interactions(X, pairs=pairs)
-    result = expected.values.nbytes + (X.nbytes if pairs == "occurring" else 0)
-    scratch = explainer._runner.plan(Kind(2)).info()["scratch_bytes_per_thread"]
-    tables = explainer._runner.table_bytes  # and counts
-    assert tables > explainer.plan_info()["table_bytes"] > 0
-    limited = explainer_of(forest, X[:10], memory_limit=result + scratch + tables + 30_000)
-    np.testing.assert_array_equal(limited.explain_interactions(X, pairs=pairs).values, expected.values)
-    with pytest.raises(MemoryError, match="SHAP interaction values"):
-        explainer_of(forest, X[:10], memory_limit=result).explain_interactions(X, pairs=pairs)
-
-
-def test_triples_are_path_dependent_only(forest: Any) -> None:
-    explainer = explainer_of(forest, X[:3])
-    for pairs in ("occurring", 3, [(0, 1, 2)]):
-        with pytest.raises(ValueError, match="of triples are path-dependent only for now: use an explainer"):
-            explainer.explain_interactions(X, pairs=pairs, order=3)
-    triples = TreeExplainer(forest, device="cpu").occurring_pairs(order=3)
-    np.testing.assert_array_equal(explainer.occurring_pairs(order=3), triples)
-
-
-def test_margins_only(forest: Any) -> None:
-    model = GradientBoostingClassifier(n_estimators=4, random_state=0).fit(CANCER, BENIGN)
-    explainer = explainer_of(model, CANCER[:10], model_output="probability")
-    with pytest.raises(ValueError, match="Banzhaf values are those of the margin: use model_output='raw'"):
-        explainer.explain(CANCER, index="bv")
-    with pytest.raises(ValueError, match="pairs are those of the margin: use model_output='raw'"):
-        explainer.shap_interaction_values(CANCER)
-
-
-class OnGpu:
-    """What says that it lies on a GPU, and is never read."""
-
-    __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
-
-
-def test_gpus_are_refused(forest: Any) -> None:
-    explainer = explainer_of(forest, X[:3])
-    what = "interventional SHAP interaction values of pairs are computed on the CPU only"
-    with pytest.raises(TypeError, match=f"{what}, but X lies on a GPU"):
-        explainer.shap_interaction_values(OnGpu())
-    explainer._runner.options = replace(explainer._runner.options, devices=Devices(indices=(0,)))
-    with pytest.raises(ValueError, match=f"{what}: use device='cpu' or 'auto'"):
-        explainer.explain_interactions(X, pairs=3)
-    with pytest.raises(ValueError, match="interventional Banzhaf values are computed on the CPU only"):
-        explainer.explain(X, index="bv")
-
-
-def test_auto_stays_on_the_cpu(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
-    explainer = TreeExplainer(forest, X[:3])
-    monkeypatch.setattr("skshapgpu.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU"))
-    assert explainer.explain_interactions(X).device == "cpu"
-    assert explainer.explain(X, index="bv").device == "cpu"
-
-
-# The transformer and the display
-
-
-@pytest.mark.parametrize("pairs", ["all", 4, [(2, 8), (0, 1)]])
-def test_transformer(forest: Any, pairs: Any) -> None:
-    transformer = ShapInteractionTransformer(
-        RandomForestRegressor(4, max_depth=4, random_state=0), pairs=pairs, data=X[:9], device="cpu"
-    )
-    values = transformer.fit_transform(X, Y)
-    explainer = explainer_of(transformer.estimator_, X[:9])
-    expected = explainer.explain_interactions(X, pairs="occurring" if pairs == "all" else pairs)
-    np.testing.assert_array_equal(values, expected.values)
-    assert transformer.base_values_ == explainer.expected_value
-    np.testing.assert_array_equal(clone(transformer).fit(X, Y).transform(X), values)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(transformer)).transform(X), values)
-    frozen = ShapInteractionTransformer.from_fitted(
-        forest, pairs=[(2, 8)], index="bii", data=X[:9], data_weights=np.arange(9), device="cpu"
-    )
-    weighted = explainer_of(forest, X[:9], data_weights=np.arange(9))
-    expected = weighted.explain_interactions(X, pairs=[(2, 8)], index="bii")
-    np.testing.assert_array_equal(frozen.transform(X), expected.values)
-    assert frozen.explain(X).feature_perturbation == "interventional"
-
-
-def test_transformer_refuses_options_before_it_fits() -> None:
-    class Untouched(RandomForestRegressor):
-        def fit(self, X: Any, y: Any = None) -> None:
-            raise AssertionError("fitted")
-
-    for options, message in (
-        ({"feature_perturbation": "interventional"}, "needs background rows"),
-        ({"feature_perturbation": "tree_path_dependent", "data": X[:3]}, "uses no background rows"),
-        ({"data_weights": [1.0]}, "weights of background rows"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            ShapInteractionTransformer(Untouched(), **options).fit(X, Y)
-
-
-def test_display(forest: Any) -> None:
-    pytest.importorskip("matplotlib").use("Agg")
-    display = ShapInteractionDisplay.from_estimator(forest, X, data=X[:9], device="cpu", max_features=None)
-    strength = explainer_of(forest, X[:9]).explain_interactions(X, pairs="occurring").strength
-    assert np.triu(display.strength, 1).max() == pytest.approx(strength.max())

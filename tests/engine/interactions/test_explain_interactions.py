@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 import pickle
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -14,69 +13,26 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from helpers.interactions import (
+    BENIGN,
+    DIABETES,
+    INDICES,
+    IRIS,
+    PROGRESSION,
+    brute_strength,
+    on_cpu,
+    whole_pairs,
+)
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skshapgpu import TreeExplainer, devices, explain, memory
+from skshapgpu import TreeExplainer, explain, memory
 from skshapgpu.adapters import _REGISTERED
-from skshapgpu.devices import Devices, GpuArray
 from skshapgpu.ensemble import Ensemble, Tree
 from skshapgpu.reference import MAX_USED_FEATURES, path_dependent_triples
 from skshapgpu.schema import AdaptedModel, InputSchema
-
-DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
-IRIS, SPECIES = load_iris(return_X_y=True)
-CANCER, BENIGN = load_breast_cancer(return_X_y=True)
-
-INDICES = ("sii", "stii", "bii")
-
-
-@pytest.fixture(scope="module")
-def regressor() -> RandomForestRegressor:
-    return RandomForestRegressor(8, max_depth=4, random_state=0).fit(DIABETES, PROGRESSION)
-
-
-@pytest.fixture(scope="module")
-def multiclass() -> RandomForestClassifier:
-    return RandomForestClassifier(8, max_depth=5, random_state=0).fit(IRIS, SPECIES)
-
-
-@pytest.fixture(scope="module")
-def binary() -> RandomForestClassifier:
-    return RandomForestClassifier(8, max_depth=4, random_state=0).fit(CANCER, BENIGN)
-
-
-def on_cpu(model: Any, **options: Any) -> TreeExplainer:
-    return TreeExplainer(model, device="cpu", **options)
-
-
-#: Model, rows, and the options of the explainer.
-CASES = [
-    ("regressor", DIABETES, {}),
-    ("multiclass", IRIS, {}),
-    ("binary", CANCER, {"outputs": "all"}),
-    ("regressor", DIABETES.astype(np.float32), {"precision": "double"}),
-]
-
-
-@pytest.fixture(params=range(len(CASES)), ids=["one output", "three outputs", "both classes", "float32"])
-def case(request: pytest.FixtureRequest) -> tuple[TreeExplainer, np.ndarray]:
-    name, rows, options = CASES[request.param]
-    return on_cpu(request.getfixturevalue(name), **options), rows
-
-
-def whole_pairs(dense: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of a dense result, occurring or not, and their whole indices."""
-    first, second = np.triu_indices(dense.shape[1], 1)
-    return np.column_stack([first, second]), 2 * dense[:, first, second]
-
-
-def brute_strength(values: np.ndarray) -> np.ndarray:
-    return np.abs(values).reshape(*values.shape[:2], -1).sum(axis=2, dtype=float).mean(axis=0)
-
 
 # Forms
 
@@ -525,176 +481,3 @@ def test_pickles(multiclass: Any) -> None:
     for found in (other, again):
         np.testing.assert_array_equal(found.values, expected.values)
         assert found.pair_names == expected.pair_names and found.output_names == expected.output_names
-
-
-# GPUs: what is asked of them, with the CPU's plans in their place
-
-
-class StandIn:
-    """A ``_cuda.CudaPlan`` that computes on the CPU."""
-
-    def __init__(self, plan: Any, index: int) -> None:
-        self.plan, self.index = plan, index
-        self.rows: list[int] = []
-
-    def explain(
-        self,
-        X: np.ndarray,
-        values: np.ndarray,
-        margin: np.ndarray | None,
-        gap: np.ndarray | None,
-        memory_limit: int,
-        **parts: np.ndarray,
-    ) -> None:
-        self.rows.append(len(X))
-        found = np.empty(values.shape[:2])
-        self.plan.explain(X, values, found, 1, **parts)
-        if gap is not None:
-            gap[:] = np.abs(values.sum(axis=2, dtype=np.float64) + self.plan.base_value - found).max(axis=0)
-        if margin is not None:
-            margin[...] = found
-
-    def explain_device(
-        self,
-        view: np.ndarray,
-        missing: float,
-        allow_nan: bool,
-        limit: float,
-        values_address: int,
-        values_float32: bool,
-        gap: np.ndarray | None,
-        memory_limit: int,
-        stream: int,
-        **addresses: int,
-    ) -> int:
-        n_features, n_outputs = view.shape[1], len(self.plan.base_value)
-        sizes = {"values": n_features, "matrices": n_features**2, "pairs": len(self.plan.pairs)}
-        shapes = sizes | {"matrices": (n_features, n_features)}
-        dtype = np.dtype(np.float32 if values_float32 else np.float64)
-        out = {}
-        for name, address in {"values": values_address, **addresses}.items():
-            n_bytes = len(view) * n_outputs * sizes[name] * dtype.itemsize
-            flat = np.frombuffer((ctypes.c_char * n_bytes).from_address(address), dtype)
-            out[name] = flat.reshape(len(view), n_outputs, *np.atleast_1d(shapes[name]))
-        self.explain(view, out.pop("values"), None, gap, memory_limit, **out)
-        return -1
-
-
-class Rows(np.ndarray):
-    """Stands for an array on a GPU."""
-
-
-class OnGpu(GpuArray):
-    def empty(self, shape: tuple[int, ...]) -> Any:
-        return np.full(shape, np.nan, self.dtype)
-
-    def rows(self, start: int, stop: int) -> GpuArray:
-        return put(self.array[start:stop])
-
-    def give(self, values: Any) -> Any:
-        return values.view(Rows)
-
-
-def put(X: np.ndarray, others: str = "float64") -> GpuArray:
-    return OnGpu(X, np.asarray(X), 0, 0, np.asarray(X), X.shape, X.dtype)
-
-
-@pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch) -> list[StandIn]:
-    """Two of them; the plans sent there."""
-    sent: list[StandIn] = []
-
-    def compile_on(plan: Any, index: int, algorithm: str) -> StandIn:
-        sent.append(StandIn(plan, index))
-        return sent[-1]
-
-    monkeypatch.setattr(devices, "compile_on", compile_on)
-    monkeypatch.setattr(devices, "on_gpu", lambda X: isinstance(X, Rows))
-    monkeypatch.setattr(devices, "take", put)
-    monkeypatch.setattr(devices, "address", lambda array: array.ctypes.data)
-    return sent
-
-
-def send(explainer: TreeExplainer, chosen: Devices) -> TreeExplainer:
-    explainer._runner.options = replace(explainer._runner.options, devices=chosen)
-    return explainer
-
-
-FORMS: list[Any] = ["all", "occurring", 4, [(3, 0), (1, 2)]]
-
-
-@pytest.mark.parametrize("pairs", FORMS)
-def test_rows_are_split_among_gpus(case: Any, gpus: list[StandIn], pairs: Any) -> None:
-    explainer, X = case
-    expected = explainer.explain_interactions(X, pairs=pairs)
-    both = send(pickle.loads(pickle.dumps(explainer)), Devices(indices=(0, 1)))
-    found = both.explain_interactions(X, pairs=pairs)
-    np.testing.assert_array_equal(found.values, expected.values)
-    assert found.device == "cuda:0, cuda:1" and found.additivity_error == expected.additivity_error
-    assert [plan.index for plan in gpus] == [0, 1]
-    assert {rows for plan in gpus for rows in plan.rows} <= {len(X) // 2, len(X) - len(X) // 2}
-
-
-@pytest.mark.parametrize("pairs", FORMS)
-def test_arrays_on_a_gpu_stay_there(
-    case: Any, gpus: list[StandIn], pairs: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    explainer, X = case
-    expected = explainer.explain_interactions(X, pairs=pairs)
-    auto = send(pickle.loads(pickle.dumps(explainer)), Devices(auto=True))
-    for chunk in (memory.CHUNK_BYTES, 50_000):
-        monkeypatch.setattr(memory, "CHUNK_BYTES", chunk)
-        found = auto.explain_interactions(X.view(Rows), pairs=pairs)
-        assert isinstance(found.values, Rows) and found.device == "cuda:0"
-        np.testing.assert_array_equal(np.asarray(found.values), expected.values)
-        if expected.pairs is not None:
-            np.testing.assert_array_equal(found.pairs, expected.pairs)
-        if expected.feature_values is not None:
-            np.testing.assert_array_equal(np.asarray(found.feature_values), expected.feature_values)
-    values = auto.shap_values(X.view(Rows))
-    np.testing.assert_array_equal(np.asarray(values), explainer.shap_values(X))
-
-
-def test_auto_falls_back_to_the_cpu(
-    regressor: Any, gpus: list[StandIn], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(self: Any, *arguments: Any, **parts: Any) -> None:
-        raise RuntimeError("a GPU")
-
-    monkeypatch.setattr(StandIn, "explain", fail)
-    monkeypatch.setattr(devices, "is_cuda_error", lambda error: "a GPU" in str(error))
-    monkeypatch.setattr(Devices, "choose", lambda self, *arguments: (0,))
-    expected = on_cpu(regressor)
-    with pytest.raises(RuntimeError, match="a GPU"):
-        send(expected, Devices(indices=(0,))).explain_interactions(DIABETES)
-    found = send(on_cpu(regressor), Devices(auto=True)).explain_interactions(DIABETES, pairs=3)
-    assert found.device == "cpu" and gpus
-    monkeypatch.undo()
-    np.testing.assert_array_equal(
-        found.values, on_cpu(regressor).explain_interactions(DIABETES, pairs=3).values
-    )
-
-
-@pytest.mark.parametrize("on", ["host", "GPU"])
-def test_gaps_found_by_gpus_are_judged(regressor: Any, gpus: list[StandIn], on: str) -> None:
-    explainer = send(on_cpu(regressor), Devices(indices=(0,)))
-    explainer._runner.leaf_magnitude *= 1e-9
-    X = DIABETES if on == "host" else DIABETES.view(Rows)
-    with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
-        explainer.explain_interactions(X)
-
-
-def test_what_gpus_do_not_compute(regressor: Any, gpus: list[StandIn]) -> None:
-    forced = send(on_cpu(regressor), Devices(indices=(0,)))
-    auto = send(on_cpu(regressor), Devices(auto=True))
-    what = "SHAP interaction values of triples are computed on the CPU only"
-    with pytest.raises(ValueError, match=f"{what}: use device='cpu'"):
-        forced.explain_interactions(DIABETES, pairs=2, order=3)
-    with pytest.raises(TypeError, match=f"{what}, but X lies on a GPU"):
-        auto.explain_interactions(DIABETES.view(Rows), pairs=2, order=3)
-    assert auto.explain_interactions(DIABETES, pairs=2, order=3).device == "cpu"
-    gputreeshap = on_cpu(regressor)
-    gputreeshap._runner.options = replace(forced._runner.options, algorithm="gputreeshap")
-    with pytest.raises(ValueError, match="algorithm='gputreeshap' computes SHAP values only"):
-        gputreeshap.explain_interactions(DIABETES)
-    assert not gpus

@@ -1,0 +1,367 @@
+"""The compiled kernels as they are called: the same bits in every call, interruption, wrong arguments."""
+
+from __future__ import annotations
+
+import _thread
+import dataclasses
+import gc
+import pickle
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from helpers import TESTS
+from helpers.ensembles import ORDERS, full_tree, random_ensemble, random_rows
+from helpers.kernels import assert_consistent, both_precisions, explain, once, run, same_bits, state
+
+from skshapgpu.ensemble import Ensemble, Tree
+
+# The same bits
+
+
+def mixed_ensemble(x_dtype: str = "float32") -> Ensemble:
+    """Every shape, categories and all outputs in one model."""
+    return random_ensemble(
+        19,
+        n_trees=40,
+        n_features=20,
+        n_outputs=3,
+        max_leaves=40,
+        order=ORDERS[2],
+        x_dtype=x_dtype,
+        categorical=True,
+        zero_missing=True,
+    )
+
+
+@both_precisions
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bits_depend_neither_on_threads_nor_on_the_other_rows(core, precision, dtype):
+    ensemble = mixed_ensemble()
+    X = random_rows(20, ensemble, 300)
+    plan = core.Plan(state(ensemble), precision)
+    values, margin = explain(plan, ensemble, X, dtype=dtype)
+    assert_consistent(ensemble, X, plan, precision, values, margin)
+    assert len(np.unique(margin[:, 0])) > 200
+    for n_threads in (1, 2, 3, 8):
+        for chunk in (1, 7, 63, 64, 65, len(X)):
+            if chunk == 1 and n_threads == 8:
+                continue
+            parts = [
+                explain(plan, ensemble, X[i : i + chunk], dtype=dtype, n_threads=n_threads)
+                for i in range(0, len(X), chunk)
+            ]
+            for whole, part in zip((values, margin), zip(*parts)):
+                assert same_bits(whole, np.concatenate(part)), (n_threads, chunk)
+    again = explain(core.Plan(state(ensemble), precision), ensemble, X, dtype=dtype)
+    assert same_bits(again[0], values) and same_bits(again[1], margin)
+
+
+@both_precisions
+@pytest.mark.parametrize("x_dtype", ["float32", "float64"])
+def test_bits_do_not_depend_on_the_layout_of_X(core, precision, x_dtype):
+    ensemble = mixed_ensemble(x_dtype)
+    with np.errstate(over="ignore"):
+        X = random_rows(21, ensemble, 131).astype(np.float32)
+    n_rows, n_features = X.shape
+    plan = core.Plan(state(ensemble), precision)
+    values, margin = explain(plan, ensemble, X)
+    for same in (X, X.astype(np.float64)):
+        spread = np.full((2 * n_rows, 3 * n_features), 7, same.dtype)
+        spread[1::2, ::3] = same
+        read_only = same.copy()
+        read_only.flags.writeable = False
+        fields = np.zeros((n_rows, n_features), np.dtype([("pad", "i2"), ("x", same.dtype)], align=True))
+        fields["x"] = same
+        layouts = {
+            "C": same,
+            "F": np.asfortranarray(same),
+            "sliced": spread[1::2, ::3],
+            "read-only": read_only,
+            "reversed rows": same[::-1].copy()[::-1],
+            "reversed columns": same[:, ::-1].copy()[:, ::-1],
+            "both reversed": np.asfortranarray(same[::-1, ::-1])[::-1, ::-1],
+            "in records": fields["x"],
+        }
+        for name, layout in layouts.items():
+            assert np.array_equal(layout, same, equal_nan=True)
+            got = explain(plan, ensemble, layout)
+            assert same_bits(got[0], values) and same_bits(got[1], margin), (name, same.dtype)
+        one_row = np.broadcast_to(same[5], (70, n_features))
+        assert same_bits(explain(plan, ensemble, one_row)[0], np.repeat(values[5:6], 70, axis=0))
+
+
+@both_precisions
+def test_margin_is_optional(core, precision):
+    ensemble = mixed_ensemble()
+    X = random_rows(22, ensemble, 70)
+    plan = core.Plan(state(ensemble), precision)
+    values = np.full((70, 3, 20), np.nan)
+    plan.explain(X, values, None, 1)
+    assert same_bits(values, explain(plan, ensemble, X)[0])
+
+
+@both_precisions
+def test_one_plan_in_several_threads(core, precision):
+    ensemble = mixed_ensemble()
+    X = random_rows(23, ensemble, 200)
+    plan = core.Plan(state(ensemble), precision)
+    values, margin = explain(plan, ensemble, X)
+    starts = [7 * i % 150 for i in range(60)]
+    with ThreadPoolExecutor(6) as pool:
+        parts = pool.map(lambda i: explain(plan, ensemble, X[i : i + 50], n_threads=1 + i % 3), starts)
+        for i, part in zip(starts, parts):
+            assert same_bits(part[0], values[i : i + 50]) and same_bits(part[1], margin[i : i + 50])
+
+
+@both_precisions
+def test_a_plan_outlives_its_ensemble(core, precision):
+    ensemble = mixed_ensemble()
+    X = random_rows(24, ensemble, 70)
+    plan = core.Plan(state(ensemble), precision)
+    expected = explain(plan, ensemble, X)
+    short_lived = {
+        name: np.array(attribute) if isinstance(attribute, np.ndarray) else attribute
+        for name, attribute in state(ensemble).items()
+    }
+    plan = core.Plan(short_lived, precision)
+    for array in short_lived.values():
+        if isinstance(array, np.ndarray):
+            array[...] = 1
+    del short_lived, array
+    gc.collect()
+    values, margin = explain(plan, ensemble, X)
+    assert same_bits(values, expected[0]) and same_bits(margin, expected[1])
+
+
+def test_base_value_is_not_a_handle_into_the_plan(core):
+    plan = core.Plan(state(random_ensemble(25)), "double")
+    before = plan.base_value.copy()
+    changed = plan.base_value
+    try:
+        changed[...] = 99
+    except ValueError:
+        pass  # read-only is as good as a copy
+    np.testing.assert_array_equal(plan.base_value, before)
+
+
+def test_info_counts(core):
+    ensemble = mixed_ensemble()
+    with_split = np.diff(ensemble.tree_offsets) > 1
+    assert 0 < with_split.sum() < ensemble.n_trees
+    info = core.Plan(state(ensemble), "single").info()
+    assert info["n_trees"] == sum(group["n_trees"] for group in info["groups"]) == with_split.sum()
+    assert info["n_leaves"] == ensemble.n_leaves
+    assert info["bytes"] > 0
+
+
+# Interruption
+
+
+def test_ctrl_c_and_other_threads_get_through(core):
+    """The timer can only fire when the GIL is free, and its interrupt must end a job of minutes."""
+    tree = full_tree(np.random.default_rng(26), 9, 4)
+    ensemble = Ensemble.from_trees([tree] * 300, n_features=4, intercept=0)
+    plan = core.Plan(state(ensemble), "double")
+    X = np.random.default_rng(26).random((1_000_000, 4), np.float32)
+    values = np.empty((len(X), 1, 4))
+    ended = threading.Event()
+
+    def interrupt():
+        for _ in range(3):  # Python drops an interrupt that comes while it finalizes an object
+            _thread.interrupt_main()
+            if ended.wait(1.4):
+                break
+
+    timer = threading.Timer(0.2, interrupt)
+    timer.start()
+    begin = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        plan.explain(X, values, None, 2)
+    ended.set()
+    assert time.perf_counter() - begin < 5
+    timer.join()
+    few = X[:10]
+    assert_consistent(ensemble, few, plan, "double", *explain(plan, ensemble, few))
+
+
+# Wrong arguments
+
+
+@pytest.mark.parametrize("precision", ["half", "", "Double", None, 1])
+def test_wrong_precision(core, precision):
+    with pytest.raises((ValueError, TypeError)):
+        core.Plan(state(random_ensemble(27)), precision)
+
+
+@pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(Ensemble)])
+def test_ensemble_without_an_attribute(core, name):
+    attributes = state(random_ensemble(27))
+    del attributes[name]
+    with pytest.raises((ValueError, TypeError, KeyError), match=name):
+        core.Plan(attributes, "single")
+
+
+def test_ensemble_of_another_type(core):
+    for wrong in (None, random_ensemble(27), [1], {}):
+        with pytest.raises((ValueError, TypeError, KeyError)):
+            core.Plan(wrong, "single")
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+def unaligned(*shape: int) -> np.ndarray:
+    return np.zeros(8 * int(np.prod(shape)) + 1, np.uint8)[1:].view(np.float64).reshape(shape)
+
+
+GOOD = {"X": np.zeros((6, 5)), "values": np.zeros((6, 2, 5)), "margin": np.zeros((6, 2)), "n_threads": 1}
+
+
+@pytest.mark.parametrize(
+    "name, wrong",
+    [
+        ("X", np.zeros(5)),
+        ("X", np.zeros((6, 5, 1))),
+        ("X", np.zeros((6, 4))),
+        ("X", np.zeros((6, 6))),
+        ("X", np.zeros((7, 5))),
+        ("X", np.zeros((5, 5))),
+        ("X", np.zeros((6, 5), np.int64)),
+        ("X", np.zeros((6, 5), np.float16)),
+        ("X", np.zeros((6, 5), np.longdouble)),
+        ("X", np.zeros((6, 5), ">f8")),
+        ("X", np.zeros((6, 5), complex)),
+        ("X", np.zeros((6, 5), bool)),
+        ("X", np.zeros((6, 5), object)),
+        ("X", np.zeros((6, 5), "U3")),
+        ("X", None),
+        ("X", [[0.0] * 5] * 6),
+        ("X", unaligned(6, 5)),
+        ("values", unaligned(6, 2, 5)),
+        ("margin", unaligned(6, 2)),
+        ("values", np.zeros((6, 10))),
+        ("values", np.zeros((6, 5, 2))),
+        ("values", np.zeros((5, 2, 5))),
+        ("values", np.zeros((7, 2, 5))),
+        ("values", np.zeros((6, 2, 6))),
+        ("values", np.zeros((6, 3, 5))),
+        ("values", np.zeros((6, 2, 5), np.int64)),
+        ("values", np.zeros((6, 2, 5), np.float16)),
+        ("values", np.zeros((6, 2, 5), ">f8")),
+        ("values", np.zeros((6, 2, 5), order="F")),
+        ("values", np.zeros((12, 2, 5))[::2]),
+        ("values", np.zeros((6, 2, 5))[::-1]),
+        ("values", read_only(np.zeros((6, 2, 5)))),
+        ("values", None),
+        ("values", [[[0.0] * 5] * 2] * 6),
+        ("margin", np.zeros((6, 2), np.float32)),
+        ("margin", np.zeros(12)),
+        ("margin", np.zeros((2, 6))),
+        ("margin", np.zeros((6, 3))),
+        ("margin", np.zeros((5, 2))),
+        ("margin", np.zeros((6, 2), order="F")),
+        ("margin", np.zeros((6, 4))[:, ::2]),
+        ("margin", read_only(np.zeros((6, 2)))),
+        ("margin", [[0.0] * 2] * 6),
+        ("n_threads", 0),
+        ("n_threads", -1),
+        ("n_threads", 1.5),
+        ("n_threads", None),
+        ("n_threads", 2**40),
+    ],
+)
+def test_wrong_arguments(core, cpu_core, name, wrong):
+    if name == "n_threads":
+        core = cpu_core
+    plan = core.Plan(state(random_ensemble(28, n_outputs=2)), "double")
+    plan.explain(**GOOD)
+    with pytest.raises((ValueError, TypeError)):
+        plan.explain(**GOOD | {name: wrong})
+
+
+def test_arrays_from_another_process(core):
+    """Their dtype equals float64, but is another object; a dtype may also carry metadata."""
+    ensemble = random_ensemble(29)
+    X = random_rows(30, ensemble, 5)
+    plan = core.Plan(state(pickle.loads(pickle.dumps(ensemble))), "double")
+    expected = explain(plan, ensemble, X)[0]
+    unpickled = pickle.loads(pickle.dumps(X))
+    assert unpickled.dtype is not X.dtype
+    assert same_bits(explain(plan, ensemble, unpickled)[0], expected)
+    assert same_bits(explain(plan, ensemble, X.astype(np.dtype("f8", metadata={"unit": "m"})))[0], expected)
+    values = pickle.loads(pickle.dumps(np.empty_like(expected)))
+    plan.explain(X, values, pickle.loads(pickle.dumps(np.empty((5, 1)))), 1)
+    assert same_bits(values.astype(X.dtype), expected)
+
+
+@pytest.mark.parametrize("precision, value", [("single", 1e39), ("double", 1.7e308)])
+def test_leaves_beyond_the_precision(core, precision, value):
+    """They are refused or explained, never turned into infinity."""
+    tree = Tree([1, -1, -1], [2, -1, -1], [0] * 3, [0.0] * 3, [False] * 3, [2, 1, 1], [0, value, -value])
+    ensemble = Ensemble.from_trees([tree], n_features=1, intercept=0)
+    try:
+        plan = core.Plan(state(ensemble), precision)
+    except ValueError as error:
+        assert "leaf" in str(error)
+        return
+    values, _ = explain(plan, ensemble, np.array([[0.0], [1.0]]))
+    np.testing.assert_allclose(values.ravel(), [value, -value], rtol=1e-6)
+
+
+# In processes of their own, which these could end
+
+
+PREAMBLE = f"""
+import resource, sys
+sys.path.insert(0, {str(TESTS)!r})
+from helpers.ensembles import random_ensemble, random_rows
+from helpers.kernels import explain, same_bits, state
+from skshapgpu import _core
+ensemble = random_ensemble(31, n_trees=20, max_leaves=50)
+plan = _core.Plan(state(ensemble), "double")
+X = random_rows(32, ensemble, 40_000)
+"""
+
+
+@once
+def test_any_number_of_threads():
+    result = run(
+        [
+            "-c",
+            PREAMBLE
+            + """
+X = X[:70]
+for n_threads in (2**20, 2**29, 2**30 - 1, 2**31 - 1, 2**30):
+    print(n_threads, flush=True)
+    assert same_bits(explain(plan, ensemble, X)[0], explain(plan, ensemble, X, n_threads=n_threads)[0])
+""",
+        ]
+    )
+    assert result.returncode == 0, f"exit status {result.returncode}: {result.stdout}"
+
+
+@once
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
+def test_threads_that_cannot_start():
+    """300 threads need more address space than is left for their stacks."""
+    result = run(
+        [
+            "-c",
+            PREAMBLE
+            + """
+in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + 2**28,) * 2)
+try:
+    explain(plan, ensemble, X, n_threads=300)
+except (RuntimeError, OSError, MemoryError) as error:
+    print("raised", error)
+""",
+        ]
+    )
+    assert result.returncode == 0, f"exit status {result.returncode}: {result.stdout}"

@@ -1,0 +1,129 @@
+"""The compiled kernels on the CPU and on a GPU, calls of them, and what must hold for every call."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.ensembles import leaf_scale
+from skshapgpu.ensemble import Ensemble
+from skshapgpu.reference import path_dependent_shap
+
+#: In units of the sum of the output's absolute leaf values.
+TOLERANCE = {"single": 2e-6, "double": 1e-10}
+ISA = os.environ.get("SKSHAPGPU_ISA")
+
+once = pytest.mark.skipif(ISA is not None, reason="SKSHAPGPU_ISA restricts this run to one instruction set")
+both_precisions = pytest.mark.parametrize("precision", ["single", "double"])
+
+
+class CudaPlan:
+    """``Plan`` with another ``explain``: on the first GPU."""
+
+    def __init__(self, attributes: dict[str, Any], precision: str) -> None:
+        from skshapgpu import _core, _cuda
+
+        self.plan = _core.Plan(attributes, precision)
+        self.cuda = _cuda.CudaPlan(self.plan, 0, False)
+        self.info = self.plan.info
+
+    @property
+    def base_value(self) -> np.ndarray:
+        return self.plan.base_value
+
+    def explain(self, X: np.ndarray, values: np.ndarray, margin: np.ndarray | None, n_threads: int) -> None:
+        if not isinstance(margin, np.ndarray) or margin.ndim != 2:
+            self.cuda.explain(X, values, margin, None, 0)
+            return
+        gap = np.full(margin.shape[1], np.nan)
+        self.cuda.explain(X, values, margin, gap, 0)
+        expected = np.abs(values.sum(axis=2, dtype=np.float64) + self.base_value - margin)
+        expected = expected.max(axis=0, initial=0)
+        tolerance = 1e-13 * (1 + np.abs(values).sum(axis=2, dtype=np.float64).max(axis=0, initial=0))
+        assert_within(gap, expected, tolerance + 1e-13 * np.abs(self.base_value), "gap")
+
+
+def state(ensemble: Ensemble) -> dict[str, Any]:
+    return {f.name: getattr(ensemble, f.name) for f in dataclasses.fields(ensemble)}
+
+
+def explain(
+    plan: Any, ensemble: Ensemble, X: np.ndarray, *, dtype: str = "float64", n_threads: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values and margin, in arrays that hold NaN wherever the core has not written."""
+    values = np.full((len(X), ensemble.n_outputs, ensemble.n_features), np.nan, dtype)
+    margin = np.full((len(X), ensemble.n_outputs), np.nan)
+    plan.explain(X, values, margin, n_threads)
+    return values, margin
+
+
+def splits_on(ensemble: Ensemble) -> np.ndarray:
+    """Whether a tree of the output splits on the feature, (n_outputs, n_features)."""
+    used = np.zeros((ensemble.n_outputs, ensemble.n_features), bool)
+    for start, stop, output in zip(ensemble.tree_offsets, ensemble.tree_offsets[1:], ensemble.tree_output):
+        features = ensemble.feature[start:stop][ensemble.left[start:stop] >= 0]
+        used[slice(None) if output < 0 else output, features] = True
+    return used
+
+
+def assert_within(got: np.ndarray, expected: np.ndarray, tolerance: np.ndarray, what: str) -> None:
+    wrong = ~(np.abs(got - expected) <= tolerance)  # so that NaN is wrong
+    if wrong.any():
+        worst = tuple(int(i) for i in np.argwhere(wrong)[0])
+        limit = np.broadcast_to(tolerance, wrong.shape)[worst]
+        raise AssertionError(
+            f"{what}{worst}: {got[worst]!r} instead of {expected[worst]!r}, "
+            f"tolerance {limit:.3g}; {wrong.sum()} of {wrong.size} are wrong"
+        )
+
+
+def assert_consistent(
+    ensemble: Ensemble, X: np.ndarray, plan: Any, precision: str, values: np.ndarray, margin: np.ndarray
+) -> None:
+    """What needs no expected values: margin, additivity, nothing for unused features."""
+    largest = np.abs(ensemble.intercept) + leaf_scale(ensemble)
+    expected = ensemble.margin(X)
+    assert_within(margin, expected, 1e-9 * np.abs(expected) + 1e-14 * largest, "margin")
+    total = values.sum(axis=2, dtype=np.float64) + plan.base_value
+    bound = TOLERANCE[precision] if values.dtype == np.float64 else TOLERANCE["single"]
+    assert_within(total, expected, bound * leaf_scale(ensemble) + 1e-14 * largest, "sum of values")
+    assert (values[:, ~splits_on(ensemble)] == 0).all()
+
+
+def assert_exact(
+    core: ModuleType, ensemble: Ensemble, X: np.ndarray, precision: str, dtype: str = "float64"
+) -> None:
+    """Everything at once, against the definition."""
+    plan = core.Plan(state(ensemble), precision)
+    values, margin = explain(plan, ensemble, X, dtype=dtype)
+    assert_consistent(ensemble, X, plan, precision, values, margin)
+    expected, base = path_dependent_shap(ensemble, X)
+    scale = leaf_scale(ensemble)
+    base_value = plan.base_value
+    assert base_value.dtype == np.float64 and base_value.shape == (ensemble.n_outputs,)
+    assert_within(base_value, base, 1e-12 * (scale + np.abs(ensemble.intercept)), "base_value")
+    tolerance = TOLERANCE[precision] * scale[:, np.newaxis]
+    if dtype == "float32":
+        tolerance = tolerance + np.finfo(np.float32).eps * np.abs(expected)
+    assert_within(values, expected, tolerance, "values")
+
+
+def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def run(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
