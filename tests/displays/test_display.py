@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,6 @@ from matplotlib import pyplot  # noqa: E402
 
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)
-
-
-@pytest.fixture(autouse=True)
-def no_figures_left() -> Iterator[None]:
-    yield
-    pyplot.close("all")
 
 
 @pytest.fixture(scope="module")

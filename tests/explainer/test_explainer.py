@@ -1,4 +1,4 @@
-"""TreeExplainer and explain: shapes, options, pipelines, memory, threads, additivity."""
+"""TreeExplainer and explain: shapes, options, memory, threads, additivity."""
 
 from __future__ import annotations
 
@@ -14,32 +14,22 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
-    ExtraTreesRegressor,
     GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.exceptions import NotFittedError
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skshapgpu import TreeExplainer, UnsupportedModelError, explain, register_adapter
-from skshapgpu.adapters import _REGISTERED, adapt
-from skshapgpu.algorithms import SHAP_VALUES
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu import TreeExplainer, explain
+from skshapgpu.adapters import adapt
 from skshapgpu.memory import parse_bytes
 from skshapgpu.reference import path_dependent_shap
-from skshapgpu.schema import AdaptedModel, InputSchema
+from skshapgpu.algorithms import SHAP_VALUES
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
@@ -262,165 +252,6 @@ def test_expected_value_does_not_change_with_use(multiclass: Any) -> None:
     before = explainer.expected_value
     explainer.shap_values(IRIS[:1])
     np.testing.assert_array_equal(explainer.expected_value, before)
-
-
-# Models in models
-
-
-def test_pipeline() -> None:
-    pipeline = make_pipeline(StandardScaler(), "passthrough", RandomForestRegressor(5, random_state=0))
-    pipeline.fit(DIABETES, PROGRESSION)
-    explanation = explain(pipeline, DIABETES)
-    scaled = pipeline[0].transform(DIABETES)
-    np.testing.assert_array_equal(explanation.values, explain(pipeline[-1], scaled).values)
-    np.testing.assert_array_equal(explanation.data, scaled)
-    np.testing.assert_allclose(
-        explanation.base_values + explanation.values.sum(axis=1), pipeline.predict(DIABETES), rtol=1e-6
-    )
-
-
-def mixed_frame() -> tuple[Any, np.ndarray]:
-    pd = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(
-        {"color": rng.choice(["red", "green", "blue"], 120), "size": rng.normal(size=120)},
-        index=[f"id{i}" for i in range(120)],
-    )
-    return X, (X["color"] == "red") * 2.0 + X["size"].to_numpy()
-
-
-@pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.parametrize("set_output", [True, False])
-def test_pipeline_with_column_transformer(sparse: bool, set_output: bool) -> None:
-    X, y = mixed_frame()
-    if sparse and set_output:
-        pytest.skip("pandas output cannot be sparse")
-    encode = ColumnTransformer(
-        [("one", OneHotEncoder(sparse_output=sparse), ["color"])],
-        remainder=StandardScaler(),
-        sparse_threshold=1.0,
-    )
-    pipeline = make_pipeline(encode, ExtraTreesRegressor(5, random_state=0))
-    if set_output:
-        pipeline.set_output(transform="pandas")
-    pipeline.fit(X, y)
-    explanation = explain(pipeline, X, precision="double")
-    assert explanation.feature_names == (
-        "one__color_blue",
-        "one__color_green",
-        "one__color_red",
-        "remainder__size",
-    )
-    assert list(explanation.index) == list(X.index)
-    assert sp.issparse(explanation.data) == sparse
-    np.testing.assert_allclose(
-        explanation.base_values + explanation.values.sum(axis=1), pipeline.predict(X), rtol=1e-6
-    )
-    grouped = explanation.group({"color": explanation.feature_names[:3]})
-    assert grouped.feature_names == ("color", "remainder__size")
-    np.testing.assert_allclose(grouped.values.sum(axis=1), explanation.values.sum(axis=1), atol=1e-12)
-
-
-def test_pipeline_of_text() -> None:
-    texts = ["good movie", "bad movie", "good plot", "bad plot"] * 5
-    pipeline = make_pipeline(CountVectorizer(), RandomForestClassifier(5, random_state=0)).fit(
-        texts, [1, 0] * 10
-    )
-    explanation = explain(pipeline, texts)
-    assert explanation.feature_names == ("bad", "good", "movie", "plot")
-    assert sp.issparse(explanation.data)
-    assert set(np.argsort(-explanation.importance())[:2]) <= {0, 1}
-
-
-def test_pipeline_whose_steps_have_no_names() -> None:
-    pipeline = make_pipeline(FunctionTransformer(lambda X: X[:, :3]), DecisionTreeRegressor(max_depth=3))
-    assert explain(pipeline.fit(DIABETES, PROGRESSION), DIABETES).feature_names == ("x0", "x1", "x2")
-
-
-def wrapped() -> dict[str, Any]:
-    forest = RandomForestRegressor(3, max_depth=4, random_state=0)
-    grid = {"max_leaf_nodes": [4, 8]}
-    return {
-        "frozen": FrozenEstimator(forest.fit(DIABETES, PROGRESSION)),
-        "search": GridSearchCV(forest, grid, cv=2),
-        "random search": RandomizedSearchCV(forest, grid, n_iter=2, cv=2),
-        "pipeline of search": make_pipeline(StandardScaler(), GridSearchCV(forest, grid, cv=2)),
-        "search of pipeline": GridSearchCV(
-            make_pipeline(StandardScaler(), forest), {"randomforestregressor__max_leaf_nodes": [4]}, cv=2
-        ),
-        "pipeline of pipeline": make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), forest)),
-        "frozen pipeline": FrozenEstimator(
-            make_pipeline(StandardScaler(), forest).fit(DIABETES, PROGRESSION)
-        ),
-        "pipeline of frozen": make_pipeline(
-            StandardScaler(with_mean=False), FrozenEstimator(forest.fit(DIABETES, PROGRESSION))
-        ),
-    }
-
-
-@pytest.mark.parametrize("kind", list(wrapped()))
-def test_models_in_models(kind: str) -> None:
-    model = wrapped()[kind].fit(DIABETES, PROGRESSION)
-    explanation = explain(model, DIABETES)
-    np.testing.assert_allclose(
-        explanation.base_values + explanation.values.sum(axis=1), model.predict(DIABETES), rtol=1e-6
-    )
-
-
-@pytest.mark.parametrize(
-    ("model", "error", "message"),
-    [
-        (RandomForestRegressor(), NotFittedError, "not fitted yet"),
-        (make_pipeline(StandardScaler(), RandomForestRegressor()), NotFittedError, "not fitted yet"),
-        (GridSearchCV(RandomForestRegressor(), {}), NotFittedError, "GridSearchCV is not fitted"),
-        (
-            GridSearchCV(DecisionTreeRegressor(), {}, refit=False, cv=2).fit(DIABETES, PROGRESSION),
-            UnsupportedModelError,
-            "kept no model: use refit=True",
-        ),
-        (make_pipeline(StandardScaler(), "passthrough"), UnsupportedModelError, "last step is no model"),
-        (
-            make_pipeline(StandardScaler(), LinearRegression()).fit(DIABETES, PROGRESSION),
-            UnsupportedModelError,
-            "LinearRegression",
-        ),
-        (RandomForestRegressor, TypeError, "pass an instance"),
-        (b"model", UnsupportedModelError, "builtins.bytes"),
-    ],
-)
-def test_models_that_are_refused(model: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        TreeExplainer(model)
-
-
-def test_registered_adapter() -> None:
-    class Stump:
-        def __init__(self, threshold: float) -> None:
-            self.threshold = threshold
-
-    def adapt_stump(model: Any) -> AdaptedModel:
-        tree = Tree(
-            left=[1, -1, -1],
-            right=[2, -1, -1],
-            feature=[1, 0, 0],
-            threshold=[model.threshold, 0, 0],
-            missing_left=[True] * 3,
-            cover=[4, 3, 1],
-            value=[0, -1, 3],
-        )
-        ensemble = Ensemble.from_trees([tree], n_features=2, intercept=5.0)
-        return AdaptedModel(ensemble, InputSchema(2, feature_names=("a", "b")), family="stump")
-
-    path = f"{Stump.__module__}.{Stump.__qualname__}"
-    register_adapter(path, adapt_stump)
-    try:
-        explanation = explain(Stump(0.5), [[0, 0], [0, 1], [0, np.nan]])
-    finally:
-        del _REGISTERED[path]
-    # The base value is 5 + (3 * -1 + 1 * 3) / 4 = 5.
-    assert explanation.base_values == 5
-    np.testing.assert_allclose(explanation.values, [[0, -1], [0, 3], [0, -1]], atol=1e-6)
-    assert explanation.feature_names == ("a", "b")
 
 
 # Memory
@@ -657,132 +488,3 @@ def test_call_of_one_row_is_quick(regressor: Any) -> None:
         ]
         seconds = np.min(rounds, axis=0)
         assert seconds[0] - seconds[1] < 62 * seconds[2]
-
-
-# All libraries
-
-
-def library_models() -> dict[str, Any]:
-    """Fits a model of each library on (X, y), by name; X has categories in ``color``."""
-
-    def xgboost(X: Any, y: Any) -> Any:
-        module = pytest.importorskip("xgboost")
-        return module.XGBRegressor(n_estimators=5, enable_categorical=True, max_depth=4, n_jobs=1).fit(X, y)
-
-    def lightgbm(X: Any, y: Any) -> Any:
-        module = pytest.importorskip("lightgbm")
-        return module.LGBMRegressor(
-            n_estimators=5, verbose=-1, n_jobs=1, min_child_samples=5, min_data_per_group=5
-        ).fit(X, y)
-
-    def catboost(X: Any, y: Any) -> Any:
-        module = pytest.importorskip("catboost")
-        return module.CatBoostRegressor(
-            iterations=5,
-            depth=4,
-            cat_features=["color"],
-            one_hot_max_size=10,
-            thread_count=1,
-            verbose=False,
-            allow_writing_files=False,
-        ).fit(X.astype({"color": str}), y)
-
-    def histogram(X: Any, y: Any) -> Any:
-        return HistGradientBoostingRegressor(max_iter=5, categorical_features="from_dtype").fit(X, y)
-
-    return {"xgboost": xgboost, "lightgbm": lightgbm, "catboost": catboost, "sklearn": histogram}
-
-
-@pytest.mark.parametrize("library", list(library_models()))
-def test_frame_with_categories_in_every_library(library: str) -> None:
-    pd = pytest.importorskip("pandas")
-    X, y = mixed_frame()
-    X["color"] = pd.Categorical(X["color"], categories=["red", "blue", "green"])
-    X.loc[X.index[::10], "size"] = np.nan
-    y = np.nan_to_num(y)
-    model = library_models()[library](X, y)
-    if library == "catboost":
-        X = X.astype({"color": str})
-    explainer = TreeExplainer(model, precision="double")
-    explanation = explainer.explain(X)
-    assert explainer.family == library
-    assert explanation.feature_names == ("color", "size")
-    assert explanation.importance()[0] > 0.1
-    np.testing.assert_allclose(
-        explanation.base_values + explanation.values.sum(axis=1), model.predict(X), atol=1e-5
-    )
-    if library != "catboost":
-        # The same categories, in another order: the same rows, except for XGBoost before 3.1.
-        reordered = X.assign(
-            color=pd.Categorical(X["color"].astype(object), categories=["green", "red", "blue"])
-        )
-        again = explainer.explain(reordered)
-        np.testing.assert_allclose(
-            again.base_values + again.values.sum(axis=1), model.predict(reordered), atol=1e-5
-        )
-    other = pickle.loads(pickle.dumps(explainer))
-    np.testing.assert_array_equal(other.shap_values(X), explanation.values)
-
-
-@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost"])
-def test_classifiers_of_every_library(library: str) -> None:
-    module = pytest.importorskip(library)
-    make = {
-        "xgboost": lambda: module.XGBClassifier(n_estimators=3, n_jobs=1),
-        "lightgbm": lambda: module.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1),
-        "catboost": lambda: module.CatBoostClassifier(
-            iterations=3, verbose=False, allow_writing_files=False, thread_count=1
-        ),
-    }[library]
-    model = make().fit(CANCER, BENIGN)
-    one, both = explain(model, CANCER), explain(model, CANCER, outputs="all")
-    assert one.shape == CANCER.shape and both.shape == (*CANCER.shape, 2)
-    assert both.output_names == (0, 1)
-    margin = one.base_values + one.values.sum(axis=1)
-    np.testing.assert_allclose(1 / (1 + np.exp(-margin)), model.predict_proba(CANCER)[:, 1], atol=1e-5)
-
-    model = make().fit(IRIS, SPECIES)
-    explanation = explain(model, IRIS)
-    assert explanation.shape == (150, 4, 3)
-    assert explanation.output_names == (0, 1, 2)
-    margin = np.exp(explanation.base_values + explanation.values.sum(axis=1))
-    np.testing.assert_allclose(
-        margin / margin.sum(axis=1, keepdims=True), model.predict_proba(IRIS), atol=1e-5
-    )
-
-
-def test_xgboost_takes_what_a_sparse_matrix_does_not_store_as_missing() -> None:
-    module = pytest.importorskip("xgboost")
-    X = np.where(np.abs(CANCER) > np.median(CANCER, axis=0), CANCER, 0.0)
-    model = module.XGBRegressor(n_estimators=5, n_jobs=1).fit(sp.csr_matrix(X), BENIGN)
-    explanation = explain(model, sp.csr_matrix(X))
-    np.testing.assert_allclose(
-        explanation.base_values + explanation.values.sum(axis=1), model.predict(sp.csr_matrix(X)), atol=1e-5
-    )
-    missing = np.where(X == 0, np.nan, X)
-    np.testing.assert_array_equal(explanation.values, explain(model, missing).values)
-    assert np.abs(explain(model, X).values - explanation.values).max() > 1e-3
-
-
-def test_xgboost_missing_number() -> None:
-    module = pytest.importorskip("xgboost")
-    X = np.where(DIABETES > 0.05, -999.0, DIABETES)
-    model = module.XGBRegressor(n_estimators=5, n_jobs=1, missing=-999.0).fit(X, PROGRESSION)
-    explanation = explain(model, X)
-    np.testing.assert_allclose(
-        explanation.base_values + explanation.values.sum(axis=1), model.predict(X), rtol=1e-5
-    )
-
-
-def test_hist_gradient_boosting_classifier_of_strings() -> None:
-    pd = pytest.importorskip("pandas")
-    X, y = mixed_frame()
-    X["color"] = X["color"].astype("category")
-    model = HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype")
-    model.fit(X, np.digitize(y, [0.0, 1.0]))
-    explanation = explain(model, X)
-    assert explanation.shape == (120, 2, 3)
-    np.testing.assert_allclose(
-        explanation.base_values + explanation.values.sum(axis=1), model.decision_function(X), atol=1e-5
-    )
-    assert isinstance(explanation.index, pd.Index)

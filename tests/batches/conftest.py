@@ -1,0 +1,24 @@
+"""An explainer of the model of ``helpers.batches``, and the values of its rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skshapgpu import TreeExplainer
+
+# What needs PyArrow is imported where it is used: other files of this folder may run without.
+
+
+@pytest.fixture(scope="module")
+def explainer() -> TreeExplainer:
+    from helpers.batches import MODEL
+
+    return TreeExplainer(MODEL)
+
+
+@pytest.fixture(scope="module")
+def values(explainer: TreeExplainer) -> np.ndarray:
+    from helpers.batches import IRIS
+
+    return explainer.shap_values(IRIS)

@@ -1,0 +1,203 @@
+"""Margins and values as the libraries themselves compute them, and the models of ``cases`` with both."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import is_classifier
+from sklearn.ensemble import IsolationForest
+
+from helpers.cases import CASES, UNEVEN
+from helpers.checks import hard_rows
+from skshapgpu import TreeExplainer, inputs
+from skshapgpu.adapters import adapt
+from skshapgpu.reference import path_dependent_shap
+from skshapgpu.schema import AdaptedModel
+
+# What the libraries themselves say
+
+
+def own_margin(model: Any, X: Any) -> np.ndarray:
+    """What the model's library predicts, in the space where trees add up, (n_rows, n_outputs)."""
+    margin = _OWN_MARGIN[type(model).__module__.partition(".")[0]](model, X)
+    return np.asarray(margin, np.float64).reshape(len(X), -1)
+
+
+def _sklearn_margin(model: Any, X: Any) -> np.ndarray:
+    if isinstance(model, IsolationForest):  # score = -2^(-depth / average)
+        n = model._max_samples
+        average = 2 * (np.log(n - 1) + np.euler_gamma) - 2 * (n - 1) / n
+        return -np.log2(-model.score_samples(X)) * average
+    if hasattr(model, "decision_function"):
+        return model.decision_function(X)
+    if is_classifier(model):
+        probability = model.predict_proba(X)
+        return probability[:, 1] if probability.shape[1] == 2 else probability
+    return model.predict(X)
+
+
+def _xgboost_margin(model: Any, X: Any) -> np.ndarray:
+    if hasattr(model, "get_booster"):
+        return model.predict(X, output_margin=True)
+    return model.predict(_matrix(model, X), output_margin=True)
+
+
+def _lightgbm_margin(model: Any, X: Any) -> np.ndarray:
+    booster = getattr(model, "booster_", model)
+    margin = model.predict(X, raw_score=True)
+    if booster.params.get("boosting", booster.params.get("boosting_type")) == "rf":
+        margin = margin / booster.current_iteration()  # raw_score is the sum, LightGBM#6217
+    return margin
+
+
+def _catboost_margin(model: Any, X: Any) -> np.ndarray:
+    return model.predict(X, prediction_type="RawFormulaVal")
+
+
+_OWN_MARGIN = {
+    "sklearn": _sklearn_margin,
+    "xgboost": _xgboost_margin,
+    "lightgbm": _lightgbm_margin,
+    "catboost": _catboost_margin,
+}
+
+
+def _matrix(model: Any, X: Any) -> Any:
+    """X for a native XGBoost call, with the settings of the wrapper, if it is one."""
+    xgb = pytest.importorskip("xgboost")
+    types = getattr(model, "feature_types", None)
+    return xgb.DMatrix(
+        X,
+        missing=getattr(model, "missing", np.nan),
+        enable_categorical=True,
+        feature_types=types if isinstance(X, np.ndarray) else None,
+    )
+
+
+def xgboost_values(model: Any, X: Any) -> np.ndarray:
+    """pred_contribs, (n_rows, n_features, n_outputs)."""
+    booster, rounds = model, (0, 0)
+    if hasattr(model, "get_booster"):
+        booster = model.get_booster()
+        if model.early_stopping_rounds is not None:
+            rounds = (0, model.best_iteration + 1)
+    own = booster.predict(_matrix(model, X), pred_contribs=True, iteration_range=rounds, strict_shape=True)
+    return own[..., :-1].astype(np.float64).transpose(0, 2, 1)
+
+
+def lightgbm_values(model: Any, X: Any) -> np.ndarray:
+    own = model.predict(X, pred_contrib=True)
+    return own.reshape(len(X), -1, X.shape[1] + 1)[..., :-1].transpose(0, 2, 1)
+
+
+def catboost_values(model: Any, X: Any) -> np.ndarray:
+    cb = pytest.importorskip("catboost")
+    pool = cb.Pool(X, cat_features=model.get_cat_feature_indices())
+    own = model.get_feature_importance(pool, type="ShapValues")
+    return own.reshape(len(X), -1, X.shape[1] + 1)[..., :-1].transpose(0, 2, 1)
+
+
+def shap_values(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Values and base values of shap, in our shapes: of a binary classifier the positive class alone."""
+    shap = pytest.importorskip("shap")
+    explainer = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent")
+    values = np.asarray(explainer.shap_values(X, check_additivity=False), np.float64)
+    values = values.reshape(*X.shape, -1)
+    base_value = np.ravel(explainer.expected_value)
+    if is_classifier(model) and values.shape[2] == 2:
+        return values[..., 1:], base_value[1:]
+    return values, base_value
+
+
+# The checks
+
+
+@dataclass(frozen=True)
+class Fitted:
+    model: Any
+    X: Any
+    adapted: AdaptedModel
+    margin: np.ndarray
+
+    def explain(self, precision: str) -> tuple[np.ndarray, np.ndarray]:
+        """Values (n_rows, n_features, n_outputs) and base values through the public interface."""
+        explainer = TreeExplainer(self.model, precision=precision)
+        values = explainer.shap_values(self.X)
+        assert values.dtype == np.float64
+        return values.reshape(*self.X.shape, -1), np.atleast_1d(explainer.expected_value)
+
+    def encoded(self) -> np.ndarray:
+        rows = inputs.read(self.X, self.adapted.schema, self.adapted.ensemble.x_dtype)
+        return rows.chunk(0, rows.n_rows)
+
+
+@functools.cache
+def fitted(name: str) -> Fitted:
+    """Training rows and, where codes and numbers are all there is, rows at the edge of each comparison."""
+    model, X = CASES[name]()
+    adapted = adapt(model)
+    if isinstance(X, np.ndarray) and not (adapted.family == "sklearn" and adapted.schema.encoders):
+        schema = adapted.schema
+        hard = hard_rows(adapted.ensemble, 40, nan=schema.allow_nan, inf=schema.allow_inf)
+        X = np.concatenate([X[:30], hard.astype(np.float64)])
+    return Fitted(model, X, adapted, own_margin(model, X))
+
+
+@functools.cache
+def definition(name: str) -> tuple[np.ndarray, np.ndarray]:
+    case = fitted(name)
+    values, base_value = path_dependent_shap(case.adapted.ensemble, case.encoded())
+    return values.transpose(0, 2, 1), base_value
+
+
+def error(values: np.ndarray, expected: np.ndarray, unit: np.ndarray) -> float:
+    """The largest difference, in units of each output's own."""
+    assert values.shape == expected.shape
+    difference = np.abs(values - expected)
+    assert (difference[..., unit == 0] == 0).all()
+    return float((difference / np.where(unit == 0, 1.0, unit)).max())
+
+
+# Values of the libraries themselves, and of shap
+
+
+def shap_only(model: Any, X: Any) -> np.ndarray:
+    return shap_values(model, X)[0]
+
+
+OWN_VALUES: dict[str, tuple[Callable[[Any, Any], np.ndarray], float]] = {
+    # All three compute in float64, as we do: only the order of the sums differs.
+    "sklearn": (shap_only, 1e-12),
+    "lightgbm": (lightgbm_values, 1e-12),
+    "catboost": (catboost_values, 1e-12),
+    # XGBoost computes in float32 and returns it; from 3.3 on with 8 quadrature points, which suffice for
+    # the at most 6 features of a path here.
+    "xgboost": (xgboost_values, 1e-6),
+}
+#: Where the others have no values or wrong ones. The definition covers all of them; more on most below.
+NOT_OWN = [
+    # shap has no such models, or reads categorical splits as numeric ones
+    "sklearn boosting, huber, from zero",
+    "sklearn boosting, three classes",
+    "sklearn bagging",
+    "sklearn bagging, several targets",
+    "sklearn bagging, three classes, subsets of features",
+    "sklearn histograms, categories",
+    "sklearn histograms, categories, three classes",
+    "sklearn histograms, codes",
+    "sklearn histograms, codes, three classes",
+    # LightGBM sums the trees that it should average
+    "lightgbm forest",
+    "lightgbm forest, three classes",
+    "lightgbm codes, forest",
+    # CatBoost's do not add up where leaves stand at different depths, nor with a scale
+    "catboost one-hot, Lossguide",
+    "catboost scale and bias",
+    "catboost scale and bias, MultiRMSE",
+    *(name for name in CASES if name.startswith(tuple(f"catboost {policy}" for policy in UNEVEN))),
+]

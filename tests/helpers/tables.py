@@ -1,0 +1,15 @@
+"""Data frames of scikit-learn's data sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sklearn.datasets import load_diabetes
+
+
+def diabetes_frame() -> tuple[Any, Any]:
+    pytest.importorskip("pandas")
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    X.index = y.index = [f"patient {i}" for i in range(len(X))]
+    return X, y
