@@ -29,7 +29,8 @@ from skshapgpu.errors import UnsupportedModelError
 xgb = pytest.importorskip("xgboost")
 
 
-def forest(booster: Any) -> dict[str, Any]:
+def trees_of(booster: Any) -> dict[str, Any]:
+    """The part of the document that holds the trees."""
     booster = document(booster)["gradient_booster"]
     return booster.get("gbtree", booster)["model"]
 
@@ -202,7 +203,7 @@ def test_leaves_with_several_outputs():
 
 def test_pruned_trees_keep_no_unreachable_node():
     booster = train({"tree_method": "exact", "gamma": 3.0, "max_depth": 6}, Y)
-    trees = forest(booster)["trees"]
+    trees = trees_of(booster)["trees"]
     assert sum(int(tree["tree_param"]["num_deleted"]) for tree in trees) > 10
     ensemble = check_booster(booster)
     assert ensemble.n_nodes == 2 * ensemble.n_leaves - ensemble.n_trees
@@ -217,7 +218,7 @@ def test_pruned_categories():
     pruned = train(
         {"process_type": "update", "updater": "prune", "gamma": 30.0}, y, 3, X=X, xgb_model=grown, **types
     )
-    trees = forest(pruned)["trees"]
+    trees = trees_of(pruned)["trees"]
     assert any(tree["left_children"][node] == -1 for tree in trees for node in tree["categories_nodes"])
     ensemble = adapt(pruned).ensemble
     leaf = ensemble.left < 0

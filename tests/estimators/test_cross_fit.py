@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
+from helpers.families import forest
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes, load_iris
@@ -27,10 +28,6 @@ from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 FOLDS = KFold(3, shuffle=True, random_state=1)
-
-
-def forest() -> RandomForestRegressor:
-    return RandomForestRegressor(4, max_depth=4, random_state=0)
 
 
 def by_hand(model: Any, X: Any, y: Any, splits: Any, **per_row: np.ndarray) -> np.ndarray:

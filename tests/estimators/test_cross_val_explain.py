@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn
+from helpers.families import forest, forest_classifier
 from helpers.tables import diabetes_frame
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -16,8 +17,6 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     IsolationForest,
-    RandomForestClassifier,
-    RandomForestRegressor,
 )
 from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -40,14 +39,6 @@ from skshapgpu import ShapTransformer, TreeExplainer, UnsupportedModelError, cro
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
-
-
-def forest(**options: Any) -> RandomForestRegressor:
-    return RandomForestRegressor(4, max_depth=4, random_state=0, **options)
-
-
-def classifier(**options: Any) -> RandomForestClassifier:
-    return RandomForestClassifier(4, max_depth=4, random_state=0, **options)
 
 
 def by_hand(
@@ -186,8 +177,8 @@ def test_metadata_routing() -> None:
 
 
 def test_jobs_change_nothing() -> None:
-    one = cross_val_explain(classifier(), IRIS, SPECIES, cv=3)
-    two = cross_val_explain(classifier(), IRIS, SPECIES, cv=3, n_jobs=2)
+    one = cross_val_explain(forest_classifier(), IRIS, SPECIES, cv=3)
+    two = cross_val_explain(forest_classifier(), IRIS, SPECIES, cv=3, n_jobs=2)
     np.testing.assert_array_equal(one["explanation"].values, two["explanation"].values)
     np.testing.assert_array_equal(one["test_score"], two["test_score"])
     np.testing.assert_array_equal(one["importances"], two["importances"])
@@ -228,8 +219,8 @@ def test_values_add_up_to_the_out_of_fold_predictions() -> None:
 def test_several_classes() -> None:
     splits = list(StratifiedKFold(3).split(IRIS, SPECIES))
     labels = np.array(["setosa", "versicolor", "virginica"])[SPECIES]
-    results = cross_val_explain(classifier(), IRIS, labels, cv=3)
-    values, base_values = by_hand(classifier(), IRIS, labels, splits)
+    results = cross_val_explain(forest_classifier(), IRIS, labels, cv=3)
+    values, base_values = by_hand(forest_classifier(), IRIS, labels, splits)
     explanation = results["explanation"]
     np.testing.assert_array_equal(explanation.values, values)
     np.testing.assert_array_equal(explanation.base_values, base_values)
@@ -249,7 +240,7 @@ def test_several_classes() -> None:
 def test_plots_of_shap_get_the_base_value_of_each_row(several: bool) -> None:
     pytest.importorskip("shap")
     y = SPECIES if several else (SPECIES == 1).astype(int)
-    explanation = cross_val_explain(classifier(), IRIS, y, cv=3)["explanation"]
+    explanation = cross_val_explain(forest_classifier(), IRIS, y, cv=3)["explanation"]
     theirs = explanation.to_shap()
     np.testing.assert_array_equal(theirs.base_values, explanation.base_values)
     np.testing.assert_array_equal(theirs.values, explanation.values)
@@ -430,7 +421,7 @@ def test_losses() -> None:
 
 def test_both_outputs_of_two_classes() -> None:
     y = (SPECIES == 1).astype(int)
-    explanation = cross_val_explain(classifier(), IRIS, y, cv=3, explain_params={"outputs": "all"})[
+    explanation = cross_val_explain(forest_classifier(), IRIS, y, cv=3, explain_params={"outputs": "all"})[
         "explanation"
     ]
     assert explanation.values.shape == (150, 4, 2) and explanation.output_names == (0, 1)
@@ -451,14 +442,14 @@ def test_transformer_brings_its_options() -> None:
         values, base_values = by_hand(forest(), DIABETES, PROGRESSION, splits, **expected)
         np.testing.assert_array_equal(results["explanation"].values, values)
         np.testing.assert_array_equal(results["explanation"].base_values, base_values)
-    pipeline = make_pipeline(StandardScaler(), ShapTransformer(classifier(), outputs="all"))
+    pipeline = make_pipeline(StandardScaler(), ShapTransformer(forest_classifier(), outputs="all"))
     y = (PROGRESSION > 150).astype(int)
     assert cross_val_explain(pipeline, DIABETES, y, cv=3)["explanation"].shape == (442, 10, 2)
     pipeline = make_pipeline(StandardScaler(), ShapTransformer(forest(), data=data))
     with pytest.raises(ValueError, match="explain_params="):
         cross_val_explain(pipeline, DIABETES, PROGRESSION)
     # ShapTransformer as a step: the model behind it is explained, in terms of SHAP values.
-    stacked = make_pipeline(ShapTransformer(classifier()), classifier())
+    stacked = make_pipeline(ShapTransformer(forest_classifier()), forest_classifier())
     assert cross_val_explain(stacked, IRIS, SPECIES, cv=3)["explanation"].feature_names[0] == "x0__0"
 
 
@@ -511,7 +502,7 @@ def test_models_of_other_libraries(library: str, several: bool) -> None:
             iterations=3, verbose=False, allow_writing_files=False, thread_count=1
         ),
     }[library]()
-    X, y = diabetes_frame()
+    X, y = diabetes_frame(labelled=True)
     y = np.digitize(y, [100, 200] if several else [150])
     results = cross_val_explain(model, X, y, cv=3, return_estimator=True)
     explanation = results["explanation"]

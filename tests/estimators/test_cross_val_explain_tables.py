@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
+from helpers.families import forest, forest_classifier
 from helpers.tables import diabetes_frame
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_diabetes, load_iris
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestRegressor
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.model_selection import KFold, RepeatedKFold, cross_val_predict
@@ -27,19 +28,11 @@ IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 
 
-def forest(**options: Any) -> RandomForestRegressor:
-    return RandomForestRegressor(4, max_depth=4, random_state=0, **options)
-
-
-def classifier(**options: Any) -> RandomForestClassifier:
-    return RandomForestClassifier(4, max_depth=4, random_state=0, **options)
-
-
 # Kinds of X
 
 
 def test_data_frame_keeps_its_labels() -> None:
-    X, y = diabetes_frame()
+    X, y = diabetes_frame(labelled=True)
     X, y = X.iloc[::-1], y.iloc[::-1]
     results = cross_val_explain(forest(), X, y, cv=KFold(3, shuffle=True, random_state=0))
     plain = cross_val_explain(forest(), X.to_numpy(), y.to_numpy(), cv=KFold(3, shuffle=True, random_state=0))
@@ -77,7 +70,7 @@ def test_texts(kind: str) -> None:
         texts = np.array(texts, object)
     elif kind == "series":  # whose labels are not positions
         texts = pytest.importorskip("pandas").Series(texts, index=order)
-    model = make_pipeline(CountVectorizer(), classifier())
+    model = make_pipeline(CountVectorizer(), forest_classifier())
     explanation = cross_val_explain(model, texts, y, cv=3)["explanation"]
     assert explanation.feature_names == ("bad", "end", "fine", "good", "movie", "plot")
     predicted = cross_val_predict(model, texts, y, cv=3, method="predict_proba")[:, 1]
@@ -90,7 +83,7 @@ def test_texts(kind: str) -> None:
 
 
 def test_pipeline_explains_the_columns_of_its_last_step() -> None:
-    X, y = diabetes_frame()
+    X, y = diabetes_frame(labelled=True)
     model = make_pipeline(StandardScaler(), forest())
     splits = list(KFold(3).split(X))
     explanation = cross_val_explain(model, X, y, cv=splits)["explanation"]

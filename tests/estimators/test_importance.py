@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.families import forest, forest_classifier
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LogisticRegression
@@ -26,14 +27,6 @@ AGGREGATIONS = {
     "rms": lambda values: np.sqrt(np.mean(values**2, axis=0)),
     "max_abs": lambda values: np.max(np.abs(values), axis=0),
 }
-
-
-def forest() -> RandomForestRegressor:
-    return RandomForestRegressor(4, max_depth=4, random_state=0)
-
-
-def classifier() -> RandomForestClassifier:
-    return RandomForestClassifier(4, max_depth=4, random_state=0)
 
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
@@ -64,7 +57,7 @@ def test_form_is_that_of_permutation_importance() -> None:
 def test_outputs(aggregation: str) -> None:
     aggregate = AGGREGATIONS[aggregation]
     labels = np.array(["a", "b", "c"])[SPECIES]
-    model = classifier().fit(IRIS, labels)
+    model = forest_classifier().fit(IRIS, labels)
     values = TreeExplainer(model).shap_values(IRIS)
     each = shap_importance(model, IRIS, aggregation=aggregation, per_output=True)
     assert each.importances.shape == (4, 5, 3) and each.output_names == ("a", "b", "c")
@@ -82,7 +75,7 @@ def test_of_splits(aggregation: str, per_output: bool) -> None:
     of_splits = np.stack(
         [
             AGGREGATIONS[aggregation](
-                TreeExplainer(classifier().fit(IRIS[train], SPECIES[train])).shap_values(IRIS[test])
+                TreeExplainer(forest_classifier().fit(IRIS[train], SPECIES[train])).shap_values(IRIS[test])
             )
             for train, test in cv.split(IRIS, SPECIES)
         ],
@@ -91,7 +84,7 @@ def test_of_splits(aggregation: str, per_output: bool) -> None:
     if not per_output:
         of_splits = of_splits.sum(axis=2)
     options = {"aggregation": aggregation, "per_output": per_output}
-    result = shap_importance(classifier(), IRIS, SPECIES, cv=3, **options)
+    result = shap_importance(forest_classifier(), IRIS, SPECIES, cv=3, **options)
     np.testing.assert_allclose(result.importances, of_splits)
     np.testing.assert_allclose(result.importances_mean, of_splits.mean(axis=1))
     np.testing.assert_allclose(result.importances_std, of_splits.std(axis=1))
@@ -122,7 +115,7 @@ def test_missing_classes() -> None:
     """A split without a class has nothing of it; one without comparable margins has nothing at all."""
     order = np.argsort(SPECIES, kind="stable")
     X, y = IRIS[order], SPECIES[order]
-    result = shap_importance(classifier(), X, y, cv=KFold(3), per_output=True)
+    result = shap_importance(forest_classifier(), X, y, cv=KFold(3), per_output=True)
     missing = np.isnan(result.importances)
     for split in range(3):
         assert missing[:, split].all(axis=0).tolist() == [label == split for label in range(3)]

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
+from helpers.families import forest
+from helpers.tables import diabetes_frame
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
@@ -30,17 +32,6 @@ from skshapgpu import ShapInteractionTransformer, TreeExplainer
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
-
-
-def forest(**options: Any) -> RandomForestRegressor:
-    return RandomForestRegressor(4, max_depth=4, random_state=0, **options)
-
-
-def diabetes_frame() -> tuple[Any, np.ndarray]:
-    pytest.importorskip("pandas")
-    X, y = load_diabetes(return_X_y=True, as_frame=True)
-    X.index = [f"patient {i}" for i in range(len(X))]
-    return X, y.to_numpy()
 
 
 # Pairs

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.families import forest_classifier
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 from sklearn.model_selection import KFold
 from sklearn.semi_supervised import SelfTrainingClassifier
 
@@ -21,10 +22,6 @@ IRIS, SPECIES = load_iris(return_X_y=True)
 NAMES = np.array(["zebra", "ant", "mole"])[SPECIES]
 NUMBERS = np.array([70, -3, 5])[SPECIES]
 BOTH = np.arange(0, 150, 2), np.arange(1, 150, 2)
-
-
-def classifier(**options: Any) -> RandomForestClassifier:
-    return RandomForestClassifier(4, max_depth=4, random_state=0, **options)
 
 
 def boosting() -> HistGradientBoostingClassifier:
@@ -48,7 +45,7 @@ def test_probabilities_of_two_of_three_classes(y: np.ndarray, missing: int) -> N
     label = order[missing]
     splits = [without(label, y), BOTH]
     with pytest.warns(UserWarning, match=expect(0, label)) as caught:
-        results = cross_val_explain(classifier(), IRIS, y, cv=splits, return_estimator=True)
+        results = cross_val_explain(forest_classifier(), IRIS, y, cv=splits, return_estimator=True)
     assert len(caught) == 1 and caught[0].filename == __file__
     explanation, tested = results["explanation"], np.setdiff1d(splits[0][1], BOTH[1])
     assert explanation.output_names == order
@@ -77,7 +74,7 @@ def test_margins_of_three_of_four_classes(labels: tuple[Any, ...]) -> None:
     kind = np.repeat([0, 1, 2, 3], [60, 60, 60, 20])[rng.permutation(200)]
     X, y = rng.normal(size=(200, 3)) + kind[:, np.newaxis], np.array(labels)[kind]
     order = tuple(np.unique(y).tolist())
-    for model in (classifier(), boosting()):
+    for model in (forest_classifier(), boosting()):
         for label in order:
             splits = [without(label, y), (without(label, y)[1], without(label, y)[0])]
             with pytest.warns(UserWarning, match=expect(0, label)):
@@ -100,14 +97,14 @@ def test_each_split_lacks_the_class_that_it_is_tested_on() -> None:
     order = np.argsort(SPECIES, kind="stable")
     X, y = IRIS[order], NAMES[order]
     with pytest.warns(UserWarning) as caught:
-        results = cross_val_explain(classifier(), X, y, cv=KFold(3))
+        results = cross_val_explain(forest_classifier(), X, y, cv=KFold(3))
     assert [str(warning.message).partition(":")[0] for warning in caught] == [
         "the training rows of split 0 have none of class 'zebra'",
         "the training rows of split 1 have none of class 'ant'",
         "the training rows of split 2 have none of class 'mole'",
     ]
     for train, test in KFold(3).split(X):
-        model = classifier().fit(X[train], y[train])
+        model = forest_classifier().fit(X[train], y[train])
         seen = [("ant", "mole", "zebra").index(label) for label in model.classes_]
         values, base_values = results["explanation"].values[test], results["explanation"].base_values[test]
         assert np.isnan(values).any(axis=(0, 1)).sum() == 1
@@ -145,7 +142,7 @@ def test_one_of_two_classes(y: np.ndarray) -> None:
     X, y = IRIS[:100], y[:100]  # 50 rows of a class, then 50 of another
     both = np.arange(0, 100, 2), np.arange(1, 100, 4)
     splits = [(np.arange(40), np.arange(90, 100)), both, (np.arange(60, 100), np.arange(20))]
-    for model in (classifier(), boosting()):
+    for model in (forest_classifier(), boosting()):
         with pytest.warns(UserWarning) as caught:
             results = cross_val_explain(model, X, y, cv=splits)
         assert [str(warning.message) for warning in caught] == [
@@ -157,23 +154,23 @@ def test_one_of_two_classes(y: np.ndarray) -> None:
         np.testing.assert_array_equal(np.isfinite(results["explanation"].values).all(axis=1), tested)
         np.testing.assert_array_equal(results["n_tests"], tested)
     with pytest.warns(UserWarning), pytest.raises(ValueError, match="no split could be explained"):
-        cross_val_explain(classifier(), X, y, cv=[splits[0], splits[2]])
+        cross_val_explain(forest_classifier(), X, y, cv=[splits[0], splits[2]])
 
 
 def test_a_class_that_no_split_is_trained_on() -> None:
     split = without("mole", NAMES)
     with pytest.warns(UserWarning, match=expect(0, "mole")):
-        results = cross_val_explain(classifier(), IRIS, NAMES, cv=[split])
+        results = cross_val_explain(forest_classifier(), IRIS, NAMES, cv=[split])
     explanation = results["explanation"]
     assert explanation.output_names == ("ant", "mole", "zebra")
     assert np.isnan(explanation.values[..., 1]).all()
-    model = classifier().fit(IRIS[split[0]], NAMES[split[0]])
+    model = forest_classifier().fit(IRIS[split[0]], NAMES[split[0]])
     total = explanation.base_values[split[1]] + explanation.values[split[1]].sum(axis=1)
     np.testing.assert_allclose(total[:, [0, 2]], model.predict_proba(IRIS[split[1]]), atol=1e-6)
     with pytest.warns(UserWarning), pytest.raises(ValueError, match="no split could be explained"):
         cross_val_explain(boosting(), IRIS, NAMES, cv=[split])
     with pytest.warns(UserWarning, match=expect(0, "mole")):
-        found = shap_importance(classifier(), IRIS, NAMES, cv=[split, BOTH])
+        found = shap_importance(forest_classifier(), IRIS, NAMES, cv=[split, BOTH])
     assert np.isfinite(found.importances).all()
 
 
@@ -187,7 +184,7 @@ def test_kinds_of_labels(kind: str) -> None:
         y = y.to_frame() if kind == "column" else y
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        results = cross_val_explain(classifier(), IRIS, y, cv=[without("zebra", NAMES)])
+        results = cross_val_explain(forest_classifier(), IRIS, y, cv=[without("zebra", NAMES)])
     about = [str(warning.message) for warning in caught if "none of class" in str(warning.message)]
     assert len(about) == 1 and "'zebra'" in about[0]
     assert results["explanation"].output_names == ("ant", "mole", "zebra")
@@ -197,10 +194,10 @@ def test_no_warning_without_a_reason() -> None:
     unlabelled = np.where(np.arange(150) % 3, SPECIES, -1)  # which is no class to a SelfTrainingClassifier
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        results = cross_val_explain(SelfTrainingClassifier(classifier()), IRIS, unlabelled, cv=[BOTH])
+        results = cross_val_explain(SelfTrainingClassifier(forest_classifier()), IRIS, unlabelled, cv=[BOTH])
         assert results["explanation"].output_names == (0, 1, 2)
-        cross_val_explain(classifier(), IRIS, NAMES, cv=3)
-        cross_val_explain(ShapTransformer(classifier()), IRIS, NUMBERS, cv=3)
+        cross_val_explain(forest_classifier(), IRIS, NAMES, cv=3)
+        cross_val_explain(ShapTransformer(forest_classifier()), IRIS, NUMBERS, cv=3)
         cross_val_explain(RandomForestRegressor(2), IRIS, SPECIES, cv=KFold(3))
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn
+from helpers.families import forest
+from helpers.tables import diabetes_frame
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
@@ -33,10 +35,6 @@ from skshapgpu import ShapSelector, ShapTransformer, TreeExplainer, UnsupportedM
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
-
-
-def forest(**options: Any) -> RandomForestRegressor:
-    return RandomForestRegressor(4, max_depth=4, random_state=0, **options)
 
 
 def magnitudes(values: np.ndarray) -> np.ndarray:
@@ -214,13 +212,6 @@ def test_models_of_other_libraries(library: str) -> None:
 
 
 # Frames and pipelines
-
-
-def diabetes_frame() -> tuple[Any, np.ndarray]:
-    pytest.importorskip("pandas")
-    X, y = load_diabetes(return_X_y=True, as_frame=True)
-    X.index = [f"patient {i}" for i in range(len(X))]
-    return X, y.to_numpy()
 
 
 def test_set_output() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn
+from helpers.families import forest
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_selection import RFE, RFECV, SelectFromModel, SelectKBest, f_regression
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
@@ -36,10 +37,6 @@ _RNG = np.random.default_rng(0)
 X = _RNG.normal(size=(N_ROWS, 7))
 Y = 5 * X[:, 5] + 3 * X[:, 1] ** 2 + X[:, 3] + 100
 LABELS = np.digitize(Y, [97, 104])
-
-
-def forest(**options: Any) -> RandomForestRegressor:
-    return RandomForestRegressor(6, max_depth=5, random_state=0, **options)
 
 
 def frame() -> Any:
@@ -107,7 +104,7 @@ STEP = pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 @STEP
 @pytest.mark.parametrize("classes", [False, True])
 def test_importances_are_those_of_the_columns_of_x(step: Any, classes: bool) -> None:
-    model: Any = RandomForestClassifier(4, max_depth=4, random_state=0) if classes else forest()
+    model: Any = RandomForestClassifier(4, max_depth=4, random_state=0) if classes else forest(6, 5)
     y = LABELS if classes else Y
     pipeline = make_pipeline(step, model)
     fitted = clone(pipeline).fit(X, y)
@@ -128,7 +125,7 @@ def test_importances_are_those_of_the_columns_of_x(step: Any, classes: bool) -> 
 
 @STEP
 def test_selectors_find_the_columns_that_matter(step: Any) -> None:
-    pipeline = make_pipeline(step, forest())
+    pipeline = make_pipeline(step, forest(6, 5))
     search = GridSearchCV(pipeline, {"randomforestregressor__max_depth": [2, 5]}, cv=2)
     for selector in (
         SelectFromModel(ShapTransformer(pipeline), max_features=1, threshold=-np.inf),
@@ -150,7 +147,7 @@ def test_elimination_refits_on_fewer_columns() -> None:
     last = SelectKBest(lambda rows, y: np.arange(rows.shape[1]), k=1)
     turned = FeatureUnion([("last", last), ("all", "passthrough")])
     for step in (turned, make_column_transformer(("passthrough", backwards))):
-        model = ShapTransformer(make_pipeline(step, forest()))
+        model = ShapTransformer(make_pipeline(step, forest(6, 5)))
         selector = RFE(model, n_features_to_select=2).fit(X, Y)
         np.testing.assert_array_equal(selector.get_support(indices=True), [1, 5])
         selector = RFECV(model, cv=2, min_features_to_select=2).fit(X, Y)
@@ -160,7 +157,7 @@ def test_elimination_refits_on_fewer_columns() -> None:
 def test_splits() -> None:
     """Steps may make other columns in each split."""
     steps = make_pipeline(SelectKBest(f_regression, k=4), reordering_of_four())
-    pipeline = make_pipeline(steps, forest())
+    pipeline = make_pipeline(steps, forest(6, 5))
     of_splits, kept = [], set()
     for train, test in KFold(4).split(X):
         fitted = clone(pipeline).fit(X[train], Y[train])
@@ -191,7 +188,7 @@ def test_encoded_columns() -> None:
     encode = make_column_transformer(
         (OneHotEncoder(drop="first"), make_column_selector("color|word")), remainder=SimpleImputer()
     )
-    pipeline = make_pipeline(encode, forest())
+    pipeline = make_pipeline(encode, forest(6, 5))
     explanation = explain(clone(pipeline).fit(data, y), data).group("input")
     expected = dict(zip(explanation.feature_names, explanation.importance()))
     for model in (ShapTransformer(pipeline), ShapTransformer(pipeline, cv=2)):
@@ -209,7 +206,7 @@ def test_columns_taken_by_name(library: str) -> None:
         pytest.skip("a ColumnTransformer may refuse names of columns that are not pandas'")
     given = frame()
     steps = make_column_transformer((StandardScaler(), ["c5", "c2"]), ("passthrough", ["c1"]))
-    fitted = make_pipeline(steps, forest()).fit(given, Y)
+    fitted = make_pipeline(steps, forest(6, 5)).fit(given, Y)
     expected = ShapTransformer(FrozenEstimator(fitted)).fit(given).feature_importances_
     assert expected.argmax() == 5
     names = ["more", "c1", "c6", "c5", "c0", "c2"]
@@ -232,7 +229,7 @@ def test_names_in_an_output_container() -> None:
     steps = make_pipeline(
         reordering(remainder="passthrough", verbose_feature_names_out=False), OrdinalEncoder()
     ).set_output(transform="pandas")
-    transformer = ShapTransformer(make_pipeline(steps, forest())).fit(given, Y)
+    transformer = ShapTransformer(make_pipeline(steps, forest(6, 5))).fit(given, Y)
     assert transformer.explainer_.names_seen()[:2] == ("c6", "c5")
     assert transformer.feature_importances_.argmax() == 5
 
@@ -276,7 +273,7 @@ class Permuting(Unnamed):
 )
 def test_columns_of_unknown_origin_are_refused_by_the_name_of_the_step(step: Any, name: str) -> None:
     pytest.importorskip("pandas")
-    pipeline = make_pipeline(step, forest())
+    pipeline = make_pipeline(step, forest(6, 5))
     message = f"input columns .* are not known: .*{name} is not known to make each of its columns of a single"
     transformer = ShapTransformer(pipeline).fit(X, Y)
     assert transformer.transform(X).shape[0] == N_ROWS  # all else works
@@ -299,26 +296,29 @@ def test_columns_of_unknown_origin_are_refused_by_the_name_of_the_step(step: Any
 def test_the_way_out() -> None:
     """Steps before the selector, which then selects the columns that they make."""
     turned = FunctionTransformer(lambda rows: rows[:, ::-1])
-    for selector in (SelectFromModel(ShapTransformer(forest()), max_features=2), ShapSelector(forest())):
-        pipeline = make_pipeline(turned, selector, forest()).fit(X, Y)
+    for selector in (
+        SelectFromModel(ShapTransformer(forest(6, 5)), max_features=2),
+        ShapSelector(forest(6, 5)),
+    ):
+        pipeline = make_pipeline(turned, selector, forest(6, 5)).fit(X, Y)
         np.testing.assert_array_equal(pipeline[1].get_support(indices=True), [1, 5])  # 6 - 5 and 6 - 1
-    transformer = ShapTransformer(make_pipeline(PCA(3), forest())).fit(X, Y)
+    transformer = ShapTransformer(make_pipeline(PCA(3), forest(6, 5))).fit(X, Y)
     found = shap_importance(transformer, X)
     np.testing.assert_allclose(found.importances_mean, transformer.explain(X).importance())
 
 
 def test_displays_of_what_has_no_importances() -> None:
     """Notebooks show all attributes that are listed."""
-    transformer = ShapTransformer(make_pipeline(PCA(3), forest()))
+    transformer = ShapTransformer(make_pipeline(PCA(3), forest(6, 5)))
     assert "feature_importances_" not in dir(transformer)
     transformer.fit(X, Y)
     assert "PCA" in transformer._repr_html_() and "feature_importances_" not in dir(transformer)
-    known = ShapTransformer(forest())
+    known = ShapTransformer(forest(6, 5))
     assert not hasattr(known, "feature_importances_")
     with pytest.raises(AttributeError, match="no attribute 'predict_proba'"):
         _ = known.predict_proba
     known.fit(X, Y)
     assert "RandomForest" in known._repr_html_() and "feature_importances_" in dir(known)
-    known.set_params(estimator=make_pipeline(PCA(3), forest())).fit(X, Y)
+    known.set_params(estimator=make_pipeline(PCA(3), forest(6, 5))).fit(X, Y)
     with pytest.raises(ValueError, match="PCA is not known"):
         _ = known.feature_importances_

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.families import forest
 from sklearn.datasets import load_diabetes
-from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold, PredefinedSplit, cross_validate
 from sklearn.tree import DecisionTreeRegressor
 
@@ -19,10 +19,6 @@ N_ROWS = len(DIABETES)
 
 #: Interleaved, so that positions in a mask and numbers of rows cannot be taken for each other.
 SPLITS = list(KFold(3, shuffle=True, random_state=0).split(DIABETES))
-
-
-def forest() -> RandomForestRegressor:
-    return RandomForestRegressor(2, max_depth=3, random_state=0)
 
 
 def mask(rows: np.ndarray) -> np.ndarray:
@@ -51,12 +47,12 @@ FORMS: dict[str, Callable[[np.ndarray], Any]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_indices(form: str) -> None:
     cv = [(FORMS[form](train), FORMS[form](test)) for train, test in SPLITS]
-    theirs = cross_validate(forest(), DIABETES, PROGRESSION, cv=cv)
-    ours = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=cv, return_indices=True)
+    theirs = cross_validate(forest(2, 3), DIABETES, PROGRESSION, cv=cv)
+    ours = cross_val_explain(forest(2, 3), DIABETES, PROGRESSION, cv=cv, return_indices=True)
     np.testing.assert_array_equal(ours["test_score"], theirs["test_score"])
     # A mask has its rows in ascending order, as KFold has; so do all other forms.
     for number, (train, test) in enumerate(SPLITS):
-        model = forest().fit(DIABETES[train], PROGRESSION[train])
+        model = forest(2, 3).fit(DIABETES[train], PROGRESSION[train])
         expected = TreeExplainer(model).shap_values(DIABETES[test])
         np.testing.assert_array_equal(ours["explanation"].values[test], expected)
         np.testing.assert_array_equal(ours["indices"]["train"][number], train)
@@ -66,9 +62,9 @@ def test_forms_of_indices(form: str) -> None:
 
 def test_ranges_generators_and_splitters() -> None:
     halves = [(range(100), range(100, N_ROWS)), (range(100, N_ROWS), range(100))]
-    expected = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=KFold(2))["explanation"].values
+    expected = cross_val_explain(forest(2, 3), DIABETES, PROGRESSION, cv=KFold(2))["explanation"].values
     for cv in (2, halves[::-1], iter(halves[::-1]), PredefinedSplit(np.repeat([0, 1], 100)), tuple(halves)):
-        ours = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=cv)["explanation"].values
+        ours = cross_val_explain(forest(2, 3), DIABETES, PROGRESSION, cv=cv)["explanation"].values
         np.testing.assert_array_equal(ours, expected)
 
 
@@ -82,19 +78,19 @@ def test_masks_of_kinds_of_rows(kind: str) -> None:
     elif kind == "sparse":
         X = pytest.importorskip("scipy.sparse").csr_array(DIABETES)
     cv = [(mask(train).tolist(), tuple(test.tolist())) for train, test in SPLITS]
-    ours = cross_val_explain(forest(), X, PROGRESSION.tolist(), cv=cv)["explanation"].values
-    expected = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=SPLITS)["explanation"].values
+    ours = cross_val_explain(forest(2, 3), X, PROGRESSION.tolist(), cv=cv)["explanation"].values
+    expected = cross_val_explain(forest(2, 3), DIABETES, PROGRESSION, cv=SPLITS)["explanation"].values
     np.testing.assert_array_equal(ours, expected)
 
 
 def test_rows_left_out_repeated_and_both_trained_on_and_tested() -> None:
     first = np.arange(0, 80)
     splits = [([*first, 5, 5], [100, 7, 100, 120]), (range(50, 150), [100, 60])]
-    results = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=splits)
+    results = cross_val_explain(forest(2, 3), DIABETES, PROGRESSION, cv=splits)
     explainers = []
     for train, _ in splits:
         rows = np.array(train)
-        explainers.append(TreeExplainer(forest().fit(DIABETES[rows], PROGRESSION[rows])))
+        explainers.append(TreeExplainer(forest(2, 3).fit(DIABETES[rows], PROGRESSION[rows])))
     expected = {
         (7, 0): explainers[0].shap_values(DIABETES[[7]]),
         (120, 0): explainers[0].shap_values(DIABETES[[120]]),
@@ -114,13 +110,13 @@ def test_rows_left_out_repeated_and_both_trained_on_and_tested() -> None:
 
 def test_selectors_importances_and_transformers() -> None:
     masks = [(mask(train), mask(test).tolist()) for train, test in SPLITS]
-    by_masks = shap_importance(forest(), DIABETES, PROGRESSION, cv=masks)
-    by_rows = shap_importance(forest(), DIABETES, PROGRESSION, cv=SPLITS)
+    by_masks = shap_importance(forest(2, 3), DIABETES, PROGRESSION, cv=masks)
+    by_rows = shap_importance(forest(2, 3), DIABETES, PROGRESSION, cv=SPLITS)
     np.testing.assert_array_equal(by_masks.importances, by_rows.importances)
-    selector = ShapSelector(forest(), cv=masks).fit(DIABETES, PROGRESSION)
+    selector = ShapSelector(forest(2, 3), cv=masks).fit(DIABETES, PROGRESSION)
     np.testing.assert_array_equal(selector.importances_, by_rows.importances_mean)
-    transformed = ShapTransformer(forest(), cv=masks).fit_transform(DIABETES, PROGRESSION)
-    expected = ShapTransformer(forest(), cv=SPLITS).fit_transform(DIABETES, PROGRESSION)
+    transformed = ShapTransformer(forest(2, 3), cv=masks).fit_transform(DIABETES, PROGRESSION)
+    expected = ShapTransformer(forest(2, 3), cv=SPLITS).fit_transform(DIABETES, PROGRESSION)
     np.testing.assert_array_equal(transformed, expected)
 
 

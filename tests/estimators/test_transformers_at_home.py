@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
+from helpers.families import forest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
-    RandomForestRegressor,
 )
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
@@ -31,10 +31,6 @@ IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
 BOTH = [ShapTransformer, ShapInteractionTransformer]
-
-
-def forest(**options: Any) -> RandomForestRegressor:
-    return RandomForestRegressor(4, max_depth=4, random_state=0, **options)
 
 
 # Rows

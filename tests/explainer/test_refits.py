@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.families import FAMILIES, classifier, frame_with_categories, library, regressor, with_categories
+from helpers.families import (
+    FAMILIES,
+    classifier,
+    forest,
+    frame_with_categories,
+    library,
+    regressor,
+    with_categories,
+)
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes
@@ -20,7 +28,6 @@ from sklearn.ensemble import (
     GradientBoostingRegressor,
     HistGradientBoostingRegressor,
     IsolationForest,
-    RandomForestRegressor,
 )
 from sklearn.feature_selection import RFE, SelectKBest
 from sklearn.frozen import FrozenEstimator
@@ -39,10 +46,6 @@ OTHERS = DIABETES[::-1, ::-1] * 1000 + np.arange(10)
 THEIRS = -5 * PROGRESSION
 
 
-def forest() -> RandomForestRegressor:
-    return RandomForestRegressor(3, max_depth=4, random_state=0)
-
-
 def encoded() -> Any:
     return make_column_transformer(
         (KBinsDiscretizer(3, encode="onehot-dense", strategy="uniform"), [0, 3]),
@@ -52,15 +55,15 @@ def encoded() -> Any:
 
 
 PIPELINES: dict[str, Callable[[], Any]] = {
-    "scaler": lambda: make_pipeline(StandardScaler(), forest()),
-    "columns": lambda: make_pipeline(encoded(), forest()),
-    "nested": lambda: make_pipeline(make_pipeline(MinMaxScaler(), StandardScaler()), forest()),
-    "union": lambda: make_pipeline(FeatureUnion([("a", StandardScaler()), ("b", MinMaxScaler())]), forest()),
-    "selection": lambda: make_pipeline(SelectKBest(k=4), forest()),
-    "search": lambda: GridSearchCV(make_pipeline(StandardScaler(), forest()), {}, cv=2),
-    "transformer": lambda: ShapTransformer(make_pipeline(StandardScaler(), forest())),
-    "shap values": lambda: make_pipeline(ShapTransformer(forest()), forest()),
-    "elimination": lambda: RFE(forest(), n_features_to_select=3),
+    "scaler": lambda: make_pipeline(StandardScaler(), forest(3)),
+    "columns": lambda: make_pipeline(encoded(), forest(3)),
+    "nested": lambda: make_pipeline(make_pipeline(MinMaxScaler(), StandardScaler()), forest(3)),
+    "union": lambda: make_pipeline(FeatureUnion([("a", StandardScaler()), ("b", MinMaxScaler())]), forest(3)),
+    "selection": lambda: make_pipeline(SelectKBest(k=4), forest(3)),
+    "search": lambda: GridSearchCV(make_pipeline(StandardScaler(), forest(3)), {}, cv=2),
+    "transformer": lambda: ShapTransformer(make_pipeline(StandardScaler(), forest(3))),
+    "shap values": lambda: make_pipeline(ShapTransformer(forest(3)), forest(3)),
+    "elimination": lambda: RFE(forest(3), n_features_to_select=3),
 }
 
 
@@ -100,7 +103,7 @@ def test_a_pipeline_that_is_fitted_again(name: str, frozen: bool) -> None:
 
 @pytest.mark.parametrize("make", [lambda model: ShapTransformer(model).fit(DIABETES, PROGRESSION), None])
 def test_transformers_around_a_pipeline_that_is_fitted_again(make: Any) -> None:
-    model = make_pipeline(StandardScaler(), forest()).fit(DIABETES, PROGRESSION)
+    model = make_pipeline(StandardScaler(), forest(3)).fit(DIABETES, PROGRESSION)
     transformer = ShapTransformer.from_fitted(model) if make is None else make(FrozenEstimator(model))
     copies = [deepcopy(transformer), pickle.loads(pickle.dumps(transformer))]
     expected = transformer.transform(DIABETES)
@@ -112,7 +115,7 @@ def test_transformers_around_a_pipeline_that_is_fitted_again(make: Any) -> None:
 
 
 def test_a_step_that_goes_on_learning_and_steps_that_are_changed_in_place() -> None:
-    model = make_pipeline(StandardScaler(), forest()).fit(DIABETES, PROGRESSION)
+    model = make_pipeline(StandardScaler(), forest(3)).fit(DIABETES, PROGRESSION)
     explainer = TreeExplainer(model)
     expected = explainer.shap_values(DIABETES)
     model[0].partial_fit(OTHERS)
@@ -124,7 +127,9 @@ def test_a_step_that_goes_on_learning_and_steps_that_are_changed_in_place() -> N
 
 
 def test_a_pipeline_with_a_cache(tmp_path: Any) -> None:
-    model = Pipeline([("scale", make_pipeline(StandardScaler(), memory=str(tmp_path))), ("forest", forest())])
+    model = Pipeline(
+        [("scale", make_pipeline(StandardScaler(), memory=str(tmp_path))), ("forest", forest(3))]
+    )
     explainer = TreeExplainer(model.fit(DIABETES, PROGRESSION))
     expected = explain(model, DIABETES).values
     model.fit(OTHERS, THEIRS)
@@ -151,7 +156,7 @@ class Counting(TransformerMixin, BaseEstimator):
 
 
 def test_steps_are_copied_only_where_somebody_could_fit_them_again() -> None:
-    model = make_pipeline(Counting(), forest())
+    model = make_pipeline(Counting(), forest(3))
     Counting.n_copies = 0
     results = cross_val_explain(model, DIABETES, PROGRESSION, cv=3, return_estimator=True)
     explanation = explain(model.fit(DIABETES, PROGRESSION), DIABETES)
@@ -162,7 +167,7 @@ def test_steps_are_copied_only_where_somebody_could_fit_them_again() -> None:
 
 
 def test_a_step_that_cannot_be_copied() -> None:
-    model = make_pipeline(Counting(), forest()).fit(DIABETES, PROGRESSION)
+    model = make_pipeline(Counting(), forest(3)).fit(DIABETES, PROGRESSION)
     model[0].lock = threading.Lock()
     with pytest.raises(UnsupportedModelError, match=r"cannot copy a Counting.*explain the last step"):
         TreeExplainer(model)
@@ -170,7 +175,7 @@ def test_a_step_that_cannot_be_copied() -> None:
     values = explain(model, DIABETES).values
     np.testing.assert_array_equal(TreeExplainer(model[-1]).shap_values(2 * DIABETES), values)
     function = FunctionTransformer(lambda X: 2 * X)  # which scikit-learn cannot pickle, but copies
-    other = make_pipeline(function, forest()).fit(DIABETES, PROGRESSION)
+    other = make_pipeline(function, forest(3)).fit(DIABETES, PROGRESSION)
     np.testing.assert_array_equal(TreeExplainer(other).shap_values(DIABETES), values)
 
 
@@ -197,7 +202,7 @@ def assert_same_after(model: Any, X: Any, change: Callable[[], Any], **options: 
     "model",
     [
         DecisionTreeRegressor(max_depth=4),
-        forest().set_params(warm_start=True),
+        forest(3).set_params(warm_start=True),
         ExtraTreesRegressor(3, max_depth=4),
         BaggingRegressor(DecisionTreeRegressor(max_depth=3), 3, max_features=0.5),
         GradientBoostingRegressor(n_estimators=4, warm_start=True),
@@ -318,7 +323,7 @@ def test_background_rows_and_weights(model_output: str, dtype: type) -> None:
 
 def test_background_rows_behind_a_pipeline() -> None:
     frame = pytest.importorskip("pandas").DataFrame(DIABETES, columns=[f"c{i}" for i in range(10)])
-    model = make_pipeline(StandardScaler(), forest()).fit(frame, PROGRESSION)
+    model = make_pipeline(StandardScaler(), forest(3)).fit(frame, PROGRESSION)
     data = frame.iloc[:20].copy()
     explainer = TreeExplainer(model, data)
     expected = explainer.explain(frame)
@@ -332,7 +337,7 @@ def test_background_rows_behind_a_pipeline() -> None:
 def test_an_adapted_model_that_is_changed_in_place() -> None:
     from skshapgpu.adapters import adapt
 
-    adapted = adapt(forest().fit(DIABETES, PROGRESSION))
+    adapted = adapt(forest(3).fit(DIABETES, PROGRESSION))
     explainer, used = TreeExplainer(adapted), TreeExplainer(adapted)
     expected = used.shap_values(DIABETES)
     for name in ("value", "threshold", "cover"):

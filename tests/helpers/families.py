@@ -9,7 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 
 from skshapgpu import Explanation, explain
 
@@ -44,6 +49,16 @@ def classifier(family: str, **options: Any) -> Any:
     return library(family).CatBoostClassifier(
         iterations=8, depth=3, verbose=False, allow_writing_files=False, thread_count=1, **options
     )
+
+
+def forest(n_trees: int = 4, max_depth: int | None = 4, **options: Any) -> RandomForestRegressor:
+    """A small forest of regression trees, not fitted."""
+    return RandomForestRegressor(n_trees, max_depth=max_depth, random_state=0, **options)
+
+
+def forest_classifier(n_trees: int = 4, max_depth: int | None = 4, **options: Any) -> RandomForestClassifier:
+    """A small forest of classification trees, not fitted."""
+    return RandomForestClassifier(n_trees, max_depth=max_depth, random_state=0, **options)
 
 
 def raw_prediction(model: Any, X: Any) -> np.ndarray:

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.families import values_by_definition
+from helpers.families import forest_classifier, values_by_definition
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_selection import RFE
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -31,10 +30,6 @@ from imblearn.pipeline import Pipeline, make_pipeline  # noqa: E402
 from imblearn.under_sampling import RandomUnderSampler  # noqa: E402
 
 pd = pytest.importorskip("pandas")
-
-
-def forest() -> RandomForestClassifier:
-    return RandomForestClassifier(4, max_depth=4, random_state=0)
 
 
 def rows() -> tuple[Any, np.ndarray]:
@@ -67,7 +62,7 @@ def pipeline(model: Any) -> Any:
 
 def test_values_are_those_of_the_pipelines_own_prediction() -> None:
     X, y = rows()
-    model = pipeline(forest()).fit(X, y)
+    model = pipeline(forest_classifier()).fit(X, y)
     some, background = X.iloc[:6], X.iloc[100:105]
     expected = values_by_definition(lambda mixed: model.predict_proba(mixed)[:, 1], some, background)
     explanation = explain(model, some, data=background, precision="double")
@@ -82,7 +77,9 @@ def test_values_are_those_of_the_pipelines_own_prediction() -> None:
 @pytest.mark.parametrize("scoring", [None, "roc_auc", ["accuracy"]])
 def test_cross_validation(scoring: Any) -> None:
     X, y = rows()
-    results = cross_val_explain(pipeline(forest()), X, y, cv=2, scoring=scoring, return_estimator=True)
+    results = cross_val_explain(
+        pipeline(forest_classifier()), X, y, cv=2, scoring=scoring, return_estimator=True
+    )
     for number, fitted in enumerate(results["estimator"]):
         test = results["fold"] == number
         explanation = results["explanation"][test]
@@ -98,25 +95,29 @@ def test_cross_validation(scoring: Any) -> None:
 
 def test_transformers_selectors_and_importances() -> None:
     X, y = rows()
-    for estimator in (pipeline(forest()), GridSearchCV(pipeline(forest()), {}, cv=2)):
+    for estimator in (pipeline(forest_classifier()), GridSearchCV(pipeline(forest_classifier()), {}, cv=2)):
         transformer = ShapTransformer(clone(estimator)).fit(X, y)
         values = transformer.transform(X)
         np.testing.assert_array_equal(values, explain(transformer.estimator_, X).values)
         assert list(transformer.get_feature_names_out()) == ["color_red", "weight", "size"]
-    selector = ShapSelector(pipeline(forest()), max_features=1, threshold=-np.inf).fit(X, y)
+    selector = ShapSelector(pipeline(forest_classifier()), max_features=1, threshold=-np.inf).fit(X, y)
     # The two columns that the target depends on most, by the model's own values.
     importance = explain(selector.estimator_, X).group("input")
     best = importance.feature_names[int(np.argmax(importance.importance()))]
     assert list(selector.get_feature_names_out()) == [best]
-    found = shap_importance(pipeline(forest()), X, y, cv=2)
+    found = shap_importance(pipeline(forest_classifier()), X, y, cv=2)
     assert found.feature_names == ("color_red", "weight", "size") and np.isfinite(found.importances).all()
-    stacked = make_pipeline(RandomOverSampler(random_state=0), ShapTransformer(forest()), forest())
+    stacked = make_pipeline(
+        RandomOverSampler(random_state=0), ShapTransformer(forest_classifier()), forest_classifier()
+    )
     assert explain(stacked.fit(X[["size", "weight"]], y), X[["size", "weight"]]).shape == (150, 2)
 
 
 def test_wrappers_around_it() -> None:
     X, y = rows()
-    model = FixedThresholdClassifier(pipeline(RFE(forest(), n_features_to_select=2)), threshold=0.3)
+    model = FixedThresholdClassifier(
+        pipeline(RFE(forest_classifier(), n_features_to_select=2)), threshold=0.3
+    )
     explanation = explain(model.fit(X, y), X)
     assert explanation.shape == (150, 2)
     np.testing.assert_allclose(
@@ -131,4 +132,4 @@ def test_predictions_of_its_own_are_refused() -> None:
 
     X, y = rows()
     with pytest.raises(UnsupportedModelError, match=r"Louder\.predict_proba"):
-        cross_val_explain(Louder(pipeline(forest()).steps), X, y)
+        cross_val_explain(Louder(pipeline(forest_classifier()).steps), X, y)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
+from helpers.families import forest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA
@@ -67,10 +68,6 @@ CLASSES = np.digitize(Y, [1, 3])
 TEXTS, NUMBERS, EVERYTHING = ["a", "a_b"], ["size", "weight"], ["a", "a_b", "size", "weight", "text"]
 
 
-def forest() -> RandomForestRegressor:
-    return RandomForestRegressor(5, random_state=0)
-
-
 def columns_that_move(steps: Any, data: Any, names: list[str]) -> list[str]:
     """For each column that the steps make the column of X that it depends on, by trying.
 
@@ -94,7 +91,7 @@ def columns_that_move(steps: Any, data: Any, names: list[str]) -> list[str]:
 
 def check(*steps: Any, y: np.ndarray = Y, of: list[str] = EVERYTHING) -> Any:
     """The grouped explanation, after its sums were compared with those by hand."""
-    model: Any = RandomForestClassifier(5, random_state=0) if y is CLASSES else forest()
+    model: Any = RandomForestClassifier(5, random_state=0) if y is CLASSES else forest(5, None)
     pipeline = make_pipeline(*steps, model).fit(X[of], y)
     explanation = explain(pipeline, X[of])
     inputs = columns_that_move(explainer_steps(pipeline), X[of], of)
@@ -165,7 +162,7 @@ def test_transformers_of_numbers(step: Any) -> None:
 def test_an_imputer_that_drops_a_column() -> None:
     data = X[["size", "weight"]].assign(none=np.nan)[["none", "size", "weight"]]
     imputer = SimpleImputer(add_indicator=True)
-    explanation = explain(make_pipeline(imputer, forest()).fit(data, Y), data)
+    explanation = explain(make_pipeline(imputer, forest(5, None)).fit(data, Y), data)
     assert explanation.values.shape[1] == 4  # two numbers, and what was missing in "none" and in "size"
     grouped = explanation.group("input")
     assert grouped.feature_names == ("size", "weight", "none")
@@ -241,7 +238,7 @@ def test_what_is_made_of_one_column_comes_from_it() -> None:
 
 
 def test_columns_by_name_in_another_order() -> None:
-    pipeline = make_pipeline(mixed(), forest()).fit(X, Y)
+    pipeline = make_pipeline(mixed(), forest(5, None)).fit(X, Y)
     other = X[X.columns[::-1]].assign(more=1)[["more", *X.columns[::-1]]]
     explanation, expected = explain(pipeline, other).group("input"), explain(pipeline, X).group("input")
     np.testing.assert_array_equal(explanation.values, expected.values)
@@ -251,7 +248,7 @@ def test_columns_by_name_in_another_order() -> None:
 def test_columns_that_are_not_used_may_be_missing() -> None:
     """Those behind them are not where they were in training."""
     encode = make_column_transformer((OneHotEncoder(), ["a_b"]), ("passthrough", ["weight"]))
-    pipeline = make_pipeline(encode, forest()).fit(X, Y)
+    pipeline = make_pipeline(encode, forest(5, None)).fit(X, Y)
     used = X[["text", "weight", "a_b"]]
     grouped = explain(pipeline, used).group("input")
     np.testing.assert_array_equal(grouped.values, explain(pipeline, X).group("input").values)
@@ -273,7 +270,7 @@ def test_made_up_names_are_not_those_of_a_frame() -> None:
 )
 def test_columns_of_the_same_name_are_kept_apart() -> None:
     numbers = X[["weight", "weight"]] * [1, -2]
-    pipeline = make_pipeline(FunctionTransformer(np.exp), StandardScaler(), forest()).fit(numbers, Y)
+    pipeline = make_pipeline(FunctionTransformer(np.exp), StandardScaler(), forest(5, None)).fit(numbers, Y)
     grouped = explain(pipeline, numbers).group("input")
     assert grouped.feature_names == ("weight [0]", "weight [1]")
     np.testing.assert_array_equal(grouped.values, explain(pipeline, numbers).values)
@@ -283,14 +280,14 @@ def test_columns_of_the_same_name_are_kept_apart() -> None:
 def test_arrays_and_other_frames() -> None:
     numbers = X[NUMBERS].to_numpy()
     imputer = SimpleImputer(add_indicator=True)
-    pipeline = make_pipeline(imputer, forest()).fit(numbers, Y)
+    pipeline = make_pipeline(imputer, forest(5, None)).fit(numbers, Y)
     grouped = explain(pipeline, numbers).group("input")
     assert grouped.feature_names == ("x0", "x1")
     np.testing.assert_array_equal(grouped.data, numbers)
     np.testing.assert_array_equal(explain(pipeline, numbers.tolist()).group("input").data, numbers)
     pl = pytest.importorskip("polars")
     table = pl.DataFrame({name: X[name].to_numpy() for name in NUMBERS})
-    pipeline = make_pipeline(imputer, forest()).fit(table, Y)
+    pipeline = make_pipeline(imputer, forest(5, None)).fit(table, Y)
     grouped = explain(pipeline, table).group("input")
     assert grouped.data.columns == NUMBERS
     assert grouped.feature_names == tuple(getattr(pipeline[0], "feature_names_in_", ["x0", "x1"]))
@@ -300,7 +297,7 @@ def test_arrays_and_other_frames() -> None:
 
 
 def test_selections_and_copies_keep_the_origins() -> None:
-    explanation = explain(make_pipeline(mixed(), forest()).fit(X, Y), X)
+    explanation = explain(make_pipeline(mixed(), forest(5, None)).fit(X, Y), X)
     grouped = explanation.group("input")
     rows = [5, 3, 8]
     np.testing.assert_array_equal(explanation[rows].group("input").values, grouped.values[rows])
@@ -319,7 +316,7 @@ def test_selections_and_copies_keep_the_origins() -> None:
 
 
 def test_groups_of_groups() -> None:
-    explanation = explain(make_pipeline(mixed(), forest()).fit(X, Y), X)
+    explanation = explain(make_pipeline(mixed(), forest(5, None)).fit(X, Y), X)
     words = [name for name in explanation.feature_names if name.startswith("words__")]
     within = explanation.group({"any word": words})
     assert within.group("input").feature_names == explanation.group("input").feature_names
@@ -333,15 +330,15 @@ def test_groups_of_groups() -> None:
 
 
 def test_a_model_without_steps_has_its_own_columns() -> None:
-    explanation = explain(forest().fit(X[["weight"]], Y), X[["weight"]])
+    explanation = explain(forest(5, None).fit(X[["weight"]], Y), X[["weight"]])
     assert explanation.group("input") is explanation
     with pytest.raises(ValueError, match="mapping must be 'input' or"):
         explanation.group("output")
 
 
 def test_transformers_in_and_around_pipelines() -> None:
-    inside = ShapTransformer(make_pipeline(mixed(), forest())).fit(X, Y)
-    around = make_pipeline(mixed(), ShapTransformer(forest())).fit(X, Y)
+    inside = ShapTransformer(make_pipeline(mixed(), forest(5, None))).fit(X, Y)
+    around = make_pipeline(mixed(), ShapTransformer(forest(5, None))).fit(X, Y)
     expected = explain(inside.estimator_, X).group("input")
     for explanation in (inside.explain(X), explain(around, X), explain(inside, X)):
         np.testing.assert_array_equal(explanation.group("input").values, expected.values)
@@ -390,7 +387,7 @@ class Nameless(TransformerMixin, BaseEstimator):
     ],
 )
 def test_steps_without_origins_are_named(steps: list[Any], message: str) -> None:
-    pipeline = make_pipeline(*steps, forest()).fit(X[NUMBERS], Y)
+    pipeline = make_pipeline(*steps, forest(5, None)).fit(X[NUMBERS], Y)
     explanation = explain(pipeline, X[NUMBERS])
     for part in (explanation, explanation[:5], explanation.group({"both": explanation.feature_names[:2]})):
         with pytest.raises(ValueError, match=message) as caught:
@@ -399,7 +396,7 @@ def test_steps_without_origins_are_named(steps: list[Any], message: str) -> None
 
 
 def test_texts_are_no_columns() -> None:
-    pipeline = make_pipeline(CountVectorizer(), forest()).fit(X["text"], Y)
+    pipeline = make_pipeline(CountVectorizer(), forest(5, None)).fit(X["text"], Y)
     explanation = explain(pipeline, X["text"])
     assert explanation.shape == (N_ROWS, 4)
     with pytest.raises(ValueError, match="CountVectorizer does not say how many columns X has"):
@@ -410,19 +407,21 @@ def test_texts_are_no_columns() -> None:
 
 
 def test_a_step_without_names() -> None:
-    first = make_pipeline(StandardScaler(), Nameless(), forest()).fit(X[["weight", "weight"]].to_numpy(), Y)
+    first = make_pipeline(StandardScaler(), Nameless(), forest(5, None)).fit(
+        X[["weight", "weight"]].to_numpy(), Y
+    )
     assert explain(first, X[["weight", "weight"]].to_numpy()).feature_names == ("x0", "x1")
     hidden = make_column_transformer((FunctionTransformer(np.abs), ["weight"]), (OneHotEncoder(), ["a"]))
-    pipeline = make_pipeline(hidden, forest()).fit(X, Y)
+    pipeline = make_pipeline(hidden, forest(5, None)).fit(X, Y)
     assert explain(pipeline, X).feature_names == ("x0", "x1", "x2", "x3")
     # Names that a later step was fitted with, or makes, are there again.
     unnamed = FunctionTransformer(lambda data: data)
-    pipeline = make_pipeline(unnamed, OneHotEncoder(), forest()).fit(X[["a"]], Y)
+    pipeline = make_pipeline(unnamed, OneHotEncoder(), forest(5, None)).fit(X[["a"]], Y)
     assert explain(pipeline, X[["a"]]).feature_names == ("a_b_c", "a_c", "a_d")
 
 
 def test_names_that_two_columns_share() -> None:
-    pipeline = make_pipeline(OneHotEncoder(), forest()).fit(X[TEXTS], Y)
+    pipeline = make_pipeline(OneHotEncoder(), forest(5, None)).fit(X[TEXTS], Y)
     assert list(pipeline[0].get_feature_names_out()).count("a_b_c") == 2
     names = explain(pipeline, X[TEXTS]).feature_names
     assert names[0] == "a_b_c [0]" and "a_b_c [3]" in names and len(set(names)) == 7
@@ -433,7 +432,9 @@ def test_names_that_two_columns_share() -> None:
 @pytest.mark.parametrize("make", [sp.csr_array, sp.csc_matrix, sp.coo_array])
 def test_sparse_rows_are_kept(make: Any) -> None:
     numbers = make(X[["weight", "weight"]].to_numpy())
-    pipeline = make_pipeline(VarianceThreshold(), StandardScaler(with_mean=False), forest()).fit(numbers, Y)
+    pipeline = make_pipeline(VarianceThreshold(), StandardScaler(with_mean=False), forest(5, None)).fit(
+        numbers, Y
+    )
     explanation = explain(pipeline, numbers)
     for grouped, rows in (
         (explanation.group("input"), slice(None)),

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers.families import forest
 from sklearn import feature_selection
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import RandomForestRegressor
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.feature_selection import SelectFromModel
@@ -69,10 +69,6 @@ TEXTS = np.column_stack(
 ).astype(object)
 Y = NUMBERS[:, 2] + 10 * NUMBERS[:, 3]
 LABELS = np.digitize(Y, [30, 100])
-
-
-def forest() -> RandomForestRegressor:
-    return RandomForestRegressor(5, max_depth=4, random_state=0)
 
 
 def dense(X: Any) -> np.ndarray:
@@ -160,8 +156,8 @@ CASES: list[tuple[Any, Any]] = [
         feature_selection.GenericUnivariateSelect(feature_selection.f_regression, mode="k_best", param=2),
         NUMBERS,
     ),
-    (feature_selection.RFE(forest(), n_features_to_select=2), NUMBERS),
-    (feature_selection.RFECV(forest(), cv=2, min_features_to_select=2), NUMBERS),
+    (feature_selection.RFE(forest(5), n_features_to_select=2), NUMBERS),
+    (feature_selection.RFECV(forest(5), cv=2, min_features_to_select=2), NUMBERS),
     (feature_selection.SelectFdr(feature_selection.f_regression), NUMBERS),
     (feature_selection.SelectFpr(feature_selection.f_regression), ZEROS),
     (feature_selection.SelectFwe(feature_selection.f_regression), NUMBERS),
@@ -169,9 +165,9 @@ CASES: list[tuple[Any, Any]] = [
     (feature_selection.SelectPercentile(feature_selection.f_regression, percentile=75), ZEROS),
     (feature_selection.SequentialFeatureSelector(LinearRegression(), n_features_to_select=2, cv=2), NUMBERS),
     (feature_selection.VarianceThreshold(0.5), NUMBERS),
-    (SelectFromModel(forest(), max_features=2, threshold=-np.inf), NUMBERS),
-    (SelectFromModel(ShapTransformer(forest())), NUMBERS),
-    (ShapSelector(forest(), max_features=3), NUMBERS),
+    (SelectFromModel(forest(5), max_features=2, threshold=-np.inf), NUMBERS),
+    (SelectFromModel(ShapTransformer(forest(5))), NUMBERS),
+    (ShapSelector(forest(5), max_features=3), NUMBERS),
     (FrozenEstimator(OneHotEncoder().fit(TEXTS)), TEXTS),
 ]
 
@@ -231,7 +227,7 @@ class ReversingUnion(FeatureUnion):
         IterativeImputer(max_iter=2),
         PolynomialFeatures(2),
         PCA(3),
-        ShapTransformer(forest()),
+        ShapTransformer(forest(5)),
         Ratios(),
         Reversing([("all", StandardScaler(), [0, 1, 2, 3])]),
         ReversingPipeline([("all", StandardScaler())]),
@@ -245,7 +241,7 @@ class ReversingUnion(FeatureUnion):
 )
 def test_steps_that_mix_or_move_columns_are_refused_by_name(step: Any) -> None:
     """Many of them keep the names of the columns, and their number."""
-    pipeline = make_pipeline(step, forest()).fit(NUMBERS, Y)
+    pipeline = make_pipeline(step, forest(5)).fit(NUMBERS, Y)
     message = f"{type(step).__name__} is not known to make each of its columns of a single one"
     for pandas in (False, True):
         X: Any = NUMBERS
@@ -253,7 +249,7 @@ def test_steps_that_mix_or_move_columns_are_refused_by_name(step: Any) -> None:
             X = pytest.importorskip("pandas").DataFrame(NUMBERS, columns=list("abcd"))
             if isinstance(step, (Ratios, FunctionTransformer)):
                 continue  # of arrays
-            pipeline = make_pipeline(step, forest()).fit(X, Y)
+            pipeline = make_pipeline(step, forest(5)).fit(X, Y)
         with pytest.raises(ValueError, match=message) as caught:
             explain(pipeline, X).group("input")
         assert "mapping of names" in str(caught.value)
@@ -261,7 +257,7 @@ def test_steps_that_mix_or_move_columns_are_refused_by_name(step: Any) -> None:
 
 def test_a_kernel_is_refused() -> None:
     kernel = NUMBERS @ NUMBERS.T
-    pipeline = make_pipeline(KernelCenterer(), forest()).fit(kernel, Y)
+    pipeline = make_pipeline(KernelCenterer(), forest(5)).fit(kernel, Y)
     with pytest.raises(ValueError, match="KernelCenterer is not known"):
         explain(pipeline, kernel).group("input")
 
@@ -286,10 +282,10 @@ def test_any_step_that_is_given_one_column_is_known(step: Any) -> None:
 def test_a_constant_column_has_no_value() -> None:
     """``Normalizer`` gives each column some of all others: no sum over its columns is that of one of X."""
     X = np.column_stack([np.full(N_ROWS, 3.0), NUMBERS[:, :2]])
-    pipeline = make_pipeline(Normalizer(), forest()).fit(X, X[:, 1])
+    pipeline = make_pipeline(Normalizer(), forest(5)).fit(X, X[:, 1])
     assert np.abs(TreeExplainer(pipeline).shap_values(X)[:, 0]).max() > 0.1
     with pytest.raises(ValueError, match="Normalizer is not known"):
         explain(pipeline, X).group("input")
     one_by_one = make_column_transformer((StandardScaler(), [0, 1]), (FunctionTransformer(np.log), [2]))
-    grouped = explain(make_pipeline(one_by_one, forest()).fit(X, X[:, 1]), X).group("input")
+    grouped = explain(make_pipeline(one_by_one, forest(5)).fit(X, X[:, 1]), X).group("input")
     np.testing.assert_array_equal(grouped.values[:, 0], 0)

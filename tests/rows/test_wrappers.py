@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.families import values_by_definition
+from helpers.families import forest_classifier, values_by_definition
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import make_classification
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import RFE, RFECV
 from sklearn.frozen import FrozenEstimator
@@ -35,10 +35,6 @@ from skshapgpu import (
 ROWS, LABELS = make_classification(160, 4, n_informative=3, n_redundant=0, random_state=0)
 
 
-def forest(**options: Any) -> RandomForestClassifier:
-    return RandomForestClassifier(4, max_depth=4, random_state=0, **options)
-
-
 def boosting() -> HistGradientBoostingClassifier:
     return HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=6)
 
@@ -54,14 +50,14 @@ def named_rows() -> Any:
     "wrap, inner",
     [
         (lambda model: TunedThresholdClassifierCV(model, cv=2), boosting),
-        (lambda model: FixedThresholdClassifier(model, threshold=0.2), forest),
-        (lambda model: SelfTrainingClassifier(model), forest),
-        (lambda model: make_pipeline(StandardScaler(), FixedThresholdClassifier(model)), forest),
+        (lambda model: FixedThresholdClassifier(model, threshold=0.2), forest_classifier),
+        (lambda model: SelfTrainingClassifier(model), forest_classifier),
+        (lambda model: make_pipeline(StandardScaler(), FixedThresholdClassifier(model)), forest_classifier),
         (lambda model: FixedThresholdClassifier(make_pipeline(StandardScaler(), model)), boosting),
         (lambda model: SelfTrainingClassifier(make_pipeline(StandardScaler(), model)), boosting),
         (
             lambda model: GridSearchCV(FixedThresholdClassifier(model), {"threshold": [0.3, 0.6]}, cv=2),
-            forest,
+            forest_classifier,
         ),
     ],
     ids=["tuned", "fixed", "self", "step", "pipeline", "self of a pipeline", "search"],
@@ -94,8 +90,8 @@ def few_columns(model: Any, X: Any, y: Any) -> float:
 @pytest.mark.parametrize(
     "selector",
     [
-        RFE(forest(), n_features_to_select=2),
-        RFECV(forest(), min_features_to_select=2, cv=2, scoring=few_columns),
+        RFE(forest_classifier(), n_features_to_select=2),
+        RFECV(forest_classifier(), min_features_to_select=2, cv=2, scoring=few_columns),
     ],
 )
 def test_a_selector_gives_values_to_the_columns_that_it_keeps(selector: Any) -> None:
@@ -149,7 +145,7 @@ def test_a_transformed_target_is_refused() -> None:
 
 def test_a_frame_is_held_against_the_names_of_a_self_training_model() -> None:
     X = named_rows()
-    model = SelfTrainingClassifier(forest()).fit(X, np.where(np.arange(160) % 3, LABELS, -1))
+    model = SelfTrainingClassifier(forest_classifier()).fit(X, np.where(np.arange(160) % 3, LABELS, -1))
     with pytest.raises(ValueError, match="feature names should match"):
         explain(model, X[["b", "a", "c", "d"]])
     explanation = explain(model, X)
@@ -159,7 +155,7 @@ def test_a_frame_is_held_against_the_names_of_a_self_training_model() -> None:
 
 
 def test_wrappers_in_cross_validation_and_transformers() -> None:
-    model = FixedThresholdClassifier(forest(), threshold=0.3)
+    model = FixedThresholdClassifier(forest_classifier(), threshold=0.3)
     results = cross_val_explain(model, ROWS, LABELS, cv=2, return_estimator=True)
     for number, fitted in enumerate(results["estimator"]):
         test = results["fold"] == number
@@ -174,14 +170,19 @@ def test_wrappers_in_cross_validation_and_transformers() -> None:
 
 
 def test_a_threshold_around_a_fitted_model_needs_no_fit() -> None:
-    inside = forest().fit(ROWS, LABELS)
+    inside = forest_classifier().fit(ROWS, LABELS)
     model = FixedThresholdClassifier(inside, threshold=0.3)
     assert np.isin(model.predict(ROWS), [0, 1]).all()  # scikit-learn predicts with it
     np.testing.assert_array_equal(explain(model, ROWS).values, explain(inside, ROWS).values)
 
 
 @pytest.mark.parametrize(
-    "model", [RFE(forest()), SelfTrainingClassifier(forest()), TunedThresholdClassifierCV(forest())]
+    "model",
+    [
+        RFE(forest_classifier()),
+        SelfTrainingClassifier(forest_classifier()),
+        TunedThresholdClassifierCV(forest_classifier()),
+    ],
 )
 def test_unfitted_wrappers(model: Any) -> None:
     with pytest.raises(NotFittedError):
@@ -258,12 +259,20 @@ def steps(model: Any) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize(
     "model, method, way_out",
     [
-        (Doubling(steps(forest())), r"test_wrappers\.Doubling\.predict", "Explain its last step"),
-        (Reordering(steps(forest())), r"Reordering\._iter", "Explain its last step"),
-        (Calibrating(forest(), {}, cv=2), r"Calibrating\.predict_proba", "Explain its best_estimator_"),
-        (Shifted(forest()), r"Shifted\.predict", "Explain its estimator_"),
-        (Narrow(forest()), r"Narrow\._get_support_mask", "Explain its estimator_"),
-        (make_pipeline(StandardScaler(), Doubling(steps(forest()))), r"Doubling\.predict", "last step"),
+        (Doubling(steps(forest_classifier())), r"test_wrappers\.Doubling\.predict", "Explain its last step"),
+        (Reordering(steps(forest_classifier())), r"Reordering\._iter", "Explain its last step"),
+        (
+            Calibrating(forest_classifier(), {}, cv=2),
+            r"Calibrating\.predict_proba",
+            "Explain its best_estimator_",
+        ),
+        (Shifted(forest_classifier()), r"Shifted\.predict", "Explain its estimator_"),
+        (Narrow(forest_classifier()), r"Narrow\._get_support_mask", "Explain its estimator_"),
+        (
+            make_pipeline(StandardScaler(), Doubling(steps(forest_classifier()))),
+            r"Doubling\.predict",
+            "last step",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -284,21 +293,22 @@ def test_refused_before_the_fit() -> None:
 
 
 def test_a_frozen_model_with_predictions_of_its_own() -> None:
-    inside = forest().fit(ROWS, LABELS)
+    inside = forest_classifier().fit(ROWS, LABELS)
     with pytest.raises(UnsupportedModelError, match=r"Thawed\.predict_proba"):
         explain(Thawed(inside), ROWS)
-    patched = make_pipeline(StandardScaler(), forest()).fit(ROWS, LABELS)
+    patched = make_pipeline(StandardScaler(), forest_classifier()).fit(ROWS, LABELS)
     patched.predict_proba = lambda X: np.ones((len(X), 2))
     with pytest.raises(UnsupportedModelError, match="the predict_proba that was set on it"):
         explain(patched, ROWS)
 
 
 def test_a_subclass_that_predicts_as_its_base_is_explained() -> None:
-    model = Verbose(steps(forest())).fit(ROWS, LABELS)
-    plain = Pipeline(steps(forest())).fit(ROWS, LABELS)
+    model = Verbose(steps(forest_classifier())).fit(ROWS, LABELS)
+    plain = Pipeline(steps(forest_classifier())).fit(ROWS, LABELS)
     np.testing.assert_array_equal(explain(model, ROWS).values, explain(plain, ROWS).values)
-    assert cross_val_explain(Verbose(steps(forest())), ROWS, LABELS, cv=2)["test_score"].tolist() == [17, 17]
-    search = type("Search", (GridSearchCV,), {})(forest(), {}, cv=2).fit(ROWS, LABELS)
+    results = cross_val_explain(Verbose(steps(forest_classifier())), ROWS, LABELS, cv=2)
+    assert results["test_score"].tolist() == [17, 17]
+    search = type("Search", (GridSearchCV,), {})(forest_classifier(), {}, cv=2).fit(ROWS, LABELS)
     np.testing.assert_array_equal(explain(search, ROWS).values, explain(search.best_estimator_, ROWS).values)
 
 
@@ -306,7 +316,7 @@ class Chooser(ClassifierMixin, BaseEstimator):
     """A search by its looks: it has a best model, and predicts with the opposite of it."""
 
     def fit(self, X: Any, y: Any) -> Chooser:
-        self.best_estimator_ = forest().fit(X, y)
+        self.best_estimator_ = forest_classifier().fit(X, y)
         return self
 
     def predict(self, X: Any) -> Any:
@@ -316,13 +326,13 @@ class Chooser(ClassifierMixin, BaseEstimator):
 class ExplainingTransformer(Chooser):
     """A class with a name of this package's."""
 
-    estimator = estimator_ = forest().fit(ROWS[:, ::-1], LABELS)
+    estimator = estimator_ = forest_classifier().fit(ROWS[:, ::-1], LABELS)
 
 
 class BaseSearchCV(BaseEstimator):
     """A class with a name of scikit-learn's."""
 
-    estimator = forest()
+    estimator = forest_classifier()
 
 
 def test_classes_that_look_alike() -> None:
@@ -341,7 +351,7 @@ def test_classes_that_look_alike() -> None:
 def test_an_adapter_for_a_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapters, "_REGISTERED", {})
     register_adapter(f"{__name__}.Doubling", lambda model: adapters.adapt(model[-1]))
-    model = Doubling(steps(forest())).fit(ROWS, LABELS)
+    model = Doubling(steps(forest_classifier())).fit(ROWS, LABELS)
     np.testing.assert_array_equal(explain(model, ROWS).values, explain(model[-1], ROWS).values)
     results = cross_val_explain(model, ROWS, LABELS, cv=2, return_estimator=True)
     for number, fitted in enumerate(results["estimator"]):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers.families import forest
 from sklearn.datasets import load_diabetes
-from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -17,10 +17,6 @@ from skshapgpu import ShapTransformer, TreeExplainer, explain
 
 X, Y = load_diabetes(return_X_y=True)
 INFINITE = np.where(np.arange(10) == 3, np.inf, X[:3])
-
-
-def forest() -> RandomForestRegressor:
-    return RandomForestRegressor(3, max_depth=3, random_state=0)
 
 
 REFUSED: list[tuple[Any, type[Exception], str]] = [
@@ -41,25 +37,25 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
 @pytest.mark.parametrize(("data", "error", "message"), REFUSED, ids=[m for *_, m in REFUSED])
 def test_rows_that_are_refused(data: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        TreeExplainer(forest().fit(X, Y), data)
+        TreeExplainer(forest(3, 3).fit(X, Y), data)
 
 
 def test_steps_of_a_pipeline_and_transformers() -> None:
-    model = make_pipeline(StandardScaler(), forest()).fit(X, Y)
+    model = make_pipeline(StandardScaler(), forest(3, 3)).fit(X, Y)
     with pytest.raises(ValueError, match=r"^data has 3 features, but StandardScaler is expecting 10"):
         TreeExplainer(model, X[:5, :3])
     with pytest.raises(ValueError, match=r"^Input data contains infinity"):
         explain(model, X, data=INFINITE)
     with pytest.raises(ValueError, match=r"^data has 3 features"):
-        ShapTransformer(forest(), data=X[:5, :3]).fit(X, Y)
+        ShapTransformer(forest(3, 3), data=X[:5, :3]).fit(X, Y)
 
 
 def test_other_errors_are_left_alone() -> None:
     """The rows explained are X; a step that is not fitted is no matter of the data."""
-    explainer = TreeExplainer(forest().fit(X, Y), X[:5])
+    explainer = TreeExplainer(forest(3, 3).fit(X, Y), X[:5])
     with pytest.raises(ValueError, match=r"^X has 3 features"):
         explainer.explain(X[:, :3])
-    model = make_pipeline(StandardScaler(), forest())
+    model = make_pipeline(StandardScaler(), forest(3, 3))
     model.steps[-1][1].fit(X, Y)
     with pytest.raises(NotFittedError, match=r"^This StandardScaler"):
         TreeExplainer(model, X[:5])
@@ -68,7 +64,7 @@ def test_other_errors_are_left_alone() -> None:
 def test_a_column_named_x() -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X[:, :2], columns=["X", "b"])
-    model = forest().fit(frame, Y)
+    model = forest(3, 3).fit(frame, Y)
     with pytest.raises(ValueError, match=r"^data: could not convert .* row 1 of column X is 'no'"):
         TreeExplainer(model, pd.DataFrame({"X": [1.0, "no"], "b": [0.0, 1.0]}))
     with pytest.raises(ValueError, match=r"^data: The feature names(.*\n)*.*now missing:\n- X\n"):
@@ -85,4 +81,4 @@ def test_a_column_named_x() -> None:
 )
 def test_weights(weights: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TreeExplainer(forest().fit(X, Y), X[:5], data_weights=weights)
+        TreeExplainer(forest(3, 3).fit(X, Y), X[:5], data_weights=weights)
