@@ -54,7 +54,6 @@ def test_batches(devices: Any, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def dask_client() -> Iterator[Any]:
     """Two worker processes, each with a GPU of its own if there are two."""
-    pytest.importorskip("dask")  # without it, "distributed" is found all the same: the folder of this file
     distributed = pytest.importorskip("distributed")
     cloudpickle = pytest.importorskip("cloudpickle")
     for module in (clusters, sys.modules[__name__]):
