@@ -343,7 +343,9 @@ def run_interactions(arguments: argparse.Namespace, refuse: Callable[[str], None
 
 
 def run_background(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
-    defaults, sizes, rows = background.DEFAULT_MODELS, background.BACKGROUNDS, background.ROWS
+    defaults: tuple[str, ...] = background.DEFAULT_MODELS
+    sizes: tuple[int, ...] = background.BACKGROUNDS
+    rows: tuple[int, ...] = background.ROWS
     if arguments.quick:
         defaults, sizes, rows = background.QUICK_MODELS, background.QUICK_BACKGROUNDS, background.QUICK_ROWS
     elif arguments.device == "cuda":
@@ -553,7 +555,8 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
     try:
         able = [name for name in arguments.peers if peers.FAMILY.get(name, case.family) == case.family]
         for name in [*OURS, *able]:
-            entry = systems[name] = {}
+            entry: dict[str, Any] = {}
+            systems[name] = entry
             try:
                 runner = runners[name] = start(name, case, arguments)
                 allowed = TOLERANCE["single" if name in OURS else "peer"]
@@ -598,7 +601,7 @@ def check_ours(
     The error against the definition is None where no tree is small enough for it.
     """
     X = case.X[:CHECKED_ROWS]
-    options = {"device": "cpu", "check_additivity": False, "algorithm": algorithm}
+    options: dict[str, Any] = {"device": "cpu", "check_additivity": False, "algorithm": algorithm}
     double = TreeExplainer(case.model, precision="double", **options)
     truth = peers.outputs_second(double.shap_values(X.astype(np.float64)))
     single = peers.outputs_second(TreeExplainer(case.model, **options).shap_values(X))

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -21,7 +22,7 @@ ENGINES = ("dask", "spark", "ray")
 WORKERS = (1, 2)
 
 #: The same arithmetic however many rows a part has.
-OPTIONS = {"algorithm": "quadrature", "device": "cpu"}
+OPTIONS: dict[str, Any] = {"algorithm": "quadrature", "device": "cpu"}
 
 #: Rows of a part in the call that shows what does not depend on rows.
 FEW = 10
@@ -141,7 +142,7 @@ class Ray:
         ray.shutdown()
 
 
-_CLASSES = {"dask": Dask, "spark": Spark, "ray": Ray}
+_CLASSES: dict[str, Any] = {"dask": Dask, "spark": Spark, "ray": Ray}
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -163,10 +164,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
     systems: dict[str, Callable[[], Any]] = {}
     fixed: dict[str, Callable[[], Any]] = {}
-    engines = []
+    engines: list[Any] = []
     for n_jobs in WORKERS:
         explainer = TreeExplainer(model, n_jobs=n_jobs, **OPTIONS)
-        systems[f"local-{n_jobs}"] = lambda explainer=explainer: explainer.shap_values(X)
+        systems[f"local-{n_jobs}"] = partial(explainer.shap_values, X)
     expected = explainer.shap_values(few)
     same_bits = {}
     try:
@@ -176,8 +177,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             for n_workers in WORKERS:
                 key = f"{name}-{n_workers}"
                 same_bits[key] = _same(engine.values(n_workers), few, expected)
-                systems[key] = lambda engine=engine, n=n_workers: engine.run("all", n)
-                fixed[key] = lambda engine=engine, n=n_workers: engine.run("few", n)
+                systems[key] = partial(engine.run, "all", n_workers)
+                fixed[key] = partial(engine.run, "few", n_workers)
                 systems[key]()  # compiles, and warms up
         runs = [_round(systems, fixed, number) for number in range(arguments.repeats)]
     finally:

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any
@@ -241,7 +242,7 @@ def _xgboost(case: models.Case, truth: np.ndarray) -> peers.Runner:
     notes = []
     for matrix in (xgboost.DMatrix, xgboost.QuantileDMatrix):
         system = peers.System(
-            lambda X, matrix=matrix: matrix(X, nthread=threads),
+            partial(matrix, nthread=threads),
             lambda rows: booster.predict(rows, pred_contribs=True),
             peers.without_base,
         )

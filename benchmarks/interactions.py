@@ -77,7 +77,8 @@ def measure(
     build = ours_on_gpu if device == "cuda" else ours
     able = [name for name, (_, its_devices) in BUILDERS.items() if device in its_devices]
     for name in [*mine, *(name for name in able if peers.FAMILY.get(name, case.family) == case.family)]:
-        entry = systems[name] = {}
+        entry: dict[str, Any] = {}
+        systems[name] = entry
         try:
             runner = runners[name] = build(name, case) if name in mine else BUILDERS[name][0](case, device)
             allowed = TOLERANCE["single" if name in mine else "peer"]

@@ -149,17 +149,19 @@ def _family(name: str) -> str:
 def _train(name: str, options: Options) -> tuple[Any, np.ndarray, str]:
     first, _, rest = name.partition("-")
     train: Callable[..., Any]
+    size: tuple[int, int | None]
     if first in FOREST_DATA:
         dataset, _, depth = rest.rpartition("-")
-        train = {
+        forests: dict[str, Callable[..., Any]] = {
             "rf": _random_forest,
             "xgb": partial(_xgboost, device=options.train_device, learning_rate=0.3),
-        }[first]
+        }
+        train = forests[first]
         size = (20 if options.quick else 100, int(depth))
     elif first == "catboost":
         dataset = rest.partition("-")[0]
-        iterations, depth = CATBOOST_SIZES[name]
-        train, size = _catboost, (min(20, iterations) if options.quick else iterations, depth)
+        iterations, n_levels = CATBOOST_SIZES[name]
+        train, size = _catboost, (min(20, iterations) if options.quick else iterations, n_levels)
     elif _family(name) == "xgboost":
         dataset = first
         rounds, max_depth = XGBOOST_SIZES[rest]
@@ -199,6 +201,7 @@ def _data(dataset: str, directory: str | None) -> tuple[np.ndarray, np.ndarray, 
 def loader(directory: str) -> Callable[..., Any]:
     """The ``load`` of the ``load.py`` in a directory."""
     spec = importlib.util.spec_from_file_location("stored_data", Path(directory) / "load.py")
+    assert spec is not None and spec.loader is not None
     stored_data = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(stored_data)
     return stored_data.load

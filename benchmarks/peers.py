@@ -99,6 +99,8 @@ class RemoteRunner:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
         try:
             self.note = self._ask("start", build, payload, X)
         except Exception:
@@ -107,9 +109,9 @@ class RemoteRunner:
 
     def _ask(self, *request: Any) -> Any:
         try:
-            pickle.dump(request, self._process.stdin, protocol=PROTOCOL)
-            self._process.stdin.flush()
-            succeeded, answer = pickle.load(self._process.stdout)
+            pickle.dump(request, self._requests, protocol=PROTOCOL)
+            self._requests.flush()
+            succeeded, answer = pickle.load(self._answers)
         except (EOFError, OSError):
             raise NotApplicable(f"its process ended with code {self._process.wait()}") from None
         if not succeeded:
@@ -123,7 +125,7 @@ class RemoteRunner:
         return self._ask("values", n_rows)
 
     def close(self) -> None:
-        self._process.stdin.close()
+        self._requests.close()
         self._process.wait()
 
 

@@ -48,7 +48,7 @@ OURS_OBLIVIOUS = {
 }
 
 #: What the core is told of the tables of an algorithm, and how many bytes they may take.
-TABLES = {"fast_v2": {"method": "fast_v2"}, "auto": {"tables": "level_uniform"}}
+TABLES: dict[str, dict[str, Any]] = {"fast_v2": {"method": "fast_v2"}, "auto": {"tables": "level_uniform"}}
 TABLE_BYTES = 2**28
 
 #: Making tables is repeated so long, at most so often.
@@ -116,7 +116,8 @@ def measure(
     systems = result["systems"]
     try:
         for name, (start, allowed) in starters(case, ensemble, arguments).items():
-            entry = systems[name] = {}
+            entry: dict[str, Any] = {}
+            systems[name] = entry
             try:
                 timer = timers[name] = start()
                 peers.check(timer.runner, truth, allowed, arguments.slowest, entry)

@@ -265,7 +265,7 @@ xgboost_categories("categories", frame=True)
 # LightGBM
 
 
-LIGHTGBM = {
+LIGHTGBM: dict[str, Any] = {
     "n_estimators": 6,
     "num_leaves": 10,
     "min_child_samples": 5,
@@ -273,7 +273,7 @@ LIGHTGBM = {
     "verbose": -1,
     "random_state": 0,
 }
-RF = {"boosting_type": "rf", "subsample_freq": 1, "subsample": 0.6}
+RF: dict[str, Any] = {"boosting_type": "rf", "subsample_freq": 1, "subsample": 0.6}
 CATEGORICAL = {"min_data_per_group": 5, "cat_smooth": 1.0, "max_cat_threshold": 64}
 
 
@@ -335,7 +335,7 @@ lightgbm_categories("categories", frame=True)
 # CatBoost
 
 
-CATBOOST = {
+CATBOOST: dict[str, Any] = {
     "iterations": 5,
     "depth": 4,
     "learning_rate": 0.3,
@@ -366,7 +366,7 @@ def catboost_case(
     CASES[f"catboost {name}"] = build
 
 
-UNEVEN = {
+UNEVEN: dict[str, dict[str, Any]] = {
     "Depthwise": {"grow_policy": "Depthwise", "depth": 5, "min_data_in_leaf": 15},
     "Lossguide": {"grow_policy": "Lossguide", "max_leaves": 7, "depth": 6},
 }

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from helpers.checks import assert_margin, hard_rows
 from skshapgpu.adapters import adapt
-from skshapgpu.schema import Column
+from skshapgpu.schema import AdaptedModel, Column
 
 catboost = pytest.importorskip("catboost")
 
 #: CatBoost adds leaf values in double precision, tree by tree as we do; only the scale is applied
 #: in another order.
 RTOL = 1e-13
-TINY = {
+TINY: dict[str, Any] = {
     "iterations": 8,
     "depth": 4,
     "learning_rate": 0.3,
@@ -27,37 +29,37 @@ TINY = {
 }
 
 
-def data(n_rows=300, n_features=5, seed=0):
+def data(n_rows: int = 300, n_features: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, n_features))
     return X, X[:, 0] * X[:, 1] + X[:, 2] + 0.1 * rng.normal(size=n_rows)
 
 
-def raw(model, X):
+def raw(model: Any, X: Any) -> np.ndarray:
     """RawFormulaVal; only the base class lets a ranker give it by name."""
     return catboost.CatBoost.predict(model, X, prediction_type="RawFormulaVal")
 
 
-def check(model, n_rows=2000):
+def check(model: Any, n_rows: int = 2000) -> AdaptedModel:
     adapted = adapt(model)
     X = hard_rows(adapted.ensemble, n_rows)
     assert_margin(adapted.ensemble, X, raw(model, X), RTOL)
     return adapted
 
 
-def export(model, path):
+def export(model: Any, path: Path) -> dict[str, Any]:
     model.save_model(str(path), format="json")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def regressor(X, y, **options):
+def regressor(X: Any, y: np.ndarray, **options: Any) -> Any:
     return catboost.CatBoostRegressor(**TINY | options).fit(X, y)
 
 
 CATEGORIES = ["red", "green", "", "é", "1", "0", "-7", "x" * 40]
 
 
-def category_model(**options):
+def category_model(**options: Any) -> tuple[Any, Any]:
     """A model of one numeric and two one-hot columns, with the training frame."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
@@ -71,7 +73,7 @@ def category_model(**options):
     return catboost.CatBoostRegressor(cat_features=["text", "number"], **options).fit(frame, y), frame
 
 
-def encoded(adapted, frame, from_frame=True):
+def encoded(adapted: AdaptedModel, frame: Any, from_frame: bool = True) -> np.ndarray:
     return np.column_stack(
         [
             adapted.schema.encoders[i].encode(

@@ -34,7 +34,7 @@ def made(n_rows: int = 50, n_features: int = 5, **changes: Any) -> Explanation:
     return Explanation(**facts | changes)
 
 
-def draw(cls: type, explanation: Explanation, **options: Any) -> Any:
+def draw(cls: Any, explanation: Explanation, **options: Any) -> Any:
     if cls is ShapDependenceDisplay:
         return cls.from_explanation(explanation, 0, **options)
     return cls.from_explanation(explanation, **options)

@@ -118,9 +118,9 @@ def frame_with_categories(n_rows: int = 150) -> tuple[Any, np.ndarray]:
 
 def with_categories(family: str, X: Any, y: np.ndarray) -> Any:
     """A regressor of the family fitted to a frame whose category columns are read by their dtype."""
-    options: dict[str, Any] = {
+    options: dict[str, dict[str, Any]] = {
         "sklearn": {"categorical_features": "from_dtype", "min_samples_leaf": 5},
         "xgboost": {"enable_categorical": True, "tree_method": "hist", "max_cat_to_onehot": 1},
         "lightgbm": {"min_child_samples": 5, "min_data_per_group": 5, "cat_smooth": 1},
-    }[family]
-    return regressor(family, **options).fit(X, y)
+    }
+    return regressor(family, **options[family]).fit(X, y)

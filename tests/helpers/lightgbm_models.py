@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -32,7 +35,17 @@ def data(seed: int = 0, *, nan: bool = False, zeros: bool = True) -> tuple[np.nd
     return X, y
 
 
-def train(X, y, rounds: int = 8, *, categorical=(), weight=None, init_score=None, group=None, **params):
+def train(
+    X: Any,
+    y: np.ndarray,
+    rounds: int = 8,
+    *,
+    categorical: Sequence[Any] = (),
+    weight: np.ndarray | None = None,
+    init_score: np.ndarray | None = None,
+    group: Any = None,
+    **params: Any,
+) -> Any:
     dataset = lgb.Dataset(
         X,
         y,
@@ -44,13 +57,13 @@ def train(X, y, rounds: int = 8, *, categorical=(), weight=None, init_score=None
     return lgb.train(QUIET | params, dataset, rounds)
 
 
-def raw(model, X, *, rf: bool = False) -> np.ndarray:
+def raw(model: Any, X: Any, *, rf: bool = False) -> np.ndarray:
     margin = model.predict(X, raw_score=True)
     booster = getattr(model, "booster_", model)
     return margin / (booster.num_trees() // booster.num_model_per_iteration()) if rf else margin
 
 
-def check(model, *, rf: bool = False, **rows) -> AdaptedModel:
+def check(model: Any, *, rf: bool = False, **rows: Any) -> AdaptedModel:
     """The margin of ``model`` on hard rows, and on some of them as float32."""
     adapted = adapt(model)
     X = hard_rows(adapted.ensemble, **rows)
@@ -77,7 +90,7 @@ def base_values(ensemble: Ensemble) -> np.ndarray:
     return base
 
 
-def edited(model, field: str, tree: int, index: int, value: object) -> str:
+def edited(model: Any, field: str, tree: int, index: int, value: object) -> str:
     """The model text with one number of one tree changed."""
     head, *trees = model.model_to_string().split("\nTree=")
     lines = trees[tree].split("\n")
@@ -90,7 +103,7 @@ def edited(model, field: str, tree: int, index: int, value: object) -> str:
     return "\nTree=".join([head, *trees])
 
 
-def reload(text: str):
+def reload(text: str) -> Any:
     """A Booster from an edited text, whose ``tree_sizes`` are made to fit."""
     head, *trees = text.split("\nTree=")
     last, end, tail = trees[-1].partition("\nend of trees")

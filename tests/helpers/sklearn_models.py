@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -31,7 +33,9 @@ MEAN_MODELS = (DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassif
 HIST_MODELS = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 
 
-def make_data(target: str, *, nan: bool = False, n_rows: int = 250, seed: int = 0):
+def make_data(
+    target: str, *, nan: bool = False, n_rows: int = 250, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """X with two columns of few distinct values, and a target of the given kind."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, N_FEATURES))
@@ -58,7 +62,7 @@ def weights(n_rows: int = 250) -> np.ndarray:
     return np.random.default_rng(5).uniform(0.1, 3.0, n_rows)
 
 
-def own_margin(model, X: np.ndarray) -> np.ndarray:
+def own_margin(model: Any, X: np.ndarray) -> np.ndarray:
     """What the fitted model itself predicts, in the space that its trees add up in."""
     if isinstance(model, IsolationForest):
         n = model._max_samples

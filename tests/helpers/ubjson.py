@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ def length(n: int) -> bytes:
     return b"L" + struct.pack(">q", n)
 
 
-def dumps(value: object) -> bytes:
+def dumps(value: Any) -> bytes:
     """Write as XGBoost does: typed arrays from NumPy, counted arrays from lists."""
     if value is None:
         return b"Z"

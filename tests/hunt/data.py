@@ -93,12 +93,13 @@ def column(kind: str, n: int, rng: np.random.Generator, others: list[pd.Series])
     if kind == "infinite":
         return pd.Series(np.where(rng.random(n) < 0.1, rng.choice([-np.inf, np.inf], n), normal))
     if kind in (*CATEGORIES, WITH_GAPS):
-        known: list[Any] = {
+        categories: dict[str, list[Any]] = {
             "text": ["red", "Blue", "a b", "ü", "9"],
             WITH_GAPS: ["red", "Blue", "ü"],
             "whole numbers": [7, 2, 40, 11],
             "many": [f"c{i}" for i in range(30)],
-        }[kind]
+        }
+        known = categories[kind]
         values = rng.integers(len(known), size=n)
         if kind == WITH_GAPS:
             values[rng.random(n) < 0.2] = -1

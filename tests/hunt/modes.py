@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -180,8 +180,9 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
     explainer = explainer_of(case, background=with_background)
     found = explainer.explain_interactions(case.handed, pairs=asked, index=index, order=order)
     got = found.values
+    listed = cast(np.ndarray, found.pairs)  # None for a dense result, where it is not read
     n, k = containers.n_rows(case.X), case.n_outputs * (2 if draw.options.get("outputs") == "all" else 1)
-    ways = (case.n_columns,) * 2 if form == "all" else (len(found.pairs),)
+    ways = (case.n_columns,) * 2 if form == "all" else (len(listed),)
     report.equal("shape of interactions", got.shape, (n, *ways) if k == 1 else (n, *ways, k))
     if with_background:
         pairs = case.pair_worth
@@ -204,7 +205,7 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
             )
         return
     got = outputs_last(got, 3)
-    members = [tuple(int(i) for i in row) for row in found.pairs]
+    members = [tuple(int(i) for i in row) for row in listed]
     if form == "list":
         report.equal("listed", members, sets[::-2])
     if worth is not None:

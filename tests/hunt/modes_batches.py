@@ -57,7 +57,8 @@ def batches(case: Case, report: Report) -> None:
     sink = folder / SINKS[int(rng.integers(len(SINKS)))]
     if str(sink).endswith(".npy"):
         keep = []
-    size = [3, 5, "auto"][int(rng.integers(3))]
+    sizes: list[int | str] = [3, 5, "auto"]
+    size = sizes[int(rng.integers(3))]
     options = {"device": case.device, **case.draw.options}
     try:
         result = explain_batches(case.fitted.top, source, sink, batch_size=size, keep=keep, **more, **options)

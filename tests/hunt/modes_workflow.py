@@ -268,7 +268,7 @@ def selected(case: Case, report: Report) -> None:
     model = _strong_model(draw.family, classes)
     nested = wrappers.nest(steps, "search" if draw.outer == "search" else "none", model, X, [])
     shap = ShapTransformer(nested.estimator, device="cpu")
-    plain = {"max_features": 1, "threshold": -np.inf}
+    plain: dict[str, Any] = {"max_features": 1, "threshold": -np.inf}
     makers: dict[str, Any] = {
         "SelectFromModel": lambda: SelectFromModel(shap, **plain),
         "ShapSelector": lambda: ShapSelector(nested.estimator, **plain, explain_params={"device": "cpu"}),

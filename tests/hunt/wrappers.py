@@ -38,8 +38,8 @@ from .margins import library_of
 #: Where files go; the runner deletes it.
 FOLDER: str | None = None
 
-#: Of each column that the steps give, the column of X it is made of alone; None: of several.
-Origins = list[int | None]
+#: For each column that the steps give, the number of the column of X it is made of alone; None: of several.
+Origins = list[Any]
 
 
 @dataclass(eq=False)
