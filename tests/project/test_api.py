@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LISTED = Path(__file__).with_name("api.txt")
 
 #: Modules whose ``__all__`` is public. A name that several of them have is listed under the first.

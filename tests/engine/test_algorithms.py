@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ensembles import leaf_scale
+from helpers.ensembles import leaf_scale
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -30,7 +30,7 @@ from skshapgpu.algorithms import (
     indices_of,
 )
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 #: Largest error of each precision, relative to the sum of the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
