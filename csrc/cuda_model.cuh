@@ -10,6 +10,7 @@
 #include "cuda_memory.h"
 #include "cuda_rows.cuh"
 #include "cuda_tables.cuh"
+#include "quadrature.h"
 
 namespace skshap {
 

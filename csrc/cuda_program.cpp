@@ -5,6 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "quadrature.h"
+
 namespace skshap {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "group_words.h"
+#include "quadrature.h"
 #include "stored_tables.h"
 #include "table_builder.h"
 #include "table_kernels.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "quadrature.h"
 #include "table_kernels.h"
 
 namespace skshap {

@@ -145,15 +145,6 @@ struct TableMemoryError : std::runtime_error {
 Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, int max_nodes,
                      size_t table_bytes, int64_t n_threads, const StoredTables* stored = nullptr);
 
-// How a tree with at most n_features different ones on a path is integrated over t: the number of nodes that
-// is exact, and n_nodes nodes with their weights. For the Banzhaf values, whose integrand is taken at 1/2
-// alone, every node lies there.
-int quadrature_nodes(Index index, int n_features);
-void quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<double>& weights);
-
-// What the mixed derivative by two features is weighted with at t.
-double pair_weight(Index index, double t);
-
 // What explain() fills. values: [row][output][feature]; margin: [row][output], or null. Of a plan for
 // interactions also, each or null, pairs: [row][output][pair], half of each pair's interaction, and matrices:
 // [row][output][feature][feature], with the pairs in both places. On the diagonal stands what the pairs of a

@@ -10,6 +10,7 @@
 
 #include "aligned.h"
 #include "group_words.h"
+#include "quadrature.h"
 #include "threads.h"
 
 namespace skshap {
