@@ -213,7 +213,7 @@ struct CudaModel {
     std::vector<double> t, weights;
     quadrature(plan.index, n_nodes, t, weights);
     for (int k = 0; k < n_nodes; ++k) {
-      a.dead[k] = static_cast<T>(-pair_weight(plan.index, t[k]) / (1 - t[k]));
+      a.dead[k] = static_cast<T>(dead_lambda(plan.index, t[k]));
       a.t[k] = static_cast<T>(t[k]);
       a.weight[k] = static_cast<T>(weights[k]);
       a.tau[k] = static_cast<T>(1 / (t[k] * (1 - t[k])));

@@ -233,7 +233,7 @@ class CudaCompiler {
     for (const double t : t_) value(t);
     for (const double w : weights) value(w);
     if (!pairs_) return;
-    for (const double t : t_) value(-pair_weight(plan_.index, t) / (1 - t));
+    for (const double t : t_) value(dead_lambda(plan_.index, t));
   }
 
   void count_tree() {
@@ -365,7 +365,7 @@ class CudaCompiler {
     while (nodes_[node].parent != above) node = nodes_[node].parent;
     const Node& n = nodes_[above];
     const double z = n.zero_fraction * (nodes_[node].is_right ? 1 - n.share : n.share);
-    for (const double t : t_) value(pair_weight(plan_.index, t) * (1 - z) / (z * (1 - t) + t));
+    for (const double t : t_) value(alive_lambda(plan_.index, z, t));
   }
 
   void emit_fused(int32_t i) {
@@ -511,10 +511,7 @@ class CudaCompiler {
     value(n.share);
     if (!repeated) return;
     factors(n);
-    for (const double t : t_) {
-      const double a = n.zero_fraction * (1 - t) + t;
-      value(n.zero_fraction / (a * a));
-    }
+    for (const double t : t_) value(repeated_gain(n.zero_fraction, t));
   }
 
   void general_pairs(int32_t i) {

@@ -330,7 +330,7 @@ class Compiler {
     for (const double t : t_) push(t);
     for (const double w : weights) push(w);
     if (!interactions_) return;
-    for (const double t : t_) push(-pair_weight(plan_.index, t) / (1 - t));
+    for (const double t : t_) push(dead_lambda(plan_.index, t));
   }
 
   uint32_t slot(int32_t feature) {
@@ -575,12 +575,8 @@ class Compiler {
     const double z = n.zero_fraction, a = z * (1 - t) + t;
     return (z * n.share * (1 - t) + (left ? t : 0)) / a;
   }
-  double derivative(const Label& n, double t) const {
-    const double a = n.zero_fraction * (1 - t) + t;
-    return n.zero_fraction / (a * a);
-  }
   void derivative_stream(const Label& n) {
-    for (const double t : t_) push(derivative(n, t));
+    for (const double t : t_) push(repeated_gain(n.zero_fraction, t));
   }
   void factor_stream(const Label& n) {
     for (const double t : t_) push(factor(n, t, false));
@@ -624,7 +620,7 @@ class Compiler {
   // the weight of a pair.
   void lambda_stream(const Label& n, bool right) {
     const double z = n.zero_fraction * (right ? 1 - n.share : n.share);
-    for (const double t : t_) push(pair_weight(plan_.index, t) * (1 - z) / (z * (1 - t) + t));
+    for (const double t : t_) push(alive_lambda(plan_.index, z, t));
   }
 
   // The pairs of a node's feature with the other features of the path above it, and the triples with two of

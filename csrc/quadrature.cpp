@@ -38,8 +38,6 @@ int quadrature_nodes(Index index, int n_features) {
   return index == Index::kBanzhaf ? 1 : (n_features + 1) / 2;
 }
 
-double pair_weight(Index index, double t) { return index == Index::kTaylor ? 2 * (1 - t) : 1; }
-
 void quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<double>& weights) {
   if (index != Index::kBanzhaf) return gauss_legendre(n_nodes, t, weights);
   t.assign(n_nodes, 0.5);
