@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "quadrature.h"
+#include "tree_paths.h"
 
 namespace skshap {
 namespace {
@@ -27,7 +28,7 @@ int rounded_nodes(int n) {
 template <class T>
 class CudaCompiler {
  public:
-  explicit CudaCompiler(const Plan& plan) : plan_(plan), pairs_(plan.interactions()) {}
+  explicit CudaCompiler(const Plan& plan) : plan_(plan), pairs_(plan.interactions()), walk_(plan) {}
 
   CudaProgram<T> compile() {
     split_columns();
@@ -109,66 +110,73 @@ class CudaCompiler {
   }
 
   void label(const Chunk& chunk) {
-    const TreeProgram& tree = *tree_;
-    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
-    const double* leaves = plan_.leaf_values.data() + tree.leaves;
-    const size_t width = chunk.output < 0 ? plan_.n_outputs : 1;
-    const auto leaf = [&](int32_t child) { return leaves + static_cast<size_t>(child - n_inner) * width; };
-    nodes_.assign(n_inner, Node{});
-    nodes_[0].parent = -1;
-    new_sets_ = 0;
-    uint32_t most_tracked = 0;
-    bool fits = true;
-    for (int32_t i = 0; i < n_inner; ++i) {
-      Node& node = nodes_[i];
-      const int32_t l = children_[2 * i], r = children_[2 * i + 1];
-      node.left = l < n_inner ? l : -1;
-      node.right = r < n_inner ? r : -1;
-      node.pair = node.left < 0 && node.right < 0;
-      node.left_leaf = l < n_inner ? nullptr : leaf(l);
-      node.right_leaf = r < n_inner ? nullptr : leaf(r);
-      node.share = plan_.shares[tree.decide + i];
-      node.previous = static_cast<int32_t>(decide_[i].previous) / 2 - kFirstWord / 2;
-      node.zero_fraction = 1;
-      if (node.previous >= 0) {
-        Node& previous = nodes_[node.previous];
-        previous.tracked = true;
-        const bool right = decide_[i].flags & kPreviousRight;
-        node.zero_fraction = previous.zero_fraction * (right ? 1 - previous.share : previous.share);
-      }
-      for (const int32_t child : {node.left, node.right})
-        if (child >= 0) nodes_[child].parent = i;
-      if (node.right >= 0) nodes_[node.right].is_right = true;
-      if (pairs_) node.tracked = !node.pair;
-      const bool categorical = decide_[i].flags & kCategorical;
-      new_sets_ += categorical;
-      fits = fits && !(categorical && wide(decide_[i].column)) &&
-             first_column_[decide_[i].column] <= kMaxIndex / 2;
-    }
-    // Preorder: children come after their parent.
-    n_frames_ = 0;
-    for (int32_t i = n_inner - 1; i >= 0; --i) {
-      Node& node = nodes_[i];
-      node.height = -1;
-      if (fused(node)) continue;
-      for (const int32_t child : {node.left, node.right})
-        if (child >= 0) node.height = std::max(node.height, nodes_[child].height);
-      n_frames_ = std::max(n_frames_, static_cast<uint32_t>(++node.height) + 1);
-    }
-    for (int32_t i = 0; i < n_inner; ++i) {
-      Node& node = nodes_[i];
-      most_tracked = std::max(most_tracked, node.tracked_above + node.tracked);
-      for (const int32_t child : {node.left, node.right})
-        if (child >= 0) {
-          nodes_[child].level = node.level + 1;
-          nodes_[child].tracked_above = node.tracked_above + node.tracked;
-        }
-    }
-    general_ = !fits || chunk.output < 0 || rounded_nodes<T>(chunk.n_nodes) > kMaxFixedNodes ||
-               most_tracked > (pairs_ ? kAliveBits - 1 : kAliveBits) || new_sets_ > kMaxIndex;
+    label_nodes();
+    measure_heights();
+    const uint32_t most_tracked = count_tracked();
     count_slots();
-    general_ = general_ || tree_slots_ > kMaxIndex;
+    general_ = !fits_ || chunk.output < 0 || rounded_nodes<T>(chunk.n_nodes) > kMaxFixedNodes ||
+               most_tracked > (pairs_ ? kAliveBits - 1 : kAliveBits) || new_sets_ > kMaxIndex ||
+               tree_slots_ > kMaxIndex;
     n_ = general_ ? chunk.n_nodes : launched_nodes_[rounded_nodes<T>(chunk.n_nodes)];
+  }
+
+  void label_nodes() {
+    const double* leaves = plan_.leaf_values.data() + tree_->leaves;
+    const int32_t n_inner = static_cast<int32_t>(tree_->n_inner);
+    const auto leaf = [&](int32_t child) {
+      return child < n_inner ? nullptr : leaves + static_cast<size_t>(child - n_inner) * width();
+    };
+    nodes_.assign(n_inner, Node{});
+    new_sets_ = 0;
+    fits_ = true;
+    walk_.run(
+        *tree_,
+        [&](const PathNode& at) {
+          Node& node = nodes_[at.node];
+          const int32_t l = children_[2 * at.node], r = children_[2 * at.node + 1];
+          node.left = l < n_inner ? l : -1;
+          node.right = r < n_inner ? r : -1;
+          node.pair = node.left < 0 && node.right < 0;
+          node.left_leaf = leaf(l);
+          node.right_leaf = leaf(r);
+          node.share = plan_.shares[tree_->decide + at.node];
+          node.parent = at.parent;
+          node.is_right = at.is_right;
+          node.level = at.level;
+          node.previous = at.previous ? bit_node(at.previous->bit) : -1;
+          node.zero_fraction = at.previous ? at.previous->share : 1;
+          if (at.previous) nodes_[node.previous].tracked = true;
+          if (pairs_) node.tracked = !node.pair;
+          const DecideNode& d = decide_[at.node];
+          const bool categorical = d.flags & kCategorical;
+          new_sets_ += categorical;
+          fits_ = fits_ && !(categorical && wide(d.column)) && first_column_[d.column] <= kMaxIndex / 2;
+        },
+        [](int32_t) {});
+  }
+
+  // Preorder: children come after their parent.
+  void measure_heights() {
+    n_frames_ = 0;
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+      node->height = -1;
+      if (fused(*node)) continue;
+      for (const int32_t child : {node->left, node->right})
+        if (child >= 0) node->height = std::max(node->height, nodes_[child].height);
+      n_frames_ = std::max(n_frames_, static_cast<uint32_t>(++node->height) + 1);
+    }
+  }
+
+  // Returns the most tracked nodes of a path.
+  uint32_t count_tracked() {
+    uint32_t most = 0;
+    for (const Node& node : nodes_) {
+      const uint32_t tracked = node.tracked_above + node.tracked;
+      most = std::max(most, tracked);
+      for (const int32_t child : {node.left, node.right})
+        if (child >= 0) nodes_[child].tracked_above = tracked;
+    }
+    return most;
   }
 
   bool pair(int32_t i) const { return i >= 0 && nodes_[i].pair; }
@@ -597,6 +605,7 @@ class CudaCompiler {
 
   const Plan& plan_;
   const bool pairs_;
+  PathWalk walk_;
   CudaProgram<T> out_;
   std::vector<uint32_t> first_column_;
   std::vector<int32_t> slot_, slot_places_;  // of the chunk: place -> slot, and those that have one
@@ -612,7 +621,7 @@ class CudaCompiler {
   const int32_t* children_ = nullptr;
   int n_ = 0;  // K
   int32_t output_ = 0;
-  bool open_ = false, general_ = false;
+  bool open_ = false, general_ = false, fits_ = false;
   uint32_t n_frames_ = 0;
   size_t op_begin_ = 0;
   int launched_nodes_[kMaxFixedNodes + 1] = {};  // K that trees of a K are walked with

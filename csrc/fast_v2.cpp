@@ -9,6 +9,7 @@
 #include "table_builder.h"
 #include "table_kernels.h"
 #include "threads.h"
+#include "tree_paths.h"
 
 namespace skshap {
 namespace {
@@ -26,102 +27,46 @@ class Layout {
         out_(plan.tables),
         least_fraction_(plan.precision == Precision::kSingle ? kLeastFraction<float>
                                                              : kLeastFraction<double>),
-        slot_of_(plan.columns.size()) {
+        walk_(plan),
+        slot_of_(plan.features.size()) {
     int height = 0;
-    size_t n_leaves = 0, most_inner = 0;
+    size_t n_leaves = 0;
     for (const Chunk& chunk : plan.chunks) height = std::max(height, chunk.height);
-    for (const TreeProgram& tree : plan.trees) {
-      n_leaves += tree.n_inner + 1;
-      most_inner = std::max(most_inner, tree.n_inner);
-    }
-    paths_.resize(height);
-    nodes_.resize(most_inner);
+    for (const TreeProgram& tree : plan.trees) n_leaves += tree.n_inner + 1;
     out_.leaf_tables.resize(n_leaves);
     // As many as there may be; memory that is not written to is none.
     out_.leaf_features.resize(n_leaves * std::min<size_t>(height, kMaxLeafBits));
+    for (uint32_t n = 0; n <= kMaxLeafBits; ++n) size_[n] = padded_row(size_t{1} << n, element_bytes(plan));
   }
 
   void run() {
-    const size_t element = plan_.precision == Precision::kSingle ? 4 : 8;
-    for (uint32_t n = 0; n <= kMaxLeafBits; ++n) size_[n] = padded_row(size_t{1} << n, element);
     LeafTable* leaves = out_.leaf_tables.data();
-    std::vector<uint32_t> slot_of_feature(plan_.features.size());
     for (const Chunk& chunk : plan_.chunks) {
       for (size_t slot = 0; slot < chunk.slots.size(); ++slot)
-        slot_of_feature[chunk.slots[slot]] = static_cast<uint32_t>(slot);
-      for (size_t column = 0; column < slot_of_.size(); ++column) {
-        const auto& features = plan_.features;
-        const auto found = std::lower_bound(features.begin(), features.end(), plan_.columns[column].feature);
-        slot_of_[column] = slot_of_feature[found - features.begin()];
-      }
+        slot_of_[chunk.slots[slot]] = static_cast<uint32_t>(slot);
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
         add_tree(plan_.trees[i], leaves);
         leaves += plan_.trees[i].n_inner + 1;
       }
     }
-    if (longest_ > kMaxLeafBits) require_short_paths(plan_);
     out_.leaf_features.resize(n_features_);
   }
 
  private:
-  struct Path {
-    uint32_t n;
-    LeafFeature features[kMaxLeafBits];
-  };
-  struct Node {
-    const Path* above;
-    LeafFeature split;  // that leads to it
-    uint32_t level;
-  };
-
-  // Nodes come in preorder, so that the path to a node's parent still stands on the level above.
+  // Leaves lie in the order of their numbers: below each node, before those of its subtrees.
   void add_tree(const TreeProgram& tree, LeafTable* leaves) {
-    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
-    const int32_t* children = plan_.children.data() + tree.children;
-    const DecideNode* const decide = plan_.decide.data() + tree.decide;
-    const double* const shares = plan_.shares.data() + tree.decide;
-    for (int32_t i = 0; i < n_inner; ++i, children += 2) {
-      const uint32_t level = i ? nodes_[i].level : 0, slot = slot_of_[decide[i].column];
-      const LeafFeature left{bit_of(i, false), slot, shares[i]}, right{bit_of(i, true), slot, 1 - shares[i]};
-      const Path* path = &root_;
-      if (i) {
-        Path& to = paths_[level];
-        to.n = extend(*nodes_[i].above, nodes_[i].split, to.features);
-        path = &to;
-      }
-      add_child(*path, left, level, children[0], n_inner, leaves);
-      add_child(*path, right, level, children[1], n_inner, leaves);
-    }
+    const auto add = [&](int32_t leaf) { add_leaf(leaves[leaf]); };
+    walk_.run(tree, [&](const PathNode& at) { walk_.visit_leaves_below(at, add); }, [](int32_t) {});
   }
 
-  void add_child(const Path& path, const LeafFeature& split, uint32_t level, int32_t child, int32_t n_inner,
-                 LeafTable* leaves) {
-    if (child < n_inner)
-      nodes_[child] = {&path, split, level + 1};
-    else
-      add_leaf(path, split, leaves[child - n_inner]);
-  }
-
-  // Writes the path that a split continues; returns its features.
-  uint32_t extend(const Path& above, const LeafFeature& split, LeafFeature* to) {
-    uint32_t at = above.n;
-    for (uint32_t i = 0; i < above.n; ++i) {
-      to[i] = above.features[i];
-      if (to[i].slot == split.slot) at = i;
-    }
-    const bool is_new = at == above.n;
-    if (is_new && at == kMaxLeafBits) {
-      longest_ = at + 1;
-      return at;
-    }
-    const double z = is_new ? split.zero_fraction : split.zero_fraction * above.features[at].zero_fraction;
-    to[at] = {split.bit, split.slot, std::max(z, least_fraction_)};
-    return above.n + is_new;
-  }
-
-  void add_leaf(const Path& path, const LeafFeature& split, LeafTable& leaf) {
-    const uint32_t n = extend(path, split, out_.leaf_features.data() + n_features_);
+  void add_leaf(LeafTable& leaf) {
+    const std::vector<PathStep>& path = walk_.steps();
+    if (path.size() > kMaxLeafBits) require_short_paths(plan_);
+    const uint32_t n = static_cast<uint32_t>(path.size());
     leaf = {static_cast<uint32_t>(n_features_), n, out_.n_elements};
+    LeafFeature* to = out_.leaf_features.data() + n_features_;
+    for (const PathStep& step : path)
+      *to++ = {step.bit, slot_of_[step.feature], std::max(step.share, least_fraction_)};
     n_features_ += n;
     out_.n_elements += size_[n];
   }
@@ -129,13 +74,10 @@ class Layout {
   Plan& plan_;
   Tables& out_;
   const double least_fraction_;
-  const Path root_{};
+  PathWalk walk_;
   size_t n_features_ = 0;
-  uint32_t longest_ = 0;
   size_t size_[kMaxLeafBits + 1];  // of a table
-  std::vector<uint32_t> slot_of_;  // of a column
-  std::vector<Path> paths_;        // by level
-  std::vector<Node> nodes_;
+  std::vector<uint32_t> slot_of_;  // of a feature
 };
 
 template <class T>

@@ -32,7 +32,7 @@ void GroupWords::make(const TreeProgram& tree, const TreeGroups& groups, const T
 }
 
 uint32_t GroupWords::local(uint32_t bit) const {
-  const int32_t node = static_cast<int32_t>(bit >> 1) / 2 - kFirstWord / 2;
+  const int32_t node = bit_node(bit);
   const bool inside = node >= group_.first_node && node < group_.first_node + group_.n_nodes;
   size_t i = group_.n_above + (node - group_.first_node);
   if (!inside)

@@ -5,11 +5,6 @@
 
 namespace skshap {
 
-// Of a node, as in Tables: rows that go left, or right, of those that are alive there.
-inline uint32_t bit_of(int32_t node, bool right) {
-  return static_cast<uint32_t>(kFirstWord + 2 * node) << 1 | right;
-}
-
 // The words that rows would have whose numbers are those that the bits of a group's index from some bit on
 // can be: of the path above the group and of its nodes.
 class GroupWords {

@@ -63,8 +63,7 @@ std::vector<int32_t> levels_of(const Plan& plan, const TreeProgram& tree) {
 }
 
 size_t level_bytes(const Plan& plan, const Chunk& chunk, size_t n_levels) {
-  const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
-  return n_used_outputs(plan, chunk) * (n_levels * element + sizeof(double)) << n_levels;
+  return n_used_outputs(plan, chunk) * (n_levels * element_bytes(plan) + sizeof(double)) << n_levels;
 }
 
 // As many such trees as have room; takes it from table_bytes.

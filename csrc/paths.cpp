@@ -1,4 +1,4 @@
-// Plan -> PathSet: extracts and merges the paths, packs them. Host only.
+// Plan -> PathSet: adds the tests of rows to the merged paths, and packs them. Host only.
 #include "paths.h"
 
 #include <algorithm>
@@ -7,17 +7,14 @@
 #include <queue>
 #include <stdexcept>
 
+#include "tree_paths.h"
+
 namespace skshap {
 namespace {
 
 class Extractor {
  public:
-  explicit Extractor(const Plan& plan) : plan_(plan) {
-    for (const Column& column : plan.columns) {
-      const auto at = std::lower_bound(plan.features.begin(), plan.features.end(), column.feature);
-      feature_of_.push_back(static_cast<int32_t>(at - plan.features.begin()));
-    }
-  }
+  explicit Extractor(const Plan& plan) : plan_(plan), walk_(plan) {}
 
   PathSet extract(Packing packing) {
     for (const Chunk& chunk : plan_.chunks)
@@ -27,32 +24,17 @@ class Extractor {
   }
 
  private:
-  using Elements = std::vector<PathElement>;
-
   void extract_tree(const Chunk& chunk, const TreeProgram& tree) {
-    struct Item {
-      int32_t node;
-      Elements path;  // that leads to the node
-    };
-    const int32_t* children = plan_.children.data() + tree.children;
-    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
-    const size_t width = chunk.output < 0 ? plan_.n_outputs : 1;
-    std::vector<Item> stack{{0, {always(-1, 0)}}};
-    while (!stack.empty()) {
-      Item item = std::move(stack.back());
-      stack.pop_back();
-      if (item.node >= n_inner) {
-        add_path(item.path, tree.leaves + (item.node - n_inner) * width, chunk.output);
-        continue;
-      }
-      const size_t node = tree.decide + item.node;
-      Item right{children[2 * item.node + 1], item.path};
-      follow(right.path, node, true);
-      follow(item.path, node, false);
-      item.node = children[2 * item.node];
-      stack.push_back(std::move(right));
-      stack.push_back(std::move(item));
-    }
+    const size_t width = n_used_outputs(plan_, chunk);
+    tests_.resize(2 * tree.n_inner);
+    walk_.run(
+        tree,
+        [&](const PathNode& at) {
+          const DecideNode& d = plan_.decide[tree.decide + at.node];
+          const PathElement above = at.previous ? test(at.previous->bit) : always(at.feature, d.column);
+          for (const bool right : {true, false}) test(bit_of(at.node, right)) = narrow(above, d, right);
+        },
+        [&](int32_t leaf) { add_path(tree.leaves + leaf * width, chunk.output); });
   }
 
   // An element that every row passes.
@@ -60,36 +42,27 @@ class Extractor {
     return {1, feature, 0, column, 0, kMissingCode, column, kNoSet, 1, 0};
   }
 
-  // Takes the way from a node to its left or right child into the path.
-  void follow(Elements& path, size_t node, bool right) {
-    const DecideNode& d = plan_.decide[node];
-    const int32_t feature = feature_of_[d.column];
-    auto e =
-        std::find_if(path.begin(), path.end(), [&](const PathElement& x) { return x.feature == feature; });
-    if (e == path.end()) {
-      if (path.size() == kPathLanes)
-        throw std::invalid_argument(
-            "algorithm='gputreeshap' cannot explain this model: a path of one of its trees "
-            "tests more than " +
-            std::to_string(kPathLanes - 1) + " distinct features; use algorithm='quadrature'");
-      e = path.insert(path.end(), always(feature, d.column));
-    }
-    e->zero_fraction *= right ? 1 - plan_.shares[node] : plan_.shares[node];
+  // What a row passes that takes an edge and, above it, every edge on the same feature.
+  PathElement& test(uint32_t bit) { return tests_[2 * bit_node(bit) + (bit & 1)]; }
+
+  // Adds the test of an edge of a node to those above it on the same feature.
+  PathElement narrow(PathElement e, const DecideNode& d, bool right) {
     const bool holds = right == static_cast<bool>(d.flags & kFlip);  // what the node tests
     if (d.flags & kCategorical) {
-      require_same(e->set == kNoSet, e->set_column, d.column);
-      e->set_column = d.column;
-      e->set = intersect(e->set, d, holds);
-      return;
+      require_same(e.set == kNoSet, e.set_column, d.column);
+      e.set_column = d.column;
+      e.set = intersect(e.set, d, holds);
+      return e;
     }
     const uint32_t end = d.operand - d.bias + 1;  // of the ranks for which it holds
-    require_same(e->lower == 0 && e->upper == kMissingCode, e->column, d.column);
-    e->column = d.column;
+    require_same(e.lower == 0 && e.upper == kMissingCode, e.column, d.column);
+    e.column = d.column;
     if (holds)
-      e->upper = std::min(e->upper, end);
+      e.upper = std::min(e.upper, end);
     else
-      e->lower = std::max(e->lower, end);
-    e->missing &= holds == static_cast<bool>(d.bias);
+      e.lower = std::max(e.lower, end);
+    e.missing &= holds == static_cast<bool>(d.bias);
+    return e;
   }
 
   // An element has one numeric and one categorical test.
@@ -113,13 +86,25 @@ class Extractor {
     return static_cast<uint32_t>(first);
   }
 
-  void add_path(Elements& path, size_t values, int32_t output) {
-    for (size_t i = 0; i < path.size(); ++i) {
-      path[i].path = static_cast<uint32_t>(out_.paths.size());
-      path[i].place = static_cast<uint8_t>(i);
+  // Adds the path that the walk has taken to a leaf.
+  void add_path(size_t values, int32_t output) {
+    const std::vector<PathStep>& steps = walk_.steps();
+    if (steps.size() >= kPathLanes)
+      throw std::invalid_argument(
+          "algorithm='gputreeshap' cannot explain this model: a path of one of its trees "
+          "tests more than " +
+          std::to_string(kPathLanes - 1) + " distinct features; use algorithm='quadrature'");
+    const uint32_t path = static_cast<uint32_t>(out_.paths.size());
+    elements_.push_back(always(-1, 0));
+    elements_.back().path = path;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      PathElement e = test(steps[i].bit);
+      e.zero_fraction = steps[i].share;
+      e.path = path;
+      e.place = static_cast<uint8_t>(i + 1);
+      elements_.push_back(e);
     }
-    elements_.insert(elements_.end(), path.begin(), path.end());
-    out_.paths.push_back({static_cast<int64_t>(values), output, static_cast<uint32_t>(path.size())});
+    out_.paths.push_back({static_cast<int64_t>(values), output, static_cast<uint32_t>(steps.size() + 1)});
   }
 
   // From the order of the trees into that of the bins.
@@ -142,8 +127,9 @@ class Extractor {
   }
 
   const Plan& plan_;
-  std::vector<int32_t> feature_of_;  // column -> position in Plan::features
-  Elements elements_;                // path by path, in the order of the trees
+  PathWalk walk_;
+  std::vector<PathElement> tests_;     // of each edge of a tree
+  std::vector<PathElement> elements_;  // path by path, in the order of the trees
   PathSet out_;
 };
 

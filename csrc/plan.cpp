@@ -9,6 +9,7 @@
 
 #include "interactions.h"
 #include "quadrature.h"
+#include "tree_paths.h"
 
 namespace skshap {
 namespace {
@@ -53,13 +54,6 @@ double left_share(double left, double right) {
   if (!(sum > 0)) return 0.5;
   return std::isfinite(sum) ? left / sum : left / 2 / (left / 2 + right / 2);
 }
-
-// What a path remembers of the last node that split on a feature.
-struct Seen {
-  uint32_t word;
-  bool right;
-  double zero_fraction;  // of the path so far, this node included
-};
 
 // An inner node with its place on the path resolved. Where exactly one child is a leaf it is the
 // right one (`flip` tells that children were swapped).
@@ -108,8 +102,7 @@ class Compiler {
       if (e_.tree_output[a] != e_.tree_output[b]) return e_.tree_output[a] < e_.tree_output[b];
       return shapes[a].n_nodes < shapes[b].n_nodes;
     });
-    has_seen_.assign(plan_.n_features, 0);
-    seen_.resize(plan_.n_features);
+    path_ = TreePath(plan_.n_features);
     slot_of_feature_.assign(plan_.n_features, -1);
     for (const int32_t tree : order) {
       if (shapes[tree].height == 0) {
@@ -369,15 +362,12 @@ class Compiler {
     const bool fuse = shape.n_nodes <= kMaxFixedNodes && chunk.output >= 0 && !interactions_;
 
     std::vector<Label> labels;
-    std::vector<Seen> saved;
-    std::vector<char> saved_has;
     std::vector<Item> stack{{base_, kVisit, -1, false}};
     while (!stack.empty()) {
       const Item item = stack.back();
       stack.pop_back();
       if (item.stage == kVisit) {
         const Label n = label(item.node, item.parent, item.right);
-        const int32_t f = feature(item.node);
         const bool right_leaf = is_leaf(n.right);
         if (is_leaf(n.left)) {
           op(n.repeated ? kPairRep : kPairNew, n.slot);
@@ -389,10 +379,9 @@ class Compiler {
           continue;
         }
         const int32_t index = last_inner();
-        const Seen old = seen_[f];
-        const char had = has_seen_[f];
+        path_.enter(feature(item.node));
+        take(n, false);
         if (fuse && is_pair(n.left) && (right_leaf || is_pair(n.right))) {
-          see(f, n, false);
           const Label first = label(n.left, index, false);
           if (right_leaf) {
             op(static_cast<Op>(kTrio + 2 * n.repeated + first.repeated), n.slot);
@@ -401,7 +390,7 @@ class Compiler {
             fused_pair(first);
             push(scaled_leaf(n.right, 0));
           } else {
-            see(f, n, true);
+            take(n, true);
             const Label second = label(n.right, index, true);
             op(static_cast<Op>(kQuad + 4 * n.repeated + 2 * first.repeated + second.repeated), n.slot);
             plan_.ops.push_back(first.slot);
@@ -410,17 +399,13 @@ class Compiler {
             fused_pair(first);
             fused_pair(second);
           }
-          seen_[f] = old;
-          has_seen_[f] = had;
+          path_.leave();
           continue;
         }
         op(n.repeated ? kEnterRep : kEnterNew, n.slot);
         split_stream(n, false);
         if (interactions_) lambda_stream(n, false);
         labels.push_back(n);
-        saved.push_back(old);
-        saved_has.push_back(had);
-        see(f, n, false);
         stack.push_back({item.node, kLeave, 0, false});
         if (!right_leaf) {
           stack.push_back({n.right, kVisit, index, true});
@@ -437,10 +422,9 @@ class Compiler {
         } else {
           op(kMiddle, 0);
         }
-        see(feature(item.node), n, true);
+        take(n, true);
       } else {
         const Label n = labels.back();
-        const int32_t f = feature(item.node);
         const bool right_leaf = is_leaf(n.right);
         if (right_leaf)
           op(n.repeated ? kExitLeafRep : kExitLeafNew, n.slot);
@@ -451,11 +435,8 @@ class Compiler {
         else
           push(n.share);
         if (right_leaf) push_leaf(n.right);
-        seen_[f] = saved.back();
-        has_seen_[f] = saved_has.back();
+        path_.leave();
         labels.pop_back();
-        saved.pop_back();
-        saved_has.pop_back();
         if (interactions_) list_interactions(n, labels);
       }
     }
@@ -475,11 +456,8 @@ class Compiler {
   }
   int32_t last_inner() const { return static_cast<int32_t>(plan_.decide.size() - first_decide_) - 1; }
 
-  void see(int32_t feature, const Label& n, bool right) {
-    const double above = n.repeated ? n.zero_fraction : 1.0;
-    seen_[feature] = {n.word, right, above * (right ? 1 - n.share : n.share)};
-    has_seen_[feature] = 1;
-  }
+  // Goes down an edge of the last node of the path.
+  void take(const Label& n, bool right) { path_.take(n.word << 1 | right, right ? 1 - n.share : n.share); }
 
   // Resolves a node, writes its decision and its children.
   Label label(int64_t node, int32_t parent, bool right_of_parent) {
@@ -493,12 +471,13 @@ class Compiler {
     n.left = static_cast<int32_t>(left);
     n.right = static_cast<int32_t>(right);
     const int32_t f = feature(node);
+    const PathStep* const previous = path_.find(f);
     n.slot = slot(f);
-    n.repeated = has_seen_[f];
-    n.zero_fraction = n.repeated ? seen_[f].zero_fraction : 1.0;
+    n.repeated = previous != nullptr;
+    n.zero_fraction = previous ? previous->share : 1.0;
     n.share = left_share(e_.cover[left], e_.cover[right]);
     n.word = static_cast<uint32_t>(kFirstWord + 2 * (plan_.decide.size() - first_decide_));
-    write_decision(node, n);
+    write_decision(node, n, previous);
     plan_.shares.push_back(n.share);
 
     if (parent >= 0) plan_.children[first_child_ + 2 * parent + right_of_parent] = last_inner();
@@ -513,7 +492,7 @@ class Compiler {
     return ~static_cast<int32_t>(index);
   }
 
-  void write_decision(int64_t node, const Label& n) {
+  void write_decision(int64_t node, const Label& n, const PathStep* previous) {
     const int32_t x = e_.feature[node];
     const bool missing_left = e_.missing_left[node];
     DecideNode d{0, 0, 0, 0, 0};
@@ -530,9 +509,9 @@ class Compiler {
                                  : position(column.thresholds_double, e_.threshold[node]));
     }
     if (n.flip) d.flags |= kFlip;
-    if (n.repeated) {
-      d.previous = seen_[feature(node)].word;
-      if (seen_[feature(node)].right) d.flags |= kPreviousRight;
+    if (previous) {
+      d.previous = previous->bit >> 1;
+      if (previous->bit & 1) d.flags |= kPreviousRight;
     }
     plan_.decide.push_back(d);
   }
@@ -662,8 +641,7 @@ class Compiler {
   size_t n_listed_ = 0;
   std::vector<int32_t> numeric_, categorical_;  // column of X -> column
   std::vector<int32_t> seen_depth_;
-  std::vector<char> has_seen_;
-  std::vector<Seen> seen_;
+  TreePath path_;
   std::vector<int32_t> slot_of_feature_, slot_features_;
   InteractionNumbers numbers_{plan_};
   std::vector<char> listed_;      // by slot

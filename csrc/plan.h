@@ -103,6 +103,9 @@ struct Plan {
   size_t bytes() const;
 };
 
+// Bytes of a number of the plan's precision.
+inline size_t element_bytes(const Plan& plan) { return plan.precision == Precision::kSingle ? 4 : 8; }
+
 // Outputs of the trees of a chunk.
 inline size_t n_used_outputs(const Plan& plan, const Chunk& chunk) {
   return chunk.output < 0 ? plan.n_outputs : 1;

@@ -15,8 +15,6 @@
 
 #include <algorithm>
 
-#include "plan.h"
-
 namespace skshap {
 namespace {
 
@@ -44,17 +42,13 @@ size_t Recursion<T>::bytes(const Plan& plan) {
   const Sizes sizes = sizes_of(plan);
   return sizes.levels * (sizes.elements * (sizeof(Element) + sizeof(T)) + sizeof(Path)) +
          sizes.inner * sizeof(Node) + (sizes.leaf_values + sizes.elements + 1) * sizeof(T) +
-         4 * (plan.columns.size() + plan.features.size());
+         4 * plan.features.size() + PathWalk::bytes(plan, sizes.levels);
 }
 
 template <class T>
-Recursion<T>::Recursion(const Plan& plan) : plan_(plan) {
+Recursion<T>::Recursion(const Plan& plan) : plan_(plan), walk_(plan) {
   const Sizes sizes = sizes_of(plan);
-  const std::vector<int32_t>& features = plan.features;
-  for (const Column& column : plan.columns)
-    feature_of_.push_back(static_cast<uint32_t>(
-        std::lower_bound(features.begin(), features.end(), column.feature) - features.begin()));
-  slot_of_.resize(features.size());
+  slot_of_.resize(plan.features.size());
   reciprocals_.resize(sizes.elements + 1);
   for (size_t i = 1; i < reciprocals_.size(); ++i) reciprocals_[i] = T(1) / static_cast<T>(i);
   elements_.resize(sizes.levels * sizes.elements);
@@ -87,21 +81,20 @@ void Recursion<T>::open_tree(const Chunk& chunk, const TreeProgram& tree) {
   output_stride_ = chunk.slots.size() * kBlockRows;
   for (size_t slot = 0; slot < chunk.slots.size(); ++slot)
     slot_of_[chunk.slots[slot]] = static_cast<uint32_t>(slot);
-  nodes_[0].level = 0;
-  for (int32_t i = 0; i < n_inner_; ++i) {
-    Node& node = nodes_[i];
-    const double share = plan_.shares[tree.decide + i];
-    node.slot = slot_of_[feature_of_[plan_.decide[tree.decide + i].column]];
-    node.shares[0] = static_cast<T>(share);
-    node.shares[1] = static_cast<T>(1 - share);
-    for (int side = 0; side < 2; ++side) {
-      const int32_t child = node.children[side] = plan_.children[tree.children + 2 * i + side];
-      if (child >= n_inner_) continue;
-      nodes_[child].parent = i;
-      nodes_[child].level = node.level + 1;
-      nodes_[child].right = side == 1;
-    }
-  }
+  walk_.run(
+      tree,
+      [&](const PathNode& at) {
+        const double share = plan_.shares[tree.decide + at.node];
+        const int32_t* const children = plan_.children.data() + tree.children + 2 * at.node;
+        nodes_[at.node] = {at.parent,
+                           static_cast<int32_t>(at.level),
+                           at.is_right,
+                           at.previous != nullptr,
+                           slot_of_[at.feature],
+                           {children[0], children[1]},
+                           {static_cast<T>(share), static_cast<T>(1 - share)}};
+      },
+      [](int32_t) {});
   const double* values = plan_.leaf_values.data() + tree.leaves;
   for (size_t i = 0; i < (tree.n_inner + 1) * n_outputs_; ++i)
     leaf_values_[i] = static_cast<T>(values[i] / plan_.leaf_scale);
@@ -127,7 +120,7 @@ void Recursion<T>::explain_row(const uint64_t* words, int row, T* phi) {
                      satisfied(node.parent, node.right), path);
     }
     if (path.unreachable) continue;
-    take_out<kFast>(node.slot, path);
+    take_out<kFast>(node, path);
     for (int side = 0; side < 2; ++side) {
       if (node.children[side] < n_inner_) continue;
       Path& to_leaf = paths_[node.level + 1];
@@ -206,14 +199,14 @@ T Recursion<T>::unwind(const Path& path, const Element& element, T* weights) con
 // Makes a path end before a split on a feature: takes out what earlier splits on it have added.
 template <class T>
 template <bool kFast>
-void Recursion<T>::take_out(uint32_t slot, Path& path) const {
-  Element* const end = path.elements + path.n_elements;
-  Element* const found =
-      std::find_if(path.elements, end, [&](const Element& element) { return element.slot == slot; });
-  if (found == end) {
-    path.split = {slot, true, T(1)};
+void Recursion<T>::take_out(const Node& node, Path& path) const {
+  if (!node.repeated) {
+    path.split = {node.slot, true, T(1)};
     return;
   }
+  Element* const end = path.elements + path.n_elements;
+  Element* const found =
+      std::find_if(path.elements, end, [&](const Element& element) { return element.slot == node.slot; });
   path.split = *found;
   unwind<kFast>(path, path.split, path.weights);
   *found = *(end - 1);

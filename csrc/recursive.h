@@ -6,13 +6,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "tree_paths.h"
+
 namespace skshap {
 
-struct Chunk;
-struct Plan;
-struct TreeProgram;
-
 // One thread's work on any tree of a plan for SHAP values.
+//
+// Which splits are on the same feature is the plan's knowledge, see tree_paths.h. The zero fractions are
+// multiplied here, row by row: in the precision of the weights that they are divided out of, and for Fast
+// TreeSHAP v1 only as long as the row satisfies the feature.
 template <class T>
 class Recursion {
  public:
@@ -42,7 +44,8 @@ class Recursion {
   };
   struct Node {
     int32_t parent, level;
-    bool right;  // child of its parent
+    bool right;     // child of its parent
+    bool repeated;  // its feature is that of a node above
     uint32_t slot;
     int32_t children[2];
     T shares[2];
@@ -58,13 +61,13 @@ class Recursion {
   template <bool kFast>
   T unwind(const Path& path, const Element& element, T* weights) const;
   template <bool kFast>
-  void take_out(uint32_t slot, Path& path) const;
+  void take_out(const Node& node, Path& path) const;
   template <bool kFast>
   void add_leaf(const Path& path, const T* values, T* phi) const;
 
   const Plan& plan_;
-  std::vector<uint32_t> feature_of_;  // column -> position in Plan::features
-  std::vector<uint32_t> slot_of_;     // of these, in the chunk
+  PathWalk walk_;
+  std::vector<uint32_t> slot_of_;  // of a feature, in the chunk
   std::vector<T> reciprocals_;
   std::vector<Element> elements_;
   std::vector<T> weights_, leaf_values_;

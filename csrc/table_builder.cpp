@@ -16,16 +16,12 @@
 namespace skshap {
 namespace {
 
-// A table of several leaves: most of it stays in the L1 cache while it is used.
-constexpr size_t kGroupBytes = 40 << 10;
 // Look-ups of a batch, whose numbers are added up in the plan's precision: too many would lose digits.
 constexpr size_t kBatchLookUps = 256;
 // Positions of a batch of several trees: as many as a vector holds.
 constexpr size_t kBatchPositions = 16;
 // Read beyond the end of the last table.
 constexpr size_t kPadding = 16;
-
-size_t element_bytes(const Plan& plan) { return plan.precision == Precision::kSingle ? 4 : 8; }
 
 size_t n_chunk_outputs(const Plan& plan, size_t chunk) { return n_used_outputs(plan, plan.chunks[chunk]); }
 
@@ -41,93 +37,6 @@ void list_features(const Plan& plan, const TreeProgram& tree, const TreeGroups& 
 }
 
 }  // namespace
-
-// --- Leaves and groups ---
-
-void TreeGroups::find(const Chunk& chunk, const TreeProgram& tree, const TableLimits& limits) {
-  limits_ = limits;
-  tree_ = &tree;
-  width_ = n_used_outputs(plan_, chunk);
-  n_inner_ = static_cast<int32_t>(tree.n_inner);
-  const int32_t* const children = plan_.children.data() + tree.children;
-  steps.clear();
-  leaves.clear();
-  groups.clear();
-  for (const int32_t feature : features) met_[feature] = 0;
-  met_.resize(plan_.features.size());
-  features.clear();
-  inner_below_.assign(n_inner_, 1);
-  for (int32_t i = n_inner_ - 1; i >= 0; --i)  // preorder: children come after their parent
-    for (const int32_t child : {children[2 * i], children[2 * i + 1]})
-      if (child < n_inner_) inner_below_[i] += inner_below_[child];
-  enter(0, false);
-  while (!frames_.empty()) {
-    Frame& frame = frames_.back();
-    if (frame.visited == 2) {
-      if (frame.is_new)
-        path_.pop_back();
-      else
-        path_[frame.at] = frame.old;
-      frames_.pop_back();
-      continue;
-    }
-    const bool right = frame.visited++, grouped = frame.grouped;
-    take_edge(frame, right);
-    enter(children[2 * frame.node + right], grouped);
-  }
-}
-
-bool TreeGroups::shares_table(int32_t node, size_t n_below) const {
-  const size_t n_bits = path_.size() + n_below;
-  if (node >= n_inner_) return n_bits <= limits_.leaf_bits;
-  return n_bits <= std::min(limits_.leaf_bits, kMaxTableBits) &&
-         (n_bits * width_ * element_bytes(plan_) << n_bits) <= kGroupBytes;
-}
-
-void TreeGroups::enter(int32_t node, bool grouped) {
-  const bool is_leaf = node >= n_inner_;
-  const int32_t n_below = is_leaf ? 0 : inner_below_[node];
-  if (!grouped && shares_table(node, n_below)) {
-    grouped = true;
-    add_group(node, n_below);
-  }
-  if (is_leaf) {
-    leaves.push_back({static_cast<size_t>(node - n_inner_) * width_, steps.size(),
-                      static_cast<uint32_t>(path_.size()), grouped});
-    if (path_.size() <= kMaxPatternBits) steps.insert(steps.end(), path_.begin(), path_.end());
-    return;
-  }
-  const int32_t feature = plan_.feature_of(plan_.decide[tree_->decide + node]);
-  if (!met_[feature]) {
-    met_[feature] = 1;
-    features.push_back(feature);
-  }
-  const auto same = [&](const PathStep& step) { return step.feature == feature; };
-  const size_t at = std::find_if(path_.begin(), path_.end(), same) - path_.begin();
-  const bool is_new = at == path_.size();
-  const PathStep old = is_new ? PathStep{feature, 0, 1.0} : path_[at];
-  if (is_new) path_.push_back(old);
-  frames_.push_back({node, 0, at, is_new, old, grouped});
-}
-
-void TreeGroups::add_group(int32_t node, int32_t n_below) {
-  const DecideNode* const nodes = plan_.decide.data() + tree_->decide + node;
-  const auto settled = [&](const PathStep& step) {
-    return std::none_of(nodes, nodes + n_below,
-                        [&](const DecideNode& below) { return plan_.feature_of(below) == step.feature; });
-  };
-  const size_t first = steps.size();
-  steps.insert(steps.end(), path_.begin(), path_.end());
-  const auto end = std::stable_partition(steps.begin() + first, steps.end(), settled);
-  groups.push_back({first, path_.size(), static_cast<uint32_t>(end - steps.begin() - first), node, n_below,
-                    leaves.size(), leaves.size() + static_cast<size_t>(n_below) + 1});
-}
-
-void TreeGroups::take_edge(Frame& frame, bool right) {
-  const double left = plan_.shares[tree_->decide + frame.node];
-  path_[frame.at] = {frame.old.feature, bit_of(frame.node, right),
-                     frame.old.share * (right ? 1 - left : left)};
-}
 
 // --- Layout ---
 

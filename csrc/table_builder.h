@@ -17,76 +17,9 @@
 
 #include "aligned.h"
 #include "plan.h"
+#include "tree_groups.h"
 
 namespace skshap {
-
-// Bits of an index, and of a leaf without a table.
-constexpr uint32_t kMaxTableBits = 16, kMaxPatternBits = kMaxPathFeatures;
-
-// Which leaves have tables: of trees with at most so many quadrature nodes, those with at most leaf_bits
-// features on their path.
-struct TableLimits {
-  uint32_t leaf_bits;
-  int max_nodes = std::numeric_limits<int>::max();
-};
-
-// The latest node on a feature of a path.
-struct PathStep {
-  int32_t feature;  // position in Plan::features
-  uint32_t bit;     // as in Tables
-  double share;     // product of the cover shares of the path's nodes on it
-};
-
-// Leaves of one tree, and the groups of them that share tables.
-class TreeGroups {
- public:
-  struct Leaf {
-    size_t value;  // its first one, among those of the tree
-    size_t path;   // among `steps`, if it has at most kMaxPatternBits features
-    uint32_t n_features;
-    bool grouped;
-  };
-  // Below one node, in preorder: leaves and inner nodes are consecutive.
-  struct Group {
-    size_t above, n_above;  // path to the node, among `steps`
-    uint32_t n_settled;     // features of it that no node of the group splits on: they come first
-    int32_t first_node, n_nodes;
-    size_t leaves, leaves_end;
-    uint32_t n_bits() const { return static_cast<uint32_t>(n_above) + n_nodes; }
-  };
-
-  explicit TreeGroups(const Plan& plan) : plan_(plan) {}
-  void find(const Chunk& chunk, const TreeProgram& tree, const TableLimits& limits);
-
-  std::vector<PathStep> steps;
-  std::vector<Leaf> leaves;
-  std::vector<Group> groups;
-  std::vector<int32_t> features;  // of the tree, in the order in which nodes meet them
-
- private:
-  struct Frame {
-    int32_t node;
-    int visited;  // children
-    size_t at;    // place of its feature on the path
-    bool is_new;
-    PathStep old;  // what stood there
-    bool grouped;
-  };
-  void enter(int32_t node, bool grouped);
-  void add_group(int32_t node, int32_t n_below);
-  void take_edge(Frame& frame, bool right);
-  bool shares_table(int32_t node, size_t n_below) const;
-
-  const Plan& plan_;
-  TableLimits limits_{};
-  const TreeProgram* tree_ = nullptr;
-  size_t width_ = 1;
-  int32_t n_inner_ = 0;
-  std::vector<int32_t> inner_below_;  // a node's subtree, itself included
-  std::vector<PathStep> path_;
-  std::vector<Frame> frames_;
-  std::vector<char> met_;  // features
-};
 
 // A leaf of a group, as its table is computed.
 struct TableLeaf {

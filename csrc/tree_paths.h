@@ -1,0 +1,184 @@
+// Paths of trees: the one place where splits on the same feature are merged and their cover shares
+// multiplied.
+//
+// A path has each feature once, however often it splits on it. A row satisfies the feature if it satisfies
+// all of these splits, which the latest one tells: `decide` asks only the rows that satisfied the earlier
+// ones. A row that does not know the feature follows the path with the feature's zero fraction, the product
+// of the cover shares of the edges taken.
+#pragma once
+
+#include <vector>
+
+#include "plan.h"
+
+namespace skshap {
+
+// All splits of a path on one feature.
+struct PathStep {
+  int32_t feature;
+  uint32_t bit;  // of the latest edge, see bit_of
+  double share;  // the zero fraction
+};
+
+// A bit stands for the rows that take an edge of a node, of those that are alive there; see bit_rows.
+constexpr uint32_t bit_of(int32_t node, bool right) {
+  return static_cast<uint32_t>(kFirstWord + 2 * node) << 1 | right;
+}
+constexpr int32_t bit_node(uint32_t bit) { return static_cast<int32_t>(bit >> 1) / 2 - kFirstWord / 2; }
+
+// The path from a root to where a walk is.
+class TreePath {
+ public:
+  // Features are numbered from 0 to n_features - 1.
+  explicit TreePath(size_t n_features = 0) : place_(n_features, kAbsent) {}
+
+  // Each feature once, in the order in which the path meets them.
+  const std::vector<PathStep>& steps() const { return steps_; }
+
+  // Return the step of a feature, or null where it is new.
+  const PathStep* find(int32_t feature) const {
+    return place_[feature] == kAbsent ? nullptr : &steps_[place_[feature]];
+  }
+
+  // Continue the path with a split, whose edges `take` chooses from, one after the other.
+  void enter(int32_t feature) {
+    int32_t& place = place_[feature];
+    if (place == kAbsent) {
+      place = static_cast<int32_t>(steps_.size());
+      splits_.push_back({place, true, {feature, 0, 1.0}});
+      steps_.push_back(splits_.back().above);
+    } else {
+      splits_.push_back({place, false, steps_[place]});
+    }
+  }
+
+  // Take an edge of the last split, which has this share of the cover.
+  void take(uint32_t bit, double share) {
+    const Split& split = splits_.back();
+    steps_[split.place] = {split.above.feature, bit, split.above.share * share};
+  }
+
+  // Go back above the last split.
+  void leave() {
+    const Split& split = splits_.back();
+    if (split.is_new) {
+      place_[split.above.feature] = kAbsent;
+      steps_.pop_back();
+    } else {
+      steps_[split.place] = split.above;
+    }
+    splits_.pop_back();
+  }
+
+  // Return what a path of at most so many splits allocates.
+  static size_t bytes(size_t n_features, size_t n_splits) {
+    return n_features * sizeof(int32_t) + n_splits * (sizeof(PathStep) + sizeof(Split));
+  }
+
+ private:
+  static constexpr int32_t kAbsent = -1;
+  struct Split {
+    int32_t place;  // of its feature, among the steps
+    bool is_new;
+    PathStep above;
+  };
+
+  std::vector<PathStep> steps_;
+  std::vector<Split> splits_;
+  std::vector<int32_t> place_;  // of a feature, among the steps
+};
+
+// Return the position in Plan::features of each column's feature.
+std::vector<int32_t> column_features(const Plan& plan);
+
+// An inner node as a walk meets it.
+struct PathNode {
+  int32_t node, feature;
+  int32_t parent;            // -1: the root
+  bool is_right;             // child of the parent
+  uint32_t level;            // nodes above
+  const PathStep* previous;  // the path's step on the same feature, or null
+};
+
+// Walks trees of a plan depth first, left children before right ones, so that inner nodes come in the order
+// of their numbers.
+class PathWalk {
+ public:
+  explicit PathWalk(const Plan& plan)
+      : plan_(plan), features_(column_features(plan)), path_(plan.features.size()) {}
+
+  // Call on_node(PathNode) at each inner node and on_leaf(number among the leaves of the tree) at each leaf,
+  // while steps() is the path to it.
+  template <class OnNode, class OnLeaf>
+  void run(const TreeProgram& tree, const OnNode& on_node, const OnLeaf& on_leaf) {
+    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
+    const int32_t* const children = plan_.children.data() + tree.children;
+    tree_ = &tree;
+    for (int32_t node = 0;;) {
+      if (node < n_inner) {
+        const int32_t feature = this->feature(node);
+        const bool is_root = edges_.empty();
+        on_node(PathNode{node, feature, is_root ? -1 : edges_.back().node, !is_root && edges_.back().right,
+                         static_cast<uint32_t>(edges_.size()), path_.find(feature)});
+        path_.enter(feature);
+        edges_.push_back({node, false});
+        take(node, false);
+        node = children[2 * node];
+        continue;
+      }
+      on_leaf(node - n_inner);
+      while (!edges_.empty() && edges_.back().right) {
+        edges_.pop_back();
+        path_.leave();
+      }
+      if (edges_.empty()) return;
+      edges_.back().right = true;
+      take(edges_.back().node, true);
+      node = children[2 * edges_.back().node + 1];
+    }
+  }
+
+  // While run() is at a node: call on_leaf(number) at each of its children that is a leaf, left one first.
+  template <class OnLeaf>
+  void visit_leaves_below(const PathNode& at, const OnLeaf& on_leaf) {
+    const int32_t n_inner = static_cast<int32_t>(tree_->n_inner);
+    const int32_t* const children = plan_.children.data() + tree_->children + 2 * at.node;
+    if (children[0] < n_inner && children[1] < n_inner) return;
+    path_.enter(at.feature);
+    for (const bool right : {false, true}) {
+      if (children[right] < n_inner) continue;
+      take(at.node, right);
+      on_leaf(children[right] - n_inner);
+    }
+    path_.leave();
+  }
+
+  const std::vector<PathStep>& steps() const { return path_.steps(); }
+
+  // Return what a walk of trees of at most so many levels allocates.
+  static size_t bytes(const Plan& plan, size_t n_levels) {
+    return plan.columns.size() * sizeof(int32_t) + TreePath::bytes(plan.features.size(), n_levels) +
+           n_levels * sizeof(Edge);
+  }
+
+  // Return the feature of a node of the tree that run() walks.
+  int32_t feature(int32_t node) const { return features_[plan_.decide[tree_->decide + node].column]; }
+
+ private:
+  struct Edge {
+    int32_t node;
+    bool right;
+  };
+  void take(int32_t node, bool right) {
+    const double left = plan_.shares[tree_->decide + node];
+    path_.take(bit_of(node, right), right ? 1 - left : left);
+  }
+
+  const Plan& plan_;
+  const std::vector<int32_t> features_;  // of each column
+  const TreeProgram* tree_ = nullptr;
+  TreePath path_;
+  std::vector<Edge> edges_;
+};
+
+}  // namespace skshap
