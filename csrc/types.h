@@ -26,6 +26,10 @@ struct EnsembleView {
   const int64_t* category_offsets;
   const int32_t* category_values;
   const uint8_t* category_listed_left;
+
+  bool is_leaf(int64_t node) const { return left[node] < 0; }
+  bool is_categorical(int64_t node) const { return category_set && category_set[node] >= 0; }
+  int32_t player_of(int64_t node) const { return player ? player[feature[node]] : feature[node]; }
 };
 
 enum class Precision { kSingle, kDouble };
