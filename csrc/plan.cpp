@@ -191,13 +191,13 @@ class Compiler {
     const int32_t index = last_inner();
     const bool right_leaf = e_.is_leaf(n.right);
     path_.enter(e_.player_of(item.node));
-    take(n, false);
+    const PathStep& left = take(n, false);
     if (fuse_ && is_pair(n.left) && (right_leaf || is_pair(n.right))) {
       write_fused(n, index);
       path_.leave();
       return;
     }
-    writer_.enter(n);
+    writer_.enter(n, left.share);
     labels_.push_back(n);
     stack_.push_back({item.node, kLeave, 0, false});
     if (!right_leaf) {
@@ -215,8 +215,8 @@ class Compiler {
   }
 
   void go_right() {
-    writer_.middle(labels_.back());
-    take(labels_.back(), true);
+    const Label& n = labels_.back();
+    writer_.middle(n, take(n, true).share);
   }
 
   void leave() {
@@ -232,7 +232,7 @@ class Compiler {
   int32_t last_inner() const { return static_cast<int32_t>(plan_.decide.size() - first_decide_) - 1; }
 
   // Goes down an edge of the last node of the path.
-  void take(const Label& n, bool right) { path_.take(n.word << 1 | right, right ? 1 - n.share : n.share); }
+  const PathStep& take(const Label& n, bool right) { return path_.take(n.word << 1 | right, n.share); }
 
   // Resolves a node, writes its decision and its children.
   Label label(int64_t node, int32_t parent, bool right_of_parent) {

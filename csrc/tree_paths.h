@@ -52,10 +52,11 @@ class TreePath {
     }
   }
 
-  // Take an edge of the last split, which has this share of the cover.
-  void take(uint32_t bit, double share) {
+  // Take an edge of the last split, given the share of the cover that goes left.
+  const PathStep& take(uint32_t bit, double left_share) {
     const Split& split = splits_.back();
-    steps_[split.place] = {split.above.feature, bit, split.above.share * share};
+    const double share = bit & 1 ? 1 - left_share : left_share;
+    return steps_[split.place] = {split.above.feature, bit, split.above.share * share};
   }
 
   // Go back above the last split.
@@ -154,6 +155,7 @@ class PathWalk {
   }
 
   const std::vector<PathStep>& steps() const { return path_.steps(); }
+  const PathStep* find(int32_t feature) const { return path_.find(feature); }
 
   // Return what a walk of trees of at most so many levels allocates.
   static size_t bytes(const Plan& plan, size_t n_levels) {
@@ -169,10 +171,7 @@ class PathWalk {
     int32_t node;
     bool right;
   };
-  void take(int32_t node, bool right) {
-    const double left = plan_.shares[tree_->decide + node];
-    path_.take(bit_of(node, right), right ? 1 - left : left);
-  }
+  void take(int32_t node, bool right) { path_.take(bit_of(node, right), plan_.shares[tree_->decide + node]); }
 
   const Plan& plan_;
   const std::vector<int32_t> features_;  // of each column

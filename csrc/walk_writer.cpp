@@ -59,18 +59,18 @@ void WalkWriter::quad(const Label& n, const Label& first, const Label& second) {
   fused_pair(second);
 }
 
-void WalkWriter::enter(const Label& n) {
+void WalkWriter::enter(const Label& n, double z) {
   op(n.repeated ? kEnterRep : kEnterNew, n.slot);
   split_stream(n, false);
-  if (interactions_) lambda_stream(n, false);
+  if (interactions_) lambda_stream(z);
 }
 
-void WalkWriter::middle(const Label& n) {
+void WalkWriter::middle(const Label& n, double z) {
   if (!interactions_) return op(kMiddle, 0);
   const uint32_t number = (n.word - kFirstWord) / 2;
   if (number >= kMaxSlots) throw std::invalid_argument("a tree has too many nodes for interactions");
   op(kMiddle, number);
-  lambda_stream(n, true);
+  lambda_stream(z);
 }
 
 void WalkWriter::exit(const Label& n, const std::vector<Label>& above) {
@@ -139,10 +139,8 @@ void WalkWriter::fused_pair(const Label& n) {
   for (const double t : t_) push(right + factor(n, t, true) * difference);
 }
 
-// Logarithmic derivative of the factor of the node's feature, for alive rows, beyond one of its edges, with
-// the weight of a pair.
-void WalkWriter::lambda_stream(const Label& n, bool right) {
-  const double z = n.zero_fraction * (right ? 1 - n.share : n.share);
+// Lambda of alive rows beyond an edge.
+void WalkWriter::lambda_stream(double z) {
   for (const double t : t_) push(alive_lambda(plan_.index, z, t));
 }
 

@@ -29,12 +29,13 @@ class WalkWriter {
   void end_tree() { op(kEnd, 0); }
 
   // Write a node: one with two leaves, fused subtrees by their root and its pairs, or any other in three
-  // parts. In a plan for interactions `above` are the nodes of the path.
+  // parts. For interactions `above` are the nodes of the path, and z is the zero fraction of the node's
+  // feature beyond the edge that follows.
   void pair(const Label& n, bool fused, const std::vector<Label>& above);
   void trio(const Label& n, const Label& first);
   void quad(const Label& n, const Label& first, const Label& second);
-  void enter(const Label& n);
-  void middle(const Label& n);
+  void enter(const Label& n, double z);
+  void middle(const Label& n, double z);
   void exit(const Label& n, const std::vector<Label>& above);
 
   // Bring the interactions of the plan into ascending order, at the end.
@@ -64,7 +65,7 @@ class WalkWriter {
   void pair_stream(const Label& n);
   void fused_pair(const Label& n);
   void slope_stream(const Label& n, int32_t o);
-  void lambda_stream(const Label& n, bool right);
+  void lambda_stream(double z);
   void list_interactions(const Label& n, const std::vector<Label>& above);
 
   const EnsembleView& e_;
