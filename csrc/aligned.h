@@ -51,4 +51,12 @@ struct AlignedAllocator {
   static constexpr std::align_val_t kAlignment{64};
 };
 
+// Makes room for n elements; new ones are 0.
+template <class X>
+void grow(Aligned<X>& buffer, size_t n) {
+  if (buffer.size() >= n) return;
+  buffer.resize(n);
+  std::fill_n(buffer.data(), n, X(0));
+}
+
 }  // namespace skshap

@@ -2,6 +2,13 @@
 
 namespace skshap {
 
+uint64_t index_bit(uint32_t bit, size_t block) {
+  constexpr uint64_t kLow[6] = {0xaaaaaaaaaaaaaaaa, 0xcccccccccccccccc, 0xf0f0f0f0f0f0f0f0,
+                                0xff00ff00ff00ff00, 0xffff0000ffff0000, 0xffffffff00000000};
+  if (bit < 6) return kLow[bit];
+  return block >> (bit - 6) & 1 ? ~uint64_t{0} : 0;
+}
+
 void GroupWords::make(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group,
                       uint32_t first_bit) {
   groups_ = &groups;

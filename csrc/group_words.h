@@ -1,9 +1,13 @@
 // The indices of a group of leaves as decisions, so that the kernels that decide for rows do for them, too.
 #pragma once
 
-#include "table_builder.h"
+#include "aligned.h"
+#include "tree_groups.h"
 
 namespace skshap {
+
+// Bit `bit` of the numbers of 64 consecutive indices, the first of which is 64 times `block`.
+uint64_t index_bit(uint32_t bit, size_t block);
 
 // The words that rows would have whose numbers are those that the bits of a group's index from some bit on
 // can be: of the path above the group and of its nodes.

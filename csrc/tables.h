@@ -135,6 +135,9 @@ Contents<T>& stored_tables(Tables& tables) {
   return const_cast<Contents<T>&>(stored_tables<T>(const_cast<const Tables&>(tables)));
 }
 
+// Elements that a look-up reads beyond the end of a table.
+constexpr size_t kTablePadding = 16;
+
 // Rows end at cache lines, and so do not share one, nor does a vector cross them.
 constexpr size_t kRowBytes = 64;
 constexpr size_t padded_row(size_t n, size_t element) {

@@ -12,8 +12,6 @@ constexpr size_t kMaxTables = 16;
 constexpr size_t kPartRows = 128;
 // Tables whose numbers are added up in the plan's precision: too many would lose digits.
 constexpr int kMaxAdded = 256;
-// Elements that a look-up reads beyond the end of a table.
-constexpr size_t kPadding = 16;
 
 constexpr size_t kGroupSize = size_t{1} << kGroupBits;
 constexpr uint16_t kNone = 0xffff;
@@ -57,7 +55,7 @@ TileTables<T>::TileTables(const Plan& plan, size_t tile, uint32_t longest_path)
       vectors_(plan.index, plan.order) {
   phi_.resize(tile * longest_row<T>(plan));
   std::fill_n(phi_.data(), phi_.size(), T(0));
-  tables_.resize(capacity_ + kPadding);
+  tables_.resize(capacity_ + kTablePadding);
   for (Aligned<uint16_t>& index : indices_) index.resize(tile);
   patterns_.resize(tile);
   number_of_.assign(kGroupSize, kNone);
@@ -66,7 +64,7 @@ TileTables<T>::TileTables(const Plan& plan, size_t tile, uint32_t longest_path)
   group_index_.resize(kGroupSize);
   const uint32_t most_numbers = leaf_numbers(plan.order, kGroupBits);
   group_table_.resize(kGroupSize * padded_row(most_numbers, sizeof(T)));
-  leaf_table_.resize(kGroupSize * most_numbers + kPadding);
+  leaf_table_.resize(kGroupSize * most_numbers + kTablePadding);
   slot_of_.resize(plan.features.size());
   feature_place_.resize(plan.features.size());
 }

@@ -28,6 +28,15 @@ void TreeGroups::find(const Chunk& chunk, const TreeProgram& tree, const TableLi
   walk_.run(tree, [this](const PathNode& at) { enter(at); }, [this](int32_t leaf) { add_leaf(leaf); });
 }
 
+void TreeGroups::list_features(const Group& group, std::vector<int32_t>& out) const {
+  out.clear();
+  for (size_t i = 0; i < group.n_above; ++i) out.push_back(steps[group.above + i].feature);
+  for (int32_t i = 0; i < group.n_nodes; ++i) {
+    const int32_t feature = walk_.feature(group.first_node + i);
+    if (std::find(out.begin(), out.end(), feature) == out.end()) out.push_back(feature);
+  }
+}
+
 void TreeGroups::enter(const PathNode& at) {
   const int32_t n_below = inner_below_[at.node];
   if (!grouped() && shares_table(false, n_below)) add_group(at.node, n_below);

@@ -40,6 +40,9 @@ class TreeGroups {
   explicit TreeGroups(const Plan& plan) : plan_(plan), walk_(plan) {}
   void find(const Chunk& chunk, const TreeProgram& tree, const TableLimits& limits);
 
+  // List each feature of a group once.
+  void list_features(const Group& group, std::vector<int32_t>& out) const;
+
   std::vector<PathStep> steps;
   std::vector<Leaf> leaves;
   std::vector<Group> groups;
