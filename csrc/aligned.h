@@ -51,7 +51,7 @@ struct AlignedAllocator {
   static constexpr std::align_val_t kAlignment{64};
 };
 
-// Makes room for n elements; new ones are 0.
+// Grow a buffer to at least n elements; new ones are 0.
 template <class X>
 void grow(Aligned<X>& buffer, size_t n) {
   if (buffer.size() >= n) return;

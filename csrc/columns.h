@@ -22,10 +22,10 @@ uint32_t position(const std::vector<X>& sorted, X x) {
 
 class ColumnCoder {
  public:
-  // Lists the plan's columns and features.
+  // Fill the plan's columns and features.
   ColumnCoder(const EnsembleView& ensemble, Plan& plan);
 
-  // Return the test of a node, as it is on its own; writes its categories to the plan.
+  // Return the test of a node without its place on a path; add its categories to the plan.
   DecideNode code(int64_t node);
 
  private:

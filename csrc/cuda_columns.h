@@ -20,7 +20,7 @@ class CudaColumns {
   // Return a node as the margin kernel descends it, without children.
   CudaNode margin_node(const DecideNode& node) const;
 
-  // Return where a column of the plan begins, and whether it is one of more categories than fit.
+  // Return the first column on the GPU of a column of the plan, and whether its categories need two.
   uint32_t first(size_t column) const { return first_[column]; }
   bool wide(size_t column) const { return plan_.columns[column].categories.size() > kCudaCategories; }
 

@@ -1,4 +1,4 @@
-// The compiled form of the trees for a GPU: what cuda_program.cpp writes and the CUDA kernels read.
+// The compiled form of the trees for a GPU: cuda_writer.cpp writes it, the CUDA kernels read it.
 //
 // A chunk of trees is one stream of elements (32-bit words with single precision, 64-bit ones with
 // double) that all lanes of a warp read together: operations with their constants, in the order in

@@ -1,4 +1,4 @@
-// A tree with what the program of a GPU needs to know of each inner node.
+// A tree as the program of a GPU is written from it: its inner nodes, labelled.
 #pragma once
 
 #include <vector>
@@ -25,6 +25,7 @@ class CudaTree {
 
   CudaTree(const Plan& plan, const CudaColumns& columns);
 
+  // Label a tree, unless it is explained by tables.
   void open(const Chunk& chunk, const TreeProgram& tree);
 
   // Whether a subtree is a pair, trio or quad.
@@ -35,7 +36,7 @@ class CudaTree {
   // Return the latest nodes on the other features of the path above a node, from the nearest on.
   const std::vector<int32_t>& others_above(int32_t i);
 
-  // Return where the pair of two nodes' features is, behind the features.
+  // Return the place of the pair of two nodes' features: pairs follow the features.
   int32_t pair_of(int32_t i, int32_t j) const;
 
   const Plan& plan;

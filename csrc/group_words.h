@@ -6,11 +6,11 @@
 
 namespace skshap {
 
-// Bit `bit` of the numbers of 64 consecutive indices, the first of which is 64 times `block`.
+// Return bit `bit` of 64 consecutive indices, the first of which is 64 times `block`.
 uint64_t index_bit(uint32_t bit, size_t block);
 
-// The words that rows would have whose numbers are those that the bits of a group's index from some bit on
-// can be: of the path above the group and of its nodes.
+// Decision words for every value of a group's index: of the path above the group and of its nodes. The index
+// may begin at a later bit.
 class GroupWords {
  public:
   explicit GroupWords(const Plan& plan) : plan_(plan) {}

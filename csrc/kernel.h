@@ -28,7 +28,7 @@
 // the path above, whose factor is a_j and whose derivative is 1 - z_j or -z_j:
 //   phi[i, j] += sum_k Q_k lambda_jk, Q_k = delta C_k G_k D_k,
 //   lambda_jk = (1 - z_j) / (z_j (1 - t_k) + t_k) for rows that are alive, else -1 / (1 - t_k),
-// twice the SHAP interaction value of i and j; for other indices lambda has a weight (pair_weight in quadrature.h).
+// twice the SHAP interaction value of i and j; for other indices lambda has a weight, pair_weight().
 // Every unordered pair is met once for each pair of nodes on a path. Of order 3 it adds up
 // sum_k Q_k lambda_jk lambda_lk for every two other features j and l, too.
 //

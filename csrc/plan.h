@@ -103,7 +103,7 @@ struct Plan {
   size_t bytes() const;
 };
 
-// Bytes of a number of the plan's precision.
+// Return the bytes of a number in the plan's precision.
 inline size_t element_bytes(const Plan& plan) { return plan.precision == Precision::kSingle ? 4 : 8; }
 
 // Outputs of the trees of a chunk.

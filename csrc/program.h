@@ -1,4 +1,4 @@
-// The compiled form of a tree: what plan.cpp writes and the kernels read.
+// The compiled form of a tree: plan.cpp and walk_writer.cpp write it, the kernels read it.
 //
 // A tree is two programs over the same preorder of inner nodes. `decide` answers every split for
 // a block of 64 rows, one bit a row. `walk` then runs the adjoint quadrature recursion on these

@@ -1,4 +1,4 @@
-// Integration over the participation t, and what the factors of features are at t.
+// Integration over the participation t, and the factors of features at t.
 //
 // A feature with zero fraction z has the factor z (1 - t) + t where the row satisfies all splits on it, else
 // z (1 - t).

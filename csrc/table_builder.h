@@ -1,4 +1,5 @@
-// Fills tables, given how much of what stands for unknown features satisfies what of a leaf's path.
+// Fills tables whose weights are known: for each leaf, how much of what stands for unknown features satisfies
+// which features of the path.
 //
 // With the features of a leaf's path as bits, x the set of those that the row satisfies and b the same of
 // what stands for unknown features, leaf value v, and p features that only x satisfies and q that only b
@@ -28,10 +29,10 @@ struct TableLeaf {
   size_t n_outputs;
 };
 
-// Fills weights[pattern], zeros before.
+// Add to weights[pattern], zeros before.
 using WeighPatterns = std::function<void(const TableLeaf& leaf, double* weights)>;
 
-// Notes in the plan how long its tables took to make.
+// A clock that notes in the plan how long its tables took to make.
 class TableClock {
  public:
   void stop(Plan& plan) const {
@@ -42,7 +43,7 @@ class TableClock {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Fills the tables of all trees but those of levels.
+// Fill the tables of all trees except those with a level table.
 void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads, const WeighPatterns& weigh);
 
 }  // namespace skshap

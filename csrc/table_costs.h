@@ -1,4 +1,4 @@
-// What tables take before they are laid out, and whether all trees can have them.
+// The cost of tables that are not laid out yet, and checks whether all trees can have them.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace skshap {
 
-// What tables of the trees with one number of quadrature nodes would take; see also longest_path.
+// The cost of tables of all trees with the same number of quadrature nodes.
 struct TableCost {
   int n_nodes;
   size_t n_trees, n_leaves, n_look_ups, bytes;
@@ -16,14 +16,14 @@ struct TableCost {
   uint32_t longest_path;
 };
 
-// Of all trees that have none yet, by ascending number of nodes.
+// Return the costs of all trees without tables, in ascending order of their numbers of quadrature nodes.
 std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits);
-// Bytes of all tables that these limits allow.
+// Return the bytes of all tables that the limits allow.
 size_t tables_bytes(const Plan& plan, const TableLimits& limits);
-// The most features on a path.
+// Return the largest number of features on a path.
 uint32_t longest_path(const Plan& plan);
 
-// Throws std::invalid_argument if a path has more features than tables have bits, and TableMemoryError if
+// Throw std::invalid_argument if a path has more features than tables have bits, and TableMemoryError if
 // tables that all trees must have need more bytes than they may take.
 void require_short_paths(const Plan& plan);
 void require_room(size_t needed, size_t table_bytes);

@@ -19,7 +19,7 @@ struct TableLimits {
   int max_nodes = std::numeric_limits<int>::max();
 };
 
-// Leaves of one tree, and the groups of them that share tables.
+// The leaves of one tree, and the groups of them that share tables.
 class TreeGroups {
  public:
   struct Leaf {
@@ -38,6 +38,7 @@ class TreeGroups {
   };
 
   explicit TreeGroups(const Plan& plan) : plan_(plan), walk_(plan) {}
+  // Find the leaves and groups of a tree.
   void find(const Chunk& chunk, const TreeProgram& tree, const TableLimits& limits);
 
   // List each feature of a group once.

@@ -1,10 +1,10 @@
 // Paths of trees: the one place where splits on the same feature are merged and their cover shares
 // multiplied.
 //
-// A path has each feature once, however often it splits on it. A row satisfies the feature if it satisfies
-// all of these splits, which the latest one tells: `decide` asks only the rows that satisfied the earlier
-// ones. A row that does not know the feature follows the path with the feature's zero fraction, the product
-// of the cover shares of the edges taken.
+// A path has each feature once, however often it splits on it. A row satisfies a feature if it satisfies all
+// of the path's splits on it. `decide` asks at a split only the rows that satisfied the earlier ones, so the
+// latest edge tells. Where the feature is unknown, the path is taken with the feature's zero fraction, the
+// product of the cover shares of its edges.
 #pragma once
 
 #include <vector>
@@ -20,13 +20,13 @@ struct PathStep {
   double share;  // the zero fraction
 };
 
-// A bit stands for the rows that take an edge of a node, of those that are alive there; see bit_rows.
+// The bit of an edge stands for the rows that take it, of those that are alive at its node; see bit_rows.
 constexpr uint32_t bit_of(int32_t node, bool right) {
   return static_cast<uint32_t>(kFirstWord + 2 * node) << 1 | right;
 }
 constexpr int32_t bit_node(uint32_t bit) { return static_cast<int32_t>(bit >> 1) / 2 - kFirstWord / 2; }
 
-// The path from a root to where a walk is.
+// The path from the root of a tree to the place of a walk.
 class TreePath {
  public:
   // Features are numbered from 0 to n_features - 1.
@@ -40,7 +40,7 @@ class TreePath {
     return place_[feature] == kAbsent ? nullptr : &steps_[place_[feature]];
   }
 
-  // Continue the path with a split, whose edges `take` chooses from, one after the other.
+  // Continue the path with a split. Its edges follow by `take`, one after the other.
   void enter(int32_t feature) {
     int32_t& place = place_[feature];
     if (place == kAbsent) {
@@ -52,14 +52,14 @@ class TreePath {
     }
   }
 
-  // Take an edge of the last split, given the share of the cover that goes left.
+  // Take an edge of the last split, given the share of its cover that goes left; return the merged step.
   const PathStep& take(uint32_t bit, double left_share) {
     const Split& split = splits_.back();
     const double share = bit & 1 ? 1 - left_share : left_share;
     return steps_[split.place] = {split.above.feature, bit, split.above.share * share};
   }
 
-  // Go back above the last split.
+  // Return to the path above the last split.
   void leave() {
     const Split& split = splits_.back();
     if (split.is_new) {
@@ -71,7 +71,7 @@ class TreePath {
     splits_.pop_back();
   }
 
-  // Return what a path of at most so many splits allocates.
+  // Return the bytes that a path of at most n_splits splits allocates.
   static size_t bytes(size_t n_features, size_t n_splits) {
     return n_features * sizeof(int32_t) + n_splits * (sizeof(PathStep) + sizeof(Split));
   }
@@ -101,8 +101,8 @@ struct PathNode {
   const PathStep* previous;  // the path's step on the same feature, or null
 };
 
-// Walks trees of a plan depth first, left children before right ones, so that inner nodes come in the order
-// of their numbers.
+// A depth-first walk of trees of a plan. Left children come before right ones, so inner nodes come in the
+// order of their numbers.
 class PathWalk {
  public:
   explicit PathWalk(const Plan& plan)
@@ -139,7 +139,8 @@ class PathWalk {
     }
   }
 
-  // While run() is at a node: call on_leaf(number) at each of its children that is a leaf, left one first.
+  // Call on_leaf(number) at each child that is a leaf of the node where run() is, the left one first. Leaves
+  // come in the order of their numbers this way.
   template <class OnLeaf>
   void visit_leaves_below(const PathNode& at, const OnLeaf& on_leaf) {
     const int32_t n_inner = static_cast<int32_t>(tree_->n_inner);
@@ -157,7 +158,7 @@ class PathWalk {
   const std::vector<PathStep>& steps() const { return path_.steps(); }
   const PathStep* find(int32_t feature) const { return path_.find(feature); }
 
-  // Return what a walk of trees of at most so many levels allocates.
+  // Return the bytes that a walk of trees of at most n_levels levels allocates.
   static size_t bytes(const Plan& plan, size_t n_levels) {
     return plan.columns.size() * sizeof(int32_t) + TreePath::bytes(plan.features.size(), n_levels) +
            n_levels * sizeof(Edge);

@@ -1,5 +1,4 @@
-// The first pass over the trees of an ensemble: how they are integrated, and what their leaves are centered
-// at.
+// The first pass over the trees of an ensemble: quadrature nodes, heights, and the centers of the leaves.
 #pragma once
 
 #include <cmath>
@@ -16,10 +15,10 @@ struct TreeShape {
   double magnitude = 0;  // the largest of its leaves
 };
 
-// The trees of an ensemble with the expected value of each taken out of its leaves.
+// The trees of an ensemble, with the expected value of each taken out of its leaves.
 class MeasuredTrees {
  public:
-  // Measures all trees, and fills the plan's constant, base value, magnitudes, number of leaves and scale.
+  // Measure all trees; fill the plan's constant, base value, magnitudes, number of leaves and scale.
   MeasuredTrees(const EnsembleView& ensemble, Plan& plan);
 
   const std::vector<TreeShape>& shapes() const { return shapes_; }

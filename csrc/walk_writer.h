@@ -23,7 +23,7 @@ class WalkWriter {
  public:
   WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measured, Plan& plan);
 
-  // Begin a chunk of trees with so many quadrature nodes: writes these, with their weights.
+  // Begin a chunk of trees: write its quadrature nodes and their weights.
   void begin_chunk(int n_nodes);
   void begin_tree(int32_t tree) { tree_ = tree; }
   void end_tree() { op(kEnd, 0); }
@@ -44,7 +44,7 @@ class WalkWriter {
   size_t n_constants() const {
     return single_ ? plan_.constants_float.size() : plan_.constants_double.size();
   }
-  // Bytes of what is written to the plan, and to be dropped from there.
+  // Return the bytes of all that is written to the plan; remove it from there.
   size_t bytes() const { return plan_.ops.size() * 4 + n_constants() * element_bytes(plan_); }
   void clear();
 
