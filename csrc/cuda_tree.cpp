@@ -32,7 +32,7 @@ void CudaTree::label(size_t width) {
   nodes.assign(n_inner, Node{});
   n_sets = 0;
   fits = true;
-  walk_.run(
+  walk_.run<LeafOrder::kByNumber>(
       *program,
       [&](const PathNode& at) {
         Node& node = nodes[at.node];

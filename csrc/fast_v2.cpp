@@ -53,10 +53,9 @@ class Layout {
   }
 
  private:
-  // Leaves lie in the order of their numbers: below each node, before those of its subtrees.
   void add_tree(const TreeProgram& tree, LeafTable* leaves) {
-    const auto add = [&](int32_t leaf) { add_leaf(leaves[leaf]); };
-    walk_.run(tree, [&](const PathNode& at) { walk_.visit_leaves_below(at, add); }, [](int32_t) {});
+    walk_.run<LeafOrder::kByNumber>(
+        tree, [](const PathNode&) {}, [&](int32_t leaf) { add_leaf(leaves[leaf]); });
   }
 
   void add_leaf(LeafTable& leaf) {

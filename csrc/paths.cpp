@@ -26,11 +26,13 @@ class Extractor {
  private:
   void extract_tree(const Chunk& chunk, const TreeProgram& tree) {
     const size_t width = n_used_outputs(plan_, chunk);
-    tests_.resize(2 * tree.n_inner);
-    walk_.run(
+    tests_.resize(2 * tree.height);
+    level_.resize(tree.n_inner);
+    walk_.run<LeafOrder::kDepthFirst>(
         tree,
         [&](const PathNode& at) {
           const DecideNode& d = plan_.decide[tree.decide + at.node];
+          level_[at.node] = at.level;
           const PathElement above = at.previous ? test(at.previous->bit) : always(at.feature, d.column);
           for (const bool right : {true, false}) test(bit_of(at.node, right)) = narrow(above, d, right);
         },
@@ -43,7 +45,7 @@ class Extractor {
   }
 
   // What a row passes that takes an edge and, above it, every edge on the same feature.
-  PathElement& test(uint32_t bit) { return tests_[2 * bit_node(bit) + (bit & 1)]; }
+  PathElement& test(uint32_t bit) { return tests_[2 * level_[bit_node(bit)] + (bit & 1)]; }
 
   // Adds the test of an edge of a node to those above it on the same feature.
   PathElement narrow(PathElement e, const DecideNode& d, bool right) {
@@ -94,17 +96,16 @@ class Extractor {
           "algorithm='gputreeshap' cannot explain this model: a path of one of its trees "
           "tests more than " +
           std::to_string(kPathLanes - 1) + " distinct features; use algorithm='quadrature'");
-    const uint32_t path = static_cast<uint32_t>(out_.paths.size());
-    elements_.push_back(always(-1, 0));
-    elements_.back().path = path;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      PathElement e = test(steps[i].bit);
-      e.zero_fraction = steps[i].share;
-      e.path = path;
-      e.place = static_cast<uint8_t>(i + 1);
-      elements_.push_back(e);
+    const size_t n = steps.size() + 1;
+    path_[0] = always(-1, 0);
+    for (size_t i = 1; i < n; ++i) {
+      path_[i] = test(steps[i - 1].bit);
+      path_[i].zero_fraction = steps[i - 1].share;
+      path_[i].place = static_cast<uint8_t>(i);
     }
-    out_.paths.push_back({static_cast<int64_t>(values), output, static_cast<uint32_t>(steps.size() + 1)});
+    for (size_t i = 0; i < n; ++i) path_[i].path = static_cast<uint32_t>(out_.paths.size());
+    elements_.insert(elements_.end(), path_, path_ + n);
+    out_.paths.push_back({static_cast<int64_t>(values), output, static_cast<uint32_t>(n)});
   }
 
   // From the order of the trees into that of the bins.
@@ -128,7 +129,9 @@ class Extractor {
 
   const Plan& plan_;
   PathWalk walk_;
-  std::vector<PathElement> tests_;     // of each edge of a tree
+  std::vector<PathElement> tests_;     // of both edges of each node of the path, by level
+  std::vector<uint32_t> level_;        // of a node
+  PathElement path_[kPathLanes];       // that is added
   std::vector<PathElement> elements_;  // path by path, in the order of the trees
   PathSet out_;
 };

@@ -81,7 +81,7 @@ void Recursion<T>::open_tree(const Chunk& chunk, const TreeProgram& tree) {
   output_stride_ = chunk.slots.size() * kBlockRows;
   for (size_t slot = 0; slot < chunk.slots.size(); ++slot)
     slot_of_[chunk.slots[slot]] = static_cast<uint32_t>(slot);
-  walk_.run(
+  walk_.run<LeafOrder::kByNumber>(
       tree,
       [&](const PathNode& at) {
         const double share = plan_.shares[tree.decide + at.node];

@@ -25,7 +25,8 @@ void TreeGroups::find(const Chunk& chunk, const TreeProgram& tree, const TableLi
   for (int32_t i = n_inner_ - 1; i >= 0; --i)  // preorder: children come after their parent
     for (const int32_t child : {children[2 * i], children[2 * i + 1]})
       if (child < n_inner_) inner_below_[i] += inner_below_[child];
-  walk_.run(tree, [this](const PathNode& at) { enter(at); }, [this](int32_t leaf) { add_leaf(leaf); });
+  walk_.run<LeafOrder::kDepthFirst>(
+      tree, [this](const PathNode& at) { enter(at); }, [this](int32_t leaf) { add_leaf(leaf); });
 }
 
 void TreeGroups::list_features(const Group& group, std::vector<int32_t>& out) const {

@@ -101,6 +101,10 @@ struct PathNode {
   const PathStep* previous;  // the path's step on the same feature, or null
 };
 
+// When a walk meets leaves: each in its place, or those of a node before the subtrees below it, which is the
+// order of their numbers.
+enum class LeafOrder { kDepthFirst, kByNumber };
+
 // A depth-first walk of trees of a plan. Left children come before right ones, so inner nodes come in the
 // order of their numbers.
 class PathWalk {
@@ -110,8 +114,9 @@ class PathWalk {
 
   // Call on_node(PathNode) at each inner node and on_leaf(number among the leaves of the tree) at each leaf,
   // while steps() is the path to it.
-  template <class OnNode, class OnLeaf>
+  template <LeafOrder kOrder, class OnNode, class OnLeaf>
   void run(const TreeProgram& tree, const OnNode& on_node, const OnLeaf& on_leaf) {
+    constexpr bool kBelow = kOrder == LeafOrder::kDepthFirst;
     const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
     const int32_t* const children = plan_.children.data() + tree.children;
     tree_ = &tree;
@@ -123,36 +128,32 @@ class PathWalk {
                          static_cast<uint32_t>(edges_.size()), path_.find(feature)});
         path_.enter(feature);
         edges_.push_back({node, false});
-        take(node, false);
-        node = children[2 * node];
-        continue;
+        if (!kBelow)
+          for (const bool right : {false, true})
+            if (const int32_t child = children[2 * node + right]; child >= n_inner) {
+              take(node, right);
+              on_leaf(child - n_inner);
+            }
+        const int32_t left = children[2 * node];
+        if (kBelow || left < n_inner) {
+          take(node, false);
+          node = left;
+          continue;
+        }
+      } else {
+        on_leaf(node - n_inner);
       }
-      on_leaf(node - n_inner);
-      while (!edges_.empty() && edges_.back().right) {
-        edges_.pop_back();
-        path_.leave();
-      }
-      if (edges_.empty()) return;
-      edges_.back().right = true;
+      do {
+        while (!edges_.empty() && edges_.back().right) {
+          edges_.pop_back();
+          path_.leave();
+        }
+        if (edges_.empty()) return;
+        edges_.back().right = true;
+        node = children[2 * edges_.back().node + 1];
+      } while (!kBelow && node >= n_inner);
       take(edges_.back().node, true);
-      node = children[2 * edges_.back().node + 1];
     }
-  }
-
-  // Call on_leaf(number) at each child that is a leaf of the node where run() is, the left one first. Leaves
-  // come in the order of their numbers this way.
-  template <class OnLeaf>
-  void visit_leaves_below(const PathNode& at, const OnLeaf& on_leaf) {
-    const int32_t n_inner = static_cast<int32_t>(tree_->n_inner);
-    const int32_t* const children = plan_.children.data() + tree_->children + 2 * at.node;
-    if (children[0] < n_inner && children[1] < n_inner) return;
-    path_.enter(at.feature);
-    for (const bool right : {false, true}) {
-      if (children[right] < n_inner) continue;
-      take(at.node, right);
-      on_leaf(children[right] - n_inner);
-    }
-    path_.leave();
   }
 
   const std::vector<PathStep>& steps() const { return path_.steps(); }

@@ -29,7 +29,7 @@ MeasuredTrees::MeasuredTrees(const EnsembleView& ensemble, Plan& plan)
       plan_(plan),
       centers_(static_cast<size_t>(e_.n_trees) * e_.value_width, 0.0),
       rest_(e_.n_outputs, 0.0),
-      path_(e_.n_players) {
+      depth_(e_.n_players, 0) {
   plan_.constant.assign(e_.intercept, e_.intercept + e_.n_outputs);
   plan_.leaf_magnitude.assign(e_.n_outputs, 0.0);
   plan_.n_leaves = 0;
@@ -49,32 +49,32 @@ TreeShape MeasuredTrees::measure(int32_t tree) {
   const int64_t root = e_.tree_offsets[tree];
   TreeShape shape;
   std::vector<Leaf> leaves;
-  size_t most_distinct = 0;
+  int distinct = 0, most_distinct = 0;
   std::vector<Item> stack{{root, 1.0, 0, false}};
   while (!stack.empty()) {
     const Item item = stack.back();
     stack.pop_back();
     if (item.leave) {
-      path_.leave();
+      if (--depth_[e_.player_of(item.node)] == 0) --distinct;
       continue;
     }
     if (e_.is_leaf(item.node)) {
       ++plan_.n_leaves;
       shape.height = std::max(shape.height, item.depth);
-      most_distinct = std::max(most_distinct, path_.steps().size());
+      most_distinct = std::max(most_distinct, distinct);
       leaves.push_back({item.node, item.share});
       continue;
     }
     const int64_t left = root + e_.left[item.node], right = root + e_.right[item.node];
     const double r = left_share(e_.cover[left], e_.cover[right]);
-    path_.enter(e_.player_of(item.node));
+    if (depth_[e_.player_of(item.node)]++ == 0) ++distinct;
     stack.push_back({item.node, 0, 0, true});
     stack.push_back({right, item.share * (1 - r), item.depth + 1, false});
     stack.push_back({left, item.share * r, item.depth + 1, false});
   }
   for (int32_t o = 0; o < e_.value_width; ++o)
     shape.magnitude = std::max(shape.magnitude, center(tree, o, leaves));
-  shape.n_nodes = quadrature_nodes(plan_.index, static_cast<int>(most_distinct));
+  shape.n_nodes = quadrature_nodes(plan_.index, most_distinct);
   if (shape.n_nodes > kMaxNodes)
     throw std::invalid_argument("tree " + std::to_string(tree) + " has a path of " +
                                 std::to_string(most_distinct) + " different features, more than " +

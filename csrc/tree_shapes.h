@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "plan.h"
-#include "tree_paths.h"
 
 namespace skshap {
 
@@ -49,7 +48,7 @@ class MeasuredTrees {
   std::vector<double> centers_;  // [tree][value_width]
   std::vector<double> rest_;     // per output: expected values of the centered trees
   int exponent_ = 0;
-  TreePath path_;
+  std::vector<int32_t> depth_;  // nodes of the path, by feature: all that this pass asks of it
 };
 
 // Return the share of the left child in the cover of both.
