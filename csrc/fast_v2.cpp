@@ -64,8 +64,9 @@ class Layout {
     const uint32_t n = static_cast<uint32_t>(path.size());
     leaf = {static_cast<uint32_t>(n_features_), n, out_.n_elements};
     LeafFeature* to = out_.leaf_features.data() + n_features_;
-    for (const PathStep& step : path)
-      *to++ = {step.bit, slot_of_[step.feature], std::max(step.share, least_fraction_)};
+    const uint32_t* const slots = slot_of_.data();
+    const double least = least_fraction_;
+    for (const PathStep& step : path) *to++ = {step.bit, slots[step.feature], std::max(step.share, least)};
     n_features_ += n;
     out_.n_elements += size_[n];
   }
