@@ -7,6 +7,7 @@
 
 #include "background_pairs.h"
 #include "fast_v2.h"
+#include "kernels.h"
 #include "rescaled.h"
 #include "table_bindings.h"
 #include "table_builder.h"

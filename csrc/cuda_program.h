@@ -2,7 +2,7 @@
 //
 // A chunk of trees is one stream of elements (32-bit words with single precision, 64-bit ones with
 // double) that all lanes of a warp read together: operations with their constants, in the order in
-// which the walk of kernel.h meets the nodes. It is made from the labelled trees that a Plan
+// which the walk of walk_kernel-inl.h meets the nodes. It is made from the labelled trees that a Plan
 // holds, so that CPU and GPU share every decision about thresholds, order and shares.
 #pragma once
 

@@ -41,7 +41,7 @@ __device__ __forceinline__ void load_entry(const double* p, double (&out)[2]) {
   out[0] = v.x, out[1] = v.y;
 }
 
-// What a leaf gives to the features of its path, as add_leaf in table_kernel.h has it.
+// What a leaf gives to the features of its path, as add_leaf in table_kernels-inl.h has it.
 template <class T>
 __device__ __forceinline__ void add_leaf(const CudaTableArgs<T>& a, const CudaLookUp& leaf, uint32_t index,
                                          T* phi, int stride) {

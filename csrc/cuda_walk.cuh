@@ -1,4 +1,4 @@
-// The walk of kernel.h on a GPU: rows in the lanes of a warp, R of them in each lane.
+// The walk of walk_kernel-inl.h on a GPU: rows in the lanes of a warp, R of them in each lane.
 //
 // All lanes of a warp run the same operations on the same constants, so that nothing diverges and
 // nothing is summed across lanes. The frames of the recursion nearest the leaves, where nearly all

@@ -1,8 +1,5 @@
-// explain(): which kernels run, and over which rows and trees. The one place for both.
+// explain(): over which rows and trees the kernels run.
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <stdexcept>
 
 #include "aligned.h"
 #include "coding.h"
@@ -12,7 +9,6 @@
 #include "matrices.h"
 #include "plan.h"
 #include "recursive.h"
-#include "table_kernels.h"
 #include "threads.h"
 
 namespace skshap {
@@ -292,52 +288,6 @@ size_t scratch_bytes(const Plan& plan) {
          tile * (plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * plan.n_outputs * (n_sums(plan) + 1) +
                  table_row_bytes(plan) + fast_v2_row_bytes(plan)) +
          tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows);
-}
-
-std::vector<std::string> supported_kernels() {
-  std::vector<std::string> names;
-#ifdef SKSHAP_X86_64
-  __builtin_cpu_init();
-  const bool avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-    names.push_back("avx512");
-  if (avx2) names.push_back("avx2");
-#endif
-  names.push_back("baseline");
-  return names;
-}
-
-const Kernels& kernels() {
-  static const Kernels& chosen = []() -> const Kernels& {
-    const std::vector<std::string> supported = supported_kernels();
-    std::string name = supported.front();
-    if (const char* forced = std::getenv("SKSHAPGPU_ISA"); forced && *forced) {
-      if (std::find(supported.begin(), supported.end(), forced) == supported.end()) {
-        std::string message =
-            std::string("SKSHAPGPU_ISA=") + forced + " is not available here; choose one of:";
-        for (const std::string& s : supported) message += " " + s;
-        throw std::runtime_error(message);
-      }
-      name = forced;
-    }
-#ifdef SKSHAP_X86_64
-    if (name == "avx512") return kernels_avx512();
-    if (name == "avx2") return kernels_avx2();
-#endif
-    return kernels_baseline();
-  }();
-  return chosen;
-}
-
-const TableKernels& table_kernels() {
-#ifdef SKSHAP_X86_64
-  static const std::string name = kernels().name;
-  if (name == "avx512") return table_kernels_avx512();
-  if (name == "avx2") return table_kernels_avx2();
-#endif
-  return table_kernels_baseline();
 }
 
 }  // namespace skshap

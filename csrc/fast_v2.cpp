@@ -4,10 +4,10 @@
 #include <atomic>
 
 #include "group_words.h"
+#include "kernels.h"
 #include "quadrature.h"
 #include "stored_tables.h"
 #include "table_builder.h"
-#include "table_kernels.h"
 #include "threads.h"
 #include "tree_paths.h"
 

@@ -1,5 +1,7 @@
 #include "group_words.h"
 
+#include "kernels.h"
+
 namespace skshap {
 
 uint64_t index_bit(uint32_t bit, size_t block) {

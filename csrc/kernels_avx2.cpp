@@ -1,6 +1,6 @@
 #include "simd_avx2.h"
 
-#include "kernel.h"
+#include "kernels-inl.h"
 
 namespace skshap {
 

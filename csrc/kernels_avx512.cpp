@@ -1,6 +1,6 @@
 #include "simd_avx512.h"
 
-#include "kernel.h"
+#include "kernels-inl.h"
 
 namespace skshap {
 

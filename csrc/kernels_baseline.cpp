@@ -1,6 +1,6 @@
 #include "simd_baseline.h"
 
-#include "kernel.h"
+#include "kernels-inl.h"
 
 namespace skshap {
 

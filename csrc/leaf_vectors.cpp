@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels.h"
 #include "quadrature.h"
-#include "table_kernels.h"
 
 namespace skshap {
 namespace {
@@ -63,10 +63,9 @@ void LeafVectors::sum_up(uint32_t n, const double* weights) {
   n_ = n;
   if (sums_.size() < size * n_sums_) sums_.resize(size * n_sums_);
   if (scratch_.size() < 2 * size) scratch_.resize(2 * size);
-  table_kernels().subset_sums({weights, static_cast<int>(n),
-                               static_cast<int>(of.coefficients.size()) / n_sums_, n_sums_,
-                               of.coefficients.data(), of.on.data(), of.off.data(), kOffOfSum,
-                               order_ > 1 ? 3 : 2, scratch_.data(), sums_.data()});
+  kernels().subset_sums({weights, static_cast<int>(n), static_cast<int>(of.coefficients.size()) / n_sums_,
+                         n_sums_, of.coefficients.data(), of.on.data(), of.off.data(), kOffOfSum,
+                         order_ > 1 ? 3 : 2, scratch_.data(), sums_.data()});
 }
 
 template <class T>

@@ -112,10 +112,7 @@ void TableRunner<T>::look_up(const TableTree& tree, size_t row_size, size_t firs
                              group.n_targets,
                              phi_.data() + first_row * row_size,
                              row_size};
-    if constexpr (sizeof(T) == 4)
-      kernels_.look_up_float(args);
-    else
-      kernels_.look_up_double(args);
+    skshap::look_up(args);
   }
 }
 

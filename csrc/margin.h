@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aligned.h"
+#include "kernels.h"
 #include "plan.h"
 
 namespace skshap {

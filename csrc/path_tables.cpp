@@ -9,6 +9,7 @@
 
 #include "aligned.h"
 #include "group_words.h"
+#include "kernels.h"
 #include "quadrature.h"
 #include "stored_tables.h"
 #include "table_builder.h"

@@ -170,8 +170,4 @@ bool explain(const Plan& plan, const Rows& rows, const Result& result, int n_thr
 // Bytes that one thread of explain() allocates.
 size_t scratch_bytes(const Plan& plan);
 
-// The kernels in use: the best ones of this processor, or what SKSHAPGPU_ISA names.
-const Kernels& kernels();
-std::vector<std::string> supported_kernels();
-
 }  // namespace skshap

@@ -3,7 +3,7 @@
 // The factor of each pair is known from its margins, before any tree is walked. A walk of a tree then serves
 // a block of 64 rows and a tile of background rows together: the background rows that come to a node are
 // held in groups of those that fail the same features of the path, and leave the walk where no row of the
-// block satisfies all of these. See rescaled_kernel.h for the leaves.
+// block satisfies all of these. See rescaled_kernel-inl.h for the leaves.
 #include "rescaled.h"
 
 #include <algorithm>

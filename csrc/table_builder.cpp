@@ -6,6 +6,7 @@
 
 #include "aligned.h"
 #include "group_words.h"
+#include "kernels.h"
 #include "quadrature.h"
 #include "threads.h"
 
@@ -89,7 +90,7 @@ class Writer {
 
   int n_nodes(uint32_t d) const { return quadrature_nodes(plan_.index, static_cast<int>(d)); }
 
-  // What the sums of a leaf with d features are made with; see leaf_table in kernel.h.
+  // What the sums of a leaf with d features are made with; see leaf_table in table_kernels-inl.h.
   const std::vector<double>& factors(uint32_t d) {
     std::vector<double>& out = factors_[d];
     if (!out.empty()) return out;

@@ -34,9 +34,6 @@ size_t table_elements(const Plan& plan, uint32_t longest_path) {
   return std::max(kTableBytes / sizeof(T), of_block);
 }
 
-void look_up(const LookUpArgs<float>& args) { kernels().look_up_float(args); }
-void look_up(const LookUpArgs<double>& args) { kernels().look_up_double(args); }
-
 }  // namespace
 
 void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups) {

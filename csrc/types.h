@@ -38,8 +38,8 @@ enum class Precision { kSingle, kDouble };
 // or the Banzhaf interaction index. The first two have the Shapley values, the last the Banzhaf values.
 enum class Index { kShapley, kTaylor, kBanzhaf };
 
-// How path-dependent SHAP values are computed: by the walk (kernel.h), by the methods of recursive.h, or by
-// that of fast_v2.h. With the first and the last trees may have tables instead.
+// How path-dependent SHAP values are computed: by the walk (walk_kernel-inl.h), by the methods of
+// recursive.h, or by that of fast_v2.h. With the first and the last trees may have tables instead.
 enum class Method { kWalk, kTreeShap, kFastV1, kFastV2 };
 
 // Their names in Python, which the rows of skshapgpu/algorithms.py refer to.

@@ -87,7 +87,7 @@ void WalkWriter::exit(const Label& n, const std::vector<Label>& above) {
   if (interactions_) list_interactions(n, above);
 }
 
-// --- Streams; kernel.h says what each operation reads ---
+// --- Streams; walk_kernel-inl.h says what each operation reads ---
 
 void WalkWriter::push_leaf(int64_t node) {
   for (int32_t o = 0; o < width_; ++o) push(leaf(node, o));

@@ -1,4 +1,4 @@
-// The program of the walk: operations and constants, as program.h and kernel.h describe them.
+// The program of the walk: operations and constants, as program.h and walk_kernel-inl.h describe them.
 #pragma once
 
 #include <vector>

@@ -8,10 +8,10 @@
 // (Lundberg et al., 2020). Background rows with the same C come as a group, so that their factors are added
 // up first: the weights then take as many operations as there are groups.
 //
-// Included by kernel.h, after a simd_*.h: internal linkage, for the reason given there.
+// Included by kernels-inl.h: internal linkage, for the reason given there.
 #pragma once
 
-#include "program.h"
+#include "kernels.h"
 
 namespace skshap {
 namespace {

@@ -32,14 +32,12 @@
 // Every unordered pair is met once for each pair of nodes on a path. Of order 3 it adds up
 // sum_k Q_k lambda_jk lambda_lk for every two other features j and l, too.
 //
-// Included once by each kernels_*.cpp, after its simd_*.h: everything here has internal linkage,
-// because functions compiled for one instruction set must not be merged with those of another.
+// Included by kernels-inl.h: internal linkage, for the reason given there.
 #pragma once
 
 #include <utility>
 
-#include "program.h"
-#include "rescaled_kernel.h"
+#include "kernels.h"
 
 namespace skshap {
 namespace {
@@ -497,154 +495,6 @@ void walk(const WalkArgs<typename S::T>& args) {
   }
 }
 
-template <class Code>
-void decide(const DecideArgs& args) {
-  uint64_t* out = args.words;
-  for (int i = 0; i < kFirstWord; ++i) *out++ = ~uint64_t{0};
-  for (const DecideNode *node = args.nodes, *end = node + args.n_nodes; node != end; ++node) {
-    uint64_t left;
-    if (node->flags & kCategorical) {
-      const CategoryRows& rows = args.category_rows[node->column];
-      const uint32_t* bits = args.category_bits + node->operand;
-      left = 0;
-      for (uint32_t i = 0; i < rows.n; ++i)
-        if (bits[rows.code[i] >> 5] >> (rows.code[i] & 31) & 1) left |= rows.rows[i];
-    } else {
-      const Code* codes = static_cast<const Code*>(args.codes) + node->column * args.code_stride;
-      left = passes(codes, node->bias, node->operand);
-    }
-    // Without branches: which nodes are flipped or repeated is as good as random.
-    const uint64_t flip = node->flags & kFlip ? ~uint64_t{0} : 0;
-    const uint64_t right = node->flags & kPreviousRight ? ~uint64_t{0} : 0;
-    const uint64_t* previous = args.words + node->previous;
-    const uint64_t alive = (previous[0] & right) ^ previous[1];
-    *out++ = alive;
-    *out++ = (left ^ flip) & alive;
-  }
-}
-
-void leaf_sums(const ReachArgs& args) {
-  using S = DoubleVector;
-  constexpr int kAtOnce = 4;  // sums in flight
-  args.reach[0] = ~uint64_t{0};
-  for (int32_t i = 0; i < args.n_inner; ++i) {
-    const uint64_t reach = args.reach[i], left = reach & args.words[kFirstWord + 2 * i + 1];
-    args.reach[args.children[2 * i]] = left;
-    args.reach[args.children[2 * i + 1]] = reach & ~left;
-  }
-  for (int v = 0; v < kBlockRows / S::kWidth; v += kAtOnce) {
-    S::V sum[kAtOnce];
-    for (int i = 0; i < kAtOnce; ++i) sum[i] = S::load(args.margin + (v + i) * S::kWidth);
-    for (int32_t leaf = 0; leaf <= args.n_inner; ++leaf)
-      for (int i = 0; i < kAtOnce; ++i) {
-        const S::M reached = S::mask(args.reach + args.n_inner + leaf, v + i);
-        sum[i] = S::add(sum[i], S::select_or_zero(reached, S::set1(args.leaf_values[leaf])));
-      }
-    for (int i = 0; i < kAtOnce; ++i) S::store(args.margin + (v + i) * S::kWidth, sum[i]);
-  }
-}
-
-// Rows step down together, so that the loop vectorises: rows at a leaf stay there.
-void descend(const ReachArgs& args) {
-  int32_t node[kBlockRows] = {};
-  for (int level = 0; level < args.height; ++level)
-    for (int row = 0; row < kBlockRows; ++row) {
-      const uint64_t left = args.words[kFirstWord + 2 * node[row] + 1] >> row;
-      node[row] = args.children[2 * node[row] + 1 - static_cast<int32_t>(left & 1)];
-    }
-  for (int row = 0; row < kBlockRows; ++row) args.leaves[row] = node[row] - args.n_inner;
-}
-
-void index(const IndexArgs& args) {
-  const uint64_t* words = args.words;
-  for (size_t block = 0; block < args.n_blocks; ++block, words += args.block_words) {
-    BlockIndex index;
-    for (uint32_t bit = 0; bit < args.n_bits; ++bit)
-      index.add(bit_rows(words, args.bits[bit]), static_cast<uint16_t>(1u << bit));
-    index.store(args.index + block * kBlockRows);
-  }
-}
-
-// The targets within one vector of phi are moved there by a permutation, the same for all rows.
-template <class S>
-void look_up(const LookUpArgs<typename S::T>& args) {
-  using T = typename S::T;
-  constexpr uint32_t W = S::kWidth;
-  const size_t n_targets = args.n_targets;
-  for (uint32_t first = 0, end; first < args.n_targets; first = end) {
-    const uint32_t window = args.targets[first] / W;
-    int32_t from[W];
-    for (uint32_t i = 0; i < W; ++i) from[i] = -1;
-    for (end = first; end < args.n_targets && args.targets[end] / W == window; ++end)
-      from[args.targets[end] % W] = static_cast<int32_t>(end - first);
-    const auto permutation = S::permutation(from);
-    const T* const table = args.table + first;
-    T* phi = args.phi + window * W;
-    const size_t row_size = args.row_size;
-    for (const uint16_t *index = args.index, *last = index + args.n_rows; index != last;
-         ++index, phi += row_size) {
-      const typename S::V entry = S::load_unaligned(table + *index * n_targets);
-      S::store(phi, S::add(S::load(phi), S::permute(permutation, entry)));
-    }
-  }
-}
-
-void leaf_table(const LeafTableArgs& args) {
-  const int d = args.n_features;
-  const size_t size = size_t{1} << d;
-  double* __restrict const z = args.sums, * __restrict const on = z + size, * __restrict const less = on + size, * __restrict const off = less + size;
-  for (size_t x = size; x < 4 * size; ++x) z[x] = 0;
-  const double* __restrict factors = args.factors;
-  for (int k = 0; k < args.n_nodes; ++k, factors += 4 * size) {
-    // z[x]: what satisfies all that x does not, each by t to the number of what only x does.
-    for (size_t x = 0; x < size; ++x) z[x] = args.weights[size - 1 - x] * factors[x];
-    for (size_t bit = 1; bit < size; bit *= 2)
-      for (size_t high = 0; high < size; high += 2 * bit)
-        for (size_t x = high; x < high + bit; ++x) z[x + bit] += z[x];
-    for (size_t x = 0; x < size; ++x) {
-      on[x] += factors[size + x] * z[x];
-      less[x] += factors[2 * size + x] * z[x];
-      off[x] += factors[3 * size + x] * z[x];
-    }
-  }
-  const size_t n_outputs = args.n_outputs, entry = d * n_outputs;
-  for (int i = 0; i < d; ++i) {
-    const size_t bit = size_t{1} << i;
-    for (size_t o = 0; o < n_outputs; ++o) {
-      const double value = args.values[o];
-      double* __restrict const out = args.out + i * n_outputs + o;
-      for (size_t high = 0; high < size; high += 2 * bit)
-        for (size_t x = high; x < high + bit; ++x) {
-          out[x * entry] = -off[x] * value;
-          out[(x + bit) * entry] = (on[x + bit] - less[x]) * value;
-        }
-    }
-  }
-}
-
-// Binary search in lockstep: every value takes the same steps, so the inner loop vectorises.
-template <class X>
-void rank(const RankArgs<X>& args) {
-  uint32_t base[kBlockRows] = {};
-  for (size_t length = args.n_thresholds; length > 0;) {
-    const size_t half = (length + 1) / 2;
-    const X* thresholds = args.thresholds + half - 1;
-    const uint32_t step = static_cast<uint32_t>(half);
-    if (args.strict)
-      for (int i = 0; i < kBlockRows; ++i) base[i] += thresholds[base[i]] <= args.values[i] ? step : 0;
-    else
-      for (int i = 0; i < kBlockRows; ++i) base[i] += thresholds[base[i]] < args.values[i] ? step : 0;
-    length -= half;
-  }
-  for (int i = 0; i < kBlockRows; ++i)
-    args.ranks[i] = is_missing(args.values[i], args.zero_missing) ? kMissingCode : base[i];
-}
-
-template <class T>
-void add_scaled(double scale, const T* from, double* to) {
-  for (int row = 0; row < kBlockRows; ++row) to[row] += scale * from[row];
-}
-
 template <class S, int kOrder, int... K>
 void set_walks(void (*(&walks)[sizeof...(K)])(const WalkArgs<typename S::T>&),
                void (*&vector)(const WalkArgs<typename S::T>&), std::integer_sequence<int, K...>) {
@@ -657,29 +507,6 @@ void set_order(Kernels& k) {
   constexpr std::make_integer_sequence<int, kMaxFixedNodes + 1> all{};
   set_walks<FloatVector, kOrder>(k.walk_float[kOrder - 1], k.walk_vector_float[kOrder - 1], all);
   set_walks<DoubleVector, kOrder>(k.walk_double[kOrder - 1], k.walk_vector_double[kOrder - 1], all);
-}
-
-Kernels make_kernels(const char* name) {
-  Kernels k{};
-  k.name = name;
-  k.decide16 = &decide<uint16_t>;
-  k.decide32 = &decide<uint32_t>;
-  k.leaf_sums = &leaf_sums;
-  k.descend = &descend;
-  k.index = &index;
-  k.look_up_float = &look_up<FloatVector>;
-  k.look_up_double = &look_up<DoubleVector>;
-  k.leaf_table = &leaf_table;
-  k.pair_leaf_float = &pair_leaf<FloatVector>;
-  k.pair_leaf_double = &pair_leaf<DoubleVector>;
-  k.add_scaled_float = &add_scaled<float>;
-  k.add_scaled_double = &add_scaled<double>;
-  k.rank_float = &rank<float>;
-  k.rank_double = &rank<double>;
-  set_order<1>(k);
-  set_order<2>(k);
-  set_order<3>(k);
-  return k;
 }
 
 }  // namespace

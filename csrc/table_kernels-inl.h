@@ -1,14 +1,72 @@
-// Sums over the subsets of x, for leaf_vectors.cpp, and the tables of fast_v2.cpp. Included once by each
-// table_kernels_*.cpp, after its simd_*.h, as kernel.h is by others.
+// Tables of leaves: how they are filled, and how rows take numbers from them.
+//
+// Included by kernels-inl.h: internal linkage, for the reason given there.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 
-#include "table_kernels.h"
+#include "kernels.h"
 
 namespace skshap {
 namespace {
+
+// The targets within one vector of phi are moved there by a permutation, the same for all rows.
+template <class S>
+void look_up(const LookUpArgs<typename S::T>& args) {
+  using T = typename S::T;
+  constexpr uint32_t W = S::kWidth;
+  const size_t n_targets = args.n_targets;
+  for (uint32_t first = 0, end; first < args.n_targets; first = end) {
+    const uint32_t window = args.targets[first] / W;
+    int32_t from[W];
+    for (uint32_t i = 0; i < W; ++i) from[i] = -1;
+    for (end = first; end < args.n_targets && args.targets[end] / W == window; ++end)
+      from[args.targets[end] % W] = static_cast<int32_t>(end - first);
+    const auto permutation = S::permutation(from);
+    const T* const table = args.table + first;
+    T* phi = args.phi + window * W;
+    const size_t row_size = args.row_size;
+    for (const uint16_t *index = args.index, *last = index + args.n_rows; index != last;
+         ++index, phi += row_size) {
+      const typename S::V entry = S::load_unaligned(table + *index * n_targets);
+      S::store(phi, S::add(S::load(phi), S::permute(permutation, entry)));
+    }
+  }
+}
+
+void leaf_table(const LeafTableArgs& args) {
+  const int d = args.n_features;
+  const size_t size = size_t{1} << d;
+  double* __restrict const z = args.sums, * __restrict const on = z + size, * __restrict const less = on + size, * __restrict const off = less + size;
+  for (size_t x = size; x < 4 * size; ++x) z[x] = 0;
+  const double* __restrict factors = args.factors;
+  for (int k = 0; k < args.n_nodes; ++k, factors += 4 * size) {
+    // z[x]: what satisfies all that x does not, each by t to the number of what only x does.
+    for (size_t x = 0; x < size; ++x) z[x] = args.weights[size - 1 - x] * factors[x];
+    for (size_t bit = 1; bit < size; bit *= 2)
+      for (size_t high = 0; high < size; high += 2 * bit)
+        for (size_t x = high; x < high + bit; ++x) z[x + bit] += z[x];
+    for (size_t x = 0; x < size; ++x) {
+      on[x] += factors[size + x] * z[x];
+      less[x] += factors[2 * size + x] * z[x];
+      off[x] += factors[3 * size + x] * z[x];
+    }
+  }
+  const size_t n_outputs = args.n_outputs, entry = d * n_outputs;
+  for (int i = 0; i < d; ++i) {
+    const size_t bit = size_t{1} << i;
+    for (size_t o = 0; o < n_outputs; ++o) {
+      const double value = args.values[o];
+      double* __restrict const out = args.out + i * n_outputs + o;
+      for (size_t high = 0; high < size; high += 2 * bit)
+        for (size_t x = high; x < high + bit; ++x) {
+          out[x * entry] = -off[x] * value;
+          out[(x + bit) * entry] = (on[x + bit] - less[x]) * value;
+        }
+    }
+  }
+}
 
 // z[x] becomes the sum of z over the subsets of x.
 void add_subsets(double* __restrict z, size_t size) {
@@ -193,11 +251,6 @@ void add_leaves_of(const AddLeavesArgs<typename S::T>& args) {
     add_leaf_of<S>(static_cast<int>(leaf->n_features) - log2_of(S::kWidth), args, *leaf, values);
     values += args.n_outputs;
   }
-}
-
-TableKernels make_table_kernels() {
-  return {&subset_sums, &fill_leaves_of<FloatVector>, &fill_leaves_of<DoubleVector>,
-          &add_leaves_of<FloatVector>, &add_leaves_of<DoubleVector>};
 }
 
 }  // namespace
