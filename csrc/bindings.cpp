@@ -154,8 +154,7 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
 
 // Background rows, checked; their weights add up to 1.
 Rows background_rows(const py::dict& ensemble, const py::array& background, const py::array& weights) {
-  if (!is_float32(background) && !is_float64(background))
-    throw py::type_error("background must be float32 or float64");
+  require_floats(background, "background");
   const py::ssize_t n_features = ensemble["n_features"].cast<py::ssize_t>();
   if (background.ndim() != 2 || background.shape(1) != n_features || background.shape(0) < 1)
     throw py::value_error("background must have shape (n_rows, " + std::to_string(n_features) +
@@ -164,8 +163,7 @@ Rows background_rows(const py::dict& ensemble, const py::array& background, cons
   if (weights.ndim() != 1 || weights.shape(0) != background.shape(0) ||
       !(weights.flags() & py::array::c_style))
     throw py::value_error("weights must be contiguous, one for each row of the background");
-  return {background.data(), is_float32(background), background.shape(0), background.strides(0),
-          background.strides(1)};
+  return rows_of(background);
 }
 
 Plan compile_background(const py::dict& ensemble, const std::string& precision, const py::array& background,
@@ -214,28 +212,6 @@ RescaledPlan compile_rescaled(const py::dict& ensemble, const std::string& preci
   });
 }
 
-// X and what every result has, checked; `margins` keeps the margins alive.
-Result checked_result(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
-                      int n_threads, py::array& margins) {
-  if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
-  if (X.ndim() != 2 || X.shape(1) != plan.n_inputs)
-    throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_inputs) + ")");
-  if (!is_float32(values) && !is_float64(values)) throw py::type_error("values must be float32 or float64");
-  require_threads(n_threads);
-  check_array(values, "values", {X.shape(0), plan.n_outputs, plan.n_features});
-  Result result{values.mutable_data(), is_float32(values), nullptr};
-  if (!margin.is_none()) {
-    if (!py::isinstance<py::array>(margin) || !is_float64(margin))
-      throw py::type_error("margin must be a float64 array");
-    margins = py::reinterpret_borrow<py::array>(margin);
-    check_array(margins, "margin", {X.shape(0), plan.n_outputs});
-    result.margin = static_cast<double*>(margins.mutable_data());
-  }
-  return result;
-}
-
-Rows rows_of(const py::array& X) { return {X.data(), is_float32(X), X.shape(0), X.strides(0), X.strides(1)}; }
-
 // Runs `work`, which takes what it asks for signals, without the GIL.
 template <class Work>
 void run_interruptibly(const Work& work) {
@@ -251,14 +227,14 @@ void run_interruptibly(const Work& work) {
 void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
                   int n_threads, const py::object& matrices, const py::object& pairs,
                   const py::object& triples) {
-  py::array margins;
-  Result result = checked_result(plan, X, values, margin, n_threads, margins);
-  take_interactions(plan, X.shape(0), values, matrices, pairs, result);
+  require_threads(n_threads);
+  const Rows rows = checked_rows(plan, X);
+  Result result = checked_result(plan, rows.n_rows, values, margin);
+  take_interactions(plan, rows.n_rows, values, matrices, pairs, result);
   if (plan.order < 3 && !triples.is_none()) throw py::value_error("the plan was not compiled for triples");
   result.triples =
       optional_array(triples, "triples", values,
-                     {X.shape(0), plan.n_outputs, static_cast<py::ssize_t>(plan.triples.size())});
-  const Rows rows = rows_of(X);
+                     {rows.n_rows, plan.n_outputs, static_cast<py::ssize_t>(plan.triples.size())});
   run_interruptibly(
       [&](const auto& interrupted) { return explain(plan, rows, result, n_threads, interrupted); });
 }
@@ -266,10 +242,10 @@ void explain_rows(const Plan& plan, const py::array& X, py::array& values, const
 void explain_background_pairs_rows(const BackgroundPairsPlan& plan, const py::array& X, py::array& values,
                                    const py::object& margin, int n_threads, const py::object& matrices,
                                    const py::object& pairs) {
-  py::array margins;
-  Result result = checked_result(plan.plan, X, values, margin, n_threads, margins);
-  take_interactions(plan.plan, X.shape(0), values, matrices, pairs, result);
-  const Rows rows = rows_of(X);
+  require_threads(n_threads);
+  const Rows rows = checked_rows(plan.plan, X);
+  Result result = checked_result(plan.plan, rows.n_rows, values, margin);
+  take_interactions(plan.plan, rows.n_rows, values, matrices, pairs, result);
   run_interruptibly([&](const auto& interrupted) {
     return explain_background_pairs(plan, rows, result, n_threads, interrupted);
   });
@@ -277,21 +253,21 @@ void explain_background_pairs_rows(const BackgroundPairsPlan& plan, const py::ar
 
 void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::array& values,
                            const py::object& margin, int n_threads, const py::object& labels) {
-  py::array margins;
-  const Result result = checked_result(plan.plan, X, values, margin, n_threads, margins);
+  require_threads(n_threads);
+  const Rows rows = checked_rows(plan.plan, X);
+  const Result result = checked_result(plan.plan, rows.n_rows, values, margin);
   py::array given;
   const double* p = nullptr;
   if (!labels.is_none()) {
     if (!py::isinstance<py::array>(labels) || !is_float64(labels))
       throw py::type_error("labels must be a float64 array");
     given = py::reinterpret_borrow<py::array>(labels);
-    if (given.ndim() != 1 || given.shape(0) != X.shape(0) || !(given.flags() & py::array::c_style))
+    if (given.ndim() != 1 || given.shape(0) != rows.n_rows || !(given.flags() & py::array::c_style))
       throw py::value_error("labels must be contiguous, one for each row of X");
     p = static_cast<const double*>(given.data());
   }
   if ((plan.link == Link::kLogistic) != (p == nullptr))
     throw py::value_error("labels belong to the links 'log_loss' and 'squared_error'");
-  const Rows rows = rows_of(X);
   run_interruptibly([&](const auto& interrupted) {
     return explain_rescaled(plan, rows, p, result, n_threads, interrupted);
   });

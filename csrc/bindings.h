@@ -35,6 +35,43 @@ inline void check_array(const py::array& array, const char* name, std::vector<py
     throw py::value_error(std::string(name) + " must be C-contiguous and writeable");
 }
 
+inline void require_floats(const py::array& array, const char* name) {
+  if (!is_float32(array) && !is_float64(array))
+    throw py::type_error(std::string(name) + " must be float32 or float64");
+}
+
+inline Rows rows_of(const py::array& array) {
+  return {array.data(), is_float32(array), array.shape(0), array.strides(0), array.strides(1)};
+}
+
+// Checks X.
+inline Rows checked_rows(const Plan& plan, const py::array& X) {
+  require_floats(X, "X");
+  if (X.ndim() != 2 || X.shape(1) != plan.n_inputs)
+    throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_inputs) + ")");
+  return rows_of(X);
+}
+
+// An optional result in float64.
+inline double* optional_doubles(const py::object& given, const char* name,
+                                const std::vector<py::ssize_t>& shape) {
+  if (given.is_none()) return nullptr;
+  if (!py::isinstance<py::array>(given) || !is_float64(given))
+    throw py::type_error(std::string(name) + " must be a float64 array");
+  auto array = py::reinterpret_borrow<py::array>(given);
+  check_array(array, name, shape);
+  return static_cast<double*>(array.mutable_data());
+}
+
+// Checks the results that every method has. The arguments of a call keep the arrays alive.
+inline Result checked_result(const Plan& plan, py::ssize_t n_rows, py::array& values,
+                             const py::object& margin) {
+  require_floats(values, "values");
+  check_array(values, "values", {n_rows, plan.n_outputs, plan.n_features});
+  return {values.mutable_data(), is_float32(values),
+          optional_doubles(margin, "margin", {n_rows, plan.n_outputs})};
+}
+
 // An optional result of the same dtype as the values.
 inline void* optional_array(const py::object& given, const char* name, const py::array& like,
                             const std::vector<py::ssize_t>& shape) {

@@ -12,25 +12,10 @@ void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const p
                   const py::object& gap, size_t memory_limit, const py::object& matrices,
                   const py::object& pairs) {
   const Plan& plan = cuda.plan();
-  if (!is_float32(X) && !is_float64(X)) throw py::type_error("X must be float32 or float64");
-  if (X.ndim() != 2 || X.shape(1) != plan.n_inputs)
-    throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_inputs) + ")");
-  if (!is_float32(values) && !is_float64(values)) throw py::type_error("values must be float32 or float64");
-  check_array(values, "values", {X.shape(0), plan.n_outputs, plan.n_features});
-  const auto doubles = [](const py::object& object, const char* name,
-                          std::vector<py::ssize_t> shape) -> double* {
-    if (object.is_none()) return nullptr;
-    if (!py::isinstance<py::array>(object) || !is_float64(object))
-      throw py::type_error(std::string(name) + " must be a float64 array");
-    auto array = py::reinterpret_borrow<py::array>(object);
-    check_array(array, name, std::move(shape));
-    return static_cast<double*>(array.mutable_data());
-  };
-  CudaResult result{{values.mutable_data(), is_float32(values), nullptr}, nullptr};
-  result.values.margin = doubles(margin, "margin", {X.shape(0), plan.n_outputs});
-  result.gap = doubles(gap, "gap", {plan.n_outputs});
-  take_interactions(plan, X.shape(0), values, matrices, pairs, result.values);
-  const Rows rows{X.data(), is_float32(X), X.shape(0), X.strides(0), X.strides(1)};
+  const Rows rows = checked_rows(plan, X);
+  CudaResult result{checked_result(plan, rows.n_rows, values, margin), nullptr};
+  result.gap = optional_doubles(gap, "gap", {plan.n_outputs});
+  take_interactions(plan, rows.n_rows, values, matrices, pairs, result.values);
   Interrupt interrupted;
   bool complete;
   {
