@@ -3,14 +3,12 @@
 
 #include <pybind11/stl.h>
 
-#include <map>
-
 #include "background_pairs.h"
 #include "fast_v2.h"
 #include "kernels.h"
 #include "rescaled.h"
 #include "table_bindings.h"
-#include "table_builder.h"
+#include "tree_costs.h"
 
 namespace skshap {
 namespace {
@@ -309,66 +307,19 @@ py::array_t<int32_t> feature_triples(const Plan& plan) {
   return out;
 }
 
-py::dict tree_group(const char* algorithm, const TableCost& cost) {
-  py::dict out;
-  out["algorithm"] = algorithm;
-  out["n_nodes"] = cost.n_nodes;
-  out["n_trees"] = cost.n_trees;
-  out["n_leaves"] = cost.n_leaves;
-  out["n_look_ups"] = cost.n_look_ups;
-  out["n_places"] = cost.n_places;
-  out["table_bytes"] = cost.bytes;
-  return out;
-}
-
-// Those of the leaves of each tree, to the costs of the tree's group.
-template <class Group>
-void add_leaf_tables(const Plan& plan, const Group& group) {
-  const LeafTable* leaf = plan.tables.leaf_tables.data();
-  const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
-  for (size_t c = 0; c < plan.chunks.size(); ++c)
-    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) {
-      TableCost& cost = group(c, true);
-      cost.n_look_ups += plan.trees[i].n_inner + 1;
-      for (const LeafTable* const end = leaf + plan.trees[i].n_inner + 1; leaf != end; ++leaf)
-        cost.bytes += padded_row(size_t{1} << leaf->n_features, element) * element;
-    }
-}
-
-// Trees by their number of nodes: those that are walked, and those with tables.
-py::list tree_groups(const Plan& plan) {
-  std::map<std::pair<int, bool>, TableCost> found;
-  const auto group = [&](size_t chunk, bool tables) -> TableCost& {
-    const int n_nodes = plan.chunks[chunk].n_nodes;
-    return found.try_emplace({n_nodes, tables}, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
-  };
-  for (size_t c = 0; c < plan.chunks.size(); ++c)
-    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) {
-      TableCost& cost = group(c, plan.trees[i].by_tables);
-      cost.n_trees += 1;
-      cost.n_leaves += plan.trees[i].n_inner + 1;
-    }
-  const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
-  for (const TableTree& tree : plan.tables.trees) {
-    TableCost& cost = group(plan.tables.batches[tree.batch].chunk, true);
-    cost.n_look_ups += tree.look_ups_end - tree.look_ups;
-    for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i)
-      cost.bytes += plan.tables.look_ups[i].n_targets * element << plan.tables.look_ups[i].n_bits;
+py::list list_of(const std::vector<TreeGroup>& groups) {
+  py::list out;
+  for (const TreeGroup& group : groups) {
+    py::dict item;
+    item["algorithm"] = group.tables ? "tables" : "quadrature";
+    item["n_nodes"] = group.cost.n_nodes;
+    item["n_trees"] = group.cost.n_trees;
+    item["n_leaves"] = group.cost.n_leaves;
+    item["n_look_ups"] = group.cost.n_look_ups;
+    item["n_places"] = group.cost.n_places;
+    item["table_bytes"] = group.cost.bytes;
+    out.append(item);
   }
-  if (plan.method == Method::kFastV2) add_leaf_tables(plan, group);
-  for (const TableBatch& batch : plan.tables.batches)
-    if (batch.trees_end - batch.trees == 1)
-      group(batch.chunk, true).n_places += batch.places_end - batch.places;
-  py::list out;
-  for (const auto& [key, cost] : found) out.append(tree_group(key.second ? "tables" : "quadrature", cost));
-  return out;
-}
-
-// What tables would take for the trees without; of those with longer paths than tables allow for, none.
-py::list possible_tables(const Plan& plan) {
-  py::list out;
-  for (const TableCost& cost : table_costs(plan, kMaxTableBits))
-    if (cost.longest_path <= kMaxTableBits) out.append(tree_group("tables", cost));
   return out;
 }
 
@@ -379,7 +330,7 @@ py::dict info(const Plan& plan) {
   out["n_trees"] = plan.trees.size();
   out["n_leaves"] = plan.n_leaves;
   out["n_repeated"] = n_repeated;
-  out["groups"] = tree_groups(plan);
+  out["groups"] = list_of(tree_groups(plan));
   const bool leaf_tables = plan.method == Method::kFastV2;
   out["n_table_trees"] = leaf_tables ? plan.trees.size() : plan.tables.trees.size();
   out["n_look_ups"] = leaf_tables ? plan.tables.leaf_tables.size() : plan.tables.look_ups.size();
@@ -420,7 +371,7 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("base_value", &base_value)
       .def_property_readonly("constant", &constant)
       .def_property_readonly("leaf_magnitude", &leaf_magnitude)
-      .def("possible_tables", &possible_tables)
+      .def("possible_tables", [](const Plan& plan) { return list_of(possible_tables(plan)); })
       .def("contents", &contents)
       .def("info", &info);
   module.def("background_plan", &compile_background, py::arg("ensemble"), py::arg("precision"),
