@@ -92,7 +92,7 @@ BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Pre
                                 " different features; background data allow for at most " +
                                 std::to_string(kMaxPatternBits));
   if (rows.n_rows > INT32_MAX - kBlockRows) throw std::invalid_argument("too many background rows");
-  for (TreeProgram& tree : plan.trees) tree.by_tables = true;
+  for (TreeProgram& tree : plan.trees) tree.walked = false;
   drop_walks(plan);
   for (Chunk& chunk : plan.chunks) {
     std::sort(chunk.slots.begin(), chunk.slots.end());

@@ -34,7 +34,7 @@ class CudaCompiler {
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
         tree_.open(chunk, plan_.trees[i]);
         write_margin_nodes(chunk, plan_.trees[i]);
-        if (plan_.trees[i].by_tables) continue;
+        if (!plan_.trees[i].walked) continue;
         const bool general = needs_general_form(chunk);
         if (!writer_.is_open() || !fits(general)) begin_chunk(chunk, general);
         count_tree();
@@ -51,7 +51,7 @@ class CudaCompiler {
     size_t leaves[kMaxFixedNodes + 1] = {}, n_leaves = 0;
     for (const Chunk& chunk : plan_.chunks)
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-        if (plan_.trees[i].by_tables) continue;
+        if (!plan_.trees[i].walked) continue;
         const int n = rounded_nodes<T>(chunk.n_nodes);
         if (n <= kMaxFixedNodes) leaves[n] += plan_.trees[i].n_inner + 1;
         n_leaves += plan_.trees[i].n_inner + 1;

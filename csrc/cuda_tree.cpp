@@ -16,7 +16,7 @@ void CudaTree::open(const Chunk& chunk, const TreeProgram& tree) {
   program = &tree;
   decide = plan.decide.data() + tree.decide;
   children = plan.children.data() + tree.children;
-  if (tree.by_tables) return;
+  if (!tree.walked) return;
   label(n_used_outputs(plan, chunk));
   measure_heights();
   count_tracked();

@@ -52,7 +52,7 @@ int tile_rows(const Plan& plan, int64_t n_rows, int64_t n_threads) {
 
 bool has_walks(const Plan& plan, const Chunk& chunk) {
   return std::any_of(plan.trees.begin() + chunk.tree_begin, plan.trees.begin() + chunk.tree_end,
-                     [](const TreeProgram& tree) { return !tree.by_tables; });
+                     [](const TreeProgram& tree) { return tree.walked; });
 }
 
 struct StackSizes {
@@ -138,7 +138,7 @@ class Worker {
     std::fill_n(triple_phi_.data(), n_outputs * n_triples * kBlockRows, T(0));
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan_.trees[i];
-      if (tree.by_tables) continue;
+      if (!tree.walked) continue;
       decide_block(plan_, kernels_, plan_.decide.data() + tree.decide, tree.n_inner, codes_, block,
                    words_.data());
       if (result_.margin)

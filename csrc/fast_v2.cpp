@@ -115,7 +115,7 @@ Plan make_fast_v2_plan(const EnsembleView& ensemble, Precision precision, Index 
   const TableClock clock;
   plan.method = Method::kFastV2;
   Layout(plan).run();
-  for (TreeProgram& tree : plan.trees) tree.by_tables = true;
+  for (TreeProgram& tree : plan.trees) tree.walked = false;
   const size_t needed = plan.tables.n_elements * (precision == Precision::kSingle ? 4 : 8);
   if (stored) {
     take_tables(plan, *stored);

@@ -76,7 +76,7 @@ std::vector<LevelTree> take_level_trees(Plan& plan, size_t& table_bytes) {
       const size_t needed = level_bytes(plan, chunk, nodes.size());
       if (nodes.empty() || needed > table_bytes) continue;
       table_bytes -= needed;
-      plan.trees[i].by_tables = true;
+      plan.trees[i].walked = false;
       found.push_back({i, std::move(nodes)});
     }
   return found;

@@ -163,7 +163,7 @@ class Compiler {
     first_child_ = plan_.children.size();
     first_leaf_ = plan_.leaf_values.size();
     plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), writer_.n_constants(), first_child_,
-                           first_leaf_, shape.height, false});
+                           first_leaf_, shape.height, true});
     Chunk& chunk = plan_.chunks.back();
     chunk.tree_end = plan_.trees.size();
     chunk.height = std::max(chunk.height, shape.height);

@@ -31,7 +31,7 @@ struct Column {
 struct TreeProgram {
   size_t decide, n_inner, ops, constants, children, leaves;
   int height;
-  bool by_tables;  // instead of the walk; it has no ops and constants then
+  bool walked;  // or explained by a recursion; else by tables, and it has no ops and constants
 };
 
 // Consecutive trees with the same output and node count, few enough to stay in the L2 cache and

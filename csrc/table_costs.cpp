@@ -15,7 +15,7 @@ std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits) {
   std::map<int, TableCost> found;
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-      if (plan.trees[i].by_tables) continue;
+      if (!plan.trees[i].walked) continue;
       TableCost& cost =
           found.try_emplace(chunk.n_nodes, TableCost{chunk.n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
       groups.find(chunk, plan.trees[i], {leaf_bits});

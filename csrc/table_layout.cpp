@@ -34,7 +34,7 @@ class Layout {
   void add_tree(size_t chunk, size_t tree) {
     groups_.find(plan_.chunks[chunk], plan_.trees[tree], limits_);
     begin_batch(chunk, groups_.features, groups_.groups.size());
-    plan_.trees[tree].by_tables = true;
+    plan_.trees[tree].walked = false;
     const size_t first_look_up = out_.look_ups.size(), first_leaf = out_.leaves.size();
     for (const TreeGroups::Group& group : groups_.groups) add_group(group);
     for (const TreeGroups::Leaf& leaf : groups_.leaves)
@@ -53,7 +53,7 @@ class Layout {
         features_.push_back(feature);
     }
     begin_batch(chunk, features_, 1);
-    plan_.trees[level_tree.tree].by_tables = true;
+    plan_.trees[level_tree.tree].walked = false;
     out_.trees.push_back({level_tree.tree, out_.batches.size() - 1, out_.look_ups.size(),
                           out_.look_ups.size() + 1, out_.leaves.size(), out_.leaves.size(),
                           out_.levels.size(), out_.level_values.size(),
@@ -238,7 +238,7 @@ void drop_walks(Plan& plan, std::vector<T>& stream) {
     Chunk& chunk = plan.chunks[c];
     const bool last_chunk = c + 1 == plan.chunks.size();
     bool has_walks = false;
-    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) has_walks |= !plan.trees[i].by_tables;
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) has_walks |= plan.trees[i].walked;
     const size_t first = plan.trees[chunk.tree_begin].constants;
     chunk.quadrature = has_walks ? constants.keep(chunk.quadrature, first) : 0;
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
@@ -248,8 +248,8 @@ void drop_walks(Plan& plan, std::vector<T>& stream) {
       const size_t constants_end = i + 1 < chunk.tree_end ? plan.trees[i + 1].constants
                                    : last_chunk           ? n_constants
                                                           : plan.chunks[c + 1].quadrature;
-      tree.ops = tree.by_tables ? 0 : ops.keep(tree.ops, ops_end);
-      tree.constants = tree.by_tables ? 0 : constants.keep(tree.constants, constants_end);
+      tree.ops = tree.walked ? ops.keep(tree.ops, ops_end) : 0;
+      tree.constants = tree.walked ? constants.keep(tree.constants, constants_end) : 0;
     }
   }
   ops.replace();

@@ -13,7 +13,7 @@ class Groups {
   void add_trees() {
     for (size_t c = 0; c < plan_.chunks.size(); ++c)
       for (size_t i = plan_.chunks[c].tree_begin; i < plan_.chunks[c].tree_end; ++i) {
-        TableCost& cost = group(c, plan_.trees[i].by_tables);
+        TableCost& cost = group(c, !plan_.trees[i].walked);
         cost.n_trees += 1;
         cost.n_leaves += plan_.trees[i].n_inner + 1;
       }
