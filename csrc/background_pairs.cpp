@@ -6,9 +6,10 @@
 
 #include "aligned.h"
 #include "margin.h"
-#include "matrices.h"
+#include "results.h"
 #include "threads.h"
 #include "tile_tables.h"
+#include "tiles.h"
 
 namespace skshap {
 namespace {
@@ -27,13 +28,9 @@ size_t row_bytes(const Plan& plan) {
                                                : TileTables<double>::row_bytes(plan));
 }
 
-// As many rows as there is room for, in equal parts for the threads.
-int tile_rows(const Plan& plan, int64_t n_rows, int64_t n_threads) {
-  const int64_t most =
-      std::clamp<int64_t>(static_cast<int64_t>(kTileBytes / row_bytes(plan)), kBlockRows, kMaxTileRows);
-  const int64_t n_rounds = std::max<int64_t>(1, (n_rows + n_threads * most - 1) / (n_threads * most));
-  const int64_t rows = std::min(most, (n_rows + n_rounds * n_threads - 1) / (n_rounds * n_threads));
-  return static_cast<int>(std::max<int64_t>(1, (rows + kBlockRows - 1) / kBlockRows)) * kBlockRows;
+TileSize tile_size(const Plan& plan) {
+  const int64_t n_fitting = static_cast<int64_t>(kTileBytes / row_bytes(plan));
+  return {std::clamp<int64_t>(n_fitting, kBlockRows, kMaxTileRows), 1};
 }
 
 }  // namespace
@@ -119,52 +116,41 @@ namespace {
 template <class T>
 class Worker {
  public:
-  Worker(const BackgroundPairsPlan& pairs_plan, const Rows& rows, const Result& result, int tile)
+  Worker(const BackgroundPairsPlan& pairs_plan, const Result& result, int tile_rows)
       : pairs_plan_(pairs_plan),
         plan_(pairs_plan.plan),
-        rows_(rows),
         result_(result),
-        tile_(tile),
         margins_(plan_, kernels()),
         groups_(plan_),
         counter_(plan_, pairs_plan.background, pairs_plan.weights),
-        tables_(plan_, tile, pairs_plan.longest_path) {
-    codes_.allocate(plan_, tile);
-    const size_t n_words = tile / kBlockRows * block_words(most_inner_nodes(plan_));
+        tables_(plan_, tile_rows, pairs_plan.longest_path) {
+    const size_t n_words = tile_rows / kBlockRows * block_words(most_inner_nodes(plan_));
     words_.assign(n_words + 2 * (most_inner_nodes(plan_) + 1), 0);  // those of leaves are read, too
-    sums_.resize(tile * n_sums(plan_));
-    margin_.resize(static_cast<size_t>(plan_.n_outputs) * tile);
+    sums_.resize(tile_rows * n_sums(plan_));
     main_.resize(plan_.features.size());
   }
 
-  // Returns false when `stop` asked to.
-  bool run(int64_t first_row, int n_rows, const Stop& stop) {
-    n_rows_ = n_rows;
-    code_tile(plan_, kernels(), rows_, first_row, n_rows, codes_);
-    for (int32_t o = 0; o < plan_.n_outputs; ++o)
-      std::fill_n(margin_.data() + static_cast<size_t>(o) * tile_, tile_, plan_.constant[o]);
+  bool run(Tile& tile, const Stop& stop) {
     for (int32_t output = 0; output < plan_.n_outputs; ++output) {
-      std::fill_n(sums_.data(), n_rows_ * n_sums(plan_), 0.0);
+      std::fill_n(sums_.data(), tile.n_rows * n_sums(plan_), 0.0);
       for (const Chunk& chunk : plan_.chunks)
-        if ((chunk.output < 0 || chunk.output == output) && !run_chunk(chunk, output, stop)) return false;
+        if ((chunk.output < 0 || chunk.output == output) && !run_chunk(chunk, output, tile, stop))
+          return false;
       if (result_.is_float32)
-        write<float>(first_row, output);
+        write<float>(tile, output);
       else
-        write<double>(first_row, output);
+        write<double>(tile, output);
     }
-    for (size_t row = 0; result_.margin && row < n_rows_; ++row)
-      for (int32_t o = 0; o < plan_.n_outputs; ++o)
-        result_.margin[(first_row + row) * plan_.n_outputs + o] = margin_.data()[o * tile_ + row];
     return true;
   }
 
  private:
-  bool run_chunk(const Chunk& chunk, int32_t output, const Stop& stop) {
-    tables_.begin(chunk, n_rows_, sums_.data());
+  bool run_chunk(const Chunk& chunk, int32_t output, Tile& tile, const Stop& stop) {
+    tables_.begin(chunk, tile.n_rows, sums_.data());
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan_.trees[i];
-      decide(tree);
-      if (result_.margin && (chunk.output >= 0 || output == 0)) add_margins(chunk, tree);
+      decide(tree, tile);
+      if (result_.margin && (chunk.output >= 0 || output == 0)) add_margins(chunk, tree, tile);
       find_groups(chunk, tree, groups_);
       const bool is_counted = !pairs_plan_.counts[i].begin.empty();
       if (!is_counted) counter_.count(tree, groups_, counts_);
@@ -177,24 +163,23 @@ class Worker {
     return true;
   }
 
-  void decide(const TreeProgram& tree) {
-    for (size_t block = 0; block * kBlockRows < n_rows_; ++block)
-      decide_block(plan_, kernels(), plan_.decide.data() + tree.decide, tree.n_inner, codes_,
-                   static_cast<int>(block), words_.data() + block * block_words(tree.n_inner));
+  void decide(const TreeProgram& tree, const Tile& tile) {
+    for (int block = 0; block < tile.n_blocks(); ++block)
+      decide_block(plan_, kernels(), plan_.decide.data() + tree.decide, tree.n_inner, tile.codes, block,
+                   words_.data() + block * block_words(tree.n_inner));
   }
 
-  void add_margins(const Chunk& chunk, const TreeProgram& tree) {
-    double* const margin = margin_.data() + std::max(chunk.output, 0) * tile_;
-    for (size_t block = 0; block * kBlockRows < n_rows_; ++block)
+  void add_margins(const Chunk& chunk, const TreeProgram& tree, const Tile& tile) {
+    for (int block = 0; block < tile.n_blocks(); ++block)
       margins_.add(tree, n_used_outputs(plan_, chunk), words_.data() + block * block_words(tree.n_inner),
-                   margin + block * kBlockRows, tile_);
+                   tile.margin.at(std::max(chunk.output, 0)) + block * kBlockRows, tile.margin.stride());
   }
 
   template <class Out>
-  void write(int64_t first_row, int32_t output) {
+  void write(const Tile& tile, int32_t output) {
     const size_t n_features = plan_.n_features, n_used = plan_.features.size(), n_pairs = plan_.pairs.size();
-    for (size_t row = 0; row < n_rows_; ++row) {
-      const size_t index = (first_row + row) * plan_.n_outputs + output;
+    for (int row = 0; row < tile.n_rows; ++row) {
+      const size_t index = (tile.first_row + row) * plan_.n_outputs + output;
       const double *const values = sums_.data() + row * n_sums(plan_), *const pairs = values + n_used;
       Out* const out = static_cast<Out*>(result_.values) + index * n_features;
       std::fill_n(out, n_features, Out(0));
@@ -211,45 +196,30 @@ class Worker {
 
   const BackgroundPairsPlan& pairs_plan_;
   const Plan& plan_;
-  const Rows& rows_;
   const Result& result_;
-  const size_t tile_;
-  size_t n_rows_ = 0;  // of the tile
-  CodeTile codes_;
   Margins margins_;
   TreeGroups groups_;
   BackgroundCounter counter_;
   PatternCounts counts_;
   TileTables<T> tables_;
   std::vector<uint64_t> words_;
-  Aligned<double> sums_, margin_;  // sums: [row][used feature, then pair]
+  Aligned<double> sums_;  // [row][used feature, then pair]
   std::vector<double> main_;
 };
-
-template <class T>
-bool explain_tiles(const BackgroundPairsPlan& plan, const Rows& rows, const Result& result, int64_t n_threads,
-                   const std::function<bool()>& interrupted) {
-  const int tile = tile_rows(plan.plan, rows.n_rows, n_threads);
-  return work_off((rows.n_rows + tile - 1) / tile, n_threads, interrupted, [&] {
-    return [&, worker = Worker<T>(plan, rows, result, tile)](int64_t i, const Stop& stop) mutable {
-      const int64_t first = i * tile;
-      return worker.run(first, static_cast<int>(std::min<int64_t>(tile, rows.n_rows - first)), stop);
-    };
-  });
-}
 
 }  // namespace
 
 bool explain_background_pairs(const BackgroundPairsPlan& plan, const Rows& rows, const Result& result,
                               int n_threads, const std::function<bool()>& interrupted) {
-  return (plan.plan.precision == Precision::kSingle
-              ? explain_tiles<float>
-              : explain_tiles<double>)(plan, rows, result, n_threads, interrupted);
+  return in_precision(plan.plan.precision, [&](auto number) {
+    return explain_tiles(plan.plan, rows, result, tile_size(plan.plan), n_threads, interrupted,
+                         [&](int tile_rows) { return Worker<decltype(number)>(plan, result, tile_rows); });
+  });
 }
 
 size_t scratch_bytes(const BackgroundPairsPlan& pairs_plan) {
   const Plan& plan = pairs_plan.plan;
-  const size_t tile = tile_rows(plan, INT64_MAX / 8, 1), n_inner = most_inner_nodes(plan);
+  const size_t tile = tile_size(plan).most(), n_inner = most_inner_nodes(plan);
   // Of each leaf of a tree: its path, itself and its group, in vectors that may be twice as large.
   const size_t leaf_bytes = 2 * ((pairs_plan.longest_path + kGroupBits) * sizeof(PathStep) +
                                  sizeof(TreeGroups::Leaf) + sizeof(TreeGroups::Group));

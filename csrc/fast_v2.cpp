@@ -163,12 +163,12 @@ size_t FastV2<T>::bytes(const Plan& plan) {
 
 template <class T>
 FastV2<T>::FastV2(const Plan& plan, const Kernels& kernels, size_t tile)
-    : plan_(plan), kernels_(kernels), tile_(tile), values_(most_values(plan)) {
+    : plan_(plan), kernels_(kernels), values_(most_values(plan)) {
   phi_.resize(tile * row_elements(plan));
 }
 
 template <class T>
-bool FastV2<T>::run(const CodeTile& codes, int n_rows, uint64_t* words, double* sums, double* margin,
+bool FastV2<T>::run(const CodeTile& codes, int n_rows, uint64_t* words, TileSums& sums, TileSums* margin,
                     Margins& margins, const std::function<bool()>& stop) {
   codes_ = &codes;
   n_rows_ = n_rows;
@@ -176,9 +176,8 @@ bool FastV2<T>::run(const CodeTile& codes, int n_rows, uint64_t* words, double* 
   for (const Chunk& chunk : plan_.chunks) {
     const size_t n_blocks = (n_rows + kBlockRows - 1) / kBlockRows;
     std::fill_n(phi_.data(), n_blocks * n_used_outputs(plan_, chunk) * chunk.slots.size() * kBlockRows, T(0));
-    double* const of_chunk = margin ? margin + std::max(chunk.output, 0) * tile_ : nullptr;
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-      add_tree(chunk, plan_.trees[i], leaves, words, of_chunk, margins);
+      add_tree(chunk, plan_.trees[i], leaves, words, margin, margins);
       leaves += plan_.trees[i].n_inner + 1;
     }
     add_sums(chunk, sums);
@@ -189,14 +188,16 @@ bool FastV2<T>::run(const CodeTile& codes, int n_rows, uint64_t* words, double* 
 
 template <class T>
 void FastV2<T>::add_tree(const Chunk& chunk, const TreeProgram& tree, const LeafTable* leaves,
-                         uint64_t* words, double* margin, Margins& margins) {
+                         uint64_t* words, TileSums* margin, Margins& margins) {
   const size_t n_outputs = n_used_outputs(plan_, chunk), output_stride = chunk.slots.size() * kBlockRows;
   const double* const values = plan_.leaf_values.data() + tree.leaves;
   for (size_t i = 0; i < (tree.n_inner + 1) * n_outputs; ++i)
     values_[i] = static_cast<T>(values[i] / plan_.leaf_scale);
   for (int block = 0; block * kBlockRows < n_rows_; ++block) {
     decide_block(plan_, kernels_, plan_.decide.data() + tree.decide, tree.n_inner, *codes_, block, words);
-    if (margin) margins.add(tree, n_outputs, words, margin + block * kBlockRows, tile_);
+    if (margin)
+      margins.add(tree, n_outputs, words, margin->at(std::max(chunk.output, 0)) + block * kBlockRows,
+                  margin->stride());
     const Tables& tables = plan_.tables;
     add_leaves(AddLeavesArgs<T>{words, std::min(kBlockRows, n_rows_ - block * kBlockRows), leaves,
                                 tree.n_inner + 1, tables.leaf_features.data(),
@@ -206,14 +207,13 @@ void FastV2<T>::add_tree(const Chunk& chunk, const TreeProgram& tree, const Leaf
 }
 
 template <class T>
-void FastV2<T>::add_sums(const Chunk& chunk, double* sums) const {
+void FastV2<T>::add_sums(const Chunk& chunk, TileSums& sums) const {
   const size_t n_outputs = n_used_outputs(plan_, chunk), first_output = std::max(chunk.output, 0);
   const T* from = phi_.data();
   for (int block = 0; block * kBlockRows < n_rows_; ++block)
     for (size_t o = 0; o < n_outputs; ++o)
       for (const int32_t feature : chunk.slots) {
-        double* const to =
-            sums + ((first_output + o) * plan_.features.size() + feature) * tile_ + block * kBlockRows;
+        double* const to = sums.at(first_output + o, feature) + block * kBlockRows;
         for (int row = 0; row < kBlockRows; ++row) to[row] += plan_.leaf_scale * from[row];
         from += kBlockRows;
       }

@@ -14,6 +14,7 @@
 #include "coding.h"
 #include "margin.h"
 #include "plan.h"
+#include "tiles.h"
 
 namespace skshap {
 
@@ -27,10 +28,10 @@ class FastV2 {
  public:
   FastV2(const Plan& plan, const Kernels& kernels, size_t tile);
 
-  // Adds to sums[output * used features + feature][tile] and, unless it is null, to margin[output][tile].
-  // `words` has room for what is decided of a block. Returns false when `stop` asked to.
-  bool run(const CodeTile& codes, int n_rows, uint64_t* words, double* sums, double* margin, Margins& margins,
-           const std::function<bool()>& stop);
+  // Adds to the sums of features and, unless it is null, to the margin. `words` has room for what is decided
+  // of a block. Returns false when `stop` asked to.
+  bool run(const CodeTile& codes, int n_rows, uint64_t* words, TileSums& sums, TileSums* margin,
+           Margins& margins, const std::function<bool()>& stop);
 
   // What it allocates for each row of a tile, and beside that.
   static size_t row_bytes(const Plan& plan);
@@ -38,12 +39,11 @@ class FastV2 {
 
  private:
   void add_tree(const Chunk& chunk, const TreeProgram& tree, const LeafTable* leaves, uint64_t* words,
-                double* margin, Margins& margins);
-  void add_sums(const Chunk& chunk, double* sums) const;
+                TileSums* margin, Margins& margins);
+  void add_sums(const Chunk& chunk, TileSums& sums) const;
 
   const Plan& plan_;
   const Kernels& kernels_;
-  const size_t tile_;
   const CodeTile* codes_ = nullptr;
   int n_rows_ = 0;
   Aligned<T> phi_;  // [block][output][slot][64]

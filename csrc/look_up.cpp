@@ -51,7 +51,7 @@ size_t table_row_bytes(const Plan& plan) {
 
 template <class T>
 TableRunner<T>::TableRunner(const Plan& plan, const Kernels& kernels, size_t tile)
-    : plan_(plan), kernels_(kernels), tile_(tile) {
+    : plan_(plan), kernels_(kernels) {
   if (plan.tables.trees.empty()) return;
   // Behind the last block's words those of its leaves are read.
   words_.resize(tile / kBlockRows * block_words(most_decided(plan)) + 2 * (most_inner_nodes(plan) + 1));
@@ -61,8 +61,8 @@ TableRunner<T>::TableRunner(const Plan& plan, const Kernels& kernels, size_t til
 }
 
 template <class T>
-bool TableRunner<T>::run(const CodeTile& codes, int n_rows, double* sums, double* margin, Margins& margins,
-                         const std::function<bool()>& stop) {
+bool TableRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin,
+                         Margins& margins, const std::function<bool()>& stop) {
   codes_ = &codes;
   n_rows_ = static_cast<size_t>(n_rows);
   n_blocks_ = (n_rows_ + kBlockRows - 1) / kBlockRows;
@@ -77,21 +77,21 @@ bool TableRunner<T>::run(const CodeTile& codes, int n_rows, double* sums, double
 }
 
 template <class T>
-void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, double* margin,
+void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, TileSums* margin,
                               Margins& margins) {
   const Tables& tables = plan_.tables;
   const Chunk& chunk = plan_.chunks[batch.chunk];
   const size_t n_outputs = n_used_outputs(plan_, chunk);
-  if (margin) margin += std::max(chunk.output, 0) * tile_;
+  const size_t first_output = std::max(chunk.output, 0);
   decide_blocks(plan_, kernels_, tree, *codes_, n_blocks_, words_.data());
   block_words_ = block_words(n_decided(plan_, tree));
   if (margin && !tree.n_levels)
     for (size_t block = 0; block < n_blocks_; ++block)
       margins.add(plan_.trees[tree.tree], n_outputs, words_.data() + block * block_words_,
-                  margin + block * kBlockRows, tile_);
+                  margin->at(first_output) + block * kBlockRows, margin->stride());
   for (size_t first = 0; first < n_blocks_; first += kPartBlocks)
     look_up(tree, batch.row_size, first, std::min(kPartBlocks, n_blocks_ - first));
-  if (margin && tree.n_levels) add_level_margin(tree, n_outputs, margin);
+  if (margin && tree.n_levels) add_level_margin(tree, n_outputs, first_output, *margin);
   for (size_t i = tree.leaves; i < tree.leaves_end; ++i)
     add_pattern_leaf(tables.leaves[i], batch.row_size, n_outputs);
 }
@@ -117,21 +117,24 @@ void TableRunner<T>::look_up(const TableTree& tree, size_t row_size, size_t firs
 }
 
 template <class T>
-void TableRunner<T>::add_level_margin(const TableTree& tree, size_t n_outputs, double* margin) const {
+void TableRunner<T>::add_level_margin(const TableTree& tree, size_t n_outputs, size_t first_output,
+                                      TileSums& margin) const {
   const double* const values = plan_.tables.level_values.data() + tree.values;
-  for (size_t o = 0; o < n_outputs; ++o)
+  for (size_t o = 0; o < n_outputs; ++o) {
+    double* const to = margin.at(first_output + o);
     for (size_t row = 0; row < n_blocks_ * kBlockRows; ++row)
-      margin[o * tile_ + row] += values[index_.data()[row] * n_outputs + o];
+      to[row] += values[index_.data()[row] * n_outputs + o];
+  }
 }
 
 template <class T>
-void TableRunner<T>::add_sums(const TableBatch& batch, double* sums) const {
+void TableRunner<T>::add_sums(const TableBatch& batch, TileSums& sums) const {
   const uint32_t* const places = plan_.tables.places.data() + batch.places;
   const size_t n_places = batch.places_end - batch.places, row_size = batch.row_size;
   for (size_t first = 0; first < n_blocks_ * kBlockRows; first += kBlockRows)
     for (size_t i = 0; i < n_places; ++i) {
       const T* const from = phi_.data() + first * row_size + i;
-      double* const to = sums + places[i] * tile_ + first;
+      double* const to = sums.at_place(places[i]) + first;
       for (size_t row = 0; row < kBlockRows; ++row) to[row] += plan_.leaf_scale * from[row * row_size];
     }
 }

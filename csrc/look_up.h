@@ -7,6 +7,7 @@
 #include "coding.h"
 #include "margin.h"
 #include "plan.h"
+#include "tiles.h"
 
 namespace skshap {
 
@@ -18,21 +19,19 @@ class TableRunner {
  public:
   TableRunner(const Plan& plan, const Kernels& kernels, size_t tile);
 
-  // Adds to sums[output * used features + feature][tile] and, unless it is null, to margin[output][tile].
-  // Returns false when `stop` asked to.
-  bool run(const CodeTile& codes, int n_rows, double* sums, double* margin, Margins& margins,
+  // Adds to the sums of features and, unless it is null, to the margin. Returns false when `stop` asked to.
+  bool run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin, Margins& margins,
            const std::function<bool()>& stop);
 
  private:
-  void run_tree(const TableTree& tree, const TableBatch& batch, double* margin, Margins& margins);
+  void run_tree(const TableTree& tree, const TableBatch& batch, TileSums* margin, Margins& margins);
   void look_up(const TableTree& tree, size_t row_size, size_t first_block, size_t n_blocks);
-  void add_level_margin(const TableTree& tree, size_t n_outputs, double* margin) const;
+  void add_level_margin(const TableTree& tree, size_t n_outputs, size_t first_output, TileSums& margin) const;
   void add_pattern_leaf(const PatternLeaf& leaf, size_t row_size, size_t n_outputs);
-  void add_sums(const TableBatch& batch, double* sums) const;
+  void add_sums(const TableBatch& batch, TileSums& sums) const;
 
   const Plan& plan_;
   const Kernels& kernels_;
-  const size_t tile_;
   const CodeTile* codes_ = nullptr;
   size_t n_rows_ = 0, n_blocks_ = 0, block_words_ = 0;
   Aligned<uint64_t> words_;  // [block][block_words_]

@@ -12,8 +12,9 @@
 
 #include "aligned.h"
 #include "margin.h"
+#include "results.h"
 #include "table_builder.h"
-#include "threads.h"
+#include "tiles.h"
 
 namespace skshap {
 namespace {
@@ -57,17 +58,15 @@ void decide(const Plan& plan, const Kernels& kernels, const TreeProgram& tree, c
 // Words of a tree's decisions; those of leaves are read, too.
 size_t n_words(const Plan& plan) { return kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1); }
 
-// Margins of the 64 rows of a block, [output][64].
+// Adds what the trees give to the margins of the 64 rows of a block.
 void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, const CodeTile& codes, int block,
-                 uint64_t* words, double* margin) {
-  for (int32_t o = 0; o < plan.n_outputs; ++o)
-    std::fill_n(margin + o * kBlockRows, kBlockRows, plan.constant[o]);
+                 uint64_t* words, TileSums& margin) {
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan.trees[i];
       decide(plan, kernels, tree, codes, block, words);
-      margins.add(tree, n_used_outputs(plan, chunk), words, margin + std::max(chunk.output, 0) * kBlockRows,
-                  kBlockRows);
+      margins.add(tree, n_used_outputs(plan, chunk), words, margin.at(std::max(chunk.output, 0)),
+                  margin.stride());
     }
 }
 
@@ -75,16 +74,14 @@ void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, con
 template <class T>
 class Worker {
  public:
-  Worker(const RescaledPlan& rescaled, const Rows& rows, const double* labels, const Result& result)
+  Worker(const RescaledPlan& rescaled, const double* labels, const Result& result)
       : rescaled_(rescaled),
         plan_(rescaled.plan),
         kernels_(kernels()),
-        rows_(rows),
         labels_(labels),
         result_(result),
         n_words_(n_words(rescaled.plan)),
         margins_(rescaled.plan, kernels()) {
-    codes_.allocate(plan_, kBlockRows);
     words_.assign(n_words_, 0);
     background_words_.assign(n_words_ * kBackgroundWords, 0);
     size_t phi = 0;
@@ -93,33 +90,31 @@ class Worker {
     phi_.resize(phi);
     std::fill_n(phi_.data(), phi, T(0));
     factors_.resize(static_cast<size_t>(plan_.n_outputs) * kBackgroundTile * kBlockRows);
-    sums_.resize(plan_.features.size() * plan_.n_outputs * kBlockRows);
-    margin_.resize(static_cast<size_t>(plan_.n_outputs) * kBlockRows);
+    sums_.resize(plan_.n_outputs, plan_.features.size(), kBlockRows);
     slot_of_feature_.assign(plan_.n_features, 0);
     position_.assign(plan_.features.size(), -1);
   }
 
-  bool operator()(int64_t block, const Stop& stop) {
-    const int64_t first_row = block * kBlockRows;
-    n_rows_ = static_cast<int>(std::min<int64_t>(kBlockRows, rows_.n_rows - first_row));
-    code_tile(plan_, kernels_, rows_, first_row, n_rows_, codes_);
-    add_margins(plan_, kernels_, margins_, codes_, 0, words_.data(), margin_.data());
-    std::fill_n(sums_.data(), sums_.size(), 0.0);
+  bool run(Tile& tile, const Stop& stop) {
+    n_rows_ = tile.n_rows;
+    add_margins(plan_, kernels_, margins_, tile.codes, 0, words_.data(), tile.margin);
+    sums_.clear();
     const size_t n_background = rescaled_.weights.size();
     for (size_t first = 0; first < n_background; first += kBackgroundTile) {
       first_background_ = first;
       n_background_ = std::min<size_t>(kBackgroundTile, n_background - first);
-      find_factors(first_row);
+      find_factors(tile);
       for (const Chunk& chunk : plan_.chunks) {
         find_slots(chunk);
-        for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) run_tree(chunk, plan_.trees[i]);
+        for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) run_tree(chunk, plan_.trees[i], tile);
         if (stop()) return false;
       }
     }
+    const size_t first = tile.first_row * plan_.n_outputs * plan_.n_features;
     if (result_.is_float32)
-      write(static_cast<float*>(result_.values), first_row);
+      write_values(plan_, sums_, n_rows_, static_cast<float*>(result_.values) + first);
     else
-      write(static_cast<double*>(result_.values), first_row);
+      write_values(plan_, sums_, n_rows_, static_cast<double*>(result_.values) + first);
     return true;
   }
 
@@ -134,7 +129,7 @@ class Worker {
     uint64_t failing, satisfied[kBackgroundWords];  // of the feature before, if it is repeated
   };
 
-  void find_factors(int64_t first_row) {
+  void find_factors(const Tile& tile) {
     const size_t n_background = rescaled_.weights.size();
     for (int32_t o = 0; o < plan_.n_outputs; ++o)
       for (size_t b = 0; b < n_background_; ++b) {
@@ -142,8 +137,8 @@ class Worker {
         const double weight = rescaled_.weights[first_background_ + b];
         const double of_b = rescaled_.margins[o * n_background + first_background_ + b];
         for (int row = 0; row < n_rows_; ++row) {
-          const double label = labels_ ? labels_[first_row + row] : 0;
-          const double of_x = margin_.data()[o * kBlockRows + row];
+          const double label = labels_ ? labels_[tile.first_row + row] : 0;
+          const double of_x = tile.margin.at(o)[row];
           out[row] = static_cast<T>(weight * slope(rescaled_.link, rescaled_.scale, of_x, of_b, label));
         }
         std::fill(out + n_rows_, out + kBlockRows, T(0));
@@ -155,8 +150,8 @@ class Worker {
       slot_of_feature_[plan_.features[chunk.slots[slot]]] = static_cast<uint32_t>(slot);
   }
 
-  void run_tree(const Chunk& chunk, const TreeProgram& tree) {
-    decide(plan_, kernels_, tree, codes_, 0, words_.data());
+  void run_tree(const Chunk& chunk, const TreeProgram& tree, const Tile& tile) {
+    decide(plan_, kernels_, tree, tile.codes, 0, words_.data());
     groups_.assign(1, {0, ~uint64_t{0} >> (kBlockRows - n_rows_), {}});
     for (int word = 0; word < kBackgroundWords && 64u * word < n_background_; ++word) {
       const size_t n = n_background_ - 64 * word;
@@ -269,8 +264,7 @@ class Worker {
     T* from = phi_.data();
     for (size_t o = 0; o < n_used_outputs(plan_, chunk); ++o)
       for (const int32_t feature : chunk.slots) {
-        double* to =
-            sums_.data() + ((std::max(chunk.output, 0) + o) * plan_.features.size() + feature) * kBlockRows;
+        double* const to = sums_.at(std::max(chunk.output, 0) + o, feature);
         for (int row = 0; row < kBlockRows; ++row) {
           to[row] += plan_.leaf_scale * from[row];
           from[row] = 0;
@@ -279,34 +273,18 @@ class Worker {
       }
   }
 
-  template <class Out>
-  void write(Out* values, int64_t first_row) const {
-    const size_t n_used = plan_.features.size();
-    for (int row = 0; row < n_rows_; ++row)
-      for (int32_t o = 0; o < plan_.n_outputs; ++o) {
-        const size_t index = (first_row + row) * plan_.n_outputs + o;
-        Out* out = values + index * plan_.n_features;
-        std::fill_n(out, plan_.n_features, Out(0));
-        for (size_t i = 0; i < n_used; ++i)
-          out[plan_.features[i]] = static_cast<Out>(sums_.data()[(o * n_used + i) * kBlockRows + row]);
-        if (result_.margin) result_.margin[index] = margin_.data()[o * kBlockRows + row];
-      }
-  }
-
   const RescaledPlan& rescaled_;
   const Plan& plan_;
   const Kernels& kernels_;
-  const Rows& rows_;
   const double* labels_;
   const Result& result_;
   const size_t n_words_;  // of a tree's decisions
   Margins margins_;
   int n_rows_ = 0;  // of the block
   size_t first_background_ = 0, n_background_ = 0;
-  CodeTile codes_;
   std::vector<uint64_t> words_, background_words_;  // the latter [word of a mask][n_words_]
   Aligned<T> phi_, factors_;                        // factors: [output][background row][64]
-  Aligned<double> sums_, margin_;
+  TileSums sums_;
   std::vector<uint32_t> slot_of_feature_;  // by column of X
   // Of the path to the current node:
   std::vector<int> position_;  // by slot; -1: not on it
@@ -316,13 +294,6 @@ class Worker {
   std::vector<Frame> frames_;
   std::vector<BackgroundGroup> groups_;
 };
-
-template <class T>
-bool explain_blocks(const RescaledPlan& plan, const Rows& rows, const double* labels, const Result& result,
-                    int n_threads, const std::function<bool()>& interrupted) {
-  return work_off((rows.n_rows + kBlockRows - 1) / kBlockRows, n_threads, interrupted,
-                  [&] { return Worker<T>(plan, rows, labels, result); });
-}
 
 }  // namespace
 
@@ -342,24 +313,26 @@ RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precisio
   code_tile(plan, kernels(), rows, 0, static_cast<int>(n), out.background);
   std::vector<uint64_t> words(n_words(plan), 0);
   Margins margins(plan, kernels());
-  Aligned<double> block;
-  block.resize(static_cast<size_t>(plan.n_outputs) * kBlockRows);
+  TileSums block;
+  block.resize(plan.n_outputs, 1, kBlockRows);
   out.margins.resize(plan.n_outputs * n);
   for (size_t first = 0; first < n; first += kBlockRows) {
+    for (int32_t o = 0; o < plan.n_outputs; ++o) std::fill_n(block.at(o), kBlockRows, plan.constant[o]);
     add_margins(plan, kernels(), margins, out.background, static_cast<int>(first / kBlockRows), words.data(),
-                block.data());
+                block);
     for (int32_t o = 0; o < plan.n_outputs; ++o)
-      std::copy_n(block.data() + o * kBlockRows, std::min<size_t>(kBlockRows, n - first),
-                  out.margins.data() + o * n + first);
+      std::copy_n(block.at(o), std::min<size_t>(kBlockRows, n - first), out.margins.data() + o * n + first);
   }
   return out;
 }
 
 bool explain_rescaled(const RescaledPlan& plan, const Rows& rows, const double* labels, const Result& result,
                       int n_threads, const std::function<bool()>& interrupted) {
-  return (plan.plan.precision == Precision::kSingle
-              ? explain_blocks<float>
-              : explain_blocks<double>)(plan, rows, labels, result, n_threads, interrupted);
+  const TileSize size{kBlockRows, 1};
+  return in_precision(plan.plan.precision, [&](auto number) {
+    return explain_tiles(plan.plan, rows, result, size, n_threads, interrupted,
+                         [&](int) { return Worker<decltype(number)>(plan, labels, result); });
+  });
 }
 
 size_t scratch_bytes(const RescaledPlan& rescaled) {
