@@ -2,10 +2,9 @@
 // background has which pattern at a leaf.
 #include <algorithm>
 #include <atomic>
-#include <memory>
 #include <utility>
 
-#include "aligned.h"
+#include "background_counts.h"
 #include "coding.h"
 #include "look_up.h"
 #include "stored_tables.h"
@@ -19,13 +18,13 @@ namespace {
 constexpr uint32_t kLeafBits = 12;
 // Background rows of a tile; so many tiles are coded together, by all threads, and then counted, unless their
 // codes take more memory than that.
-constexpr int kTileRows = 4096;
+constexpr int kTileRows = static_cast<int>(kCountedRows);
 constexpr int64_t kTilesAtOnce = 64;
 constexpr int64_t kCodeBytes = 64 << 20;
 
-class Counter {
+class TableCounter {
  public:
-  Counter(Plan& plan, const Rows& rows, const double* weights, int64_t n_threads)
+  TableCounter(Plan& plan, const Rows& rows, const double* weights, int64_t n_threads)
       : plan_(plan), tables_(plan.tables), rows_(rows), weights_(weights), n_threads_(n_threads) {}
 
   void count() {
@@ -43,13 +42,13 @@ class Counter {
     const int64_t n_at_once = static_cast<int64_t>(tiles.size());
     for (int64_t first = 0; first < n_tiles; first += n_at_once) {
       const int64_t n = std::min(n_at_once, n_tiles - first);
-      share(n, [&](int64_t i, Buffers&) {
+      share(n, [&](int64_t i, RowCounter&) {
         code_tile(plan_, kernels(), rows_, first_row(first + i), n_tile_rows(first + i), tiles[i]);
       });
-      share(static_cast<int64_t>(tables_.trees.size()), [&](int64_t tree, Buffers& buffers) {
+      share(static_cast<int64_t>(tables_.trees.size()), [&](int64_t tree, RowCounter& counter) {
         for (int64_t i = 0; i < n; ++i)
           count_tile(tables_.trees[tree], tiles[i], weights_ + first_row(first + i), n_tile_rows(first + i),
-                     buffers);
+                     counter);
       });
     }
   }
@@ -78,55 +77,40 @@ class Counter {
     std::vector<std::pair<uint64_t, double>> found;
     size_t n_merged = 0;
   };
-  struct Buffers {
-    std::vector<uint64_t> words;
-    uint16_t index[kTileRows];
-  };
 
   static int64_t first_row(int64_t tile) { return tile * kTileRows; }
   int n_tile_rows(int64_t tile) const {
     return static_cast<int>(std::min<int64_t>(kTileRows, rows_.n_rows - first_row(tile)));
   }
 
-  // Calls work(i, buffers) for each i, in all threads.
+  // Calls work(i, counter) for each i, in all threads.
   template <class Work>
   void share(int64_t n, const Work& work) const {
     std::atomic<int64_t> next{0};
     run_threads(std::min(n_threads_, n), [&](bool) {
-      const auto buffers = std::make_unique<Buffers>();
-      for (int64_t i; (i = next++) < n;) work(i, *buffers);
+      RowCounter counter;
+      for (int64_t i; (i = next++) < n;) work(i, counter);
     });
   }
 
   void count_tile(const TableTree& tree, const CodeTile& tile, const double* weights, int n,
-                  Buffers& buffers) {
-    const size_t n_blocks = (n + kBlockRows - 1) / kBlockRows, n_words = block_words(n_decided(plan_, tree));
-    if (buffers.words.size() < n_blocks * n_words) buffers.words.resize(n_blocks * n_words);
-    decide_blocks(plan_, kernels(), tree, tile, n_blocks, buffers.words.data());
+                  RowCounter& counter) {
+    uint64_t* const words = counter.begin(n, weights, block_words(n_decided(plan_, tree)));
+    decide_blocks(plan_, kernels(), tree, tile, counter.n_blocks(), words);
     for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i) {
       const LookUp& look_up = tables_.look_ups[i];
-      kernels().index({buffers.words.data(), n_words, n_blocks, tables_.bits.data() + look_up.bits,
-                       look_up.n_bits, buffers.index});
-      double* const by_index = by_index_.data() + begin_[i];
-      for (int row = 0; row < n; ++row) by_index[buffers.index[row]] += weights[row];
+      counter.add_by_index(tables_.bits.data() + look_up.bits, look_up.n_bits, by_index_.data() + begin_[i]);
     }
-    for (size_t i = tree.leaves; i < tree.leaves_end; ++i)
-      for (int first = 0; first < n; first += kBlockRows)
-        count_patterns(tables_.leaves[i], buffers.words.data() + first / kBlockRows * n_words,
-                       weights + first, std::min(kBlockRows, n - first), patterns_[i]);
-  }
-
-  void count_patterns(const PatternLeaf& leaf, const uint64_t* words, const double* weights, int n,
-                      Patterns& patterns) const {
-    uint64_t pattern[kBlockRows] = {};
-    for (uint32_t i = 0; i < leaf.n_bits; ++i) {
-      const uint64_t rows = bit_rows(words, tables_.bits[leaf.bits + i]);
-      for (int row = 0; row < kBlockRows; ++row) pattern[row] |= (rows >> row & 1) << i;
-    }
-    for (int row = 0; row < n; ++row) patterns.found.emplace_back(pattern[row], weights[row]);
-    if (patterns.found.size() > 2 * patterns.n_merged + 4096) {
-      merge(patterns.found);
-      patterns.n_merged = patterns.found.size();
+    for (size_t i = tree.leaves; i < tree.leaves_end; ++i) {
+      const PatternLeaf& leaf = tables_.leaves[i];
+      Patterns& counted = patterns_[i];
+      const auto add = [&](const uint64_t* patterns, const double* of_rows, size_t n_rows) {
+        for (size_t row = 0; row < n_rows; ++row) counted.found.emplace_back(patterns[row], of_rows[row]);
+        if (counted.found.size() <= 2 * counted.n_merged + 4096) return;
+        merge(counted.found);
+        counted.n_merged = counted.found.size();
+      };
+      counter.add_patterns(tables_.bits.data() + leaf.bits, leaf.n_bits, add);
     }
   }
 
@@ -176,7 +160,7 @@ Plan make_background_plan(const EnsembleView& ensemble, Precision precision, con
     return plan;
   }
   allocate_tables(plan);
-  Counter counter(plan, rows, weights, n_threads);
+  TableCounter counter(plan, rows, weights, n_threads);
   counter.count();
   counter.write_patterns();
 

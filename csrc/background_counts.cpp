@@ -7,9 +7,6 @@
 namespace skshap {
 namespace {
 
-// Background rows that are decided at once.
-constexpr size_t kPartRows = 4096;
-
 constexpr uint32_t kFree = ~uint32_t{0};
 constexpr int kFirstPlaceBits = 8;
 
@@ -56,6 +53,24 @@ void row_patterns(const Kernels& kernels, const uint64_t* words, size_t block_wo
   }
 }
 
+uint64_t* RowCounter::begin(size_t n_rows, const double* weights, size_t block_words) {
+  weights_ = weights;
+  n_rows_ = n_rows;
+  n_blocks_ = (n_rows + kBlockRows - 1) / kBlockRows;
+  block_words_ = block_words;
+  if (words_.size() < n_blocks_ * block_words) words_.resize(n_blocks_ * block_words);
+  if (index_.size() < n_blocks_ * kBlockRows) {
+    index_.resize(n_blocks_ * kBlockRows);
+    patterns_.resize(index_.size());
+  }
+  return words_.data();
+}
+
+void RowCounter::add_by_index(const uint32_t* bits, uint32_t n_bits, double* by_index) {
+  kernels().index({words_.data(), block_words_, n_blocks_, bits, n_bits, index_.data()});
+  for (size_t row = 0; row < n_rows_; ++row) by_index[index_[row]] += weights_[row];
+}
+
 void list_bits(const TreeGroups& groups, const TreeGroups::Group& group, std::vector<uint32_t>& bits) {
   bits.clear();
   for (size_t i = 0; i < group.n_above; ++i) bits.push_back(groups.steps[group.above + i].bit);
@@ -69,64 +84,55 @@ void list_bits(const TreeGroups& groups, const TreeGroups::Leaf& leaf, std::vect
 
 BackgroundCounter::BackgroundCounter(const Plan& plan, const CodeTile& background,
                                      const std::vector<double>& weights)
-    : plan_(plan), background_(background), weights_(weights) {
-  const size_t n = std::min(kPartRows, weights.size() + kBlockRows - 1);
-  patterns_.resize(n / kBlockRows * kBlockRows);
-  index_.resize(patterns_.size());
-}
+    : plan_(plan), background_(background), weights_(weights) {}
 
 size_t BackgroundCounter::bytes() const {
-  size_t total = (words_.capacity() + patterns_.capacity()) * 8 + index_.capacity() * 2 +
-                 by_index_.capacity() * 8 + ids_.bytes();
+  size_t total = rows_.bytes() + by_index_.capacity() * 8 + ids_.bytes();
   for (const LongLeaf& leaf : long_leaves_)
     total += sizeof(LongLeaf) + (leaf.patterns.capacity() + leaf.weights.capacity()) * 8;
   return total;
 }
 
 void BackgroundCounter::count(const TreeProgram& tree, const TreeGroups& groups, PatternCounts& out) {
-  block_words_ = block_words(tree.n_inner);
-  words_.resize(patterns_.size() / kBlockRows * block_words_);
+  const size_t n_words = block_words(tree.n_inner);
   size_t n_indices = 0;
   for (const TreeGroups::Group& group : groups.groups) n_indices += size_t{1} << group.n_bits();
   by_index_.assign(n_indices, 0.0);
   long_leaves_.clear();
   for (const TreeGroups::Leaf& leaf : groups.leaves)
     if (!leaf.grouped) long_leaves_.emplace_back();
-  for (size_t first = 0; first < weights_.size(); first += kPartRows) {
-    const size_t n_blocks = (std::min(kPartRows, weights_.size() - first) + kBlockRows - 1) / kBlockRows;
-    for (size_t block = 0; block < n_blocks; ++block)
+  for (size_t first = 0; first < weights_.size(); first += kCountedRows) {
+    const size_t n = std::min(kCountedRows, weights_.size() - first);
+    uint64_t* const words = rows_.begin(n, weights_.data() + first, n_words);
+    for (size_t block = 0; block < rows_.n_blocks(); ++block)
       decide_block(plan_, kernels(), plan_.decide.data() + tree.decide, tree.n_inner, background_,
-                   static_cast<int>(first / kBlockRows + block), words_.data() + block * block_words_);
-    count_part(first, groups);
+                   static_cast<int>(first / kBlockRows + block), words + block * n_words);
+    count_rows(groups);
   }
   write(groups, out);
 }
 
-void BackgroundCounter::count_part(size_t first_row, const TreeGroups& groups) {
-  const size_t n = std::min(kPartRows, weights_.size() - first_row),
-               n_blocks = (n + kBlockRows - 1) / kBlockRows;
-  const double* const weights = weights_.data() + first_row;
+void BackgroundCounter::count_rows(const TreeGroups& groups) {
   double* by_index = by_index_.data();
   for (const TreeGroups::Group& group : groups.groups) {
     list_bits(groups, group, bits_);
-    kernels().index({words_.data(), block_words_, n_blocks, bits_.data(), static_cast<uint32_t>(bits_.size()),
-                     index_.data()});
-    for (size_t row = 0; row < n; ++row) by_index[index_[row]] += weights[row];
+    rows_.add_by_index(bits_.data(), static_cast<uint32_t>(bits_.size()), by_index);
     by_index += size_t{1} << group.n_bits();
   }
   auto counted = long_leaves_.begin();
   for (const TreeGroups::Leaf& leaf : groups.leaves) {
     if (leaf.grouped) continue;
     list_bits(groups, leaf, bits_);
-    row_patterns(kernels(), words_.data(), block_words_, n_blocks, bits_.data(), leaf.n_features,
-                 index_.data(), patterns_.data());
     ids_.clear();
     for (const uint64_t pattern : counted->patterns) ids_.id(pattern);
-    for (size_t row = 0; row < n; ++row) {
-      const uint32_t id = ids_.id(patterns_[row]);
-      if (id == counted->weights.size()) counted->weights.push_back(0.0);
-      counted->weights[id] += weights[row];
-    }
+    const auto add = [&](const uint64_t* patterns, const double* weights, size_t n) {
+      for (size_t row = 0; row < n; ++row) {
+        const uint32_t id = ids_.id(patterns[row]);
+        if (id == counted->weights.size()) counted->weights.push_back(0.0);
+        counted->weights[id] += weights[row];
+      }
+    };
+    rows_.add_patterns(bits_.data(), leaf.n_features, add);
     counted->patterns = ids_.patterns();
     ++counted;
   }
