@@ -1,0 +1,478 @@
+"""X on a GPU, and rows from the host that GPUs explain, with stand-ins for ``_cuda`` and CuPy.
+
+The stand-ins compute with the CPU's plans, so values are compared to the bit. test_cuda.py needs a real GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skshapgpu
+from skshapgpu import ShapTransformer, TreeExplainer, devices, memory
+
+X, Y = load_diabetes(return_X_y=True)
+IRIS, SPECIES = load_iris(return_X_y=True)
+CANCER, BENIGN = load_breast_cancer(return_X_y=True)
+
+#: Columns of the two-dimensional arrays whose addresses were asked for: a ``DeviceArray`` is not told.
+COLUMNS: dict[int, int] = {}
+
+
+class Array:
+    """A ``cupy.ndarray`` in the memory of the host, with the methods that the package uses."""
+
+    def __init__(self, array: np.ndarray, index: int = 0) -> None:
+        self.array, self.device = array, SimpleNamespace(id=index)
+        self.dtype, self.shape, self.ndim, self.strides = array.dtype, array.shape, array.ndim, array.strides
+
+    @property
+    def data(self) -> Any:
+        address = self.array.ctypes.data
+        if self.ndim == 2:
+            COLUMNS[address] = self.shape[1]
+        return SimpleNamespace(ptr=address)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return self.array.__array_interface__
+
+    def get(self) -> np.ndarray:
+        return self.array.copy()
+
+    def astype(self, dtype: Any) -> Array:
+        return self._like(self.array.astype(dtype))
+
+    def reshape(self, *shape: int) -> Array:
+        return self._like(self.array.reshape(*shape))
+
+    def swapaxes(self, first: int, second: int) -> Array:
+        return self._like(self.array.swapaxes(first, second))
+
+    def sum(self, axis: int, dtype: Any) -> Array:
+        return self._like(self.array.sum(axis, dtype=dtype))
+
+    def _like(self, array: np.ndarray) -> Array:
+        return type(self)(array, self.device.id)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __abs__(self) -> Array:
+        return self._like(abs(self.array))
+
+    def __imul__(self, factor: float) -> Array:
+        self.array *= factor
+        return self
+
+    def __getitem__(self, key: Any) -> Array:
+        return self._like(self.array[key])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.array[key] = value.array if isinstance(value, Array) else value
+
+
+Array.__module__, Array.__qualname__ = "cupy._core.core", "ndarray"
+
+
+class OtherArray(Array):
+    """An array of a library that has ``__cuda_array_interface__`` and ``from_dlpack``."""
+
+
+OtherArray.__module__ = "other_gpu_library.arrays"
+
+
+class Device:
+    """``cupy.cuda.Device``: the current one, inside of ``with``."""
+
+    current: ClassVar[list[int]] = [0]
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __enter__(self) -> None:
+        self.current.append(self.index)
+
+    def __exit__(self, *error: object) -> None:
+        self.current.pop()
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> Array:
+    array = np.empty(shape, dtype)
+    array[...] = np.nan
+    return Array(array, Device.current[-1])
+
+
+def cupy_module() -> ModuleType:
+    module: Any = ModuleType("cupy")
+    module.ndarray, module.empty = Array, empty
+    module.asarray = lambda X: Array(X.array, X.device.id)
+    module.cuda = SimpleNamespace(
+        Device=Device,
+        runtime=SimpleNamespace(getDevice=lambda: Device.current[-1]),
+        get_current_stream=lambda index: SimpleNamespace(ptr=7000 + index),
+    )
+    return module
+
+
+class CudaError(RuntimeError):
+    pass
+
+
+class CudaMemoryError(MemoryError):
+    pass
+
+
+def at(
+    address: int, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...] | None = None
+) -> np.ndarray:
+    """Return the array at an address."""
+    item = np.dtype(dtype).itemsize
+    steps = strides or tuple(item * int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
+    n_bytes = item + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) if all(shape) else 0
+    return np.ndarray(shape, dtype, (ctypes.c_char * n_bytes).from_address(address), strides=steps)
+
+
+class DeviceArray:
+    def __init__(self, data: int, is_float32: bool, n_rows: int, row_stride: int, column_stride: int) -> None:
+        dtype = np.float32 if is_float32 else np.float64
+        self.array = at(data, (n_rows, COLUMNS[data]), dtype, (row_stride, column_stride))
+
+
+class CudaPlan:
+    """A plan that computes on the CPU; ``calls`` are those of all plans."""
+
+    calls: ClassVar[list[dict[str, Any]]] = []
+    error: Exception | None = None
+
+    def __init__(self, plan: Any, device: int, gputreeshap: bool) -> None:
+        self.plan, self.device, self.gputreeshap = plan, device, gputreeshap
+
+    def explain(
+        self,
+        X: np.ndarray,
+        values: np.ndarray,
+        margin: np.ndarray | None,
+        gap: np.ndarray | None,
+        memory_limit: int,
+        **parts: np.ndarray,
+    ) -> None:
+        self.calls.append({"device": self.device, "n_rows": len(X), "memory_limit": memory_limit})
+        if self.error is not None:
+            raise self.error
+        self._explain(X, values, margin, gap, parts)
+
+    def explain_device(
+        self,
+        X: DeviceArray,
+        missing: float,
+        allow_nan: bool,
+        limit: float,
+        values: int,
+        values_float32: bool,
+        gap: np.ndarray | None,
+        memory_limit: int,
+        stream: int,
+        **addresses: int,
+    ) -> int:
+        rows = X.array
+        self.calls.append(
+            {
+                "device": self.device,
+                "n_rows": len(rows),
+                "missing": missing,
+                "allow_nan": allow_nan,
+                "limit": limit,
+                "values_float32": values_float32,
+                "checked": gap is not None,
+                "memory_limit": memory_limit,
+                "stream": stream,
+                "parts": tuple(addresses),
+            }
+        )
+        is_missing = np.isnan(rows) | (rows == missing)
+        refused = np.zeros(rows.shape, bool) if allow_nan else is_missing.copy()
+        if not np.isnan(limit):
+            refused |= np.abs(rows.astype(np.float64)) >= limit
+        if refused.any():
+            return int(np.flatnonzero(refused)[0])
+        dtype, leading = np.dtype("f" if values_float32 else "d"), (len(rows), len(self.plan.base_value))
+        n_features = rows.shape[1]
+        shapes = {"matrices": (n_features, n_features), "pairs": (len(self.plan.pairs),)}
+        parts = {name: at(address, (*leading, *shapes[name]), dtype) for name, address in addresses.items()}
+        out = at(values, (*leading, n_features), dtype)
+        self._explain(np.where(is_missing, np.nan, rows), out, None, gap, parts)
+        return -1
+
+    def _explain(
+        self,
+        rows: np.ndarray,
+        values: np.ndarray,
+        margin: np.ndarray | None,
+        gap: np.ndarray | None,
+        parts: dict[str, np.ndarray],
+    ) -> None:
+        found = np.empty(values.shape[:2])
+        self.plan.explain(rows, values, found, 1, **parts)
+        if gap is not None and len(rows):
+            total = values.sum(axis=2, dtype=np.float64) + self.plan.base_value
+            gap[:] = np.abs(total - found).max(axis=0)
+        if margin is not None:
+            margin[...] = found
+
+
+def cuda_module() -> ModuleType:
+    module: Any = ModuleType("skshapgpu._cuda")
+    module.CudaError, module.CudaMemoryError = CudaError, CudaMemoryError
+    module.DeviceArray, module.CudaPlan = DeviceArray, CudaPlan
+    described = {"memory": 1 << 34, "compute_capability": (9, 0), "multiprocessors": 132}
+    module.devices = lambda: [SimpleNamespace(index=i, name=f"GPU {i}", **described) for i in range(2)]
+    module.driver_version = module.runtime_version = lambda: 13000
+    return module
+
+
+@pytest.fixture(autouse=True)
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Two GPUs and CuPy; the calls of the plans there."""
+    cuda, other = cuda_module(), ModuleType("other_gpu_library")
+    monkeypatch.setattr(skshapgpu, "_cuda", cuda, raising=False)
+    monkeypatch.setitem(sys.modules, "skshapgpu._cuda", cuda)
+    monkeypatch.setitem(sys.modules, "cupy", cupy_module())
+    other.from_dlpack = lambda array: OtherArray(array.array, array.device.id)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "other_gpu_library", other)
+    monkeypatch.setattr(devices, "_available", None)
+    monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
+    monkeypatch.setattr(CudaPlan, "calls", [])
+    return CudaPlan.calls
+
+
+@pytest.fixture(scope="module")
+def regressor() -> RandomForestRegressor:
+    return RandomForestRegressor(6, max_depth=4, random_state=0).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def multiclass() -> RandomForestClassifier:
+    return RandomForestClassifier(6, max_depth=4, random_state=0).fit(IRIS, SPECIES)
+
+
+@pytest.fixture(scope="module")
+def binary() -> RandomForestClassifier:
+    return RandomForestClassifier(6, max_depth=4, random_state=0).fit(CANCER, BENIGN)
+
+
+CASES = {
+    "one output": ("regressor", X, {}),
+    "three outputs": ("multiclass", IRIS, {}),
+    "both classes": ("binary", CANCER, {"outputs": "all"}),
+    "float32": ("regressor", X.astype(np.float32), {}),
+    "double precision": ("regressor", X, {"precision": "double"}),
+    "integers": ("regressor", (100 * X).astype(np.int32), {}),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray, dict[str, Any]]:
+    name, rows, options = CASES[request.param]
+    return request.getfixturevalue(name), rows, options
+
+
+@pytest.fixture(params=[None, 60_000], ids=["at once", "in chunks"])
+def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param is not None:
+        monkeypatch.setattr(memory, "CHUNK_BYTES", request.param)
+
+
+def test_shap_values(case: Any, calls: list[dict[str, Any]]) -> None:
+    model, rows, options = case
+    given = Array(rows)
+    explainer = TreeExplainer(model, **options)
+    found = explainer.explain(given)
+    expected = TreeExplainer(model, device="cpu", algorithm="quadrature", **options).explain(rows)
+    assert type(found.values) is Array and found.values.dtype == expected.values.dtype
+    np.testing.assert_array_equal(found.values.get(), expected.values)
+    np.testing.assert_array_equal(explainer.shap_values(given).get(), expected.values)
+    assert found.data is given and found.index is None and found.device == "cuda:0"
+    assert found.feature_names == expected.feature_names and found.output_names == expected.output_names
+    assert found.additivity_error == expected.additivity_error
+    np.testing.assert_array_equal(found.base_values, expected.base_values)
+    np.testing.assert_array_equal(found.importance(), expected.importance())
+    assert [call["n_rows"] for call in calls] == [len(rows)] * 2  # the GPU makes its own batches
+    assert calls[0] == {
+        "device": 0,
+        "n_rows": len(rows),
+        "missing": calls[0]["missing"],
+        "allow_nan": True,
+        "limit": 2.0**128 - 2.0**103,
+        "values_float32": rows.dtype == np.float32,
+        "checked": True,
+        "memory_limit": 0,
+        "stream": 7000,
+        "parts": (),
+    }
+    assert np.isnan(calls[0]["missing"])
+
+
+@pytest.mark.parametrize("pairs", ["all", "occurring", 4, [(3, 0), (1, 2)]])
+@pytest.mark.usefixtures("chunks")
+def test_interactions(case: Any, pairs: Any, calls: list[dict[str, Any]]) -> None:
+    model, rows, options = case
+    found = TreeExplainer(model, **options).explain_interactions(Array(rows), pairs=pairs)
+    expected = TreeExplainer(model, device="cpu", **options).explain_interactions(rows, pairs=pairs)
+    assert type(found.values) is Array and found.device == "cuda:0"
+    np.testing.assert_array_equal(found.values.get(), expected.values)
+    assert found.additivity_error == expected.additivity_error
+    if expected.pairs is not None:
+        np.testing.assert_array_equal(found.pairs, expected.pairs)
+    if expected.strength is not None:
+        # Sums of the rows' magnitudes in float64, chunk by chunk: each of at most n additions rounds once.
+        np.testing.assert_allclose(found.strength, expected.strength, rtol=len(rows) * 2.0**-53)
+    if expected.feature_values is not None:
+        assert type(found.feature_values) is Array
+        np.testing.assert_array_equal(found.feature_values.get(), expected.feature_values)
+    assert {call["parts"] for call in calls} == {("matrices",) if pairs == "all" else ("pairs",)}
+    if pairs == "all":
+        matrices = TreeExplainer(model, **options).shap_interaction_values(Array(rows))
+        np.testing.assert_array_equal(matrices.get(), expected.values)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_rows_stay_on_their_gpu(regressor: Any, index: int, calls: list[dict[str, Any]]) -> None:
+    found = TreeExplainer(regressor, device=["cuda:0", "cuda:1"]).explain(Array(X, index))
+    assert found.device == f"cuda:{index}" and found.values.device.id == index
+    assert [(call["device"], call["stream"]) for call in calls] == [(index, 7000 + index)]
+
+
+def test_strides(regressor: Any) -> None:
+    expected = TreeExplainer(regressor, device="cpu", algorithm="quadrature").shap_values(X)
+    spread = np.zeros((2 * len(X), 3 * X.shape[1]))
+    spread[::2, ::3] = X
+    for rows in (spread[::2, ::3], np.asfortranarray(X)):
+        np.testing.assert_array_equal(TreeExplainer(regressor).shap_values(Array(rows)).get(), expected)
+
+
+def test_arrays_of_another_library_come_back_as_theirs(regressor: Any) -> None:
+    expected = TreeExplainer(regressor, device="cpu").explain_interactions(X, pairs="occurring")
+    found = TreeExplainer(regressor).explain_interactions(OtherArray(X), pairs="occurring")
+    assert type(found.values) is type(found.feature_values) is OtherArray
+    np.testing.assert_array_equal(found.values.get(), expected.values)
+
+
+def test_memory_limit(regressor: Any, calls: list[dict[str, Any]]) -> None:
+    explainer = TreeExplainer(regressor, memory_limit=10**9)
+    explainer.shap_values(Array(X))
+    assert [call["memory_limit"] for call in calls] == [10**9]
+    with pytest.raises(MemoryError, match="442 rows"):
+        TreeExplainer(regressor, memory_limit=100_000).explain_interactions(Array(X))
+
+
+def test_nothing_is_checked(regressor: Any, calls: list[dict[str, Any]]) -> None:
+    assert TreeExplainer(regressor, check_additivity=False).explain(Array(X)).additivity_error is None
+    assert TreeExplainer(regressor).explain(Array(X), index="bv").additivity_error is None
+    assert [call["checked"] for call in calls] == [False, False]
+
+
+def test_gaps_are_judged(regressor: Any) -> None:
+    explainer = TreeExplainer(regressor)
+    explainer._runner.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
+    with pytest.raises(RuntimeError, match="additivity check failed at row 0: base value"):
+        explainer.explain(Array(X))
+
+
+def test_missing_values() -> None:
+    rows = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)
+    model = HistGradientBoostingRegressor(max_iter=5).fit(rows, Y)
+    expected = TreeExplainer(model, device="cpu", algorithm="quadrature").shap_values(rows)
+    np.testing.assert_array_equal(TreeExplainer(model).shap_values(Array(rows)).get(), expected)
+
+
+@pytest.mark.usefixtures("chunks")
+def test_a_refused_number_is_named(regressor: Any) -> None:
+    bad = X.copy()
+    bad[317, 3] = np.inf
+    message = (
+        "Input X contains NaN, infinity or a value too large for float32, which the model does not accept: "
+        "row 317, column x3"
+    )
+    for explain in (TreeExplainer(regressor).explain, TreeExplainer(regressor).explain_interactions):
+        with pytest.raises(ValueError) as error:
+            explain(Array(bad))
+        assert str(error.value) == message
+
+
+def test_what_is_no_x_of_the_model(regressor: Any, calls: list[dict[str, Any]]) -> None:
+    explainer = TreeExplainer(regressor)
+    with pytest.raises(ValueError, match=r"^X has 9 features, but the model expects 10$"):
+        explainer.explain(Array(X[:, :9]))
+    with pytest.raises(ValueError, match=r"^Expected 2D array, got 1D array instead$"):
+        explainer.explain(Array(X[0]))
+    with pytest.raises(TypeError, match=r"^X must hold real numbers, not complex128$"):
+        explainer.explain(Array(X.astype(complex)))
+    with pytest.raises(ValueError, match=r"^X lies on cuda:0, but device is 'cpu'$"):
+        TreeExplainer(regressor, device="cpu").explain(Array(X))
+    with pytest.raises(ValueError, match=r"^X lies on cuda:0, but device is 'cuda:1'$"):
+        TreeExplainer(regressor, device="cuda:1").explain(Array(X))
+    with pytest.raises(TypeError, match="goes through the leading steps of a Pipeline first"):
+        TreeExplainer(make_pipeline(StandardScaler(), regressor).fit(X, Y)).explain(Array(X))
+    with pytest.raises(ValueError, match=r"^y is for model_output='log_loss', not 'raw': leave it out$"):
+        explainer.explain(Array(X), Y)
+    with pytest.raises(TypeError, match=r"but X lies on a GPU: copy it to the host$"):
+        TreeExplainer(regressor, algorithm="treeshap").explain(Array(X))
+    with pytest.raises(TypeError, match=r"but data lies on a GPU: copy it to the host$"):
+        TreeExplainer(regressor, Array(X))
+    # What is asked for is judged before X.
+    with pytest.raises(TypeError, match="triples are computed on the CPU only, but X lies on a GPU"):
+        explainer.explain_interactions(Array(X[:, :9]), pairs=2, order=3)
+    assert not calls
+
+
+def test_encoded_columns_are_refused() -> None:
+    pd = pytest.importorskip("pandas")
+    rows = pd.DataFrame({"a": pd.Categorical(list("xyz") * 20), "b": np.arange(60.0)})
+    model = HistGradientBoostingRegressor(max_iter=2, categorical_features="from_dtype", min_samples_leaf=2)
+    explainer = TreeExplainer(model.fit(rows, np.arange(60.0)))
+    with pytest.raises(TypeError, match="has categorical columns to encode: copy it to the host"):
+        explainer.explain(Array(np.zeros((3, 2))))
+
+
+@pytest.mark.parametrize("device", ["cuda", ["cuda:0", "cuda:1"]])
+def test_rows_from_the_host(case: Any, device: Any, calls: list[dict[str, Any]]) -> None:
+    model, rows, options = case
+    found = TreeExplainer(model, device=device, **options).explain(rows)
+    expected = TreeExplainer(model, device="cpu", algorithm="quadrature", **options).explain(rows)
+    names = "cuda:0" if device == "cuda" else "cuda:0, cuda:1"
+    assert type(found.values) is np.ndarray and found.device == names
+    np.testing.assert_array_equal(found.values, expected.values)
+    assert found.additivity_error == expected.additivity_error
+    assert sum(call["n_rows"] for call in calls) == len(rows)
+    assert {call["device"] for call in calls} == ({0} if device == "cuda" else {0, 1})
+
+
+def test_auto_falls_back_to_the_cpu(
+    regressor: Any, calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices.Devices, "choose", lambda self, *seconds: (0,))
+    expected = TreeExplainer(regressor, device="cpu").shap_values(X)
+    for error in (CudaError("it broke"), CudaMemoryError("it is full")):
+        monkeypatch.setattr(CudaPlan, "error", error)
+        calls.clear()
+        with pytest.raises(type(error), match=str(error)):
+            TreeExplainer(regressor, device="cuda").explain(X)
+        found = TreeExplainer(regressor).explain(X)
+        assert found.device == "cpu" and [call["device"] for call in calls] == [0, 0]
+        np.testing.assert_array_equal(found.values, expected)
+
+
+def test_transformer(multiclass: Any) -> None:
+    transformer = ShapTransformer.from_fitted(multiclass)
+    expected = ShapTransformer.from_fitted(multiclass, device="cpu", algorithm="quadrature").transform(IRIS)
+    np.testing.assert_array_equal(devices.to_host(transformer.transform(Array(IRIS))), expected)
