@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .inputs import select, to_array
+from .tables import select, to_array
 
 #: Percentiles between which colours change, from the robust pair to all values.
 _PERCENTILES = ((5, 95), (1, 99), (0, 100))

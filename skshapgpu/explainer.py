@@ -27,7 +27,7 @@ from .costs import CallPlan
 from .devices import GpuArray, Numbers, RefusedNumberError
 from .errors import UnsupportedModelError, require_one_of
 from .explanation import Explanation
-from .inputs import FLOAT32_OVERFLOW, Rows, read, row_labels
+from .inputs import FLOAT32_OVERFLOW, Rows, read
 from .interaction_explanation import INDEX_NAMES, InteractionExplanation
 from .interactions import Found, Request, interactions
 from .model_output import link_of, require_model_output
@@ -38,6 +38,7 @@ from .runner import Options, Runner
 from .runs import Run, call_plan, perform, shap_values
 from .saving import Saved
 from .sharing import Sharing
+from .tables import row_labels
 
 #: Kinds of the values of single features, by the names of their indices.
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": BANZHAF_VALUES}

@@ -12,8 +12,8 @@ import numpy as np
 from .columns import numbers_of
 from .devices import to_host
 from .digits import number
-from .inputs import select, to_array
 from .origins import Origins
+from .tables import select, to_array
 
 #: Features in the table that a notebook shows.
 _N_SHOWN = 12

@@ -15,10 +15,10 @@ from .devices import to_host
 from .errors import require_one_of
 from .explainer import TreeExplainer
 from .explanation import Explanation
-from .inputs import names_of
 from .model_selection import explained_splits, explainer_options
 from .origins import summed_by_column
 from .out_of_fold import Split, aligned, merged_names
+from .tables import names_of
 
 #: Values (n_rows, n_features, n_outputs) to importances (n_features, n_outputs) in float64.
 _AGGREGATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {

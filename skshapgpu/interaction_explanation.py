@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from .devices import to_host
 from .explanation import LabelledValues, column_names, positions, ranking
-from .inputs import select
+from .tables import select
 
 #: Interaction indices, and what their values are called.
 INDEX_NAMES = {

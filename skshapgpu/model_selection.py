@@ -21,12 +21,12 @@ from sklearn.utils import indexable
 from .adapters import adapt
 from .errors import UnsupportedModelError, require_n_jobs
 from .explainer import TreeExplainer
-from .inputs import n_rows_of, select
 from .origins import names_are_known
 from .out_of_fold import OutOfFold, Split
 from .pipelines import Lent, Prepared, is_self_training, nest, steps_before
 from .scoring import KeepingScorer
 from .splits import CheckedSplitter
+from .tables import n_rows_of, select
 from .transformer_base import ExplainingTransformer
 
 

@@ -21,8 +21,8 @@ import scipy.sparse as sp
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from .inputs import n_rows_of, names_of, select, table
 from .pipelines import AsArray, unique
+from .tables import n_rows_of, names_of, select, table
 
 #: From a fitted step and how many columns it is given to the column, by number, of which it makes each of its
 #: own; None if that is not known.

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from .devices import to_host
 from .explanation import Explanation
-from .inputs import row_labels, table, to_array
 from .origins import Origins
+from .tables import row_labels, table, to_array
 
 
 @dataclass(frozen=True, eq=False)

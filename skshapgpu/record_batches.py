@@ -18,9 +18,9 @@ from sklearn.utils import get_tags
 from .errors import require_one_of
 from .explainer import TreeExplainer
 from .explanation import column_names, side_by_side
-from .inputs import check_names
 from .interaction_explanation import INDEX_NAMES, set_names
 from .interactions import Request
+from .tables import check_names
 
 #: Key of the metadata of a schema under which base values and the like stand, as JSON.
 METADATA_KEY = b"skshapgpu"

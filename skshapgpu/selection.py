@@ -18,8 +18,8 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .importance import Importances, find_importances
-from .inputs import n_rows_of
 from .origins import ONE_TO_ONE, selected
+from .tables import n_rows_of
 
 #: Parts of the rows over which importances vary without cross-validation, as in ``shap_importance``.
 _N_PARTS = 5

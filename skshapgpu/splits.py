@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from .inputs import n_rows_of
+from .tables import n_rows_of
 
 
 class CheckedSplitter:

@@ -30,8 +30,8 @@ from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from .cross_fit import Fold, folds_of, params_of, places_of
 from .devices import on_gpu
 from .explainer import TreeExplainer, read_options
-from .inputs import n_rows_of, select, table
 from .origins import names_are_known
+from .tables import n_rows_of, select, table
 
 
 def _estimator_has(method: str) -> Callable[[Any], bool]:

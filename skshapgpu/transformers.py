@@ -10,11 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .explainer import TreeExplainer
 from .explanation import Explanation, column_names, side_by_side
-from .inputs import n_rows_of, select
 from .interaction_explanation import InteractionExplanation, set_names
 from .interactions import Request
 from .origins import Origins, origins_of, summed_by_column
 from .progress import require_progress
+from .tables import n_rows_of, select
 from .transformer_base import ExplainingTransformer
 
 #: Training rows that importances are taken from, at most: their standard error is then 1 % of the

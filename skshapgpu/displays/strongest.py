@@ -10,7 +10,7 @@ import numpy as np
 from ..columns import Column
 from ..devices import on_gpu, to_host
 from ..explainer import TreeExplainer
-from ..inputs import select, table
+from ..tables import select, table
 
 #: Rows whose interactions are computed. Their mean magnitudes only rank features.
 _SAMPLE = 200

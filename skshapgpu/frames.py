@@ -1,0 +1,171 @@
+"""Columns of the data frames of pandas, polars and PyArrow, read a part of the rows at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .real_numbers import is_long, require_real
+
+#: Values of one column in the rows start to stop, and dictionary codes if it is categorical.
+ColumnSource = Callable[[int, int], tuple[np.ndarray, np.ndarray | None]]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The columns of a data frame.
+
+    Attributes
+    ----------
+    names : sequence
+    single : bool
+        Whether all columns are float32.
+    sources : list of callable
+    texts, long : frozenset of int
+        Columns of text, and of 64-bit integers or of floats of more bits.
+    array : ndarray or None
+        All columns in one, if they lie in one.
+    """
+
+    names: Sequence[Any]
+    single: bool
+    sources: list[ColumnSource]
+    texts: frozenset[int]
+    long: frozenset[int]
+    array: np.ndarray | None = None
+
+
+def _positions(columns: Sequence[Any], condition: Callable[[Any], bool]) -> frozenset[int]:
+    return frozenset(i for i, column in enumerate(columns) if condition(column))
+
+
+def _pandas_frame(frame: Any) -> Frame:
+    columns = [series for _, series in frame.items()]
+    for series in columns:
+        if series.dtype.type is not str:
+            require_real(series.dtype.kind, f"column {series.name}")
+    block = None
+    if columns and all(isinstance(series.dtype, np.dtype) for series in columns):
+        # Columns that are views of one array lie in one block, which to_numpy then does not copy.
+        views = [series.to_numpy() for series in columns]
+        if len({(id(view.base), view.dtype) for view in views}) == 1 and views[0].base is not None:
+            block = frame.to_numpy()
+    single = all(s.dtype.kind == "f" and getattr(s.dtype, "itemsize", 8) == 4 for s in columns)
+    sources = [_pandas_source(series) for series in columns]
+    long = _positions(columns, lambda series: is_long(series.dtype))
+    return Frame(frame.columns, single, sources, _positions(columns, _is_pandas_text), long, block)
+
+
+def _is_pandas_text(series: Any) -> bool:
+    if _is_arrow_dictionary(series.dtype):
+        return _is_arrow_text(series.dtype.pyarrow_dtype.value_type)
+    if series.dtype != object:
+        return series.dtype.type is str
+    return isinstance(next((value for value in series.array if not _is_missing(value)), None), str)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
+
+
+def _pandas_source(series: Any) -> ColumnSource:
+    dtype, array = series.dtype, series.array
+    if isinstance(dtype, np.dtype):
+        values = series.to_numpy()
+        return lambda start, stop: (values[start:stop], None)
+    if type(dtype).__name__ == "CategoricalDtype":
+        return lambda start, stop: (np.asarray(array[start:stop]), array.codes[start:stop].astype(np.int64))
+    if _is_arrow_dictionary(dtype):  # whose codes no library takes
+        column = array.__arrow_array__()
+        return _arrow_source(column.cast(column.type.value_type))
+    if dtype.kind not in "fiub":
+        return lambda start, stop: (np.asarray(array[start:stop], dtype=object), None)
+
+    def numbers(start: int, stop: int) -> tuple[np.ndarray, None]:
+        """Return nullable, sparse or Arrow-backed numbers: integers stay integers if none is missing."""
+        part = array[start:stop]
+        if dtype.kind in "iu" and not np.asarray(part.isna()).any():
+            return part.to_numpy(dtype=np.dtype(f"{dtype.kind}8")), None
+        return part.to_numpy(dtype=np.float64, na_value=np.nan), None
+
+    return numbers
+
+
+def _is_arrow_dictionary(dtype: Any) -> bool:
+    return type(dtype).__name__ == "ArrowDtype" and str(dtype).startswith("dictionary")
+
+
+def _polars_frame(frame: Any) -> Frame:
+    columns = frame.get_columns()
+    for series in columns:
+        if series.dtype.is_temporal():
+            require_real("M", f"column {series.name}")
+    single = all(str(series.dtype) == "Float32" for series in columns)
+    polars = sys.modules["polars"]
+    sources = [_polars_source(series) for series in columns]
+    # The codes of a Categorical depend on what else the process has read.
+    texts = _positions(columns, lambda series: series.dtype in (polars.String, polars.Categorical))
+    long = _positions(columns, lambda series: series.dtype in (polars.Int64, polars.UInt64))
+    return Frame(frame.columns, single, sources, texts, long)
+
+
+def _polars_source(series: Any) -> ColumnSource:
+    polars = sys.modules["polars"]
+    if series.dtype == polars.Categorical:
+        return lambda start, stop: (
+            np.array(series.slice(start, stop - start).cast(polars.String).to_list(), object),
+            None,
+        )
+    if series.dtype != polars.Enum:
+        return lambda start, stop: (series.slice(start, stop - start).to_numpy(), None)
+
+    def categorical(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        part = series.slice(start, stop - start)
+        codes = part.to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
+        return np.array(part.cast(polars.String).to_list(), object), codes
+
+    return categorical
+
+
+def _arrow_frame(table: Any) -> Frame:
+    types = sys.modules["pyarrow"].types
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if types.is_temporal(column.type):
+            require_real("M", f"column {name}")
+    single = all(types.is_float32(column.type) for column in table.columns)
+    texts = _positions(table.columns, lambda column: _is_arrow_text(column.type))
+    long = _positions(table.columns, lambda c: types.is_int64(c.type) or types.is_uint64(c.type))
+    sources = [_arrow_source(column) for column in table.columns]
+    return Frame(table.column_names, single, sources, texts, long)
+
+
+def _is_arrow_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def _arrow_source(column: Any) -> ColumnSource:
+    arrow = sys.modules["pyarrow"]
+    if not arrow.types.is_dictionary(column.type):
+        return lambda start, stop: (column.slice(start, stop - start).to_numpy(zero_copy_only=False), None)
+    if isinstance(column, arrow.ChunkedArray):
+        if column.num_chunks > 1 and any(chunk.dictionary.null_count for chunk in column.chunks):
+            column = column.cast(column.type.value_type).dictionary_encode()  # those are not unified
+        column = column.unify_dictionaries().combine_chunks()
+
+    def categorical(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        part = column.slice(start, stop - start)
+        codes = part.indices.cast(arrow.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        return part.dictionary_decode().to_numpy(zero_copy_only=False), codes
+
+    return categorical
+
+
+OPENERS: dict[str, Callable[[Any], Frame]] = {
+    "pandas": _pandas_frame,
+    "polars": _polars_frame,
+    "pyarrow": _arrow_frame,
+}

@@ -1,0 +1,71 @@
+"""Which values are real numbers, and which integers float32 may round in two ways."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+_FLOAT64 = np.dtype(np.float64)
+
+
+def require_real(kind: str, where: str, *, text: bool = False) -> None:
+    """Refuse a dtype that holds no real numbers; objects are judged one by one later."""
+    if kind in "fiubO" or (kind in "UT" and text):
+        return
+    if kind == "c":
+        raise ValueError(f"Complex data not supported: {where}")
+    if kind in "mM":
+        raise TypeError(f"{where} holds dates or time spans; convert them to numbers as for training")
+    if kind in "UST":
+        raise ValueError(
+            f"could not convert string to float: {where} holds text, where the model expects numbers"
+        )
+    raise TypeError(f"{where} holds values that are no numbers")
+
+
+def real_numbers(values: np.ndarray, start: int, name: str) -> np.ndarray:
+    """A column without encoder as numbers; None and pandas.NA become NaN."""
+    require_real(values.dtype.kind, f"column {name}")
+    if values.dtype.kind != "O":
+        return values
+    types = set(map(type, values))
+    for cls in types:
+        if issubclass(cls, (Real, np.bool_, Decimal)) or cls is type(None) or cls.__name__ == "NAType":
+            continue
+        row = next(i for i, value in enumerate(values) if type(value) is cls)
+        where = f"row {start + row} of column {name}"
+        if issubclass(cls, (str, bytes)):
+            raise ValueError(
+                f"could not convert string to float: {where} is {values[row]!r}, "
+                "where the model expects numbers"
+            )
+        raise TypeError(f"{where} holds a {cls.__name__}, where the model expects numbers")
+    if any(cls.__name__ == "NAType" for cls in types):
+        values = np.array([None if type(value).__name__ == "NAType" else value for value in values], object)
+    return values.astype(np.float64)
+
+
+def is_long(dtype: Any) -> bool:
+    """Return whether float64 cannot hold all numbers of a type of NumPy or pandas."""
+    size = getattr(dtype, "itemsize", 8)
+    return (dtype.kind in "iu" and size == 8) or (dtype.kind == "f" and size > 8)
+
+
+def is_wide(values: np.ndarray) -> bool:
+    """Return whether numbers may need more than the 53 bits of float64."""
+    if values.dtype.kind == "f" and values.dtype != _FLOAT64:
+        return True
+    low, high = (reduce(values, axis=None, initial=0) for reduce in (np.fmin.reduce, np.fmax.reduce))
+    return bool(low < -(2**53) or high > 2**53)
+
+
+def rounds_twice(values: np.ndarray) -> np.ndarray:
+    """Return where float32 differs if numbers become float64 first, or may if they did so already."""
+    double = values.astype(np.float64)
+    if values.dtype != _FLOAT64:
+        return (values.astype(np.float32) != double.astype(np.float32)) & ~np.isnan(double)
+    # These were integers: one beyond 2^53 may have been rounded to a number halfway between two of float32.
+    return (np.abs(double) > 2.0**53) & (double.view(np.int64) & (2**29 - 1) == 2**28)

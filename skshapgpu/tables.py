@@ -1,0 +1,169 @@
+"""X as a table of any library: checked as a whole, and its rows, columns, names and labels."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .containers import refuse
+from .devices import to_host
+
+
+def select(data: Any, rows: Any, columns: np.ndarray | None = None) -> Any:
+    """Rows (a slice or numbers), and columns by number, of any X; of a sequence only rows by number."""
+    package = package_of(data)
+    if row_labels(data) is not None:
+        return data.iloc[rows] if columns is None else data.iloc[rows, columns]
+    if hasattr(data, "iloc"):  # a series, whose own labels are no positions
+        return data.iloc[rows]
+    if package == "polars":
+        part = data[np.arange(data.height)[rows]]
+        return part if columns is None else part[:, columns.tolist()]
+    if package == "pyarrow":
+        part = data.take(np.arange(data.num_rows)[rows])
+        return part if columns is None else part.select(columns.tolist())
+    if isinstance(data, (list, tuple)):
+        return [data[row] for row in rows]
+    if sp.issparse(data):
+        data = data.tocsr()
+    return data[rows] if columns is None else data[rows][:, columns]
+
+
+def n_rows_of(data: Any) -> int:
+    """Rows of any X."""
+    return data.shape[0] if hasattr(data, "shape") else len(data)
+
+
+def names_of(data: Any) -> list[str] | None:
+    """Names of the columns of a data frame, else None."""
+    package = package_of(data)
+    if package is None:
+        return None
+    return [str(name) for name in (data.column_names if package == "pyarrow" else data.columns)]
+
+
+def to_array(data: Any) -> np.ndarray:
+    """Anything that is ``Rows.data`` as one dense array, of objects where columns are no numbers."""
+    if sp.issparse(data):
+        return data.toarray()
+    if package_of(data) == "pyarrow":
+        data = data.to_pandas()
+    return data.to_numpy() if package_of(data) else to_host(data)
+
+
+def row_labels(X: Any) -> Any:
+    """The index of a pandas data frame or series, else None."""
+    pandas = sys.modules.get("pandas")
+    return X.index if pandas is not None and isinstance(X, (pandas.DataFrame, pandas.Series)) else None
+
+
+def package_of(X: Any) -> str | None:
+    """Name of the package whose data frame X is, without importing any."""
+    for name, classes in _FRAME_CLASSES.items():
+        package = sys.modules.get(name)
+        if package is not None and isinstance(X, tuple(getattr(package, cls) for cls in classes)):
+            return name
+    return None
+
+
+def table(X: Any) -> Any:
+    """X as a two-dimensional array, a canonical CSR matrix, or the known data frame that it is.
+
+    Raises ``ValueError`` or ``TypeError`` as :func:`read` does.
+    """
+    if type(X) is not np.ndarray:
+        package = package_of(X)
+        if package == "pyarrow" and not hasattr(X, "to_batches"):
+            return sys.modules["pyarrow"].Table.from_batches([X])
+        if package is not None:
+            return X
+        if sp.issparse(X):
+            return _csr(X)
+        refuse(X)
+        if isinstance(X, np.ma.MaskedArray):
+            raise TypeError("X is a masked array: fill it first, with NaN where values are missing")
+        if hasattr(X, "collect") or hasattr(X, "columns"):  # its names and types would be lost in an array
+            raise TypeError(
+                f"X is a {type(X).__module__}.{type(X).__qualname__}: convert it to a data "
+                "frame of pandas or polars, a PyArrow table or an array first"
+            )
+        try:
+            X = np.asarray(X)
+        except ValueError as error:
+            raise ValueError(f"X is no table; its rows may differ in length: {error}") from error
+    if X.ndim != 2:
+        got = "scalar" if X.ndim == 0 else f"{X.ndim}D"
+        raise ValueError(
+            f"Expected 2D array, got {got} array instead. Reshape your data using "
+            "array.reshape(1, -1) for a single row, array.reshape(-1, 1) for a single feature"
+        )
+    return X
+
+
+def _csr(X: Any) -> Any:
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D sparse array instead. Reshape your data")
+    if not _is_whole(X):
+        raise ValueError(f"X is a sparse {X.format} matrix whose indices contradict its shape or each other")
+    csr = X.tocsr()
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    return csr
+
+
+def _is_whole(X: Any) -> bool:
+    """Whether the indices of a sparse matrix lie inside it: SciPy looks at none that are set later."""
+    if X.format == "coo":
+        parts = list(zip((X.row, X.col), X.shape))
+        return all(len(part) == len(X.data) and _is_inside(part, n) for part, n in parts)
+    if X.format not in ("csr", "csc", "bsr"):
+        return True
+    block = X.blocksize if X.format == "bsr" else ()
+    rows, columns = (n // size for n, size in zip(X.shape, block or (1, 1)))
+    major, minor = (columns, rows) if X.format == "csc" else (rows, columns)
+    starts, indices, data = X.indptr, X.indices, X.data
+    return (
+        data.ndim == 1 + len(block)
+        and data.shape[1:] == block
+        and starts.shape == (major + 1,)
+        and _is_inside(starts, min(len(indices), len(data)) + 1)
+        and starts[0] == 0
+        and bool((starts[1:] >= starts[:-1]).all())
+        and _is_inside(indices, minor)
+    )
+
+
+def _is_inside(numbers: np.ndarray, n: int) -> bool:
+    """Whether these are whole numbers from 0 to n - 1, in one dimension."""
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        return False
+    return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < n)
+
+
+def check_names(names: Sequence[str], expected: Sequence[str]) -> None:
+    """Refuse, with ``ValueError``, names that are not those of the training data, in their order."""
+    if tuple(names) == tuple(expected):
+        return
+    # The sentences of scikit-learn, so that users meet one wording.
+    message = "The feature names should match those that were passed during fit.\n"
+    unexpected = sorted(set(names) - set(expected))
+    missing = sorted(set(expected) - set(names))
+    if unexpected:
+        message += f"Feature names unseen at fit time:\n{listed(unexpected)}\n"
+    if missing:
+        message += f"Feature names seen at fit time, yet now missing:\n{listed(missing)}\n"
+    if not unexpected and not missing:
+        message += "Feature names must be in the same order as they were in fit.\n"
+    raise ValueError(message)
+
+
+def listed(names: Sequence[str]) -> str:
+    return "\n".join([f"- {name}" for name in names[:5]] + (["- ..."] if len(names) > 5 else []))
+
+
+_FRAME_CLASSES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Table", "RecordBatch")}
