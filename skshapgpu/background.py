@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from . import devices
+from . import gpu_arrays
 from .errors import require_one_of
 from .inputs import Rows
 
@@ -39,7 +39,7 @@ class Background:
         ValueError, TypeError
             ``data`` is nothing that the model takes, or the weights do not fit it.
         """
-        if devices.on_gpu(data):
+        if gpu_arrays.on_gpu(data):
             raise TypeError(
                 "background rows are read on the host, but data lies on a GPU: copy it to the host"
             )

@@ -1,4 +1,4 @@
-"""Where values are computed: the one place where a device is chosen, and GPU arrays are taken and given.
+"""Where values are computed: the one place where a device is chosen.
 
 The module ``_cuda`` is imported at the first use of a GPU only; it imports without a driver, and its
 errors are the sentences that users read.
@@ -12,13 +12,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import import_module
 from types import ModuleType
 from typing import Any
-
-import numpy as np
 
 #: Overrides ``device="auto"``.
 DEVICE_VARIABLE = "SKSHAPGPU_DEVICE"
@@ -43,7 +40,7 @@ def cuda_info() -> dict[str, Any]:
         "devices": [],
     }
     try:
-        cuda = _load()
+        cuda = load_cuda()
         info["runtime"] = _version(cuda.runtime_version())
         info["driver"] = _version(cuda.driver_version())
         devices = cuda.devices()
@@ -58,7 +55,7 @@ def _version(number: int) -> str | None:
     return f"{number // 1000}.{number % 1000 // 10}" if number else None
 
 
-def _load() -> ModuleType:
+def load_cuda() -> ModuleType:
     try:
         from . import _cuda
     except ImportError as error:
@@ -119,7 +116,7 @@ class Devices:
         if not found.indices or _elsewhere.get():
             return found
         try:
-            n_devices = len(_load().devices())
+            n_devices = len(load_cuda().devices())
         except RuntimeError as error:
             raise RuntimeError(
                 f"device={device!r}, but {error}; use device='cpu', or 'auto', which falls back to it"

@@ -19,14 +19,14 @@ import joblib
 import numpy as np
 from sklearn.utils import check_scalar
 
-from . import devices, saving
+from . import devices, gpu_arrays, saving
 from .adapters import adapt
 from .algorithms import BANZHAF_VALUES, SHAP_VALUES, Kind
 from .background import Background, require_perturbation
 from .costs import CallPlan
-from .devices import GpuArray, Numbers, RefusedNumberError
 from .errors import UnsupportedModelError, require_one_of
 from .explanation import Explanation
+from .gpu_arrays import GpuArray, Numbers, RefusedNumberError
 from .inputs import FLOAT32_OVERFLOW, Rows, read
 from .interaction_explanation import INDEX_NAMES, InteractionExplanation
 from .interactions import Found, Request, interactions
@@ -651,7 +651,7 @@ class TreeExplainer:
 
     def _source(self, X: Any, kind: Kind, *what: str) -> Rows | GpuArray:
         """X as the runner takes it, after what is asked for was found possible."""
-        on_gpu = devices.on_gpu(X)
+        on_gpu = gpu_arrays.on_gpu(X)
         self._runner.require(kind, " of ".join(what), on_gpu)
         return self._take(X) if on_gpu else self._read(X)
 
@@ -751,7 +751,7 @@ class TreeExplainer:
         schema = self._adapted.schema
         if schema.encoders or schema.derived is not None:
             raise TypeError("X lies on a GPU, but has categorical columns to encode: copy it to the host")
-        array = devices.take(X, schema.array_dtype or self._adapted.ensemble.x_dtype)
+        array = gpu_arrays.take(X, schema.array_dtype or self._adapted.ensemble.x_dtype)
         if array.shape[1] != schema.n_features:
             raise ValueError(f"X has {array.shape[1]} features, but the model expects {schema.n_features}")
         chosen = self._runner.options.devices

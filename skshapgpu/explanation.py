@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .columns import numbers_of
-from .devices import to_host
 from .digits import number
+from .gpu_arrays import to_host
 from .origins import Origins
 from .tables import select, to_array
 

@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.utils import Bunch, check_scalar, indexable
 from sklearn.utils.validation import _num_features
 
-from .devices import to_host
 from .errors import require_one_of
 from .explainer import TreeExplainer
 from .explanation import Explanation
+from .gpu_arrays import to_host
 from .model_selection import explained_splits, explainer_options
 from .origins import summed_by_column
 from .out_of_fold import Split, aligned, merged_names

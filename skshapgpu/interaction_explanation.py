@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from .devices import to_host
 from .explanation import LabelledValues, column_names, positions, ranking
+from .gpu_arrays import to_host
 from .tables import select
 
 #: Interaction indices, and what their values are called.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .devices import to_host
 from .explanation import Explanation
+from .gpu_arrays import to_host
 from .origins import Origins
 from .tables import row_labels, table, to_array
 

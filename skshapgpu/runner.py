@@ -110,7 +110,7 @@ class Runner:
     options : Options
     widen : bool
         Give a second output, the negative of the first, before it.
-    numbers : devices.Numbers
+    numbers : gpu_arrays.Numbers
         Of rows that lie on a GPU; those from the host have been checked and have NaN where missing.
     output_names : tuple or None
         Names of several outputs, for error messages.
@@ -134,7 +134,7 @@ class Runner:
         ensemble: Ensemble,
         options: Options,
         widen: bool,
-        numbers: devices.Numbers,
+        numbers: gpu_arrays.Numbers,
         output_names: tuple[Any, ...] | None,
         background: Background | None = None,
         link: Link | None = None,

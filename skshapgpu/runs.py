@@ -17,7 +17,7 @@ import numpy as np
 from . import devices, memory
 from .algorithms import SHAP_VALUES, Kind
 from .costs import CallPlan
-from .devices import GpuArray
+from .gpu_arrays import GpuArray
 from .inputs import Rows
 from .progress import Progress
 from .runner import Choice, Runner
@@ -323,13 +323,13 @@ class DeviceRun(Run):
         single, limit = array.dtype == np.float32, self._runner.call_limit or 0
         numbers = self._runner.numbers
         gap = np.zeros(values.shape[1]) if self._checked else None
-        out = {name: devices.address(part) for name, part in parts.items()}
+        out = {name: gpu_arrays.address(part) for name, part in parts.items()}
         refused = self._gpu.explain_device(
             array.view,
             numbers.missing,
             numbers.allow_nan,
             numbers.limit,
-            devices.address(values),
+            gpu_arrays.address(values),
             single,
             gap,
             limit,
@@ -338,15 +338,15 @@ class DeviceRun(Run):
         )
         if refused >= 0:
             row, feature = divmod(refused, self.n_features)
-            raise devices.RefusedNumberError(start + row, feature)
+            raise gpu_arrays.RefusedNumberError(start + row, feature)
         if gap is None:
             return
         if not (gap <= self._runner.allowed_gap(array.dtype)).all():
             margin = np.empty(values.shape[:2])
-            on_host = np.ascontiguousarray(devices.to_host(array.array))
+            on_host = np.ascontiguousarray(gpu_arrays.to_host(array.array))
             on_host = np.where(on_host == numbers.missing, np.nan, on_host)
             self._gpu.explain(on_host, np.empty(values.shape, array.dtype), margin, None, limit)
-            self._runner.check(devices.to_host(values), margin, None, start)
+            self._runner.check(gpu_arrays.to_host(values), margin, None, start)
         self.gap = max(self.gap or 0.0, float(gap.max()))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .containers import refuse
-from .devices import to_host
+from .gpu_arrays import to_host
 
 
 def select(data: Any, rows: Any, columns: np.ndarray | None = None) -> Any:

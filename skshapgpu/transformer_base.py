@@ -28,8 +28,8 @@ from ._versions import __version__
 from .algorithms import is_deterministic
 from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from .cross_fit import Fold, folds_of, params_of, places_of
-from .devices import on_gpu
 from .explainer import TreeExplainer, read_options
+from .gpu_arrays import on_gpu
 from .origins import names_are_known
 from .tables import n_rows_of, select, table
 

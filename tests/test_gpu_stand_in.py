@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skshapgpu
-from skshapgpu import ShapTransformer, TreeExplainer, devices, memory
+from skshapgpu import ShapTransformer, TreeExplainer, devices, gpu_arrays, memory
 
 X, Y = load_diabetes(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)
@@ -475,4 +475,4 @@ def test_auto_falls_back_to_the_cpu(
 def test_transformer(multiclass: Any) -> None:
     transformer = ShapTransformer.from_fitted(multiclass)
     expected = ShapTransformer.from_fitted(multiclass, device="cpu", algorithm="quadrature").transform(IRIS)
-    np.testing.assert_array_equal(devices.to_host(transformer.transform(Array(IRIS))), expected)
+    np.testing.assert_array_equal(gpu_arrays.to_host(transformer.transform(Array(IRIS))), expected)

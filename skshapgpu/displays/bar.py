@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..devices import to_host
 from ..explanation import Explanation
+from ..gpu_arrays import to_host
 from .base import (
     NEGATIVE,
     PALETTE,

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..devices import to_host
 from ..digits import number
 from ..explainer import TreeExplainer
 from ..explanation import Explanation, positions
+from ..gpu_arrays import to_host
 
 #: Colours that people with any colour vision tell apart (Okabe & Ito, Color Universal Design, 2008).
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")

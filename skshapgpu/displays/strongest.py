@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..columns import Column
-from ..devices import on_gpu, to_host
 from ..explainer import TreeExplainer
+from ..gpu_arrays import on_gpu, to_host
 from ..tables import select, table
 
 #: Rows whose interactions are computed. Their mean magnitudes only rank features.

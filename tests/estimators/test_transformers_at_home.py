@@ -249,7 +249,7 @@ def test_skops(transformer: Any, data: Any) -> None:
     state = {
         "background.Background",
         "devices.Devices",
-        "devices.Numbers",
+        "gpu_arrays.Numbers",
         "ensemble.Ensemble",
         "explainer.TreeExplainer",
         "runner.Options",

@@ -26,7 +26,7 @@ from sklearn.ensemble import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skshapgpu import ShapTransformer, TreeExplainer, costs, cuda_info, devices, explain
+from skshapgpu import ShapTransformer, TreeExplainer, costs, cuda_info, devices, explain, gpu_arrays
 from skshapgpu.devices import Devices
 from skshapgpu.reference import path_dependent_shap
 
@@ -169,7 +169,7 @@ def test_info() -> None:
 
 
 def assert_close(got: Any, expected: np.ndarray, unit: float) -> None:
-    got = devices.to_host(got)
+    got = gpu_arrays.to_host(got)
     assert got.shape == expected.shape
     np.testing.assert_allclose(got, expected, rtol=0, atol=unit * np.abs(expected).max())
 
@@ -384,7 +384,7 @@ def test_strides(namespace: Any, regressor: Any) -> None:
     spread = np.zeros((2 * len(X), 3 * X.shape[1]))
     spread[::2, ::3] = X
     for given in (put(namespace, spread)[::2, ::3], put(namespace, np.ascontiguousarray(X.T)).T):
-        assert (devices.to_host(TreeExplainer(regressor).shap_values(given)) == expected).all()
+        assert (gpu_arrays.to_host(TreeExplainer(regressor).shap_values(given)) == expected).all()
 
 
 def test_gpu_rows_of_the_wrong_kind(namespace: Any, regressor: Any) -> None:
