@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from . import gpu_arrays
 from .errors import require_one_of
-from .inputs import Rows
+from .inputs import HostRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Background:
     weights: np.ndarray
 
     @classmethod
-    def read(cls, data: Any, weights: Any, reader: Callable[[Any], Rows], x_dtype: str) -> Background:
+    def read(cls, data: Any, weights: Any, reader: Callable[[Any], HostRows], x_dtype: str) -> Background:
         """Background rows as the trees compare them, read as X is, and weights divided by their sum.
 
         Raises

@@ -1,7 +1,7 @@
 """From a fitted model to SHAP values and interactions: adapt it, compile it once, explain many rows.
 
 A model goes through ``pipelines.unwrap`` (pipelines, searches, frozen estimators), ``adapters.adapt``
-and ``_core.Plan``; X goes through the leading steps of the pipeline, ``inputs.read`` and, in
+and ``_core.Plan``; X goes through ``inputs.Reader``, the leading steps of the pipeline included, and, in
 chunks of rows, ``runs.py``, which runs the plan on a CPU or on GPUs.
 """
 
@@ -10,35 +10,34 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from functools import cached_property
+from functools import partial
 from numbers import Integral
 from time import perf_counter
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 import joblib
 import numpy as np
 from sklearn.utils import check_scalar
 
-from . import devices, gpu_arrays, saving
+from . import saving
 from .adapters import adapt
 from .algorithms import BANZHAF_VALUES, SHAP_VALUES, Kind
 from .background import Background, require_perturbation
 from .costs import CallPlan
 from .errors import UnsupportedModelError, require_one_of
 from .explanation import Explanation
-from .gpu_arrays import GpuArray, Numbers, RefusedNumberError
-from .inputs import FLOAT32_OVERFLOW, Rows, read
+from .inputs import Reader
 from .interaction_explanation import INDEX_NAMES, InteractionExplanation
 from .interactions import Found, Request, interactions
 from .model_output import link_of, require_model_output
-from .origins import Origins, origins_of, with_data
-from .pipelines import Lent, Prepared, copies_of, names_behind, prepare, unique, unwrap
+from .pipelines import Lent, copies_of, unwrap
 from .progress import require_progress, watched
 from .runner import Options, Runner
 from .runs import Run, call_plan, perform, shap_values
 from .saving import Saved
 from .sharing import Sharing
-from .tables import row_labels
+
+T = TypeVar("T")
 
 #: Kinds of the values of single features, by the names of their indices.
 _VALUE_KINDS = {"sv": SHAP_VALUES, "bv": BANZHAF_VALUES}
@@ -264,11 +263,13 @@ class TreeExplainer:
             check_additivity=check_additivity,
         )
         steps, last = unwrap(model)
-        self._steps = steps if isinstance(model, Lent) else copies_of(steps)
+        steps = steps if isinstance(model, Lent) else copies_of(steps)
         self._adapted = adapt(last).with_cover(cover)
+        self._reader = Reader(steps, self._adapted)
         background = None
         if data is not None:
-            background = Background.read(data, data_weights, self._read, self._adapted.ensemble.x_dtype)
+            x_dtype = self._adapted.ensemble.x_dtype
+            background = Background.read(data, data_weights, self._reader.read_on_host, x_dtype)
         self._set_up(compute, background, outputs, model_output)
 
     def _set_up(
@@ -294,10 +295,9 @@ class TreeExplainer:
             self._output_names = adapted.class_names or (0, 1)
         elif n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(n_outputs))
-        numbers = self._numbers()
         sharing = Sharing(adapted.schema.n_features, adapted.shared) if adapted.shared else None
         self._runner = Runner(
-            adapted.ensemble, compute, widen, numbers, self._output_names, background, link, tables, sharing
+            adapted.ensemble, compute, widen, self._output_names, background, link, tables, sharing
         )
         self._runner.require(SHAP_VALUES, "", False)
         if link is not None and link.has_labels:
@@ -360,7 +360,7 @@ class TreeExplainer:
     @property
     def steps(self) -> tuple[Any, ...]:
         """Transformers that X goes through first: copies of the leading steps of a pipeline."""
-        return tuple(self._steps)
+        return tuple(self._reader.steps)
 
     @property
     def n_features(self) -> int:
@@ -370,7 +370,7 @@ class TreeExplainer:
     @property
     def feature_names_in(self) -> tuple[str, ...] | None:
         """Names that X must have if it has any; None if unknown, or if X goes through a pipeline first."""
-        return None if self._steps else self._adapted.schema.feature_names
+        return None if self._reader.steps else self._adapted.schema.feature_names
 
     @property
     def precision(self) -> str:
@@ -445,10 +445,7 @@ class TreeExplainer:
         """
         check_scalar(n_rows, "n_rows", Integral, min_val=0)
         require_one_of("dtype", dtype, ("float64", "float32"))
-        none = np.empty((0, self.n_features), dtype)
-        rows = read(none, self._adapted.schema, self._adapted.ensemble.x_dtype)
-        rows.n_rows = int(n_rows)
-        return call_plan(self._runner, rows)
+        return call_plan(self._runner, self._reader.count(int(n_rows), dtype))
 
     def occurring_pairs(self, order: int = 2) -> np.ndarray:
         """Return the pairs of features that occur together on a path; all others do not interact.
@@ -508,18 +505,19 @@ class TreeExplainer:
         start = perf_counter()
         require_one_of("index", index, tuple(_VALUE_KINDS))
         require_progress(progress)
-        source = self._source(X, _VALUE_KINDS[index], "Banzhaf values")
-        labels = self._read_labels(y, source)
-        values, run = self._run(source, _VALUE_KINDS[index], shap_values, labels, progress)
-        facts = self._facts(source, run)
+        kind = _VALUE_KINDS[index]
+        rows = self._read(X, kind, "Banzhaf values")
+        labels = self._read_labels(y, rows)
+        values, run = self._execute(rows, kind, shap_values, labels, progress)
+        facts = self._facts(rows, run)
         if labels is not None:
             facts["base_values"] = self._runner.base_value(labels)[:, 0]
         return Explanation(
-            values=_shaped(run.give(values)),
+            values=_shaped(values),
             value_index=index,
             feature_perturbation=self.feature_perturbation,
             model_output=self._model_output,
-            origins=self._origins_of(X),
+            origins=self._reader.origins_of(X),
             seconds=perf_counter() - start,
             **facts,
         )
@@ -581,17 +579,17 @@ class TreeExplainer:
         """
         start = perf_counter()
         require_progress(progress)
-        found, run, source = self._interactions(X, Request.parse(pairs, index, order), progress)
+        found, run, rows = self._interactions(X, Request.parse(pairs, index, order), progress)
         feature_values = found.feature_values
         return InteractionExplanation(
-            values=_shaped(run.give(found.values)),
+            values=_shaped(found.values),
             interaction_index=index,
             pairs=found.sets,
             strength=found.strength,
-            feature_values=None if feature_values is None else _shaped(run.give(feature_values)),
+            feature_values=None if feature_values is None else _shaped(feature_values),
             feature_perturbation=self.feature_perturbation,
             seconds=perf_counter() - start,
-            **self._facts(source, run),
+            **self._facts(rows, run),
         )
 
     def shap_values(self, X: Any, y: Any = None) -> np.ndarray:
@@ -609,9 +607,9 @@ class TreeExplainer:
         array of float32 or float64, shape (n_rows, n_features[, n_outputs])
             Of NumPy, or of the library of X if X lies on a GPU.
         """
-        source = self._source(X, SHAP_VALUES)
-        values, run = self._run(source, SHAP_VALUES, shap_values, self._read_labels(y, source))
-        return _shaped(run.give(values))
+        rows = self._read(X, SHAP_VALUES)
+        values, _ = self._execute(rows, SHAP_VALUES, shap_values, self._read_labels(y, rows))
+        return _shaped(values)
 
     def shap_interaction_values(self, X: Any) -> np.ndarray:
         """SHAP interaction values of all pairs of features alone.
@@ -632,85 +630,60 @@ class TreeExplainer:
         array of float32 or float64, shape (n_rows, n_features, n_features[, n_outputs])
             Of NumPy, or of the library of X if X lies on a GPU.
         """
-        found, run, _ = self._interactions(X, _ALL_PAIRS)
-        return _shaped(run.give(found.values))
+        found, _, _ = self._interactions(X, _ALL_PAIRS)
+        return _shaped(found.values)
 
-    def _interactions(
-        self, X: Any, request: Request, progress: Any = False
-    ) -> tuple[Found, Run, Rows | GpuArray]:
-        source = self._source(X, request.kind, INDEX_NAMES[request.kind.index], request.part)
+    def _interactions(self, X: Any, request: Request, progress: Any = False) -> tuple[Found, Run, Rows]:
+        rows = self._read(X, request.kind, f"{INDEX_NAMES[request.kind.index]} of {request.part}")
         positions = None
         if request.form == "listed":
-            positions = request.positions(self._names_of(source))
+            positions = request.positions(self._names_of(rows))
+        work = partial(interactions, request=request, positions=positions)
+        found, run = self._execute(rows, request.kind, work, progress=progress)
+        return found, run, rows
 
-        def work(run: Run) -> Found:
-            return interactions(run, request, positions)
+    def _read(self, X: Any, kind: Kind, what: str = "") -> Rows:
+        """Read X, after making sure that ``what``, which is of this kind, can be computed where X lies."""
+        require = partial(self._runner.require, kind, what)
+        return self._reader.read(X, self._runner.options.devices, require)
 
-        found, run = self._run(source, request.kind, work, progress=progress)
-        return found, run, source
-
-    def _source(self, X: Any, kind: Kind, *what: str) -> Rows | GpuArray:
-        """X as the runner takes it, after what is asked for was found possible."""
-        on_gpu = gpu_arrays.on_gpu(X)
-        self._runner.require(kind, " of ".join(what), on_gpu)
-        return self._take(X) if on_gpu else self._read(X)
-
-    def _run(
+    def _execute(
         self,
-        source: Rows | GpuArray,
+        rows: Rows,
         kind: Kind,
-        work: Callable[[Run], Any],
+        work: Callable[[Run], T],
         labels: np.ndarray | None = None,
         progress: Any = False,
-    ) -> tuple[Any, Run]:
-        n_rows = source.shape[0] if isinstance(source, GpuArray) else source.n_rows
-        try:
-            with watched(progress, n_rows) as told:
-                return perform(self._runner, source, kind, work, labels, told)
-        except RefusedNumberError as error:
-            raise ValueError(
-                f"Input X contains NaN, infinity or a value too large for {self._adapted.ensemble.x_dtype}, "
-                f"which the model does not accept: row {error.row}, "
-                f"column {self.names_seen()[error.feature]}"
-            ) from None
+    ) -> tuple[T, Run]:
+        with watched(progress, rows.n_rows) as tracker:
+            return execute(self._runner, rows, kind, work, labels, tracker)
 
-    def _read_labels(self, y: Any, source: Rows | GpuArray) -> np.ndarray | None:
-        """Labels of the rows as the runner takes them, where the model output needs them."""
+    def _read_labels(self, y: Any, rows: Rows) -> np.ndarray | None:
+        """Read the labels of the rows as the runner takes them, where the model output needs them."""
         if not self._has_labels:
             if y is not None:
                 raise ValueError(
                     f"y is for model_output='log_loss', not {self._model_output!r}: leave it out"
                 )
             return None
-        assert self._runner.link is not None and isinstance(source, Rows)
-        return self._runner.link.read_labels(y, source.n_rows)
+        assert self._runner.link is not None
+        return self._runner.link.read_labels(y, rows.n_rows)
 
-    def _names_of(self, source: Rows | GpuArray) -> tuple[str, ...]:
-        return getattr(source, "names", None) or self.names_seen()
+    def _names_of(self, rows: Rows) -> tuple[str, ...]:
+        return rows.names or self.names_seen()
 
-    def _facts(self, source: Rows | GpuArray, run: Run) -> dict[str, Any]:
-        """What explanations of any kind say beside their values."""
+    def _facts(self, rows: Rows, run: Run) -> dict[str, Any]:
+        """Return what explanations of any kind say beside their values."""
         return {
             "base_values": self.expected_value,
-            "data": source.given if isinstance(source, GpuArray) else source.data,
-            "feature_names": self._names_of(source),
+            "data": rows.data,
+            "feature_names": self._names_of(rows),
             "output_names": self._output_names,
-            "index": None if isinstance(source, GpuArray) else source.index,
+            "index": rows.index,
             "precision": self._runner.options.precision,
             "device": run.device,
             "additivity_error": run.gap,
         }
-
-    def _read(self, X: Any) -> Rows:
-        schema, x_dtype = self._adapted.schema, self._adapted.ensemble.x_dtype
-        if not self._steps:
-            return read(X, schema, x_dtype)
-        prepared = X if isinstance(X, Prepared) else prepare(self._steps, X)
-        rows = read(prepared.made, schema, x_dtype)
-        labels = row_labels(prepared.given)
-        if labels is not None and len(labels) == rows.n_rows:
-            rows.index = labels
-        return rows
 
     def names_seen(self, input_features: Any = None) -> tuple[str, ...]:
         """Return the names of the columns that the model proper sees, behind the leading steps of a pipeline.
@@ -725,44 +698,7 @@ class TreeExplainer:
         tuple of str
             Distinct names, one for each feature.
         """
-        names = input_features
-        if self._steps:
-            names = names_behind(self._steps, names)
-        if names is None or len(names) != self.n_features:
-            names = self._adapted.schema.feature_names or (f"x{i}" for i in range(self.n_features))
-        return tuple(unique([str(name) for name in names]))
-
-    @cached_property
-    def _origins(self) -> Origins | None:
-        """Where the columns come from that the model proper sees; None: they are those of X."""
-        return origins_of(self._steps, self.n_features) if self._steps else None
-
-    def _origins_of(self, X: Any) -> Origins | None:
-        if self._origins is None:
-            return None
-        return with_data(self._origins, X.given if isinstance(X, Prepared) else X)
-
-    def _take(self, X: Any) -> GpuArray:
-        """X that lies on a GPU; its numbers are checked there, when it is explained."""
-        if self._steps:
-            raise TypeError(
-                "X lies on a GPU, but goes through the leading steps of a Pipeline first: copy it to the host"
-            )
-        schema = self._adapted.schema
-        if schema.encoders or schema.derived is not None:
-            raise TypeError("X lies on a GPU, but has categorical columns to encode: copy it to the host")
-        array = gpu_arrays.take(X, schema.array_dtype or self._adapted.ensemble.x_dtype)
-        if array.shape[1] != schema.n_features:
-            raise ValueError(f"X has {array.shape[1]} features, but the model expects {schema.n_features}")
-        chosen = self._runner.options.devices
-        if not chosen.auto and array.index not in chosen.indices:
-            raise ValueError(f"X lies on cuda:{array.index}, but device is {devices.label(chosen.indices)!r}")
-        return array
-
-    def _numbers(self) -> Numbers:
-        schema = self._adapted.schema
-        limit = np.inf if self._adapted.ensemble.x_dtype == "float64" else FLOAT32_OVERFLOW
-        return Numbers(schema.missing_value, schema.allow_nan, np.nan if schema.allow_inf else limit)
+        return self._reader.names_seen(input_features)
 
     def save(self, path: str | os.PathLike[str], *, tables: bool = True) -> None:
         """Write the explainer to a file, from which :meth:`load` makes it again without the model.
@@ -790,7 +726,7 @@ class TreeExplainer:
         OSError
             The file cannot be written.
         """
-        if self._steps:
+        if self._reader.steps:
             raise ValueError(
                 "X goes through the leading steps of a Pipeline, which a file cannot keep: save the "
                 "explainer of the last step, and transform X before"
@@ -863,7 +799,7 @@ class TreeExplainer:
             interventional=saved.background is not None,
         )
         explainer = cls.__new__(cls)
-        explainer._steps, explainer._adapted = [], saved.adapted
+        explainer._reader, explainer._adapted = Reader([], saved.adapted), saved.adapted
         try:
             explainer._set_up(compute, saved.background, str(outputs), str(model_output), saved.tables)
         except ValueError as error:
@@ -929,11 +865,11 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
     about = {f.name: getattr(adapted, f.name) for f in fields(adapted) if f.name != "ensemble"}
     background = runner.background
     steps = None
-    if explainer._steps:
+    if explainer._reader.steps:
         try:
-            steps = joblib.hash(explainer._steps)
+            steps = joblib.hash(explainer._reader.steps)
         except Exception:  # whatever a step's own pickling raises
-            steps = repr(explainer._steps)
+            steps = repr(explainer._reader.steps)
     return {
         "trees": saving.digest(adapted.ensemble),
         "schema": joblib.hash(about),

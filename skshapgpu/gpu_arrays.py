@@ -24,59 +24,81 @@ class Numbers:
         Whether missing values are allowed.
     limit : float
         Magnitudes from here on are refused; NaN: none.
+    x_dtype : {"float32", "float64"}
+        Precision in which the model's library reads X.
+    rounded_to : {"float32", "float64"}
+        Precision to which it rounds numbers that are neither, such as integers.
     """
 
     missing: float
     allow_nan: bool
     limit: float
-
-
-class RefusedNumberError(ValueError):
-    """An array on a GPU has a number that is refused, at ``row`` and ``feature``."""
-
-    def __init__(self, row: int, feature: int) -> None:
-        super().__init__(row, feature)
-        self.row, self.feature = row, feature
+    x_dtype: str
+    rounded_to: str
 
 
 @dataclass(frozen=True)
 class GpuArray:
-    """A two-dimensional float32 or float64 array of another library on a GPU."""
+    """A two-dimensional float32 or float64 array of another library on a GPU: ``rows.Rows``.
 
-    given: Any  # X
-    array: Any  # the same as an array of PyTorch or CuPy
-    index: int
+    Attributes
+    ----------
+    data : array
+        X.
+    array : array of PyTorch or CuPy
+        The numbers of X, without a copy where it is possible.
+    gpu, stream : int
+    view : _cuda.DeviceArray
+    shape : (int, int)
+    dtype : numpy dtype
+    numbers : Numbers
+    names : tuple of str
+    """
+
+    data: Any
+    array: Any
+    gpu: int
     stream: int
-    view: Any  # _cuda.DeviceArray
+    view: Any
     shape: tuple[int, int]
     dtype: np.dtype
+    numbers: Numbers
+    names: tuple[str, ...]
 
-    def give(self, values: Any) -> Any:
-        """Values made by :meth:`empty` as an array of the library that X came from."""
-        if _root(self.given) in (_root(values), "numba"):  # Numba takes CuPy's arrays as they are
+    @property
+    def n_rows(self) -> int:
+        return self.shape[0]
+
+    @property
+    def index(self) -> None:
+        return None
+
+    def to_native(self, values: Any) -> Any:
+        """Convert an array made by :meth:`empty` to the library of X."""
+        if _root(self.data) in (_root(values), "numba"):  # Numba takes CuPy's arrays as they are
             return values
-        namespace = import_module(_root(self.given))
+        namespace = import_module(_root(self.data))
         convert = getattr(getattr(namespace, "dlpack", namespace), "from_dlpack", None)
         return values if convert is None else convert(values)
 
     def empty(self, shape: tuple[int, ...]) -> Any:
-        """An array of this kind and dtype beside it."""
+        """Return a new array of this kind and dtype on the same GPU."""
         if _root(self.array) == "torch":
             import torch
 
             return torch.empty(shape, dtype=getattr(torch, self.dtype.name), device=self.array.device)
         import cupy
 
-        if cupy.cuda.runtime.getDevice() == self.index:
+        if cupy.cuda.runtime.getDevice() == self.gpu:
             return cupy.empty(shape, self.dtype)
-        with cupy.cuda.Device(self.index):
+        with cupy.cuda.Device(self.gpu):
             return cupy.empty(shape, self.dtype)
 
     def rows(self, start: int, stop: int) -> GpuArray:
-        """Some rows of it, without a copy."""
+        """Return some of the rows, without a copy."""
         if start == 0 and stop == self.shape[0]:
             return self
-        return replace(take(self.array[start:stop]), given=self.given)
+        return replace(take(self.array[start:stop], self.numbers, self.names), data=self.data)
 
 
 def _root(X: Any) -> str:
@@ -95,12 +117,12 @@ def on_gpu(X: Any) -> bool:
     return describe is not None and int(X.__dlpack_device__()[0]) in (2, 13)  # CUDA, CUDA managed
 
 
-def take(X: Any, others: str = "float64") -> GpuArray:
+def take(X: Any, numbers: Numbers, names: tuple[str, ...]) -> GpuArray:
     """Take an array on a GPU, without a copy unless its dtype needs one.
 
     Arrays of CuPy and PyTorch are taken as they are; others, by ``__cuda_array_interface__`` or
     DLPack, through CuPy, which must be installed then. Numbers that are neither float32 nor float64, such
-    as integers, are rounded to the dtype ``others``, as those of an array on the host are.
+    as integers, are rounded to ``numbers.rounded_to``, as those of an array on the host are.
 
     Raises
     ------
@@ -118,7 +140,7 @@ def take(X: Any, others: str = "float64") -> GpuArray:
         if X.dtype not in (torch.float32, torch.float64):
             if X.is_complex():
                 raise TypeError("X must hold real numbers")
-            X = X.to(getattr(torch, others)).to(torch.float64)
+            X = X.to(getattr(torch, numbers.rounded_to)).to(torch.float64)
         dtype = np.dtype(np.float32 if X.dtype == torch.float32 else np.float64)
         strides = tuple(stride * dtype.itemsize for stride in X.stride())
         address = X.data_ptr()
@@ -137,13 +159,14 @@ def take(X: Any, others: str = "float64") -> GpuArray:
         stream = cupy.cuda.get_current_stream(index).ptr
         if X.dtype not in (np.float32, np.float64):
             with cupy.cuda.Device(index):
-                X = X.astype(others).astype(np.float64)
+                X = X.astype(numbers.rounded_to).astype(np.float64)
         dtype, strides, address = np.dtype(X.dtype), X.strides, X.data.ptr
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead")
     n_rows, n_features = (int(n) for n in X.shape)
     view = cuda.DeviceArray(int(address), dtype == np.float32, n_rows, *(int(stride) for stride in strides))
-    return GpuArray(given, X, int(index), int(stream), view, (n_rows, n_features), dtype)
+    shape = (n_rows, n_features)
+    return GpuArray(given, X, int(index), int(stream), view, shape, dtype, numbers, names)
 
 
 def address(array: Any) -> int:

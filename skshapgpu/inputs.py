@@ -1,24 +1,32 @@
-"""From any X to numeric chunks: the one place where data is checked and converted.
+"""From any X to numbers: the one place where data is checked and converted, and where it lies is asked.
 
-:func:`read` checks what can be known of X as a whole (kind, shape, names); the :class:`Rows` it
-returns convert, encode and check values one chunk of rows at a time, so that neither a sparse
-matrix nor a data frame is ever held densely as a whole. float32 and float64 arrays are handed on
-as they are, whatever their strides.
+:class:`Reader` reads X for one model, from the host or where it lies on a GPU (``gpu_arrays.py``), and
+returns one interface, ``rows.py``. From the host, :func:`read` checks what can be known of X as a whole
+(kind, shape, names); the :class:`HostRows` it returns convert, encode and check values one chunk of rows at
+a time, so that neither a sparse matrix nor a data frame is ever held densely as a whole. float32 and float64
+arrays are handed on as they are, whatever their strides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from . import gpu_arrays
 from .containers import opened
+from .devices import Devices, label
 from .frames import OPENERS, ColumnSource, Frame
+from .gpu_arrays import GpuArray, Numbers
+from .origins import Origins, origins_of, with_data
+from .pipelines import Prepared, names_behind, prepare, unique
 from .real_numbers import is_long, is_wide, real_numbers, require_real, rounds_twice
-from .schema import Column, InputSchema
+from .rows import Rows
+from .schema import AdaptedModel, Column, InputSchema
 from .tables import check_names, listed, package_of, row_labels, table
 
 _FLOAT32 = np.dtype(np.float32)
@@ -28,8 +36,102 @@ _FLOAT64 = np.dtype(np.float64)
 FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
 
 
-class Rows:
-    """X as the core can take it, chunk by chunk; made by :func:`read`.
+class Reader:
+    """Reads X as one model takes it.
+
+    Parameters
+    ----------
+    steps : sequence of transformers
+        Leading steps of a pipeline, through which X goes first.
+    adapted : AdaptedModel
+    """
+
+    def __init__(self, steps: Sequence[Any], adapted: AdaptedModel) -> None:
+        self.steps = steps
+        self._schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
+
+    def read(self, X: Any, devices: Devices, require: Callable[[bool], None]) -> Rows:
+        """Read X where it lies.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame
+            As for :meth:`.TreeExplainer.explain`.
+        devices : Devices
+            Those that may compute.
+        require : callable
+            Called with whether X lies on a GPU, before X is read; raises if the results cannot be computed.
+        """
+        on_gpu = gpu_arrays.on_gpu(X)
+        require(on_gpu)
+        return self._read_on_gpu(X, devices) if on_gpu else self.read_on_host(X)
+
+    def read_on_host(self, X: Any) -> HostRows:
+        """Read X from the host; its values are checked chunk by chunk, when they are needed."""
+        if not self.steps:
+            return read(X, self._schema, self._x_dtype)
+        prepared = X if isinstance(X, Prepared) else prepare(self.steps, X)
+        rows = read(prepared.made, self._schema, self._x_dtype)
+        labels = row_labels(prepared.given)
+        if labels is not None and len(labels) == rows.n_rows:
+            rows.index = labels
+        return rows
+
+    def _read_on_gpu(self, X: Any, devices: Devices) -> GpuArray:
+        """Take X where it lies on a GPU, which checks its numbers when it explains them."""
+        if self.steps:
+            raise TypeError(
+                "X lies on a GPU, but goes through the leading steps of a Pipeline first: copy it to the host"
+            )
+        schema = self._schema
+        if schema.encoders or schema.derived is not None:
+            raise TypeError("X lies on a GPU, but has categorical columns to encode: copy it to the host")
+        array = gpu_arrays.take(X, self._numbers(), self.names_seen())
+        if array.shape[1] != schema.n_features:
+            raise ValueError(f"X has {array.shape[1]} features, but the model expects {schema.n_features}")
+        if not devices.auto and array.gpu not in devices.indices:
+            raise ValueError(f"X lies on cuda:{array.gpu}, but device is {label(devices.indices)!r}")
+        return array
+
+    def _numbers(self) -> Numbers:
+        schema, x_dtype = self._schema, self._x_dtype
+        limit = np.inf if x_dtype == "float64" else FLOAT32_OVERFLOW
+        return Numbers(
+            schema.missing_value,
+            schema.allow_nan,
+            np.nan if schema.allow_inf else limit,
+            x_dtype,
+            schema.array_dtype or x_dtype,
+        )
+
+    def count(self, n_rows: int, dtype: str) -> HostRows:
+        """Return so many rows from the host that have no values, for the estimates of a call."""
+        rows = read(np.empty((0, self._schema.n_features), dtype), self._schema, self._x_dtype)
+        rows.n_rows = n_rows
+        return rows
+
+    def names_seen(self, input_features: Any = None) -> tuple[str, ...]:
+        """Return the names of the columns that the model proper sees, behind the steps."""
+        names, n_features = input_features, self._schema.n_features
+        if self.steps:
+            names = names_behind(self.steps, names)
+        if names is None or len(names) != n_features:
+            names = self._schema.feature_names or (f"x{i}" for i in range(n_features))
+        return tuple(unique([str(name) for name in names]))
+
+    @cached_property
+    def _origins(self) -> Origins | None:
+        return origins_of(self.steps, self._schema.n_features) if self.steps else None
+
+    def origins_of(self, X: Any) -> Origins | None:
+        """Return where the columns come from that the model proper sees; None: they are those of X."""
+        if self._origins is None:
+            return None
+        return with_data(self._origins, X.given if isinstance(X, Prepared) else X)
+
+
+class HostRows:
+    """X from the host as the core takes it, chunk by chunk: ``rows.Rows``; made by :func:`read`.
 
     Attributes
     ----------
@@ -57,8 +159,8 @@ class Rows:
     ) -> None:
         self.n_rows, n_columns = data.shape
         self.data = data
-        self.names = None if names is None else tuple(names)
-        self.index = None
+        self.names: tuple[str, ...] | None = None if names is None else tuple(names)
+        self.index: Any = None
         self.row_bytes = 0
         self._schema = schema
         self._x_dtype = np.dtype(x_dtype)
@@ -303,7 +405,7 @@ class Rows:
             )
 
 
-def read(X: Any, schema: InputSchema, x_dtype: str) -> Rows:
+def read(X: Any, schema: InputSchema, x_dtype: str) -> HostRows:
     """Check the kind, the shape and the names of X.
 
     Parameters
@@ -318,7 +420,7 @@ def read(X: Any, schema: InputSchema, x_dtype: str) -> Rows:
 
     Returns
     -------
-    Rows
+    HostRows
 
     Raises
     ------
@@ -346,7 +448,7 @@ def read(X: Any, schema: InputSchema, x_dtype: str) -> Rows:
         require_real(X.dtype.kind, "X", text=bool(schema.encoders))
     elif sp.issparse(X):
         require_real(X.dtype.kind, "X")
-    return Rows(X, schema, x_dtype, names=names, one_rounding=is_array)
+    return HostRows(X, schema, x_dtype, names=names, one_rounding=is_array)
 
 
 def _text_codes(values: np.ndarray) -> np.ndarray:

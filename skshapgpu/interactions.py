@@ -8,7 +8,7 @@ chunk. Arrays are laid out as in ``runner.py``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -155,12 +155,15 @@ def interactions(run: Run, request: Request, positions: np.ndarray | None) -> Fo
         The result does not fit; the message says what to ask for instead.
     """
     if request.form == "all":
-        return _all(run, request)
-    if request.form == "occurring":
-        return _occurring(run, request)
-    if positions is None:
-        return _strongest(run, request)
-    return _listed(run, request, positions)
+        found = _all(run, request)
+    elif request.form == "occurring":
+        found = _occurring(run, request)
+    elif positions is None:
+        found = _strongest(run, request)
+    else:
+        found = _listed(run, request, positions)
+    singles = None if found.feature_values is None else run.to_native(found.feature_values)
+    return replace(found, values=run.to_native(found.values), feature_values=singles)
 
 
 def _all(run: Run, request: Request) -> Found:

@@ -110,8 +110,6 @@ class Runner:
     options : Options
     widen : bool
         Give a second output, the negative of the first, before it.
-    numbers : gpu_arrays.Numbers
-        Of rows that lie on a GPU; those from the host have been checked and have NaN where missing.
     output_names : tuple or None
         Names of several outputs, for error messages.
     background : Background or None
@@ -134,7 +132,6 @@ class Runner:
         ensemble: Ensemble,
         options: Options,
         widen: bool,
-        numbers: gpu_arrays.Numbers,
         output_names: tuple[Any, ...] | None,
         background: Background | None = None,
         link: Link | None = None,
@@ -144,7 +141,6 @@ class Runner:
         self.ensemble = ensemble
         self.options = options
         self.widen = widen
-        self.numbers = numbers
         self.output_names = output_names
         self.background = background
         self.link = link

@@ -18,7 +18,7 @@ from . import devices, memory
 from .algorithms import SHAP_VALUES, Kind
 from .costs import CallPlan
 from .gpu_arrays import GpuArray
-from .inputs import Rows
+from .inputs import HostRows
 from .progress import Progress
 from .runner import Choice, Runner
 from .sharing import Sharing
@@ -32,17 +32,18 @@ _BLOCK_ROWS = 64
 _CHECK_BYTES = 40
 
 
-def perform(
+def execute(
     runner: Runner,
-    X: Rows | GpuArray,
+    rows: Rows,
     kind: Kind,
     work: Callable[[Run], T],
     labels: np.ndarray | None = None,
     progress: Progress | None = None,
 ) -> tuple[T, Run]:
-    """What ``work`` makes of X, and the run that it was given; ``labels`` are those of a link.
+    """Return the results of ``work``, and the run that it was given; ``labels`` are those of a link.
 
-    A run that ``device="auto"`` sent to a GPU, and that fails there, is repeated on the CPU.
+    Rows on a GPU are explained there. Where ``device="auto"`` sent rows from the host to a GPU, and the run
+    fails there, it is repeated on the CPU.
     """
 
     def made_by(run: Run) -> tuple[T, Run]:
@@ -50,14 +51,15 @@ def perform(
         run.compile()
         return work(run), run
 
-    if isinstance(X, GpuArray):
-        return made_by(DeviceRun(runner, kind, X))
+    if isinstance(rows, GpuArray):
+        return made_by(DeviceRun(runner, kind, rows))
+    assert isinstance(rows, HostRows)
     try:
-        return made_by(HostRun(runner, kind, X, runner.choose(kind, X.n_rows), labels))
+        return made_by(HostRun(runner, kind, rows, runner.choose(kind, rows.n_rows), labels))
     except (MemoryError, RuntimeError) as error:
         if not (runner.options.devices.auto and devices.is_cuda_error(error)):
             raise
-    return made_by(HostRun(runner, kind, X, runner.on_cpu(kind, X.n_rows), labels))
+    return made_by(HostRun(runner, kind, rows, runner.on_cpu(kind, rows.n_rows), labels))
 
 
 class Run(ABC):
@@ -86,10 +88,8 @@ class Run(ABC):
     passes = 1
     _n_computed = 0
 
-    def __init__(
-        self, runner: Runner, kind: Kind, n_rows: int, dtype: np.dtype, table_nodes: int = 0
-    ) -> None:
-        self.n_rows, self.dtype = n_rows, dtype
+    def __init__(self, runner: Runner, kind: Kind, rows: Rows, table_nodes: int = 0) -> None:
+        self._rows, self.n_rows, self.dtype = rows, rows.n_rows, rows.dtype
         self.n_features, self.n_outputs = runner.n_features, runner.n_outputs
         self._kind, self._table_nodes = kind, table_nodes
         self._runner = runner
@@ -111,11 +111,11 @@ class Run(ABC):
 
     @abstractmethod
     def empty(self, *shape: int) -> Any:
-        """A new array of the results' kind and dtype."""
+        """Return a new array of the results' kind and dtype."""
 
     @abstractmethod
-    def give(self, values: Any) -> Any:
-        """The array that :meth:`empty` made, as the user gets it."""
+    def to_native(self, values: Any) -> Any:
+        """Convert an array that :meth:`empty` made to the library that the user gets it from."""
 
     @abstractmethod
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
@@ -169,17 +169,19 @@ class Run(ABC):
 class HostRun(Run):
     """Rows from the host, on the CPU or, each with a part of them, on GPUs."""
 
+    _rows: HostRows
+
     def __init__(
         self,
         runner: Runner,
         kind: Kind,
-        rows: Rows,
+        rows: HostRows,
         choice: Choice,
         labels: np.ndarray | None,
     ) -> None:
-        super().__init__(runner, kind, rows.n_rows, rows.dtype, choice.table_nodes)
+        super().__init__(runner, kind, rows, choice.table_nodes)
         self.device = devices.label(choice.indices)
-        self._rows, self._labels, self._choice = rows, labels, choice
+        self._labels, self._choice = labels, choice
 
     def compile(self) -> None:
         super().compile()
@@ -188,7 +190,7 @@ class HostRun(Run):
     def empty(self, *shape: int) -> np.ndarray:
         return np.empty(shape, self.dtype)
 
-    def give(self, values: Any) -> Any:
+    def to_native(self, values: np.ndarray) -> np.ndarray:
         return values
 
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
@@ -297,20 +299,21 @@ class HostRun(Run):
 class DeviceRun(Run):
     """Rows that lie on a GPU, and their results there."""
 
+    _rows: GpuArray
+
     def __init__(self, runner: Runner, kind: Kind, array: GpuArray) -> None:
-        super().__init__(runner, kind, array.shape[0], array.dtype)
-        self.device = devices.label((array.index,))
-        self._array = array
+        super().__init__(runner, kind, array)
+        self.device = devices.label((array.gpu,))
 
     def compile(self) -> None:
         super().compile()
-        self._gpu = self._runner.cuda_plan(self._kind, self._array.index)
+        self._gpu = self._runner.cuda_plan(self._kind, self._rows.gpu)
 
     def empty(self, *shape: int) -> Any:
-        return self._array.empty(shape)
+        return self._rows.empty(shape)
 
-    def give(self, values: Any) -> Any:
-        return self._array.give(values)
+    def to_native(self, values: Any) -> Any:
+        return self._rows.to_native(values)
 
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
         if not work_row:  # the plan itself works off its rows in batches
@@ -319,9 +322,9 @@ class DeviceRun(Run):
         return need.rows_at_once(self._runner.options.memory_limit)
 
     def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
-        array = self._array.rows(start, start + len(values))
+        array = self._rows.rows(start, start + len(values))
         single, limit = array.dtype == np.float32, self._runner.call_limit or 0
-        numbers = self._runner.numbers
+        numbers = array.numbers
         gap = np.zeros(values.shape[1]) if self._checked else None
         out = {name: gpu_arrays.address(part) for name, part in parts.items()}
         refused = self._gpu.explain_device(
@@ -338,7 +341,10 @@ class DeviceRun(Run):
         )
         if refused >= 0:
             row, feature = divmod(refused, self.n_features)
-            raise gpu_arrays.RefusedNumberError(start + row, feature)
+            raise ValueError(
+                f"Input X contains NaN, infinity or a value too large for {numbers.x_dtype}, "
+                f"which the model does not accept: row {start + row}, column {array.names[feature]}"
+            )
         if gap is None:
             return
         if not (gap <= self._runner.allowed_gap(array.dtype)).all():
@@ -351,12 +357,12 @@ class DeviceRun(Run):
 
 
 def shap_values(run: Run) -> Any:
-    """SHAP values (or Banzhaf values) of all rows, [row][output][feature]."""
+    """Return the SHAP values (or Banzhaf values) of all rows, [row][output][feature]."""
     size = run.chunk_rows(*_rows_and_texts(run))
     values = run.empty(run.n_rows, run.n_outputs, run.n_features)
     for start in range(0, run.n_rows, size):
         run.fill(start, part(values, start, size))
-    return values
+    return run.to_native(values)
 
 
 def _rows_and_texts(run: Run) -> tuple[int, int, str, str]:
@@ -367,7 +373,7 @@ def _rows_and_texts(run: Run) -> tuple[int, int, str, str]:
     return run.n_outputs * row, widened, what, "or explain fewer rows"
 
 
-def call_plan(runner: Runner, X: Rows) -> CallPlan:
+def call_plan(runner: Runner, X: HostRows) -> CallPlan:
     """Return what a call for the SHAP values of rows does, which are counted and not read."""
     choice, options = runner.choose(SHAP_VALUES, X.n_rows), runner.options
     run = HostRun(runner, SHAP_VALUES, X, choice, None)

@@ -47,7 +47,7 @@ def names_of(data: Any) -> list[str] | None:
 
 
 def to_array(data: Any) -> np.ndarray:
-    """Anything that is ``Rows.data`` as one dense array, of objects where columns are no numbers."""
+    """Anything that is ``HostRows.data`` as one dense array, of objects where columns are no numbers."""
     if sp.issparse(data):
         return data.toarray()
     if package_of(data) == "pyarrow":

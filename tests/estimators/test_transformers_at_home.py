@@ -249,9 +249,9 @@ def test_skops(transformer: Any, data: Any) -> None:
     state = {
         "background.Background",
         "devices.Devices",
-        "gpu_arrays.Numbers",
         "ensemble.Ensemble",
         "explainer.TreeExplainer",
+        "inputs.Reader",
         "runner.Options",
         "runner.Runner",
         "schema.AdaptedModel",

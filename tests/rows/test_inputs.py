@@ -419,7 +419,7 @@ def test_rows_say_what_a_chunk_allocates() -> None:
     X = np.zeros((5000, 200))
     assert read(X, InputSchema(200), "float64").row_bytes == 0
     for other in (X.astype(int), sp.csr_array(np.ones((5000, 200))), X.astype(object)):
-        rows: Rows = read(other, InputSchema(200, missing_value=-1.0), "float64")
+        rows: HostRows = read(other, InputSchema(200, missing_value=-1.0), "float64")
         tracemalloc.start()
         rows.chunk(0, 5000)
         peak = tracemalloc.get_traced_memory()[1]

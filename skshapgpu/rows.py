@@ -1,0 +1,35 @@
+"""X after it was read, wherever it lies: the interface between reading X and computing with it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Rows(Protocol):
+    """Rows of X, on the host (:class:`.inputs.HostRows`) or on a GPU (:class:`.gpu_arrays.GpuArray`).
+
+    Attributes
+    ----------
+    data : array, sparse matrix or data frame
+        X as explanations keep it.
+    n_rows : int
+    dtype : numpy dtype
+        Of the results: float32 for float32 X, else float64.
+    names : tuple of str or None
+        Names of the columns; None if X has none, and messages do not need them.
+    index : pandas.Index or None
+        Row labels.
+    """
+
+    @property
+    def data(self) -> Any: ...
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+    @property
+    def names(self) -> tuple[str, ...] | None: ...
+    @property
+    def index(self) -> Any: ...
