@@ -18,7 +18,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from . import gpu_arrays
-from .containers import opened
 from .devices import Devices, label
 from .frames import OPENERS, ColumnSource, Frame
 from .gpu_arrays import GpuArray, Numbers
@@ -27,7 +26,7 @@ from .pipelines import Prepared, names_behind, prepare, unique
 from .real_numbers import is_long, is_wide, real_numbers, require_real, rounds_twice
 from .rows import Rows
 from .schema import AdaptedModel, Column, InputSchema
-from .tables import check_names, listed, package_of, row_labels, table
+from .tables import check_names, listed, opened, package_of, row_labels, table
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)

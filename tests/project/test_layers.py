@@ -64,7 +64,6 @@ MAY_IMPORT = {
         "schema",
         "storage",
     },
-    "containers": set(),
     "costs": {"digits"},
     "cross_fit": {"splits"},
     "devices": {"_cuda"},
