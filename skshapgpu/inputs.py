@@ -26,7 +26,7 @@ from .pipelines import Prepared, names_behind, prepare, unique
 from .real_numbers import is_long, is_wide, real_numbers, require_real, rounds_twice
 from .rows import Rows
 from .schema import AdaptedModel, Column, InputSchema
-from .tables import check_names, listed, opened, package_of, row_labels, table
+from .tables import Table, check_names, listed, open_table, row_labels
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
@@ -149,21 +149,19 @@ class HostRows:
 
     def __init__(
         self,
-        data: Any,
+        table: Table,
         schema: InputSchema,
         x_dtype: str,
-        *,
-        names: Sequence[str] | None = None,
-        one_rounding: bool = False,
     ) -> None:
+        data, names = table.data, table.names
         self.n_rows, n_columns = data.shape
         self.data = data
         self.names: tuple[str, ...] | None = None if names is None else tuple(names)
-        self.index: Any = None
+        self.index = table.index
         self.row_bytes = 0
         self._schema = schema
         self._x_dtype = np.dtype(x_dtype)
-        self._package = None if isinstance(data, np.ndarray) else package_of(data)
+        self._package = table.package
         self._sources: list[ColumnSource] = []
         self._texts: frozenset[int] = frozenset()
         self._long: frozenset[int] = frozenset()
@@ -173,7 +171,7 @@ class HostRows:
             self.dtype = _FLOAT32 if data.dtype.char == "f" else _FLOAT64
             if self._array is None:
                 self.row_bytes = 8 * data.nnz // max(self.n_rows, 1)  # row numbers of the entries
-            if is_long(data.dtype) and not (one_rounding and data.dtype.kind in "iu"):
+            if is_long(data.dtype) and not (table.was_array and data.dtype.kind in "iu"):
                 self._long = frozenset(range(n_columns))
         else:
             frame = self._open_frame()
@@ -200,7 +198,6 @@ class HostRows:
         self.names = tuple(map(str, frame.names))
         self._sources, self._array = frame.sources, frame.array
         self._texts, self._long = frame.texts, frame.long
-        self.index = row_labels(self.data)
         self.dtype = _FLOAT32 if frame.single else _FLOAT64
         return frame
 
@@ -430,24 +427,19 @@ def read(X: Any, schema: InputSchema, x_dtype: str) -> HostRows:
         X holds dates or time spans, is masked, is no table at all, or is a library's own container whose
         numbers cannot be had.
     """
-    container = opened(X)
-    names = None
-    if container is not None:
-        X, names = container.data, container.names
-    if container is not None and container.missing_apart:
+    table = open_table(X)
+    if table.missing_apart:
         if not schema.sparse_zero_missing or schema.encoders:
             raise TypeError(
                 "X is an xgboost.DMatrix, but the model is none of XGBoost, or has categories: pass the "
                 "array or data frame that it was made of"
             )
         schema = replace(schema, missing_value=np.nan)
-    is_array = isinstance(X, np.ndarray)
-    X = table(X)
-    if isinstance(X, np.ndarray):
-        require_real(X.dtype.kind, "X", text=bool(schema.encoders))
-    elif sp.issparse(X):
-        require_real(X.dtype.kind, "X")
-    return HostRows(X, schema, x_dtype, names=names, one_rounding=is_array)
+    if isinstance(table.data, np.ndarray):
+        require_real(table.data.dtype.kind, "X", text=bool(schema.encoders))
+    elif sp.issparse(table.data):
+        require_real(table.data.dtype.kind, "X")
+    return HostRows(table, schema, x_dtype)
 
 
 def _text_codes(values: np.ndarray) -> np.ndarray:

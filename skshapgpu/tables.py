@@ -70,6 +70,44 @@ def package_of(X: Any) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class Table:
+    """X from the host as one table.
+
+    Attributes
+    ----------
+    data : two-dimensional array, canonical CSR matrix or data frame
+    package : {"pandas", "polars", "pyarrow"} or None
+        The library of a data frame.
+    names : sequence of str or None
+        Names of the columns that a container has beside its data.
+    index : pandas.Index or None
+    missing_apart : bool
+        As for :class:`Opened`.
+    was_array : bool
+        Whether X, or what a container holds, is an array of NumPy.
+    """
+
+    data: Any
+    package: str | None
+    names: Sequence[str] | None
+    index: Any
+    missing_apart: bool
+    was_array: bool
+
+
+def open_table(X: Any) -> Table:
+    """Return X, or what a container holds, as a table.
+
+    Raises ``ValueError`` or ``TypeError`` as :func:`.inputs.read` does.
+    """
+    container = opened(X) or Opened(X)
+    was_array = isinstance(container.data, np.ndarray)
+    data = table(container.data)
+    package = None if isinstance(data, np.ndarray) else package_of(data)
+    return Table(data, package, container.names, row_labels(data), container.missing_apart, was_array)
+
+
 def table(X: Any) -> Any:
     """X as a two-dimensional array, a canonical CSR matrix, or the known data frame that it is.
 
@@ -169,9 +207,9 @@ def listed(names: Sequence[str]) -> str:
 _FRAME_CLASSES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Table", "RecordBatch")}
 
 
-# Containers of libraries: DMatrix of XGBoost, Dataset of LightGBM, Pool of CatBoost. They are opened where the
-# numbers that the library itself would predict with can be had, and refused where they cannot: binned, freed,
-# kept outside memory, or with categories, whose codes are the library's own.
+# Containers of libraries: DMatrix of XGBoost, Dataset of LightGBM, Pool of CatBoost. They are opened where
+# they hold the numbers that the library itself would predict with, and rejected otherwise: numbers that are
+# binned, freed or kept outside memory, and categories, whose codes are the library's own.
 
 _INSTEAD = "pass the array or data frame that it was made of"
 
