@@ -8,116 +8,37 @@ a data frame in between. Where a pipeline comes first, its steps get the pandas 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.utils import get_tags
 
+from .arrow import (
+    MISSING_KEY,
+    MISSING_NAN,
+    columns_of_rows,
+    decoded,
+    is_category,
+    require_arrow,
+    require_columns,
+    rows_of_columns,
+    to_pandas,
+)
+from .batch_arguments import explainer_of, parse_names, request_of
 from .errors import require_one_of
 from .explainer import TreeExplainer
 from .explanation import column_names, side_by_side
 from .interaction_explanation import INDEX_NAMES, set_names
-from .interactions import Request
 from .tables import check_names
 
 #: Key of the metadata of a schema under which base values and the like stand, as JSON.
 METADATA_KEY = b"skshapgpu"
 
-#: Key of the metadata of a field that tells what a null of it is among objects of a pandas frame, and its
-#: values. Some transformers tell one from the other.
-MISSING_KEY, MISSING_NAN, MISSING_NONE = b"skshapgpu missing", b"nan", b"None"
-
-_VALUE_INDICES = ("sv", "bv")
 _DTYPES = ("auto", "float32", "float64")
-
-#: How a file begins that TreeExplainer.save wrote; no model file does.
-_EXPLAINER_FILE = b"PK\x03\x04"
-
-#: Rows that are turned from columns into rows at once, or back: so many of some columns fit into a cache.
-_TILE = 512
 
 #: So many of the largest numbers of a row are found faster one by one than by sorting all.
 _FEW = 12
-
-
-def require_arrow() -> Any:
-    """The module pyarrow.
-
-    Raises
-    ------
-    ImportError
-        It is not installed; the message says how to install it.
-    """
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ImportError(
-            "record batches and files of them need pyarrow: pip install skshapgpu[arrow]"
-        ) from error
-    return pyarrow
-
-
-def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
-    """An explainer of anything that stands for one, for rows without labels.
-
-    Parameters
-    ----------
-    model : TreeExplainer, fitted model, str or path
-        A path is that of a model file, or of a file that ``TreeExplainer.save`` wrote; its content tells.
-    options : dict
-        Options of ``TreeExplainer``, or of ``TreeExplainer.load`` for such a file.
-
-    Raises
-    ------
-    TypeError
-        ``model`` is an explainer, which has its options.
-    ValueError, TypeError, UnsupportedModelError, NotFittedError, OSError
-        As ``TreeExplainer`` and ``TreeExplainer.load`` raise; or labels are needed.
-    """
-    if options.get("model_output") == "log_loss":
-        raise _no_labels()
-    explainer = _explainer_of(model, options)
-    if explainer.model_output == "log_loss":
-        raise _no_labels()
-    return explainer
-
-
-def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
-    if isinstance(model, TreeExplainer):
-        if options:
-            raise TypeError(f"the explainer has its options: {', '.join(options)} must be given to it")
-        return model
-    if isinstance(model, (str, os.PathLike)) and os.path.isfile(model):
-        with open(model, "rb") as file:
-            if file.read(4) == _EXPLAINER_FILE:
-                return TreeExplainer.load(model, **options)
-    return TreeExplainer(model, **options)
-
-
-def request_of(interactions: bool, pairs: Any, index: str | None) -> tuple[Request | None, str]:
-    """What is asked for of each batch: pairs, None for values of single features, and their index.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument has no such value, or what is asked for depends on other rows than those of a batch.
-    """
-    if not interactions:
-        index = "sv" if index is None else index
-        require_one_of("index", index, _VALUE_INDICES)
-        if not (isinstance(pairs, str) and pairs == "all"):
-            raise ValueError("pairs is for interactions: use interactions=True")
-        return None, index
-    index = "sii" if index is None else index
-    request = Request.parse(pairs, index)
-    if request.form == "strongest":
-        raise ValueError(
-            "pairs must be 'all', 'occurring' or a list: the strongest depend on all rows, not on "
-            "those of a batch; find them in a sample with explain_interactions, or use top="
-        )
-    return request, index
 
 
 class BatchExplainer:
@@ -198,8 +119,8 @@ class BatchExplainer:
     ) -> None:
         require_arrow()
         require_one_of("dtype", dtype, _DTYPES)
-        self._features = None if features is None else _names("features", features)
-        self._keep = _names("keep", keep)
+        self._features = None if features is None else parse_names("features", features)
+        self._keep = parse_names("keep", keep)
         if not isinstance(prefix, str):
             raise TypeError(f"prefix must be a str, not {prefix!r}")
         if top is not None and (isinstance(top, bool) or not isinstance(top, (int, np.integer))):
@@ -273,7 +194,7 @@ class BatchExplainer:
                 names = tuple(there[name] for name in known)
         if names is None:
             names = tuple(name for name in schema.names if name not in self._keep)
-        _require_columns(schema, (*self._keep, *names))
+        require_columns(schema, (*self._keep, *names))
         if known is not None:
             check_names([name.replace(" ", "_") for name in names] if blank else names, known)
         if n_expected is not None and len(names) != n_expected:
@@ -288,7 +209,7 @@ class BatchExplainer:
         explainer = self._explainer
         if explainer.steps or not explainer.takes_codes:  # for steps, see rows()
             return
-        if any(_is_category(schema.field(name).type) for name in names):
+        if any(is_category(schema.field(name).type) for name in names):
             raise ValueError(
                 "the model takes the codes of categories as they are, but each batch may have other codes "
                 "for them: give columns of whole numbers, the codes of the training data"
@@ -533,7 +454,7 @@ class BatchExplainer:
             dtype = np.float32 if str(fields[-1].type) == "float" else np.float64
             values = self.values(X, names, dtype)
             if self._top is None:
-                made = [arrow.array(column) for column in _columns(values)]
+                made = [arrow.array(column) for column in columns_of_rows(values)]
             else:
                 made = self._strongest(values, names)
         return arrow.RecordBatch.from_arrays([*kept, *made], schema=schema)
@@ -578,17 +499,17 @@ class BatchExplainer:
         of_frame = bool(explainer.steps) and hasattr(explainer.steps[0], "feature_names_in_")
         plain = not (of_frame or self._of_texts or explainer.has_encoders)
         if len(types) == 1 and types <= {"float", "double"} and plain:
-            return _block(columns, np.float32 if types == {"float"} else np.float64)
+            return rows_of_columns(columns, np.float32 if types == {"float"} else np.float64)
         if explainer.steps:
             if explainer.takes_codes:  # a step may encode texts; text that reaches the model is refused there
-                columns = [_decoded(column) for column in columns]
+                columns = [decoded(column) for column in columns]
             fields = [batch.schema.field(name).with_type(c.type) for name, c in zip(names, columns)]
             if self._of_texts:  # a vectorizer refuses NaN by name, and None by accident
                 fields = [field.with_metadata({MISSING_KEY: MISSING_NAN}) for field in fields]
-            frame = _to_pandas(arrow.RecordBatch.from_arrays(columns, schema=arrow.schema(fields)))
+            frame = to_pandas(arrow.RecordBatch.from_arrays(columns, schema=arrow.schema(fields)))
             return frame if of_frame else frame.to_numpy()
         if explainer.family == "sklearn":  # reads values, and refuses dictionaries with nulls
-            columns = [_decoded(column) for column in columns]
+            columns = [decoded(column) for column in columns]
         return arrow.Table.from_arrays(columns, names=list(names))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -618,52 +539,12 @@ def largest(values: np.ndarray, n: int) -> np.ndarray:
     return places
 
 
-def _no_labels() -> ValueError:
-    return ValueError("model_output='log_loss' needs labels, which batches do not have: use TreeExplainer")
-
-
-def _names(argument: str, given: Any) -> tuple[str, ...]:
-    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
-        raise TypeError(f"{argument} must be a sequence of names, not {given!r}")
-    names = tuple(given)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{argument} names the column {twice!r} twice")
-    return names
-
-
 def _plain(names: Any) -> Any:
     """Labels, or pairs of them, as JSON has them."""
     if isinstance(names, (tuple, list)):
         return [_plain(name) for name in names]
     name = names.item() if isinstance(names, np.generic) else names
     return name if isinstance(name, (int, float, bool, str)) else str(name)
-
-
-def _require_columns(schema: Any, names: Sequence[str]) -> None:
-    there = list(schema.names)
-    if missing := [name for name in names if name not in there]:
-        raise ValueError(f"there is no column {missing[0]!r}; there are {', '.join(map(repr, there[:20]))}")
-    if twice := [name for name in names if there.count(name) > 1]:
-        raise ValueError(f"there are several columns {twice[0]!r}")
-
-
-def is_text(kind: Any) -> bool:
-    """Tell whether a type of Arrow is one of texts, without a dictionary."""
-    return str(kind) in ("string", "large_string", "string_view")
-
-
-def _is_category(kind: Any) -> bool:
-    return _is_dictionary(kind) or is_text(kind)
-
-
-def _decoded(column: Any) -> Any:
-    """Return the values of a column that has a dictionary."""
-    return column.cast(column.type.value_type) if _is_dictionary(column.type) else column
-
-
-def _is_dictionary(kind: Any) -> bool:
-    return str(kind).startswith("dictionary")
 
 
 def _takes_texts(step: Any) -> bool:
@@ -673,40 +554,3 @@ def _takes_texts(step: Any) -> bool:
     except Exception:  # whatever a transformer that is not of scikit-learn raises: it takes tables
         return False
     return tags.string and not tags.two_d_array
-
-
-def _to_pandas(batch: Any) -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError(
-            "the steps of a Pipeline that was fitted on a data frame take one: pip install pandas"
-        ) from error
-    frame = batch.to_pandas()
-    for field in batch.schema:
-        column, missing = frame[field.name], (field.metadata or {}).get(MISSING_KEY)
-        if missing == MISSING_NONE or (missing == MISSING_NAN and column.dtype == object):
-            values = column.to_numpy(object, copy=True)
-            values[column.isna()] = np.nan if missing == MISSING_NAN else None
-            frame[field.name] = pandas.Series(values, dtype=object)
-    return frame
-
-
-def _block(columns: Sequence[Any], dtype: Any) -> np.ndarray:
-    """Columns of one type side by side, a row in one piece; a null is NaN."""
-    parts = [column.to_numpy(zero_copy_only=False) for column in columns]
-    n_rows = len(parts[0])
-    block = np.empty((n_rows, len(parts)), dtype)
-    for start in range(0, n_rows, _TILE):
-        tile = slice(start, start + _TILE)
-        for i, part in enumerate(parts):
-            block[tile, i] = part[tile]
-    return block
-
-
-def _columns(values: np.ndarray) -> np.ndarray:
-    """The reverse: [column][row], each column in one piece."""
-    columns = np.empty(values.shape[::-1], values.dtype)
-    for start in range(0, len(values), _TILE):
-        columns[:, start : start + _TILE] = values[start : start + _TILE].T
-    return columns

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from ..record_batches import require_arrow
+from ..arrow import require_arrow
 from ..storage import put
 from .journal import Journal, call_digest, flush, flush_folder
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..record_batches import require_arrow
+from ..arrow import require_arrow
 from .types import fitted, of_all
 
 #: Bytes that are assumed for a value whose type does not say them, such as a text.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..record_batches import MISSING_KEY, MISSING_NAN, MISSING_NONE, require_arrow
+from ..arrow import MISSING_KEY, MISSING_NAN, MISSING_NONE, require_arrow
 from ..tables import table
 from .csv_files import CsvOptions
 from .files import READAHEAD, files_in, format_of, info_of, open_files

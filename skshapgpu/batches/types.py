@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..record_batches import is_text, require_arrow
+from ..arrow import is_text, require_arrow
 
 
 def wider(one: Any, other: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..batch_arguments import explainer_of, request_of
 from ..devices import elsewhere
-from ..record_batches import explainer_of, request_of
 
 
 class Work:

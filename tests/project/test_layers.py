@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "batches": {
         "_core",
         "_versions",
+        "arrow",
         "errors",
         "explainer",
         "progress",
@@ -77,7 +78,7 @@ MAY_IMPORT = {
         "interaction_explanation",
         "tables",
     },
-    "distributed": {"devices", "record_batches"},
+    "distributed": {"batch_arguments", "devices", "record_batches"},
     "ensemble": set(),
     "errors": set(),
     "explainer": {
@@ -135,11 +136,12 @@ MAY_IMPORT = {
     "progress": set(),
     "real_numbers": set(),
     "record_batches": {
+        "arrow",
+        "batch_arguments",
         "errors",
         "explainer",
         "explanation",
         "interaction_explanation",
-        "interactions",
         "tables",
     },
     "reference": {"ensemble"},
