@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from functools import partial
 from numbers import Integral
 from time import perf_counter
 from typing import Any, Literal, TypeVar, overload
 
-import joblib
 import numpy as np
 from sklearn.utils import check_scalar
 
@@ -853,31 +851,3 @@ def _shaped(values: Any) -> Any:
     The matrices of interactions are symmetric, so that swapping two axes is as good as moving one.
     """
     return values[:, 0] if values.shape[1] == 1 else values.swapaxes(1, values.ndim - 1)
-
-
-def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
-    """What tells from others the values that an explainer gives, to the bit, as JSON has it.
-
-    Two explainers that were made alike have the same, in whatever process. A step of a pipeline that
-    cannot be pickled is known by its text, which may differ from process to process.
-    """
-    adapted, runner = explainer._adapted, explainer._runner
-    about = {f.name: getattr(adapted, f.name) for f in fields(adapted) if f.name != "ensemble"}
-    background = runner.background
-    steps = None
-    if explainer._reader.steps:
-        try:
-            steps = joblib.hash(explainer._reader.steps)
-        except Exception:  # whatever a step's own pickling raises
-            steps = repr(explainer._reader.steps)
-    return {
-        "trees": saving.digest(adapted.ensemble),
-        "schema": joblib.hash(about),
-        "steps": steps,
-        "background": background and joblib.hash([background.rows, background.weights]),
-        "algorithm": runner.options.algorithm,
-        "precision": explainer.precision,
-        "outputs": explainer._outputs,
-        "model_output": explainer.model_output,
-        "memory_limit": runner.options.memory_limit,
-    }

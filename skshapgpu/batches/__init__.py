@@ -18,7 +18,7 @@ import numpy as np
 
 from .._versions import __version__
 from ..errors import require_one_of
-from ..explainer import fingerprint
+from ..fingerprint import fingerprint
 from ..progress import require_progress, watched
 from ..record_batches import BatchExplainer
 from .csv_files import CsvOptions

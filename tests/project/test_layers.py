@@ -42,7 +42,7 @@ MAY_IMPORT = {
         "_versions",
         "arrow",
         "errors",
-        "explainer",
+        "fingerprint",
         "progress",
         "record_batches",
         "storage",
@@ -101,6 +101,7 @@ MAY_IMPORT = {
         "sharing",
     },
     "explanation": {"columns", "digits", "gpu_arrays", "origins", "tables"},
+    "fingerprint": {"explainer", "saving"},
     "frames": {"real_numbers"},
     "gpu_arrays": {"devices"},
     "importance": {
