@@ -26,7 +26,7 @@ from .errors import UnsupportedModelError, require_one_of
 from .explanation import Explanation
 from .inputs import Reader
 from .interaction_explanation import INDEX_NAMES, InteractionExplanation
-from .interactions import Found, Request, interactions
+from .interactions import Interactions, Request, interactions
 from .model_output import link_of, require_model_output
 from .pipelines import Lent, copies_of, unwrap
 from .progress import require_progress, watched
@@ -459,7 +459,7 @@ class TreeExplainer:
             Positions of the features, in ascending order.
         """
         request = Request.parse("occurring", "sii", order)
-        return self._runner.sets(request.kind, request.part)
+        return self._runner.sets(request.kind, request.result)
 
     def explain(self, X: Any, y: Any = None, *, index: str = "sv", progress: Any = False) -> Explanation:
         """Compute SHAP values, with names, data, row labels and base values.
@@ -631,8 +631,10 @@ class TreeExplainer:
         found, _, _ = self._interactions(X, _ALL_PAIRS)
         return _shaped(found.values)
 
-    def _interactions(self, X: Any, request: Request, progress: Any = False) -> tuple[Found, Run, Rows]:
-        rows = self._read(X, request.kind, f"{INDEX_NAMES[request.kind.index]} of {request.part}")
+    def _interactions(
+        self, X: Any, request: Request, progress: Any = False
+    ) -> tuple[Interactions, Run, Rows]:
+        rows = self._read(X, request.kind, f"{INDEX_NAMES[request.kind.index]} of {request.result}")
         positions = None
         if request.form == "listed":
             positions = request.positions(self._names_of(rows))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrow import is_text
 from .real_numbers import is_long, require_real
 
 #: Values of one column in the rows start to stop, and dictionary codes if it is categorical.
@@ -62,7 +63,7 @@ def _pandas_frame(frame: Any) -> Frame:
 
 def _is_pandas_text(series: Any) -> bool:
     if _is_arrow_dictionary(series.dtype):
-        return _is_arrow_text(series.dtype.pyarrow_dtype.value_type)
+        return is_text(series.dtype.pyarrow_dtype.value_type)
     if series.dtype != object:
         return series.dtype.type is str
     return isinstance(next((value for value in series.array if not _is_missing(value)), None), str)
@@ -137,14 +138,10 @@ def _arrow_frame(table: Any) -> Frame:
         if types.is_temporal(column.type):
             require_real("M", f"column {name}")
     single = all(types.is_float32(column.type) for column in table.columns)
-    texts = _positions(table.columns, lambda column: _is_arrow_text(column.type))
+    texts = _positions(table.columns, lambda column: is_text(column.type))
     long = _positions(table.columns, lambda c: types.is_int64(c.type) or types.is_uint64(c.type))
     sources = [_arrow_source(column) for column in table.columns]
     return Frame(table.column_names, single, sources, texts, long)
-
-
-def _is_arrow_text(kind: Any) -> bool:
-    return str(kind) in ("string", "large_string", "string_view")
 
 
 def _arrow_source(column: Any) -> ColumnSource:

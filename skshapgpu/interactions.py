@@ -23,7 +23,7 @@ _NOUNS = {2: "pair", 3: "triple"}
 
 @dataclass(frozen=True)
 class Request:
-    """What the arguments ``pairs``, ``index`` and ``order`` ask for.
+    """Interactions that the arguments ``pairs``, ``index`` and ``order`` ask for.
 
     Attributes
     ----------
@@ -82,21 +82,21 @@ class Request:
 
     @property
     def noun(self) -> str:
-        """What a set of features is called."""
+        """Name of a set of features of this order."""
         return _NOUNS[self.kind.order]
 
     @property
-    def part(self) -> str:
+    def result(self) -> str:
         """Name of the core's result that holds the sets."""
         return f"{self.noun}s"
 
     @property
-    def whole(self) -> int:
-        """What the core's numbers are multiplied by: of a pair it gives one half."""
+    def factor(self) -> int:
+        """Number by which the core's results are multiplied: it computes half of the index of a pair."""
         return 2 if self.kind.order == 2 else 1
 
     def positions(self, names: Sequence[str]) -> np.ndarray:
-        """Features of the listed sets, each by its position: int32, (n_sets, order).
+        """Return the features of the listed sets, each by its position: int32, (n_sets, order).
 
         Raises
         ------
@@ -129,7 +129,7 @@ def _position(feature: Any, number: dict[str, int]) -> int:
 
 
 @dataclass(frozen=True)
-class Found:
+class Interactions:
     """Interactions of all rows, as ``InteractionExplanation`` describes them.
 
     Attributes
@@ -146,8 +146,8 @@ class Found:
     feature_values: Any = None
 
 
-def interactions(run: Run, request: Request, positions: np.ndarray | None) -> Found:
-    """What a request asks for, of all rows; ``positions`` are those of listed sets.
+def interactions(run: Run, request: Request, positions: np.ndarray | None) -> Interactions:
+    """Compute the interactions that a request asks for; ``positions`` are those of listed sets.
 
     Raises
     ------
@@ -166,10 +166,10 @@ def interactions(run: Run, request: Request, positions: np.ndarray | None) -> Fo
     return replace(found, values=run.to_native(found.values), feature_values=singles)
 
 
-def _all(run: Run, request: Request) -> Found:
+def _all(run: Run, request: Request) -> Interactions:
     n_features, item = run.n_features, run.dtype.itemsize
     matrix = n_features**2 * item
-    room = _Room(
+    memory = _ResultMemory(
         run,
         f"{INDEX_NAMES[request.kind.index]} ({n_features} x {n_features} features, {run.n_outputs} outputs)",
         "or ask for fewer pairs: pairs='occurring', a number or a list of them",
@@ -177,93 +177,96 @@ def _all(run: Run, request: Request) -> Found:
     work = run.n_outputs * n_features * item
     if run.n_outputs > run.computed_outputs:
         work += n_features * item + matrix
-    size = room.chunk_rows(run.n_outputs * matrix, work)
-    matrices = room.allocate(run.n_outputs, n_features, n_features)
+    size = memory.chunk_rows(run.n_outputs * matrix, work)
+    matrices = memory.allocate(run.n_outputs, n_features, n_features)
     for start in range(0, run.n_rows, size):
-        out = part(matrices, start, size)
+        out = chunk_of(matrices, start, size)
         run.fill(start, run.empty(len(out), run.n_outputs, n_features), matrices=out)
-    return Found(matrices)
+    return Interactions(matrices)
 
 
-def _occurring(run: Run, request: Request) -> Found:
-    sets = run.sets(request.part)
+def _occurring(run: Run, request: Request) -> Interactions:
+    sets = run.sets(request.result)
     row = (len(sets) + run.n_features) * run.dtype.itemsize
-    room = _Room(run, *_texts(run, request, len(sets)))
-    size = room.chunk_rows(run.n_outputs * row, 2 * run.n_outputs * row)  # copies with one output; magnitudes
-    values = room.allocate(run.n_outputs, len(sets))
-    feature_values = room.allocate(run.n_outputs, run.n_features)
+    memory = _ResultMemory(run, *_texts(run, request, len(sets)))
+    work = 2 * run.n_outputs * row  # copies with one output; magnitudes
+    size = memory.chunk_rows(run.n_outputs * row, work)
+    values = memory.allocate(run.n_outputs, len(sets))
+    feature_values = memory.allocate(run.n_outputs, run.n_features)
     total = np.zeros(len(sets))
     for start in range(0, run.n_rows, size):
-        out = part(values, start, size)
-        run.fill(start, part(feature_values, start, size), **{request.part: out})
-        out *= request.whole
+        out = chunk_of(values, start, size)
+        run.fill(start, chunk_of(feature_values, start, size), **{request.result: out})
+        out *= request.factor
         total += magnitudes(out)
-    return Found(values, sets, _mean(total, run), feature_values)
+    return Interactions(values, sets, _mean(total, run), feature_values)
 
 
-def _strongest(run: Run, request: Request) -> Found:
-    """In two passes: all sets are computed twice, so that only those chosen need be kept."""
-    sets = run.sets(request.part)
+def _strongest(run: Run, request: Request) -> Interactions:
+    """Compute all sets, twice if there are several chunks, so that only the strongest are kept."""
+    sets = run.sets(request.result)
     count = min(request.count, len(sets))
-    size, room, read = _reader(run, request, len(sets), count)
+    size, memory, read = _chunk_reader(run, request, len(sets), count)
     run.passes = 2 if size < run.n_rows else 1
     total = np.zeros(len(sets))
     for start in range(0, run.n_rows, size):
         found = read(start)
         total += magnitudes(found)
     columns = np.argsort(-total, kind="stable")[:count]
-    values = room.allocate(run.n_outputs, count)
+    values = memory.allocate(run.n_outputs, count)
     for start in range(0, run.n_rows, size):
         if run.passes == 2:  # else everything is still there
             found = read(start)
         chosen = found[:, :, columns.tolist()]
-        chosen *= request.whole
+        chosen *= request.factor
         run.spread(chosen, values[start : start + size])
-    total *= request.whole * (run.n_outputs // run.computed_outputs)
-    return Found(values, sets[columns], _mean(total[columns], run))
+    total *= request.factor * (run.n_outputs // run.computed_outputs)
+    return Interactions(values, sets[columns], _mean(total[columns], run))
 
 
-def _listed(run: Run, request: Request, positions: np.ndarray) -> Found:
-    sets = run.sets(request.part)
-    size, room, read = _reader(run, request, len(sets), len(positions))
+def _listed(run: Run, request: Request, positions: np.ndarray) -> Interactions:
+    sets = run.sets(request.result)
+    size, memory, read = _chunk_reader(run, request, len(sets), len(positions))
     column_of = dict(zip(map(tuple, sets.tolist()), range(len(sets))))
     columns = [column_of.get(tuple(sorted(members))) for members in positions.tolist()]
     present = [i for i, column in enumerate(columns) if column is not None]
     columns = [column for column in columns if column is not None]
-    values = room.allocate(run.n_outputs, len(positions))
+    values = memory.allocate(run.n_outputs, len(positions))
     for start in range(0, run.n_rows, size):
         found = read(start)
         chosen = run.empty(len(found), run.computed_outputs, len(positions))
         chosen[...] = 0
         chosen[:, :, present] = found[:, :, columns]
-        chosen *= request.whole
+        chosen *= request.factor
         run.spread(chosen, values[start : start + size])
-    return Found(values, positions)
+    return Interactions(values, positions)
 
 
-def _reader(run: Run, request: Request, n_sets: int, n_kept: int) -> tuple[int, _Room, Callable[[int], Any]]:
-    """Rows of a chunk, the room for the result, and what computes all sets of the chunk from a row on.
+def _chunk_reader(
+    run: Run, request: Request, n_sets: int, n_kept: int
+) -> tuple[int, _ResultMemory, Callable[[int], Any]]:
+    """Return the rows of a chunk, the memory for the result, and a function of the first row of a chunk.
 
-    It computes into a buffer that the next call uses again.
+    The function computes all sets of the chunk, into a buffer that its next call uses again.
     """
     item = run.dtype.itemsize
-    room = _Room(run, *_texts(run, request, n_kept))
+    memory = _ResultMemory(run, *_texts(run, request, n_kept))
     # The buffers; beside them the magnitudes, or what is kept of a chunk and a copy of it.
     work = run.n_features + n_sets + max(n_sets, 2 * n_kept)
-    size = room.chunk_rows(run.n_outputs * n_kept * item, run.computed_outputs * work * item)
+    size = memory.chunk_rows(run.n_outputs * n_kept * item, run.computed_outputs * work * item)
     n_buffered = min(size, run.n_rows)
     singles = run.empty(n_buffered, run.computed_outputs, run.n_features)
     buffer = run.empty(n_buffered, run.computed_outputs, n_sets)
 
     def read(start: int) -> Any:
         n = min(n_buffered, run.n_rows - start)
-        run.compute(start, singles[:n], **{request.part: buffer[:n]})
+        run.compute(start, singles[:n], **{request.result: buffer[:n]})
         return buffer[:n]
 
-    return size, room, read
+    return size, memory, read
 
 
-class _Room:
+class _ResultMemory:
     """Memory for a result, with one message wherever it is found too small."""
 
     def __init__(self, run: Run, what: str, advice: str) -> None:
@@ -274,7 +277,7 @@ class _Room:
         return self._run.chunk_rows(result_row, work_row, self._what, advice)
 
     def allocate(self, *shape: int) -> Any:
-        """An array with such an element for each row."""
+        """Return an array with an element of this shape for each row."""
         try:
             return self._run.empty(self._run.n_rows, *shape)
         except MemoryError as error:
@@ -286,8 +289,8 @@ class _Room:
 
 
 def _texts(run: Run, request: Request, n_sets: int) -> tuple[str, str]:
-    what = f"{INDEX_NAMES[request.kind.index]} ({n_sets} {request.part}, {run.n_outputs} outputs)"
-    return what, f"or ask for fewer {request.part}: pairs as a number or a list"
+    what = f"{INDEX_NAMES[request.kind.index]} ({n_sets} {request.result}, {run.n_outputs} outputs)"
+    return what, f"or ask for fewer {request.result}: pairs as a number or a list"
 
 
 def _mean(total: np.ndarray, run: Run) -> np.ndarray:

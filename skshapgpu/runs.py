@@ -77,7 +77,7 @@ class Run(ABC):
     device : str
         Where it runs, as users call it.
     progress : Progress or None
-        What is told of the rows that are computed.
+        Reports the rows that are computed.
     passes : int
         How often each row is computed.
     """
@@ -106,7 +106,7 @@ class Run(ABC):
         return self._runner.ensemble.n_outputs
 
     def sets(self, part: str) -> np.ndarray:
-        """As :meth:`Runner.sets`."""
+        """Return the sets as :meth:`Runner.sets` does."""
         return self._runner.sets(self._kind, part)
 
     @abstractmethod
@@ -119,7 +119,7 @@ class Run(ABC):
 
     @abstractmethod
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
-        """Rows to work off at once, as :meth:`memory.Need.rows_at_once` says and raises.
+        """Return the rows to work off at once, as :meth:`memory.Need.rows_at_once` says and raises.
 
         ``work_row`` counts the buffers of the caller.
         """
@@ -127,7 +127,7 @@ class Run(ABC):
     def compute(self, start: int, values: Any, **parts: Any) -> None:
         """Fill C-contiguous arrays with the results of the rows from ``start`` on, as many as they hold.
 
-        Only of the outputs that the core computes. ``parts``: what else ``Plan.explain`` fills.
+        They are of the outputs that the core computes. ``parts``: other arrays that ``Plan.explain`` fills.
         """
         if self.progress is None:
             self._compute(start, values, parts)
@@ -142,10 +142,10 @@ class Run(ABC):
 
     @abstractmethod
     def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
-        """The same, at once."""
+        """Compute the rows of :meth:`compute` at once."""
 
     def fill(self, start: int, values: Any, **parts: Any) -> None:
-        """The same of all outputs."""
+        """Fill arrays as :meth:`compute` does, with the results of all outputs."""
         if not self._runner.widen:
             self.compute(start, values, **parts)
             return
@@ -218,9 +218,10 @@ class HostRun(Run):
         fixed = 0
         if scratch and n_threads:
             fixed = n_threads * self._runner.plan(self._kind).info()["scratch_bytes_per_thread"]
-        tables = self._runner.table_bytes
         if self._runner.options.memory_limit is None:  # of this run alone
             tables = self._runner.own_table_bytes(self._kind) + self._choice.tables_to_make
+        else:
+            tables = self._runner.table_bytes
         return memory.Need(self.n_rows, result_row, work_row, tables, fixed, what, advice)
 
     def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
@@ -238,7 +239,7 @@ class HostRun(Run):
         values: np.ndarray,
         parts: dict[str, np.ndarray],
     ) -> None:
-        """The same where columns share the values of players."""
+        """Explain a block where columns share the values of players."""
         of_players = np.empty((*values.shape[:2], sharing.n_players), values.dtype)
         if not parts:
             self._explain(block, start, of_players, {})
@@ -253,7 +254,7 @@ class HostRun(Run):
     def _explain(
         self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
     ) -> None:
-        """Results of the players."""
+        """Explain a block: the results of the players."""
         if self._gpus:
             self._compute_on_gpus(block, start, values, parts)
             return
@@ -269,7 +270,7 @@ class HostRun(Run):
     def _compute_on_gpus(
         self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
     ) -> None:
-        """GPUs find the gaps themselves."""
+        """Explain a block, a part of it on each GPU; GPUs find the gaps themselves."""
         limit = self._runner.call_limit
         allocated = values.nbytes + sum(part.nbytes for part in parts.values())
         limit = 0 if limit is None else max(1, (limit - allocated) // 2)
@@ -361,7 +362,7 @@ def shap_values(run: Run) -> Any:
     size = run.chunk_rows(*_rows_and_texts(run))
     values = run.empty(run.n_rows, run.n_outputs, run.n_features)
     for start in range(0, run.n_rows, size):
-        run.fill(start, part(values, start, size))
+        run.fill(start, chunk_of(values, start, size))
     return run.to_native(values)
 
 
@@ -397,6 +398,6 @@ def call_plan(runner: Runner, X: HostRows) -> CallPlan:
     )
 
 
-def part(array: Any, start: int, size: int) -> Any:
-    """So many elements from ``start`` on; a slice of an array on a GPU takes its time."""
+def chunk_of(array: Any, start: int, size: int) -> Any:
+    """Return ``size`` elements from ``start`` on; a slice is left out where it is all of an array."""
     return array if size >= len(array) else array[start : start + size]

@@ -102,7 +102,7 @@ MAY_IMPORT = {
     },
     "explanation": {"columns", "digits", "gpu_arrays", "origins", "tables"},
     "fingerprint": {"explainer", "saving"},
-    "frames": {"real_numbers"},
+    "frames": {"arrow", "real_numbers"},
     "gpu_arrays": {"devices"},
     "importance": {
         "errors",
