@@ -16,7 +16,7 @@ _TILE = 512
 
 
 def require_arrow() -> Any:
-    """The module pyarrow.
+    """Return the module pyarrow.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def to_pandas(batch: Any) -> Any:
 
 
 def rows_of_columns(columns: Sequence[Any], dtype: Any) -> np.ndarray:
-    """Columns of one type side by side, a row in one piece; a null is NaN."""
+    """Return columns of one type side by side, a row in one piece; a null is NaN."""
     parts = [column.to_numpy(zero_copy_only=False) for column in columns]
     n_rows = len(parts[0])
     block = np.empty((n_rows, len(parts)), dtype)
@@ -88,7 +88,7 @@ def rows_of_columns(columns: Sequence[Any], dtype: Any) -> np.ndarray:
 
 
 def columns_of_rows(values: np.ndarray) -> np.ndarray:
-    """The reverse: [column][row], each column in one piece."""
+    """Return rows as columns: [column][row], each column in one piece."""
     columns = np.empty(values.shape[::-1], values.dtype)
     for start in range(0, len(values), _TILE):
         columns[:, start : start + _TILE] = values[start : start + _TILE].T

@@ -16,7 +16,7 @@ _EXPLAINER_FILE = b"PK\x03\x04"
 
 
 def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
-    """An explainer of anything that stands for one, for rows without labels.
+    """Return an explainer of anything that stands for one, for rows without labels.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
 
 
 def request_of(interactions: bool, pairs: Any, index: str | None) -> tuple[Request | None, str]:
-    """What is asked for of each batch: pairs, None for values of single features, and their index.
+    """Return the pairs that are asked for of each batch, None for values of single features, and their index.
 
     Raises
     ------

@@ -58,7 +58,7 @@ class Column:
         return (np.clip(self.numbers, low, high) - low) / (high - low)
 
     def most_frequent(self, n: int) -> Column:
-        """The same with at most n categories, the rarest in one, which is the last."""
+        """Return the column with at most n categories, the rarest in one, which is the last."""
         categories = self.categories
         if categories is None or len(categories) <= n:
             return self
@@ -74,7 +74,7 @@ class Column:
 
 
 def read_column(data: Any, feature: int, rows: np.ndarray) -> Column:
-    """A feature's values in rows of any ``Explanation.data``."""
+    """Return a feature's values in rows of any ``Explanation.data``."""
     if hasattr(data, "iloc") or hasattr(data, "get_columns") or hasattr(data, "column_names"):
         return _of_frame(select(data, rows, np.array([feature])))
     if sp.issparse(data):
@@ -83,7 +83,7 @@ def read_column(data: Any, feature: int, rows: np.ndarray) -> Column:
 
 
 def numbers_of(data: Any) -> tuple[np.ndarray, bool]:
-    """Any ``Explanation.data`` as a dense array of numbers, and whether some columns are categories."""
+    """Return any ``Explanation.data`` as an array of numbers, and whether some columns are categories."""
     n_rows, n_features = data.shape
     columns = [read_column(data, feature, np.arange(n_rows)) for feature in range(n_features)]
     numbers = [column.numbers for column in columns]
@@ -91,7 +91,7 @@ def numbers_of(data: Any) -> tuple[np.ndarray, bool]:
 
 
 def _of_frame(frame: Any) -> Column:
-    """The only column of a data frame of pandas or polars, or of a table of PyArrow."""
+    """Read the only column of a data frame of pandas or polars, or of a table of PyArrow."""
     if hasattr(frame, "iloc"):
         series = frame.iloc[:, 0]
         if type(series.dtype).__name__ == "CategoricalDtype":
@@ -121,7 +121,7 @@ def _of_codes(codes: Any, names: Any) -> Column:
 
 
 def _of_values(values: np.ndarray) -> Column:
-    """Numbers where all that is not missing is a number, else categories, in sorted order."""
+    """Read numbers where all that is not missing is a number, else categories, in sorted order."""
     if values.dtype.kind in "fiub":
         return Column(values.astype(np.float64))
     given = np.array([not _is_missing(value) for value in values], bool)

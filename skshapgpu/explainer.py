@@ -322,7 +322,7 @@ class TreeExplainer:
         return link is not None and link.has_labels
 
     def _base_values_of(self, y: Any) -> Any:
-        """Mean loss of the predictions for the background, were ``y`` their label."""
+        """Return the mean loss of the predictions for the background, were ``y`` their label."""
         assert self._runner.link is not None
         given = [y] if np.ndim(y) == 0 else y
         base = self._runner.base_value(self._runner.link.read_labels(given, len(given)))[:, 0]
@@ -330,7 +330,7 @@ class TreeExplainer:
 
     @property
     def model_output(self) -> str:
-        """What the values are of: "raw", "probability" or "log_loss"."""
+        """Quantity that the values explain: "raw", "probability" or "log_loss"."""
         return self._model_output
 
     @property
@@ -342,7 +342,7 @@ class TreeExplainer:
 
     @property
     def feature_perturbation(self) -> str:
-        """What stands for features that are not known: "tree_path_dependent" or "interventional"."""
+        """Meaning of unknown features: "tree_path_dependent" or "interventional"."""
         return "tree_path_dependent" if self._runner.background is None else "interventional"
 
     @property
@@ -751,7 +751,7 @@ class TreeExplainer:
         check_additivity: bool = True,
         verify: bool = False,
     ) -> TreeExplainer:
-        """An explainer from a file that :meth:`save` wrote; the model's library is not needed.
+        """Load an explainer from a file that :meth:`save` wrote; the model's library is not needed.
 
         Nothing in the file is executed. Its tables are neither filled again nor read: they are mapped into
         memory, so that a call reads what its rows need, and processes that load the same file share it. As

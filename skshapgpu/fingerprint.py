@@ -12,10 +12,10 @@ from .explainer import TreeExplainer
 
 
 def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
-    """What tells from others the values that an explainer gives, to the bit, as JSON has it.
+    """Return a JSON-compatible fingerprint: equal fingerprints mean bit-identical SHAP values.
 
-    Two explainers that were made alike have the same, in whatever process. A step of a pipeline that
-    cannot be pickled is known by its text, which may differ from process to process.
+    Explainers that were made alike have the same, in any process. A step of a pipeline that cannot be
+    pickled is known by its text, which may differ from process to process.
     """
     adapted, runner = explainer._adapted, explainer._runner
     about = {f.name: getattr(adapted, f.name) for f in fields(adapted) if f.name != "ensemble"}

@@ -14,7 +14,7 @@ from .devices import load_cuda
 
 @dataclass(frozen=True)
 class Numbers:
-    """What the numbers of an array on a GPU mean, and which are refused.
+    """Meaning of the numbers of an array on a GPU, and which are refused.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def _root(X: Any) -> str:
 
 
 def on_gpu(X: Any) -> bool:
-    """Whether X lies in the memory of a GPU."""
+    """Tell whether X lies in the memory of a GPU."""
     if isinstance(X, np.ndarray):
         return False
     if _root(X) == "torch":
@@ -170,19 +170,19 @@ def take(X: Any, numbers: Numbers, names: tuple[str, ...]) -> GpuArray:
 
 
 def address(array: Any) -> int:
-    """Where the elements of an array made by :meth:`GpuArray.empty` lie."""
+    """Return the address of an array made by :meth:`GpuArray.empty`."""
     return array.data_ptr() if _root(array) == "torch" else array.data.ptr
 
 
 def magnitudes(values: Any) -> np.ndarray:
-    """Sums of the magnitudes over all axes but the last of three, of any library, as float64 of NumPy."""
+    """Sum the magnitudes over all axes but the last of three, of any library, as float64 of NumPy."""
     double = sys.modules["torch"].float64 if _root(values) == "torch" else np.float64
     flat = abs(values).reshape(values.shape[0] * values.shape[1], values.shape[2])
     return to_host(flat.sum(0, dtype=double))
 
 
 def to_host(values: Any) -> np.ndarray:
-    """An array of any library as NumPy's."""
+    """Return an array of any library as one of NumPy."""
     if isinstance(values, np.ndarray):
         return values
     if _root(values) == "torch":

@@ -239,7 +239,7 @@ class HostRows:
         return all(type(dtype).__name__ == "SparseDtype" for dtype in self.data.dtypes)
 
     def name(self, feature: int) -> str:
-        """The name of a column, or its number, for an error message."""
+        """Return the name of a column, or its number, for an error message."""
         names = self.names or self._schema.feature_names
         return names[feature] if names else str(feature)
 
@@ -292,7 +292,7 @@ class HostRows:
         return block
 
     def _fill_from_sparse(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
-        """Columns of X; ``encoded`` takes those that are needed for derived ones."""
+        """Fill the columns of a block; ``encoded`` takes those that are needed for derived ones."""
         csr, schema = self.data, self._schema
         block[...] = np.nan if schema.sparse_zero_missing else 0.0
         stored = slice(csr.indptr[start], csr.indptr[stop])
@@ -309,7 +309,7 @@ class HostRows:
             self._keep(feature, column, encoded)
 
     def _fill_by_column(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
-        """The same of what is not sparse."""
+        """Fill the columns of a block as :meth:`_fill_from_sparse` does, from X that is not sparse."""
         for feature in range(self._schema.n_features):
             name = self.name(feature)
             if self._sources:

@@ -27,7 +27,7 @@ def require_real(kind: str, where: str, *, text: bool = False) -> None:
 
 
 def real_numbers(values: np.ndarray, start: int, name: str) -> np.ndarray:
-    """A column without encoder as numbers; None and pandas.NA become NaN."""
+    """Return a column without encoder as numbers; None and pandas.NA become NaN."""
     require_real(values.dtype.kind, f"column {name}")
     if values.dtype.kind != "O":
         return values

@@ -135,7 +135,7 @@ class BatchExplainer:
 
     @property
     def explainer(self) -> TreeExplainer:
-        """What explains the batches."""
+        """Explainer of the batches."""
         return self._explainer
 
     @property
@@ -226,7 +226,7 @@ class BatchExplainer:
         return not self._explainer.steps and not self._explainer.has_encoders
 
     def _expected(self) -> tuple[Sequence[str] | None, int | None, bool]:
-        """Names that the columns must have, if known, how many there must be, and whether blanks are lost."""
+        """Return the names of the columns, if known, how many there must be, and whether blanks are lost."""
         explainer = self._explainer
         if not explainer.steps:
             return explainer.feature_names_in, explainer.n_features, explainer.blank_as_underscore
@@ -306,7 +306,7 @@ class BatchExplainer:
         return arrow.schema([*kept, *fields], {METADATA_KEY: json.dumps(self._about(names)).encode()})
 
     def _ranked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        """Names of what has a value for each output: features or pairs."""
+        """Return the names of the features, or pairs, that have a value for each output."""
         seen = self._explainer.names_seen(names)
         return seen if self._request is None else set_names(seen, self._pairs(seen))
 
@@ -517,7 +517,7 @@ class BatchExplainer:
 
 
 def largest(values: np.ndarray, n: int) -> np.ndarray:
-    """Places of the n numbers of largest magnitude of each row, the largest first, of equal ones the first.
+    """Find the n numbers of largest magnitude of each row, the largest first, of equal ones the first.
 
     Parameters
     ----------
@@ -540,7 +540,7 @@ def largest(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def _plain(names: Any) -> Any:
-    """Labels, or pairs of them, as JSON has them."""
+    """Return labels, or pairs of them, as JSON has them."""
     if isinstance(names, (tuple, list)):
         return [_plain(name) for name in names]
     name = names.item() if isinstance(names, np.generic) else names

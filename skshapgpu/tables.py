@@ -14,7 +14,7 @@ from .gpu_arrays import to_host
 
 
 def select(data: Any, rows: Any, columns: np.ndarray | None = None) -> Any:
-    """Rows (a slice or numbers), and columns by number, of any X; of a sequence only rows by number."""
+    """Select rows (a slice or numbers) and columns (numbers) of any X; of a sequence only rows, by number."""
     package = package_of(data)
     if row_labels(data) is not None:
         return data.iloc[rows] if columns is None else data.iloc[rows, columns]
@@ -34,12 +34,12 @@ def select(data: Any, rows: Any, columns: np.ndarray | None = None) -> Any:
 
 
 def n_rows_of(data: Any) -> int:
-    """Rows of any X."""
+    """Return the number of rows of any X."""
     return data.shape[0] if hasattr(data, "shape") else len(data)
 
 
 def names_of(data: Any) -> list[str] | None:
-    """Names of the columns of a data frame, else None."""
+    """Return the names of the columns of a data frame, else None."""
     package = package_of(data)
     if package is None:
         return None
@@ -47,7 +47,7 @@ def names_of(data: Any) -> list[str] | None:
 
 
 def to_array(data: Any) -> np.ndarray:
-    """Anything that is ``HostRows.data`` as one dense array, of objects where columns are no numbers."""
+    """Return any ``HostRows.data`` as one dense array, of objects where columns are no numbers."""
     if sp.issparse(data):
         return data.toarray()
     if package_of(data) == "pyarrow":
@@ -56,13 +56,13 @@ def to_array(data: Any) -> np.ndarray:
 
 
 def row_labels(X: Any) -> Any:
-    """The index of a pandas data frame or series, else None."""
+    """Return the index of a pandas data frame or series, else None."""
     pandas = sys.modules.get("pandas")
     return X.index if pandas is not None and isinstance(X, (pandas.DataFrame, pandas.Series)) else None
 
 
 def package_of(X: Any) -> str | None:
-    """Name of the package whose data frame X is, without importing any."""
+    """Return the name of the package whose data frame X is, without importing any."""
     for name, classes in _FRAME_CLASSES.items():
         package = sys.modules.get(name)
         if package is not None and isinstance(X, tuple(getattr(package, cls) for cls in classes)):
@@ -109,7 +109,7 @@ def open_table(X: Any) -> Table:
 
 
 def table(X: Any) -> Any:
-    """X as a two-dimensional array, a canonical CSR matrix, or the known data frame that it is.
+    """Return X as a two-dimensional array, a canonical CSR matrix, or the known data frame that it is.
 
     Raises ``ValueError`` or ``TypeError`` as :func:`read` does.
     """
@@ -155,7 +155,7 @@ def _csr(X: Any) -> Any:
 
 
 def _is_whole(X: Any) -> bool:
-    """Whether the indices of a sparse matrix lie inside it: SciPy looks at none that are set later."""
+    """Tell whether the indices of a sparse matrix lie inside it: SciPy looks at none that are set later."""
     if X.format == "coo":
         parts = list(zip((X.row, X.col), X.shape))
         return all(len(part) == len(X.data) and _is_inside(part, n) for part, n in parts)
@@ -177,7 +177,7 @@ def _is_whole(X: Any) -> bool:
 
 
 def _is_inside(numbers: np.ndarray, n: int) -> bool:
-    """Whether these are whole numbers from 0 to n - 1, in one dimension."""
+    """Tell whether these are whole numbers from 0 to n - 1, in one dimension."""
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         return False
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < n)
