@@ -8,7 +8,7 @@ chunk. Arrays are laid out as in ``runner.py``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -155,15 +155,12 @@ def interactions(run: Run, request: Request, positions: np.ndarray | None) -> In
         The result does not fit; the message says what to ask for instead.
     """
     if request.form == "all":
-        found = _all(run, request)
-    elif request.form == "occurring":
-        found = _occurring(run, request)
-    elif positions is None:
-        found = _strongest(run, request)
-    else:
-        found = _listed(run, request, positions)
-    singles = None if found.feature_values is None else run.to_native(found.feature_values)
-    return replace(found, values=run.to_native(found.values), feature_values=singles)
+        return _all(run, request)
+    if request.form == "occurring":
+        return _occurring(run, request)
+    if positions is None:
+        return _strongest(run, request)
+    return _listed(run, request, positions)
 
 
 def _all(run: Run, request: Request) -> Interactions:
@@ -182,7 +179,7 @@ def _all(run: Run, request: Request) -> Interactions:
     for start in range(0, run.n_rows, size):
         out = chunk_of(matrices, start, size)
         run.fill(start, run.empty(len(out), run.n_outputs, n_features), matrices=out)
-    return Interactions(matrices)
+    return Interactions(run.to_native(matrices))
 
 
 def _occurring(run: Run, request: Request) -> Interactions:
@@ -199,7 +196,7 @@ def _occurring(run: Run, request: Request) -> Interactions:
         run.fill(start, chunk_of(feature_values, start, size), **{request.result: out})
         out *= request.factor
         total += magnitudes(out)
-    return Interactions(values, sets, _mean(total, run), feature_values)
+    return Interactions(run.to_native(values), sets, _mean(total, run), run.to_native(feature_values))
 
 
 def _strongest(run: Run, request: Request) -> Interactions:
@@ -221,7 +218,7 @@ def _strongest(run: Run, request: Request) -> Interactions:
         chosen *= request.factor
         run.spread(chosen, values[start : start + size])
     total *= request.factor * (run.n_outputs // run.computed_outputs)
-    return Interactions(values, sets[columns], _mean(total[columns], run))
+    return Interactions(run.to_native(values), sets[columns], _mean(total[columns], run))
 
 
 def _listed(run: Run, request: Request, positions: np.ndarray) -> Interactions:
@@ -239,7 +236,7 @@ def _listed(run: Run, request: Request, positions: np.ndarray) -> Interactions:
         chosen[:, :, present] = found[:, :, columns]
         chosen *= request.factor
         run.spread(chosen, values[start : start + size])
-    return Interactions(values, positions)
+    return Interactions(run.to_native(values), positions)
 
 
 def _chunk_reader(

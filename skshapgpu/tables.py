@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -70,8 +70,7 @@ def package_of(X: Any) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """X from the host as one table.
 
     Attributes
@@ -101,11 +100,13 @@ def open_table(X: Any) -> Table:
 
     Raises ``ValueError`` or ``TypeError`` as :func:`.inputs.read` does.
     """
-    container = opened(X) or Opened(X)
-    was_array = isinstance(container.data, np.ndarray)
-    data = table(container.data)
-    package = None if isinstance(data, np.ndarray) else package_of(data)
-    return Table(data, package, container.names, row_labels(data), container.missing_apart, was_array)
+    container, names, missing_apart = opened(X), None, False
+    if container is not None:
+        X, names, missing_apart = container.data, container.names, container.missing_apart
+    was_array, data = isinstance(X, np.ndarray), table(X)
+    if isinstance(data, np.ndarray):
+        return Table(data, None, names, None, missing_apart, was_array)
+    return Table(data, package_of(data), names, row_labels(data), missing_apart, was_array)
 
 
 def table(X: Any) -> Any:
