@@ -30,8 +30,9 @@ from .interactions import Interactions, Request, interactions
 from .model_output import link_of, require_model_output
 from .pipelines import Lent, copies_of, unwrap
 from .progress import require_progress, watched
+from .rows import Rows
 from .runner import Options, Runner
-from .runs import Run, call_plan, perform, shap_values
+from .runs import Run, call_plan, execute, shap_values
 from .saving import Saved
 from .sharing import Sharing
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from .algorithms import Kind, indices_of
-from .devices import magnitudes
+from .gpu_arrays import magnitudes
 from .interaction_explanation import INDEX_NAMES
-from .runs import Run, part
+from .runs import Run, chunk_of
 
 _NOUNS = {2: "pair", 3: "triple"}
 

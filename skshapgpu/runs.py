@@ -14,12 +14,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from . import devices, memory
+from . import devices, gpu_arrays, memory
 from .algorithms import SHAP_VALUES, Kind
 from .costs import CallPlan
 from .gpu_arrays import GpuArray
 from .inputs import HostRows
 from .progress import Progress
+from .rows import Rows
 from .runner import Choice, Runner
 from .sharing import Sharing
 

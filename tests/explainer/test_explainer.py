@@ -27,9 +27,9 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, explain
 from skshapgpu.adapters import adapt
+from skshapgpu.algorithms import SHAP_VALUES
 from skshapgpu.memory import parse_bytes
 from skshapgpu.reference import path_dependent_shap
-from skshapgpu.algorithms import SHAP_VALUES
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)

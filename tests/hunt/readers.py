@@ -38,10 +38,8 @@ def rows_of(model: Any, made: Any, categories: dict[int, list[Any]]) -> np.ndarr
         return readers_sklearn.rows(model, made)
     if library == "lightgbm":
         # A booster rounds what is no float of this machine; a wrapper has made float64 of objects before.
-        exact = [np.float32, np.float64]
-        if type(model).__name__ != "Booster":
-            exact.append(np.dtype(object))
-        if isinstance(made, np.ndarray) and made.dtype not in exact:
+        exact = "f4 f8".split() if type(model).__name__ == "Booster" else "f4 f8 O".split()
+        if isinstance(made, np.ndarray) and made.dtype not in [np.dtype(name) for name in exact]:
             made = made.astype(np.float32)
         return encoded(made, categories)
     with np.errstate(over="ignore"):

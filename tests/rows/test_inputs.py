@@ -16,8 +16,9 @@ from helpers.chunks import FRAMES, SMALL, Codes, chunk, frame
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
 from skshapgpu import TreeExplainer
-from skshapgpu.inputs import Rows, read, select, to_array
+from skshapgpu.inputs import HostRows, read
 from skshapgpu.schema import InputSchema
+from skshapgpu.tables import select, to_array
 
 # Arrays
 

@@ -15,9 +15,9 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 
 from skshapgpu import ShapInteractionDisplay, ShapInteractionTransformer, TreeExplainer, explain, memory
+from skshapgpu.algorithms import Kind
 from skshapgpu.devices import Devices
 from skshapgpu.reference import Index
-from skshapgpu.algorithms import Kind
 
 X, Y = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)

@@ -35,7 +35,6 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu.adapters import adapt
-from skshapgpu.algorithms import SHAP_VALUES
 from skshapgpu.ensemble import Ensemble, Tree
 from skshapgpu.reference import rescaled_shap
 

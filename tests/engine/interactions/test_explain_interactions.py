@@ -31,7 +31,6 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skshapgpu import TreeExplainer, explain, memory
 from skshapgpu.adapters import _REGISTERED
 from skshapgpu.ensemble import Ensemble, Tree
-from skshapgpu.gpu_arrays import GpuArray, Numbers
 from skshapgpu.reference import MAX_USED_FEATURES, path_dependent_triples
 from skshapgpu.schema import AdaptedModel, InputSchema
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from helpers.interactions import DIABETES, on_cpu
 
-from skshapgpu import TreeExplainer, devices, memory
-from skshapgpu.devices import Devices, GpuArray
+from skshapgpu import TreeExplainer, devices, gpu_arrays, memory
+from skshapgpu.devices import Devices
+from skshapgpu.gpu_arrays import GpuArray, Numbers
 
 
 class StandIn:
@@ -74,14 +75,14 @@ class OnGpu(GpuArray):
         return np.full(shape, np.nan, self.dtype)
 
     def rows(self, start: int, stop: int) -> GpuArray:
-        return put(self.array[start:stop])
+        return put(self.array[start:stop], self.numbers, self.names)
 
-    def give(self, values: Any) -> Any:
+    def to_native(self, values: Any) -> Any:
         return values.view(Rows)
 
 
-def put(X: np.ndarray, others: str = "float64") -> GpuArray:
-    return OnGpu(X, np.asarray(X), 0, 0, np.asarray(X), X.shape, X.dtype)
+def put(X: np.ndarray, numbers: Numbers, names: tuple[str, ...]) -> GpuArray:
+    return OnGpu(X, np.asarray(X), 0, 0, np.asarray(X), X.shape, X.dtype, numbers, names)
 
 
 @pytest.fixture
@@ -94,9 +95,9 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> list[StandIn]:
         return sent[-1]
 
     monkeypatch.setattr(devices, "compile_on", compile_on)
-    monkeypatch.setattr(devices, "on_gpu", lambda X: isinstance(X, Rows))
-    monkeypatch.setattr(devices, "take", put)
-    monkeypatch.setattr(devices, "address", lambda array: array.ctypes.data)
+    monkeypatch.setattr(gpu_arrays, "on_gpu", lambda X: isinstance(X, Rows))
+    monkeypatch.setattr(gpu_arrays, "take", put)
+    monkeypatch.setattr(gpu_arrays, "address", lambda array: array.ctypes.data)
     return sent
 
 
