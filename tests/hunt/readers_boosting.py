@@ -101,7 +101,9 @@ def _lightgbm_tree(root: dict[str, Any], output: int, n_outputs: int, factor: fl
             return (x > -1) & np.isin(whole, codes)
         missing, default = node["missing_type"], bool(node["default_left"])
         x = np.where(np.isnan(x) & (missing != "NaN"), 0.0, x)
-        limit = np.inf if node["threshold"] >= 1e300 else node["threshold"]  # infinity, as LightGBM writes it
+        limit = node["threshold"]
+        if abs(limit) >= 1e300:  # LightGBM writes infinities so
+            limit = np.copysign(np.inf, limit)
         side = np.where(np.abs(x) <= np.float32(1e-35), 0.0, x) <= limit
         if missing == "Zero":
             return np.where(np.abs(x) <= np.float32(1e-35), default, side)
