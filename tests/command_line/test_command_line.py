@@ -69,7 +69,7 @@ def test_paths_that_are_no_files(fails: Any, saved: Path, tmp_path: Path) -> Non
     assert "is a folder" in fails("info", tmp_path)
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe")
-        assert "is no regular file" in fails("info", tmp_path / "pipe")
+        assert "is not a regular file" in fails("info", tmp_path / "pipe")
     if os.geteuid():
         saved.chmod(0)
         assert fails("info", saved).endswith("Permission denied")
