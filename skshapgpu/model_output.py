@@ -170,7 +170,7 @@ def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool) -> Link
             "margin, or is its margin: use model_output='raw'"
         )
     if all_outputs:
-        raise ValueError("outputs='all' is for margins and probabilities: there is only one log loss")
+        raise ValueError("outputs='all' is for margins and probabilities: there is one log loss")
     if adapted.squared_error:
         return Link("squared_error", "squared error")
     if adapted.link == "logistic" and adapted.binary is not None:

@@ -315,8 +315,8 @@ def _warn_of_missing_classes(number: int, model: Any, classes: tuple[Any, ...] |
     if missing:
         listed = ", ".join(map(repr, missing))
         warnings.warn(
-            f"the training rows of split {number} have none of class {listed}: values of its test "
-            "rows are NaN for that class; stratified splits avoid the problem",
+            f"the training rows of split {number} have none of class {listed}: its test rows have no "
+            "values, but NaN, for that class; stratified splits avoid the problem",
             stacklevel=4,
         )
 

@@ -262,7 +262,7 @@ def test_interrupted(run: Any, saved: Path, data: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("skshapgpu.command_line.explaining.explain_batches", interrupt)
     command = ("explain", saved, data, "-o", data.parent / "out.parquet")
     for flags, advice in (
-        ((), "the same command goes on"),
+        ((), "the same command resumes"),
         (("--overwrite",), "command without --overwrite"),
     ):
         code, out, err = run(*command, *flags)
