@@ -1,4 +1,4 @@
-"""Background data, with which values are interventional: its options, its rows and their weights."""
+"""Background data for interventional values: its options, its rows and their weights."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .inputs import HostRows
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """Rows that stand for features that are not known, with which values are interventional.
+    """Background rows of interventional values; they supply the features outside a coalition.
 
     Attributes
     ----------
     rows : ndarray of float32 or float64, shape (n_rows, n_features)
-        Encoded, C-contiguous; NaN is missing.
+        Encoded rows, C-contiguous; NaN is missing.
     weights : ndarray of float64, shape (n_rows,)
-        Not negative, with the sum 1.
+        Weights of the rows, non-negative, with sum 1.
     """
 
     rows: np.ndarray
@@ -32,12 +32,12 @@ class Background:
 
     @classmethod
     def read(cls, data: Any, weights: Any, reader: Callable[[Any], HostRows], x_dtype: str) -> Background:
-        """Background rows as the trees compare them, read as X is, and weights divided by their sum.
+        """Read background rows, like X, as the trees compare them; divide weights by their sum.
 
         Raises
         ------
         ValueError, TypeError
-            ``data`` is nothing that the model takes, or the weights do not fit it.
+            The model does not accept ``data``, or the weights do not fit it.
         """
         if gpu_arrays.on_gpu(data):
             raise TypeError(
@@ -49,18 +49,18 @@ class Background:
         except NotFittedError:
             raise
         except (TypeError, ValueError) as error:
-            if error.args == (str(error),):  # some classes make their text of other arguments
+            if error.args == (str(error),):  # some classes build their text from other arguments
                 error.args = (_about_data(str(error)),)
             raise
         if not given.n_rows:
             raise ValueError("data has no rows: interventional SHAP values need at least one background row")
-        with np.errstate(over="ignore"):  # to infinity, as the model's library reads it
+        with np.errstate(over="ignore"):  # overflow to infinity, as in the model's library
             rows = np.array(encoded, x_dtype, order="C")
         return cls(rows, _shares(weights, len(rows)))
 
 
 def require_perturbation(asked: str, data: Any, weights: Any, cover: str) -> None:
-    """Refuse an option ``feature_perturbation`` that there is not, or that other options contradict.
+    """Refuse an option ``feature_perturbation`` that is invalid or contradicts other options.
 
     Raises
     ------
@@ -82,13 +82,13 @@ def require_perturbation(asked: str, data: Any, weights: Any, cover: str) -> Non
 
 
 def _about_data(message: str) -> str:
-    """Return what is said of X, by this package or by a step of a pipeline, as said of ``data``."""
+    """Reword a message about X, of this package or of a step of a pipeline, so that it is about ``data``."""
     named = re.sub(r"(?<!column )(?<!- )\bX(?=\Z| (?:has|holds|is|contains|must|does)\b)", "data", message)
     return f"data: {message}" if named == message else named
 
 
 def _shares(weights: Any, n_rows: int) -> np.ndarray:
-    """Weights of background rows, divided by their sum."""
+    """Return the weights of background rows, divided by their sum."""
     if weights is None:
         return np.full(n_rows, 1 / n_rows)
     try:

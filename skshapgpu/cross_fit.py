@@ -1,4 +1,4 @@
-"""Cross-fitting: folds in which a model is fitted again, to explain rows that it was not fitted on."""
+"""Cross-fitting: folds in which a model is refitted, to explain rows that it was not fitted on."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sklearn.utils import _safe_indexing
 
 from .splits import checked_splits
 
-#: Shuffles the rows where ``cv`` is a number, so that the same rows give the same folds.
+#: Seed for shuffling the rows if ``cv`` is a number, so that the same rows give the same folds.
 _SEED = 0
 
 
 class Fold(NamedTuple):
-    """Numbers of the rows that a model is fitted on, and of those that it then explains."""
+    """Positions of the rows that a model is fitted on, and of those that it then explains."""
 
     train: np.ndarray
     test: np.ndarray
@@ -25,22 +25,22 @@ class Fold(NamedTuple):
 def folds_of(
     cv: Any, X: Any, n_rows: int, y: Any, *, classifier: bool, split_params: dict[str, Any]
 ) -> list[Fold]:
-    """The folds of a splitter, a number or an iterable of splits.
+    """Return the folds of a splitter, a number or an iterable of splits.
 
     Parameters
     ----------
     cv, X, y
-        As for ``sklearn.model_selection.check_cv`` and the ``split`` of what it gives.
+        See ``sklearn.model_selection.check_cv`` and the ``split`` method of the splitter that it returns.
     n_rows : int
     classifier : bool
-        Whether y holds classes, of which every fold must have all to be fitted on.
+        Whether y holds classes; the training rows of every fold must then contain all of them.
     split_params : dict
-        For ``split``, such as ``groups``.
+        Parameters of ``split``, such as ``groups``.
 
     Raises
     ------
     ValueError
-        The folds do not test each row once, or a class has no row to be fitted on in one of them.
+        The folds do not test each row exactly once, or the training rows of a fold lack a class.
     """
     splitter = check_cv(cv, y, classifier=classifier)
     if cv is None or isinstance(cv, Integral):
@@ -65,7 +65,7 @@ def folds_of(
 
 
 def params_of(params: dict[str, Any], rows: np.ndarray, n_rows: int) -> dict[str, Any]:
-    """Parameters of ``fit`` for some of the rows: of what has an entry for each row, those of ``rows``."""
+    """Return parameters of ``fit`` for some rows; values with an entry for each row are subset."""
     return {
         name: _safe_indexing(value, rows) if _has_rows(value, n_rows) else value
         for name, value in params.items()
@@ -84,14 +84,14 @@ def _has_rows(value: Any, n_rows: int) -> bool:
 def places_of(
     names: tuple[str, ...], names_in_fold: tuple[str, ...], number: int, known: bool
 ) -> np.ndarray | None:
-    """Return where columns that a model sees in a fold lie among those of the model fitted on all rows.
+    """Return the positions of a fold's model columns among those of the model fitted on all rows.
 
-    None where they are the same. ``known`` says whether the names are more than positions.
+    The result is None if the columns are the same. ``known`` says whether the names are more than positions.
 
     Raises
     ------
     ValueError
-        Some do not lie there, or it is not known where they lie.
+        Some columns are not among them, or their positions are not known.
     """
     if names == names_in_fold:
         return None

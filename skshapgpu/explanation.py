@@ -1,4 +1,4 @@
-"""SHAP values together with everything that says what they are values of."""
+"""SHAP values together with their features, outputs, rows and settings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .gpu_arrays import to_host
 from .origins import Origins
 from .tables import select, to_array
 
-#: Features in the table that a notebook shows.
+#: Number of features in the table that a notebook shows.
 _N_SHOWN = 12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledValues:
-    """Values of some rows, and what says of what they are values; the fields are those of its children."""
+    """Base class of values with their labels; the subclasses define the fields."""
 
     values: Any
     base_values: Any
@@ -34,7 +34,7 @@ class LabelledValues:
     seconds: float = 0.0
     additivity_error: float | None = None
 
-    #: What a notebook calls the things that it ranks.
+    #: Heading of the ranked names in a notebook.
     _ranked_noun: ClassVar[str]
 
     @property
@@ -52,15 +52,15 @@ class LabelledValues:
         return (self[row] for row in range(len(self)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return ``values`` for NumPy, which would otherwise select and read row by row."""
+        """Return ``values`` to NumPy, which would otherwise read the explanation row by row."""
         values = to_host(self.values)
         if copy is False and values is not self.values:
             raise ValueError("the values lie on a GPU: a copy on the host is needed")
-        # Before NumPy 2, None is no way to copy.
+        # Before NumPy 2, copy=None is not accepted.
         return np.asarray(values, dtype) if copy is None else np.array(values, dtype, copy=copy)
 
     def importance(self) -> np.ndarray:
-        """Mean magnitude of the values over the rows that have values.
+        """Return the mean magnitude of the values over the rows that have values.
 
         Returns
         -------
@@ -71,7 +71,7 @@ class LabelledValues:
 
     @property
     def _value_axes(self) -> int:
-        """Axes of ``values`` without that of the outputs."""
+        """Number of axes of ``values`` without that of the outputs."""
         return 2
 
     @property
@@ -83,11 +83,11 @@ class LabelledValues:
         return self.output_names if self.values.ndim > self._value_axes else None
 
     def _key_parts(self, key: Any) -> list[Any]:
-        """The parts of an index: rows, what stands in columns, and outputs."""
+        """Split an index into its parts: rows, columns and outputs."""
         return _expand(key, 2 if self._several_outputs() is None else 3)
 
     def _select_outputs(self, key: Any, arrays: dict[str, Any]) -> dict[str, Any]:
-        """Fields for some outputs; ``arrays`` are fields with the outputs as their last axis."""
+        """Select outputs of the fields; ``arrays`` are fields whose last axis is that of the outputs."""
         base_values, output_names = self.base_values, self.output_names
         if self._several_outputs() is not None:
             outputs = positions(key, len(output_names), output_names)
@@ -104,7 +104,7 @@ class LabelledValues:
         raise NotImplementedError
 
     def _ranking(self, n: int) -> list[tuple[str, float]]:
-        """Names and mean magnitudes, summed over the outputs, of what matters most."""
+        """Return the n largest mean magnitudes, summed over the outputs, with their names."""
         raise NotImplementedError
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -155,21 +155,21 @@ class LabelledValues:
 class Explanation(LabelledValues):
     """SHAP values of some rows, with their features, outputs and row labels.
 
-    ``explanation[rows, features, outputs]`` selects; each part is a number (a position), a slice,
-    a list of numbers or a boolean mask, or, for features and outputs, a name or a list of names.
-    Rows and features stay axes of ``values`` even when one is selected, so that every method goes
-    on working; the axis of the outputs is there when there are several. Where an array is expected, as in
-    ``np.abs(explanation)`` or ``model.fit(explanation, y)``, an explanation stands for its ``values``.
+    ``explanation[rows, features, outputs]`` selects; each part is a position, a slice, a list of positions
+    or a boolean mask, or, for features and outputs, a name or a list of names. Rows and features remain
+    axes of ``values`` even if a single one is selected, so that every method keeps working; there is an
+    axis for outputs if there are several. Where an array is expected, as in ``np.abs(explanation)`` or
+    ``model.fit(explanation, y)``, an explanation acts as its ``values``.
 
     Attributes
     ----------
     values : array of float32 or float64, shape (n_rows, n_features[, n_outputs])
-        Of NumPy, or of the library of an X that lay on a GPU. NaN in rows that :func:`cross_val_explain`
-        found no values for.
+        A NumPy array, or one of the library of X if X was on a GPU. NaN in rows for which
+        :func:`cross_val_explain` found no values.
     base_values : float or ndarray of shape (n_outputs,)
-        Expected margin: base value and SHAP values of a row add up to its margin. Of another
-        ``model_output`` the same of that. Of a log loss, or from :func:`cross_val_explain`, each row has
-        its own: shape (n_rows[, n_outputs]).
+        Expected margin: base value and SHAP values of a row add up to its margin (or to another
+        ``model_output``). For a log loss, or from :func:`cross_val_explain`, each row has its own: shape
+        (n_rows[, n_outputs]).
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy.
     feature_names : tuple of str
@@ -180,21 +180,21 @@ class Explanation(LabelledValues):
     precision : {"single", "double"}
         Arithmetic of the values.
     device : str
-        Where they were computed: "cpu", "cuda:0", or several such names.
+        Device that computed them: "cpu", "cuda:0", or several names.
     seconds : float
-        Time that the values took.
+        Time taken to compute the values.
     additivity_error : float or None
         Largest gap, over rows and outputs, between a margin and its base value plus SHAP values;
         None when it was not checked.
     value_index : {"sv", "bv"}
-        "sv": Shapley values, that is SHAP values; "bv": Banzhaf values, which do not add up.
+        "sv": Shapley values, that is, SHAP values; "bv": Banzhaf values, which do not add up to the margin.
     feature_perturbation : {"tree_path_dependent", "interventional"}
-        What stands for features that are not known: the covers of the trees, or background rows.
+        How features outside a coalition are treated: by the covers of the trees, or by background rows.
     model_output : {"raw", "probability", "log_loss"}
-        What the values are of: margins, probabilities, or losses.
+        Quantity that the values explain: margins, probabilities, or losses.
     origins : Origins or None
-        Behind the leading steps of a pipeline, X as it was given, and the column of it of which each
-        feature was made; for :meth:`group`.
+        For a pipeline with leading steps, the original X and the column of X that each feature was made
+        from; used by :meth:`group`.
     """
 
     value_index: str = "sv"
@@ -242,24 +242,24 @@ class Explanation(LabelledValues):
         Parameters
         ----------
         mapping : mapping of str to sequence of str, or "input"
-            Name of each group, and the features in it. Features in no group stay; a group stands
-            where its first feature stood. "input" groups by the columns of X of which the leading
-            steps of a pipeline made the features. Known are the steps of scikit-learn that make each of
-            their columns of a single one, in any nest of ``Pipeline``, ``ColumnTransformer`` and
+            Name of each group, and the features in it. Features in no group are kept; a group takes the
+            place of its first feature. "input" groups the features by the columns of X from which the
+            leading steps of a pipeline made them. It supports the steps of scikit-learn that make each of
+            their columns from a single one, in any nesting of ``Pipeline``, ``ColumnTransformer`` and
             ``FeatureUnion``, and any step that is given one column.
 
         Returns
         -------
         Explanation
-            Without ``data``, as a group has no single value in a row; with "input" it has that of
-            the column of X.
+            Explanation without ``data``, as a group has no single value in a row; with "input", ``data``
+            has the columns of X.
 
         Raises
         ------
         ValueError
-            A feature is unknown or in two groups, or a group is empty or named like a feature
-            outside it. With "input": a step is not known to make each of its columns of a single one, such as
-            PCA, ``Normalizer`` or your own; the message names it.
+            A feature is unknown or in two groups, or a group is empty or has the name of a feature outside
+            it. With "input": a step, such as PCA, ``Normalizer`` or one of your own, is not known to make
+            each of its columns from a single one; the message names it.
 
         Examples
         --------
@@ -305,7 +305,7 @@ class Explanation(LabelledValues):
         return replace(grouped, data=self.origins.input_data(len(self)), origins=None)
 
     def _summed(self, targets: Sequence[str]) -> tuple[Explanation, list[list[int]]]:
-        """Sums of the features with the same target, without data, and the features of each by position."""
+        """Sum features with the same target; return the result, without data, and each target's features."""
         members: dict[str, list[int]] = {}
         for feature, target in enumerate(targets):
             members.setdefault(target, []).append(feature)
@@ -318,12 +318,12 @@ class Explanation(LabelledValues):
         return explanation, list(members.values())
 
     def to_frame(self) -> Any:
-        """The values as a pandas data frame with the row labels of X.
+        """Return the values as a pandas data frame with the row labels of X.
 
         Returns
         -------
         pandas.DataFrame of shape (n_rows, n_features * n_outputs)
-            Columns as :meth:`ShapTransformer.get_feature_names_out` names them.
+            Columns are named as by :meth:`ShapTransformer.get_feature_names_out`.
         """
         import pandas as pd
 
@@ -332,14 +332,14 @@ class Explanation(LabelledValues):
         return pd.DataFrame(values, index=self.index, columns=columns)
 
     def to_shap(self) -> Any:
-        """The same as a ``shap.Explanation``, for the plots of shap.
+        """Convert to a ``shap.Explanation``, for the plots of shap.
 
         Returns
         -------
         shap.Explanation
-            With a base value for each row (and output), and ``data`` as a dense array. Where columns are
-            categories, ``data`` has their numbers, in the order of the column's type or of their names,
-            and ``display_data`` the categories.
+            Explanation with a base value for each row (and output), and ``data`` as a dense array. For
+            categorical columns, ``data`` has category numbers, in the order of the column's type or of the
+            names, and ``display_data`` has the categories.
         """
         import shap
 
@@ -373,7 +373,7 @@ class Explanation(LabelledValues):
 
 
 def _mean_of_known(values: np.ndarray) -> np.ndarray:
-    """Mean over the rows in float64, without those that are NaN; NaN if there are no others."""
+    """Return the mean over rows in float64, ignoring NaN; NaN if there are no other values."""
     if len(values):
         means = values.mean(axis=0, dtype=np.float64)
         if not np.isnan(means).any():
@@ -384,21 +384,21 @@ def _mean_of_known(values: np.ndarray) -> np.ndarray:
 
 
 def ranking(names: Sequence[str], means: np.ndarray, n: int) -> list[tuple[str, float]]:
-    """The n names with the largest means, which are summed over the outputs; the first of equal ones."""
+    """Return the n names with the largest means, summed over the outputs; ties keep their order."""
     total = means.reshape(len(names), int(np.prod(means.shape[1:]))).sum(axis=1)
     return [(names[i], float(total[i])) for i in np.argsort(-total, kind="stable")[:n]]
 
 
 def side_by_side(values: np.ndarray) -> np.ndarray:
-    """All numbers of a row in one, those of the outputs side by side, as :func:`column_names` names them."""
+    """Flatten the values of each row, with outputs side by side, in the order of :func:`column_names`."""
     return values.reshape(len(values), int(np.prod(values.shape[1:])))
 
 
 def column_names(feature_names: Sequence[str], output_names: Sequence[Any] | None) -> list[str]:
-    """Unique names of values laid out as ``values.reshape(n_rows, n_features * n_outputs)``.
+    """Return unique names of values laid out as ``values.reshape(n_rows, n_features * n_outputs)``.
 
-    The feature names themselves when ``output_names`` is None, else ``feature__output``; where
-    such names would collide, outputs go by their numbers.
+    They are the feature names if ``output_names`` is None, otherwise ``feature__output``; if these would
+    collide, outputs are named by their positions.
     """
     if output_names is None:
         return list(feature_names)
@@ -409,7 +409,7 @@ def column_names(feature_names: Sequence[str], output_names: Sequence[Any] | Non
 
 
 def _expand(key: Any, ndim: int) -> list[Any]:
-    """The parts of an index: rows, features and outputs."""
+    """Expand an index to its parts: rows, features and outputs."""
     parts = list(key) if isinstance(key, tuple) else [key]
     dots = [i for i, part in enumerate(parts) if part is Ellipsis]
     if len(parts) - len(dots) > ndim or len(dots) > 1:
@@ -420,9 +420,9 @@ def _expand(key: Any, ndim: int) -> list[Any]:
 
 
 def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
-    """A selection as an array of positions; of rows (``names`` is None) a slice stays a slice.
+    """Return a selection as an array of positions, or None for all features or outputs.
 
-    None stands for all features or outputs.
+    For rows (``names`` is None) a slice stays a slice.
     """
     if isinstance(key, slice):
         if names is None:

@@ -1,4 +1,4 @@
-"""Importances of features: how large their SHAP values are, in the form of ``permutation_importance``."""
+"""Feature importances from SHAP values, in the format of ``permutation_importance``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .origins import summed_by_column
 from .out_of_fold import Split, aligned, merged_names
 from .tables import names_of
 
-#: Values (n_rows, n_features, n_outputs) to importances (n_features, n_outputs) in float64.
+#: Functions from values (n_rows, n_features, n_outputs) to float64 importances (n_features, n_outputs).
 _AGGREGATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "mean_abs": lambda values: np.abs(values).mean(axis=0, dtype=np.float64),
     "rms": lambda values: np.sqrt(np.square(values, dtype=np.float64).mean(axis=0)),
@@ -44,36 +44,36 @@ def shap_importance(
 ) -> Bunch:
     """Measure how much each feature moves the predictions of a tree model.
 
-    Importances have the form of those of :func:`sklearn.inspection.permutation_importance`, but say something
-    else: the one how much worse the model predicts without a feature, these how much of its predictions
-    comes from the feature, right or wrong.
+    The result has the format of :func:`sklearn.inspection.permutation_importance`, but another meaning:
+    permutation importance says how much worse the model predicts without a feature; these importances say
+    how much of its predictions comes from the feature, right or wrong.
 
     Parameters
     ----------
     estimator : estimator
-        A fitted model; with ``cv`` one to fit. As for :class:`TreeExplainer`.
+        A fitted model, or with ``cv`` a model to fit; see :class:`TreeExplainer`.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-        Rows to explain. Those that the model was not trained on tell what it does with new rows; with
-        ``cv`` each model explains the rows that it was not trained on.
+        Rows to explain. Rows that the model was not trained on show how it treats new data; with ``cv``,
+        each model explains the rows that it was not trained on.
     y : array-like of shape (n_rows,), default=None
-        To fit with ``cv``; and labels if ``model_output`` is "log_loss".
+        Target for fitting with ``cv``; also the labels if ``model_output`` is "log_loss".
     aggregation : {"mean_abs", "rms", "max_abs"}, default="mean_abs"
-        What is made of the SHAP values of a feature over the rows: mean magnitude, root of the mean
-        square, which gives more weight to rare large ones, or largest magnitude.
+        How to aggregate the SHAP values of a feature over the rows: mean magnitude; root mean square, which
+        gives more weight to rare large values; or largest magnitude.
     per_output : bool, default=False
-        Keep an axis of the outputs, the last. Else importances are summed over them.
+        Whether to keep the outputs as the last axis. Otherwise importances are summed over them.
     n_parts : int, default=5
-        Without ``cv``: into how many parts the rows are divided, to show how far importances depend
-        on them. Row ``i`` is in part ``i % n_parts``.
+        Without ``cv``: number of parts into which the rows are divided, to show how much importances depend
+        on the rows. Row ``i`` is in part ``i % n_parts``.
     groups : array-like of shape (n_rows,), default=None
-        For the splitter; with ``cv`` only, as for :func:`cross_val_explain`.
+        Groups for the splitter, only with ``cv``; see :func:`cross_val_explain`.
     cv : int, cross-validation generator or iterable, default=None
         Fit clones of the model on these splits, as :func:`cross_val_explain` does. None: the model is
-        fitted.
+        fitted already.
     n_jobs : int or None, default=None
-        Threads, and with ``cv`` fits at a time.
+        Number of threads, and with ``cv`` of concurrent fits.
     params : dict or None, default=None
-        For the model's ``fit``; with ``cv`` only, as for :func:`cross_val_explain`.
+        Parameters of the model's ``fit``, only with ``cv``; see :func:`cross_val_explain`.
     explain_params : dict or None, default=None
         Options of :class:`TreeExplainer`.
 
@@ -89,7 +89,7 @@ def shap_importance(
         importances : ndarray of float64, shape (n_features, n_parts) or (n_features, n_splits)
             Importances over the rows of each part, or the test rows of each split.
         feature_names : tuple of str
-            Of a ``Pipeline`` those of the columns that its last step sees.
+            For a ``Pipeline``, names of the columns that its last step sees.
         output_names : tuple or None
             None if there is one output.
 
@@ -130,13 +130,13 @@ def shap_importance(
 
 @dataclass(frozen=True, eq=False)
 class Importances:
-    """Importances over parts of the rows or over splits, NaN for splits and classes without any.
+    """Importances over parts of the rows or over splits; NaN for splits and classes without values.
 
     Attributes
     ----------
     importances : ndarray of float64, shape (n_features, n_parts[, n_outputs])
     of_all : ndarray of float64, shape (n_features[, n_outputs]), or None
-        Over all rows; None if there are splits.
+        Importances over all rows; None if there are splits.
     feature_names : tuple of str
     output_names : tuple or None
     """
@@ -148,16 +148,16 @@ class Importances:
 
     @property
     def mean(self) -> np.ndarray:
-        """Over all rows, or the mean over the splits."""
+        """Importances over all rows, or their mean over the splits."""
         return np.nanmean(self.importances, axis=1) if self.of_all is None else self.of_all
 
     @property
     def std(self) -> np.ndarray:
-        """Standard deviation over the parts or splits."""
+        """Standard deviation of the importances over the parts or splits."""
         return np.nanstd(self.importances, axis=1)
 
     def summed(self) -> Importances:
-        """Over the outputs."""
+        """Return the importances summed over the outputs."""
         without = np.isnan(self.importances).all(axis=2)
         importances = np.where(without, np.nan, np.nansum(self.importances, axis=2))
         of_all = None if self.of_all is None else self.of_all.sum(axis=1)
@@ -178,10 +178,10 @@ def find_importances(
     explain_params: dict[str, Any] | None = None,
     by_input: bool = False,
 ) -> Importances:
-    """Find importances for each output.
+    """Compute importances for each output.
 
-    The arguments are those of :func:`shap_importance`, and ``by_input``: whether the features are the columns
-    of X, in their order, and not those that the model sees behind the steps of a pipeline.
+    The arguments are those of :func:`shap_importance`. ``by_input`` says whether the features are the
+    columns of X, in their order, instead of those that the model sees after the steps of a pipeline.
     """
     require_one_of("aggregation", aggregation, tuple(_AGGREGATIONS))
     aggregate = _AGGREGATIONS[aggregation]

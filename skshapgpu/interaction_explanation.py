@@ -1,4 +1,4 @@
-"""Interactions together with everything that says between what they are."""
+"""Interactions together with their features, outputs, rows and settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .explanation import LabelledValues, column_names, positions, ranking
 from .gpu_arrays import to_host
 from .tables import select
 
-#: Interaction indices, and what their values are called.
+#: Interaction indices, and the names of their values.
 INDEX_NAMES = {
     "sii": "SHAP interaction values",
     "stii": "Shapley-Taylor interaction values",
@@ -25,20 +25,21 @@ INDEX_NAMES = {
 class InteractionExplanation(LabelledValues):
     """Interactions of features in some rows, with their features, outputs and row labels.
 
-    Dense (``pairs`` is None), ``values`` hold a symmetric matrix for each row: *half* of a pair's
-    index at each of its two places, main effects on the diagonal, so that the rows of a matrix add
-    up to SHAP values. Otherwise each pair (or triple) stands once, with its *whole* index. Either
-    way all pairs and main effects of a row and its base value add up to its margin.
+    If dense (``pairs`` is None), ``values`` hold a symmetric matrix for each row: *half* of a pair's index
+    at each of its two places and main effects on the diagonal, so that the rows of a matrix add up to SHAP
+    values. Otherwise each pair (or triple) occurs once, with its *whole* index. Either way, the pairs and
+    main effects of a row and its base value add up to its margin.
 
-    ``explanation[rows, features, outputs]`` selects from a dense one, with features for both axes
-    of the matrices, ``explanation[rows, pairs, outputs]`` from others, with pairs by position or by
-    their names in ``pair_names``; else as of :class:`Explanation`. So does NumPy read it: as its ``values``.
+    ``explanation[rows, features, outputs]`` selects from a dense explanation, with features for both axes
+    of the matrices; ``explanation[rows, pairs, outputs]`` selects from others, with pairs by position or by
+    their names in ``pair_names``. Otherwise selection works as for :class:`Explanation`, and NumPy, too,
+    reads an explanation as its ``values``.
 
     Attributes
     ----------
     values : array of float32 or float64
-        Of shape (n_rows, n_features, n_features[, n_outputs]) if dense, else (n_rows, n_pairs[,
-        n_outputs]). Of NumPy, or of the library of an X that lay on a GPU.
+        Shape (n_rows, n_features, n_features[, n_outputs]) if dense, otherwise (n_rows, n_pairs[,
+        n_outputs]). A NumPy array, or one of the library of X if X was on a GPU.
     base_values : float or ndarray of shape (n_outputs,)
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy.
@@ -48,17 +49,17 @@ class InteractionExplanation(LabelledValues):
     index : pandas.Index or None
         Row labels of the pandas data frame that was explained.
     precision, device, seconds, additivity_error, feature_perturbation
-        As of :class:`Explanation`.
+        See :class:`Explanation`.
     interaction_index : {"sii", "stii", "bii"}
-        Shapley interaction index, Shapley-Taylor or Banzhaf interaction index. Of the last, nothing
-        adds up, and the diagonal of a dense explanation holds Banzhaf values.
+        Shapley interaction index, Shapley-Taylor or Banzhaf interaction index. Values of the last do not
+        add up, and the diagonal of a dense explanation holds Banzhaf values.
     pairs : ndarray of int32, shape (n_pairs, order), or None
         Features of each pair or triple by position; None if dense.
     strength : ndarray of float64, shape (n_pairs,), or None
-        Mean magnitude of each pair over all rows that were explained, summed over all outputs,
-        whatever was selected since. Kept where pairs were not chosen by the caller.
+        Mean magnitude of each pair over all rows that were explained, summed over all outputs, whatever was
+        selected since. Available if the caller did not choose the pairs.
     feature_values : array of shape (n_rows, n_features[, n_outputs]) or None
-        SHAP values (Banzhaf values with "bii") of the same rows; kept where all pairs that occur are.
+        SHAP values (Banzhaf values with "bii") of the same rows; available if all pairs that occur are.
     """
 
     interaction_index: str = "sii"
@@ -71,12 +72,12 @@ class InteractionExplanation(LabelledValues):
 
     @property
     def order(self) -> int:
-        """Features that interact: 2 or 3."""
+        """Number of features that interact: 2 or 3."""
         return 2 if self.pairs is None else self.pairs.shape[1]
 
     @property
     def pair_names(self) -> tuple[str, ...]:
-        """Names "a x b" of the pairs or triples; if dense of all pairs, without the diagonal."""
+        """Names "a x b" of the pairs or triples; if dense, of all pairs without the diagonal."""
         sets = self.pairs
         if sets is None:
             sets = np.column_stack(np.triu_indices(len(self.feature_names), 1))
@@ -105,7 +106,7 @@ class InteractionExplanation(LabelledValues):
                 values = values[:, columns][:, :, columns]
                 changes["feature_names"] = tuple(names[i] for i in columns)
         else:
-            whole = isinstance(parts[1], slice)  # asks for no names, of which there may be many
+            whole = isinstance(parts[1], slice)  # needs no names, of which there may be many
             sets = positions(parts[1], len(self.pairs), () if whole else self.pair_names)
             if sets is not None:
                 values = values[:, sets]
@@ -140,25 +141,25 @@ class InteractionExplanation(LabelledValues):
         return ranking(self.pair_names, means, n)
 
     def main_effects(self) -> np.ndarray:
-        """What the interactions of a feature leave of its SHAP value.
+        """Return main effects: each feature's SHAP value minus its share of its interactions.
 
         Returns
         -------
         ndarray of float32 or float64, shape (n_rows, n_features[, n_outputs])
-            Of NumPy. Banzhaf values with "bii".
+            A NumPy array; Banzhaf values with "bii".
 
         Raises
         ------
         ValueError
-            Not all pairs are here, or they are triples.
+            Not all pairs are available, or the explanation is of triples.
         """
         if self.order != 2:
-            raise ValueError("main effects are what pairs leave of SHAP values; these are triples")
+            raise ValueError("main effects need interactions of pairs; these are triples")
         values, each = to_host(self.values), np.arange(len(self.feature_names))
         if self.pairs is None:
             return values[:, each, each]
         if self.feature_values is None:
-            raise ValueError("not all pairs are here: use pairs='occurring' or 'all'")
+            raise ValueError("not all pairs are available: use pairs='occurring' or 'all'")
         of_features = to_host(self.feature_values)
         if self.interaction_index == "bii":
             return of_features
@@ -174,17 +175,17 @@ class InteractionExplanation(LabelledValues):
         return main
 
     def dense(self) -> InteractionExplanation:
-        """The same with a matrix for each row.
+        """Return the explanation in dense form, with a matrix for each row.
 
         Returns
         -------
         InteractionExplanation
-            ``values`` are n_rows · n_features² · n_outputs numbers of NumPy.
+            Its ``values`` are a NumPy array of n_rows · n_features² · n_outputs numbers.
 
         Raises
         ------
         ValueError
-            Not all pairs are here, or they are triples.
+            Not all pairs are available, or the explanation is of triples.
         """
         if self.pairs is None:
             return self
@@ -197,13 +198,13 @@ class InteractionExplanation(LabelledValues):
         return replace(self, values=values, pairs=None, strength=None, feature_values=None)
 
     def to_frame(self) -> Any:
-        """Whole indices as a pandas data frame with the row labels of X.
+        """Return the whole indices as a pandas data frame with the row labels of X.
 
         Returns
         -------
         pandas.DataFrame of shape (n_rows, n_pairs * n_outputs)
-            Columns "a x b", with several outputs "a x b__output". If dense, the main effects stand
-            before all pairs, so that a row (of one output) adds up to its margin without base value.
+            Columns "a x b", with several outputs "a x b__output". If dense, the main effects come before
+            all pairs, so that a row (of one output) adds up to its margin less the base value.
         """
         import pandas as pd
 
@@ -236,9 +237,10 @@ class InteractionExplanation(LabelledValues):
 
 
 def set_names(feature_names: Sequence[str], sets: np.ndarray) -> tuple[str, ...]:
-    """Unique names "a x b" of sets of features, given by position.
+    """Return unique names "a x b" of sets of features, given by position.
 
-    Where such names would collide, as a feature's own name contains " x ", features go by their positions.
+    If these would collide, because a feature's own name contains " x ", features are named by their
+    positions.
     """
     rows = sets.tolist()
     names = tuple(" x ".join(feature_names[i] for i in members) for members in rows)

@@ -1,8 +1,8 @@
-"""What of a model is explained: its margin, its probability, or the loss of its predictions.
+"""Model outputs that can be explained: the margin, the probability, or the loss of predictions.
 
-The last two are functions of the margin, links. The core knows their slopes between two margins
-(``csrc/rescaled.cpp``), this module the functions themselves, so that the additivity check of their
-values compares the one with the other.
+The last two are functions of the margin: links. The core has their slopes between two margins
+(``csrc/rescaled.cpp``), and this module has the functions themselves, so that the additivity check compares
+two independent computations.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from .devices import require_cpu
 from .errors import require_one_of
 from .schema import AdaptedModel
 
-#: Rounding of a link's values and their mean, relative to their largest possible magnitude.
+#: Rounding error of a link's values and their mean, relative to their largest possible magnitude.
 _ROUNDING = 2.0**-48
 
-#: Twice a label is a factor in the core, which has to stay a number in float32.
+#: Largest magnitude of a label: twice a label is a factor in the core, and must be finite in float32.
 _LARGEST_LABEL = 1e30
 
 
 @dataclass(frozen=True)
 class Link:
-    """A function of the margin of each output, and of a label.
+    """Function of the margin of each output, and of a label.
 
     Attributes
     ----------
     name : {"logistic", "log_loss", "squared_error"}
-        As the core calls it.
+        Name in the core.
     noun : str
-        What error messages call its values.
+        Name of its values in error messages.
     scale : float
-        By which the margin is multiplied first; 1 for a squared error.
+        Factor by which the margin is multiplied first; 1 for a squared error.
     classes : tuple or None
-        The labels of a log loss, negative first.
+        Class labels of a log loss, the negative class first.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Link:
         return self.name != "logistic"
 
     def of(self, margin: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-        """Its values for margins (n_rows, n_outputs) and labels (n_rows,)."""
+        """Return the link's values for margins (n_rows, n_outputs) and labels (n_rows,)."""
         if self.name == "logistic":
             return np.exp(-np.logaddexp(0, -self.scale * margin))
         assert labels is not None
@@ -68,21 +68,22 @@ class Link:
     def base_value(
         self, margin: np.ndarray, weights: np.ndarray, labels: np.ndarray | None = None
     ) -> np.ndarray:
-        """The mean of its values over background rows: (n_outputs,), or (n_rows, 1) by label."""
+        """Return the mean of the values over background rows: (n_outputs,), or (n_rows, 1) with labels."""
         if labels is None:
             return weights @ self.of(margin)
         if self.name == "log_loss":
             negative, positive = (weights @ self.of(margin, np.full(len(margin), y)) for y in (0, 1))
             return np.where(labels[:, np.newaxis] > 0, positive, negative)
-        mean = weights @ margin  # and the spread around it, as the square of a label may be much larger
+        mean = weights @ margin  # its spread is added: the square of a label may be much larger
         return weights @ np.square(margin - mean) + np.square(mean - labels[:, np.newaxis])
 
     def allowed_gap(
         self, of_margin: np.ndarray, center: np.ndarray, reach: np.ndarray, labels: np.ndarray | None
     ) -> np.ndarray:
-        """Largest additivity gap, from that of the margin, which lies within ``reach`` of ``center``.
+        """Return the largest additivity gap to accept, given that of the margin.
 
-        The values of each pair are those of the margin times a slope, which bounds their gap.
+        The margin lies within ``reach`` of ``center``. The values of each pair of a row and a background
+        row are those of the margin times a slope, so a bound of the slope bounds the gap.
         """
         if self.name == "logistic":
             return of_margin * self.scale / 4 + _ROUNDING
@@ -93,12 +94,12 @@ class Link:
         return of_margin * 2 * error + _ROUNDING * np.square(error)
 
     def read_labels(self, y: Any, n_rows: int) -> np.ndarray:
-        """Labels as numbers, float64: of a log loss 0 and 1.
+        """Return labels as float64 numbers; for a log loss, 0 and 1.
 
         Raises
         ------
         ValueError, TypeError
-            There are no labels, not one for each row, or one that the model does not know.
+            There are no labels, there is not one for each row, or the model does not know one of them.
         """
         if y is None:
             raise ValueError("model_output='log_loss' compares predictions with labels: give y=")
@@ -128,7 +129,7 @@ class Link:
 
 
 def require_model_output(model_output: Any, data: Any, device: Any) -> None:
-    """Refuse an option ``model_output`` that there is not, or that other options contradict.
+    """Refuse an option ``model_output`` that is invalid or contradicts other options.
 
     Raises
     ------
@@ -146,7 +147,7 @@ def require_model_output(model_output: Any, data: Any, device: Any) -> None:
 
 
 def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool) -> Link | None:
-    """The link that a model output asks for; None if that is the margin.
+    """Return the link for a model output; None for the margin.
 
     Raises
     ------
@@ -166,10 +167,10 @@ def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool) -> Link
             )
         raise ValueError(
             "model_output='probability' needs a classifier whose probability is the logistic function of its "
-            "margin, or its margin: use model_output='raw'"
+            "margin, or is its margin: use model_output='raw'"
         )
     if all_outputs:
-        raise ValueError("outputs='all' goes with margins and probabilities: there is one log loss")
+        raise ValueError("outputs='all' is for margins and probabilities: there is one log loss")
     if adapted.squared_error:
         return Link("squared_error", "squared error")
     if adapted.link == "logistic" and adapted.binary is not None:
@@ -177,9 +178,9 @@ def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool) -> Link
     if adapted.link == "identity":
         raise ValueError(
             "model_output='log_loss' needs a model whose margin is log-odds: this one adds up probabilities, "
-            "which may be 0, and the log loss infinite"
+            "which may be 0, so the log loss may be infinite"
         )
     raise ValueError(
-        "model_output='log_loss' needs a binary classifier with a logistic link, or a regressor that was "
+        "model_output='log_loss' needs a binary classifier with a logistic link, or a regressor "
         "trained with the squared error: use model_output='raw'"
     )

@@ -1,7 +1,7 @@
-"""Cross-validation that explains: SHAP values of rows by models that were not trained on them.
+"""Cross-validation with explanations: SHAP values of rows by models that were not trained on them.
 
-scikit-learn's ``cross_validate`` fits and scores; its models then explain their test rows one after
-another, with as many threads as it had jobs, so that no model travels to a worker a second time.
+scikit-learn's ``cross_validate`` fits and scores. Its models then explain their test rows one after another,
+with as many threads as it had jobs, so that no model is sent to a worker a second time.
 """
 
 from __future__ import annotations
@@ -49,77 +49,76 @@ def cross_val_explain(
 ) -> dict[str, Any]:
     """Cross-validate a model, and explain each row by the models that were not trained on it.
 
-    Fits and scores are those of :func:`sklearn.model_selection.cross_validate`, which is called with
-    the same arguments; the models of its splits then explain their test rows.
+    Models are fitted and scored by :func:`sklearn.model_selection.cross_validate`, called with the same
+    arguments; the model of each split then explains its test rows.
 
     Parameters
     ----------
     estimator : estimator
-        Not fitted: a tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one; see
+        An unfitted tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one; see
         :class:`TreeExplainer`.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Rows to fit and test on.
     y : array-like of shape (n_rows,), default=None
         Target of each row.
     groups, cv, scoring, n_jobs, verbose, params, pre_dispatch
-        As for :func:`sklearn.model_selection.cross_validate`. Splits that are bad, as they have no rows or
-        rows that X does not have, are refused before any fit.
+        See :func:`sklearn.model_selection.cross_validate`. Invalid splits, with no rows or with rows that X
+        does not have, are rejected before any fit.
     return_estimator, return_indices : bool, default=False
-        Whether to return the fitted models, and the numbers of the rows of each split.
+        Whether to return the fitted models, and the row positions of each split.
     error_score : "raise" or number, default=nan
-        As for :func:`sklearn.model_selection.cross_validate`.
+        See :func:`sklearn.model_selection.cross_validate`.
     explain_params : dict or None, default=None
-        Options of :class:`TreeExplainer`, ``data`` among them, which is background for all splits. They
-        go before those of a :class:`ShapTransformer` at the end of the model; ``n_jobs`` is the one
-        above unless it is among them.
+        Options of :class:`TreeExplainer`, including ``data``, the background for all splits. They take
+        precedence over those of a :class:`ShapTransformer` at the end of the model; ``n_jobs`` defaults to
+        the argument above.
 
     Returns
     -------
     dict
-        What ``cross_validate`` returns: ``fit_time``, ``score_time``, ``test_score`` or one such array
-        for each metric, ``estimator`` and ``indices`` if asked for; and:
+        The result of ``cross_validate`` (``fit_time``, ``score_time``, ``test_score`` or one array for each
+        metric, and ``estimator`` and ``indices`` if requested) with these additions:
 
         explanation : Explanation
-            SHAP values of all rows of X, in their order, with their labels. Values and base values of a
-            row are those of the model that it was tested with; if there were several, their mean, so
-            that they still add up to the mean margin. Rows that were never tested, or only in splits
-            that failed, are NaN.
+            SHAP values of all rows of X, in their order, with their labels. Values and base values of a row
+            are from the model that was tested on it; if there were several, they are means, so that they
+            still add up to the mean margin. Rows that were never tested, or only in splits that failed, are
+            NaN.
         base_values : ndarray of float64, shape (n_splits[, n_outputs])
-            Base values of the model of each split; of a log loss their mean over its test rows.
+            Base values of the model of each split; for a log loss, their mean over its test rows.
         fold : ndarray of int64, shape (n_rows,) or (n_rows, n_tests)
-            Number of the split that each row was tested in, -1 if in none. If some row was tested
-            more than once, as in repeated cross-validation, all of its splits in ascending order, -1
-            behind them.
+            Number of the split in which each row was tested, -1 if in none. If a row was tested more than
+            once, as in repeated cross-validation, all of its splits in ascending order, padded with -1.
         n_tests : ndarray of int64, shape (n_rows,)
-            How many splits the values of each row are the mean of.
+            Number of splits over which the values of each row are averaged.
         importances : ndarray of float64, shape (n_splits, n_features)
-            :meth:`Explanation.importance` of the test rows of each split, summed over the outputs.
+            :meth:`Explanation.importance` over the test rows of each split, summed over the outputs.
         explain_time : ndarray of float64, shape (n_splits,)
-            Seconds that the explanation of each split took.
+            Seconds taken to explain each split.
 
         Splits whose fit failed have NaN and an ``explain_time`` of zero.
 
     Raises
     ------
     UnsupportedModelError
-        The model cannot be explained exactly; before any fit if its class says so.
+        The model cannot be explained exactly; raised before any fit if its class shows that.
     ValueError, TypeError
-        As of ``cross_validate`` and :class:`TreeExplainer`; or the models of the splits see different
-        columns that have no names.
+        See ``cross_validate`` and :class:`TreeExplainer`; or the models of the splits see different columns
+        that have no names.
 
     Notes
     -----
-    **Features.** Those of a ``Pipeline`` are the columns that its last step sees. Splits may see
-    different ones, of rare categories for example: they are aligned by their names, and a feature that
-    a model does not know has SHAP values of zero there, as the model does not depend on it. Columns of
-    steps without ``get_feature_names_out`` are aligned by position. Then ``explanation.data`` has the
-    rows as the last step saw them, in the last split that tested them: an array, or a sparse matrix if
-    they were sparse and nothing is missing. Without leading steps it is X itself.
+    **Features.** The features of a ``Pipeline`` are the columns that its last step sees. They may differ
+    between splits, for example because of rare categories: they are aligned by name, and a feature that a
+    model does not know has SHAP values of zero there, as the model does not depend on it. Columns of steps
+    without ``get_feature_names_out`` are aligned by position. ``explanation.data`` has the rows as the last
+    step saw them, in the last split that tested them: an array, or a sparse matrix if they were sparse and
+    nothing is missing. Without leading steps it is X itself.
 
-    **Classes** of y that are missing in the training rows of a split have no output in its model: values
-    and base values are NaN there. If a split saw only one class, or only two of several and its model gives
-    margins, which are of another kind for two classes than for three, its rows are not explained. A
-    warning names such splits; splits that are stratified do not have the problem.
+    **Classes.** A class of y that is missing from the training rows of a split has no output in its model:
+    its values and base values are NaN there. The test rows of a split are not explained if its model saw
+    only one class, or if it saw only two of several and explains margins, because margins for two classes
+    differ in kind from those for more. A warning names such splits; stratified splits avoid the problem.
 
     Examples
     --------
@@ -176,18 +175,18 @@ def explained_splits(
     explain_params: dict[str, Any] | None,
     **others: Any,
 ) -> tuple[dict[str, Any], Iterator[Split]]:
-    """The results of ``cross_validate``, with the indices, and its splits, which are explained one by one.
+    """Return the results of ``cross_validate``, with indices, and an iterator that explains its splits.
 
-    X and y are ``indexable``.
+    X and y must have passed scikit-learn's ``indexable``.
     """
     from sklearn.model_selection import (
         check_cv,
         cross_validate,
-    )  # takes a third of the time of importing this package
+    )  # its import takes a third of the time of importing this package
 
     require_n_jobs(n_jobs)
     asked = {"n_jobs": n_jobs} | (explain_params or {})
-    # Options and models are refused before the work.
+    # Reject invalid options and models before any work is done.
     with suppress(NotFittedError):
         TreeExplainer(Lent(clone(estimator)), **explainer_options(estimator, asked))
     with suppress(NotFittedError):
@@ -214,7 +213,7 @@ def explained_splits(
     given_up = np.zeros(len(models), bool)
     if error_score != "raise":
         given_up = np.isclose(scores, error_score, rtol=0, atol=0, equal_nan=True).all(axis=0)
-    failed = given_up & (results["score_time"] == 0)  # the time where a fit has failed, and no other's
+    failed = given_up & (results["score_time"] == 0)  # zero only if the fit failed
     return results, _explain(models, X, y, results["indices"]["test"], kept, given_up, failed, asked)
 
 
@@ -228,22 +227,22 @@ def _explain(
     failed: np.ndarray,
     asked: dict[str, Any],
 ) -> Iterator[Split]:
-    """Explain test rows.
+    """Explain the test rows of each split.
 
-    ``kept`` has rows that were made for the scores, by the ``id`` of the model; ``given_up`` are splits with
-    ``error_score`` for a score, such as ``failed`` ones.
+    ``kept`` has the rows that were transformed for scoring, by the ``id`` of the model; ``given_up`` marks
+    splits whose score is ``error_score``, and ``failed`` those of them whose fit failed.
     """
     classes = _all_classes([model for model, bad in zip(models, failed) if not bad], y)
     n_unnamed = None
     for number, rows in enumerate(tests):
-        model, models[number] = models[number], None  # so that its memory is free when it is done
+        model, models[number] = models[number], None  # so that its memory is freed afterwards
         split = Split(rows)
         if not failed[number]:
             try:
                 split = _explain_split(model, X, y, rows, kept.pop(id(model), None), classes, asked)
                 _warn_of_missing_classes(number, model, classes)
             except Exception as error:
-                # error_score has forgiven already that the model cannot predict these rows.
+                # error_score has already tolerated that the model cannot predict these rows.
                 forgiven = given_up[number] and not isinstance(error, UnsupportedModelError)
                 if not forgiven and not isinstance(error, _OtherOutputsError):
                     error.add_note(f"This is about split {number} of the cross-validation.")
@@ -261,7 +260,7 @@ def _explain(
 
 
 class _OtherOutputsError(ValueError):
-    """The outputs of a split are not those of the others."""
+    """Error of a split whose outputs are not those of the others."""
 
 
 def _explain_split(
@@ -273,7 +272,7 @@ def _explain_split(
     classes: tuple[Any, ...] | None,
     asked: dict[str, Any],
 ) -> Split:
-    """Explain ``rows`` of X; ``made``: of which leading steps have made this, if it is known."""
+    """Explain ``rows`` of X; ``made`` is the result of the leading steps for them, if known."""
     start = perf_counter()
     options = explainer_options(model, asked)
     seen = () if classes is None else tuple(model.classes_.tolist())
@@ -316,8 +315,8 @@ def _warn_of_missing_classes(number: int, model: Any, classes: tuple[Any, ...] |
     if missing:
         listed = ", ".join(map(repr, missing))
         warnings.warn(
-            f"the training rows of split {number} have none of class {listed}: its test rows have no values, "
-            "but NaN, for it; splits that are stratified do not have the problem",
+            f"the training rows of split {number} have none of class {listed}: its test rows have no "
+            "values, but NaN, for that class; stratified splits avoid the problem",
             stacklevel=4,
         )
 
@@ -333,14 +332,14 @@ def _all_classes(models: Sequence[Any], y: Any) -> tuple[Any, ...] | None:
     if not models:
         return None
     of_y = set(np.ravel(np.asarray(y)).tolist())
-    if labels <= of_y:  # else a model has other names for its classes
+    if labels <= of_y:  # otherwise a model has other names for its classes
         unlabelled = {-1} if any(is_self_training(layer) for layer in nest(models[0])) else set()
         labels |= of_y - unlabelled
     return tuple(sorted(labels))
 
 
 def explainer_options(model: Any, asked: dict[str, Any]) -> dict[str, Any]:
-    """Options that are asked for, over those of a transformer of this package at the end of the model."""
+    """Merge the requested options over those of a transformer of this package at the end of the model."""
     outer_steps = False
     for layer in nest(model):
         if isinstance(layer, ExplainingTransformer):
@@ -359,7 +358,7 @@ def explainer_options(model: Any, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fold(tests: Sequence[np.ndarray], n_rows: int) -> np.ndarray:
-    """Numbers of the splits that each row was tested in, -1 behind them; one axis where one is enough."""
+    """Return the splits in which each row was tested, padded with -1; one-dimensional if one is enough."""
     n_tests = np.zeros(n_rows, np.int64)
     fold = np.full((n_rows, 1), -1)
     for number, rows in enumerate(tests):

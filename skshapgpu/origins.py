@@ -1,10 +1,10 @@
-"""Back from the columns that a model sees to the columns of X of which the steps of a pipeline made them.
+"""Origins of the columns that a model sees: the columns of X from which the steps of a pipeline made them.
 
-Scalers, encoders, imputers and selectors make each of their columns of a single one; which one follows from
-their class and their fitted attributes. Names prove nothing: "a_b_c" may be "c" of "a_b" or "b_c" of "a", and
-``Normalizer`` keeps the names of columns that it mixes. Only classes that are known are believed, therefore,
-and not their subclasses, which may do something else. What any other step makes has no origin, unless it is
-given columns of a single origin.
+Scalers, encoders, imputers and selectors make each of their columns from a single one; which one follows
+from their class and their fitted attributes. Names prove nothing: "a_b_c" may be "c" of "a_b" or "b_c" of
+"a", and ``Normalizer`` keeps the names of columns that it mixes. Therefore only known classes are trusted,
+and not their subclasses, which may do something else. The columns that any other step makes have no origin,
+unless all columns given to the step have a single origin.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from .pipelines import AsArray, unique
 from .tables import n_rows_of, names_of, select, table
 
-#: From a fitted step and how many columns it is given to the column, by number, of which it makes each of its
-#: own; None if that is not known.
+#: Function of a fitted step and its number of input columns. It returns, for each output column, the position
+#: of the input column from which the step makes it, or None if that is not known.
 _Places = Callable[[Any, int], np.ndarray | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Origins:
-    """Columns of X of which the features of an explanation were made.
+    """Columns of X from which the features of an explanation were made.
 
     Attributes
     ----------
     names : tuple of str
         Names of the columns of X, as they were in training.
     columns : ndarray of int, shape (n_features,), or None
-        Number of the column of X of which each feature was made; None if that is not known.
+        Position of the column of X from which each feature was made; None if that is not known.
     reason : str
-        Why not.
+        Why the columns are not known.
     named : bool
-        Whether X had names in training; else ``names`` are made up of positions.
+        Whether X had names in training; otherwise ``names`` are made from positions.
     data : array, sparse matrix, data frame or None
         X itself, before the steps.
     """
@@ -54,7 +54,7 @@ class Origins:
     data: Any = None
 
     def select(self, rows: Any, features: np.ndarray | None) -> Origins:
-        """Return the origins for some rows (a slice or numbers) and features (None: all)."""
+        """Return the origins for some rows (a slice or positions) and features (None: all)."""
         data = None if self.data is None else select(self.data, rows)
         columns = self.columns
         if columns is not None and features is not None:
@@ -62,7 +62,7 @@ class Origins:
         return replace(self, data=data, columns=columns)
 
     def grouped(self, members: Sequence[Sequence[int]]) -> Origins:
-        """Return the origins of groups of features, given by their numbers."""
+        """Return the origins of groups of features, given by their positions."""
         if self.columns is None:
             return self
         found = [np.unique(self.columns[list(group)]) for group in members]
@@ -76,27 +76,27 @@ class Origins:
         Raises
         ------
         ValueError
-            They are not known. The message says why, and ends with ``advice``.
+            The columns are not known. The message says why, and ends with ``advice``.
         """
         if self.columns is None:
             raise ValueError(f"the input columns of the features are not known: {self.reason}. {advice}")
         return self.columns
 
     def input_names(self) -> list[str]:
-        """Return for each feature the name of the column of which it was made.
+        """Return for each feature the name of the column from which it was made.
 
         Raises
         ------
         ValueError
-            It is not known.
+            The columns are not known.
         """
         columns = self.require("Give group() a mapping of names to lists of features instead")
         return [self.names[column] for column in columns]
 
     def columns_in(self, names: Sequence[str] | None) -> np.ndarray:
-        """Return ``columns``, which are known, as positions in an X that has columns with these names.
+        """Return ``columns``, which must be known, as positions in an X that has columns with these names.
 
-        A ``ColumnTransformer`` takes columns by name, in any order and with others beside them.
+        A ``ColumnTransformer`` takes columns by name, in any order and possibly among others.
         """
         assert self.columns is not None
         if self.named and names is not None:
@@ -107,7 +107,7 @@ class Origins:
         return self.columns
 
     def input_data(self, n_rows: int) -> Any:
-        """Return the columns of X in the order of the features first made of them; None without ``data``."""
+        """Return the columns of X, ordered by the first feature made from each; None without ``data``."""
         if self.data is None or n_rows_of(self.data) != n_rows:
             return None
         columns = list(dict.fromkeys(self.columns_in(names_of(self.data)).tolist()))
@@ -115,17 +115,17 @@ class Origins:
 
 
 class _UnknownError(Exception):
-    """The column of which something was made is not known."""
+    """Error: the column from which something was made is not known."""
 
 
 def origins_of(steps: Sequence[Any], n_features: int) -> Origins:
-    """Find the columns of X of which the steps make theirs; the result has no ``data``.
+    """Determine the columns of X from which the steps make theirs; the result has no ``data``.
 
     Parameters
     ----------
     steps : sequence of fitted transformers
     n_features : int
-        Columns that they make.
+        Number of columns that they make.
     """
     try:
         names = _names_in(steps[0], getattr(steps[0], "n_features_in_", None))
@@ -140,7 +140,7 @@ def origins_of(steps: Sequence[Any], n_features: int) -> Origins:
 
 
 def with_data(origins: Origins, X: Any) -> Origins:
-    """Return the origins with X as it was given, if that is a table."""
+    """Return the origins with the original X, if that is a table."""
     if origins.columns is None:
         return origins
     try:
@@ -150,7 +150,7 @@ def with_data(origins: Origins, X: Any) -> Origins:
 
 
 def summed_by_column(values: np.ndarray, columns: np.ndarray, n_columns: int) -> np.ndarray:
-    """Sum values over the features made of each column of X; columns of which none was made have zeros.
+    """Sum values over the features made from each column of X; a column without features has zeros.
 
     Parameters
     ----------
@@ -169,10 +169,10 @@ def summed_by_column(values: np.ndarray, columns: np.ndarray, n_columns: int) ->
 
 
 def names_are_known(steps: Sequence[Any], names: Sequence[str]) -> bool:
-    """Return whether names of the columns behind the steps are more than positions in one fitted pipeline.
+    """Return whether the names of the columns after the steps are more than positions in one fitted pipeline.
 
-    A step without names loses those before it. A later step may name its columns after the positions of those
-    that it is given, which need not be the same in another split.
+    A step without names loses those before it. A later step may name its columns after the positions of its
+    input columns, which need not be the same in another split.
     """
     known, made = True, None
     for step in steps:
@@ -180,18 +180,18 @@ def names_are_known(steps: Sequence[Any], names: Sequence[str]) -> bool:
         n_columns = getattr(step, "n_features_in_", None)
         if known or n_columns is None or hasattr(step, "feature_names_in_"):
             known = made is not None
-        elif made is not None:  # they are known if they do not depend on those that were lost
+        elif made is not None:  # known if they do not depend on the lost names
             known = made == _names_made(step, [f"column {i}" for i in range(n_columns)])
-    if made is None and steps:  # then they are those that the model was fitted with, if it has any
+    if made is None and steps:  # then the names are those that the model was fitted with, if any
         return tuple(names) != tuple(f"x{i}" for i in range(len(names)))
     return known
 
 
 def _names_made(step: Any, names: list[str] | None) -> list[str] | None:
-    """Return names of the columns that a step makes of columns with these names; None if it does not say."""
+    """Return the names of the columns that a step makes from columns with these names; None if unknown."""
     try:
         return list(map(str, step.get_feature_names_out(names)))
-    except (AttributeError, TypeError, ValueError):  # there is none, or it refuses
+    except (AttributeError, TypeError, ValueError):  # the method is missing, or raises an error
         return None
 
 
@@ -209,7 +209,7 @@ def _named(transformer: Any) -> str:
 
 
 def _through(transformer: Any, columns: np.ndarray) -> np.ndarray:
-    """Return the origins of what a transformer makes of columns with these origins."""
+    """Return the origins of a transformer's output columns, given those of its input columns."""
     from sklearn.compose import ColumnTransformer
 
     if transformer is None or isinstance(transformer, str):
@@ -235,7 +235,7 @@ def _through(transformer: Any, columns: np.ndarray) -> np.ndarray:
         return columns[places]
     if len(columns) and (columns == columns[0]).all():
         return np.repeat(columns[0], _n_made(transformer, len(columns)))
-    raise _UnknownError(f"{_named(transformer)} is not known to make each of its columns of a single one")
+    raise _UnknownError(f"{_named(transformer)} is not known to make each of its columns from a single one")
 
 
 def _n_made(transformer: Any, n_columns: int) -> int:
@@ -261,7 +261,7 @@ def _through_columns(transformer: Any, columns: np.ndarray) -> np.ndarray:
         if place.stop == place.start:
             continue
         taken = columns[_numbers(chosen, names)]
-        if len(taken) and (taken == taken[0]).all():  # whatever is made of it, in a number that is known here
+        if len(taken) and (taken == taken[0]).all():  # a single origin for all that is made
             made[place] = taken[0]
             continue
         origins = _part(transformer, name, step, taken)
@@ -272,14 +272,14 @@ def _through_columns(transformer: Any, columns: np.ndarray) -> np.ndarray:
 
 
 def _numbers(chosen: Any, names: list[str]) -> np.ndarray:
-    """Columns that a ``ColumnTransformer`` gives to one of its transformers, by number."""
-    if isinstance(chosen, UserList):  # the remainder, in releases that warn of a look at its elements
+    """Return the positions of the columns that a ``ColumnTransformer`` gives to one of its transformers."""
+    if isinstance(chosen, UserList):  # the remainder, in releases that warn if its elements are read
         chosen = chosen.data
     if isinstance(chosen, slice):
         start, stop, step = chosen.start, chosen.stop, chosen.step
         if isinstance(start, str):
             start = names.index(start)
-        if isinstance(stop, str):  # labels include the end
+        if isinstance(stop, str):  # slices by label include the end
             stop = names.index(stop) + 1
         return np.arange(len(names))[start:stop:step]
     keys = np.atleast_1d(np.asarray(chosen, dtype=object if isinstance(chosen, str) else None))
@@ -289,7 +289,7 @@ def _numbers(chosen: Any, names: list[str]) -> np.ndarray:
 
 
 def selected(selector: Any, n_columns: int) -> np.ndarray:
-    """Return the columns that a selector keeps."""
+    """Return the positions of the columns that a selector keeps."""
     return np.asarray(selector.get_support(indices=True))
 
 
@@ -297,13 +297,13 @@ def _each(step: Any, n_columns: int) -> np.ndarray:
     return np.arange(n_columns)
 
 
-#: Steps outside of scikit-learn that make each of their columns of a single one.
+#: Steps outside scikit-learn that make each of their columns from a single one.
 ONE_TO_ONE: dict[type, _Places] = {AsArray: _each}
 
 
 @cache
 def _of_scikit_learn() -> dict[type, _Places]:
-    """Return the steps of scikit-learn that make each of their columns of a single one."""
+    """Return the steps of scikit-learn that make each of their columns from a single one."""
     from sklearn import feature_selection, preprocessing
     from sklearn.impute import MissingIndicator, SimpleImputer
     from sklearn.kernel_approximation import AdditiveChi2Sampler
@@ -340,9 +340,9 @@ def _of_scikit_learn() -> dict[type, _Places]:
 
 
 def _of_function(step: Any, n_columns: int) -> np.ndarray | None:
-    """Accept no function and NumPy's elementwise functions.
+    """Accept a missing function and NumPy's elementwise functions.
 
-    ``feature_names_out="one-to-one"`` proves nothing: division by the sum of a row keeps names, too.
+    ``feature_names_out="one-to-one"`` proves nothing: division by the sum of a row also keeps names.
     """
     func = step.func
     elementwise = isinstance(func, np.ufunc) and (func.nin, func.nout, func.signature) == (1, 1, None)
@@ -381,7 +381,7 @@ def _flagged(step: Any, n_columns: int) -> np.ndarray:
 
 
 def _imputed(step: Any, n_columns: int) -> np.ndarray:
-    """Drop columns without a statistic, as the imputer does; its indicator stands behind them."""
+    """Drop columns without a statistic, as the imputer does; those of its indicator come last."""
     empty = [isinstance(value, Real) and value != value for value in step.statistics_]
     kept = np.flatnonzero(np.logical_not(empty))
     return kept if step.indicator_ is None else np.concatenate([kept, step.indicator_.features_])

@@ -1,4 +1,4 @@
-"""The explanations of the splits of a cross-validation, put together in the order of the rows."""
+"""Out-of-fold explanations: those of the splits of a cross-validation, merged in the order of the rows."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from .tables import row_labels, table, to_array
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A split of a cross-validation, explained.
+    """Explained split of a cross-validation.
 
     Attributes
     ----------
     rows : ndarray of int64
-        Numbers of its test rows.
+        Positions of its test rows.
     explanation : Explanation or None
-        Of these rows. None if there is none; then nothing but ``rows`` and ``seconds`` counts.
+        Explanation of these rows. If it is None, only ``rows`` and ``seconds`` are meaningful.
     seconds : float
-        Time that it took.
+        Time taken to explain the split.
     output_names : tuple or None
-        Names of the outputs of all splits together, in which ``outputs`` are the positions of its own.
+        Names of the outputs of all splits together; ``outputs`` has the positions of this split's own.
     outputs : ndarray of int64
     prepared : bool
-        Whether the features are columns that steps made of X.
+        Whether the features are columns that steps made from X.
     named : bool
         Whether the names of the features are more than their positions.
     """
@@ -46,15 +46,15 @@ class Split:
 
 
 class OutOfFold:
-    """Explanations of splits, put together in the order of the rows of X.
+    """Explanations of splits, merged in the order of the rows of X.
 
     Parameters
     ----------
     n_rows, n_splits : int
     averaged : bool
-        Whether rows may be in several splits, whose values are then added up in float64.
+        Whether rows may be in several splits; their values are then added up in float64.
     first : Split
-        One with an explanation, which says what the outputs are.
+        Split with an explanation, which determines the outputs.
     """
 
     def __init__(self, n_rows: int, n_splits: int, averaged: bool, first: Split) -> None:
@@ -79,7 +79,7 @@ class OutOfFold:
         self._gaps: list[float] = []
 
     def add(self, number: int, split: Split) -> None:
-        """Take up the explanation of a split."""
+        """Add the explanation of a split."""
         explanation, rows, outputs = split.explanation, split.rows, split.outputs
         assert explanation is not None
         names = explanation.feature_names
@@ -110,7 +110,7 @@ class OutOfFold:
             self._gaps.append(explanation.additivity_error)
 
     def _columns(self, names: tuple[str, ...]) -> np.ndarray:
-        """Where the features of a split stand among those of all; there is place for them afterwards."""
+        """Return the positions of a split's features among those of all, after making room for new ones."""
         merged = merged_names(self._features, names)
         position = {name: i for i, name in enumerate(merged)}
         if merged != self._features:
@@ -121,10 +121,10 @@ class OutOfFold:
         return np.array([position[name] for name in names], np.int64)
 
     def results(self, X: Any) -> dict[str, Any]:
-        """What :func:`cross_val_explain` returns of them."""
+        """Return the part of the result of :func:`cross_val_explain` that depends on explanations."""
         counts = self._counts
         if (counts != 1).any():
-            with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, where there are no values
+            with np.errstate(invalid="ignore"):  # 0 / 0 is NaN for rows without values
                 self._sums /= counts[:, np.newaxis]
                 self._base_sums /= counts
         values, by_row, by_split = (
@@ -156,7 +156,7 @@ class OutOfFold:
         }
 
     def _merged_origins(self, X: Any) -> Origins | None:
-        """Of which column of X the features were made, if all splits agree on it."""
+        """Return the column of X from which each feature was made, if all splits agree."""
         if not self._origins:
             return None
         column_of: dict[str, int] = {}
@@ -172,20 +172,20 @@ class OutOfFold:
 
 
 class _Data:
-    """The rows of X as the last steps of the splits saw them."""
+    """Rows of X as the last steps of the splits saw them."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[np.ndarray, tuple[str, ...], Any]] = []
 
     def add(self, rows: np.ndarray, names: tuple[str, ...], data: Any) -> None:
-        """Take up the rows of a split, with the names of its columns."""
+        """Add the rows of a split, with the names of its columns."""
         self._parts.append((rows, names, data))
 
     def together(self, n_rows: int, names: tuple[str, ...]) -> Any:
-        """All rows, each of the last split that has it.
+        """Return all rows, each from the last split that has it.
 
-        NaN stands in rows that no split has, and in columns that a split lacks. A sparse matrix if all parts
-        are and nothing is missing.
+        Rows that no split has, and columns that a split lacks, are NaN. The result is a sparse matrix if all
+        parts are and nothing is missing.
         """
         part_of = np.full(n_rows, -1)
         for number, (rows, _, _) in enumerate(self._parts):
@@ -216,7 +216,7 @@ class _Data:
 def aligned(
     of_splits: Mapping[int, tuple[tuple[str, ...], np.ndarray]], features: tuple[str, ...], n_splits: int
 ) -> np.ndarray:
-    """A row for each split: zero for features that it does not have, NaN if there is nothing of it."""
+    """Align values by feature, a row for each split: zero for missing features, NaN for missing splits."""
     shape = next((values.shape[1:] for _, values in of_splits.values()), ())
     rows = np.full((n_splits, len(features), *shape), np.nan)
     position = {name: i for i, name in enumerate(features)}
@@ -227,7 +227,7 @@ def aligned(
 
 
 def merged_names(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of both; those that are only in ``others`` stand behind the name that they follow there."""
+    """Merge names; those that are only in ``others`` are placed after the name that they follow there."""
     if names == others:
         return names
     following: dict[str | None, str | None] = dict(zip((None, *names), (*names, None)))

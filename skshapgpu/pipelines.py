@@ -1,8 +1,8 @@
 """Models that predict with another model: pipelines, searches, frozen estimators and the like.
 
-Such a class predicts with the model inside, after the steps that a pipeline has before it. The table
-:data:`_WRAPPERS` lists these classes, and :func:`nest` is the one walk through them. A class of another
-package that has predictions of its own is refused: they need not be those of the model inside.
+These classes predict with the model inside, after the steps that a pipeline has before it. The table
+:data:`_WRAPPERS` lists them, and all code walks through them by :func:`nest`. A class of another package that
+computes predictions of its own is rejected, because they need not be those of the model inside.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from .errors import UnsupportedModelError
 
 @dataclass(frozen=True)
 class _Wrapper:
-    """Attributes of a class that hold the model that predicts for it.
+    """Description of a wrapper class: the attributes that hold the model that predicts for it.
 
     Attributes
     ----------
     fitted : tuple of str
-        Attributes that may hold the fitted model, the first of which counts.
+        Attributes that may hold the fitted model; the first that exists counts.
     given : str
         Attribute that holds the model before it is fitted.
     packages : tuple of str
-        Those whose subclasses, and classes that look alike, predict in the same way.
+        Packages whose subclasses and similar classes predict in the same way.
     """
 
     fitted: tuple[str, ...]
@@ -47,7 +47,7 @@ _SEARCH = _Wrapper(
     ("best_estimator_",), packages=("sklearn", "skopt", "optuna", "optuna_integration", "dask_ml")
 )
 
-#: By top-level package and name of the class, so that no module is imported for the sake of a look-up.
+#: Wrappers by top-level package and name of the class, so that a lookup imports no module.
 _WRAPPERS = {
     ("sklearn", "Pipeline"): _Wrapper(("steps",), "steps", ("sklearn", "imblearn")),
     ("sklearn", "FrozenEstimator"): _Wrapper(("estimator",)),
@@ -60,7 +60,7 @@ _WRAPPERS = {
     ("skshapgpu", "Lent"): _Wrapper(("model",), "model"),
 }
 
-#: Methods that make predictions, or that those of scikit-learn call for it.
+#: Methods that make predictions, or that scikit-learn's prediction methods call.
 _PREDICTING = (
     "predict",
     "predict_proba",
@@ -77,26 +77,26 @@ _PREDICTING = (
 
 @dataclass(frozen=True, eq=False)
 class Lent:
-    """A model that nobody fits again while its explainer is in use, so that its steps need no copies."""
+    """Model that is not refitted while its explainer is in use, so its steps need not be copied."""
 
     model: Any
 
 
 def nest(model: Any, *, fitted: bool = False) -> Iterator[Any]:
-    """Yield a model, then the model that it stands for, and so on to the model proper.
+    """Yield a model, then the model that it wraps, and so on to the innermost model.
 
     Parameters
     ----------
     model : estimator
     fitted : bool, default=False
-        Whether all of them must be fitted. Else those that are not are as they were given.
+        Whether all of them must be fitted. Otherwise unfitted models are yielded as they were given.
 
     Raises
     ------
     NotFittedError
-        One is to be fitted, but is not.
+        A model must be fitted, but is not.
     UnsupportedModelError
-        A class of another package has predictions of its own, a pipeline ends without a model, or a
+        A class of another package computes predictions of its own, a pipeline ends without a model, or a
         search kept none.
     """
     yield model
@@ -115,7 +115,7 @@ def nest(model: Any, *, fitted: bool = False) -> Iterator[Any]:
         if (own := overridden(model, _PREDICTING)) is not None:
             held = "last step" if isinstance(model, Pipeline) else found or wrapper.given
             raise UnsupportedModelError(
-                f"cannot explain a {name}: {own} is its own, so that it need not predict what its {held} "
+                f"cannot explain a {name}: {own} is its own, so it need not predict what its {held} "
                 f"does. Explain its {held}, or register an adapter for the class"
             )
         model = inside
@@ -123,7 +123,7 @@ def nest(model: Any, *, fitted: bool = False) -> Iterator[Any]:
 
 
 def unwrap(model: Any) -> tuple[list[Any], Any]:
-    """Return the fitted steps that transform X, and the model proper; errors are those of :func:`nest`."""
+    """Return the fitted steps that transform X, and the innermost model; errors are those of :func:`nest`."""
     steps: list[Any] = []
     for layer in nest(model, fitted=True):
         steps += steps_before(layer)
@@ -131,12 +131,12 @@ def unwrap(model: Any) -> tuple[list[Any], Any]:
 
 
 def steps_before(model: Any) -> list[Any]:
-    """Return the transformers that a model sends X through before the model inside sees it."""
+    """Return the transformers that a model applies to X before the model inside sees it."""
     if _wrapper_of(model) is None:
         return []
     if isinstance(model, Pipeline):
         steps = [step for _, step in model.steps[:-1] if not (step is None or isinstance(step, str))]
-        if _is_a(model, "imblearn", "Pipeline"):  # samplers change what is fitted, not what is predicted
+        if _is_a(model, "imblearn", "Pipeline"):  # samplers act in fit, not in predict
             steps = [step for step in steps if not hasattr(step, "fit_resample")]
         return steps
     if _is_a(model, "sklearn", "RFE"):
@@ -147,12 +147,12 @@ def steps_before(model: Any) -> list[Any]:
 
 
 def is_self_training(model: Any) -> bool:
-    """Return whether a model is a ``SelfTrainingClassifier``, to which a label of -1 is none."""
+    """Return whether a model is a ``SelfTrainingClassifier``, to which the label -1 means unlabelled."""
     return _is_a(model, "sklearn", "SelfTrainingClassifier")
 
 
 def overridden(model: Any, methods: Sequence[str]) -> str | None:
-    """Return which of the methods of a wrapper are not those of a package that is known; None if all are."""
+    """Return the first method of a wrapper that is not from a known package; None if all are."""
     wrapper = _wrapper_of(model)
     assert wrapper is not None
     known = {"builtins", *wrapper.packages}
@@ -176,7 +176,7 @@ def _wrapper_of(model: Any) -> _Wrapper | None:
 
 
 def _keeps_target(model: Any) -> bool:
-    """Whether a model predicts the target that the model inside is fitted to; False: a transform of it."""
+    """Return whether a model predicts the target that the model inside was fitted to, untransformed."""
     if not _is_a(model, "sklearn", "TransformedTargetRegressor"):
         return True
     transformer = getattr(model, "transformer_", model.transformer)
@@ -188,14 +188,14 @@ def _keeps_target(model: Any) -> bool:
 
 
 def _is_a(model: Any, package: str, name: str) -> bool:
-    """Whether a class of the model has this name and is of this package, which need not be imported."""
+    """Return whether a class of the model has this name and package, without importing the package."""
     return any(
         base.__name__ == name and base.__module__.partition(".")[0] == package for base in type(model).__mro__
     )
 
 
 class AsArray:
-    """First step of a ``SelfTrainingClassifier``: it checks X, and hands on an array without names."""
+    """First step of a ``SelfTrainingClassifier``: it checks X and returns an array without names."""
 
     def __init__(self, model: Any) -> None:
         self._owner = _without(model, "estimator_", "transduction_", "labeled_iter_")
@@ -213,7 +213,7 @@ class AsArray:
 
 
 def _without(model: Any, *attributes: str) -> Any:
-    """Return a shallow copy of a model without some of its fitted attributes, which need memory."""
+    """Return a shallow copy of a model without some of its fitted attributes, to save memory."""
     result = copy(model)
     for attribute in attributes:
         vars(result).pop(attribute, None)
@@ -221,7 +221,7 @@ def _without(model: Any, *attributes: str) -> Any:
 
 
 def copies_of(steps: Sequence[Any]) -> list[Any]:
-    """Return copies of fitted steps, which stay as they are when somebody fits the steps again.
+    """Return copies of fitted steps, which do not change if the steps are refitted.
 
     Raises
     ------
@@ -237,8 +237,8 @@ def copies_of(steps: Sequence[Any]) -> list[Any]:
             raise
         except Exception as error:  # whatever a step's own copying raises
             raise UnsupportedModelError(
-                f"cannot copy a {type(step).__name__}, of which the explainer needs a copy as the pipeline "
-                f"may be fitted again: {error}. Call explain(model, X) instead, or explain the last step, "
+                f"cannot copy a {type(step).__name__}; the explainer needs a copy because the pipeline "
+                f"may be refitted: {error}. Call explain(model, X) instead, or explain the last step, "
                 "with X as the other steps transform it"
             ) from error
     return copies
@@ -246,14 +246,14 @@ def copies_of(steps: Sequence[Any]) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """X, and what the leading steps of a pipeline made of it."""
+    """X, and the result of the leading steps of a pipeline for it."""
 
     given: Any
     made: Any
 
 
 def prepare(steps: Sequence[Any], X: Any) -> Prepared:
-    """Send X through the steps."""
+    """Transform X by the steps."""
     made = X
     for step in steps:
         made = step.transform(made)
@@ -261,21 +261,21 @@ def prepare(steps: Sequence[Any], X: Any) -> Prepared:
 
 
 def names_behind(steps: Sequence[Any], names: Any) -> list[str] | None:
-    """Return names of the columns that the steps make of columns with these names; None if they do not say.
+    """Return the names of the columns that the steps make from columns with these names; None if unknown.
 
-    A step that gives no names loses those before it; what comes after it starts with the names that it
-    was fitted with, as scikit-learn has it.
+    A step without names loses those before it; the next step then starts from the names that it was fitted
+    with, as in scikit-learn.
     """
     for step in steps:
         try:
             names = step.get_feature_names_out(names)
-        except AttributeError:  # not there, or not in a part of the step
+        except AttributeError:  # the step, or a part of it, lacks the method
             names = None
     return None if names is None else list(map(str, names))
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """Return the names, those that occur several times with their positions: "a [0]", "a [2]"."""
+    """Return the names, with positions added to those that occur several times: "a [0]", "a [2]"."""
     count = Counter(names)
     marked = [f"{name} [{i}]" if count[name] > 1 else name for i, name in enumerate(names)]
     return marked if len(set(marked)) == len(marked) else [f"x{i}" for i in range(len(names))]

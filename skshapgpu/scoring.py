@@ -1,4 +1,4 @@
-"""Scores of a cross-validation that keep the rows which steps of a pipeline have made for them."""
+"""Scorer for cross-validation that keeps the rows which the steps of a pipeline made for it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .pipelines import nest, overridden, prepare, unwrap
 
 
 class KeepingScorer:
-    """What scikit-learn does for ``scoring=None`` or a name of a metric, done to the last step of a pipeline.
+    """Scorer like scikit-learn's for ``scoring=None`` or a metric name, for the last step of a pipeline.
 
-    Scores by name know nothing but predictions, and a pipeline's own score is that of its last step: both
-    are the same if the leading steps transform the rows before. These rows are kept, to be explained;
-    those of other processes are lost.
+    A named metric depends on predictions alone, and a pipeline's own score is that of its last step. So the
+    score is the same if the leading steps transform the rows beforehand. The transformed rows are kept, to
+    be explained; those of other processes are lost.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class KeepingScorer:
     Attributes
     ----------
     kept : dict of int to object
-        Rows by the ``id`` of the pipeline.
+        Transformed rows, by the ``id`` of the pipeline.
     """
 
     def __init__(self, scoring: str | None) -> None:
@@ -32,7 +32,7 @@ class KeepingScorer:
 
     @staticmethod
     def fits(estimator: Any, scoring: Any, params: Any) -> bool:
-        """Whether this can score: pipelines that end with a model proper, without metadata for steps."""
+        """Return whether this scorer applies: to pipelines that end with a plain model, without metadata."""
         if params or not isinstance(estimator, Pipeline) or len(estimator.steps) < 2:
             return False
         layers = list(nest(estimator))

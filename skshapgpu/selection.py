@@ -1,4 +1,4 @@
-"""Selection of features by the magnitude of their SHAP values."""
+"""Feature selection by the magnitude of SHAP values."""
 
 from __future__ import annotations
 
@@ -21,53 +21,54 @@ from .importance import Importances, find_importances
 from .origins import ONE_TO_ONE, selected
 from .tables import n_rows_of
 
-#: Parts of the rows over which importances vary without cross-validation, as in ``shap_importance``.
+#: Number of parts of the rows for the spread of importances without cross-validation, as in
+#: ``shap_importance``.
 _N_PARTS = 5
 
 _REFERENCES: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.mean, "median": np.median}
 
 
 class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
-    """Keeps the columns that move the predictions of a tree model most.
+    """Feature selector that keeps the columns that move the predictions of a tree model most.
 
-    As :class:`sklearn.feature_selection.SelectFromModel`, but by mean magnitudes of SHAP values, with
-    ``cv`` of those of rows that the models were not trained on. They say how much of the predictions
-    comes from a column, right or wrong, not how much better it makes them: for that see
+    It works like :class:`sklearn.feature_selection.SelectFromModel`, but by mean magnitudes of SHAP values,
+    with ``cv`` of rows that the models were not trained on. These say how much of the predictions comes
+    from a column, right or wrong, not how much better it makes them; for that see
     :func:`sklearn.inspection.permutation_importance`.
 
     Parameters
     ----------
     estimator : estimator
         A tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one; see
-        :class:`TreeExplainer`. The steps of a pipeline must make each of their columns of a single one,
-        as for :meth:`Explanation.group` with "input". It is cloned and fitted; a ``FrozenEstimator`` is
-        used as it is.
+        :class:`TreeExplainer`. The steps of a pipeline must make each of their columns from a single one,
+        as for :meth:`Explanation.group` with "input". The model is cloned and fitted; a ``FrozenEstimator``
+        is used as it is.
     threshold : float, str or None, default=None
         Columns with at least this importance are kept: a number, "mean", "median", or a multiple such as
-        "1.25*mean". None is "mean", and no threshold where ``max_features`` is given.
+        "1.25*mean". None means "mean", or no threshold if ``max_features`` is given.
     max_features : int, callable or None, default=None
-        How many columns to keep at most, the first of equally important ones; or a function of X that
-        says so. Without ``threshold`` as many are kept, also those of importance zero.
+        Largest number of columns to keep, or a function of X that returns it; of equally important columns,
+        the first are kept. Without ``threshold`` this many are kept, including those of importance zero.
     cv : int, cross-validation generator or iterable, default=None
-        Take the mean of the importances over the test rows of these splits, for each of which the model
-        is fitted. None: of the rows given to ``fit``, for which it is fitted once.
+        Fit the model on each of these splits, and take the mean of the importances over their test rows.
+        None: fit it once, and take the importances over the rows given to ``fit``.
     n_jobs : int or None, default=None
-        Threads, and with ``cv`` fits at a time.
+        Number of threads, and with ``cv`` of concurrent fits.
     explain_params : dict or None, default=None
         Options of :class:`TreeExplainer`.
 
     Attributes
     ----------
     importances_ : ndarray of float64, shape (n_features,)
-        Mean magnitude of the SHAP values of each column of X, summed over the outputs. Those of what a
-        pipeline makes of a column are added up first; a column that it drops has 0.
+        Mean magnitude of the SHAP values of each column of X, summed over the outputs. SHAP values of the
+        columns that a pipeline makes from a column of X are added up first; a column that it drops has 0.
     importances_std_ : ndarray of float64, shape (n_features,)
-        Their standard deviation over the splits; without ``cv`` over parts of the rows, as in
+        Standard deviation of the importances over the splits; without ``cv``, over parts of the rows, as in
         :func:`shap_importance`.
     threshold_ : float
     max_features_ : int or None
     estimator_ : estimator
-        The fitted model; without ``cv`` only.
+        The fitted model; only without ``cv``.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         When X has string names.
@@ -101,27 +102,27 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         self.explain_params = explain_params
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
-        """Fit the model, and find importances.
+        """Fit the model and compute importances.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Training rows.
         y : array-like of shape (n_samples,), default=None
-            Target of each row, as the model's ``fit`` takes it.
+            Target of each row, in a form that the model's ``fit`` accepts.
         **params
-            For the model's ``fit``, and ``groups`` for the splitter: routed if metadata routing is
-            enabled, else passed on.
+            Parameters of the model's ``fit``, and ``groups`` for the splitter: routed if metadata routing
+            is enabled, otherwise passed on.
 
         Returns
         -------
         ShapSelector
-            Itself.
+            The selector itself.
 
         Raises
         ------
         ValueError
-            A step before the model is not known to make each of its columns of a single one.
+            A step before the model is not known to make each of its columns from a single one.
         """
         threshold = self.threshold
         if threshold is None:
@@ -169,7 +170,7 @@ class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
         MetadataRouter
             Routes to the model's ``fit``, and with ``cv`` to the splitter.
         """
-        # A Pipeline of scikit-learn 1.6 asks for fit_transform, which calls fit.
+        # A Pipeline of scikit-learn 1.6 looks up the routing of fit_transform, which calls fit.
         mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="fit_transform", callee="fit")
         router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
         if self.cv is not None:
@@ -199,7 +200,7 @@ ONE_TO_ONE[ShapSelector] = selected
 
 
 def _parse_threshold(threshold: Any) -> tuple[float, Callable[[np.ndarray], Any] | None]:
-    """A number, or a factor and what it is a multiple of."""
+    """Parse a threshold: return a number and None, or a factor and the function that it multiplies."""
     if isinstance(threshold, Real) and not np.isnan(float(threshold)):
         return float(threshold), None
     if isinstance(threshold, str):

@@ -1,4 +1,4 @@
-"""Splits of rows into those to train on and those to test on, in any form that scikit-learn takes."""
+"""Splits of rows into training and test rows, in any form that scikit-learn accepts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .tables import n_rows_of
 
 
 class CheckedSplitter:
-    """A splitter that gives the splits of another one as :func:`checked_splits` does.
+    """Splitter that checks the splits of another one by :func:`checked_splits`.
 
     Parameters
     ----------
@@ -23,32 +23,33 @@ class CheckedSplitter:
         self._splitter = splitter
 
     def split(self, X: Any, y: Any = None, **params: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return the numbers of the training rows and of the test rows of each split."""
+        """Return the positions of the training rows and of the test rows of each split."""
         return checked_splits(self._splitter.split(X, y, **params), n_rows_of(X))
 
     def get_n_splits(self, *args: Any, **params: Any) -> int:
-        """Return how many splits there are."""
+        """Return the number of splits."""
         return self._splitter.get_n_splits(*args, **params)
 
     def get_metadata_routing(self) -> Any:
-        """Return which metadata ``split`` asks for."""
+        """Return the metadata that ``split`` requests."""
         return get_routing_for_object(self._splitter)
 
 
 def checked_splits(splits: Iterable[Any], n_rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the numbers of the training rows and of the test rows of each split.
+    """Return the positions of the training rows and of the test rows of each split.
 
     Parameters
     ----------
     splits : iterable of pairs
-        Training rows and test rows, each a one-dimensional array or sequence of numbers, negative ones from
-        the end, or a mask of all rows.
+        Training rows and test rows, each a one-dimensional array or sequence of positions, which may be
+        negative to count from the end, or a mask of all rows.
     n_rows : int
 
     Raises
     ------
     ValueError
-        There is no split, or rows are not given as above, do not exist, or are none.
+        There is no split, or rows are not given as above or do not exist, or a split lacks training or test
+        rows.
     """
     result = [
         (
@@ -78,5 +79,5 @@ def _row_numbers(rows: Any, n_rows: int, name: str) -> np.ndarray:
             raise ValueError(f"there are no rows in {name}")
     outside = array[(array < -n_rows) | (array >= n_rows)]
     if len(outside):
-        raise ValueError(f"{name} have number {outside[0]} among them, but X has {n_rows} rows")
+        raise ValueError(f"{name} include number {outside[0]}, but X has {n_rows} rows")
     return np.arange(n_rows)[array]

@@ -1,4 +1,4 @@
-"""What the transformers have in common: a model for which they stand, fitted or frozen, and its explainer."""
+"""Base class of the transformers: they wrap a model, to be fitted or frozen, and its explainer."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def _estimator_has(method: str) -> Callable[[Any], bool]:
 class ExplainingTransformer(
     CallbackSupportMixin, MetaEstimatorMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta
 ):
-    """What turns rows into explanations of the predictions that a tree model makes of them.
+    """Base class of transformers that turn rows into explanations of a tree model's predictions.
 
-    The base of the public transformers, which say what :meth:`transform` gives. It fits or freezes
-    the model and stands for it: predictions, scores, parameters of ``fit``, tags.
+    Subclasses define the result of :meth:`transform`. This class fits or freezes the model and acts for it in
+    predictions, scores, parameters of ``fit`` and tags.
     """
 
     def __init__(
@@ -78,26 +78,27 @@ class ExplainingTransformer(
 
     @classmethod
     def from_fitted(cls, model: Any, **options: Any) -> Self:
-        """A fitted transformer around a fitted model, which is frozen and used as it is.
+        """Return a fitted transformer around a fitted model, which is frozen and used as it is.
 
         Parameters
         ----------
         model : fitted model
-            As for :class:`TreeExplainer`; native boosters, too.
+            See :class:`TreeExplainer`; native boosters are accepted, too.
         **options
             Further arguments of the transformer.
 
         Returns
         -------
         transformer
-            Ready to transform, except that what the transformer learns from rows waits for ``fit``.
+            Transformer that is ready for ``transform``; attributes that it learns from rows are missing
+            until ``fit``.
         """
         frozen = model if isinstance(model, FrozenEstimator) else FrozenEstimator(model)
         self = cls(frozen, **options)
         self._check_options()
         self.estimator_ = frozen
         self._compile()
-        # The first step of a pipeline knows its columns, if X has any; else the model's adapter does.
+        # The names come from the first step of a pipeline, or, without leading steps, from the adapter.
         explainer = self.explainer_
         names = getattr(model, "feature_names_in_", None) if explainer.steps else explainer.feature_names_in
         if not explainer.steps or hasattr(model, "n_features_in_"):
@@ -108,21 +109,21 @@ class ExplainingTransformer(
         return self
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
-        """Fit the model, and compile it.
+        """Fit the model and compile it.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Training rows.
         y : array-like, default=None
-            Target of each row, as the model's ``fit`` takes it.
+            Target of each row, in a form that the model's ``fit`` accepts.
         **params
-            For the model's ``fit``: routed if metadata routing is enabled, else passed on.
+            Parameters of the model's ``fit``: routed if metadata routing is enabled, otherwise passed on.
 
         Returns
         -------
         transformer
-            Itself.
+            The transformer itself.
         """
         self._check_options()
         y = self._check_training(X, y)
@@ -130,31 +131,31 @@ class ExplainingTransformer(
         return self
 
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> np.ndarray:
-        """Fit, and transform the same rows: with ``cv``, by models that were not fitted on them.
+        """Fit and transform the same rows; with ``cv``, by models that were not fitted on them.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Training rows.
         y : array-like, default=None
-            Target of each row, as the model's ``fit`` takes it.
+            Target of each row, in a form that the model's ``fit`` accepts.
         **params
-            As for :meth:`fit`; with ``cv`` also ``groups`` for its ``split``, which metadata routing,
-            if enabled, must have been told of. In each fold, what has an entry for each row is given to
-            the model's ``fit`` for the rows that are fitted on.
+            See :meth:`fit`; with ``cv`` also ``groups`` for its ``split``, which must be requested if
+            metadata routing is enabled. In each fold, parameters with an entry for each row are subset to
+            the training rows for the model's ``fit``.
 
         Returns
         -------
         array, or data frame after ``set_output``
-            As of :meth:`transform`; with ``cv`` not the same values.
+            See :meth:`transform`; with ``cv``, the values differ from those of ``transform``.
         """
         if self.cv is None:
             return super().fit_transform(X, y, **params)
         self._check_options()
         if isinstance(self.estimator, FrozenEstimator):
-            raise ValueError("cv= fits the model again in each fold, but it is frozen: use cv=None")
+            raise ValueError("cv= refits the model in each fold, but it is frozen: use cv=None")
         if on_gpu(X):
-            raise TypeError("X lies on a GPU, where cv= cannot take it apart: copy it to the host")
+            raise TypeError("X lies on a GPU, where cv= cannot split it: copy it to the host")
         y, n_rows = self._check_training(X, y), _num_samples(X)
         if get_config()["enable_metadata_routing"]:
             routed = process_routing(self, "fit_transform", **params)
@@ -173,7 +174,7 @@ class ExplainingTransformer(
 
     @with_callbacks
     def _fit(self, X: Any, y: Any, params: dict[str, Any], folds: Sequence[Fold] = ()) -> Any:
-        """Fit the model and learn from X; with folds, what the models of these give for the rows left out."""
+        """Fit the model and learn from X; with folds, return the out-of-fold values."""
         tasks = Tasks(self, X, y, 2 + len(folds))
         self.estimator_ = clone(self.estimator)
         with tasks.task("fit-model", self.estimator_):
@@ -188,7 +189,7 @@ class ExplainingTransformer(
     def _cross_fitted(
         self, X: Any, y: Any, params: dict[str, Any], folds: Sequence[Fold], tasks: Tasks
     ) -> np.ndarray:
-        """What ``transform`` would give, of each row by the model of the fold that tests it."""
+        """Return the values of ``transform``, each row explained by the model of the fold that tests it."""
         columns, names, n_rows, result = self._names_given(), self._names_seen(), n_rows_of(X), np.empty(())
         for number, (train, test) in enumerate(folds):
             model = clone(self.estimator)
@@ -209,12 +210,12 @@ class ExplainingTransformer(
 
     @abstractmethod
     def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
-        """Columns as of ``transform``, by an explainer of a model whose columns lie at ``places``."""
+        """Return the columns of ``transform`` from an explainer whose model's columns are at ``places``."""
 
     def _check_training(self, X: Any, y: Any) -> Any:
-        """Learn the names of the columns; y after a check of what some libraries do not check themselves."""
+        """Learn the names of the columns, and return y after checks that some libraries do not make."""
         validate_data(self, X, y, skip_check_array=True)
-        if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":  # others may be texts for a pipeline
+        if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":  # other arrays may hold text for a pipeline
             table(X)
         for size, noun in zip(getattr(X, "shape", ()), ("sample", "feature")):
             if not size:
@@ -226,7 +227,7 @@ class ExplainingTransformer(
         if y is None or on_gpu(y):
             return y
         if get_tags(self).estimator_type == "classifier":
-            y = column_or_1d(y, warn=True)  # several targets would be refused only after training
+            y = column_or_1d(y, warn=True)  # otherwise several targets would be rejected only after training
             check_classification_targets(y)
         check_consistent_length(X, y)
         return y
@@ -240,19 +241,19 @@ class ExplainingTransformer(
         if version != __version__:
             warnings.warn(
                 f"this {type(self).__name__} was stored by version {version} of skshapgpu and is loaded by "
-                f"{__version__}: it may be broken or give other values, unless it is fitted again",
+                f"{__version__}: it may be broken or give other values, unless it is refitted",
                 UserWarning,
                 stacklevel=2,
             )
         super().__setstate__(state)
 
     def _check_options(self) -> None:
-        """Refuse arguments that have no such value, before any work starts."""
+        """Refuse arguments with invalid values, before any work starts."""
         read_options(**self._explainer_options())
 
     @abstractmethod
     def _learn(self, X: Any) -> None:
-        """Set what ``fit`` learns from rows; X is None where there are none."""
+        """Set the attributes that ``fit`` learns from rows; X is None if there are none."""
 
     def _compile(self) -> None:
         self.explainer_ = TreeExplainer(self.estimator_, **self._explainer_options())
@@ -277,24 +278,24 @@ class ExplainingTransformer(
         return X
 
     def _for_model(self, X: Any) -> Any:
-        """X for a method of the model, after a check of what some libraries do not check themselves."""
+        """Return X for a method of the model, after checks that some libraries do not make."""
         check_is_fitted(self)
         if not self.explainer_.steps:
             if isinstance(X, np.ndarray):
-                table(X)  # refuses a single row without its second axis
+                table(X)  # rejects a single row without its second axis
             validate_data(self, X, reset=False, skip_check_array=True)
         return X
 
     def _as_table(self, X: Any) -> Any:
-        """X in a known form, unless it lies on a GPU or the first step of a pipeline is to judge it."""
+        """Return X in a known form, unless it is on a GPU or is left to the first step of a pipeline."""
         return X if self.explainer_.steps or on_gpu(X) else table(X)
 
     def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
-        """Names of the columns that the model sees, after a check of those of X."""
+        """Return the names of the columns that the model sees, after a check of those of X."""
         return self.explainer_.names_seen(self._names_given(input_features))
 
     def _names_given(self, input_features: Any = None) -> Any:
-        """Names of the columns of X, checked; None where X has no columns, but is a list of texts."""
+        """Return the checked names of the columns of X; None if X is a list of texts, without columns."""
         if not hasattr(self, "n_features_in_"):
             return input_features
         return OneToOneFeatureMixin.get_feature_names_out(self, input_features)
@@ -306,7 +307,7 @@ class ExplainingTransformer(
 
     @property
     def offset_(self) -> float:
-        """Where an outlier detector draws the line: ``score_samples`` minus ``decision_function``."""
+        """Threshold of an outlier detector: ``score_samples`` minus ``decision_function``."""
         return self.estimator_.offset_
 
     @available_if(_estimator_has("predict"))
@@ -316,7 +317,7 @@ class ExplainingTransformer(
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows, as they were for ``fit``.
+            Rows, with the columns that ``fit`` was given.
 
         Returns
         -------
@@ -333,7 +334,7 @@ class ExplainingTransformer(
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows, as they were for ``fit``.
+            Rows, with the columns that ``fit`` was given.
 
         Returns
         -------
@@ -350,7 +351,7 @@ class ExplainingTransformer(
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows, as they were for ``fit``.
+            Rows, with the columns that ``fit`` was given.
 
         Returns
         -------
@@ -367,7 +368,7 @@ class ExplainingTransformer(
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows, as they were for ``fit``.
+            Rows, with the columns that ``fit`` was given.
 
         Returns
         -------
@@ -384,7 +385,7 @@ class ExplainingTransformer(
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows, as they were for ``fit``.
+            Rows, with the columns that ``fit`` was given.
 
         Returns
         -------
@@ -401,11 +402,11 @@ class ExplainingTransformer(
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows, as they were for ``fit``.
+            Rows, with the columns that ``fit`` was given.
         y : array-like, default=None
-            Target of each row, as the model's ``score`` takes it.
+            Target of each row, in a form that the model's ``score`` accepts.
         **params
-            For the model's ``score``: routed if metadata routing is enabled, else passed on.
+            Parameters of the model's ``score``: routed if metadata routing is enabled, otherwise passed on.
 
         Returns
         -------

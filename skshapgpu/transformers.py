@@ -17,45 +17,44 @@ from .progress import require_progress
 from .tables import n_rows_of, select
 from .transformer_base import ExplainingTransformer
 
-#: Training rows that importances are taken from, at most: their standard error is then 1 % of the
-#: spread of a feature's values, and fit stays quick however large the data is.
+#: Largest number of training rows used for importances: their standard error is then 1 % of the spread of a
+#: feature's values, and fit stays quick however large the data is.
 _IMPORTANCE_ROWS = 10_000
 
-#: Rows explained at once for the importances.
+#: Number of rows explained at once for the importances.
 _IMPORTANCE_CHUNK = 1_000
 
 
 class ShapTransformer(ExplainingTransformer):
-    """Turns rows into the SHAP values that a tree model gives them.
+    """Transformer of rows into the SHAP values of a tree model's predictions.
 
-    ``fit`` fits a clone of the model, ``transform`` gives SHAP values as columns; predictions and
-    scores are the model's own. A ``FrozenEstimator`` is used as it is, see also
-    :meth:`from_fitted`.
+    ``fit`` fits a clone of the model, and ``transform`` returns SHAP values as columns; predictions and
+    scores are the model's own. A ``FrozenEstimator`` is used as it is; see also :meth:`from_fitted`.
 
-    SHAP values of training rows know y: the model was fitted to give them, noise included. A second
-    model that is trained on them sees more than it will in new rows, and its score on them, even
-    cross-validated, is far too good. With ``cv``, ``fit_transform`` explains each row by a model that was
-    not fitted on it, as scikit-learn's ``TargetEncoder`` does::
+    SHAP values of training rows leak y: the model was fitted to y, noise included. A second model trained
+    on them sees more than it will in new rows, and its score on them, even cross-validated, is far too
+    good. With ``cv``, ``fit_transform`` explains each row by a model that was not fitted on it, as
+    scikit-learn's ``TargetEncoder`` does::
 
         make_pipeline(ShapTransformer(model, cv=5), LogisticRegression()).fit(X, y)
 
-    ``transform`` uses the model fitted on all rows, so that ``fit(X, y).transform(X)`` is another thing.
+    ``transform`` uses the model fitted on all rows, so ``fit(X, y).transform(X)`` returns other values.
 
     Parameters
     ----------
     estimator : estimator
         A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
     cv : int, cross-validation splitter, iterable or None, default=None
-        Folds in which ``fit_transform`` fits the model again, to explain the rows that were left out. A
-        number makes so many, stratified for a classifier, of shuffled rows, always the same. None:
+        Folds in which ``fit_transform`` refits the model, to explain the rows that were left out. A number
+        creates this many folds of shuffled rows, stratified for a classifier, always the same. None:
         ``fit_transform(X, y)`` is ``fit(X, y).transform(X)``.
     data, feature_perturbation, data_weights
-        Background rows with the columns of X, for interventional SHAP values, and their weights; as
-        for :class:`TreeExplainer`.
+        Background rows with the columns of X, for interventional SHAP values, and their weights; see
+        :class:`TreeExplainer`.
     cover : {"auto", "count", "weight"}, default="auto"
-        What of the training rows is known at each node; as for :class:`TreeExplainer`.
+        Kind of cover at each node; see :class:`TreeExplainer`.
     model_output : {"raw", "probability"}, default="raw"
-        What the values are of; as for :class:`TreeExplainer`.
+        Quantity that the values explain; see :class:`TreeExplainer`.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
         Options of :class:`TreeExplainer`.
 
@@ -65,16 +64,16 @@ class ShapTransformer(ExplainingTransformer):
         The fitted model.
     explainer_ : TreeExplainer
     base_values_ : float or ndarray of shape (n_outputs,)
-        Expected margin of the model, with ``data`` its mean margin, or probability, there.
+        Expected margin of the model; with ``data``, its mean margin or probability on the background rows.
     feature_importances_ : ndarray of float64, shape (n_features,)
-        Mean magnitude of the SHAP values of each column of the X given to ``fit``, summed over the
-        outputs, for ``SelectFromModel``, ``RFE`` and the like. Values of what a pipeline makes of a
-        column are added up first, as by :meth:`Explanation.group` with "input"; a column that it drops
-        has 0. ``ValueError`` where a step is not known to make each of its columns of a single one, such as
-        PCA. Of more than 10,000 rows, evenly spaced ones are taken. Missing after :meth:`from_fitted`,
-        until ``fit`` is called.
+        Mean magnitude of the SHAP values of each column of the X given to ``fit``, summed over the outputs,
+        for ``SelectFromModel``, ``RFE`` and the like. Values of the columns that a pipeline makes from a
+        column of X are added up first, as by :meth:`Explanation.group` with "input"; a column that it drops
+        has 0. Raises ``ValueError`` if a step, such as PCA, is not known to make each of its columns from a
+        single one. If there are more than 10,000 rows, evenly spaced ones are used. Missing after
+        :meth:`from_fitted`, until ``fit`` is called.
     classes_ : ndarray
-        Of a classifier.
+        Class labels of a classifier.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         When X has string names.
@@ -147,10 +146,10 @@ class ShapTransformer(ExplainingTransformer):
         if origins is None or origins.columns is not None:
             self.feature_importances_ = self._importances(X, origins)
         else:
-            self.__dict__.pop("feature_importances_", None)  # of an earlier fit
+            self.__dict__.pop("feature_importances_", None)  # left from an earlier fit
 
     def _origins(self) -> Origins | None:
-        """Find where the columns that the model sees come from; None if they are those of X."""
+        """Return the origins of the columns that the model sees; None if they are those of X."""
         steps = self.explainer_.steps
         return origins_of(steps, self.explainer_.n_features) if steps else None
 
@@ -170,14 +169,14 @@ class ShapTransformer(ExplainingTransformer):
         return total / len(rows)
 
     def __getattr__(self, name: str) -> Any:
-        # Not a property: dir() and notebooks try all that the class has, and would fail.
+        # Not a property: dir() and notebooks read every attribute of the class, and would fail.
         fitted = "explainer_" in self.__dict__
         if name == "feature_importances_" and fitted and (origins := self._origins()) is not None:
             origins.require(
                 "Select the columns that the steps make, with the steps outside: make_pipeline(step, "
-                "SelectFromModel(ShapTransformer(model))); or take shap_importance, which ranks these columns"
+                "SelectFromModel(ShapTransformer(model))); or use shap_importance, which ranks these columns"
             )
-        return super().__getattribute__(name)  # raises the AttributeError of before
+        return super().__getattribute__(name)  # raises the usual AttributeError
 
     def transform(self, X: Any) -> np.ndarray:
         """Compute SHAP values as columns.
@@ -190,7 +189,7 @@ class ShapTransformer(ExplainingTransformer):
         Returns
         -------
         ndarray of float32 or float64, shape (n_samples, n_features * n_outputs)
-            SHAP values; float32 for float32 X. With several outputs, those of a feature lie side by side:
+            SHAP values; float32 for float32 X. With several outputs, the columns of a feature are adjacent:
             ``explain(X).values.reshape(len(X), -1)``.
         """
         X = self._checked(X)
@@ -212,7 +211,7 @@ class ShapTransformer(ExplainingTransformer):
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Rows to explain.
         progress : bool or callable, default=False
-            As for :meth:`.TreeExplainer.explain`.
+            See :meth:`.TreeExplainer.explain`.
 
         Returns
         -------
@@ -224,17 +223,17 @@ class ShapTransformer(ExplainingTransformer):
         return self.explainer_.explain(X, progress=progress)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the columns that ``transform`` gives.
+        """Return the names of the columns that ``transform`` returns.
 
         Parameters
         ----------
         input_features : array-like of str or None, default=None
-            Names of the columns of X; must match ``feature_names_in_`` where that is known.
+            Names of the columns of X; they must match ``feature_names_in_`` if that is known.
 
         Returns
         -------
         ndarray of str objects
-            The names of the features, with one output; else ``feature__class`` for each.
+            The names of the features if there is one output, otherwise ``feature__class``.
         """
         check_is_fitted(self)
         names = self._names_seen(input_features)
@@ -242,32 +241,32 @@ class ShapTransformer(ExplainingTransformer):
 
 
 class ShapInteractionTransformer(ExplainingTransformer):
-    """Turns rows into the interactions of features that a tree model sees in them.
+    """Transformer of rows into the interactions of features in a tree model's predictions.
 
-    ``fit`` fits a clone of the model and settles the pairs, ``transform`` gives a column "a x b" for
-    each pair, with its whole index; predictions and scores are the model's own. A
-    ``FrozenEstimator`` is used as it is, see also :meth:`from_fitted`.
+    ``fit`` fits a clone of the model and determines the pairs, and ``transform`` returns a column "a x b"
+    for each pair, with its whole index; predictions and scores are the model's own. A ``FrozenEstimator``
+    is used as it is; see also :meth:`from_fitted`.
 
-    Interactions of training rows know y, as SHAP values do: see :class:`ShapTransformer`.
+    Interactions of training rows leak y, as SHAP values do: see :class:`ShapTransformer`.
 
     Parameters
     ----------
     estimator : estimator
         A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
     pairs : {"all", "occurring"}, int or list of pairs, default="all"
-        "all" and "occurring" give all pairs that occur on a path of the fitted model; others do not
-        interact. A number gives so many of the strongest in the rows given to ``fit``, or all if
-        there are fewer. A list gives pairs of names or positions of the columns that the model
-        sees, in this order; one that never occurs has zeros.
+        "all" and "occurring" select all pairs that occur on a path of the fitted model; others do not
+        interact. A number selects this many of the strongest pairs in the rows given to ``fit``, or all if
+        there are fewer. A list has pairs of names or positions of the columns that the model sees, and
+        determines their order; a pair that never occurs has zeros.
     index : {"sii", "stii", "bii"}, default="sii"
-        As for :meth:`TreeExplainer.explain_interactions`.
+        See :meth:`TreeExplainer.explain_interactions`.
     cv : int, cross-validation splitter, iterable or None, default=None
-        As for :class:`ShapTransformer`. The pairs are those of the model fitted on all rows.
+        See :class:`ShapTransformer`. The pairs are those of the model fitted on all rows.
     data, feature_perturbation, data_weights
-        Background rows with the columns of X, for interventional interactions, and their weights; as
-        for :class:`TreeExplainer`.
+        Background rows with the columns of X, for interventional interactions, and their weights; see
+        :class:`TreeExplainer`.
     cover : {"auto", "count", "weight"}, default="auto"
-        As for :class:`TreeExplainer`.
+        See :class:`TreeExplainer`.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
         Options of :class:`TreeExplainer`.
 
@@ -277,12 +276,12 @@ class ShapInteractionTransformer(ExplainingTransformer):
         The fitted model.
     explainer_ : TreeExplainer
     base_values_ : float or ndarray of shape (n_outputs,)
-        Expected margin of the model, with ``data`` its mean margin there.
+        Expected margin of the model; with ``data``, its mean margin on the background rows.
     pairs_ : ndarray of int32, shape (n_pairs, 2)
-        Features of each pair, by position, in the order of the columns. After :meth:`from_fitted`
-        with a number of pairs it is missing until ``fit`` is called.
+        Features of each pair, by position, in the order of the columns. Missing after :meth:`from_fitted`
+        with a number of pairs, until ``fit`` is called.
     classes_ : ndarray
-        Of a classifier.
+        Class labels of a classifier.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         When X has string names.
@@ -374,13 +373,13 @@ class ShapInteractionTransformer(ExplainingTransformer):
         Returns
         -------
         ndarray of float32 or float64, shape (n_samples, n_pairs * n_outputs)
-            Interactions; float32 for float32 X. With several outputs, those of a pair lie side by side:
+            Interactions; float32 for float32 X. With several outputs, the columns of a pair are adjacent:
             ``explain(X).values.reshape(len(X), -1)``.
         """
         return side_by_side(self.explain(X).values)
 
     def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
-        """Of the pairs in ``pairs_``, which may not all be there."""
+        """Return the interactions of the pairs in ``pairs_``; zeros for pairs that this model lacks."""
         pairs, there = self.pairs_, np.arange(len(self.pairs_))
         if places is not None:
             number = np.full(self.explainer_.n_features, -1)
@@ -400,12 +399,12 @@ class ShapInteractionTransformer(ExplainingTransformer):
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Rows to explain.
         progress : bool or callable, default=False
-            As for :meth:`.TreeExplainer.explain_interactions`.
+            See :meth:`.TreeExplainer.explain_interactions`.
 
         Returns
         -------
         InteractionExplanation
-            Of the pairs in ``pairs_``.
+            Interactions of the pairs in ``pairs_``.
         """
         require_progress(progress)
         X = self._checked(X)
@@ -413,17 +412,17 @@ class ShapInteractionTransformer(ExplainingTransformer):
         return self.explainer_.explain_interactions(X, pairs=pairs, index=self.index, progress=progress)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the columns that ``transform`` gives.
+        """Return the names of the columns that ``transform`` returns.
 
         Parameters
         ----------
         input_features : array-like of str or None, default=None
-            Names of the columns of X; must match ``feature_names_in_`` where that is known.
+            Names of the columns of X; they must match ``feature_names_in_`` if that is known.
 
         Returns
         -------
         ndarray of str objects
-            "a x b" for each pair, with one output; else "a x b__class" for each.
+            "a x b" for each pair if there is one output, otherwise "a x b__class".
         """
         check_is_fitted(self)
         names = set_names(self._names_seen(input_features), self.pairs_)

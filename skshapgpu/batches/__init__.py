@@ -1,8 +1,9 @@
-"""More rows than memory: from files to files in batches, in a run that can be killed and resumed.
+"""Explanations of more rows than fit into memory: in batches, from files to files, resumable after a crash.
 
-``sources.py`` and ``files.py`` read, ``record_batches.py`` explains, ``sinks.py`` writes, at the same time by
-``overlap.py``; ``journal.py`` knows which call an output is of. A batch has the same rows in every run,
-and its values depend on nothing else, so that a resumed run writes what an uninterrupted one had written.
+``sources.py`` and ``files.py`` read, ``record_batches.py`` explains and ``sinks.py`` writes; ``overlap.py``
+runs all three at the same time, and ``journal.py`` records which call an output belongs to. A batch has the
+same rows in every run, and its values depend on these alone, so a resumed run writes the same output as an
+uninterrupted one.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ from .sources import open_source
 
 __all__ = ["BatchExplainer", "BatchesResult", "explain_batches"]
 
-#: Bytes of a batch without a memory limit: its rows, their values and what is made of these.
+#: Bytes of a batch without a memory limit: its rows, their values and the output columns made of them.
 _BATCH_BYTES = 2**26
 
-#: Batches that are held at once: read, waiting, explained, waiting, written, and one for what is copied.
+#: Batches held at once: being read, waiting, being explained, waiting, being written, and one for copies.
 _BATCHES_HELD = 6
 
-#: Rows of a batch, at most: more would make nothing faster.
+#: Largest number of rows of a batch; more would not be faster.
 _MAX_ROWS = 2**20
 
-#: Rows of a larger batch are a multiple of this.
+#: The number of rows of a batch larger than this is a multiple of it.
 _ROUND = 1024
 
 
 @dataclass(frozen=True)
 class BatchesResult:
-    """What :func:`skshapgpu.explain_batches` did.
+    """Result of :func:`skshapgpu.explain_batches`.
 
     Attributes
     ----------
@@ -55,19 +56,19 @@ class BatchesResult:
     paths : tuple of Path
         Its files, in the order of the rows.
     n_rows : int
-        Rows of the output.
+        Number of rows of the output.
     n_resumed : int
-        Those of them that an earlier call had written.
+        How many of these an earlier call had written.
     batch_rows : int
         Rows of a batch.
     seconds : float
-        Of this call.
+        Duration of this call.
     base_values : float or ndarray of shape (n_outputs,)
-        As :attr:`.TreeExplainer.expected_value`.
+        See :attr:`.TreeExplainer.expected_value`.
     feature_names : tuple of str
-        Of the columns that the model sees.
+        Names of the columns that the model sees.
     output_names : tuple or None
-        As :attr:`.TreeExplainer.output_names`.
+        See :attr:`.TreeExplainer.output_names`.
     """
 
     path: Path
@@ -82,7 +83,7 @@ class BatchesResult:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows that this call explained, by its seconds, reading and writing included."""
+        """Rows explained by this call per second, reading and writing included."""
         return (self.n_rows - self.n_resumed) / self.seconds if self.seconds else 0.0
 
 
@@ -110,61 +111,64 @@ def explain_batches(
     progress: Any = False,
     **options: Any,
 ) -> BatchesResult:
-    """Explain rows in batches, from files to files, however many there are.
+    """Explain any number of rows in batches, from files to files.
 
-    Reading, explaining and writing overlap. Memory is bounded whatever the number of rows: six batches, and
-    what one call of :meth:`.TreeExplainer.explain` takes.
+    Reading, explaining and writing overlap. Memory is bounded whatever the number of rows: it takes six
+    batches and the memory of one call of :meth:`.TreeExplainer.explain`.
 
-    After a kill at any moment the same call goes on behind the last whole batch, and the output is that of
-    an uninterrupted run, to the bit. The output remembers its call: a call with another model, source,
-    batch size or other options that shape the output is refused; one for a finished output returns at once.
+    If the process is killed, at whatever moment, the same call resumes after the last complete batch, and
+    the output is bit-identical to that of an uninterrupted run. The output records its call: a call with a
+    different model, source, batch size or other option that affects the output is rejected; the same call
+    for a finished output returns at once.
 
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
-        An explainer, or what :class:`.TreeExplainer` takes, or the path of a file that
-        :meth:`.TreeExplainer.save` wrote.
+        An explainer, anything that :class:`.TreeExplainer` accepts, or the path of a file written by
+        :meth:`.TreeExplainer.save`.
     source : path, list of paths, dataset, table, array, matrix, data frame or iterator
-        - The path of a file of Parquet, Arrow (IPC, Feather), CSV or NumPy (``.npy``), which is told by its
-          content, of CSV by its name; a folder of files of one of the first three, in the order of their
-          paths, with "name=value" folders as columns; or a list of paths of such files. All files must have
-          the columns of the first, in any order; numbers become those of a type that holds all of them.
-        - A ``Dataset``, ``Table`` or ``RecordBatchReader`` of pyarrow.
-        - A two-dimensional array of NumPy, in memory or memory-mapped, or a sparse matrix.
-        - An iterator of record batches, tables, data frames of pandas or polars, arrays or sparse matrices,
-          all with the columns of the first, whose types the output has. To be resumed it must give the same
-          rows again: those that are done are read and dropped. It is read in another thread.
+        - The path of a Parquet, Arrow (IPC, Feather), CSV or NumPy (``.npy``) file, recognized by its
+          content, CSV by its name; a folder of files in one of the first three formats, read in the order
+          of their paths, with "name=value" folders as columns; or a list of paths of such files. All files
+          must have the columns of the first, in any order; numeric columns get a type that holds the values
+          of all files.
+        - A pyarrow ``Dataset``, ``Table`` or ``RecordBatchReader``.
+        - A two-dimensional NumPy array, in memory or memory-mapped, or a sparse matrix.
+        - An iterator over record batches, tables, pandas or polars data frames, arrays or sparse matrices,
+          all with the columns of the first, whose types the output takes over. To resume, it must yield the
+          same rows again: those already explained are read and dropped. It is consumed in another thread.
     sink : path
         A single file, ``NAME.parquet``, ``NAME.arrow`` or ``NAME.npy``, which appears when it is complete;
-        or, without an ending or with a slash behind it, a folder of part files, one for each batch. A file
-        of NumPy holds the values alone, of the shape that ``explain`` gives them. What is not complete yet
-        lies in a hidden folder beside the file, or in the folder.
+        or, if the name has no extension or ends with a slash, a folder of part files, one for each batch. A
+        NumPy file holds the values alone, in the shape that ``explain`` returns. Incomplete output is kept
+        in a hidden folder beside the file, or inside the output folder.
     batch_size : int or "auto", default="auto"
-        Rows of a batch. "auto" takes about 64 MiB for rows and values, or a twelfth of ``memory_limit`` if
-        that is less; a resumed run keeps what the first took.
+        Rows of a batch. "auto" chooses it so that rows and values take about 64 MiB, or a twelfth of
+        ``memory_limit`` if that is less; a resumed run keeps the size of the first run.
     features, keep, top, interactions, pairs, index, prefix, dtype
-        As for :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep.
+        See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep.
     format : {"parquet", "arrow"} or None, default=None
-        Of the files of a folder. None: Parquet.
+        Format of the files of a folder. None: Parquet.
     delimiter : str or None, default=None
-        Of CSV files, which are read as ``pandas.read_csv`` reads them, with types that hold for the whole
-        file. None: a comma, or a tab where the name of a file ends in ".tsv".
+        Delimiter of CSV files, which are read as ``pandas.read_csv`` reads them, with column types
+        determined from the whole file. None: a comma, or a tab if the file's name ends in ".tsv".
     quote_char : str, default='"'
-        Of CSV files. Empty: nothing is quoted.
+        Quote character of CSV files. Empty: nothing is quoted.
     null_values : sequence of str, default=()
-        Texts that mean missing in CSV files, besides those of ``pandas.read_csv``, as "" and "NA".
+        Texts that stand for missing values in CSV files, in addition to those of ``pandas.read_csv``, such
+        as "" and "NA".
     decimal : {".", ","}, default="."
         Decimal point of CSV files.
     resume : bool, default=True
-        Go on with an output that the same call left unfinished, or return what it finished. False: refuse it.
-        An output that was deleted is forgotten.
+        Continue an output that the same call left unfinished, or return at once if it is finished. False:
+        raise an error in both cases. An output that was deleted is forgotten.
     overwrite : bool, default=False
-        Start anew, whatever ``explain_batches`` wrote there before. What others wrote or changed is never
-        replaced or deleted.
+        Start anew, whatever ``explain_batches`` wrote there before. Files that it did not write, or that
+        were changed since, are never replaced or deleted.
     progress : bool or callable, default=False
-        True draws a bar with rows per second and the time left, with tqdm or rich. A function is called after
-        each batch, with the number of rows written and that of all, None if it is not known; what it
-        raises ends the run.
+        True shows a bar with rows per second and the time left, using tqdm or rich. A function is called
+        after each batch with the number of rows written and the number of all rows, None if unknown; an
+        exception that it raises ends the run.
     **options
         Options of :class:`.TreeExplainer`, such as ``device`` and ``n_jobs``, unless ``model`` is one.
 
@@ -176,15 +180,15 @@ def explain_batches(
     Raises
     ------
     ValueError, TypeError
-        An argument has no such value; columns are missing, differ from file to file or hold what the model
-        does not take; or there is an output of another call, and the message says what differs; or a file
-        that ``explain_batches`` did not write.
+        An argument has an invalid value; columns are missing, differ from file to file or hold values that
+        the model does not accept; or there is an output of another call (the message says what differs) or
+        a file that ``explain_batches`` did not write.
     RuntimeError
-        Another call is writing the same output. Or as for :meth:`.TreeExplainer.explain`.
+        Another call is writing the same output; or see :meth:`.TreeExplainer.explain`.
     ImportError
         pyarrow is not installed, or, for ``progress=True``, neither tqdm nor rich.
     OSError
-        A file cannot be read or written. All batches written so far stay, and the same call goes on.
+        A file cannot be read or written. All batches written so far are kept, and the same call resumes.
 
     Examples
     --------
@@ -224,13 +228,13 @@ def explain_batches(
     csv = CsvOptions(delimiter, quote_char, null_values, decimal)
     rows = open_source(source, csv)
     if csv.given() and not (isinstance(rows, FilesSource) and rows.kind == "csv"):
-        raise ValueError(f"{', '.join(csv.given())} is for files of CSV, but the source is another")
+        raise ValueError(f"{', '.join(csv.given())} is for CSV files, but the source is of another kind")
     run = _Run(explainer, rows, target)
     if isinstance(source, (str, os.PathLike)) and Path(source).is_dir():
         if target.path.resolve().is_relative_to(Path(source).resolve()):
             raise ValueError(f"{str(target.path)!r} lies in the folder of the rows: name another output")
     if not target.journal.folder.exists() and target.path.exists():
-        target.require_ours()  # before a folder is made there
+        target.require_ours()  # before the journal's folder is created there
     with target.journal.held():
         target.require_ours()
         n_batches = run.settle(batch_size, resume, overwrite)
@@ -254,7 +258,7 @@ def explain_batches(
 
 
 class _Run:
-    """What one call does, once its arguments are read."""
+    """A call of ``explain_batches`` whose arguments have been read."""
 
     batch_rows: int
 
@@ -285,12 +289,17 @@ class _Run:
             sink.shape(*self._row, dtype=self._dtype)
 
     def settle(self, batch_size: int | str, resume: bool, overwrite: bool) -> int | None:
-        """Batches that are there already; None: the output is complete. Else begins or goes on.
+        """Begin or resume the output.
+
+        Returns
+        -------
+        int or None
+            Number of batches that are written already; None if the output is complete.
 
         Raises
         ------
         ValueError
-            There is an output of another call, or one that is not to be resumed.
+            There is an output of another call, or one that must not be resumed.
         """
         journal, sink = self._sink.journal, self._sink
         before = None if sink.is_gone() else journal.call
@@ -328,14 +337,14 @@ class _Run:
         return 0
 
     def finished(self) -> tuple[list[Path], int]:
-        """Files and rows of a complete output."""
+        """Return the files and the number of rows of a complete output."""
         facts = self._sink.journal.finished
         assert facts is not None
         folder = self._sink.path if self._sink.path.is_dir() else self._sink.path.parent
         return [folder / name for name, _ in facts["files"]], facts["n_rows"]
 
     def work_off(self, n_batches: int, progress: Any) -> tuple[list[Path], int]:
-        """Explain the rows behind so many batches, and complete the output."""
+        """Explain the rows after the first ``n_batches`` batches, and complete the output."""
         n_done = n_batches * self.batch_rows
         n_explained = n_done
         n_written = [n_done]
@@ -391,14 +400,14 @@ class _Run:
     def _auto_rows(self) -> int:
         limit = self._explainer.explainer.memory_limit
         budget = _BATCH_BYTES if limit is None else min(_BATCH_BYTES, limit // (2 * _BATCHES_HELD))
-        # The rows, them in one block, the values and them as columns; of the largest, all of these.
+        # The rows as read and as one block, and the values as computed and as columns.
         n_values = len(self._explainer.value_names(self._names))
         row = 2 * self._source.row_bytes(self._columns) + 2 * n_values * 8
         rows = min(max(budget // max(row, 1), 1), _MAX_ROWS)
         return rows - rows % _ROUND if rows > _ROUND else rows
 
     def _call(self) -> dict[str, Any]:
-        """What shapes the output, to the bit."""
+        """Return everything that determines the bits of the output, compatible with JSON."""
         from .. import _core
 
         explainer = self._explainer.explainer

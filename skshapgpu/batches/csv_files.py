@@ -1,8 +1,8 @@
-"""CSV as ``pandas.read_csv`` reads it: which texts are missing, and types that hold for the whole file.
+"""CSV files, read as ``pandas.read_csv`` reads them, with types that hold for the whole file.
 
-A file is read twice, each time as texts. The first pass finds the type of each column and counts the rows,
-so that a column that begins with whole numbers, or with nothing, has one type from its first row to its
-last, and so that what cannot be read is known before any work is done. The second pass converts.
+A file is read twice, each time as text. The first pass determines the type of each column and counts the
+rows, so that a column has one type from its first row to its last even if it begins with whole numbers or
+missing values, and so that unreadable files are reported before any work is done. The second pass converts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from ..arrow import is_text, require_arrow
 
-#: Texts that mean missing, as in ``pandas.read_csv``.
+#: Texts that stand for missing values, as in ``pandas.read_csv``.
 _NULL_VALUES = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
     *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
@@ -25,7 +25,7 @@ _TRUE, _FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")
 #: Delimiters that a file may have instead of the one expected.
 _DELIMITERS = (";", "\t", "|", ",")
 
-#: What is read at once; no row may be longer.
+#: Bytes that are read at once; no row may be longer.
 _BLOCK_BYTES = 2**22
 
 
@@ -36,11 +36,11 @@ class CsvOptions:
     Attributes
     ----------
     delimiter : str or None
-        None: a comma, or a tab where the name of the file ends in ``.tsv``.
+        None: a comma, or a tab if the name of the file ends in ``.tsv``.
     quote_char : str
         Empty: nothing is quoted.
     null_values : sequence of str
-        Texts that mean missing, besides those of pandas.
+        Texts that stand for missing values, in addition to those of pandas.
     decimal : str
     """
 
@@ -62,7 +62,7 @@ class CsvOptions:
             raise ValueError(f"decimal must be '.' or ',', not {self.decimal!r}")
 
     def given(self) -> dict[str, Any]:
-        """Return those options that are not as by default."""
+        """Return the options that differ from their defaults."""
         default = asdict(CsvOptions())
         return {name: value for name, value in asdict(self).items() if value != default[name]}
 
@@ -74,9 +74,9 @@ class CsvFile:
     ----------
     path : str
     names : list of str
-        Of its columns.
+        Names of the columns.
     n_rows : int
-        Known after :meth:`scan`.
+        Number of rows; known after :meth:`scan`.
     """
 
     def __init__(self, path: str, options: CsvOptions, kind: str) -> None:
@@ -84,8 +84,8 @@ class CsvFile:
         self._delimiter = options.delimiter or {"csv": ",", "tsv": "\t"}[kind]
         if self._delimiter == options.decimal:
             raise ValueError(
-                f"{path!r}: delimiter and decimal are both {options.decimal!r}; numbers with a decimal comma "
-                "mostly stand between semicolons: use delimiter=';'"
+                f"{path!r}: delimiter and decimal are both {options.decimal!r}; files with decimal commas "
+                "usually separate values by semicolons: use delimiter=';'"
             )
         self.names = self._header()
         self.n_rows = 0
@@ -115,7 +115,7 @@ class CsvFile:
         return names
 
     def parse_options(self) -> Any:
-        """Return the options of pyarrow that split the file into values."""
+        """Return the pyarrow options for splitting the file into values."""
         import pyarrow.csv
 
         quote = self._options.quote_char
@@ -124,12 +124,12 @@ class CsvFile:
         )
 
     def scan(self, columns: Sequence[str]) -> None:
-        """Read the whole file, to find its number of rows and the types of some columns.
+        """Read the whole file to determine its number of rows and the types of some columns.
 
         Raises
         ------
         ValueError
-            It cannot be read as CSV.
+            The file cannot be read as CSV.
         """
         self._found = {name: _Found() for name in columns}
         for batch in self._texts(columns):
@@ -138,24 +138,24 @@ class CsvFile:
             self.n_rows += batch.num_rows
 
     def type_of(self, name: str, exact: bool = False) -> Any:
-        """Return the type of a column after :meth:`scan`; that of a column of missing values is null.
+        """Return the type of a column after :meth:`scan`; null if all of its values are missing.
 
-        ``exact``: of whole numbers of which no type holds all, it is text.
+        With ``exact``, it is text if no integer type holds all of the column's whole numbers.
         """
         return self._found[name].type(exact)
 
     def has_gaps(self, name: str) -> bool:
-        """Tell whether a column has missing values, after :meth:`scan`."""
+        """Return whether a column has missing values, after :meth:`scan`."""
         return self._found[name].gaps
 
     def first_text(self, name: str) -> tuple[int, str]:
-        """Return the row and the value of the first text of a column that is text, after :meth:`scan`."""
+        """Return the row and the value of the first non-number in a column of text, after :meth:`scan`."""
         found = self._found[name].text
         assert found is not None
         return found
 
     def read(self, schema: Any, start: int, n: int) -> Iterator[Any]:
-        """Read columns, as the types of a schema, in record batches."""
+        """Read columns in record batches, with the types of a schema."""
         arrow = require_arrow()
         for batch in self._texts(schema.names):
             try:
@@ -165,14 +165,14 @@ class CsvFile:
             yield arrow.RecordBatch.from_arrays(columns, schema=schema)
 
     def _texts(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Read columns as texts, which are null where missing."""
+        """Read columns as text, null where a value is missing."""
         arrow, options = require_arrow(), self._options
         import pyarrow.csv
 
         try:
             yield from pyarrow.csv.open_csv(
                 self.path,
-                # With threads, errors do not tell rows.
+                # With threads, errors would not name the row.
                 read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
                 parse_options=self.parse_options(),
                 convert_options=pyarrow.csv.ConvertOptions(
@@ -182,7 +182,7 @@ class CsvFile:
                     include_columns=list(columns),
                 ),
             )
-        except (ValueError, LookupError) as error:  # those of pyarrow are among them
+        except (ValueError, LookupError) as error:  # pyarrow's own errors derive from these
             raise _unreadable(self.path, error) from error
 
     def _converted(self, column: Any, kind: Any) -> Any:
@@ -202,7 +202,7 @@ class CsvFile:
         return numbers
 
     def _missing_numbers(self) -> list[float]:
-        """Return null values that are numbers: for pandas they are missing however they are written."""
+        """Return the null values that are numbers: pandas treats them as missing however they are written."""
         found = []
         for text in self._options.null_values:
             try:
@@ -213,10 +213,10 @@ class CsvFile:
 
 
 class _Found:
-    """Kinds of values in a column, as far as it was read.
+    """Kinds of values in a column, as far as it has been read.
 
-    They are "int" and "negative" for whole numbers of 64 bits, "uint" for such without a sign, "huge" for
-    larger ones, "float", "bool" and "text".
+    They are "int" and "negative" for 64-bit integers, "uint" for integers that only an unsigned type holds,
+    "huge" for larger ones, "float", "bool" and "text".
     """
 
     def __init__(self) -> None:
@@ -225,7 +225,7 @@ class _Found:
         self.text: tuple[int, str] | None = None
 
     def add(self, column: Any, start: int, decimal: str) -> None:
-        """Add values that begin in a row."""
+        """Add the values of further rows, the first of which is number ``start``."""
         values = column.drop_null()
         self.gaps |= len(values) < len(column)
         if not len(values) or "text" in self.kinds:
@@ -239,7 +239,7 @@ class _Found:
             )
 
     def type(self, exact: bool) -> Any:
-        """Return the type that ``pandas.read_csv`` would find, but for missing values, and huge numbers."""
+        """Return the type that ``pandas.read_csv`` would find, except for missing values and huge numbers."""
         arrow, kinds = require_arrow(), self.kinds
         if not kinds:
             return arrow.null()
@@ -255,7 +255,7 @@ class _Found:
 
 
 def _kinds(values: Any, decimal: str, floats: bool) -> set[str]:
-    """Return the kinds of texts of which none is missing; ``floats``: there were floats before."""
+    """Return the kinds of non-missing texts; ``floats`` says whether earlier rows had floats."""
     arrow = require_arrow()
     import pyarrow.compute as compute
 
@@ -289,7 +289,7 @@ def _numbers(texts: Any, kind: Any, decimal: str) -> Any:
     import pyarrow.compute as compute
 
     if decimal != ".":
-        texts = compute.replace_substring(texts, ".", "?")  # such as a thousand's: no number
+        texts = compute.replace_substring(texts, ".", "?")  # it separates thousands: no number
         texts = compute.replace_substring(texts, decimal, ".")
     try:
         return texts.cast(kind)

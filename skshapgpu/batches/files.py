@@ -1,5 +1,7 @@
-"""Rows in files of one format. All files are checked, and agree on the type of each column, before one is
-read: a column that a file lacks is an error, not missing values, and no number loses digits.
+"""Rows in files of one format.
+
+All files are checked, and agree on the type of each column, before any is read: a column that is missing from
+a file is an error, not a column of missing values, and no number loses digits.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from .csv_files import CsvFile, CsvOptions
 from .source import Source, Wanted, of_listing, of_schema, require_same_names, row_bytes
 from .types import fitted, wider
 
-#: What is read of a column of a Parquet file at once, so that large row groups are not held as a whole.
+#: Bytes read of a column of a Parquet file at once, so that large row groups are not held in memory.
 _BUFFER_BYTES = 2**18
 
-#: Batches that pyarrow may read ahead of those that it gives.
+#: Number of batches that pyarrow may read ahead.
 READAHEAD = 2
 
-#: How files begin, or end in their name, by format.
+#: First bytes of the files of a format, and extensions of their names.
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\x93NUMPY": "npy"}
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -36,16 +38,16 @@ _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 class FilesSource(Source):
-    """Files of one format, in the order given or of their paths.
+    """Files of one format, in the given order or that of their paths.
 
     Parameters
     ----------
     files : list of CsvFile or _ArrowFile
     kind : str
     keys : list of dict
-        Of each file the columns that the names of its folders give.
+        For each file, the columns that the names of its folders define.
     schema : pyarrow.Schema
-        Of the first file and of these columns.
+        Schema of the first file and of these columns.
     csv : CsvOptions
     """
 
@@ -73,7 +75,7 @@ class FilesSource(Source):
         for field in self.schema:
             if field.name in wanted.columns:
                 field = field.with_type(self._type_for_all(field.name, wanted))
-                if self.kind == "csv" and field.name not in wanted.kept:  # as pandas.read_csv has it
+                if self.kind == "csv" and field.name not in wanted.kept:  # as pandas.read_csv represents it
                     field = field.with_metadata({MISSING_KEY: MISSING_NAN})
             fields.append(field)
         self.schema = require_arrow().schema(fields, self.schema.metadata)
@@ -84,13 +86,13 @@ class FilesSource(Source):
             if name in file.names and name in keys:
                 raise ValueError(
                     f"column {name!r} is in {file.path!r} and in the name of its folder: pass a list of the "
-                    "files, whose folders are not read"
+                    "files, so that folder names are not read"
                 )
         first = f"the first file, {self._files[0].path!r}"
         require_same_names([*file.names, *keys], self.schema.names, wanted, repr(file.path), first)
 
     def _type_for_all(self, name: str, wanted: Wanted) -> Any:
-        """Find the type that holds the values of a column in all files."""
+        """Return the type that holds the values of a column in all files."""
         arrow = require_arrow()
         if name in self._keys[0]:
             return self.schema.field(name).type
@@ -106,7 +108,7 @@ class FilesSource(Source):
                 )
             found = wider(whole, kind)
             if found is None and self.kind == "csv" and not feature:
-                found = arrow.string()  # as it is written
+                found = arrow.string()  # keep the text as it is written
             if found is None:
                 raise ValueError(
                     f"column {name!r} is {kind} in {file.path!r}, but {whole} in {begun.path!r}: write it "
@@ -137,7 +139,7 @@ class FilesSource(Source):
                         piece = _with_keys(fitted(piece, own, repr(file.path)), schema, keys)
                         yield piece.slice(start) if start else piece
                     start = max(0, start - size)
-            except (ValueError, OSError):  # a file that is half-written may not be readable
+            except (ValueError, OSError):  # a half-written file may be unreadable
                 _require_unchanged(file.path, info)
                 raise
             _require_unchanged(file.path, info)
@@ -149,14 +151,14 @@ def _require_unchanged(path: str, info: tuple[str, int, int]) -> None:
 
 
 class _ArrowFile:
-    """A file of Parquet or Arrow."""
+    """A Parquet or Arrow file."""
 
     def __init__(self, fragment: Any, kind: str) -> None:
         self.path, self._fragment, self._kind = fragment.path, fragment, kind
         try:
             self._schema = fragment.physical_schema
             self.n_rows = fragment.count_rows()
-        except (ValueError, OSError) as error:  # pyarrow's own errors are such
+        except (ValueError, OSError) as error:  # pyarrow's own errors derive from these
             raise unreadable(self.path, error) from error
         self.names = self._schema.names
 
@@ -164,7 +166,7 @@ class _ArrowFile:
         return self._schema.field(name).type
 
     def read(self, schema: Any, start: int, n: int) -> Iterator[Any]:
-        """All rows, in batches; those before ``start`` may be given without their content."""
+        """Yield all rows in batches; those before ``start`` may come without their content."""
         if self._kind == "parquet":
             return self._read_parquet(schema.names, start, n)
         return self._fragment.to_batches(
@@ -172,7 +174,7 @@ class _ArrowFile:
         )
 
     def _read_parquet(self, columns: list[str], start: int, n: int) -> Iterator[Any]:
-        """The pages of a row group one after the other; a scanner would hold row groups as a whole."""
+        """Yield the pages of a row group one after the other; a scanner would hold whole row groups."""
         import pyarrow.parquet
 
         with pyarrow.parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
@@ -191,14 +193,14 @@ class _ArrowFile:
 
 
 class _Skipped:
-    """Rows that need not be read."""
+    """Placeholder for rows that need not be read."""
 
     def __init__(self, num_rows: int) -> None:
         self.num_rows = num_rows
 
 
 def _with_keys(piece: Any, schema: Any, keys: dict[str, Any]) -> Any:
-    """Add the columns of the names of folders."""
+    """Add the columns that the names of folders define."""
     if len(piece.schema) == len(schema):
         return piece
     arrow, n_rows = require_arrow(), piece.num_rows
@@ -214,7 +216,7 @@ def _with_keys(piece: Any, schema: Any, keys: dict[str, Any]) -> Any:
 def files_in(folder: Path) -> list[Path]:
     """Return the files below a folder, in the order of their paths.
 
-    Those are left out whose name, or folder's name, begins with a dot or an underscore.
+    Files are left out if their name, or that of a folder, begins with a dot or an underscore.
     """
     found = [
         path
@@ -242,18 +244,18 @@ def format_of(path: Path) -> str:
     kind = _SUFFIXES.get(suffixes[-1] if suffixes else "", "")
     if kind not in ("csv", "tsv"):
         raise ValueError(
-            f"{str(path)!r} is no file of Parquet, Arrow or NumPy by its content, and no .csv or .tsv by name"
+            f"{str(path)!r} is not a Parquet, Arrow or NumPy file by content, nor a .csv or .tsv file by name"
         )
     return kind
 
 
 def open_files(paths: Sequence[Path], folder: Path | None, csv: CsvOptions) -> FilesSource:
-    """Return the source of some files, whose folders below ``folder`` may give columns.
+    """Return the source for some files, whose folders below ``folder`` may define columns.
 
     Raises
     ------
     ValueError
-        They are not of one format, or cannot be read.
+        The files are not of one format, or cannot be read.
     """
     arrow = require_arrow()
     import pyarrow.dataset
@@ -264,12 +266,12 @@ def open_files(paths: Sequence[Path], folder: Path | None, csv: CsvOptions) -> F
     kind = kinds.pop()
     if kind == "npy":
         raise ValueError(
-            "several .npy files are no source: pass an iterator of the arrays, or one of the paths"
+            "several .npy files cannot be one source: pass an iterator over the arrays, or one of the paths"
         )
     names = [os.fspath(path.absolute()) for path in paths]
     if kind in ("csv", "tsv"):
         files = [CsvFile(name, csv, kind) for name in names]
-        columns = [arrow.field(name, arrow.null()) for name in files[0].names]  # types are in all rows
+        columns = [arrow.field(name, arrow.null()) for name in files[0].names]  # the types depend on all rows
         if folder is None:
             return FilesSource(files, "csv", [{} for _ in files], arrow.schema(columns), csv)
         whole = _dataset(names, pyarrow.dataset.CsvFileFormat(parse_options=files[0].parse_options()), folder)
@@ -290,12 +292,12 @@ def _dataset(names: list[str], form: Any, folder: Path | None) -> Any:
         return pyarrow.dataset.dataset(
             names, format=form, partitioning=None if root is None else "hive", partition_base_dir=root
         )
-    except (ValueError, OSError) as error:  # pyarrow's own errors are such
+    except (ValueError, OSError) as error:  # pyarrow's own errors derive from these
         raise unreadable(names[0], error) from error
 
 
 def _keys(whole: Any) -> list[dict[str, Any]]:
-    """Return the columns and values that the names of folders give to each file."""
+    """Return the columns and values that the names of folders define for each file."""
     import pyarrow.dataset
 
     fragments = whole.get_fragments()
@@ -303,20 +305,20 @@ def _keys(whole: Any) -> list[dict[str, Any]]:
 
 
 def unreadable(path: str, error: Exception) -> Exception:
-    """Return the error of a file that cannot be read."""
+    """Return the error to raise for a file that cannot be read."""
     if isinstance(error, FileNotFoundError):
         return error
     return ValueError(f"{path!r} cannot be read: {error}")
 
 
 def info_of(path: str | Path) -> tuple[str, int, int]:
-    """Return what tells a file from a changed one: its path, size, and the time of its last change."""
+    """Return the path, size and modification time of a file, by which a change is noticed."""
     stat = os.stat(path)
     return os.path.abspath(path), stat.st_size, stat.st_mtime_ns
 
 
 def _advice(text: str, csv: CsvOptions) -> str:
-    """Name the option that makes a number of a text, if there is one."""
+    """Name the option with which a text would be read as a number, if there is one."""
     if csv.decimal == "." and re.fullmatch(r"[+-]?[0-9]*,[0-9]+", text.strip()):
         return "; numbers with a decimal comma need decimal=','"
     return "; if it means that a value is missing, name it in null_values="

@@ -1,9 +1,10 @@
-"""What lets a run be resumed: a folder beside the output that says which call the output is of.
+"""Journal of an output: a folder beside it that records its call, so that a run can be resumed.
 
-The folder holds ``journal.json``, which is written before the first row, before a file gets its name and when
-the output is complete, and ``lock``, which a running process holds; what is half-written lies there, too. A
-lock of the system goes with its process, however that ends. Which rows are done, the output itself tells.
-The folder may outlive the output, so that it does not prove by itself that a file is of that call.
+The folder holds ``journal.json``, which is written before the first row, before a file gets its final name
+and when the output is complete; ``lock``, which a running process holds; and half-written files. The
+operating system releases the lock when its process ends, however that happens. The output itself shows
+which rows are done. The folder may outlive the output, so it does not prove by itself that a file belongs
+to that call.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ _JOURNAL, _LOCK = "journal.json", "lock"
 
 
 class Journal:
-    """The folder of one output.
+    """Folder that records the call of one output.
 
     Attributes
     ----------
     folder : Path
     call : dict or None
-        What :meth:`begin` was given for the output that is there; None: there is none.
+        Call passed to :meth:`begin` for the existing output; None if there is no output.
     finished : dict or None
-        What :meth:`finish` was given.
+        Facts passed to :meth:`finish`; None if the output is not complete.
     ours : list of str
-        Digests of the files of ours that may be at the place of the output.
+        Digests of the files written by this package that may exist at the path of the output.
     """
 
     def __init__(self, folder: Path, output: Path) -> None:
@@ -43,14 +44,14 @@ class Journal:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes, and other calls of this one, away.
+        """Keep out other processes, and other calls in this one.
 
         Raises
         ------
         RuntimeError
             Another call is writing the output.
         ValueError
-            The journal is damaged, or of a later version.
+            The journal is damaged, or was written by a later version.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / _LOCK, "ab") as file:
@@ -78,9 +79,9 @@ class Journal:
             ) from error
 
     def begin(self, call: dict[str, Any]) -> None:
-        """Forget the rows of an output that was there before, and note the call of the new one.
+        """Forget the rows of an earlier output, and record the call of the new one.
 
-        A file that was there is still known as ours.
+        An existing output file is still known as written by this package.
         """
         for path in self.folder.iterdir():
             if path.name not in (_LOCK, _JOURNAL):
@@ -88,14 +89,14 @@ class Journal:
         self._write(call, None)
 
     def add(self, digest: str) -> None:
-        """Note a file that is about to get the name of the output."""
+        """Record the digest of a file that is about to get the name of the output."""
         assert self.call is not None
         if digest not in self.ours:
             self.ours.append(digest)
             self._write(self.call, self.finished)
 
     def finish(self, facts: dict[str, Any]) -> None:
-        """Note that the output is complete: the file that was added last, or those of a folder."""
+        """Record that the output is complete: the file that was added last, or those of a folder."""
         assert self.call is not None
         self.ours = self.ours[-1:]
         self._write(self.call, facts)
@@ -118,12 +119,12 @@ class Journal:
 
 
 def call_digest(call: dict[str, Any]) -> str:
-    """Return what parts of an output say of the call that they are of."""
+    """Return the digest by which the parts of an output name their call."""
     return hashlib.sha256(json.dumps(call, sort_keys=True).encode()).hexdigest()
 
 
 def difference(old: Any, new: Any, name: str = "") -> str | None:
-    """The first thing in which two calls differ, in words; None if they are equal."""
+    """Describe the first difference between two calls; return None if they are equal."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*new, *(key for key in old if key not in new)]:
             found = difference(old.get(key), new.get(key), f"{name}.{key}" if name else key)
@@ -141,13 +142,13 @@ def _short(value: Any) -> str:
 
 
 def flush(file: Any) -> None:
-    """Have the system write a file to its disk."""
+    """Have the operating system write a file to disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def flush_folder(folder: Path) -> None:
-    """Have the system write the names in a folder to its disk, where it does so."""
+    """Have the operating system write the names in a folder to disk, where it supports that."""
     if os.name == "nt":
         return
     number = os.open(folder, os.O_RDONLY)
@@ -158,7 +159,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def _locked(number: int) -> bool:
-    """Lock an open file for as long as it is open; False if another has done so."""
+    """Lock a file for as long as it is open; return False if another process or call holds the lock."""
     try:
         if os.name == "nt":
             import msvcrt

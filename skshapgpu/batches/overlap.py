@@ -1,7 +1,7 @@
 """Reading, explaining and writing at the same time: two threads beside the caller's.
 
-Between two of them lies one item at most, so that memory is bounded whatever is slowest. Whoever fails or
-ends wakes the others: nothing waits for what never comes.
+At most one item waits between two of them, so memory is bounded whichever is slowest. A thread that fails
+or ends wakes the others, so none waits for an item that never comes.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-#: Seconds to wait for an iterator of the user that is still at work when a run has failed. Its thread ends
+#: Seconds to wait for the user's iterator if it is still at work when a run has failed. Its thread ends
 #: with its next item, and never keeps the process alive.
 _PATIENCE = 10.0
 
 
 class Ended(Exception):
-    """There is no further item, or nobody to take one."""
+    """Signal that there is no further item, or nobody to take one."""
 
 
 class Channel(Generic[T]):
-    """Hands items from one thread to another, one at a time."""
+    """Queue that hands items from one thread to another, one at a time."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -31,7 +31,7 @@ class Channel(Generic[T]):
         self._error: BaseException | None = None
 
     def put(self, item: T) -> None:
-        """Wait for room. Raises ``Ended`` when the other side has gone."""
+        """Hand over an item, after waiting for room. Raise ``Ended`` if the other side has gone."""
         with self._changed:
             self._changed.wait_for(lambda: not self._items or self._abandoned)
             if self._abandoned:
@@ -40,7 +40,7 @@ class Channel(Generic[T]):
             self._changed.notify_all()
 
     def get(self) -> T:
-        """Wait for an item. Raises ``Ended`` after the last one, or what the other side failed with."""
+        """Wait for an item. Raise ``Ended`` after the last one, or the error of the other side."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._closed)
             if not self._items:
@@ -50,13 +50,13 @@ class Channel(Generic[T]):
             return item
 
     def close(self, error: BaseException | None = None) -> None:
-        """There will be no further item."""
+        """Declare that there will be no further item."""
         with self._changed:
             self._closed, self._error = True, self._error or error
             self._changed.notify_all()
 
     def abandon(self, error: BaseException | None = None) -> None:
-        """Nobody will take a further item."""
+        """Declare that nobody will take a further item."""
         with self._changed:
             self._abandoned, self._error = True, self._error or error
             self._items.clear()
@@ -64,14 +64,14 @@ class Channel(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """What one of the sides failed with."""
+        """Error with which one of the sides failed, or None."""
         return self._error
 
 
 def overlapped(
     items: Iterator[Any], work: Callable[[Any], Any], write: Callable[[Any], None], done: Callable[[], None]
 ) -> None:
-    """``write(work(item))`` of each item, in their order.
+    """Call ``write(work(item))`` for each item, in order.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def overlapped(
     Raises
     ------
     BaseException
-        What any of them raises. Items that were worked off before are written.
+        Any error that one of them raises. Items that were finished by ``work`` before are written.
     """
     unread: Channel[Any] = Channel()
     unwritten: Channel[Any] = Channel()

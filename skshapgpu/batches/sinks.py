@@ -1,12 +1,13 @@
-"""Where explained rows go: a folder of part files, or a single file that appears when it is complete.
+"""Sinks for explained rows: a folder of part files, or a single file that appears when it is complete.
 
-A part has the rows of one batch. It is written under another name, flushed to the disk and renamed, so that
-a part that is there is whole: the parts at the beginning of the output are what a resumed run keeps. A
-single file of Parquet or Arrow is made of such parts at the end; that of NumPy grows from batch to batch,
-and a small file beside it says how far it is whole.
+A part has the rows of one batch. It is written under a temporary name, flushed to disk and renamed, so an
+existing part is always complete; a resumed run keeps the unbroken sequence of parts from the first on. A
+single Parquet or Arrow file is assembled from such parts at the end; a NumPy file grows from batch to
+batch, and a small file beside it records how many of its rows are complete.
 
-Nothing is replaced or deleted that is not an output of ours, as its content shows: a part names its call in
-its metadata; a single file has the digest that the journal noted before the file got its name.
+Only output that this package wrote is ever replaced or deleted, as its content proves: a part names its
+call in its metadata, and a single file has the digest that the journal recorded before the file got its
+name.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ _SUFFIXES = {
 }
 FORMATS = ("parquet", "arrow", "npy")
 
-#: Key of the metadata of a part under which the digest of its call stands.
+#: Metadata key of a part for the digest of its call.
 _CALL_KEY = b"skshapgpu call"
 
-#: A digest is made of so many bytes at so many places: of all bytes of a file up to 4 MiB.
+#: A digest covers so many bytes at so many places: all bytes of a file of up to 4 MiB.
 _DIGEST_BYTES, _DIGEST_PLACES = 2**16, 64
 
 
 class Sink(ABC):
-    """Takes batches, in order, and makes an output of them.
+    """Output to which batches are written in order.
 
     Attributes
     ----------
     path : Path
     kind : str
-        As a journal has it.
+        Kind of output, as the journal records it.
     journal : Journal
     """
 
@@ -64,43 +65,44 @@ class Sink(ABC):
 
     @abstractmethod
     def require_ours(self) -> None:
-        """Refuse a place where something lies that is no output of ours.
+        """Refuse to write where there is anything that is not output of this package.
 
         Raises
         ------
         ValueError
+            There are files that ``explain_batches`` did not write, or that were changed since.
         """
 
     @abstractmethod
     def is_gone(self) -> bool:
-        """Tell whether nothing is left of the output of the journal's call."""
+        """Return whether nothing is left of the output of the journal's call."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Delete what was written of an output before."""
+        """Delete earlier output."""
 
     @abstractmethod
     def n_whole(self, n_batch: int) -> int:
-        """How many whole batches are there from the beginning, of so many rows each."""
+        """Return how many complete batches of ``n_batch`` rows exist, without a gap, from the first on."""
 
     @abstractmethod
     def open(self, schema: Any, n_batches: int) -> None:
-        """Begin, or go on behind so many batches."""
+        """Begin the output, or continue it after ``n_batches`` batches."""
 
     @abstractmethod
     def write(self, batch: Any) -> None:
-        """Add a batch."""
+        """Append a batch."""
 
     @abstractmethod
     def finish(self, n_rows: int) -> list[Path]:
-        """Complete the output; all of its files, in the order of the rows."""
+        """Complete the output, and return its files in the order of the rows."""
 
     @abstractmethod
     def is_there(self, finished: dict[str, Any]) -> bool:
-        """Whether a complete output still is as it was left."""
+        """Return whether a complete output is still as it was left."""
 
-    def close(self) -> None:  # noqa: B027 - most have nothing open
-        """Let go of files, complete or not."""
+    def close(self) -> None:  # noqa: B027 - most sinks have nothing open
+        """Close open files, complete or not."""
 
 
 class PartsSink(Sink):
@@ -127,7 +129,7 @@ class PartsSink(Sink):
         if foreign:
             raise ValueError(
                 f"{str(self.path)!r} holds files that explain_batches did not write, or that were changed "
-                f"since, such as {foreign[0]!r}: name an empty folder, or one that is not there yet"
+                f"since, such as {foreign[0]!r}: name an empty folder, or one that does not exist yet"
             )
 
     def is_gone(self) -> bool:
@@ -173,7 +175,7 @@ class _FileSink(Sink):
         return done and not self.path.exists()
 
     def clear(self) -> None:
-        """The file stays until it is replaced."""
+        """Keep the file: it stays until it is replaced."""
 
     def is_there(self, finished: dict[str, Any]) -> bool:
         return self.path.exists()
@@ -223,12 +225,12 @@ class JoinedSink(_FileSink):
         return self._put(beside)
 
     def is_there(self, finished: dict[str, Any]) -> bool:
-        shutil.rmtree(self._folder, ignore_errors=True)  # where a run ended just behind the last line of all
+        shutil.rmtree(self._folder, ignore_errors=True)  # left over if a run ended just before tidying up
         return super().is_there(finished)
 
 
 class NpySink(_FileSink):
-    """A single ``.npy`` file of the values alone."""
+    """A single ``.npy`` file, which holds the values alone."""
 
     kind = "file of npy"
 
@@ -238,12 +240,12 @@ class NpySink(_FileSink):
         self._file: Any = None
 
     def shape(self, *row: int, dtype: Any) -> None:
-        """What a row has; called before the file is opened."""
+        """Set the shape and dtype of a row; called before the file is opened."""
         self._row, self._dtype = row, np.dtype(dtype)
 
     def n_whole(self, n_batch: int) -> int:
         if self.path.exists() and self._beside.exists() and self.path.samefile(self._beside):
-            self._beside.unlink()  # a run ended when it had both names
+            self._beside.unlink()  # a run ended while the file had both names
         try:
             n_rows = int(self._rows.read_text())
             enough = self._beside.stat().st_size >= self._place(n_rows)
@@ -253,7 +255,7 @@ class NpySink(_FileSink):
         return n_rows // n_batch if enough else 0
 
     def _header(self, n_rows: int) -> bytes:
-        """Of the same length whatever the number of rows is: NumPy leaves room for the first axis to grow."""
+        """Return a header; its length is independent of ``n_rows``, as NumPy leaves room for growth."""
         header = io.BytesIO()
         about = {"descr": npy.dtype_to_descr(self._dtype), "fortran_order": False}
         npy.write_array_header_1_0(header, about | {"shape": (n_rows, *self._row)})
@@ -303,7 +305,7 @@ class _Parts:
         return self._folder / f"part-{number:06d}.{self._form}"
 
     def n_whole(self, n_batch: int) -> int:
-        """Parts from the beginning; the last of a source may have fewer rows, and is made again."""
+        """Count the parts from the first on; a last part with fewer rows is left out, and written again."""
         number = 0
         while self._path(number).exists():
             number += 1
@@ -329,24 +331,24 @@ class _Parts:
         self._paths.append(path)
 
     def finish(self) -> list[Path]:
-        """All parts; one without rows, if there are none, for the sake of its schema."""
+        """Return all parts; if there are none, write one without rows, for its schema."""
         arrow = require_arrow()
         if not self._paths:
             none = [arrow.array([], field.type) for field in self._schema]
             self.write(arrow.RecordBatch.from_arrays(none, schema=self._schema))
-        for path in self._folder.glob(f"part-*.{self._form}"):  # of a run that saw more rows
+        for path in self._folder.glob(f"part-*.{self._form}"):  # left over from a run that saw more rows
             if path not in self._paths and _is_of(path, self._call):
                 path.unlink()
         return self._paths
 
 
 def open_sink(sink: Any, form: str | None) -> Sink:
-    """The sink that the arguments of ``explain_batches`` mean.
+    """Return the sink that the arguments of ``explain_batches`` specify.
 
     Raises
     ------
     ValueError, TypeError
-        It is no path, its name ends like that of a file of another format, or its folder is not there.
+        ``sink`` is not a path, has the extension of another format, or lies in a folder that does not exist.
     """
     if not isinstance(sink, (str, os.PathLike)):
         raise TypeError(f"sink must be a path, not a {type(sink).__qualname__}")
@@ -355,7 +357,7 @@ def open_sink(sink: Any, form: str | None) -> Sink:
     if path.is_dir() or not suffix or os.fspath(sink).endswith(("/", os.sep)):
         if form == "npy":
             raise ValueError(
-                "a folder has files of 'parquet' or 'arrow'; a file of NumPy is named 'NAME.npy'"
+                "the files of a folder have format 'parquet' or 'arrow'; a NumPy file is named 'NAME.npy'"
             )
         if path.exists() and not path.is_dir():
             raise ValueError(f"{str(path)!r} is a file, not a folder")
@@ -363,8 +365,8 @@ def open_sink(sink: Any, form: str | None) -> Sink:
     kind = _SUFFIXES.get(suffix)
     if kind is None:
         raise ValueError(
-            f"{str(path)!r} ends like no output: {', '.join(_SUFFIXES)} are files, and a folder, of part "
-            "files, is named without an ending or with a slash behind it"
+            f"{str(path)!r} has no extension of an output file: {', '.join(_SUFFIXES)}. A folder of part "
+            "files has no extension, or its name ends with a slash"
         )
     if form is not None and form != kind:
         raise ValueError(f"{str(path)!r} is a file of {kind}, but format is {form!r}")
@@ -382,13 +384,13 @@ def _state_beside(path: Path) -> Path:
 
 
 def _new(path: Path) -> Any:
-    """Open a new file; one that is there may be an output by another name, where a run ended between both."""
+    """Open a new file; unlink an existing one, which may be a second name of the output."""
     path.unlink(missing_ok=True)
     return open(path, "xb")
 
 
 def _is_of(path: Path, call: dict[str, Any] | None) -> bool:
-    """Tell whether a part says that it is of a call."""
+    """Return whether a part names this call in its metadata."""
     arrow = require_arrow()
     import pyarrow.parquet
 
@@ -400,13 +402,13 @@ def _is_of(path: Path, call: dict[str, Any] | None) -> bool:
         else:
             with arrow.OSFile(os.fspath(path)) as source, arrow.ipc.open_file(source) as reader:
                 found = reader.schema.metadata
-    except (ValueError, OSError):  # pyarrow's own errors are such
+    except (ValueError, OSError):  # pyarrow's own errors derive from these
         return False
     return (found or {}).get(_CALL_KEY) == call_digest(call).encode()
 
 
 def _digest(path: Path) -> str:
-    """Return a digest of a file: of its size, and of bytes from all over it."""
+    """Return a digest of a file's size and of bytes from places spread over it."""
     size = path.stat().st_size
     found = hashlib.sha256(str(size).encode())
     with open(path, "rb") as file:
@@ -422,7 +424,7 @@ def _writer(file: Any, schema: Any, form: str) -> Any:
         return arrow.ipc.new_file(file, schema)
     import pyarrow.parquet
 
-    # Numbers that hardly repeat are not worth a dictionary.
+    # Floats rarely repeat, so a dictionary does not pay for them.
     others = [field.name for field in schema if not arrow.types.is_floating(field.type)]
     return pyarrow.parquet.ParquetWriter(file, schema, use_dictionary=others)
 
@@ -435,7 +437,7 @@ def _write(writer: Any, whole: Any, form: str) -> None:
 
 
 def _plain(schema: Any) -> Any:
-    """Without dictionaries, of which a file of Arrow has one only."""
+    """Replace dictionary types: an Arrow file can have only one dictionary for each column."""
     arrow = require_arrow()
     return arrow.schema(
         [
@@ -457,12 +459,12 @@ def _n_rows(path: Path, form: str) -> int:
 
 
 def files_of(paths: Sequence[Path]) -> list[list[Any]]:
-    """Names and sizes, as a journal keeps them of a complete output."""
+    """Return names and sizes of files, as the journal records them for a complete output."""
     return [[path.name, path.stat().st_size] for path in paths]
 
 
 def tidy(sink: Sink) -> None:
-    """Delete what a complete output was made of."""
+    """Delete the temporary files from which a complete output was made."""
     shutil.rmtree(sink.journal.folder / "parts", ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         (sink.journal.folder / "rows").unlink()

@@ -1,9 +1,9 @@
-"""Base class of the sources of rows, which come in pieces that have the same rows in every run.
+"""Base class of the sources of rows, which yield pieces with the same rows in every run.
 
-A source knows the names of its columns, or that it has numbers without names, before its first row is read;
-their types it knows, and has checked, once it is told by :meth:`Source.settle` which columns are read. It can
-begin at any row, by skipping files and row groups where these say how many rows they have, else by reading
-and dropping rows.
+A source knows the names of its columns, or that its columns have no names, before its first row is read. It
+knows and has checked their types once :meth:`Source.settle` has told it which columns are read. It can
+begin at any row: it skips files and row groups that record their number of rows, and otherwise reads and
+drops rows.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ import scipy.sparse as sp
 from ..arrow import require_arrow
 from .types import fitted, of_all
 
-#: Bytes that are assumed for a value whose type does not say them, such as a text.
+#: Bytes assumed for a value whose type has no fixed size, such as text.
 _TEXT_BYTES = 32
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Columns that are read of a source.
+    """Columns to read from a source.
 
     Attributes
     ----------
     features : tuple of str
     kept : tuple of str
-        Columns that are carried through.
+        Columns that are copied to the output.
     all_others : bool
-        Whether the features are all columns that are not kept, so that a further one matters.
+        Whether the features are all columns that are not kept, so that an additional column matters.
     numbers : bool
-        Whether the model takes nothing but numbers.
+        Whether the model accepts only numbers.
     """
 
     features: tuple[str, ...]
@@ -46,7 +46,7 @@ class Wanted:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns, those kept first."""
+        """All columns, the kept ones first."""
         return (*self.kept, *(name for name in self.features if name not in self.kept))
 
 
@@ -56,31 +56,32 @@ class Source(ABC):
     Attributes
     ----------
     n_rows : int or None
-        None: not known beforehand.
+        Number of rows; None if it is not known beforehand.
     schema : pyarrow.Schema or None
-        Of the record batches that it gives; None: it gives arrays or CSR matrices.
+        Schema of the record batches that the source yields; None if it yields arrays or CSR matrices.
     single : bool
-        Whether these are float32.
+        Whether these arrays are float32.
     """
 
     n_rows: int | None = None
     schema: Any = None
     single: bool = False
 
-    def settle(self, wanted: Wanted) -> None:  # noqa: B027 - a table in memory has one type for each column
-        """Check that all rows have the columns, and find the type that holds all values of each.
+    def settle(self, wanted: Wanted) -> None:  # noqa: B027 - in a table, each column has one type
+        """Check that all rows have the columns, and determine the type that holds all values of each.
 
         Called before rows are read; until then the types in ``schema`` are those of the first rows.
 
         Raises
         ------
         ValueError
-            A part of the source lacks a column, or has values of another kind in it; the message names both.
+            A part of the source lacks a column, or has values of another kind in it; the message names the
+            part and the column.
         """
 
     @abstractmethod
     def row_bytes(self, columns: Sequence[str]) -> int:
-        """Bytes of a row of these columns, about."""
+        """Estimate the bytes of a row of these columns."""
 
     @abstractmethod
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
@@ -88,10 +89,10 @@ class Source(ABC):
 
     @abstractmethod
     def _pieces(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        """The rows from ``start`` on, in pieces of any size; about ``n`` is best."""
+        """Yield the rows from ``start`` on, in pieces of any size; about ``n`` rows is best."""
 
     def read(self, columns: Sequence[str], start: int, n: int) -> Iterator[Any]:
-        """The rows from ``start`` on, n in each piece but the last; of a table these columns."""
+        """Yield these columns of the rows from ``start`` on, in pieces of n rows; the last may be smaller."""
         held: list[Any] = []
         n_held = 0
         for piece in self._pieces(columns, start, n):
@@ -110,17 +111,17 @@ class Source(ABC):
 def require_same_names(
     names: Sequence[str], expected: Sequence[str], wanted: Wanted, where: str, first: str
 ) -> None:
-    """Refuse a part of a source that lacks a column, has it twice, or has a further one that matters.
+    """Refuse a part of a source that lacks a column, has it twice, or has an additional one that matters.
 
     Parameters
     ----------
     names : sequence of str
-        Columns of the part.
+        Names of the columns of the part.
     expected : sequence of str
-        Those of the source.
+        Names of the columns of the source.
     wanted : Wanted
     where, first : str
-        What messages call the part, and what says which columns there are.
+        Names, for messages, of the part and of the part that determines the columns.
 
     Raises
     ------
@@ -138,13 +139,13 @@ def require_same_names(
             raise ValueError(f"{where} has several columns {name!r}")
     if wanted.all_others and others:
         raise ValueError(
-            f"{where} does not have the columns of {first}: {others[0]!r} is a further one, and the model "
-            "knows no names; name those to take in features="
+            f"{where} does not have the columns of {first}: {others[0]!r} is additional, and the model knows "
+            "no names; name the columns to use in features="
         )
 
 
 def part(piece: Any, begin: int, size: int) -> Any:
-    """Return so many rows of a piece."""
+    """Return ``size`` rows of a piece, from row ``begin`` on."""
     if hasattr(piece, "num_rows"):
         return piece.slice(begin, size)
     return piece[begin : begin + size]
@@ -161,7 +162,7 @@ def _joined(held: list[Any]) -> Any:
     pieces = [fitted(piece, schema, "the source") for piece in held]
     whole = require_arrow().Table.from_batches(pieces, schema).unify_dictionaries().combine_chunks()
     batches = whole.to_batches()
-    if len(batches) > 1:  # a column of texts has no room for more than 2 GiB
+    if len(batches) > 1:  # an Arrow column of text holds at most 2 GiB
         raise ValueError("the texts of a batch are too long: use a smaller batch_size")
     return batches[0]
 
@@ -172,20 +173,20 @@ def row_bytes(schema: Any, columns: Sequence[str]) -> int:
     for name in columns:
         try:
             total += max(schema.field(name).type.bit_width // 8, 1)
-        except ValueError:  # of any length
+        except ValueError:  # a type of variable length
             total += _TEXT_BYTES
     return total
 
 
 def of_schema(schema: Any, columns: Sequence[str]) -> dict[str, Any]:
-    """Return a part of a fingerprint: names and types of columns."""
+    """Return part of a fingerprint: names and types of columns."""
     return {"columns": [[name, str(schema.field(name).type)] for name in columns]}
 
 
 def of_listing(listing: Sequence[tuple[str, int | None, int | None]]) -> dict[str, Any]:
-    """Return a part of a fingerprint of files, by their paths, sizes and times of their last change.
+    """Return part of a fingerprint: the paths, sizes and modification times of files.
 
-    It holds their number, the first, and a digest of all.
+    It holds the number of files, the path of the first, and a digest of all.
     """
     return {
         "n_files": len(listing),

@@ -19,29 +19,29 @@ from .files import READAHEAD, files_in, format_of, info_of, open_files
 from .source import Source, Wanted, of_listing, of_schema, part, require_same_names, row_bytes
 from .types import fitted, is_number, wider
 
-#: Rows of an array that are compared to tell whether it is the same: evenly spaced ones.
+#: Number of evenly spaced rows by which an array is recognized as the same.
 _COMPARED_ROWS = 64
 
 _NO_OPTIONS = CsvOptions()
 
-#: The first item of an iterator fixes the form of the output.
+#: Name, in messages, of the item of an iterator that determines the columns of the output.
 _FIRST = "the first item"
 
 
 def open_source(source: Any, csv: CsvOptions = _NO_OPTIONS) -> Source:
-    """The source that the argument of ``explain_batches`` means.
+    """Return the source that the argument of ``explain_batches`` specifies.
 
     Parameters
     ----------
     source
-        As there.
+        See :func:`explain_batches`.
     csv : CsvOptions
-        Of CSV files; of other sources they are ignored.
+        Options of CSV files, ignored for other sources.
 
     Raises
     ------
     ValueError, TypeError
-        It is no source, or a path is that of nothing that can be read.
+        ``source`` is not a supported source, or a path cannot be read.
     """
     if _is_path(source):
         return _of_path(Path(source), csv)
@@ -67,8 +67,8 @@ def open_source(source: Any, csv: CsvOptions = _NO_OPTIONS) -> Source:
     if isinstance(source, Iterable) and not isinstance(source, (bytes, dict, set)):
         return _of_iterator(iter(source))
     raise TypeError(
-        "source must be a path, paths, a dataset, table or reader of pyarrow, an array, a CSR matrix, a data "
-        f"frame or an iterator of such, not a {type(source).__qualname__}"
+        "source must be a path, paths, a pyarrow dataset, table or reader, an array, a CSR matrix, a data "
+        f"frame or an iterator over such objects, not a {type(source).__qualname__}"
     )
 
 
@@ -102,7 +102,7 @@ class MatrixSource(Source):
 
 
 class NpySource(Source):
-    """A ``.npy`` file, mapped anew for each piece, so that pages that were read are given back."""
+    """A ``.npy`` file, mapped anew for each piece, so that the memory of pages already read is released."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._info = path, info_of(path)
@@ -160,7 +160,7 @@ class TableSource(Source):
 
 
 class StreamSource(Source):
-    """Record batches, or arrays, that come one after the other, once."""
+    """Record batches or arrays that can be read only once, one after the other."""
 
     def __init__(self, schema: Any, items: Iterable[Any], first: Any = None) -> None:
         self.schema, self._items, self._first = schema, items, first
@@ -191,7 +191,7 @@ class StreamSource(Source):
                 start = max(0, start - size)
 
     def _checked_array(self, item: Any, where: str) -> Any:
-        """Return an item as an array, if it has the columns and the dtype of the first, or another float."""
+        """Return an item as an array if its columns and dtype fit the first item; float dtypes may differ."""
         array, first = table(item), self._first
         if not isinstance(array, np.ndarray) and not sp.issparse(array):
             raise ValueError(f"{where} is a data frame, but {_FIRST} has no names")
@@ -206,14 +206,14 @@ class StreamSource(Source):
         return array
 
     def _checked(self, item: Any, where: str) -> list[Any]:
-        """Find the columns of an item by their names; features may be wider than those of the first."""
+        """Return the columns of an item by name; features may have a wider type than in the first item."""
         whole, wanted = _as_table(item), self._wanted
         require_same_names(whole.schema.names, self.schema.names, wanted, where, _FIRST)
         arrow = require_arrow()
         fields, columns = [], []
         for name in wanted.columns:
             column, field = whole.column(name), self.schema.field(name)
-            if column.null_count == len(column) and column.type != field.type:  # a frame without values there
+            if column.null_count == len(column) and column.type != field.type:  # without values
                 column = arrow.chunked_array([arrow.nulls(len(column), field.type)])
             if wider(field.type, column.type) is None:
                 raise ValueError(
@@ -230,14 +230,14 @@ class StreamSource(Source):
                 continue
             if not np.array_equal(now.to_numpy(), was.to_numpy(), equal_nan=True):
                 raise ValueError(
-                    f"column {name!r} of {where} is {was.type}, and has values that {now.type}, its type in "
-                    f"{_FIRST}, cannot hold: give it the wider type in all"
+                    f"column {name!r} of {where} is {was.type}, and has values that its type {now.type} in "
+                    f"{_FIRST} cannot hold: give it the wider type in all"
                 )
         return made.to_batches()
 
 
 class DatasetSource(Source):
-    """A dataset of pyarrow that the user made, with filters, partitions and file systems of all kinds."""
+    """A pyarrow dataset of the user, with any filter, partitioning and file system."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset, self.schema = dataset, dataset.schema
@@ -247,13 +247,13 @@ class DatasetSource(Source):
         self._wanted = wanted
         try:
             fragments = self._dataset.get_fragments()
-        except ValueError:  # a dataset with a filter does not give them before it is read
+        except ValueError:  # a dataset with a filter does not list its fragments before it is read
             return
         for fragment in fragments:
             self._require_columns(fragment)
 
     def _require_columns(self, fragment: Any) -> None:
-        """Refuse a fragment that pyarrow would fill with nulls, or cast to narrower numbers."""
+        """Refuse a fragment that pyarrow would fill with nulls or cast to a narrower type."""
         import pyarrow.dataset
 
         declared, wanted = self.schema, self._wanted
@@ -262,7 +262,7 @@ class DatasetSource(Source):
         there = fragment.physical_schema
         require_same_names([*there.names, *keys], declared.names, wanted, where, "the dataset's schema")
         if isinstance(getattr(fragment, "format", None), pyarrow.dataset.CsvFileFormat):
-            return  # it is read as the schema says
+            return  # it is read with the types of the schema
         for name in wanted.columns:
             if name in keys:
                 continue
@@ -303,8 +303,8 @@ class DatasetSource(Source):
                 start = max(0, start - size)
         except (arrow.ArrowInvalid, arrow.ArrowTypeError, arrow.ArrowNotImplementedError) as error:
             raise ValueError(
-                f"the dataset cannot be read: {error}; for files of CSV, pass their paths, so that the types "
-                "of columns are found in all rows, or give the types when the dataset is made"
+                f"the dataset cannot be read: {error}; for CSV files, pass their paths, so that the types "
+                "of columns are determined from all rows, or give the types when creating the dataset"
             ) from error
 
 
@@ -320,7 +320,7 @@ def _of_iterator(items: Iterator[Any]) -> Source:
     try:
         first = next(items)
     except StopIteration:
-        raise ValueError("source is an iterator without items, so that its columns are not known") from None
+        raise ValueError("source is an iterator without items, so its columns are not known") from None
     if _is_path(first):
         raise TypeError("source is an iterator of paths: pass a list of them")
     both = chain([first], items)
@@ -332,7 +332,7 @@ def _of_iterator(items: Iterator[Any]) -> Source:
 
 
 def _as_table(item: Any) -> Any:
-    """A table of an item of pyarrow, pandas or polars."""
+    """Convert an object of pyarrow, pandas or polars to a table."""
     arrow = require_arrow()
     if isinstance(item, arrow.Table):
         return item
@@ -344,14 +344,14 @@ def _as_table(item: Any) -> Any:
         if hasattr(item, "iloc"):
             return _of_pandas(item)
     except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
-        raise ValueError(f"a data frame cannot be taken as columns of Arrow: {error}") from error
+        raise ValueError(f"a data frame cannot be converted to Arrow: {error}") from error
     raise TypeError(
-        f"source has a {type(item).__module__}.{type(item).__qualname__}, which is no known table"
+        f"source has a {type(item).__module__}.{type(item).__qualname__}, which is not a supported table"
     )
 
 
 def _of_pandas(frame: Any) -> Any:
-    """Convert a frame to a table that remembers whether a missing object was NaN or None."""
+    """Convert a data frame to a table that records whether missing objects were NaN or None."""
     made = require_arrow().Table.from_pandas(frame, preserve_index=False)
     for i, (_, series) in enumerate(frame.items()):
         if series.dtype != object or not series.hasnans:
@@ -363,7 +363,7 @@ def _of_pandas(frame: Any) -> Any:
 
 
 def _places(n_rows: int) -> list[int]:
-    """Rows that are compared, spread over all."""
+    """Return the numbers of the rows to compare, evenly spaced."""
     places = np.linspace(0, max(n_rows - 1, 0), min(n_rows, _COMPARED_ROWS)).astype(int)
     return np.unique(places).tolist()
 

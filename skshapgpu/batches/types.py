@@ -1,4 +1,4 @@
-"""Types of one column in several files or items: which type holds the values of all of them, exactly."""
+"""Types of one column in several files or items: a common type that holds all of their values exactly."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ..arrow import is_text, require_arrow
 
 
 def wider(one: Any, other: Any) -> Any:
-    """Return the type that holds the values of two types; None where they are of different kinds.
+    """Return the type that holds the values of two types; None if they are of different kinds.
 
-    Whole numbers and floats of any width have one in common, and so have texts with and without a
-    dictionary. Numbers, truth values, texts, dates and categories of numbers have none with each other.
+    Integers and floats of any width have a common type, and so do texts with and without a dictionary.
+    Numbers, booleans, texts, dates and categories of numbers have none with each other.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def wider(one: Any, other: Any) -> Any:
     if is_text(one) or is_text(other):
         return arrow.large_string() if is_text(one) and is_text(other) else None
     if is_number(one) and is_number(other) and (types.is_floating(one) or types.is_floating(other)):
-        return arrow.float64()  # values are float32 where all numbers were
+        return arrow.float64()  # values are float32 only if all columns were
     schemas = [arrow.schema([("x", kind)]) for kind in (one, other)]
     try:
         return arrow.unify_schemas(schemas, promote_options="permissive").field("x").type
@@ -40,13 +40,13 @@ def wider(one: Any, other: Any) -> Any:
 
 
 def is_number(kind: Any) -> bool:
-    """Tell whether a type of Arrow is a whole number or a float."""
+    """Return whether an Arrow type is an integer or a float."""
     types = require_arrow().types
     return types.is_integer(kind) or types.is_floating(kind)
 
 
 def _plain_text(kind: Any) -> Any:
-    """Replace a dictionary of texts by its texts: they are matched by value."""
+    """Replace a dictionary of texts by its value type, as texts are matched by value."""
     dictionary = require_arrow().types.is_dictionary(kind)
     return kind.value_type if dictionary and is_text(kind.value_type) else kind
 
@@ -57,7 +57,7 @@ def fitted(piece: Any, schema: Any, where: str) -> Any:
     Raises
     ------
     ValueError
-        A value is none of that type; the message begins with ``where`` and the column.
+        The type cannot represent a value; the message begins with ``where`` and the column.
     """
     if piece.schema.equals(schema, check_metadata=True):
         return piece
@@ -87,7 +87,7 @@ def _cast(column: Any, kind: Any) -> Any:
 
 
 def of_all(schemas: Sequence[Any]) -> Any:
-    """Return the schema whose columns hold the values of some that agree in names and kinds."""
+    """Return a schema that holds the values of all schemas, which agree in names and kinds."""
     arrow = require_arrow()
     whole = schemas[0]
     for schema in schemas[1:]:

@@ -1,8 +1,8 @@
-"""The command ``skshapgpu``: SHAP values from files to files, and what a model file or an installation holds.
+"""The command ``skshapgpu``: SHAP values from files to files, and facts about model files and installations.
 
-``arguments.py`` says what can be asked; a module for each command computes an :class:`Answer`. Here it is
-printed, as text or as JSON, and what went wrong becomes a line and an exit code: 0 if all went well, 1 if
-not, 2 if the command line itself is wrong, 130 after Ctrl-C.
+``arguments.py`` defines the arguments, and a module for each command computes an :class:`Answer`. This
+module prints it, as text or as JSON, and turns an error into one line and an exit code: 0 for success, 1
+for failure, 2 if the command line itself is wrong, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["main"]
 
 _FAILED, _WRONG_USAGE, _INTERRUPTED = 1, 2, 130
 
-#: What wrong files, data and options raise. UnsupportedModelError is a RuntimeError, too.
+#: Errors that wrong files, data and options raise. UnsupportedModelError is a RuntimeError, too.
 _EXPECTED = (ValueError, TypeError, RuntimeError, OSError, MemoryError, ImportError)
 
 
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(error.usage, file=sys.stderr, end="")
         return _report(error, in_json, _WRONG_USAGE)
-    except BrokenPipeError:  # nobody reads on, as after "| head"
+    except BrokenPipeError:  # the reader has closed the pipe, as "| head" does
         _close_stdout()
         return _FAILED
     except KeyboardInterrupt as interrupt:
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(error: Exception, in_json: bool, exit_code: int) -> int:
-    """Say what went wrong, in one line."""
+    """Report an error in one line."""
     message = _message(error)
     print(f"skshapgpu: error: {message}", file=sys.stderr)
     if in_json:
@@ -88,13 +88,13 @@ def _print_json(facts: dict[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and arrays of NumPy as Python's; labels of other types as text."""
+    """Convert NumPy numbers and arrays to Python's; labels of other types to text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _close_stdout() -> None:
-    """Have Python flush what is left of the output to nowhere when it ends, not into the closed pipe."""
+    """Redirect stdout to the null device, so that Python does not flush into the closed pipe at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
-        pass  # stdout is no file
+        pass  # stdout is not a file

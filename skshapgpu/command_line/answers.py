@@ -1,4 +1,4 @@
-"""What a command has to say, and how numbers look in it."""
+"""Answer of a command, and the format of numbers in it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _UNITS = ("kB", "MB", "GB", "TB")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found.
+    """Result of a command.
 
     Attributes
     ----------
     facts : dict
-        For ``--json``.
+        Content of the answer, printed with ``--json``.
     text : str
-        The same for people; empty: nothing is printed.
+        Content for human readers; if empty, nothing is printed.
     exit_code : int
     """
 
@@ -31,14 +31,14 @@ class Answer:
 
 
 def aligned(lines: Iterable[tuple[str, str]]) -> str:
-    """Names and what they are, one a line, in two columns."""
+    """Format names and values in two columns, a pair on each line."""
     lines = list(lines)
     width = max(len(name) for name, _ in lines) + 2
     return "\n".join(f"{name:<{width}}{value}".rstrip() for name, value in lines)
 
 
 def bytes_text(n_bytes: float) -> str:
-    """Such as "1.2 MB"."""
+    """Format a number of bytes, such as "1.2 MB"."""
     if n_bytes < 1000:
         return f"{n_bytes:.0f} bytes"
     power = min(int(math.log10(n_bytes)) // 3, len(_UNITS))
@@ -46,12 +46,12 @@ def bytes_text(n_bytes: float) -> str:
 
 
 def some(items: Sequence[Any], at_most: int = 8) -> str:
-    """The first of them, and how many more there are."""
+    """List the first items, and say how many more there are."""
     shown = ", ".join(str(item) for item in items[:at_most])
     return shown if len(items) <= at_most else f"{shown}, and {len(items) - at_most:,} more"
 
 
 def base_values_text(base_values: Any) -> str:
-    """One number, or the first of several."""
+    """Format a single base value, or the first of several."""
     values = [base_values] if isinstance(base_values, float) else list(base_values)
     return some([number(value, 6) for value in values])

@@ -1,4 +1,4 @@
-"""``skshapgpu doctor``: what is installed, and whether it works."""
+"""``skshapgpu doctor``: report on the installation and whether it works."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..explainer import TreeExplainer
 from ..schema import AdaptedModel, InputSchema
 from .answers import Answer, aligned, bytes_text
 
-#: Extras of this package: the module that each brings first, its distribution, and what it is for.
+#: Extras of this package: the main module of each, its distribution, and its purpose.
 EXTRAS = {
     "xgboost": ("xgboost", "xgboost", "to train models; its model files are read without it"),
     "lightgbm": ("lightgbm", "lightgbm", "to train models; its model files are read without it"),
@@ -33,12 +33,12 @@ EXTRAS = {
     "ray": ("ray", "ray", "for explain_ray"),
 }
 
-#: Largest error of a value that is let pass, as of the additivity check: of the sum of the largest leaves.
+#: Largest accepted error of a value, relative to the sum of the largest leaves, as in the additivity check.
 _TOLERANCES = {"single": 2.0**-18, "double": 2.0**-40}
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Look at everything; the exit code is 1 if something does not work that should."""
+    """Check everything; the exit code is 1 if something does not work that should."""
     cuda = cuda_info()
     devices = ["cpu", *(f"cuda:{i}" for i in range(len(cuda["devices"])))]
     tests = [self_test(device) for device in devices]
@@ -67,12 +67,12 @@ def self_test(device: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``device``; ``works``: bool; ``error``: str that says what is wrong, else None.
+        ``device``; ``works``: bool; ``error``: str that describes the failure, or None.
     """
     error = None
     try:
         _compare(device)
-    except Exception as problem:  # whatever it is, it is what is asked for
+    except Exception as problem:  # any error is a result of the test
         error = f"{type(problem).__name__}: {problem}"
     return {"device": device, "works": error is None, "error": error}
 
@@ -98,7 +98,7 @@ def _compare(device: str) -> None:
 
 
 def _ensemble() -> Ensemble:
-    """Two trees of three features, one of which repeats on a path."""
+    """Return two trees of three features, one of which repeats on a path."""
     first = Tree(
         left=[1, 3, 5, -1, -1, -1, -1],
         right=[2, 4, 6, -1, -1, -1, -1],
@@ -121,7 +121,7 @@ def _ensemble() -> Ensemble:
 
 
 def _extra(name: str) -> dict[str, Any]:
-    """Whether an extra is there, and can be imported."""
+    """Return facts about an extra: whether it is installed and can be imported."""
     module, package, purpose = EXTRAS[name]
     facts: dict[str, Any] = {"extra": name, "package": package, "version": None, "works": True, "error": None}
     facts["purpose"] = purpose
@@ -130,7 +130,7 @@ def _extra(name: str) -> dict[str, Any]:
         return facts | {"install": f"pip install skshapgpu[{name}]"}
     try:
         found = import_module(module)
-    except Exception as error:  # a library of the system that is missing, for instance
+    except Exception as error:  # a missing system library, for instance
         return facts | {"works": False, "error": f"{type(error).__name__}: {error}"}
     facts["version"] = getattr(found, "__version__", None) or installed
     return facts

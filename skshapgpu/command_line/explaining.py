@@ -18,10 +18,10 @@ from .answers import Answer, base_values_text
 from .models import open_explainer
 from .rows import columns_for, csv_options, meant, read_rows, require_file
 
-#: Rows drawn to find the strongest pairs: their ranks by a mean need no more.
+#: Number of rows drawn to find the strongest pairs; ranking by a mean needs no more.
 _RANKING_ROWS = 10_000
 
-#: What messages of the library advise, and how the command line does it.
+#: Advice in messages of the library, and its equivalent on the command line.
 _PHRASES = {
     "use overwrite=True": "use --overwrite",
     "or overwrite=True": "or --overwrite",
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> Answer:
             if given
         ]
         without = f" without {' and '.join(anew)}" if anew else ""
-        interrupt.add_note(f"; the same command{without} goes on where it stopped")
+        interrupt.add_note(f"; the same command{without} resumes where it stopped")
         raise
     except ValueError as error:
         raise ValueError(_missing_column(args, explainer) or in_flags(str(error))) from error
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _pairs(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
-    """Which interactions: what ``pairs`` of :func:`explain_batches` takes."""
+    """Return the requested interactions in the form of ``pairs`` of :func:`explain_batches`."""
     asked = args.interactions
     if isinstance(asked, list):
         names = args.features or explainer.names_seen()
@@ -113,21 +113,21 @@ def _pairs(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
 
 
 def _csv_options_of_data(args: argparse.Namespace) -> CsvOptions:
-    """Options of CSV files for DATA; where it is none, and there is a background, they are of that."""
+    """Return the options of CSV files for DATA; those given may be meant for the background alone."""
     given = csv_options(args)
     of_csv = getattr(open_source(args.data, given), "kind", None) == "csv"
     return given if of_csv or args.background is None else CsvOptions()
 
 
 def in_flags(message: str) -> str:
-    """A message of the library with what the command line calls its options."""
+    """Replace the option names in a message of the library by those of the command line."""
     for phrase, flags in _PHRASES.items():
         message = message.replace(phrase, flags)
     return message
 
 
 def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str | None:
-    """Which column DATA does not have, if that is what is wrong."""
+    """Describe the column that DATA lacks, if that is the error."""
     find = columns_for(args, explainer.feature_names_in, explainer.blank_as_underscore)
     try:
         schema = open_source(args.data, csv_options(args)).schema
@@ -147,12 +147,12 @@ def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str |
 
 
 def pair_of(text: str, names: Sequence[str]) -> tuple[str, str]:
-    """Two features from a text such as "age:income"; names may have colons themselves.
+    """Parse a pair of features such as "age:income"; names may contain colons themselves.
 
     Raises
     ------
     ValueError
-        It names no two features, or several pairs of them.
+        The text does not name two features, or can be read as several pairs.
     """
     parts = [(text[:i], text[i + 1 :]) for i, sign in enumerate(text) if sign == ":"]
     known = [pair for pair in parts if set(pair) <= set(names)]
@@ -165,7 +165,7 @@ def pair_of(text: str, names: Sequence[str]) -> tuple[str, str]:
 
 
 def _bar_is_welcome() -> bool:
-    """Somebody is looking, and there is what draws a bar."""
+    """Return whether stderr is a terminal and a library that draws progress bars is installed."""
     return sys.stderr.isatty() and any(find_spec(name) is not None for name in ("tqdm", "rich"))
 
 

@@ -1,4 +1,4 @@
-"""``skshapgpu info``: what is in a model file, or in a file of ours."""
+"""``skshapgpu info``: contents of a model file or of a saved explainer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..schema import AdaptedModel
 from .answers import Answer, aligned, base_values_text, bytes_text, some
 from .models import is_explainer
 
-#: Rows for which memory and time are estimated.
+#: Number of rows for which memory and time are estimated.
 _N_ROWS = 1_000_000
 
 _COVERS = {
@@ -35,7 +35,7 @@ _LINKS = {
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """What is in the file of the model, estimated memory and time included."""
+    """Describe the model in the file, with estimates of memory and time."""
     path = args.model
     facts: dict[str, Any] = {"file": path, "file_bytes": os.path.getsize(path) if os.path.exists(path) else 0}
     if is_explainer(path):
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> Answer:
     facts |= {"kind": "model"} | _of_model(adapted)
     try:
         facts |= _of_explainer(TreeExplainer(adapted, n_jobs=-1))
-    except UnsupportedModelError:  # it has no covers, and here is no background
+    except UnsupportedModelError:  # without covers it needs a background, which is not given here
         pass
     return Answer(facts, _text(facts))
 
@@ -81,7 +81,7 @@ def _of_model(adapted: AdaptedModel) -> dict[str, Any]:
 def _categorical(adapted: AdaptedModel) -> list[int]:
     """Return the columns that are known to be categorical.
 
-    LightGBM keeps only how many columns of a data frame were: which ones, the splits tell.
+    LightGBM records only how many columns of a data frame were categorical; the splits show which ones.
     """
     ensemble, schema = adapted.ensemble, adapted.schema
     found = set(schema.encoders)
@@ -175,7 +175,7 @@ def _covers(facts: dict[str, Any]) -> str:
 
 
 def depth(ensemble: Ensemble) -> int:
-    """Most splits on the way to a leaf."""
+    """Return the largest number of splits on the way to a leaf."""
     starts = np.repeat(ensemble.tree_offsets[:-1], np.diff(ensemble.tree_offsets))
     level, n_levels = ensemble.tree_offsets[:-1], 0
     while True:

@@ -1,4 +1,4 @@
-"""MODEL on the command line: a model file, or a file of ours, and the explainer that it gives."""
+"""MODEL on the command line: a model file or a saved explainer, and the explainer made from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAVE = (
     'skshapgpu.TreeExplainer(model).save("explainer.npz")'
 )
 
-#: How files begin that are no models, and what they are.
+#: First bytes of files that are not models, and what these files are.
 _NO_MODELS = {
     b"\x80": "a pickle, or a file of joblib, which can execute anything when it is loaded",
     b"\x1f\x8b": "compressed with gzip, as a pickle or a file of joblib may be",
@@ -28,10 +28,10 @@ _NO_MODELS = {
     b"x\xda": "compressed with zlib, as a file of joblib may be",
 }
 
-#: How files of data begin, which stand behind MODEL.
+#: First bytes of data files, which belong after MODEL.
 _DATA = {b"PAR1": "a Parquet file", b"ARROW1": "an Arrow file", b"\x93NUMPY": "a file of a NumPy array"}
 
-#: Options that shape the values: a file of ours has settled them.
+#: Options that affect the values; they are fixed in a saved explainer.
 _SETTLED = {
     "background": "--background",
     "background_rows": "--background-rows",
@@ -44,7 +44,7 @@ _SETTLED = {
 
 
 def require_place(path: str) -> None:
-    """Refuse to write a file where none can be, before any work is done for it.
+    """Refuse a path where no file can be written, before any work is done.
 
     Raises
     ------
@@ -60,12 +60,12 @@ def require_place(path: str) -> None:
 
 
 def is_explainer(path: str) -> bool:
-    """Whether MODEL is a file of ours, by its content, or else one that may hold a model.
+    """Return whether MODEL is a saved explainer, judged by its content; otherwise it may hold a model.
 
     Raises
     ------
     ValueError
-        There is no such file, or it is surely no model; the message says what to do instead.
+        The file does not exist, or is certainly not a model; the message says what to do instead.
     OSError
         It cannot be read.
     """
@@ -73,7 +73,7 @@ def is_explainer(path: str) -> bool:
     if os.path.isdir(path):
         raise ValueError(f"MODEL: {path!r} is a folder; expected a model file")
     if not os.path.isfile(path):
-        raise ValueError(f"MODEL: {path!r} is no regular file; expected a model file")
+        raise ValueError(f"MODEL: {path!r} is not a regular file; expected a model file")
     with open(path, "rb") as file:
         start = file.read(8)
     for magic, what in _NO_MODELS.items():
@@ -90,26 +90,27 @@ def is_explainer(path: str) -> bool:
 
 
 def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeExplainer:
-    """The explainer that MODEL and the options of the command line say.
+    """Return the explainer that MODEL and the options of the command line define.
 
     Parameters
     ----------
     path : str
     args : Namespace
-        With the options of the background and of the values; those not given are None.
+        Arguments with the options of the background and of the values; those not given are None.
     **options
-        Of ``TreeExplainer`` as well as of ``TreeExplainer.load``.
+        Options that both ``TreeExplainer`` and ``TreeExplainer.load`` have.
 
     Raises
     ------
     ValueError, TypeError, UnsupportedModelError, ImportError, MemoryError, RuntimeError, OSError
-        As they do, and where an option is given that a file of ours has settled.
+        See ``TreeExplainer`` and ``TreeExplainer.load``; also if an option is given that is fixed in a
+        saved explainer.
     """
     if is_explainer(path):
         given = [flag for name, flag in _SETTLED.items() if getattr(args, name, None) is not None]
         if given:
             raise ValueError(
-                f"{path!r} is a saved explainer, which has settled {', '.join(given)}: leave it out, or "
+                f"{path!r} is a saved explainer, which fixes {', '.join(given)}: leave it out, or "
                 "give the model file"
             )
         return TreeExplainer.load(path, **options)
@@ -142,4 +143,4 @@ def _is_skops(path: str) -> bool:
         with zipfile.ZipFile(path) as archive:
             return "schema.json" in archive.namelist()
     except zipfile.BadZipFile:
-        return False  # what it is, who opens it says
+        return False  # the code that opens it reports what it is

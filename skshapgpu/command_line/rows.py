@@ -1,4 +1,4 @@
-"""DATA and the background on the command line: rows of files, and the columns of them that a model gets."""
+"""DATA and the background on the command line: rows of files, and the columns that a model takes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..batches.source import Wanted
 from ..batches.sources import open_source
 from .answers import some
 
-#: Rows that are read at once.
+#: Number of rows that are read at once.
 _PIECE = 2**16
 
 _NO_OPTIONS = CsvOptions()
 
 
 def require_file(path: str, what: str) -> None:
-    """Refuse a file or folder that there is not, naming one that may be meant.
+    """Refuse a file or folder that does not exist, and suggest one that may be meant.
 
     Raises
     ------
@@ -41,16 +41,16 @@ def csv_options(args: argparse.Namespace) -> CsvOptions:
 def columns_for(
     args: argparse.Namespace, known: Sequence[str] | None, blanks: bool
 ) -> Callable[[Any], list[str]]:
-    """What finds the columns that the model gets among those of a schema of Arrow, in its order.
+    """Return a function that selects the model's columns from an Arrow schema, in the model's order.
 
     Parameters
     ----------
     args : Namespace
-        ``features`` names them; of others those in ``keep`` are none.
+        Arguments: ``features`` names the columns; those in ``keep`` are not features by default.
     known : sequence of str or None
-        What the model calls them.
+        Names that the model gives its columns.
     blanks : bool
-        Whether it has an underscore where the file may have a blank.
+        Whether the model has an underscore where the file may have a space.
     """
     named = getattr(args, "features", None)
     wanted = named or known
@@ -79,33 +79,33 @@ def read_rows(
     at_most: bool = False,
     seed: int = 0,
 ) -> Any:
-    """Rows of a file that :func:`explain_batches` can read: an array of ``.npy``, a table of any other.
+    """Read rows of a file that :func:`explain_batches` can read: an array from ``.npy``, otherwise a table.
 
     Parameters
     ----------
     path : str
     what : str
-        The argument that names it, for error messages.
+        Name of the argument, for error messages.
     columns : callable
-        What :func:`columns_for` gave.
+        Result of :func:`columns_for`.
     csv : CsvOptions
     categories : bool
-        Whether columns of text are categories.
+        Whether to read text columns as categories.
     n_rows : int or None
-        Draw so many different rows, given back in their order; None: all.
+        Number of rows to draw without replacement, returned in their order; None: all.
     at_most : bool
-        Take all rows if there are fewer, instead of refusing that.
+        Whether to take all rows if there are fewer, instead of raising an error.
     seed : int
-        Of the draw.
+        Seed of the draw.
 
     Raises
     ------
     ValueError
-        There is no such file or column, or it cannot be read, or has too few rows.
+        The file or a column does not exist, or the file cannot be read or has too few rows.
     ImportError
-        There is no pyarrow to read it.
+        pyarrow, which is needed to read the file, is not installed.
     OSError
-        It cannot be read.
+        The file cannot be read.
     """
     require_file(path, what)
     try:
@@ -116,13 +116,13 @@ def read_rows(
         if n_rows is not None and there < n_rows and not at_most:
             raise ValueError(f"there are only {there:,} rows, not {n_rows:,}")
         return _joined(pieces, categories) if pieces else []
-    except (ValueError, LookupError, TypeError) as error:  # those of pyarrow are among them
+    except (ValueError, LookupError, TypeError) as error:  # pyarrow's own errors derive from these
         named = str(error) if repr(path) in str(error) else f"{path!r}: {error}"
         raise ValueError(f"{what}: {named}") from error
 
 
 def _drawn(pieces: Iterable[Any], n_rows: int | None, seed: int) -> tuple[int, list[Any]]:
-    """How many rows there are, and pieces with those drawn: each row has a number, the smallest win."""
+    """Return the number of rows, and pieces of those drawn: rows get random numbers, and the smallest win."""
     random, there = np.random.default_rng(seed), 0
     held: list[tuple[Any, np.ndarray]] = []
     for piece in pieces:
@@ -151,7 +151,7 @@ def _joined(pieces: list[Any], categories: bool) -> Any:
     import pyarrow
 
     table = pyarrow.Table.from_batches(pieces)
-    if categories:  # as text, of which all models know the categories
+    if categories:  # as text, whose categories all models know
         texts = (pyarrow.string(), pyarrow.large_string(), pyarrow.string_view())
         columns = [
             column.cast(column.type.value_type)
@@ -164,7 +164,7 @@ def _joined(pieces: list[Any], categories: bool) -> Any:
 
 
 def _like(path: str) -> str:
-    """A file beside it that may be meant."""
+    """Suggest a file in the same folder that may be meant."""
     given = Path(path)
     try:
         beside = os.listdir(given.parent)
@@ -174,14 +174,14 @@ def _like(path: str) -> str:
 
 
 def meant(name: str, known: Sequence[str]) -> str:
-    """A question whether one of the known names is meant, if one is close."""
+    """Ask whether one of the known names is meant, if one is close."""
     lower = {other.lower(): other for other in known}
     close = get_close_matches(name.lower(), lower, 1)
     return f"; did you mean {lower[close[0]]!r}?" if close and _is_slip(name.lower(), close[0]) else ""
 
 
 def _is_slip(name: str, other: str) -> bool:
-    """Tell whether two names differ in few characters: "capital-gain" and "capital-loss" do not."""
+    """Return whether two names differ in few characters; "capital-gain" and "capital-loss" do not."""
     steps = SequenceMatcher(None, name, other).get_opcodes()
     changed = sum(max(stop - start, end - begin) for tag, start, stop, begin, end in steps if tag != "equal")
     return changed <= max(1, len(name) // 4)

@@ -1,4 +1,4 @@
-"""``skshapgpu table build``: a compiled model in a file, with the tables that its calls use."""
+"""``skshapgpu table build``: save a compiled model with the tables that its calls use."""
 
 from __future__ import annotations
 

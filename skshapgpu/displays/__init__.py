@@ -1,4 +1,4 @@
-"""Displays in the style of scikit-learn: computed once, drawn as often as wanted."""
+"""Displays in the style of scikit-learn: computed once, drawn as often as needed."""
 
 from .bar import ShapBarDisplay
 from .beeswarm import ShapBeeswarmDisplay

@@ -1,4 +1,4 @@
-"""Mean magnitudes of SHAP values as bars."""
+"""Bar chart of the mean magnitudes of SHAP values."""
 
 from __future__ import annotations
 
@@ -29,31 +29,32 @@ from .base import (
 
 
 class ShapBarDisplay:
-    """Bars as long as the mean magnitude of each feature's SHAP values, the longest first.
+    """Bar chart of the mean magnitude of each feature's SHAP values, the largest first.
 
-    Make one with :meth:`from_estimator`, :meth:`from_explanation` or, with the spread over the splits of
-    a cross-validation, :meth:`from_cv_results`. Several outputs are stacked; more than 8 are one bar.
+    Create one with :meth:`from_estimator`, :meth:`from_explanation` or, with the spread over the splits of
+    a cross-validation, :meth:`from_cv_results`. Several outputs are stacked; more than 8 are summed into
+    one bar.
 
     Parameters
     ----------
     importances : ndarray of float64, shape (n_features,), (n_features, n_outputs) or (n_splits, n_features)
-        Lengths, the parts of lengths of each output, or lengths in each split.
+        Lengths of the bars, of their parts for each output, or in each split.
     feature_names : sequence of str of length n_features
         Names of the features, as they are drawn.
     output_names : sequence of length n_outputs or None, default=None
         None: there is one output, or they are summed.
     splits : bool, default=False
-        Whether ``importances`` are of splits. A bar is their mean, a whisker reaches one standard
-        deviation to each side, and a dot is a split.
+        Whether ``importances`` has a row for each split. Bars then show the means, whiskers one standard
+        deviation to each side, and dots the splits.
     label : str
-        Of the horizontal axis; by default ``mean |SHAP value|``.
+        Label of the x-axis; by default ``mean |SHAP value|``.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     bars_ : list of matplotlib BarContainer
-        One, or one for each output.
+        A single container, or one for each output.
     texts_ : list of matplotlib Annotation
         The numbers beside the bars.
 
@@ -90,21 +91,21 @@ class ShapBarDisplay:
         self.label = label
 
     def plot(self, *, ax: Any = None, max_features: int | None = 20, color: Any = None) -> ShapBarDisplay:
-        """Draw.
+        """Draw the chart.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where; None makes a new figure.
+            Axes to draw on; None creates a new figure.
         max_features : int or None, default=20
-            Bars; the other features are added up in one more. None draws all.
+            Number of bars; the other features are added up in one more. None draws all features.
         color : matplotlib color or None, default=None
-            Of the bars, unless outputs are stacked.
+            Colour of the bars, unless outputs are stacked.
 
         Returns
         -------
         ShapBarDisplay
-            Itself.
+            The display itself.
         """
         parts = self.importances if self.output_names is not None else self._lengths()[:, None]
         total = parts.sum(axis=1)
@@ -140,7 +141,7 @@ class ShapBarDisplay:
         return self.importances.mean(axis=0) if self.splits else self.importances
 
     def _draw_splits(self, ax: Any, shown: np.ndarray, others: np.ndarray, means: np.ndarray) -> np.ndarray:
-        """Whiskers and dots; where they end."""
+        """Draw whiskers and dots; return how far they reach."""
         splits = self.importances[:, shown]
         if len(others):
             splits = np.column_stack([splits, self.importances[:, others].sum(axis=1)])
@@ -159,18 +160,18 @@ class ShapBarDisplay:
         ax: Any = None,
         color: Any = None,
     ) -> ShapBarDisplay:
-        """Draw the importances of an explanation.
+        """Draw the mean magnitudes of an explanation's SHAP values.
 
         Parameters
         ----------
         explanation : Explanation
-            Rows without values, which no split of a cross-validation tested, are left out.
+            Rows without values, because no split of a cross-validation tested them, are left out.
         max_features : int or None, default=20
-            As for :meth:`plot`.
+            See :meth:`plot`.
         output : str, int or None, default=None
-            One of several outputs, by name or position; None stacks all.
+            The output to draw, by name or position; None stacks all outputs.
         ax, color
-            As for :meth:`plot`.
+            See :meth:`plot`.
 
         Returns
         -------
@@ -179,9 +180,9 @@ class ShapBarDisplay:
         Raises
         ------
         ValueError
-            No row has values, or an argument has no such value.
+            No row has values, or an argument has an invalid value.
         KeyError, IndexError
-            There is no such output.
+            The output does not exist.
         """
         require_explanation(explanation)
         require_max_features(max_features)
@@ -213,18 +214,18 @@ class ShapBarDisplay:
         color: Any = None,
         **options: Any,
     ) -> ShapBarDisplay:
-        """Explain rows, and draw.
+        """Explain rows and draw the result.
 
         Parameters
         ----------
         estimator : fitted model
-            As for :class:`TreeExplainer`.
+            See :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
         y : array-like of shape (n_rows,), default=None
-            Labels, as for :meth:`TreeExplainer.explain`.
+            Labels; see :meth:`TreeExplainer.explain`.
         max_features, output, ax, color
-            As for :meth:`from_explanation`.
+            See :meth:`from_explanation`.
         **options
             Options of :class:`TreeExplainer`.
 
@@ -244,15 +245,15 @@ class ShapBarDisplay:
         ax: Any = None,
         color: Any = None,
     ) -> ShapBarDisplay:
-        """Draw the importances in the splits of a cross-validation: their mean and their spread.
+        """Draw the mean and the spread of importances over the splits of a cross-validation.
 
         Parameters
         ----------
         cv_results : dict
-            What :func:`cross_val_explain` returns, of which ``"explanation"`` and ``"importances"`` are
-            used. Splits whose fit failed are left out.
+            Result of :func:`cross_val_explain`; its ``"explanation"`` and ``"importances"`` are used.
+            Splits whose fit failed are left out.
         max_features, ax, color
-            As for :meth:`plot`.
+            See :meth:`plot`.
 
         Returns
         -------
@@ -261,11 +262,11 @@ class ShapBarDisplay:
         Raises
         ------
         ValueError
-            These are no such results, or no split has importances.
+            ``cv_results`` is not such a result, or no split has importances.
         """
         require_max_features(max_features)
         if not isinstance(cv_results, Mapping) or not {"explanation", "importances"} <= set(cv_results):
-            raise ValueError("cv_results must be what cross_val_explain returns")
+            raise ValueError("cv_results must be the result of cross_val_explain")
         explanation = cv_results["explanation"]
         importances = np.asarray(cv_results["importances"], np.float64)
         names = explanation.feature_names

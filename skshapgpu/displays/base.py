@@ -1,4 +1,4 @@
-"""What the displays share: outputs and rows of an explanation, text, colours, and room for labels."""
+"""Code shared by the displays: selection of outputs and rows, text, colours, and room for labels."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ from ..explainer import TreeExplainer
 from ..explanation import Explanation, positions
 from ..gpu_arrays import to_host
 
-#: Colours that people with any colour vision tell apart (Okabe & Ito, Color Universal Design, 2008).
+#: Colours that people with any kind of colour vision can tell apart (Okabe & Ito, Color Universal Design,
+#: 2008).
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 
-#: Of values that lower and that raise an output, and of feature values from low to high.
+#: Colours of values that lower or raise an output, and of feature values from low to high.
 NEGATIVE, POSITIVE = "#0072B2", "#D55E00"
 LOW_TO_HIGH = (NEGATIVE, "#9A4FA8", POSITIVE)
 
-#: Of missing feature values, and of what has no feature value.
+#: Colours of missing feature values, and of points without a feature value.
 MISSING, NEUTRAL = "#A0A0A0", "#404040"
 
-#: Letters of a name that are shown.
+#: Longest name that is shown in full, in characters.
 _LONGEST_NAME = 40
 
-#: Inches of a letter, and of the largest chart, which has to stay an image.
+#: Width of a letter and size of the largest chart, in inches; a larger one could not be written as an image.
 LETTER, LARGEST = 0.085, 200.0
 
-#: Points from which on vector formats hold them as an image.
+#: Number of points from which vector formats store them as an image.
 MANY = 5_000
 
-#: Inches of a row of a chart, and of the rest of its height.
+#: Height of a row of a chart, and of everything else in the chart, in inches.
 _ROW, _HEAD = 0.32, 1.0
 
-#: Pixels between a label and what it must not touch.
+#: Pixels between a label and anything that it must not touch.
 _GAP = 4.0
 
-#: What the values of an explanation are called.
+#: Names of the values of an explanation, by ``value_index``.
 _VALUE_NAMES = {"sv": "SHAP value", "bv": "Banzhaf value"}
 
 
 def pyplot() -> Any:
-    """The module, or an ``ImportError`` that says what to install."""
+    """Import ``matplotlib.pyplot``, or raise an ``ImportError`` that says what to install."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
@@ -56,7 +57,7 @@ def value_name(explanation: Explanation) -> str:
 
 
 def require_count(option: str, value: Any) -> None:
-    """Raise ``TypeError`` or ``ValueError``, naming the option, unless its value is a number from 1 on."""
+    """Raise ``TypeError`` or ``ValueError``, naming the option, unless its value is an int >= 1."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{option} must be an int, not {value!r}")
     if value < 1:
@@ -74,13 +75,13 @@ def require_explanation(explanation: Any) -> None:
 
 
 def explained(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> Explanation:
-    """SHAP values of rows; refuses beforehand where nothing could be drawn."""
+    """Explain rows; raise an error beforehand if nothing could be drawn."""
     pyplot()
     return TreeExplainer(estimator, **options).explain(X, y)
 
 
 def output_position(explanation: Explanation, output: Any) -> int | None:
-    """Position of the output that is asked for by name or position; None: the only one."""
+    """Return the position of the requested output (a name or position); None if there is only one."""
     if explanation.values.ndim == 2:
         if output is not None:
             raise ValueError(f"output={output!r}, but the explanation is of one output: leave it out")
@@ -96,21 +97,21 @@ def output_position(explanation: Explanation, output: Any) -> int | None:
 
 
 def values_of(explanation: Explanation, output: Any) -> np.ndarray:
-    """Values of one output, (n_rows, n_features), on the host; see :func:`output_position`."""
+    """Return the values of one output, (n_rows, n_features), on the host; see :func:`output_position`."""
     position = output_position(explanation, output)
     values = to_host(explanation.values)
     return values if position is None else values[:, :, position]
 
 
 def labelled(explanation: Explanation, output: Any) -> str:
-    """What the values are, and of which output."""
+    """Return a label that names the values and, if there are several, the output."""
     position = output_position(explanation, output)
     of_output = "" if position is None else f" for {short(explanation.output_names[position])}"
     return f"{value_name(explanation)}{of_output}"
 
 
 def row_position(explanation: Explanation, row: Any) -> int:
-    """Return the position of a row that is asked for by position or, unless it is a number, by its label."""
+    """Return the position of a row that is given by position or, unless it is a number, by label."""
     n_rows = len(explanation)
     if isinstance(row, Integral) and not isinstance(row, bool):
         if not -n_rows <= int(row) < n_rows:
@@ -125,19 +126,19 @@ def row_position(explanation: Explanation, row: Any) -> int:
     try:
         found = np.atleast_1d(np.arange(n_rows)[explanation.index.get_loc(row)])
     except (LookupError, TypeError, InvalidIndexError) as error:
-        raise KeyError(f"row {row!r} is no label of the rows that were explained") from error
+        raise KeyError(f"row {row!r} is not among the labels of the rows that were explained") from error
     if len(found) > 1:
         raise ValueError(f"{len(found)} rows have the label {row!r}: choose one by its position")
     return int(found[0])
 
 
 def explained_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of rows that have values, and these: rows that no split tested are NaN.
+    """Return the positions of rows that have values, and their values; rows that no split tested are NaN.
 
     Raises
     ------
     ValueError
-        There is none.
+        No row has values.
     """
     rows = np.flatnonzero(np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
     if not len(rows):
@@ -146,10 +147,10 @@ def explained_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def some_rows(values: np.ndarray, n: int) -> np.ndarray:
-    """At most n rows of (n_rows, n_features) values, in a fixed random order.
+    """Choose at most n rows of (n_rows, n_features) values, in a fixed random order.
 
-    Rows with the smallest and largest value of a feature are among them, as far as there is room in
-    half of n, so that the ends of the distributions are right.
+    Up to half of them are the rows with the smallest and largest value of each feature, so that the ends
+    of the distributions are right.
     """
     order = np.random.default_rng(0).permutation(len(values))
     if len(values) <= n:
@@ -161,7 +162,7 @@ def some_rows(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def ranked(importances: np.ndarray, max_features: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the features to show, the largest first, and of all others."""
+    """Return the positions of the features to show, the largest first, and of all others."""
     require_max_features(max_features)
     order = np.argsort(-importances, kind="stable")
     n_shown = len(order) if max_features is None else max_features
@@ -173,7 +174,7 @@ def others_name(n: int) -> str:
 
 
 def short(text: Any, length: int = _LONGEST_NAME) -> str:
-    """A text in one line, its middle left out if it is long."""
+    """Return a text in one line, with an ellipsis in its middle if it is long."""
     text = " ".join(str(text).split())
     if len(text) <= length:
         return text
@@ -187,19 +188,19 @@ def numeral(value: float, digits: int = 3, *, padded: bool = True) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a number with its sign, even a plus."""
+    """Return a number with its sign, plus included."""
     return ("+" if value >= 0 else "") + numeral(value)
 
 
 def new_axes(width: float, height: float) -> Any:
-    """Axes in a figure of so many inches, which keeps all that is drawn away from its edges."""
+    """Create axes in a figure of this size in inches, with a margin around everything that is drawn."""
     figure, ax = pyplot().subplots(figsize=(width, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
     return ax
 
 
 def colormap(cmap: Any) -> Any:
-    """A colormap by name, as it is, or, for None, that of the displays; what is missing becomes grey."""
+    """Return a colormap by name, a given one, or, for None, the displays' own; missing values become grey."""
     from matplotlib.colors import LinearSegmentedColormap
 
     if cmap is None:
@@ -208,9 +209,9 @@ def colormap(cmap: Any) -> Any:
 
 
 def row_axes(ax: Any, labels: Sequence[str]) -> tuple[Any, float]:
-    """Axes with a labelled row for each label, the first on top, and the size of text that fits into a row.
+    """Return axes with a row for each label, the first on top, and the font size that fits into a row.
 
-    New axes are as high as the rows need, and as wide as the labels.
+    New axes are as high as the rows and as wide as the labels require.
     """
     plt = pyplot()
     n_rows, longest = len(labels), max(map(len, labels))
@@ -231,7 +232,7 @@ def row_axes(ax: Any, labels: Sequence[str]) -> tuple[Any, float]:
 
 
 def legend_beside(ax: Any, handles: Sequence[Any], labels: Sequence[str], title: str | None = None) -> None:
-    """A legend to the right of axes, where it hides nothing."""
+    """Add a legend to the right of the axes, where it hides nothing."""
     legend = ax.legend(
         handles,
         labels,
@@ -246,7 +247,7 @@ def legend_beside(ax: Any, handles: Sequence[Any], labels: Sequence[str], title:
 
 
 def legend_of_missing(ax: Any, label: str) -> None:
-    """A grey point above axes, and what is missing."""
+    """Add a legend above the axes: a grey point for missing values."""
     legend = ax.legend(
         [ax.scatter([], [], color=MISSING, linewidths=0)],
         [label],
@@ -261,10 +262,10 @@ def legend_of_missing(ax: Any, label: str) -> None:
 
 
 def make_room(ax: Any, texts: Sequence[Any]) -> None:
-    """Widen the horizontal limits of axes until texts, which are bound to numbers there, are inside."""
+    """Widen the limits of the x-axis until all texts, which are anchored to data positions, are inside."""
     if not texts:
         return
-    if hasattr(ax.figure, "draw_without_rendering"):  # a part of a figure has it not
+    if hasattr(ax.figure, "draw_without_rendering"):  # a SubFigure does not have it
         ax.figure.draw_without_rendering()
     left, right = ax.get_xlim()
     box = ax.get_window_extent()

@@ -1,4 +1,4 @@
-"""The SHAP values of all rows as swarms of points."""
+"""Beeswarm plot of the SHAP values of all rows."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from .base import (
     values_of,
 )
 
-#: Parts of the horizontal range in which points are counted: each about as wide as a point.
+#: Number of bins along the x-axis in which points are counted; each is about as wide as a point.
 _BINS = 100
 
-#: Half the height of the highest swarm, and the distance of neighbours in sparse ones, in rows.
+#: Half the height of the highest swarm, and the distance of neighbours in sparse ones, as parts of a row.
 _HALF_HEIGHT, _STEP = 0.4, 0.11
 
 
 class ShapBeeswarmDisplay:
-    """A point for each row and feature: its SHAP value across, its feature value as colour.
+    """Beeswarm plot: a point for each row and feature, SHAP values on the x-axis, feature values as colour.
 
-    Make one with :meth:`from_explanation` or :meth:`from_estimator`. Features are sorted by mean
-    magnitude. Colours run from the 5th to the 95th percentile of a feature, wider if these are equal;
-    those of categories follow the order of the column's type or of their names; missing values are grey.
+    Create one with :meth:`from_explanation` or :meth:`from_estimator`. Features are sorted by mean
+    magnitude. Colours run from the 5th to the 95th percentile of a feature, or wider if these are equal.
+    Categories are coloured in the order of the column's type or of their names; missing values are grey.
     The picture is the same each time.
 
     Parameters
@@ -50,9 +50,9 @@ class ShapBeeswarmDisplay:
     feature_names : sequence of str of length n_features
         Names of the features, as they are drawn.
     data : array, sparse matrix, data frame or None, default=None
-        Feature values; None: points have one colour.
+        Feature values; None draws all points in one colour.
     label : str, default="SHAP value"
-        Of the horizontal axis.
+        Label of the x-axis.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class ShapBeeswarmDisplay:
     points_ : list of matplotlib PathCollection
         The points of each row of the chart, from top to bottom.
     rows_ : ndarray of int
-        The rows that are drawn, in the order of their points.
+        Rows that were drawn, in the order of their points.
 
     Examples
     --------
@@ -103,33 +103,34 @@ class ShapBeeswarmDisplay:
         size: float = 12.0,
         colorbar: bool = True,
     ) -> ShapBeeswarmDisplay:
-        """Draw.
+        """Draw the chart.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where; None makes a new figure.
+            Axes to draw on; None creates a new figure.
         max_features : int or None, default=20
-            Swarms; the values of the other features are added up in one more. None draws all.
+            Number of swarms; the values of the other features are added up in one more. None draws all
+            features.
         max_rows : int, default=4000
-            Of more rows a fixed random choice is drawn, which has the smallest and largest values of the
-            features. The order of the features is that of all rows.
+            If there are more rows, a fixed random sample of this size is drawn, which includes the smallest
+            and largest values of the features. The order of the features is determined by all rows.
         cmap : str, matplotlib Colormap or None, default=None
-            None: from blue, low, to orange, high.
+            None: from blue (low) to orange (high).
         size : float, default=12
-            Of a point, in square points.
+            Area of a point, in square points.
         colorbar : bool, default=True
             Draw the scale of the colours.
 
         Returns
         -------
         ShapBeeswarmDisplay
-            Itself.
+            The display itself.
 
         Raises
         ------
         ValueError
-            No row has values, or an argument has no such value.
+            No row has values, or an argument has an invalid value.
         """
         require_count("max_rows", max_rows)
         rows, values = explained_rows(self.values)
@@ -201,13 +202,13 @@ class ShapBeeswarmDisplay:
         Parameters
         ----------
         explanation : Explanation
-            Rows without values, which no split of a cross-validation tested, are left out.
+            Rows without values, because no split of a cross-validation tested them, are left out.
         max_features, max_rows : int
-            As for :meth:`plot`.
+            See :meth:`plot`.
         output : str, int or None, default=None
-            One of several outputs, by name or position; they cannot be drawn together.
+            The output to draw, by name or position; required if there are several.
         ax, cmap, size, colorbar
-            As for :meth:`plot`.
+            See :meth:`plot`.
 
         Returns
         -------
@@ -216,9 +217,10 @@ class ShapBeeswarmDisplay:
         Raises
         ------
         ValueError
-            None of several outputs is chosen, no row has values, or an argument has no such value.
+            There are several outputs and none is chosen, no row has values, or an argument has an invalid
+            value.
         KeyError, IndexError
-            There is no such output.
+            The output does not exist.
         """
         require_explanation(explanation)
         require_max_features(max_features)
@@ -246,18 +248,18 @@ class ShapBeeswarmDisplay:
         colorbar: bool = True,
         **options: Any,
     ) -> ShapBeeswarmDisplay:
-        """Explain rows, and draw.
+        """Explain rows and draw the result.
 
         Parameters
         ----------
         estimator : fitted model
-            As for :class:`TreeExplainer`.
+            See :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
         y : array-like of shape (n_rows,), default=None
-            Labels, as for :meth:`TreeExplainer.explain`.
+            Labels; see :meth:`TreeExplainer.explain`.
         max_features, max_rows, output, ax, cmap, size, colorbar
-            As for :meth:`from_explanation`.
+            See :meth:`from_explanation`.
         **options
             Options of :class:`TreeExplainer`.
 
@@ -278,10 +280,10 @@ class ShapBeeswarmDisplay:
 
 
 def swarm_offsets(swarm: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Vertical offsets of points at ``swarm``, between ``low`` and ``high``, in which few points overlap.
+    """Return vertical offsets with which few of the points at ``swarm``, from ``low`` to ``high``, overlap.
 
-    Points of a bin stand evenly around zero, as high as the smoothed count of points there, but no
-    swarm is higher than a row of the chart.
+    The points of a bin are spread evenly around zero, over a height in proportion to the smoothed count
+    of points there, but no swarm is higher than a row of the chart.
     """
     if low == high:
         bins = np.zeros(len(swarm), np.int64)

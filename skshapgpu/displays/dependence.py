@@ -1,4 +1,4 @@
-"""How the SHAP value of a feature depends on the feature's value."""
+"""Dependence plot: a feature's SHAP value against the feature's value."""
 
 from __future__ import annotations
 
@@ -31,43 +31,43 @@ from .base import (
 )
 from .strongest import strongest_by_interactions, strongest_by_variance
 
-#: Categories across, and categories with a colour of their own.
+#: Largest number of categories with a column of their own, and with a colour of their own.
 _CATEGORIES, _COLORS = 20, len(PALETTE)
 
-#: Half the width over which the points of a category are spread.
+#: Half the width over which the points of a category are spread, where columns are 1 apart.
 _JITTER = 0.3
 
-#: Categories across, or letters of the longest, from which on their names stand upright.
+#: Number of categories, or of letters of the longest name, above which their names are rotated.
 _MANY_CATEGORIES, _LONG_CATEGORY = 6, 8
 
-#: Letters of a category that are shown.
+#: Longest category name that is shown in full, in characters.
 _CATEGORY_LETTERS = 20
 
-#: Rows by which the feature that colours is found from an explanation alone.
+#: Largest number of rows from which ``color_by="auto"`` chooses a feature without the model.
 _JUDGED_ROWS = 2_000
 
 
 class ShapDependenceDisplay:
-    """A point for each row: a feature's value across, its SHAP value upwards, another feature as colour.
+    """Scatter plot of a feature's SHAP values against its values, coloured by another feature.
 
-    Make one with :meth:`from_estimator` or :meth:`from_explanation`. Rows in which the feature is missing
-    stand beside the axis, the values of categories in columns. Of more than 20 categories the rarest
-    share a column, of more than 8 a colour.
+    Create one with :meth:`from_estimator` or :meth:`from_explanation`. Each row is a point. Rows in which
+    the feature is missing are drawn beside the axis, and categories as columns. If there are more than 20
+    categories, the rarest share a column; if more than 8, a colour.
 
     Parameters
     ----------
     values : ndarray of shape (n_rows,)
         SHAP values of the feature.
     column : Column
-        Its values.
+        Values of the feature.
     feature_name : str
         Name of the feature.
     color : Column or None, default=None
         Values of the feature to colour by.
     color_name : str or None, default=None
-        Its name.
+        Name of the feature to colour by.
     label : str, default="SHAP value"
-        What the values are.
+        Name of the values.
 
     Attributes
     ----------
@@ -109,21 +109,21 @@ class ShapDependenceDisplay:
         self.label = label
 
     def plot(self, *, ax: Any = None, cmap: Any = None, size: float = 14.0) -> ShapDependenceDisplay:
-        """Draw.
+        """Draw the chart.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where; None makes a new figure.
+            Axes to draw on; None creates a new figure.
         cmap : str, matplotlib Colormap or None, default=None
-            Of a numeric feature to colour by; None: from blue, low, to orange, high.
+            Colormap for a numeric feature to colour by; None: from blue (low) to orange (high).
         size : float, default=14
-            Of a point, in square points.
+            Area of a point, in square points.
 
         Returns
         -------
         ShapDependenceDisplay
-            Itself.
+            The display itself.
         """
         if ax is None:
             names = () if self.color is None else (self.color.categories or ())
@@ -140,7 +140,7 @@ class ShapDependenceDisplay:
         return self
 
     def _place(self, column: Column) -> np.ndarray:
-        """Where points stand, with the ticks that say so."""
+        """Return the x positions of the points, and set the ticks of the x-axis."""
         ax, missing, x = self.ax_, column.missing, column.numbers.copy()
         if column.categories is not None:
             jitter = np.random.default_rng(0).uniform(-_JITTER, _JITTER, len(x))
@@ -155,7 +155,7 @@ class ShapDependenceDisplay:
         finite = x[np.isfinite(x)]
         low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
         width = high - low or 1.0
-        x = np.clip(x, low - 0.05 * width, high + 0.05 * width)  # of infinite values
+        x = np.clip(x, low - 0.05 * width, high + 0.05 * width)  # for infinite values
         left = low - 0.08 * width
         if missing.any():
             edge = low - 0.06 * width
@@ -220,19 +220,21 @@ class ShapDependenceDisplay:
         Parameters
         ----------
         explanation : Explanation
-            With ``data``. Rows without values, which no split of a cross-validation tested, are left out.
+            An explanation with ``data``. Rows without values, because no split of a cross-validation tested
+            them, are left out.
         feature : str or int
             Name or position.
         color_by : "auto", str, int or None, default="auto"
-            Feature to colour by; None: none. "auto" is an approximation of the one that interacts most,
-            from at most 2,000 rows: that which best explains how SHAP values of rows with similar
-            values of the feature differ. :meth:`from_estimator` computes it.
+            Feature to colour by; None uses a single colour. "auto" approximates the feature that interacts
+            most, from at most 2,000 rows: it takes the one that best explains why the SHAP values of rows
+            with similar values of ``feature`` differ. :meth:`from_estimator` computes interactions instead.
         max_rows : int, default=10000
-            Of more rows a fixed random choice is drawn, with the smallest and the largest SHAP value.
+            If there are more rows, a fixed random sample is drawn, which includes the smallest and the
+            largest SHAP value.
         output : str, int or None, default=None
-            One of several outputs, by name or position; they cannot be drawn together.
+            The output to draw, by name or position; required if there are several.
         ax, cmap, size
-            As for :meth:`plot`.
+            See :meth:`plot`.
 
         Returns
         -------
@@ -241,15 +243,15 @@ class ShapDependenceDisplay:
         Raises
         ------
         ValueError
-            The explanation has no data, as of groups of features; none of several outputs is chosen; no
-            row has values; or an argument has no such value.
+            The explanation has no data, for instance after :meth:`Explanation.group`; there are several
+            outputs and none is chosen; no row has values; or an argument has an invalid value.
         KeyError, IndexError
-            There is no such feature or output.
+            The feature or output does not exist.
         """
         require_explanation(explanation)
         require_count("max_rows", max_rows)
         if explanation.data is None:
-            raise ValueError("the explanation has no data, of which a dependence is drawn")
+            raise ValueError("the explanation has no data, which a dependence plot needs")
         position = _feature(explanation, feature)
         of_output = values_of(explanation, output)
         rows, of_rows = explained_rows(of_output)
@@ -293,24 +295,24 @@ class ShapDependenceDisplay:
         size: float = 14.0,
         **options: Any,
     ) -> ShapDependenceDisplay:
-        """Explain rows, and draw a feature.
+        """Explain rows and draw a feature.
 
         Parameters
         ----------
         estimator : fitted model
-            As for :class:`TreeExplainer`.
+            See :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
         feature : str or int
-            Name or position, behind the leading steps of a pipeline.
+            Name or position; for a pipeline, among the columns that its leading steps make.
         y : array-like of shape (n_rows,), default=None
-            Labels, as for :meth:`TreeExplainer.explain`.
+            Labels; see :meth:`TreeExplainer.explain`.
         color_by : "auto", str, int or None, default="auto"
-            Feature to colour by; None: none. "auto" is the one with the largest mean magnitude of SHAP
-            interaction values in 200 rows of X. Where the options rule out interactions, as a
-            ``model_output`` other than "raw" does, it is found as in :meth:`from_explanation`.
+            Feature to colour by; None uses a single colour. "auto" takes the feature with the largest mean
+            magnitude of SHAP interaction values in 200 rows of X. Where the options rule out interactions,
+            as a ``model_output`` other than "raw" does, it is chosen as in :meth:`from_explanation`.
         max_rows, output, ax, cmap, size
-            As for :meth:`from_explanation`.
+            See :meth:`from_explanation`.
         **options
             Options of :class:`TreeExplainer`.
 
@@ -318,14 +320,14 @@ class ShapDependenceDisplay:
         -------
         ShapDependenceDisplay
         """
-        pyplot()  # refuses before the work
+        pyplot()  # fail before any work is done
         explainer = TreeExplainer(estimator, **options)
         explanation = explainer.explain(X, y)
         position, of_output = _feature(explanation, feature), output_position(explanation, output)
         if color_by == "auto":
             try:
                 color_by = strongest_by_interactions(explainer, X, position, of_output)
-            except ValueError:  # X was explained, so that the options are what has no interactions
+            except ValueError:  # X could be explained, so it is the options that rule out interactions
                 pass
         return cls.from_explanation(
             explanation,

@@ -1,4 +1,4 @@
-"""Interactions of pairs of features as a heat map."""
+"""Heat map of interactions of pairs of features."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from ..explainer import TreeExplainer
 from ..interaction_explanation import InteractionExplanation
 from .base import LARGEST, LETTER, new_axes, pyplot, require_max_features, short
 
-#: Inches of a cell.
+#: Width and height of a cell, in inches.
 _CELL = 0.32
 
 
 class ShapInteractionDisplay:
     """Heat map of mean interactions: how strongly pairs of features act together.
 
-    Make one with :meth:`from_explanation` or :meth:`from_estimator`. Off the diagonal stands the
-    mean magnitude of a pair's whole index, on it that of a main effect (with the Banzhaf index of a
-    Banzhaf value). Colours follow the square root, as main effects are often much larger than pairs.
-    Places of which an explanation holds nothing are blank: the diagonal where it does not have all pairs,
-    and pairs that were not asked for.
+    Create one with :meth:`from_explanation` or :meth:`from_estimator`. Off the diagonal, a cell shows the
+    mean magnitude of a pair's whole index; on the diagonal, that of a main effect (of a Banzhaf value for
+    the Banzhaf index). Colours follow the square root, because main effects are often much larger than
+    interactions. Cells without values are blank: the diagonal unless the explanation has all pairs, and
+    pairs that were not requested.
 
     Parameters
     ----------
     strength : ndarray of float64, shape (n_features, n_features)
-        What to draw; NaN is blank.
+        Mean magnitudes to draw; NaN cells are blank.
     feature_names : sequence of str of length n_features
         Names of the features, as they are drawn.
 
@@ -58,12 +58,12 @@ class ShapInteractionDisplay:
         self.feature_names = feature_names
 
     def plot(self, *, ax: Any = None, cmap: str = "viridis", colorbar: bool = True) -> ShapInteractionDisplay:
-        """Draw.
+        """Draw the chart.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where; None makes a new figure.
+            Axes to draw on; None creates a new figure.
         cmap : str or matplotlib Colormap, default="viridis"
             Colours, from the smallest to the largest magnitude.
         colorbar : bool, default=True
@@ -72,7 +72,7 @@ class ShapInteractionDisplay:
         Returns
         -------
         ShapInteractionDisplay
-            Itself.
+            The display itself.
         """
         plt, names = pyplot(), [short(name) for name in self.feature_names]
         from matplotlib.colors import PowerNorm
@@ -114,14 +114,14 @@ class ShapInteractionDisplay:
         Parameters
         ----------
         explanation : InteractionExplanation
-            Dense or not, of pairs.
+            Interactions of pairs, dense or not.
         max_features : int or None, default=20
-            Draw only so many features: those whose main effects and interactions are largest in
-            sum, the largest first. None draws all.
+            Number of features to draw: those with the largest sum of main effects and interactions, the
+            largest first. None draws all features.
         output : str, int or None, default=None
-            One of several outputs, by name or position; None adds up the magnitudes of all.
+            The output to draw, by name or position; None adds up the magnitudes of all outputs.
         ax, cmap, colorbar
-            As for :meth:`plot`.
+            See :meth:`plot`.
 
         Returns
         -------
@@ -158,18 +158,18 @@ class ShapInteractionDisplay:
         colorbar: bool = True,
         **options: Any,
     ) -> ShapInteractionDisplay:
-        """Explain rows, and draw.
+        """Explain rows and draw the result.
 
         Parameters
         ----------
         estimator : fitted model
-            As for :class:`TreeExplainer`.
+            See :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
         index : {"sii", "stii", "bii"}, default="sii"
-            As for :meth:`TreeExplainer.explain_interactions`.
+            See :meth:`TreeExplainer.explain_interactions`.
         max_features, output, ax, cmap, colorbar
-            As for :meth:`from_explanation`.
+            See :meth:`from_explanation`.
         **options
             Options of :class:`TreeExplainer`.
 
@@ -177,7 +177,7 @@ class ShapInteractionDisplay:
         -------
         ShapInteractionDisplay
         """
-        pyplot()  # refuses before the work
+        pyplot()  # fail before any work is done
         explanation = TreeExplainer(estimator, **options).explain_interactions(
             X, pairs="occurring", index=index
         )
@@ -187,7 +187,10 @@ class ShapInteractionDisplay:
 
 
 def _strength(explanation: InteractionExplanation) -> np.ndarray:
-    """Mean magnitudes of whole pairs and main effects, added up over outputs: (n_features, n_features)."""
+    """Return the mean magnitudes of whole indices and main effects, summed over the outputs.
+
+    Their shape is (n_features, n_features).
+    """
     n_features = len(explanation.feature_names)
     means = explanation.importance()
     if explanation.pairs is None:

@@ -1,4 +1,4 @@
-"""Which feature interacts most with a given one."""
+"""Search for the feature that interacts most with a given one."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ..explainer import TreeExplainer
 from ..gpu_arrays import on_gpu, to_host
 from ..tables import select, table
 
-#: Rows whose interactions are computed. Their mean magnitudes only rank features.
+#: Number of rows whose interactions are computed: enough, as their mean magnitudes only rank features.
 _SAMPLE = 200
 
-#: Groups of the feature itself, of the other one, and rows in each of the former, at least.
+#: Groups by values of the feature itself, groups by another feature, and least rows in one of the former.
 _BINS, _GROUPS, _ROWS_IN_BIN = 20, 4, 20
 
-#: Standard deviations of the sum of squares between random groups by which a feature must exceed it, and
-#: part of all squares that rounding may make.
+#: A feature counts if its sum of squares exceeds that of random groups by so many standard deviations, and
+#: by this part of the total sum of squares, which rounding may cause.
 _CLEARLY, _ROUNDING = 4.0, 1e-9
 
 
 def strongest_by_interactions(
     explainer: TreeExplainer, X: Any, feature: int, output: int | None
 ) -> int | None:
-    """The feature with the largest mean |SHAP interaction value| in rows of X; None: there is none.
+    """Return the feature with the largest mean |SHAP interaction value| in rows of X; None if there is none.
 
     At most 200 rows, evenly spaced, are explained.
     """
@@ -48,27 +48,27 @@ def strongest_by_interactions(
 def strongest_by_variance(
     values: np.ndarray, read: Callable[[int], Column], feature: int, n_features: int
 ) -> int | None:
-    """The feature that explains most of what the given one does not say of its own SHAP values.
+    """Return the feature that best explains the SHAP values of the given one beyond its own value.
 
-    An approximation for explanations whose model is not at hand. In up to 20 groups of rows with similar
-    values of the feature its SHAP values would follow a line if it acted alone. What is left of them is
-    split by four groups (quartiles; categories) of every other feature, missing values as a group of
-    their own. The best feature has the largest sum of squares between these groups, less what as many
-    random groups would have (analysis of variance).
+    This is an approximation for explanations whose model is not at hand. Rows are divided into up to 20
+    groups with similar values of the feature; within a group its SHAP values would follow a line if it
+    acted alone. The residuals are divided into four groups (quartiles or categories) by every other feature,
+    with missing values as a group of their own. The best feature has the largest sum of squares between
+    these groups, less the sum that as many random groups would have (analysis of variance).
 
     Parameters
     ----------
     values : ndarray of shape (n_rows,)
         SHAP values of the feature.
     read : callable
-        Gives the column of a feature by its position.
+        Function that returns the column of a feature by its position.
     feature : int
     n_features : int
 
     Returns
     -------
     int or None
-        Its position; None if no feature explains clearly more than random groups.
+        Position of the feature; None if no feature explains clearly more than random groups.
     """
     own = read(feature)
     n_bins = int(np.clip(len(values) // _ROWS_IN_BIN, 1, _BINS))
@@ -94,7 +94,7 @@ def strongest_by_variance(
 
 
 def _groups(column: Column, n: int) -> np.ndarray:
-    """Numbers of groups of rows: categories, or about n quantiles, and last missing values."""
+    """Assign rows to numbered groups: categories or about n quantiles, and last the missing values."""
     missing = column.missing
     groups = np.zeros(len(missing), np.int64)
     present = column.numbers[~missing]
@@ -108,7 +108,7 @@ def _groups(column: Column, n: int) -> np.ndarray:
 
 
 def _residuals(values: np.ndarray, column: Column, bins: np.ndarray) -> np.ndarray:
-    """Values less the line through those of each bin; of categories and missing values less their mean."""
+    """Subtract the line through the values of each bin; for categories and missing values, the mean."""
     counts = np.maximum(np.bincount(bins), 1)
     left = values - (np.bincount(bins, values) / counts)[bins]
     if column.categories is not None:

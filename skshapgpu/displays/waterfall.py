@@ -1,4 +1,4 @@
-"""One row's SHAP values, from the base value to its prediction."""
+"""Waterfall plot of one row's SHAP values, from the base value to the prediction."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from .base import (
     values_of,
 )
 
-#: What the sum of base value and SHAP values is called.
+#: Names of the sum of base value and SHAP values, by ``model_output``.
 _OUTPUT_NAMES = {"raw": "margin", "probability": "probability", "log_loss": "loss"}
 
 
 class ShapWaterfallDisplay:
-    """How the SHAP values of one row lead from the base value to its prediction, the largest on top.
+    """Waterfall plot of one row: its SHAP values lead from the base value to the prediction, largest on top.
 
-    Make one with :meth:`from_explanation` or :meth:`from_estimator`. ``E[f(X)]`` is the base value,
-    ``f(x)`` base value plus SHAP values, which is the margin of the row, or its probability or loss where
-    these are explained.
+    Create one with :meth:`from_explanation` or :meth:`from_estimator`. ``E[f(X)]`` is the base value.
+    ``f(x)`` is the base value plus the SHAP values: the row's margin, or its probability or loss if that is
+    explained.
 
     Parameters
     ----------
@@ -48,16 +48,16 @@ class ShapWaterfallDisplay:
     feature_names : sequence of str of length n_features
         Names of the features, as they are drawn.
     feature_values : sequence of str of length n_features, or None, default=None
-        What to write behind the names.
+        Text to write after each feature name.
     label : str, default="margin"
-        Of the horizontal axis.
+        Label of the x-axis.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     bars_ : matplotlib BarContainer
-        The largest first, of all other features last.
+        The largest first; the bar of all other features last.
     texts_ : list of matplotlib Annotation
         The numbers beside the bars, then ``f(x)`` and ``E[f(X)]``.
 
@@ -94,19 +94,19 @@ class ShapWaterfallDisplay:
         self.label = label
 
     def plot(self, *, ax: Any = None, max_features: int | None = 10) -> ShapWaterfallDisplay:
-        """Draw.
+        """Draw the chart.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where; None makes a new figure.
+            Axes to draw on; None creates a new figure.
         max_features : int or None, default=10
-            Bars; the other features are added up in one more. None draws all.
+            Number of bars; the other features are added up in one more. None draws all features.
 
         Returns
         -------
         ShapWaterfallDisplay
-            Itself.
+            The display itself.
         """
         shown, others = ranked(np.abs(self.values), max_features)
         steps = self.values[shown].astype(np.float64)
@@ -114,7 +114,7 @@ class ShapWaterfallDisplay:
         if len(others):
             steps = np.append(steps, self.values[others].sum(dtype=np.float64))
             names.append(others_name(len(others)))
-        # From the base value, at the bottom, upwards.
+        # The chart is read from the base value, at the bottom, upwards.
         after = self.base_value + np.cumsum(steps[::-1])[::-1]
         before = np.append(after[1:], self.base_value)
         prediction = after[0]
@@ -169,14 +169,14 @@ class ShapWaterfallDisplay:
         explanation : Explanation
             Explanation that holds the row.
         row : int or label, default=0
-            Position of the row; or, unless it is a number, its label in the index of the pandas data frame
-            that was explained.
+            Position of the row, or a label, which must not be an integer, in the index of the pandas data
+            frame that was explained.
         max_features : int or None, default=10
-            As for :meth:`plot`.
+            See :meth:`plot`.
         output : str, int or None, default=None
-            One of several outputs, by name or position; they cannot be drawn together.
+            The output to draw, by name or position; required if there are several.
         ax : matplotlib Axes or None, default=None
-            As for :meth:`plot`.
+            See :meth:`plot`.
 
         Returns
         -------
@@ -185,10 +185,11 @@ class ShapWaterfallDisplay:
         Raises
         ------
         ValueError
-            None of several outputs is chosen; the row has no values, or its label is that of several rows;
-            they are Banzhaf values, which do not add up to a prediction; or an argument has no such value.
+            There are several outputs and none is chosen; the row has no values, or several rows have its
+            label; the explanation has Banzhaf values, which do not add up to a prediction; or an argument
+            has an invalid value.
         KeyError, IndexError
-            There is no such output or row.
+            The output or row does not exist.
         TypeError
             ``row`` is neither a position nor a label, or the rows have no labels.
         """
@@ -230,18 +231,18 @@ class ShapWaterfallDisplay:
         ax: Any = None,
         **options: Any,
     ) -> ShapWaterfallDisplay:
-        """Explain rows, and draw one.
+        """Explain rows and draw one of them.
 
         Parameters
         ----------
         estimator : fitted model
-            As for :class:`TreeExplainer`.
+            See :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            All of it is explained; give the row alone if the others are not needed.
+            All rows are explained; pass only the row to draw if the others are not needed.
         y : array-like of shape (n_rows,), default=None
-            Labels, as for :meth:`TreeExplainer.explain`.
+            Labels; see :meth:`TreeExplainer.explain`.
         row, max_features, output, ax
-            As for :meth:`from_explanation`.
+            See :meth:`from_explanation`.
         **options
             Options of :class:`TreeExplainer`.
 
@@ -254,7 +255,7 @@ class ShapWaterfallDisplay:
 
 
 def _as_text(explanation: Explanation, row: int) -> list[str] | None:
-    """The row's feature values; None if the explanation does not have them."""
+    """Return the row's feature values as text; None if the explanation does not have them."""
     if explanation.data is None:
         return None
     texts = []

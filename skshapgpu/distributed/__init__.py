@@ -1,7 +1,7 @@
-"""Explanations by the workers of Dask, Spark and Ray.
+"""Explanations computed by the workers of Dask, Spark and Ray.
 
-The engines schedule, retry and spill; what is theirs is imported when it is used. An explainer travels to
-each process once, see ``_parcel.py``, and finds out there which device it has.
+The engines schedule, retry and spill; they are imported only when used. An explainer is sent to each process
+once (see ``_parcel.py``), and finds its device there.
 """
 
 from ._dask import explain_dask

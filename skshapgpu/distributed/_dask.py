@@ -14,7 +14,7 @@ from ..record_batches import BatchExplainer
 from ._parcel import Parcel
 from ._work import Work
 
-#: Data frames of earlier releases do not take a key of a graph as an argument.
+#: Data frames of earlier releases do not accept a graph key as an argument.
 _OLDEST = (2025, 5)
 
 
@@ -30,61 +30,61 @@ def explain_dask(
     prefix: str = "",
     **options: Any,
 ) -> Any:
-    """SHAP values, or interactions, of the rows of a Dask collection: lazily, on its workers.
+    """Compute SHAP values, or interactions, of the rows of a Dask collection: lazily, on its workers.
 
-    Nothing is computed in the call but the check of its arguments. The values of a part are computed by a
-    worker, which gets the explainer once and compiles it once, however many parts it explains. They are the
-    bits that :class:`.TreeExplainer` gives for the same part.
+    The call itself only checks its arguments. The values of a part are computed by a worker, which receives
+    and compiles the explainer once, however many parts it explains. They are bit-identical to those of
+    :class:`.TreeExplainer` for the same part.
 
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
-        An explainer, or what :class:`.TreeExplainer` takes, or the path of a file that
-        :meth:`.TreeExplainer.save` wrote. Workers need skshapgpu, but not the model's library; of the leading
-        steps of a pipeline they need theirs.
+        An explainer, anything that :class:`.TreeExplainer` accepts, or the path of a file written by
+        :meth:`.TreeExplainer.save`. Workers need skshapgpu, but not the model's library; for the leading
+        steps of a pipeline, they need the libraries of those.
     X : dask array of shape (n_rows, n_features), or dask data frame
-        Chunks of an array may be of NumPy, SciPy (sparse) or CuPy, and of unknown length. Chunks of columns
+        Chunks of an array may be NumPy, SciPy (sparse) or CuPy arrays, and of unknown length. Column chunks
         are merged.
     features : sequence of str, default=None
-        Columns of a data frame that the model takes, in its order. None: those that it was trained with, by
-        name, where it knows names and all are there; else all that are not in ``keep``.
+        Columns of a data frame that the model takes, in its order. None: the columns that it was trained
+        with, by name, if it knows their names and all exist; otherwise all that are not in ``keep``.
     keep : sequence of str, default=()
-        Columns of a data frame that are handed on, before the values.
+        Columns of a data frame to copy to the result, before the values.
     interactions : bool, default=False
-        Whether to give interactions.
+        Whether to compute interactions.
     pairs : {"all", "occurring"} or list of pairs, default="all"
-        Of interactions; as for :meth:`.TreeExplainer.explain_interactions`. A data frame has a column for
-        each pair that occurs on a path ("all" and "occurring") or that is listed. A number is refused: the
-        strongest pairs depend on all rows.
+        Pairs of which to compute interactions; see :meth:`.TreeExplainer.explain_interactions`. A resulting
+        data frame has a column for each pair that occurs on a path ("all" and "occurring") or that is
+        listed. A number is rejected, because the strongest pairs depend on all rows.
     index : str or None, default=None
-        As for :func:`skshapgpu.explain`.
+        See :func:`skshapgpu.explain`.
     prefix : str, default=""
-        What the names of the columns of values begin with, of a data frame.
+        Prefix of the names of the columns of values in a data frame.
     **options
-        Options of :class:`.TreeExplainer`, unless ``model`` is one. ``device`` is looked for by the workers,
+        Options of :class:`.TreeExplainer`, unless ``model`` is one. ``device`` is resolved by the workers,
         ``n_jobs=None`` is one thread for each part that a worker explains at a time.
 
     Returns
     -------
     dask array or data frame
-        Of an array: shape (n_rows, n_features[, n_outputs]), with all pairs
-        (n_rows, n_features, n_features[, n_outputs]), with some (n_rows, n_pairs[, n_outputs]); chunks of
-        rows as of X. Of a data frame: one with the same index and divisions, the columns ``keep`` and a
-        column for each value, with the names of :class:`.ShapTransformer` or
-        :class:`.ShapInteractionTransformer`. float32 for float32 X, else float64; always float64 behind the
-        leading steps of a pipeline.
+        For an array, an array with the row chunks of X and shape (n_rows, n_features[, n_outputs]), with
+        all pairs (n_rows, n_features, n_features[, n_outputs]), with some (n_rows, n_pairs[, n_outputs]).
+        For a data frame, a data frame with the same index and divisions, the columns ``keep`` and a column
+        for each value, named as by :class:`.ShapTransformer` or :class:`.ShapInteractionTransformer`.
+        Values are float32 for float32 X, otherwise float64; for a pipeline with leading steps always
+        float64.
 
     Raises
     ------
     TypeError
-        X is no Dask array or data frame, or an argument has the wrong type.
+        X is not a Dask array or data frame, or an argument has the wrong type.
     ValueError
-        X does not have the columns of the model, an argument has no such value, or what is asked for
-        depends on other rows.
+        X does not have the columns of the model, an argument has an invalid value, or the requested values
+        depend on other rows.
     UnsupportedModelError, NotFittedError
-        As for :class:`.TreeExplainer`.
+        See :class:`.TreeExplainer`.
     ImportError
-        Dask is not installed, or older than 2025.5.
+        Dask is not installed, or is older than 2025.5.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def explain_dask(
 
 
 def _parcel(contents: Work | BatchExplainer) -> Any:
-    """A parcel as one key of a graph."""
+    """Wrap contents in a parcel that is a single key of the graph."""
     from cloudpickle import dumps
     from dask import delayed
 
@@ -174,7 +174,7 @@ def _explain_frame(batches: BatchExplainer, X: Any) -> Any:
     empty, keep = X._meta.iloc[:0], list(batches.keep)
     names = list(batches.input_names(pa.Schema.from_pandas(empty, preserve_index=False)))
     columns, dtype = batches.value_names(names), np.dtype(np.float64)
-    if not batches.explainer.steps:  # they may take no table without rows, and decide on its dtype
+    if not batches.explainer.steps:  # these may reject a table without rows, and determine the dtype
         dtype = batches.explainer.shap_values(empty[names]).dtype
     twice = sorted({*columns} & {*keep})
     if twice:

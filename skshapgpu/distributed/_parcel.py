@@ -1,4 +1,4 @@
-"""How an explainer travels to the workers of an engine: as bytes, opened once in each process."""
+"""Transport of an explainer to the workers of an engine: as bytes, opened once in each process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hashlib import sha256
 from threading import Lock
 from typing import Any
 
-#: Parcels that a process keeps opened, the last ones used: an explainer's tables may take 256 MiB.
+#: Number of opened parcels that a process keeps, the last ones used: an explainer's tables may take 256 MiB.
 _N_KEPT = 4
 
 _opened: OrderedDict[str, Any] = OrderedDict()
@@ -17,22 +17,22 @@ _lock = Lock()
 
 
 class Parcel:
-    """A pickled object, which a process unpickles when it is first asked for it.
+    """A pickled object, which a process unpickles when it is first needed.
 
-    Schedulers, which look into the graphs that they get, and the stores between the processes only see the
-    bytes: an explainer compiles its model as soon as it is unpickled.
+    An explainer compiles its model as soon as it is unpickled. Schedulers, which inspect their graphs, and
+    the stores between processes therefore see only bytes.
 
     Parameters
     ----------
     contents : object
     dumps : callable
-        The engine's own ``cloudpickle.dumps``, which keeps functions of a notebook, too.
+        The engine's own ``cloudpickle.dumps``, which can also pickle functions defined in a notebook.
 
     Attributes
     ----------
     payload : bytes
     digest : str
-        Of the bytes; parcels of the same digest are opened once.
+        Digest of the bytes; parcels with the same digest are opened once.
     """
 
     def __init__(self, contents: Any, dumps: Callable[[Any], bytes]) -> None:
@@ -40,7 +40,7 @@ class Parcel:
         self.digest = sha256(self.payload).hexdigest()
 
     def open(self) -> Any:
-        """The object; the same one for all who ask in this process, whichever thread they run in."""
+        """Return the object; all threads of a process get the same one."""
         with _lock:
             if self.digest not in _opened:
                 _opened[self.digest] = pickle.loads(self.payload)

@@ -28,65 +28,67 @@ def explain_ray(
     batch_size: int | None = None,
     **options: Any,
 ) -> Any:
-    """SHAP values, or interactions, of the rows of a Ray dataset: lazily, by ``map_batches`` with actors.
+    """Compute SHAP values, or interactions, of the rows of a Ray dataset: lazily, by ``map_batches``.
 
-    Nothing is computed in the call but the check of its arguments; names of columns are checked where Ray
-    knows them without reading, else when rows come. Each actor compiles the explainer once.
+    The call itself only checks its arguments; column names are checked at once if Ray knows them without
+    reading, otherwise when rows arrive. The values are computed by actors, each of which compiles the
+    explainer once.
 
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
-        An explainer, or what :class:`.TreeExplainer` takes, or the path of a file that
-        :meth:`.TreeExplainer.save` wrote. Actors need skshapgpu, but not the model's library; of the leading
-        steps of a pipeline they need theirs.
+        An explainer, anything that :class:`.TreeExplainer` accepts, or the path of a file written by
+        :meth:`.TreeExplainer.save`. Actors need skshapgpu, but not the model's library; for the leading
+        steps of a pipeline, they need the libraries of those.
     dataset : ray.data.Dataset
-        Its columns are taken as those of Arrow. A null is missing.
+        Its columns are read as Arrow columns. A null is missing.
     features : sequence of str, default=None
-        Columns that the model takes, in its order. None: those that it was trained with, by name, where it
-        knows names and all are there; else all that are not in ``keep``.
+        Columns that the model takes, in its order. None: the columns that it was trained with, by name, if
+        it knows their names and all exist; otherwise all that are not in ``keep``.
     keep : sequence of str, default=()
-        Columns that are handed on, before the values: row ids, for instance. Ray keeps the order of blocks
+        Columns to copy to the result, before the values: row ids, for instance. Ray keeps the order of blocks
         only if ``DataContext.execution_options.preserve_order`` says so.
     top : int or None, default=None
-        Give only so many values of each row, those of largest magnitude: columns "feature_1", "shap_1",
-        "feature_2", and so on.
+        Return only this many values of each row, those of largest magnitude, in columns "feature_1",
+        "shap_1", "feature_2", and so on.
     interactions : bool, default=False
-        Whether to give interactions of pairs.
+        Whether to compute interactions of pairs.
     pairs : {"all", "occurring"} or list of pairs, default="all"
-        Of interactions: all that occur on a path of the model, as others are zero, or those listed.
+        Pairs of which to compute interactions: all that occur on a path of the model (others are zero), or
+        those listed.
     index : str or None, default=None
-        As for :func:`skshapgpu.explain`.
+        See :func:`skshapgpu.explain`.
     prefix : str, default=""
-        What the names of the columns of values begin with.
+        Prefix of the names of the columns of values.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Of the values. "auto" is float32 where all features are float32 columns, and the model is no pipeline;
-        else float64.
+        Type of the values. "auto" is float32 if all features are float32 columns and the model is not a
+        pipeline, otherwise float64.
     concurrency : int, tuple of two int or None, default=None
-        Number of actors, or the least and the greatest. None: from one to as many as there is room for.
+        Number of actors, or their least and greatest number. None: from one to as many as there is room for.
     num_cpus, num_gpus : float or None, default=None
-        What each actor reserves, as of Ray. With ``num_gpus`` an actor sees its own GPU, which
-        ``device="auto"`` takes when the work is worth it; Ray then wants a ``batch_size``.
+        Resources that each actor reserves from Ray. With ``num_gpus`` an actor sees its own GPU, which
+        ``device="auto"`` uses if the work is large enough; Ray then requires a ``batch_size``.
     batch_size : int or None, default=None
         Rows of a batch. None: whole blocks.
     **options
-        Options of :class:`.TreeExplainer`, unless ``model`` is one. ``device`` is looked for by the actors,
+        Options of :class:`.TreeExplainer`, unless ``model`` is one. ``device`` is resolved by the actors,
         ``n_jobs=None`` is one thread for each actor.
 
     Returns
     -------
     ray.data.Dataset
-        The columns ``keep`` and those of the values, with the names of :class:`.ShapTransformer` or
+        The columns ``keep`` and those of the values, named as by :class:`.ShapTransformer` or
         :class:`.ShapInteractionTransformer`; as many rows as ``dataset``.
 
     Raises
     ------
     TypeError
-        ``dataset`` is none of Ray, or an argument has the wrong type.
+        ``dataset`` is not a Ray dataset, or an argument has the wrong type.
     ValueError
-        ``dataset`` does not have the columns of the model, an argument has no such value, or what is asked
-        for depends on other rows.
+        ``dataset`` does not have the columns of the model, an argument has an invalid value, or the
+        requested values depend on other rows.
     UnsupportedModelError, NotFittedError
-        As for :class:`.TreeExplainer`.
+        See :class:`.TreeExplainer`.
     ImportError
         Ray Data is not installed.
     """
@@ -97,7 +99,7 @@ def explain_ray(
         raise ImportError("explain_ray needs Ray Data: pip install skshapgpu[ray]") from error
     if not isinstance(dataset, Dataset):
         raise TypeError(
-            f"dataset is a {type(dataset).__module__}.{type(dataset).__qualname__}, not a dataset of Ray"
+            f"dataset is a {type(dataset).__module__}.{type(dataset).__qualname__}, not a Ray dataset"
         )
     with elsewhere():
         batches = BatchExplainer(
@@ -143,13 +145,13 @@ def _check_columns(dataset: Any, batches: BatchExplainer) -> None:
     if known is None:
         return
     schema = known.base_schema
-    if not isinstance(schema, pa.Schema):  # of pandas blocks: their types are found when they are turned
+    if not isinstance(schema, pa.Schema):  # pandas blocks get their types when converted
         schema = pa.schema([(name, pa.float64()) for name in known.names])
     batches.output_schema(schema)
 
 
 class _Actor:
-    """Explains tables, by an explainer that is compiled when the actor starts."""
+    """Actor that explains tables, with an explainer that is compiled when the actor starts."""
 
     def __init__(self, parcel: Parcel) -> None:
         self._explain = parcel.open()

@@ -24,59 +24,60 @@ def explain_spark(
     dtype: str = "auto",
     **options: Any,
 ) -> Any:
-    """SHAP values, or interactions, of the rows of a Spark data frame: lazily, by ``mapInArrow``.
+    """Compute SHAP values, or interactions, of the rows of a Spark data frame: lazily, by ``mapInArrow``.
 
-    Nothing is computed in the call but the check of its arguments. The explainer is broadcast once, and
-    each Python worker compiles it once, however many tasks it runs.
+    The call itself only checks its arguments. The explainer is broadcast once, and each Python worker
+    compiles it once, however many tasks it runs.
 
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
-        An explainer, or what :class:`.TreeExplainer` takes, or the path of a file that
-        :meth:`.TreeExplainer.save` wrote. Workers need skshapgpu and pyarrow, but not the model's library; of
-        the leading steps of a pipeline they need theirs.
+        An explainer, anything that :class:`.TreeExplainer` accepts, or the path of a file written by
+        :meth:`.TreeExplainer.save`. Workers need skshapgpu and pyarrow, but not the model's library; for
+        the leading steps of a pipeline, they need the libraries of those.
     df : pyspark.sql.DataFrame
         A null is missing. Spark Connect is not supported.
     features : sequence of str, default=None
-        Columns that the model takes, in its order. None: those that it was trained with, by name, where it
-        knows names and all are there; else all that are not in ``keep``.
+        Columns that the model takes, in its order. None: the columns that it was trained with, by name, if
+        it knows their names and all exist; otherwise all that are not in ``keep``.
     keep : sequence of str, default=()
-        Columns that are handed on, before the values: row ids, for instance. Spark keeps no order of rows
-        through a shuffle.
+        Columns to copy to the result, before the values: row ids, for instance. Spark does not keep the
+        order of rows through a shuffle.
     top : int or None, default=None
-        Give only so many values of each row, those of largest magnitude: columns "feature_1", "shap_1",
-        "feature_2", and so on.
+        Return only this many values of each row, those of largest magnitude, in columns "feature_1",
+        "shap_1", "feature_2", and so on.
     interactions : bool, default=False
-        Whether to give interactions of pairs.
+        Whether to compute interactions of pairs.
     pairs : {"all", "occurring"} or list of pairs, default="all"
-        Of interactions: all that occur on a path of the model, as others are zero, or those listed.
+        Pairs of which to compute interactions: all that occur on a path of the model (others are zero), or
+        those listed.
     index : str or None, default=None
-        As for :func:`skshapgpu.explain`.
+        See :func:`skshapgpu.explain`.
     prefix : str, default=""
-        What the names of the columns of values begin with.
+        Prefix of the names of the columns of values.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Of the values. "auto" is float32 where all features are of Spark's type float, and the model is no
-        pipeline; else float64.
+        Type of the values. "auto" is float32 if all features have Spark's type float and the model is not a
+        pipeline, otherwise float64.
     **options
-        Options of :class:`.TreeExplainer`, unless ``model`` is one. ``device`` is looked for by the workers,
+        Options of :class:`.TreeExplainer`, unless ``model`` is one. ``device`` is resolved by the workers,
         ``n_jobs=None`` is one thread for each task.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        The columns ``keep`` and those of the values, of types float or double, with the names of
+        The columns ``keep`` and those of the values, of type float or double, named as by
         :class:`.ShapTransformer` or :class:`.ShapInteractionTransformer`; as many rows as ``df``.
 
     Raises
     ------
     TypeError
-        ``df`` is no data frame of Spark, a feature or a column to keep has a type that Arrow has not, or
-        an argument has the wrong type.
+        ``df`` is not a Spark data frame, a feature or a column to keep has a type that Arrow does not have,
+        or an argument has the wrong type.
     ValueError
-        ``df`` does not have the columns of the model, an argument has no such value, or what is asked for
-        depends on other rows.
+        ``df`` does not have the columns of the model, an argument has an invalid value, or the requested
+        values depend on other rows.
     UnsupportedModelError, NotFittedError
-        As for :class:`.TreeExplainer`.
+        See :class:`.TreeExplainer`.
     ImportError
         PySpark is not installed.
     """
@@ -89,9 +90,9 @@ def explain_spark(
         raise ImportError("explain_spark needs PySpark and pyarrow: pip install skshapgpu[spark]") from error
     where = type(df).__module__
     if not where.startswith("pyspark.sql") or not hasattr(df, "mapInArrow"):
-        raise TypeError(f"df is a {where}.{type(df).__qualname__}, not a data frame of Spark")
+        raise TypeError(f"df is a {where}.{type(df).__qualname__}, not a Spark data frame")
     if where.startswith("pyspark.sql.connect"):
-        raise TypeError("df is a data frame of Spark Connect, which cannot broadcast: use a classic session")
+        raise TypeError("df is a Spark Connect data frame, which cannot broadcast: use a classic session")
     with elsewhere():
         batches = BatchExplainer(
             model,
@@ -106,17 +107,17 @@ def explain_spark(
             **options,
         )
     schema = _arrow_schema(df.schema, batches)
-    kept = [df.schema[name] for name in batches.keep]  # as they are: Arrow has fewer types
+    kept = [df.schema[name] for name in batches.keep]  # unchanged, as Arrow has fewer types
     out = StructType([*kept, *list(from_arrow_schema(batches.output_schema(schema)))[len(kept) :]])
     needed = list(dict.fromkeys((*batches.keep, *batches.input_names(schema))))
     parcel = df.sparkSession.sparkContext.broadcast(Parcel(batches, cloudpickle.dumps))
-    # mapInArrow finds no columns whose names have a dot, so that the names go round it.
+    # mapInArrow does not find columns whose names contain a dot, so columns are numbered for it.
     numbered = [col(_quoted(name)).alias(f"c{i}") for i, name in enumerate(needed)]
     return df.select(numbered).mapInArrow(_explaining(parcel, needed), out)
 
 
 def _explaining(parcel: Any, names: list[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What a task does; ``parcel`` is a broadcast variable, ``names`` are those of the columns."""
+    """Return the function that a task runs; ``parcel`` is broadcast, ``names`` are those of the columns."""
 
     def explain(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -129,7 +130,7 @@ def _explaining(parcel: Any, names: list[str]) -> Callable[[Iterator[Any]], Iter
 
 
 def _arrow_schema(schema: Any, batches: BatchExplainer) -> Any:
-    """What Spark hands to Python workers; columns that it cannot hand on are null, if they are not needed."""
+    """Return the schema that Python workers receive; unneeded columns that Spark cannot convert are null."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -137,7 +138,7 @@ def _arrow_schema(schema: Any, batches: BatchExplainer) -> Any:
     for field in schema:
         try:
             kind = to_arrow_type(field.dataType)
-        except Exception as error:  # Spark's own, which older releases do not have
+        except Exception as error:  # Spark's own class, which older releases do not have
             kind, foreign[field.name] = pa.null(), error
         fields.append(pa.field(field.name, kind))
     found = pa.schema(fields)
@@ -148,5 +149,5 @@ def _arrow_schema(schema: Any, batches: BatchExplainer) -> Any:
 
 
 def _quoted(name: str) -> str:
-    """A column by its whole name, of which a dot is no access to a field."""
+    """Quote the name of a column, so that a dot in it does not access a field."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,6 +1,6 @@
-"""What is asked for of each chunk of an array, and what it will look like: known before any row is read.
+"""Computation for the chunks of an array, whose shape and dtype are known before any row is read.
 
-Columns have names, and are worked off by ``record_batches.py``.
+Data frames, whose columns have names, are explained by ``record_batches.py``.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from ..devices import elsewhere
 
 
 class Work:
-    """SHAP values, or interactions, of any rows; made where the workers are not, and picklable.
+    """Picklable computation of SHAP values or interactions, created by the client and run by the workers.
 
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
     interactions, pairs, index
-        As for :func:`skshapgpu.explain`.
+        See :func:`skshapgpu.explain`.
     options : dict
-        Options of :class:`.TreeExplainer`. GPUs, and what ``device="auto"`` stands for, are looked for by the
+        Options of :class:`.TreeExplainer`. GPUs are detected, and ``device="auto"`` is resolved, in the
         process that explains.
 
     Raises
     ------
     ValueError, TypeError
-        An option has no such value, or what is asked for depends on other rows than those of a part.
+        An option has an invalid value, or the requested values depend on rows of other parts.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class Work:
             self.explainer = explainer_of(model, options)
 
     def values(self, X: Any) -> Any:
-        """An array of the dtype that :meth:`dtype` says, or float32 or float64 as X has it."""
+        """Return the values of X, with the dtype that :meth:`dtype` returns, or float32 or float64 as X."""
         if self._request is None:
             return self.explainer.explain(X, index=self._index).values
         return self.explainer.explain_interactions(X, pairs=self._pairs, index=self._index).values
 
     def dtype(self, empty: Any) -> np.dtype:
-        """Of the values of rows like these, after a check of their columns.
+        """Return the dtype of the values of rows such as these, after a check of their columns.
 
         Parameters
         ----------
@@ -55,14 +55,14 @@ class Work:
         Raises
         ------
         ValueError, TypeError
-            They are not the columns of the model, or the values asked for are not to be had.
+            The columns are not those of the model, or the requested values cannot be computed.
         """
-        if self.explainer.steps:  # they may take no table without rows, and decide on its dtype
+        if self.explainer.steps:  # these may reject a table without rows, and determine the dtype
             return np.dtype(np.float64)
         return self.values(empty).dtype
 
     def shape(self) -> tuple[int, ...]:
-        """Shape of the values of one row."""
+        """Return the shape of the values of one row."""
         explainer, outputs = self.explainer, self.explainer.output_names
         n, k = explainer.n_features, () if outputs is None else (len(outputs),)
         if self._request is None:

@@ -327,10 +327,10 @@ def test_rich_shows_the_speed(monkeypatch: Any, tmp_path: Path, explainer: Any, 
         ({"batch_size": "big"}, ValueError, "batch_size"),
         ({"batch_size": 1.5}, TypeError, "batch_size must be a number of rows"),
         ({"sink": 5}, TypeError, "sink must be a path"),
-        ({"sink": "out.csv"}, ValueError, "ends like no output"),
+        ({"sink": "out.csv"}, ValueError, "has no extension of an output file"),
         ({"sink": "nowhere/out.parquet"}, ValueError, "there is no folder"),
         ({"sink": "out.parquet", "format": "arrow"}, ValueError, "is a file of parquet"),
-        ({"sink": "out", "format": "npy"}, ValueError, "a file of NumPy is named"),
+        ({"sink": "out", "format": "npy"}, ValueError, "a NumPy file is named"),
         ({"sink": "out.npy", "keep": ["id"]}, ValueError, "holds values alone"),
         ({"sink": "out.npy", "top": 2}, ValueError, "holds values alone"),
         ({"format": "csv"}, ValueError, "format"),
@@ -369,7 +369,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, explainer: Any) -> None:
     with pytest.raises(ValueError, match=r"cut\.parquet' cannot be read"):
         explain_batches(explainer, tmp_path / "cut.parquet", tmp_path / "out")
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(ValueError, match="is no file of Parquet, Arrow or NumPy by its content"):
+    with pytest.raises(ValueError, match="is not a Parquet, Arrow or NumPy file by content"):
         explain_batches(explainer, tmp_path / "text", tmp_path / "out")
     np.save(tmp_path / "objects.npy", np.array([["a", None]], object))
     with pytest.raises(ValueError, match=r"objects\.npy' cannot be read"):

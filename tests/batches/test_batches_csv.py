@@ -269,7 +269,7 @@ def test_wrong_options(options: Any, error: type[Exception], message: str, tmp_p
 def test_options_of_csv_for_other_files(tmp_path: Path) -> None:
     X.to_parquet(tmp_path / "rows.parquet")
     for source in (tmp_path / "rows.parquet", X, X.to_numpy()):
-        with pytest.raises(ValueError, match="delimiter is for files of CSV"):
+        with pytest.raises(ValueError, match="delimiter is for CSV files"):
             explain_batches(EXPLAINER, source, tmp_path / "out", delimiter=";")
 
 

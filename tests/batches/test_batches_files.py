@@ -201,9 +201,9 @@ def test_further_columns_matter_to_a_model_without_names(suffix: str, tmp_path: 
     found = values_in(explain_batches(model, paths, tmp_path / "out", keep=["id"]).path, 1)
     np.testing.assert_array_equal(found, np.tile(TreeExplainer(model).shap_values(X.to_numpy()), (2, 1)))
     write(X.assign(id=1, new=2), paths[1])
-    with pytest.raises(ValueError, match="'new' is a further one, and the model knows no names"):
+    with pytest.raises(ValueError, match="'new' is additional, and the model knows no names"):
         explain_batches(model, paths, tmp_path / "o2", keep=["id"])
-    with pytest.raises(ValueError, match=r"item 1 of the source .*'new' is a further one"):
+    with pytest.raises(ValueError, match=r"item 1 of the source .*'new' is additional"):
         explain_batches(model, iter([frames[0], X.assign(id=1, new=2)]), tmp_path / "o3", keep=["id"])
     found = values_in(explain_batches(model, paths, tmp_path / "o4", features=["a", "b", "c"]).path)
     np.testing.assert_array_equal(found, np.tile(TreeExplainer(model).shap_values(X.to_numpy()), (2, 1)))

@@ -120,7 +120,7 @@ def test_refused_before_any_work(arguments: Any, error: type[Exception], message
 
 
 def test_refused_datasets() -> None:
-    with pytest.raises(TypeError, match=r"DataFrame, not a dataset of Ray"):
+    with pytest.raises(TypeError, match=r"DataFrame, not a Ray dataset"):
         explain_ray(regressor(X[FEATURES]), X)
     of_pandas = ray.data.from_pandas(X[FEATURES[:3]])
     with pytest.raises(ValueError, match="takes 4 features, but there are 3"):

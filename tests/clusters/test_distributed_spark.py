@@ -201,5 +201,5 @@ def test_refused_before_any_work(rows: Any, arguments: Any, error: type[Exceptio
 
 
 def test_refused_frames(rows: Any) -> None:
-    with pytest.raises(TypeError, match=r"DataFrame, not a data frame of Spark"):
+    with pytest.raises(TypeError, match=r"DataFrame, not a Spark data frame"):
         explain_spark(regressor(X[FEATURES]), X)

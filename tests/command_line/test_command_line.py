@@ -69,7 +69,7 @@ def test_paths_that_are_no_files(fails: Any, saved: Path, tmp_path: Path) -> Non
     assert "is a folder" in fails("info", tmp_path)
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe")
-        assert "is no regular file" in fails("info", tmp_path / "pipe")
+        assert "is not a regular file" in fails("info", tmp_path / "pipe")
     if os.geteuid():
         saved.chmod(0)
         assert fails("info", saved).endswith("Permission denied")
@@ -262,7 +262,7 @@ def test_interrupted(run: Any, saved: Path, data: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("skshapgpu.command_line.explaining.explain_batches", interrupt)
     command = ("explain", saved, data, "-o", data.parent / "out.parquet")
     for flags, advice in (
-        ((), "the same command goes on"),
+        ((), "the same command resumes"),
         (("--overwrite",), "command without --overwrite"),
     ):
         code, out, err = run(*command, *flags)

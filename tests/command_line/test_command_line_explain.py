@@ -61,7 +61,7 @@ def test_covers_of_either_kind(run: Any, fails: Any, tmp_path: Path) -> None:
     for kind in expected:
         assert run("explain", path, rows, "-o", out, "--cover", kind, "--overwrite")[0] == 0
         np.testing.assert_allclose(np.load(out), expected[kind], rtol=0, atol=1e-5)
-    assert "has settled --cover" in fails("explain", saved, rows, "-o", out, "--cover", "count")
+    assert "fixes --cover" in fails("explain", saved, rows, "-o", out, "--cover", "count")
     _, of_xgboost = model_file("xgboost", tmp_path)
     assert "has no counts" in fails("table", "build", of_xgboost, "-o", saved, "--cover", "count")
 
@@ -180,7 +180,7 @@ def test_table_build_with_a_background(run: Any, fails: Any, tmp_path: Path) -> 
     (tmp_path / "d.parquet").write_bytes(b"PAR1")
     assert "d.parquet" in fails(*build, tmp_path / "d.parquet")
     (tmp_path / "b.txt").touch()
-    assert "is no file of Parquet, Arrow or NumPy by its content" in fails(*build, tmp_path / "b.txt")
+    assert "is not a Parquet, Arrow or NumPy file by content" in fails(*build, tmp_path / "b.txt")
 
 
 def test_options_that_contradict(saved: Path, fails: Any, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_options_that_contradict(saved: Path, fails: Any, tmp_path: Path) -> Non
     assert "give --background, too" in fails("table", "build", path, "-o", out, "--background-rows", 1)
     assert "give --background, too" in fails("table", "build", path, "-o", out, "--output", "probability")
     given = ("--precision", "double", "--background", "b.npy")
-    assert "has settled --background, --precision" in fails("table", "build", saved, "-o", out, *given)
+    assert "fixes --background, --precision" in fails("table", "build", saved, "-o", out, *given)
     assert "memory_limit" in fails("table", "build", path, "-o", out, "--memory-limit", "a lot")
     assert not out.exists()
 

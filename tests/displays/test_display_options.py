@@ -66,8 +66,8 @@ def test_labels_of_other_kinds() -> None:
     ("row", "error", "message"),
     [
         ("c6", ValueError, "2 rows have the label 'c6': choose one by its position"),
-        ("c9", KeyError, "row 'c9' is no label of the rows"),
-        (["c7"], KeyError, "is no label"),
+        ("c9", KeyError, "row 'c9' is not among the labels of the rows"),
+        (["c7"], KeyError, "is not among the labels"),
         (5, IndexError, "row 5 is out of range for 5 rows"),
         (-6, IndexError, "row -6 is out of range"),
         (1.0, TypeError, "row must be a position or a label, not 1.0"),

@@ -146,8 +146,8 @@ def test_bars_of_one_split_have_no_spread() -> None:
 @pytest.mark.parametrize(
     ("results", "message"),
     [
-        ({"importances": np.ones((2, 5))}, "must be what cross_val_explain returns"),
-        (None, "must be what cross_val_explain returns"),
+        ({"importances": np.ones((2, 5))}, "must be the result of cross_val_explain"),
+        (None, "must be the result of cross_val_explain"),
         ({"explanation": made(), "importances": np.ones((2, 4))}, r"shape \(2, 4\), but 5 features"),
         ({"explanation": made(), "importances": np.full((2, 5), np.nan)}, "no split has importances"),
     ],

@@ -274,7 +274,9 @@ class Permuting(Unnamed):
 def test_columns_of_unknown_origin_are_refused_by_the_name_of_the_step(step: Any, name: str) -> None:
     pytest.importorskip("pandas")
     pipeline = make_pipeline(step, forest(6, 5))
-    message = f"input columns .* are not known: .*{name} is not known to make each of its columns of a single"
+    message = (
+        f"input columns .* are not known: .*{name} is not known to make each of its columns from a single"
+    )
     transformer = ShapTransformer(pipeline).fit(X, Y)
     assert transformer.transform(X).shape[0] == N_ROWS  # all else works
     with pytest.raises(ValueError, match=message) as caught:

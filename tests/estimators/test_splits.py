@@ -136,9 +136,9 @@ BAD: list[tuple[Any, str]] = [
     ([(slice(0, 100), range(100, 200))], "training rows of split 0 of cv must be given as whole numbers"),
     (
         [SPLITS[0], (range(100), [N_ROWS])],
-        "test rows of split 1 of cv have number 200 among them, but X has 200",
+        "test rows of split 1 of cv include number 200, but X has 200",
     ),
-    ([SPLITS[0], ([-N_ROWS - 1], range(9))], "training rows of split 1 of cv have number -201"),
+    ([SPLITS[0], ([-N_ROWS - 1], range(9))], "training rows of split 1 of cv include number -201"),
     ([(range(100), np.ones(199, bool))], "test rows of split 0 of cv are given as a mask of 199 rows"),
     ([(range(100), [])], "no rows in the test rows of split 0"),
     ([(np.zeros(N_ROWS, bool), range(9))], "no rows in the training rows of split 0"),

@@ -200,7 +200,9 @@ def test_dense_of_pairs(n_outputs: int) -> None:
 def test_main_effects_need_all_pairs() -> None:
     for part in (sparse(feature_values=None), sparse()[:, :2]):
         for method in (part.main_effects, part.dense):
-            with pytest.raises(ValueError, match="not all pairs are here: use pairs='occurring' or 'all'"):
+            with pytest.raises(
+                ValueError, match="not all pairs are available: use pairs='occurring' or 'all'"
+            ):
                 method()
     triples = sparse(pairs=np.array([[0, 1, 2]]), values=np.zeros((5, 1)), strength=None)
     with pytest.raises(ValueError, match="these are triples"):

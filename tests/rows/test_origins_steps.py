@@ -242,7 +242,7 @@ class ReversingUnion(FeatureUnion):
 def test_steps_that_mix_or_move_columns_are_refused_by_name(step: Any) -> None:
     """Many of them keep the names of the columns, and their number."""
     pipeline = make_pipeline(step, forest(5)).fit(NUMBERS, Y)
-    message = f"{type(step).__name__} is not known to make each of its columns of a single one"
+    message = f"{type(step).__name__} is not known to make each of its columns from a single one"
     for pandas in (False, True):
         X: Any = NUMBERS
         if pandas:
