@@ -228,7 +228,7 @@ def test_skops(fails: Any, forest: Any, tmp_path: Path) -> None:
     [
         (b"", "is empty"),
         (b"no model", "holds no model of a known kind"),
-        (b"{", "begins as JSON, but is none"),
+        (b"{", "begins like JSON, but is not valid"),
         (b"{}", "neither a model of XGBoost nor one of CatBoost"),
         (b"tree\nversion=v4\n", "cannot be read as a model of LightGBM"),
         (b"{L\0\0\0\0", "cannot be read as a model of XGBoost"),
