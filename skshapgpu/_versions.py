@@ -1,4 +1,4 @@
-"""What a bug report needs to say about the machine."""
+"""Version information for bug reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 __version__ = "0.1.0"
 
-#: Modules that are imported, and the distributions that usually bring them.
+#: Import names of packages, and the distributions that usually provide them.
 _PACKAGES = {
     "numpy": "numpy",
     "scipy": "scipy",
@@ -32,7 +32,7 @@ _PACKAGES = {
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, skshapgpu and the libraries it works with, and the kernels in use, by name."""
+    """Return the versions of Python, skshapgpu and the libraries it works with, and the kernels in use."""
     from . import _core
 
     facts = {"python": sys.version.split()[0], "platform": platform.platform(), "skshapgpu": __version__}
@@ -43,13 +43,13 @@ def versions() -> dict[str, str]:
 
 
 def version_of(module: str, distribution: str) -> str | None:
-    """Return the version of what brings a module, with its name unless it is the usual distribution.
+    """Return the version of a module's distribution, with its name unless it is the usual distribution.
 
-    Several distributions may bring a module, as ``xgboost-cpu`` and ``cupy-cuda12x`` do. None: there is no
-    such module. It is not imported.
+    A module may come from other distributions, such as ``xgboost-cpu`` or ``cupy-cuda12x``. Return None if
+    there is no such module; it is not imported.
     """
     spec = find_spec(module)
-    if spec is None or spec.origin is None:  # a folder of this name is no module
+    if spec is None or spec.origin is None:  # a mere folder of this name is not a module
         return None
     try:
         return version(distribution)

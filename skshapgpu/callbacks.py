@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks of ``fit``: experimental, new in its release 1.9, and none are called before."""
+"""scikit-learn's callbacks of ``fit``: experimental, new in its release 1.9; older ones call none."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ try:
 except ImportError:
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Nothing to support."""
+        """A base class without callbacks."""
 
     def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
-        """The method itself."""
+        """Return the method itself."""
         return method
 
 
 class Tasks:
-    """What a ``fit``, which :func:`with_callbacks` wraps, tells its callbacks of.
+    """The tasks that a ``fit`` wrapped by :func:`with_callbacks` reports to its callbacks.
 
     Parameters
     ----------
     owner : CallbackSupportMixin
     X, y : training data
     n_tasks : int
-        How often :meth:`task` will be called before :meth:`end`.
+        Number of calls of :meth:`task` before :meth:`end`.
     """
 
     def __init__(self, owner: Any, X: Any, y: Any, n_tasks: int) -> None:
@@ -40,7 +40,7 @@ class Tasks:
 
     @contextmanager
     def task(self, name: str, model: Any = None) -> Iterator[None]:
-        """A part of the work: the fit of a model, which hands on callbacks if it can, or something else."""
+        """Report a part of the work; if it is the fit of a model that supports callbacks, pass them on."""
         if self._context is None:
             yield
             return
@@ -52,6 +52,6 @@ class Tasks:
             context.call_on_fit_task_end(**self._about)
 
     def end(self) -> None:
-        """All is done."""
+        """Report that all work is done."""
         if self._context is not None:
             self._context.call_on_fit_task_end(**self._about)

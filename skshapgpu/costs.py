@@ -1,4 +1,4 @@
-"""What a call costs on which device, and what is therefore chosen: tables or quadrature, CPU or GPU."""
+"""The cost model of calls, by which tables or quadrature, and CPU or GPU, are chosen."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from typing import Any
 
 from .digits import number
 
-#: Seconds of a call, measured on one core of an AMD EPYC 9004 with AVX-512, in a virtual machine. Each walked
-#: leaf costs something for every block of 64 rows, and something times quadrature nodes for every 16 rows, by
-#: precision; each call starts its threads.
+#: Seconds, measured on one core of an AMD EPYC 9004 with AVX-512, in a virtual machine: for each call, for
+#: each walked leaf and block of 64 rows, and for each thread that a call starts; by precision, for each
+#: walked leaf, quadrature node and vector of 16 rows.
 _CPU_CALL, _CPU_BLOCK, _CPU_THREAD = 3.5e-5, 1.2e-8, 4e-5
 _CPU_VECTOR = {"single": 2.5e-9, "double": 4.5e-9}
 
-#: Each number of X is compared with the thresholds of its feature, and each value is written and checked.
+#: Seconds for each number of X, which is compared with the thresholds of its feature, and for each value,
+#: which is written and checked.
 _CPU_READ, _CPU_WRITE = 1.5e-8, 5e-9
 
-#: Trees explained by tables take their time for each row and look-up instead, more if a table is larger than
-#: the cache next to the core, and for each sum of trees with many features; and each number of a table has to
-#: be computed once.
+#: Seconds of trees explained by tables instead: for each row and lookup, more if a table is larger than the
+#: cache next to the core (_LARGE_TABLE bytes); for each number of a table, which is computed once; and for
+#: each row and sum of trees with many features.
 _CPU_LOOK_UP, _CPU_LARGE_LOOK_UP, _LARGE_TABLE, _CPU_NUMBER = 3e-9, 7.5e-9, 2**17, 1e-8
 _CPU_PLACE = 4e-9
 
-#: The same measured on an H200. A chunk of trees takes its time however few the rows are, and each row
-#: something for each leaf times quadrature nodes. A chunk has about _CHUNK_LEAVES, kMaxChunkLeaves of
-#: csrc/cuda_program.cpp. Numbers of X and values go over the bus.
+#: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
+#: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
+#: kMaxChunkLeaves of csrc/cuda_program.cpp. Numbers of X and values are transferred over the bus.
 _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOK_UP, _CUDA_NUMBER = 8e-5, 3.5e-7, 2e-11, 6e-10
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES = 512
 
-#: The processor beside that H200, an Intel Xeon, took about half of the time above.
+#: The processor beside that H200, an Intel Xeon, took about half of the times on the CPU above.
 CPU_BESIDE_GPU = 0.5
 
-#: Fewer rows never pay for tables: what these would take is not even looked up.
+#: Tables never pay off for fewer rows, so their costs are not even looked up.
 LEAST_TABLE_ROWS = 1024
 
 
@@ -45,14 +46,14 @@ class TreeGroup:
     ----------
     algorithm : {"quadrature", "tables"}
     n_nodes : int
-        Quadrature nodes that are exact for their longest path.
+        Number of quadrature nodes, exact for their longest path.
     n_trees, n_leaves : int
     n_look_ups : int
-        Tables; each row reads a vector from each.
+        Number of tables; each row reads a vector from each.
     n_places : int
-        Sums that each row adds to after that, of trees that do not share them with others.
+        Number of sums that each row then adds to, of trees that do not share theirs with others.
     table_bytes : int
-        Their size.
+        Size of the tables.
     """
 
     algorithm: str
@@ -66,7 +67,7 @@ class TreeGroup:
 
 @dataclass(frozen=True)
 class CallPlan:
-    """What a call with so many rows does, and about how long it takes.
+    """The plan of a call with a given number of rows: device, algorithms, memory and time.
 
     Attributes
     ----------
@@ -80,18 +81,18 @@ class CallPlan:
     result_bytes : int
         Size of the SHAP values.
     peak_bytes : int
-        The most memory of the host that the call takes at a time: values, tables, scratch of the threads and
-        buffers. X and the compiled model are there before. X that is no array of float32 or float64 is
+        Peak memory of the call on the host: values, tables, scratch memory of the threads and buffers, but
+        not X and the compiled model, which exist before. If X is not an array of float32 or float64, it is
         converted in chunks, which take up to 256 MiB more.
     refusal : str or None
-        What the ``MemoryError`` says that the call raises, before any work; None: it is done.
+        Message of the ``MemoryError`` that the call raises before any work; None: it raises none.
     building : float
-        Seconds that the tables which only a call of so many rows uses take once, or with a memory limit in
-        each call; part of ``seconds``.
+        Seconds to build those tables that only a call with so many rows uses: once, or in each call if
+        there is a memory limit. They are part of ``seconds``.
     seconds : float or None
-        Of the call, without the leading steps of a pipeline, as the cost model of ``algorithm="auto"`` and
-        ``device="auto"`` has it: for many rows right within a factor of 2 where it was measured, and within 2
-        or 3 on other machines. None if it has none for the algorithm.
+        Duration of the call, without the leading steps of a pipeline, by the cost model of
+        ``algorithm="auto"`` and ``device="auto"``. For many rows it is right within a factor of 2 where the
+        model was measured, and of 2 or 3 on other machines. None if the model does not cover the algorithm.
     """
 
     n_rows: int
@@ -124,7 +125,7 @@ class CallPlan:
 
 
 def groups_of(listed: Iterable[dict[str, Any]]) -> tuple[TreeGroup, ...]:
-    """Groups as the core lists them."""
+    """Return the groups that the core lists."""
     return tuple(TreeGroup(**group) for group in listed)
 
 
@@ -135,7 +136,7 @@ def cpu_seconds(
     work: float = 1.0,
     precision: str = "single",
 ) -> float:
-    """Return those of a call in trees; ``work``: how often the work for one output's values is done."""
+    """Return the seconds of a call in trees; ``work``: how often the work for one output's values is done."""
     blocks, vectors = -(-n_rows // 64), -(-n_rows // 16)
     seconds = 0.0
     for group in groups:
@@ -151,7 +152,7 @@ def cpu_seconds(
 
 
 def cpu_row_seconds(n_rows: int, n_features: int, n_outputs: int, n_threads: int) -> float:
-    """Return those of reading rows and writing their values."""
+    """Return the seconds to read rows and to write their values."""
     numbers = n_rows * n_features * (_CPU_READ + _CPU_WRITE * n_outputs)
     return numbers / max(1, min(n_threads, -(-n_rows // 64)))
 
@@ -159,7 +160,7 @@ def cpu_row_seconds(n_rows: int, n_features: int, n_outputs: int, n_threads: int
 def cuda_seconds(
     groups: Sequence[TreeGroup], n_rows: int, work: float = 1.0, precision: str = "single"
 ) -> float:
-    """Return those of a call in trees on a GPU."""
+    """Return the seconds of a call in trees on a GPU."""
     seconds, n_leaves, n_trees = _CUDA_CALL, 0, 0
     for group in groups:
         if group.algorithm == "tables":
@@ -173,12 +174,12 @@ def cuda_seconds(
 
 
 def cuda_row_seconds(n_rows: int, n_features: int, n_outputs: int) -> float:
-    """Return those of reading rows from the host and writing their values there."""
+    """Return the seconds of a GPU to read rows from the host and to write their values there."""
     return n_rows * n_features * (1 + n_outputs) * _CUDA_NUMBER
 
 
 def building_seconds(groups: Iterable[TreeGroup], precision: str, n_threads: int) -> float:
-    """Of the tables of these groups."""
+    """Return the seconds to build the tables of these groups."""
     n_numbers = sum(group.table_bytes for group in groups) / (4 if precision == "single" else 8)
     return n_numbers * _CPU_NUMBER / n_threads
 
@@ -192,10 +193,10 @@ def worthwhile_tables(
     table_bytes: int,
     work: float = 1.0,
 ) -> tuple[TreeGroup, ...]:
-    """Return those of the possible tables with which a call is shortest, building them included.
+    """Return those of the possible tables with which a call is fastest, building them included.
 
-    They are of trees with the fewest quadrature nodes and of all up to some number of them, and take at most
-    so many bytes. ``work`` is that of :func:`cpu_seconds`.
+    They are those of all trees with up to some number of quadrature nodes, and take at most ``table_bytes``.
+    ``work`` is that of :func:`cpu_seconds`.
     """
     walked = {group.n_nodes: group for group in groups if group.algorithm == "quadrature"}
     best: tuple[TreeGroup, ...] = ()

@@ -1,18 +1,18 @@
-"""Numbers in pictures, representations and tables."""
+"""Numbers in plots, representations and tables."""
 
 from __future__ import annotations
 
 from math import floor, log10
 
-#: From here on float64 does not have all digits before the point.
+#: From here on, float64 does not represent all digits before the decimal point.
 _NOT_WHOLE = 1e15
 
 
 def number(value: float, digits: int, *, padded: bool = False) -> str:
-    """Return a number with at least so many significant digits, and all that stand before its point.
+    """Format a number with at least ``digits`` significant digits, and all before its decimal point.
 
-    Only numbers below 1e-4, and from 1e15 on, are in scientific notation; with ``padded``, zeros at the
-    end stay.
+    Only numbers below 1e-4, and from 1e15 on, are in scientific notation; with ``padded``, trailing zeros
+    are kept.
     """
     if 10**digits - 0.5 <= abs(value) < _NOT_WHOLE:
         return f"{value:.0f}"
@@ -20,8 +20,8 @@ def number(value: float, digits: int, *, padded: bool = False) -> str:
 
 
 def digits_for(value: float, width: float) -> int:
-    """Return how many digits of a number show differences of a hundredth of ``width``: three at least."""
+    """Return how many digits of a number show differences of a hundredth of ``width``: at least three."""
     if not value or not width:
         return 3
     digits = floor(log10(abs(value))) - floor(log10(width)) + 3
-    return min(max(3, digits), 15)  # of which float64 is sure
+    return min(max(3, digits), 15)  # which float64 always preserves

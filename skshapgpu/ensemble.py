@@ -1,4 +1,4 @@
-"""The one representation of a tree ensemble, whatever library trained it.
+"""The common representation of tree ensembles from all libraries.
 
 An :class:`Ensemble` is a struct of arrays over the nodes of all trees. Adapters write it,
 the compiled core reads it, and :meth:`Ensemble.margin` evaluates it slowly and plainly, so
@@ -76,7 +76,7 @@ _DTYPES = {
 
 
 def _cast(name: str, values: npt.ArrayLike) -> np.ndarray:
-    """An attribute in its dtype; refuses numbers that it would change."""
+    """Convert an attribute to its dtype; raise if that would change its numbers."""
     values = np.asarray(values)
     dtype: np.dtype[Any] = np.dtype(_DTYPES[name])
     if values.dtype == dtype:
@@ -90,15 +90,16 @@ def _cast(name: str, values: npt.ArrayLike) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """All trees of a model, flat; immutable, validated on construction, picklable.
+    """All trees of a model in flat arrays; immutable, validated on construction, picklable.
 
     The nodes of tree ``i`` are ``tree_offsets[i]`` to ``tree_offsets[i + 1] - 1``; its root is
-    the first of them. A row x goes left at an inner node when
+    the first of them. At an inner node, the first rule that applies sends a row x left or right:
 
-    - x[feature] is missing (NaN, or a zero where ``zero_missing[feature]``): ``missing_left``;
-    - the node is categorical: the code ``trunc(x[feature])`` is in the node's category set and
-      the set is ``listed_left``, or it is in neither; a negative or infinite code is in no set;
-    - otherwise ``x[feature] <= threshold``, or ``x[feature] < threshold`` when ``strict``.
+    - x[feature] is missing (NaN, or a zero if ``zero_missing[feature]``): left if ``missing_left``;
+    - the node is categorical: if ``category_listed_left`` of its category set, left if the code
+      ``trunc(x[feature])`` is in the set, otherwise left if it is not; a negative or infinite code
+      is in no set;
+    - otherwise: left if ``x[feature] <= threshold``, or ``x[feature] < threshold`` if ``strict``.
       x is rounded to ``x_dtype`` first; the comparison itself is made in float64, exactly.
 
     The margin of output k is ``intercept[k]`` plus the values of the leaves that x reaches.
@@ -106,10 +107,11 @@ class Ensemble:
     Attributes
     ----------
     n_features : int
-        Columns that trees may test: those of X, and others that the schema derives from them.
+        Number of columns that trees may test: those of X, and others that the schema derives from them.
     tree_offsets : ndarray of int64, shape (n_trees + 1,)
+        First node of each tree; the last entry is ``n_nodes``.
     tree_output : ndarray of int32, shape (n_trees,)
-        The output a tree adds to; -1 in every tree when each leaf holds all outputs.
+        The output that a tree adds to; -1 in every tree if each leaf holds all outputs.
     left, right : ndarray of int32, shape (n_nodes,)
         Children, counted from the tree's root; -1 at a leaf.
     feature : ndarray of int32, shape (n_nodes,)
@@ -117,21 +119,23 @@ class Ensemble:
     threshold : ndarray of float64, shape (n_nodes,)
         Not NaN; ignored at leaves and categorical nodes.
     missing_left : ndarray of bool, shape (n_nodes,)
+        Whether missing values go left.
     cover : ndarray of float64, shape (n_nodes,)
         Training weight that reached the node, >= 0. The share of a child is its cover over the
         sum of both children's (one half each where both are 0), so shares always add up to 1.
     value : ndarray of float64, shape (n_nodes, 1) or (n_nodes, n_outputs)
         Leaf values, scaled as they are added; 0 at inner nodes.
     intercept : ndarray of float64, shape (n_outputs,)
-        What the model adds to its trees, in margin space.
+        Constant that the model adds to its trees, in margin space.
     x_dtype : {"float32", "float64"}
         Precision in which the model's library reads X.
     strict : bool
+        Whether numeric nodes compare with ``<`` instead of ``<=``.
     player : ndarray of int32, shape (n_features,) or (0,)
-        Number of the player of the game, from 0 on, that a feature belongs to: features of one player are
-        known or unknown together, and have one value. Empty: each feature is a player itself.
+        Number, counted from 0, of the player that a feature belongs to: features of one player are known
+        or unknown together, and get one value. Empty: each feature is a player of its own.
     zero_missing : ndarray of bool, shape (n_features,) or (0,)
-        Features where a value of magnitude ``ZERO_MAGNITUDE`` or less is missing; empty: none.
+        Whether a value of magnitude ``ZERO_MAGNITUDE`` or less is missing; empty: it never is.
     category_set : ndarray of int32, shape (n_nodes,) or (0,)
         Number of the node's category set, -1 at a numeric node; empty: all are numeric.
     category_offsets : ndarray of int64, shape (n_sets + 1,) or (0,)
@@ -163,7 +167,7 @@ class Ensemble:
 
     def __post_init__(self) -> None:
         for name in _DTYPES:
-            array = np.array(_cast(name, getattr(self, name)), order="C")  # its own, whoever holds the other
+            array = np.array(_cast(name, getattr(self, name)), order="C")  # a copy that only it holds
             if array.ndim != (2 if name == "value" else 1):
                 raise ValueError(
                     f"{name} must have {'two dimensions' if name == 'value' else 'one dimension'}"
@@ -313,7 +317,7 @@ class Ensemble:
         self._require(leaf | ~np.isnan(self.threshold), "has a NaN threshold")
         self._require((self.cover >= 0) & np.isfinite(self.cover), "has a negative or non-finite cover")
         self._require(np.isfinite(self.value).all(axis=1), "has a non-finite value")
-        self._require(leaf | (self.value == 0).all(axis=1), "has a value, but is no leaf")
+        self._require(leaf | (self.value == 0).all(axis=1), "has a value, but is not a leaf")
 
     def _validate_categories(self) -> None:
         sets = self.category_set
@@ -332,7 +336,7 @@ class Ensemble:
             raise ValueError("category_values must be >= 0 and ascending inside each set")
 
     def _validate_links(self) -> None:
-        """Every node is reached from its tree's root exactly once."""
+        """Raise unless every node is reached exactly once from its tree's root."""
         starts = np.repeat(self.tree_offsets[:-1], np.diff(self.tree_offsets))
         inner = np.flatnonzero(self.left >= 0)
         children = np.concatenate([self.left[inner] + starts[inner], self.right[inner] + starts[inner]])

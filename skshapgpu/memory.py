@@ -1,4 +1,4 @@
-"""How much memory tables and calls may take, and how many rows a call therefore works off at once."""
+"""The memory that tables and calls may take, and the number of rows that a call can process at once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: Buffers of one chunk without a memory limit: larger ones would not make anything faster.
+#: Size of one chunk's buffers without a memory limit: larger ones would not be faster.
 CHUNK_BYTES = 256 * 2**20
 
-#: Tables that nobody asked for, without a memory limit. Leaves of interventional values that find no room in
-#: them are slower, trees of path-dependent ones are walked.
+#: Size of tables that were not requested, without a memory limit. Leaves of interventional values that do not
+#: fit into the tables are slower; trees of path-dependent values that do not fit are walked.
 TABLE_BYTES = 2**28
 
 _UNITS = {
@@ -30,13 +30,15 @@ _UNITS = {
 
 
 def parse_bytes(limit: int | str | None) -> int | None:
-    """Bytes from a number or from text such as "500MB", "1.5 GiB"."""
+    """Return bytes from a number or from a string such as "500MB" or "1.5 GiB"."""
     if limit is None:
         return None
     if isinstance(limit, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]i?|)b?\s*", limit, re.IGNORECASE)
         if match is None:
-            raise ValueError(f"memory_limit must be bytes or a text such as '500MB' or '2GiB', not {limit!r}")
+            raise ValueError(
+                f"memory_limit must be bytes or a string such as '500MB' or '2GiB', not {limit!r}"
+            )
         limit = int(float(match[1]) * _UNITS[match[2].lower()])
     elif isinstance(limit, bool) or not isinstance(limit, (int, np.integer)):
         raise TypeError(f"memory_limit must be an int, a str or None, not {limit!r}")
@@ -46,7 +48,7 @@ def parse_bytes(limit: int | str | None) -> int | None:
 
 
 def table_bytes(limit: int | None, asked: bool) -> int:
-    """Bytes that tables may take; ``asked``: by an algorithm that is nothing without them."""
+    """Return the bytes that tables may take; ``asked``: they are for an algorithm that requires tables."""
     if limit is not None:
         return limit // 2 if asked else min(TABLE_BYTES, limit // 2)
     return (machine_bytes() or 4 * TABLE_BYTES) // 4 if asked else TABLE_BYTES
@@ -54,7 +56,7 @@ def table_bytes(limit: int | None, asked: bool) -> int:
 
 @cache
 def machine_bytes() -> int | None:
-    """Return the memory of the machine; None where the system does not tell."""
+    """Return the bytes of memory of the machine; None if the system does not say."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -62,20 +64,20 @@ def machine_bytes() -> int | None:
 
 
 class Need(NamedTuple):
-    """Bytes that a call takes.
+    """The memory that a call takes.
 
     Attributes
     ----------
     n_rows : int
         Rows of the call.
     result_row, work_row : int
-        Bytes of each row of the result, and of each row in work.
+        Bytes of each row of the result, and of each row being processed.
     tables : int
         Bytes that tables take.
     fixed : int
-        Bytes that threads take, whatever the rows.
+        Bytes that threads take, whatever the number of rows.
     what, advice : str
-        What the result is and what to do where it does not fit, for the error message.
+        Name of the result, and what to do if it does not fit, for the error message.
     """
 
     n_rows: int
@@ -92,26 +94,26 @@ class Need(NamedTuple):
         return self.n_rows * self.result_row
 
     def rows_at_once(self, limit: int | None, available: int | None = None) -> int:
-        """Return the rows of a chunk.
+        """Return the number of rows of a chunk.
 
         Parameters
         ----------
         limit : int or None
-            Bytes that the call may allocate, and tables beside it.
+            Bytes that the call may allocate, tables included.
         available : int or None
-            Bytes of the memory in which the result lies, if they are known.
+            Bytes of the memory that the result has to fit into, if known.
 
         Raises
         ------
         MemoryError
-            The limit leaves no room for even one row in work, or the result is larger than the memory.
+            The limit leaves no room for even one row, or the result is larger than the memory.
         """
         left = None if limit is None else limit - self.tables - self.result - self.fixed
         if left is not None and self.n_rows and left < self.work_row:
             held = f", of which tables take {self.tables:,}" if self.tables else ""
             raise MemoryError(
                 f"memory_limit is {limit:,} bytes{held}, but {self._wanted()}, {self.fixed:,} for threads "
-                f"and {self.work_row:,} for each row in work; raise memory_limit, {self.advice}"
+                f"and {self.work_row:,} for each row being processed; raise memory_limit, {self.advice}"
             )
         if available is not None and self.result > available:
             advice = self.advice.removeprefix("or ")
@@ -122,5 +124,5 @@ class Need(NamedTuple):
         return f"{self.n_rows} rows need {self.result:,} for their {self.what}"
 
     def peak(self, rows_at_once: int) -> int:
-        """Return the bytes of all of it at once, when chunks have so many rows."""
+        """Return the bytes of everything together, if chunks have ``rows_at_once`` rows."""
         return self.result + self.tables + self.fixed + min(rows_at_once, self.n_rows) * self.work_row

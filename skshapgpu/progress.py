@@ -1,4 +1,4 @@
-"""Progress of long calls: a bar, or a function that is told of the rows that are done."""
+"""Progress of long calls: a bar, or calls of a function with the number of rows that are done."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-#: Rows computed before the first report, and at least between two: fewer would cost more than they tell.
+#: Rows computed before the first report, and at least between two: more reports would not be worth the time.
 _LEAST_ROWS = 128
 
-#: Seconds between two reports, at least and at most, about: often enough for a bar to move.
+#: Seconds between two reports, at least and at most, approximately: often enough for a bar to move.
 _SECONDS = (0.1, 0.4)
 
 _TITLE = "explaining"
@@ -19,10 +19,10 @@ Report = Callable[[int, int | None], object]
 
 
 class Progress:
-    """What is told of a call as it goes on: rows done, of how many; None: not known.
+    """The progress of a call: how many rows of how many are done; their total is None if unknown.
 
-    Rows are computed in steps, of a number that follows the speed found so far. It has no influence on
-    values, as no row's values depend on others.
+    Rows are computed in steps, whose size follows the speed measured so far. It does not affect the values,
+    as no row's values depend on other rows.
     """
 
     def __init__(self, n_rows: int | None, report: Report) -> None:
@@ -37,7 +37,7 @@ class Progress:
         return self._step
 
     def done(self, n_rows: int) -> None:
-        """So many rows are done. Only what is new is told: a call may start again on another device."""
+        """Record that rows are done; report only a new maximum, as a call may restart on another device."""
         now = perf_counter()
         seconds, self._last = now - self._last, now
         if seconds < _SECONDS[0]:
@@ -50,14 +50,14 @@ class Progress:
 
 
 def require_progress(progress: Any) -> None:
-    """Refuse what is no value of the option ``progress``, before any work starts.
+    """Reject invalid values of the option ``progress`` before any work starts.
 
     Raises
     ------
     TypeError
         It is neither a boolean nor callable.
     ImportError
-        A bar is asked for, which nothing here can draw.
+        A bar is requested, but no library that can draw it is installed.
     """
     if progress is True:
         _bar_library()
@@ -67,9 +67,9 @@ def require_progress(progress: Any) -> None:
 
 @contextmanager
 def watched(progress: Any, n_rows: int | None, n_before: int = 0) -> Iterator[Progress | None]:
-    """The progress of a call, with a bar as long as it lasts if one is asked for; None if nothing is.
+    """Yield the progress of a call, with a bar during the call if one is requested; None without progress.
 
-    ``n_rows`` is None where it is not known; ``n_before`` rows were done by an earlier call.
+    ``n_rows`` is None if unknown; ``n_before`` rows were done by an earlier call.
     """
     if not progress or n_rows == 0:
         yield None
@@ -109,7 +109,7 @@ def _rich_bar(n_rows: int | None, n_before: int = 0) -> Iterator[Report]:
 
     start = perf_counter()
     columns = [*Bar.get_default_columns(), TextColumn("{task.fields[speed]}")]
-    with Bar(*columns, console=Console(stderr=True)) as bar:  # as tqdm's: what is printed is what was found
+    with Bar(*columns, console=Console(stderr=True)) as bar:  # to stderr like tqdm's: stdout is for results
         task = bar.add_task(_TITLE, total=n_rows, completed=n_before, speed="")
 
         def report(done: int, _: int | None) -> None:

@@ -1,9 +1,9 @@
-"""Shapley and interaction values from their definition: slow, plain, not of the core.
+"""Shapley and interaction values from their definition: slow, plain, independent of the core.
 
-For every row and every set S of features, the path-dependent worth v(S) is the margin that the
-ensemble is expected to give when only the features in S are known: a walk down each tree follows x
-where the node's feature is in S, and averages both children by their share of the cover where not.
-The value of feature i among the u features that the ensemble uses is then
+For every row x and every coalition S of features, the path-dependent value v(S) is the expected margin
+of the ensemble when only the features in S are known: a walk down each tree follows x where the node's
+feature is in S, and elsewhere averages both children by their share of the cover. The Shapley value of
+feature i among the u features that the ensemble uses is then
 
     phi_i = sum over S without i of |S|! (u - |S| - 1)! / u! * (v(S with i) - v(S)).
 
@@ -13,16 +13,16 @@ doi:10.1038/s42256-019-0138-9), half of the Shapley interaction index:
     phi_ij = sum over S without i, j of |S|! (u - |S| - 2)! / (2 (u - 1)!)
              * (v(S with i, j) - v(S with i) - v(S with j) + v(S)).
 
-Other indices weigh the same differences in another way: the Shapley-Taylor index of order 2
+Other indices weight the same differences in another way: the Shapley-Taylor index of order 2
 (Sundararajan, Dhamdhere, Agarwal, 2020) with 2 |S|! (u - |S| - 1)! / u!, the Banzhaf values and
 the Banzhaf interaction index of k features with 1 / 2^(u - k). The Shapley interaction index of k
 features has the weights |S|! (u - |S| - k)! / (u - k + 1)!.
 
-Features that are one player of the ensemble are known or unknown together, and have one value; what is
-said of a feature here holds for players.
+Features that form one player of the ensemble are known or unknown together, and get one value; what
+is said of features here holds for players.
 
-Nothing here knows of paths, products along them or quadrature, so that an error in those
-cannot hide. Time and memory grow with 2^u; at most 12 features may be used.
+Nothing here uses paths, products along them or quadrature, so an error in those cannot hide. Time and
+memory grow with 2^u; the ensemble may use at most 12 features.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ __all__ = [
 
 Index = Literal["sii", "stii", "bii"]
 
-#: Of margins and a label, elementwise.
+#: An elementwise function of margins and a label.
 Link = Callable[[np.ndarray, float], np.ndarray]
 
-#: 2^12 subsets of features take about a millisecond a node and a hundred rows.
+#: 2^12 coalitions take about a millisecond for each node and a hundred rows.
 MAX_USED_FEATURES = 12
 
 
 def path_dependent_shap(ensemble: Ensemble, X: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Compute Shapley values of encoded rows, straight from the definition.
+    """Compute path-dependent Shapley values of encoded rows, straight from the definition.
 
     Parameters
     ----------
     ensemble : Ensemble
-        Uses at most 12 different players; how many columns it has does not matter.
+        Must use at most 12 different players; the number of its columns does not matter.
     X : array-like of shape (n_rows, n_features)
         Numbers; NaN is missing, a categorical column holds codes.
 
@@ -78,7 +78,7 @@ def path_dependent_shap(ensemble: Ensemble, X: npt.ArrayLike) -> tuple[np.ndarra
     Raises
     ------
     ValueError
-        X has another shape, or the ensemble uses more than 12 players.
+        X has a wrong shape, or the ensemble uses more than 12 players.
     """
     X, used, subsets, known = _players(ensemble, X)
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
@@ -102,13 +102,13 @@ def interventional_shap(
     Parameters
     ----------
     ensemble : Ensemble
-        Uses at most 12 different players; how many columns it has does not matter.
+        Must use at most 12 different players; the number of its columns does not matter.
     X : array-like of shape (n_rows, n_features)
         Numbers; NaN is missing, a categorical column holds codes.
     background : array-like of shape (n_background, n_features)
-        Rows like those of X, at least one.
+        At least one row, encoded like those of X.
     weights : array-like of shape (n_background,) or None
-        Weight of each background row; they are divided by their sum. None: all weigh the same.
+        Weight of each background row; they are divided by their sum. None: equal weights.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def interventional_shap(
     Raises
     ------
     ValueError
-        X, background or weights have another shape, or the ensemble uses more than 12 players.
+        X, background or weights have a wrong shape, or the ensemble uses more than 12 players.
     """
     values = _interventional_values("sii", ensemble, X, background, weights)
     trees, background, shares = _against(ensemble, background, weights)
@@ -133,17 +133,17 @@ def interventional_banzhaf(
     background: npt.ArrayLike,
     weights: npt.ArrayLike | None = None,
 ) -> np.ndarray:
-    """Interventional Banzhaf values of encoded rows, straight from the definition.
+    """Compute interventional Banzhaf values of encoded rows, straight from the definition.
 
     Parameters
     ----------
     ensemble, X, background, weights
-        As for :func:`interventional_shap`, which says what is raised.
+        As for :func:`interventional_shap`, which lists the errors, too.
 
     Returns
     -------
     ndarray of float64, shape (n_rows, n_outputs, n_players)
-        They do not add up to the margin.
+        Unlike Shapley values, they do not add up to the margin.
     """
     return _interventional_values("bii", ensemble, X, background, weights)
 
@@ -155,19 +155,19 @@ def interventional_interactions(
     weights: npt.ArrayLike | None = None,
     index: Index = "sii",
 ) -> np.ndarray:
-    """Interventional interactions of all pairs of features of encoded rows, straight from the definition.
+    """Compute interventional interactions of all pairs of features, straight from the definition.
 
     Parameters
     ----------
     ensemble, X, background, weights
-        As for :func:`interventional_shap`, which says what is raised.
+        As for :func:`interventional_shap`, which lists the errors, too.
     index : {"sii", "stii", "bii"}
         As for :func:`path_dependent_interactions`.
 
     Returns
     -------
     ndarray of float64, shape (n_rows, n_outputs, n_players, n_players)
-        As of :func:`path_dependent_interactions`.
+        As for :func:`path_dependent_interactions`.
     """
     _require_index(index)
     X, used, subsets, known = _players(ensemble, X)
@@ -188,9 +188,9 @@ def rescaled_shap(
     weights: npt.ArrayLike | None = None,
     labels: npt.ArrayLike | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute values of a function of the margin by the rescale rule, straight from its definition.
+    """Compute SHAP values of a function of the margin by the rescale rule, straight from its definition.
 
-    The interventional Shapley values of each row against each background row alone are multiplied by the
+    The interventional Shapley values of each row against each single background row are multiplied by the
     slope of the link's secant between their margins, and averaged over the background.
 
     Parameters
@@ -202,7 +202,7 @@ def rescaled_shap(
     weights : array-like of shape (n_background,) or None
         As for :func:`interventional_shap`.
     labels : array-like of shape (n_rows,) or None
-        None: zeros.
+        Label of each row. None: zeros.
 
     Returns
     -------
@@ -214,7 +214,7 @@ def rescaled_shap(
     Raises
     ------
     ValueError
-        As :func:`interventional_shap`.
+        As for :func:`interventional_shap`.
     """
     X, background = _rounded(ensemble, X, "X"), _rounded(ensemble, background, "background")
     shares = np.ones(len(background)) if weights is None else np.asarray(weights, np.float64)
@@ -225,7 +225,7 @@ def rescaled_shap(
         of_margin, of_b = interventional_shap(ensemble, X, b[np.newaxis])
         for i, (of_x, y) in enumerate(zip(ensemble.margin(X), labels, strict=True)):
             slope = derivative((of_x + of_b) / 2, y)
-            # Margins closer than this lose too many digits in the quotient, which differs by less than 1e-11.
+            # For closer margins the quotient loses too many digits; the derivative is within 1e-11 of it.
             apart = np.abs(of_x - of_b) > 1e-5
             slope[apart] = ((link(of_x, y) - link(of_b, y))[apart]) / (of_x - of_b)[apart]
             values[i] += share * slope[:, np.newaxis] * of_margin[i]
@@ -234,24 +234,24 @@ def rescaled_shap(
 
 
 def path_dependent_banzhaf(ensemble: Ensemble, X: npt.ArrayLike) -> np.ndarray:
-    """Banzhaf values of encoded rows, straight from the definition.
+    """Compute path-dependent Banzhaf values of encoded rows, straight from the definition.
 
     Parameters
     ----------
     ensemble : Ensemble
-        Uses at most 12 different players; how many columns it has does not matter.
+        Must use at most 12 different players; the number of its columns does not matter.
     X : array-like of shape (n_rows, n_features)
         Numbers; NaN is missing, a categorical column holds codes.
 
     Returns
     -------
     ndarray of float64, shape (n_rows, n_outputs, n_players)
-        They do not add up to the margin.
+        Unlike Shapley values, they do not add up to the margin.
 
     Raises
     ------
     ValueError
-        X has another shape, or the ensemble uses more than 12 players.
+        X has a wrong shape, or the ensemble uses more than 12 players.
     """
     X, used, subsets, known = _players(ensemble, X)
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
@@ -262,29 +262,29 @@ def path_dependent_banzhaf(ensemble: Ensemble, X: npt.ArrayLike) -> np.ndarray:
 
 
 def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Index = "sii") -> np.ndarray:
-    """Compute interactions of all pairs of features of encoded rows, straight from the definition.
+    """Compute path-dependent interactions of all pairs of features, straight from the definition.
 
     Parameters
     ----------
     ensemble : Ensemble
-        Uses at most 12 different players; how many columns it has does not matter.
+        Must use at most 12 different players; the number of its columns does not matter.
     X : array-like of shape (n_rows, n_features)
         Numbers; NaN is missing, a categorical column holds codes.
     index : {"sii", "stii", "bii"}
-        The Shapley interaction index (with it these are SHAP interaction values), the Shapley-Taylor
-        index of order 2, or the Banzhaf interaction index.
+        The Shapley interaction index, which gives SHAP interaction values, the Shapley-Taylor index of
+        order 2, or the Banzhaf interaction index.
 
     Returns
     -------
     ndarray of float64, shape (n_rows, n_outputs, n_players, n_players)
-        Symmetric, with half of the index of two features off the diagonal. On it stands, for "sii", what
-        these leave of the Shapley value of a feature, for "stii" what the feature adds when it is the only
-        one known, for "bii" its Banzhaf value. The rows of the first two add up to the Shapley values.
+        Symmetric, with half of the index of two features off the diagonal. The diagonal holds, for "sii",
+        the rest of a feature's Shapley value; for "stii", what the feature adds if it alone is known; for
+        "bii", its Banzhaf value. For the first two, rows add up to the Shapley values.
 
     Raises
     ------
     ValueError
-        X has another shape, the ensemble uses more than 12 players, or there is no such index.
+        X has a wrong shape, the ensemble uses more than 12 players, or ``index`` is unknown.
     """
     _require_index(index)
     X, used, subsets, known = _players(ensemble, X)
@@ -297,12 +297,12 @@ def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Ind
 def path_dependent_triples(
     ensemble: Ensemble, X: npt.ArrayLike, index: Index = "sii"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute interactions of all triples of used features of encoded rows, straight from the definition.
+    """Compute path-dependent interactions of all triples of used features, straight from the definition.
 
     Parameters
     ----------
     ensemble : Ensemble
-        Uses at most 12 different players; how many columns it has does not matter.
+        Must use at most 12 different players; the number of its columns does not matter.
     X : array-like of shape (n_rows, n_features)
         Numbers; NaN is missing, a categorical column holds codes.
     index : {"sii", "bii"}
@@ -311,14 +311,14 @@ def path_dependent_triples(
     Returns
     -------
     values : ndarray of float64, shape (n_rows, n_outputs, n_triples)
-        Whole indices, unlike those of pairs.
+        The indices themselves, not half of them as for pairs.
     triples : ndarray of int, shape (n_triples, 3)
-        The features of each, ascending.
+        The features of each triple, ascending.
 
     Raises
     ------
     ValueError
-        X has another shape, the ensemble uses more than 12 players, or the index is another one.
+        X has a wrong shape, the ensemble uses more than 12 players, or ``index`` is another one.
     """
     if index not in ("sii", "bii"):
         raise ValueError(f"index must be 'sii' or 'bii', not {index!r}")
@@ -340,7 +340,7 @@ def _require_index(index: str) -> None:
 def _players(
     ensemble: Ensemble, X: npt.ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, np.ndarray]]:
-    """X as the trees compare it, the used players, their subsets as bits, and which contain each player."""
+    """Return X as the trees compare it, used players, their subsets as bits, and those with each player."""
     X = _rounded(ensemble, X, "X")
     used = np.unique(_player_of(ensemble)[ensemble.feature[ensemble.left >= 0]])
     if len(used) > MAX_USED_FEATURES:
@@ -350,12 +350,12 @@ def _players(
 
 
 def _player_of(ensemble: Ensemble) -> np.ndarray:
-    """The player that each feature belongs to."""
+    """Return the player that each feature belongs to."""
     return ensemble.player if len(ensemble.player) else np.arange(ensemble.n_features)
 
 
 def _rounded(ensemble: Ensemble, rows: npt.ArrayLike, name: str) -> np.ndarray:
-    """Rows as the trees compare them."""
+    """Return rows as the trees compare them; raise ``ValueError`` if their shape is wrong."""
     with np.errstate(over="ignore"):
         rows = np.asarray(rows, np.float64).astype(ensemble.x_dtype)
     if rows.ndim != 2 or rows.shape[1] != ensemble.n_features:
@@ -366,13 +366,13 @@ def _rounded(ensemble: Ensemble, rows: npt.ArrayLike, name: str) -> np.ndarray:
 def _against(
     ensemble: Ensemble, background: npt.ArrayLike, weights: npt.ArrayLike | None
 ) -> tuple[Ensemble, np.ndarray, np.ndarray]:
-    """The trees without the intercept, which cancels in every gain; background rows, and their shares."""
+    """Return trees without the intercept, which cancels in all differences, background rows and weights."""
     background = _rounded(ensemble, background, "background")
     shares = np.ones(len(background)) if weights is None else np.asarray(weights, np.float64)
     if not len(background) or shares.shape != (len(background),):
         raise ValueError(
-            f"there must be a background row, and a weight for each, not {len(background)} rows and "
-            f"weights of shape {shares.shape}"
+            f"there must be at least one background row, and a weight for each, not {len(background)} rows "
+            f"and weights of shape {shares.shape}"
         )
     return replace(ensemble, intercept=np.zeros(ensemble.n_outputs)), background, shares / shares.sum()
 
@@ -384,7 +384,7 @@ def _interventional_values(
     background: npt.ArrayLike,
     weights: npt.ArrayLike | None,
 ) -> np.ndarray:
-    """Values of single features: Shapley values, or with "bii" Banzhaf values."""
+    """Compute values of single features: Shapley values, or Banzhaf values with "bii"."""
     X, used, subsets, known = _players(ensemble, X)
     trees, background, shares = _against(ensemble, background, weights)
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
@@ -398,7 +398,7 @@ def _interventional_values(
 def _worth_by_rows(
     ensemble: Ensemble, X: np.ndarray, known: dict[int, np.ndarray]
 ) -> Iterator[tuple[slice, np.ndarray]]:
-    """The worth of all subsets, for few rows at a time."""
+    """Yield v(S) of all subsets, for a few rows at a time."""
     rows_at_once = max(1, 2**16 // 2 ** len(known))
     for start in range(0, len(X), rows_at_once):
         rows = slice(start, start + rows_at_once)
@@ -412,7 +412,7 @@ def _interventional_worth(
     weights: np.ndarray,
     known: dict[int, np.ndarray],
 ) -> np.ndarray:
-    """v(S) of all subsets for one row: (n_outputs, n_subsets)."""
+    """Return v(S) of all subsets for one row: (n_outputs, n_subsets)."""
     n_subsets, player_of = 2 ** len(known), _player_of(ensemble)
     worth = np.empty((ensemble.n_outputs, n_subsets))
     subsets_at_once = max(1, 2**16 // len(background))
@@ -431,7 +431,7 @@ def _interventional_worth(
 def _weighted_difference(
     index: Index, worth: np.ndarray, without: np.ndarray, members: tuple[int, ...]
 ) -> np.ndarray:
-    """The index of some features, from the worth of all subsets and the subsets without them."""
+    """Return the index of some features, from v(S) of all subsets and the subsets without them."""
     n_players = int(worth.shape[-1]).bit_length() - 1
     if index == "bii":
         weights = np.full(len(without), 1 / len(without))
@@ -450,7 +450,7 @@ def _fill_matrices(
     known: dict[int, np.ndarray],
     matrices: np.ndarray,
 ) -> None:
-    """Matrices of interactions, zeros before, from the worth of all subsets: [...][feature][feature]."""
+    """Fill zeroed matrices of interactions, [...][feature][feature], from v(S) of all subsets."""
     for i, f in enumerate(used):
         for j, g in enumerate(used[:i]):
             without = subsets[~(known[f] | known[g])]
@@ -465,7 +465,7 @@ def _fill_matrices(
 
 
 def _difference(worth: np.ndarray, subsets: np.ndarray, members: tuple[int, ...]) -> np.ndarray:
-    """Of the worth of subsets with and without each of the members, the differences of differences."""
+    """Return the differences of differences of v(S) between subsets with and without each of the members."""
     if not members:
         return worth[..., subsets]
     first, *others = members
@@ -474,7 +474,7 @@ def _difference(worth: np.ndarray, subsets: np.ndarray, members: tuple[int, ...]
 
 
 def _shapley_weights(subsets: np.ndarray, n_players: int) -> np.ndarray:
-    """|S|! (u - |S| - 1)! / u! of each subset S, given as bits."""
+    """Return |S|! (u - |S| - 1)! / u! for each subset S, given as bits."""
     by_size = np.array(
         [factorial(s) * factorial(n_players - s - 1) / factorial(n_players) for s in range(n_players)]
     )
@@ -482,9 +482,9 @@ def _shapley_weights(subsets: np.ndarray, n_players: int) -> np.ndarray:
 
 
 def _worth(ensemble: Ensemble, X: np.ndarray, known: dict[int, np.ndarray]) -> np.ndarray:
-    """v(S) without the intercept, which cancels in every gain: (n_rows, n_outputs, n_subsets).
+    """Return v(S) less the intercept, which cancels in all differences: (n_rows, n_outputs, n_subsets).
 
-    ``known[p]`` tells for each subset whether it contains player p.
+    ``known[p]`` says for each subset whether it contains player p.
     """
     n_subsets = len(next(iter(known.values()))) if known else 1
     worth = np.zeros((len(X), ensemble.n_outputs, n_subsets))
@@ -495,7 +495,7 @@ def _worth(ensemble: Ensemble, X: np.ndarray, known: dict[int, np.ndarray]) -> n
 
 
 def _tree_worth(ensemble: Ensemble, root: int, X: np.ndarray, known: dict[int, np.ndarray]) -> np.ndarray:
-    """Expected leaf value of one tree; broadcasts to (n_rows, outputs of the tree, n_subsets)."""
+    """Return the expected leaf value of a tree, to broadcast to (n_rows, outputs of the tree, n_subsets)."""
 
     def children(node: int) -> tuple[int, int]:
         return root + ensemble.left[node], root + ensemble.right[node]
@@ -525,6 +525,6 @@ def _tree_worth(ensemble: Ensemble, root: int, X: np.ndarray, known: dict[int, n
 
 
 def _share(cover: float, other: float) -> float:
-    """cover / (cover + other), also where the sum would overflow."""
+    """Return cover / (cover + other), even if the sum would overflow."""
     largest = max(cover, other)
     return cover / largest / (cover / largest + other / largest) if largest > 0 else 0.5

@@ -1,8 +1,8 @@
-"""What a file keeps of an explainer: the adapted model, the options that shape its values, the background,
-and what is in the tables of the compiled plan.
+"""Files of explainers: the adapted model, the options that affect its values, the background data, and the
+content of the compiled plan's tables.
 
-Python objects (names, labels, categories) are written as JSON that says their types, arrays as
-arrays; of classes only those listed here are made again. See ``storage.py`` for the file itself.
+Python objects (names, labels, categories) are written as JSON with their types, arrays as arrays; only
+instances of the classes listed here are created on loading. See ``storage.py`` for the file itself.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .schema import AdaptedModel, InputSchema
 
 _FORMAT, _VERSION = "skshapgpu explainer", 1
 
-#: Arrays of ``_core.Plan.contents`` have these names behind this in files.
+#: Prefix, in files, of the names of the arrays in ``_core.Plan.contents``.
 _TABLES = "tables_"
 
-#: Those of them that may be large, and of which a call reads only some places.
+#: Those of them that may be large, and of which a call reads only some parts.
 _LARGE = [f"{_TABLES}floats", f"{_TABLES}doubles"]
 
-#: Encoders and derived columns that can be saved, by the names that files have for them: module and class.
+#: Module and class of the encoders and derived columns that can be saved, by their names in files.
 _ENCODERS = {
     "sklearn categories": ("skshapgpu.adapters.sklearn", "OrdinalCategories"),
     "xgboost categories": ("skshapgpu.adapters.xgboost", "CategoryEncoder"),
@@ -50,10 +50,10 @@ class Saved:
     ----------
     adapted : AdaptedModel
     options : dict
-        Names and values of those options of ``TreeExplainer`` that are saved.
+        Values of the saved options of ``TreeExplainer``, by name.
     background : Background or None
     tables : dict of str to ndarray
-        What ``_core.Plan.contents`` gives; of a file memory-mapped. Empty: no tables are stored.
+        The result of ``_core.Plan.contents``; memory-mapped if from a file. Empty: no tables are stored.
     """
 
     adapted: AdaptedModel
@@ -63,14 +63,14 @@ class Saved:
 
 
 def save(path: str | os.PathLike[str], saved: Saved) -> None:
-    """Write a file, complete or not at all.
+    """Write a file, completely or not at all.
 
     Raises
     ------
     ValueError
         The model holds labels or categories of a type that a file cannot keep.
     FileExistsError
-        There is a file that something else wrote.
+        The path is a file that something else wrote.
     OSError
         The file cannot be written.
     """
@@ -97,7 +97,7 @@ def save(path: str | os.PathLike[str], saved: Saved) -> None:
 
 
 def digest(ensemble: Ensemble) -> str:
-    """SHA-256 of a model's trees, in hexadecimal digits."""
+    """Return the SHA-256 of a model's trees in hexadecimal digits."""
     found = hashlib.sha256()
     for f in fields(Ensemble):
         value = getattr(ensemble, f.name)
@@ -122,7 +122,7 @@ def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
     OSError
         The file cannot be read.
     ValueError
-        It is none of an explainer, damaged, or written by a later version.
+        The file holds no explainer, is damaged, or was written by a later version.
     """
     header, arrays = storage.read(path, _LARGE, verify)
     if header.get("format") != _FORMAT:
@@ -150,18 +150,18 @@ def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
 
 
 def library_version(path: str | os.PathLike[str]) -> str:
-    """Version of this package that wrote a file.
+    """Return the version of this package that wrote a file.
 
     Raises
     ------
     OSError, ValueError
-        As :func:`load`.
+        As for :func:`load`.
     """
     return str(storage.read(path, _LARGE)[0].get("library"))
 
 
 def _check(adapted: AdaptedModel) -> None:
-    """What follows from it is not checked again where it is used."""
+    """Raise ``ValueError`` unless all fields are valid; nothing is checked again where it is used."""
     schema, n_features = adapted.schema, adapted.schema.n_features
     n_outputs = adapted.ensemble.n_outputs
     for owner, name, n in (
@@ -173,7 +173,7 @@ def _check(adapted: AdaptedModel) -> None:
         if given is not None and (not isinstance(given, tuple) or len(given) != n):
             raise ValueError(f"its {name} are {given!r:.80}")
     if not all(isinstance(name, str) for name in schema.feature_names or ()):
-        raise ValueError("its feature_names are no texts")
+        raise ValueError("its feature_names are not all strings")
     for owner, name, allowed in (
         (adapted, "binary", (None, "margin", "probability")),
         (adapted, "link", (None, "identity", "logistic")),
@@ -195,13 +195,13 @@ def _check(adapted: AdaptedModel) -> None:
     if type(scale) is not float or not 0 < scale < float("inf") or type(missing) is not float:
         raise ValueError(f"its link_scale or missing_value are {scale!r:.80}, {missing!r:.80}")
     if not isinstance(adapted.family, str) or not isinstance(schema.encoders, dict):
-        raise ValueError("its family is no text, or its encoders are none")
+        raise ValueError("its family is not a string, or its encoders are not a dict")
     if not all(type(feature) is int and 0 <= feature < n_features for feature in schema.encoders):
-        raise ValueError("it has encoders of columns that there are not")
+        raise ValueError("it has encoders of columns that do not exist")
     if not all(
         hasattr(e, "encode") for e in (*schema.encoders.values(), schema.frame_encoder) if e is not None
     ):
-        raise ValueError("it has encoders that encode nothing")
+        raise ValueError("it has encoders without a method encode")
     if type(schema.n_categorical) not in (int, type(None)):
         raise ValueError(f"its n_categorical is {schema.n_categorical!r:.80}")
 
@@ -209,18 +209,18 @@ def _check(adapted: AdaptedModel) -> None:
 def _background(given: Any, ensemble: Ensemble) -> Background | None:
     if given is None:
         return None
-    rows, weights = (np.array(array, order="C") for array in given)  # not of the file, which may change
+    rows, weights = (np.array(array, order="C") for array in given)  # copies, as the file may change
     if rows.ndim != 2 or rows.shape[1] != ensemble.n_features or rows.dtype != ensemble.x_dtype:
         raise ValueError("its background does not fit the model")
     if weights.shape != rows.shape[:1] or weights.dtype != np.float64 or not len(rows):
-        raise ValueError("its background has other weights than rows")
+        raise ValueError("its background has weights that do not fit its rows")
     if not (np.isfinite(weights) & (weights >= 0)).all() or abs(weights.sum() - 1) > 1e-6:
         raise ValueError("its background has weights that do not add up to 1")
     return Background(rows, weights)
 
 
 class _Packer:
-    """Values as JSON; arrays aside, by name."""
+    """Converter of values to JSON; arrays are set aside by name."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
@@ -245,13 +245,13 @@ class _Packer:
                 state = {f.name: self.pack(getattr(value, f.name)) for f in fields(value)}
                 return {"encoder": name, "fields": state}
         raise ValueError(
-            f"cannot save the model: it holds {value!r:.80}, a {type(value).__qualname__}; files keep "
-            "numbers, texts and arrays of them"
+            f"cannot save the model: it holds {value!r:.80}, a {type(value).__qualname__}; files can "
+            "hold only numbers, strings and arrays of them"
         )
 
 
 class _Unpacker:
-    """The reverse."""
+    """Converter of JSON and arrays back to values."""
 
     def __init__(self, arrays: dict[str, np.ndarray]) -> None:
         self._arrays = arrays

@@ -1,8 +1,8 @@
-"""How a model's own library reads X: the part of a model that is not in its trees.
+"""The result of an adapter: the trees of a model, and how its own library reads X.
 
 An adapter returns an :class:`AdaptedModel`: the :class:`~skshapgpu.adapters.Ensemble` plus an
-:class:`InputSchema` that says which columns it expects, what counts as missing there and how
-categories become the codes that the trees test. ``inputs.py`` applies it.
+:class:`InputSchema` that says which columns X must have, which values count as missing and how
+categories become the codes that the trees test. ``inputs.py`` applies the schema.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .errors import UnsupportedModelError
 
 @dataclass(frozen=True)
 class Column:
-    """One column of X on its way to a :class:`ColumnEncoder`.
+    """One column of X, the input of a :class:`ColumnEncoder`.
 
     Attributes
     ----------
     name : str
-        For error messages.
+        Name in error messages.
     values : ndarray
         Decoded values: numbers, or objects (``None`` or NaN where missing).
     codes : ndarray of int64 or None
@@ -33,11 +33,11 @@ class Column:
     package : str or None
         Package of the data frame that X is, such as "pandas"; None for an array.
     is_text : bool
-        Whether it is a column of text of a data frame. Its ``codes`` number the texts as they appear.
+        Whether it is a text column of a data frame. Its ``codes`` number the texts in order of appearance.
     category_number : int
-        How many categorical columns stand before this one in the data frame.
+        Number of categorical columns before this one in the data frame.
     kept : dict of str to ndarray
-        What its encoder found that :class:`DerivedColumns` may use, too.
+        Results of its encoder that :class:`DerivedColumns` may use, too.
     """
 
     name: str
@@ -50,11 +50,11 @@ class Column:
 
 
 class ColumnEncoder(Protocol):
-    """Turns a categorical column into the codes that the model's trees test; picklable.
+    """Interface of objects that encode a categorical column as the codes that the trees test; picklable.
 
-    One that reads ``Column.codes`` has the attribute ``takes_codes``: whether its result depends on the
-    codes themselves, not only on the categories that they stand for. If so, columns without codes of their
-    own are refused, and so are rows that come in batches, with a dictionary each.
+    An encoder that reads ``Column.codes`` has the attribute ``takes_codes``: whether its result depends on
+    the codes themselves, not only on the categories that they stand for. If so, columns without codes of
+    their own are rejected, and so are rows in batches, each with its own dictionary.
     """
 
     def encode(self, column: Column) -> np.ndarray:
@@ -78,18 +78,18 @@ class ColumnEncoder(Protocol):
 
 
 class DerivedColumns(Protocol):
-    """Columns that the trees test behind those of X, computed from these; picklable.
+    """Columns, computed from those of X, that the trees test after them; picklable.
 
     Attributes
     ----------
     n_features : int
-        Columns of X.
+        Number of columns of X.
     n_columns : int
-        How many there are behind these.
+        Number of derived columns.
     encoded : set of int
-        Columns of X, with an encoder, whose values it reads.
+        Columns of X, with an encoder, from which they are computed.
     row_bytes : int
-        What :meth:`fill` allocates for each row, about.
+        Bytes, approximately, that :meth:`fill` allocates for each row.
     """
 
     @property
@@ -102,7 +102,7 @@ class DerivedColumns(Protocol):
     def row_bytes(self) -> int: ...
 
     def fill(self, block: np.ndarray, columns: Mapping[int, Column]) -> None:
-        """Write the last ``n_columns`` columns of rows whose first ones are those of X, encoded.
+        """Write the last ``n_columns`` columns of ``block``, whose first columns are those of X, encoded.
 
         Parameters
         ----------
@@ -115,24 +115,24 @@ class DerivedColumns(Protocol):
 
 @dataclass(frozen=True)
 class InputSchema:
-    """What the model's library accepts as X and how it reads it.
+    """The columns and values that the model's library accepts as X, and how it reads them.
 
     Attributes
     ----------
     n_features : int
-        Columns that X must have.
+        Number of columns that X must have.
     feature_names : tuple of str or None
         Names seen in training; a data frame must have the same names in the same order.
     allow_nan, allow_inf : bool
-        Whether the library itself predicts such values; where it refuses, so do we.
+        Whether the library itself accepts such values; those that it refuses are rejected here, too.
     allow_sparse_nan : bool
-        Whether it reads NaN in a sparse matrix as in an array, if it allows NaN at all.
+        Whether it reads NaN in a sparse matrix like NaN in an array, if it allows NaN at all.
     blank_as_underscore : bool
-        Whether ``feature_names`` have an underscore where the names in training had a blank.
+        Whether ``feature_names`` have underscores where the names in training had blanks.
     array_dtype : str or None
-        What the library rounds arrays to that are neither float32 nor float64 in the machine's byte order.
+        Dtype to which the library rounds arrays other than float32 and float64 in native byte order.
     object_dtype : str or None
-        What the library rounds arrays of objects to.
+        Dtype to which the library rounds arrays of objects.
     missing_value : float
         A number that means missing, besides NaN, in columns without an encoder.
     sparse_zero_missing : bool
@@ -140,12 +140,12 @@ class InputSchema:
     encoders : mapping of int to ColumnEncoder
         Encoder of each categorical column, by column number.
     frame_encoder : ColumnEncoder or None
-        Encoder of a data frame's categorical columns that have none of their own; None: the values
-        are numbers.
+        Encoder of a data frame's categorical columns that have none in ``encoders``; None: their
+        values are numbers.
     n_categorical : int or None
-        How many categorical columns a data frame must have, where the library insists on it.
+        Number of categorical columns that a data frame must have, if the library insists on one.
     derived : DerivedColumns or None
-        Columns that the trees test beside those of X.
+        Columns that the trees test in addition to those of X.
     """
 
     n_features: int
@@ -168,22 +168,22 @@ class InputSchema:
         if derived is not None and (
             derived.n_features != self.n_features or not derived.encoded <= set(self.encoders)
         ):
-            raise ValueError("derived columns are of an X with other columns, or without their encoders")
+            raise ValueError("derived columns are of an X with other columns, or their encoders are missing")
 
     @property
     def n_columns(self) -> int:
-        """Columns that the trees may test: those of X, and those derived."""
+        """Number of columns that the trees may test: those of X, and the derived ones."""
         return self.n_features + (0 if self.derived is None else self.derived.n_columns)
 
     @property
     def takes_codes(self) -> bool:
-        """Whether the codes that a data frame has for its categories are used as they are."""
+        """Whether the category codes of a data frame are used as they are."""
         encoders = [*self.encoders.values(), self.frame_encoder]
         return any(getattr(encoder, "takes_codes", False) for encoder in encoders)
 
     @property
     def has_encoders(self) -> bool:
-        """Whether some column may be categorical."""
+        """Whether any column may be categorical."""
         return bool(self.encoders) or self.frame_encoder is not None
 
 
@@ -199,30 +199,31 @@ class AdaptedModel:
         "sklearn", "xgboost", "lightgbm", "catboost", "treelite", "ngboost", "sksurv",
         "quantile_forest" or a registered name.
     output_names : tuple or None
-        Names of the outputs when there are several: class labels, or target names.
+        Names of the outputs if there are several: class labels, or target names.
     binary : {None, "margin", "probability"}
-        Set when the single output is the positive class of a binary classifier: whether the
-        negative class would have minus its margin, or one minus its probability.
+        Set if the single output is the positive class of a binary classifier: says whether the
+        negative class has the margin times -1, or one minus the probability.
     class_names : tuple or None
         Both class labels of a binary classifier, negative first.
     link : {None, "identity", "logistic"}
-        How the library makes the probability of an output from its margin, whatever the other
-        outputs are: it is the margin, or 1 / (1 + exp(-link_scale * margin)). None: in another
-        way, or the model has no probabilities.
+        How the library computes the probability of an output from its margin alone: it is the
+        margin, or 1 / (1 + exp(-link_scale * margin)). None: it computes it in another way, or the
+        model has no probabilities.
     link_scale : float
+        Factor of the margin in the logistic link.
     squared_error : bool
-        Whether the single output is a prediction that was trained to have a small squared error.
+        Whether the single output is a prediction trained to minimize the squared error.
     has_cover : bool
-        Whether the ensemble's covers are those of the training data. Without them, values are
-        computed against background data only.
+        Whether the ensemble has the covers of the training data. Without them, SHAP values can
+        only be computed against background data.
     cover_kind : {None, "count", "weight"}
-        What the covers are: training rows, or what these weigh, which in boosting is the sum of
-        their hessians. None: unknown.
+        Kind of the covers: numbers of training rows, or weights of these, which in boosting are
+        the sums of their hessians. None: unknown.
     other_covers : mapping of str to callable
-        What gives the covers of the other kind, of all nodes, where the model has both; picklable.
+        Function that returns the covers of all nodes of the other kind, if the model has both; picklable.
     shared : tuple of tuple of int
-        Players of the ensemble behind those that are the columns of X: the columns that share the
-        value of each evenly.
+        For each player of the ensemble after those that are the columns of X: the columns that
+        share its value evenly.
     """
 
     ensemble: Ensemble
@@ -249,12 +250,12 @@ class AdaptedModel:
         if n_players != n_features + len(self.shared):
             raise ValueError(
                 f"the ensemble has {n_players} players, but there are {n_features} columns of X and "
-                f"{len(self.shared)} players behind them"
+                f"{len(self.shared)} players after them"
             )
         for columns in self.shared:
             known = all(column in range(n_features) for column in columns)
             if not columns or not known or len(set(columns)) < len(columns):
-                raise ValueError(f"{columns!r} are no different columns of X that share a value")
+                raise ValueError(f"{columns!r} are not distinct columns of X that can share a value")
 
     def with_cover(self, asked: str) -> AdaptedModel:
         """Return the model with covers of one kind.
@@ -272,7 +273,7 @@ class AdaptedModel:
         Raises
         ------
         UnsupportedModelError
-            It has no such covers.
+            The model has no covers of this kind.
         """
         if asked in ("auto", self.cover_kind):
             return replace(self, other_covers={}) if self.other_covers else self
@@ -287,7 +288,7 @@ class AdaptedModel:
 
 
 def counts_of(trees: Sequence[Tree]) -> dict[str, Callable[[], np.ndarray]]:
-    """``AdaptedModel.other_covers`` of trees whose covers are weights, and which have counts."""
+    """Return ``AdaptedModel.other_covers`` of trees whose covers are weights, if all of them have counts."""
     if not trees or any(tree.count is None for tree in trees):
         return {}
     return {"count": partial(_counts, trees)}

@@ -1,8 +1,8 @@
-"""``shap.GPUTreeExplainer`` on this package: the class that the entry point ``shap.tree_backends`` names.
+"""Implementation of ``shap.GPUTreeExplainer``, found by the entry point group ``shap.tree_backends``.
 
-shap looks in that group for ``"cuda"``, then ``"rocm"``, then for whatever there is. This class is named
-``"skshapgpu"``, so that a backend made for shap goes first where one is installed. Only shap imports this
-module.
+shap looks in that group for ``"cuda"``, then ``"rocm"``, then for any other entry. This one is named
+``"skshapgpu"``, so that a backend made for shap takes precedence where one is installed. Only shap imports
+this module.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ class GPUTreeExplainer(shap.TreeExplainer):
     """A ``shap.TreeExplainer`` whose values are computed by :class:`skshapgpu.TreeExplainer`.
 
     Arguments, shapes, the sample that shap draws of large background data, and ``expected_value`` are those
-    of ``shap.TreeExplainer``. So are the values, in double precision, but where that takes another branch
-    than the model: at categorical splits of ``HistGradientBoosting*``, and next to thresholds that it
-    narrows to float32. Several outputs give one array, as there.
+    of ``shap.TreeExplainer``. So are the values, in double precision, except where shap takes another branch
+    than the model: at categorical splits of ``HistGradientBoosting*``, and next to thresholds that shap
+    narrows to float32. Several outputs give one array, as in shap.
 
-    The GPU is used where there is one and enough work for it. Without a GPU the same values are computed on
-    the CPU, and a warning says so; the environment variable ``SKSHAPGPU_DEVICE`` chooses without a warning.
+    The GPU is used if there is one and enough work for it. Without a GPU, the same values are computed on
+    the CPU, and a warning says so; the environment variable ``SKSHAPGPU_DEVICE`` chooses a device without a
+    warning.
 
     Parameters
     ----------
     model : fitted model
-        That both packages read.
+        A model that both packages support.
     *args, **kwargs
         As for ``shap.TreeExplainer``: ``data``, ``model_output``, ``feature_perturbation`` and others.
 
     Raises
     ------
     UnsupportedModelError
-        The model cannot be explained exactly; ``shap.TreeExplainer`` may take it.
+        The model cannot be explained exactly; ``shap.TreeExplainer`` may accept it.
     NotImplementedError
-        Path-dependent values with covers of ``data``.
+        Path-dependent values with the covers of ``data`` are requested.
 
     Warns
     -----
@@ -62,7 +63,7 @@ class GPUTreeExplainer(shap.TreeExplainer):
         doubled = kind == "probability_doubled"
         self._ours: dict[bool, TreeExplainer] = {}
         self._options = {
-            "model": adapt(model),  # with a copy of data, as one of the explainers may be compiled much later
+            "model": adapt(model),  # data is copied, as an explainer may be compiled much later
             "data": deepcopy(self.data),
             "feature_perturbation": self.feature_perturbation,
             "model_output": "probability" if doubled else kind,
@@ -89,7 +90,7 @@ class GPUTreeExplainer(shap.TreeExplainer):
         check_additivity: bool = True,
         from_call: bool = False,
     ) -> Any:
-        """SHAP values, exact.
+        """Compute exact SHAP values.
 
         Parameters
         ----------
@@ -97,22 +98,22 @@ class GPUTreeExplainer(shap.TreeExplainer):
         y : array-like of shape (n_rows,), default=None
             Labels, for ``model_output="log_loss"``.
         tree_limit : int or None, default=None
-            None and what the model itself predicts with.
+            None, or the number of trees that the model itself predicts with.
         approximate : bool, default=False
-            True is refused.
+            True is rejected.
         check_additivity : bool, default=True
             As for :class:`skshapgpu.TreeExplainer`.
         from_call : bool, default=False
-            Without effect, as for any backend.
+            Ignored, as by any backend.
 
         Returns
         -------
-        array of shape (n_rows, n_features[, n_outputs]), or of one row without its first axis
+        array of shape (n_rows, n_features[, n_outputs]), without the first axis if X is one row
 
         Raises
         ------
         NotImplementedError
-            For ``approximate`` or another ``tree_limit``.
+            ``approximate`` is True, or ``tree_limit`` is another number.
         TypeError
             X is a ``DMatrix`` or ``Pool``.
         """
@@ -125,25 +126,25 @@ class GPUTreeExplainer(shap.TreeExplainer):
         return values[0] if single else values
 
     def shap_interaction_values(self, X: Any, y: Any = None, tree_limit: int | None = None) -> Any:
-        """SHAP interaction values, exact; of background data, too.
+        """Compute exact SHAP interaction values, with background data, too.
 
         Parameters
         ----------
         X, tree_limit
             As for :meth:`shap_values`.
         y : None
-            Without effect.
+            Ignored.
 
         Returns
         -------
-        array of shape (n_rows, n_features, n_features[, n_outputs]), or of one row without its first axis
+        array of shape (n_rows, n_features, n_features[, n_outputs]), without the first axis if X is one row
 
         Raises
         ------
         ValueError
             ``model_output`` is not "raw".
         NotImplementedError
-            For another ``tree_limit``.
+            ``tree_limit`` is not the number of trees that the model predicts with.
         """
         self._require_limit(tree_limit)
         rows, single = _as_rows(X)
@@ -151,7 +152,7 @@ class GPUTreeExplainer(shap.TreeExplainer):
         return values[0] if single else values
 
     def _explainer(self, check_additivity: bool) -> TreeExplainer:
-        """Compiled when it is first needed, as few calls go without the check."""
+        """Return the explainer, compiled on first use, as few calls go without the check."""
         if check_additivity not in self._ours:
             self._ours[check_additivity] = TreeExplainer(**self._options, check_additivity=check_additivity)
         return self._ours[check_additivity]
@@ -171,7 +172,7 @@ class GPUTreeExplainer(shap.TreeExplainer):
 
 
 def _as_rows(X: Any) -> tuple[Any, bool]:
-    """X with its rows as an axis, and whether it was a single one."""
+    """Return X with an axis of rows, and whether it was a single row."""
     if type(X).__name__ in ("DMatrix", "Pool"):
         raise TypeError(
             f"X is a {type(X).__name__}: GPUTreeExplainer takes the rows as an array or a data frame"

@@ -1,12 +1,12 @@
-"""From players to the columns of X, where several columns share the value of one player.
+"""Conversion of values of players to values of columns of X, where several columns form one player.
 
-A player is a set of columns of X whose contribution cannot be told apart, as those that a CTR of CatBoost
-combines. With S[p, a] = 1/m for each of the m columns a of player p, and 0 elsewhere, values v of
-the players become v S. A matrix of interactions with rows that add up to v becomes S' Phi S, whose rows add
-up to v S: half of a pair's index is shared among all pairs of a column of the one and a column
-of the other player, and what a player of several columns does alone among all pairs of these, a column with
-itself included. Banzhaf interactions do not add up: there only the indices of pairs of players are
-shared, and the diagonal holds v S.
+A player is a set of columns of X whose contributions cannot be told apart, like those that a CTR of
+CatBoost combines. With S[p, a] = 1/m for each of the m columns a of player p, and 0 elsewhere, values v of
+the players become v S. A matrix Phi of interactions whose rows add up to v becomes S' Phi S, whose rows add
+up to v S: half of a pair's index is shared among all pairs of a column of the one player and a column of
+the other, and the main effect of a player with several columns among all pairs of these, pairs of a column
+with itself included. Rows of Banzhaf interactions do not add up to v: there, only the indices of pairs of
+players are shared, and the diagonal holds v S.
 
 Arrays are laid out as in ``runner.py``.
 """
@@ -18,17 +18,17 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
-#: Numbers of players that are shared at once: they should stay in the L2 cache.
+#: Numbers that are converted at once: they should stay in the L2 cache.
 _TILE = 2**17
 
 
 class Sharing:
-    """Who shares what.
+    """The columns that share the value of each player.
 
     Parameters
     ----------
     n_features : int
-        Columns of X: the first players.
+        Number of columns of X, which are the first players.
     shared : sequence of sequences of int
         Columns of each further player.
     """
@@ -48,7 +48,7 @@ class Sharing:
 
 
 class PairSharing:
-    """The same for pairs.
+    """The columns that share the interaction of each pair of players.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class PairSharing:
     Attributes
     ----------
     sets : ndarray of int32, shape (n_sets, 2)
-        Pairs of columns that have a part of a value, ascending.
+        Pairs of columns that get a part of a value, ascending.
     """
 
     def __init__(self, sharing: Sharing, pairs: np.ndarray, adds_up: bool) -> None:
@@ -70,7 +70,7 @@ class PairSharing:
         first, second = pairs.T.astype(np.int64)
         found = [_products(sharing, numbers, first, second)]
         alone = np.empty((3, 0), np.int64), np.empty(0)
-        if adds_up:  # what a player does alone is its value less all its pairs
+        if adds_up:  # a player's main effect is its value less all its pairs
             players = np.flatnonzero(np.diff(sharing.starts) > 1)
             alone = _products(sharing, players, players, players)
             found += [_products(sharing, numbers, player, player, -1.0) for player in (first, second)]
@@ -95,7 +95,7 @@ class PairSharing:
         pairs: np.ndarray | None = None,
         matrices: np.ndarray | None = None,
     ) -> None:
-        """Write pairs of columns, halved as those of players, and matrices; ``values`` are shared ones."""
+        """Write pairs of columns, halved like pairs of players, and matrices; ``values`` are of columns."""
         if pairs is None:
             pairs = np.empty((*values.shape[:2], len(self.sets)), values.dtype)
         _apply([(self._of_pairs, of_pairs), (self._of_values, of_players)], pairs)
@@ -111,10 +111,10 @@ class PairSharing:
 def _products(
     sharing: Sharing, source: np.ndarray, first: np.ndarray, second: np.ndarray, sign: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Source and two columns, the smaller first, and S[p, a] S[q, b] for all columns of pairs of players.
+    """Return source, two columns, ascending, and S[p, a] S[q, b] for all columns of pairs of players.
 
-    Of two different players a column pair may come twice; of a player with itself the two are one pair, which
-    counts once.
+    For two different players, a pair of columns may occur twice; for a player with itself, (a, b) and (b, a)
+    are one pair, which occurs once.
     """
     sizes = np.diff(sharing.starts)
     counts = sizes[first] * sizes[second]
@@ -129,7 +129,7 @@ def _products(
 
 
 def _apply(terms: Sequence[tuple[sp.csr_matrix, np.ndarray]], out: np.ndarray) -> None:
-    """Write the sum of matrices times the last axes of arrays."""
+    """Write the sum over all terms of the matrix times the last axis of the array."""
     width = sum(array.shape[1] * array.shape[2] for _, array in terms)
     size = max(1, _TILE // max(width, 1))
     for start in range(0, len(out), size):

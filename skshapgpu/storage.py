@@ -1,8 +1,8 @@
 """Files of arrays: an uncompressed ``.npz`` with a JSON header, whose large arrays are memory-mapped.
 
-The format is NumPy's, so that other tools can read it. The header says which arrays there are, with
-their checksums, and has that of ZIP itself. Nothing in a file is executed, and nothing of it is
-believed before it was checked: whatever is wrong with one raises ``ValueError``.
+The format is NumPy's, so that other tools can read it. The header lists the arrays with their
+checksums, and has a checksum of its own in the ZIP format. Nothing in a file is executed, and nothing
+is trusted before it has been checked: any defect raises ``ValueError``.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from numpy.lib import format as npy
 
 _HEADER = "header.json"
 
-#: Arrays begin at multiples of this, so that vectors of them can be loaded.
+#: Arrays begin at multiples of this many bytes, so that they are aligned for vector instructions.
 _ALIGNMENT = 64
 
-#: Larger arrays that may be read lazily are not compared with their checksum when a file is opened: that
-#: would read all of them.
+#: Larger arrays that may be read lazily are not compared with their checksums when a file is opened, as that
+#: would read them in full.
 LAZY_BYTES = 2**24
 
-#: More than any header of ours: what a file says is not allocated unseen.
+#: Limits above any file of ours, so that the content of a file cannot request unlimited memory.
 _MAX_HEADER = 2**26
 _MAX_ARRAYS = 64
 
-#: Local file header of a ZIP member: its fixed part, and the ZIP64 field that stands behind it.
+#: Sizes in the local file header of a ZIP member: its fixed part, and the ZIP64 field after it.
 _LOCAL_BYTES, _ZIP64_BYTES = 30, 20
 _LOCAL_SIGNATURE = b"PK\x03\x04"
 
-#: A ZIP field that means nothing, for alignment.
+#: ID of a ZIP extra field without a meaning, for alignment.
 _PADDING_FIELD = 0xD935
 
 
 def is_ours(path: str | os.PathLike[str]) -> bool:
-    """Tell by its content whether :func:`write` wrote a file, or nobody has written anything into it."""
+    """Return whether, by its content, :func:`write` wrote a file, or the file is empty."""
     try:
         if not os.path.getsize(path):
             return True
@@ -64,6 +64,7 @@ def require_ours(path: str | os.PathLike[str], is_ours: Callable[[Any], bool] = 
     Raises
     ------
     FileExistsError
+        The file exists, and ``is_ours`` is false for it.
     """
     if os.path.lexists(path) and not is_ours(path):
         raise _not_ours(path)
@@ -76,13 +77,14 @@ def _not_ours(path: str | os.PathLike[str]) -> FileExistsError:
 
 
 def put(beside: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: Callable[[Any], bool]) -> None:
-    """Give a complete file its name, in place of a file of ours only.
+    """Rename a complete file from ``beside`` to ``path``, replacing only a file of ours.
 
     Raises
     ------
     FileExistsError
-        There is a file of that name that is not ours; or it has come meanwhile.
+        The path is a file that is not ours, or was created in the meantime.
     OSError
+        The file cannot be renamed.
     """
     if os.path.lexists(path):
         require_ours(path, is_ours)
@@ -99,27 +101,27 @@ def put(beside: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: C
 
 
 def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a file, complete or not at all.
+    """Write a file, completely or not at all.
 
     Parameters
     ----------
     path : path-like
-        One that this function wrote is replaced when the new file is complete.
+        A file that this function wrote is replaced when the new one is complete.
     header : mapping
-        What ``json`` can write.
+        Must be serializable by ``json``.
     arrays : mapping of str to ndarray
         C-contiguous arrays without objects.
 
     Raises
     ------
     FileExistsError
-        There is a file that something else wrote.
+        The path is a file that something else wrote.
     OSError
         The file cannot be written.
     """
     target = Path(path)
     require_ours(target)
-    # Not by tempfile, whose files nobody else may read.
+    # Not with tempfile, whose files are readable by their owner only.
     beside = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     try:
         with open(beside, "xb") as file:
@@ -128,7 +130,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
             os.fsync(file.fileno())
         put(beside, target, is_ours)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):  # an interrupt may come when it has been renamed already
+        with contextlib.suppress(FileNotFoundError):  # an interrupt may come after it has been renamed
             os.unlink(beside)
         raise
 
@@ -151,7 +153,7 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _member(file: BinaryIO, name: str) -> zipfile.ZipInfo:
-    """A member whose data will begin at an aligned place; dated alike in every file."""
+    """Return a member whose data will begin at an aligned position, with the same date in every file."""
     member = zipfile.ZipInfo(name)
     begin = file.tell() + _LOCAL_BYTES + len(name.encode()) + 4 + _ZIP64_BYTES
     padding = -begin % _ALIGNMENT
@@ -168,9 +170,9 @@ def read(
     ----------
     path : path-like
     lazy : collection of str
-        Arrays of which only the place is checked if they are large.
+        Arrays of which, if they are large, only the position is checked.
     verify : bool
-        Compare these, too.
+        Compare these with their checksums, too.
 
     Returns
     -------
@@ -183,7 +185,7 @@ def read(
     OSError
         The file cannot be read.
     ValueError
-        It is none of ours, or damaged.
+        The file is not ours, or is damaged.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -229,7 +231,7 @@ def _read(
 
 
 def _data(raw: np.ndarray, member: zipfile.ZipInfo) -> np.ndarray:
-    """Bytes of a member, where its own header says that they lie."""
+    """Return the bytes of a member, from the position that its own header implies."""
     begin = member.header_offset
     local = raw[begin : begin + _LOCAL_BYTES].tobytes()
     if begin < 0 or len(local) < _LOCAL_BYTES or local[:4] != _LOCAL_SIGNATURE:
@@ -246,11 +248,11 @@ def _data(raw: np.ndarray, member: zipfile.ZipInfo) -> np.ndarray:
 
 def _compare(name: str, data: np.ndarray, crc32: int) -> None:
     if zlib.crc32(data.data) != crc32:
-        raise ValueError(f"{name!r} does not have its checksum")
+        raise ValueError(f"{name!r} does not match its checksum")
 
 
 def _require_place(name: str, member: np.ndarray, array: np.ndarray) -> None:
-    """Make sure that the ``.npy`` has its array where it should, as nothing else tells of its bytes."""
+    """Check that the array lies where it should in the ``.npy``, as no checksum covers its bytes here."""
     start = len(member) - array.nbytes
     fields = f"{{'descr': {array.dtype.str!r}, 'fortran_order': False, 'shape': {array.shape}, }}"
     begin = member[:start].tobytes()
@@ -262,7 +264,7 @@ def _require_place(name: str, member: np.ndarray, array: np.ndarray) -> None:
 
 
 def _array(name: str, member: np.ndarray, about: dict[str, Any]) -> np.ndarray:
-    """The array at the end of an ``.npy``, in place, as the header says that it is."""
+    """Return the array at the end of an ``.npy`` without a copy, with the dtype and shape in the header."""
     if not re.fullmatch(r"[<|][biufU][0-9]{1,6}", about["dtype"]):
         raise ValueError(f"{name!r} has the dtype {about['dtype']!r}")
     dtype, shape = np.dtype(about["dtype"]), about["shape"]

@@ -1,8 +1,8 @@
-"""From a fitted model to an :class:`~skshapgpu.adapters.AdaptedModel`.
+"""Adapters that read a fitted model into an :class:`~skshapgpu.adapters.AdaptedModel`.
 
-The registry maps the full class path of a model (or of a base class) to the module that reads
-its family. A family's module is imported only when such a model arrives, so no model library
-is ever imported on behalf of another.
+Registered adapters are found by the full class path of a model or of a base class, all others by the
+top-level package. A family's module is imported only when a model of that family arrives, so no model
+library is ever imported on behalf of another.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _REGISTERED: dict[str, Callable[[Any], AdaptedModel]] = {}
 
 
 def register_adapter(class_path: str, adapter: Callable[[Any], AdaptedModel]) -> None:
-    """Teach skshapgpu a further family of models.
+    """Register an adapter for another family of models.
 
     Parameters
     ----------
     class_path : str
-        ``"package.module.Class"`` of the model, or of a base class of it.
+        ``"package.module.Class"`` of the model, or of one of its base classes.
     adapter : callable
         Takes the fitted model and returns an :class:`~skshapgpu.adapters.AdaptedModel`.
     """
@@ -59,13 +59,15 @@ def register_adapter(class_path: str, adapter: Callable[[Any], AdaptedModel]) ->
 
 
 def registered(model: Any) -> Callable[[Any], AdaptedModel] | None:
-    """Return the adapter that is registered for the class of a model or a base class of it, or None."""
+    """Return the adapter registered for a model's class or one of its base classes, or None."""
     paths = (f"{base.__module__}.{base.__qualname__}" for base in type(model).__mro__)
     return next((_REGISTERED[path] for path in paths if path in _REGISTERED), None)
 
 
 def adapt(model: Any) -> AdaptedModel:
-    """Read a fitted model of any known family, or a model file by its path; what was read stays as it is.
+    """Read a fitted model of any known family, or a model file given by its path.
+
+    An :class:`~skshapgpu.schema.AdaptedModel` is returned unchanged.
 
     Raises
     ------
@@ -76,7 +78,7 @@ def adapt(model: Any) -> AdaptedModel:
     TypeError
         ``model`` is a class instead of an instance.
     ValueError
-        ``model`` is a path, but not of a model file; ``files.adapt`` says what else.
+        ``model`` is a path, but not that of a model file; see ``files.adapt`` for its other errors.
     """
     if isinstance(model, (str, os.PathLike)):
         return importlib.import_module("skshapgpu.adapters.files").adapt(model)
@@ -92,6 +94,6 @@ def adapt(model: Any) -> AdaptedModel:
         if package in _FAMILIES:
             return importlib.import_module(_FAMILIES[package]).adapt(model)
     raise UnsupportedModelError(
-        f"cannot explain a {type(model).__module__}.{type(model).__qualname__}: it is no tree model "
-        "of a library that is known, and no adapter is registered for it"
+        f"cannot explain a {type(model).__module__}.{type(model).__qualname__}: it is not a tree "
+        "model of a supported library, and no adapter is registered for it"
     )

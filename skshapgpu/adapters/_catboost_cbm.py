@@ -1,11 +1,14 @@
-"""CTRs in CatBoost's own file format, which unlike its JSON export keeps those apart that differ only in how
-the target is binarized, as those of several targets do.
+"""Reader of the CTRs in CatBoost's own file format (.cbm).
 
-A file is "CBM1", the size of a FlatBuffers buffer, this buffer, and parts, of which the first has the tables
-of CTRs: their number, then for each the size of a buffer, and the buffer. FlatBuffers
-(https://flatbuffers.dev/internals) has references, forward from where they stand, to tables and vectors; a
-table begins with how far back its list of fields lies, which has for each field how far it is from the
-table, or 0. Fields are numbered, in the order of CatBoost's schema.
+Unlike the JSON export, this format distinguishes CTRs that differ only in how the target is binarized, such
+as those of several targets.
+
+A file consists of "CBM1", the size of a FlatBuffers buffer, this buffer, and further parts. The first of
+these holds the tables of the CTRs: their number, then for each the size of a buffer, and the buffer. In
+FlatBuffers (https://flatbuffers.dev/internals) a reference to a table or vector is an offset, forward from
+the position of the reference. A table begins with the distance back to its list of fields, which holds the
+offset of each field from the table, or 0 if the field is absent. Fields are numbered in the order of
+CatBoost's schema.
 """
 
 from __future__ import annotations
@@ -18,16 +21,18 @@ import numpy as np
 
 _MAGIC = b"CBM1"
 
-# Numbers of fields: of the buffer, of its trees, of a CTR feature, of its CTR, of this CTR's base,
+# Field numbers: of the trees in the root table, of CTR features in the trees, of the CTR in a CTR feature,
+# and of the base in a CTR;
 _TREES, _CTR_FEATURES, _CTR, _CTR_BASE = 1, 7, 0, 0
+# of the fields of a base;
 _COMBINATION, _TYPE, _BINARIZATION = 0, 1, 2
-# and of a table of CTRs.
+# of the fields of a CTR table.
 _BASE, _HASHES, _NUMBERS, _DENOMINATOR, _CLASSES = 0, 1, 2, 3, 4
 
-#: Elements of the vectors of a combination: categorical features, numeric questions, one-hot questions.
+#: Formats of the elements of a combination's vectors: categorical features, numeric splits, one-hot splits.
 _ELEMENTS = ("<i", "<if", "<ii")
 
-#: In the order of CatBoost's numbers, with the type of what a key has in its table.
+#: CTR types in the order of CatBoost's enumeration, with the dtype of the numbers that a table has for a key.
 _TYPES = {
     "Borders": "<i4",
     "Buckets": "<i4",
@@ -39,7 +44,7 @@ _TYPES = {
 
 
 class Base(NamedTuple):
-    """What CTRs with one table have in common."""
+    """The properties that all CTRs with one table share."""
 
     kind: str
     binarization: int
@@ -47,7 +52,7 @@ class Base(NamedTuple):
 
 
 class CbmFile:
-    """What a file says of CTRs.
+    """The CTRs of a file.
 
     Attributes
     ----------
@@ -57,7 +62,7 @@ class CbmFile:
     Raises
     ------
     ValueError
-        The file is not as expected.
+        The file does not have the expected format.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -74,7 +79,7 @@ class CbmFile:
             raise ValueError(f"cannot read CatBoost's file of the model: {error}") from error
 
     def tables(self) -> dict[Base, dict[str, Any]]:
-        """Tables in the form of the JSON export; raises ``ValueError`` as the class does."""
+        """Return the tables in the form of the JSON export; raise ``ValueError`` as the class does."""
         try:
             return dict(self._tables())
         except (struct.error, LookupError, ValueError) as error:
@@ -89,7 +94,7 @@ class CbmFile:
             table = buffer.reference(0)
             base = _base(buffer, buffer.table(table, _BASE))
             hashes = np.frombuffer(buffer.bytes(table, _HASHES), "<u8,<u4")
-            hashes = hashes[hashes["f0"] != np.iinfo(np.uint64).max]  # empty places
+            hashes = hashes[hashes["f0"] != np.iinfo(np.uint64).max]  # empty slots
             numbers = np.frombuffer(buffer.bytes(table, _NUMBERS), _TYPES[base.kind])
             if numbers.dtype.names:
                 columns = [numbers[name] for name in numbers.dtype.names]
@@ -118,7 +123,7 @@ def _base(buffer: _Buffer, table: int) -> Base:
 
 
 class _Buffer:
-    """A FlatBuffers buffer; places are bytes from its start."""
+    """A FlatBuffers buffer; positions are byte offsets from its start."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -134,14 +139,14 @@ class _Buffer:
         return table + distance if distance else None
 
     def table(self, table: int, field: int) -> int:
-        """Where the table is that is a field."""
+        """Return the position of the table that a field refers to."""
         place = self._field(table, field)
         if place is None:
             raise ValueError(f"field {field} of a table is missing")
         return self.reference(place)
 
     def _vector(self, table: int, field: int) -> tuple[int, int]:
-        """Where the first element of a vector is, and how many there are."""
+        """Return the position of a vector's first element, and the number of its elements."""
         place = self._field(table, field)
         if place is None:
             return 0, 0
@@ -149,7 +154,7 @@ class _Buffer:
         return vector + 4, struct.unpack_from("<I", self._data, vector)[0]
 
     def references(self, table: int, field: int) -> list[int]:
-        """Where the tables are that are the elements of a vector."""
+        """Return the positions of the tables that a vector refers to."""
         first, n = self._vector(table, field)
         return [self.reference(first + 4 * i) for i in range(n)]
 
@@ -163,6 +168,6 @@ class _Buffer:
         return self._data[first : first + n]
 
     def number(self, table: int, field: int, form: str) -> int:
-        """A field whose default is 0."""
+        """Return the value of a number field, 0 if it is absent."""
         place = self._field(table, field)
         return 0 if place is None else struct.unpack_from(form, self._data, place)[0]

@@ -1,17 +1,18 @@
-"""CTRs of CatBoost: numbers that stand for categories, from what training rows with these had as target.
+"""CTRs of CatBoost: target statistics of the training rows that share a combination of categories.
 
-A CTR looks up a combination of categories, and perhaps of answers to numeric and one-hot questions, by a
-64-bit hash in a table of the model, where it finds how many training rows had this combination and
-how many of them had some target; with h = 0 at first and 32-bit hashes of categories as signed numbers,
+A CTR hashes a combination of categories, and possibly of the results of numeric and one-hot splits, to 64
+bits and looks the hash up in a table of the model. There it finds how many training rows had this
+combination, and how many of them had a certain target. The hash h is 0 at first; with the 32-bit hashes of
+categories as signed integers,
 
-    h <- M (h + M value) mod 2^64 for each category, then for each answer, which is 0 or 1.
+    h <- M (h + M value) mod 2^64 for each category, then for the result of each split, 0 or 1.
 
-From these two numbers, of which both are 0 for a combination that training did not have, it makes
+From these two numbers, both 0 for a combination that did not occur in training, it computes
 
     ((good + prior numerator) / (total + prior denominator) + shift) scale
 
-in single precision, which the trees compare as they do a column of X. Here each such CTR is a column
-behind those of X.
+in single precision, which the trees compare like a column of X. Here each CTR that the trees test is a
+column appended to those of X.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _CATEGORY_TYPES = (int, np.integer, np.bool_, str, bytes)
 
 _MULTIPLIER = np.uint64(0x4906BA494954CB65)
 
-#: Rows whose CTRs are computed at once: some columns of as many stay in the L2 cache.
+#: Rows whose CTRs are computed at once: a few columns of this length stay in the L2 cache.
 _TILE_ROWS = 8192
 
 
 def category_hashes(column: Column) -> np.ndarray:
-    """The low 32 bits of CatBoost's hash of each category, which is one of its text.
+    """Return the low 32 bits of CatBoost's hash of each category, computed from its text.
 
     Raises
     ------
@@ -51,7 +52,7 @@ def category_hashes(column: Column) -> np.ndarray:
 
 def _hashes(column: Column) -> np.ndarray:
     values = column.values.tolist()
-    # Equality would hide a float behind an equal integer, so types are looked at first.
+    # Check types first: in a set or dict, a float would be hidden by an equal integer.
     refused = {kind for kind in set(map(type, values)) if not issubclass(kind, _CATEGORY_TYPES)}
     if refused:
         bad = next(value for value in values if type(value) in refused)
@@ -75,19 +76,18 @@ def _hashes(column: Column) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Combination:
-    """What some CTRs look up.
+    """The combination of categories and split results that CTRs look up.
 
     Attributes
     ----------
     categories : tuple of int
         Columns of X.
     above : tuple of (int, float, bool)
-        Numeric questions: a column of X, the float32 that it has to exceed, and the answer where it is
-        missing.
+        Numeric splits: a column of X, the float32 that it has to exceed, and the result if it is missing.
     equal : tuple of (int, int)
-        One-hot questions: a column of X, and the low 32 bits of the hash of a category.
+        One-hot splits: a column of X, and the low 32 bits of the hash of a category.
     n_keys, n_numbers : int
-        Combinations of training, and numbers that are found for each.
+        Number of combinations that occurred in training, and of numbers that are found for each.
     """
 
     categories: tuple[int, ...]
@@ -98,11 +98,11 @@ class Combination:
 
     @property
     def encoded(self) -> set[int]:
-        """Columns of X whose categories it looks at."""
+        """Columns of X whose categories it reads."""
         return {*self.categories, *(column for column, _ in self.equal)}
 
     def keys_of(self, block: np.ndarray, hashes: Mapping[int, np.ndarray]) -> np.ndarray:
-        """The hash of each row; ``hashes`` are those of categorical columns."""
+        """Return the hash of each row; ``hashes`` are those of categorical columns."""
         key = np.zeros(len(block), np.uint64)
         for column in self.categories:
             key = _mixed(key, hashes[column].view(np.int32).astype(np.int64).view(np.uint64))
@@ -115,7 +115,7 @@ class Combination:
         return key
 
     def validate(self, n_features: int) -> None:
-        """Raise ``ValueError`` unless all that it says of X can be."""
+        """Raise ``ValueError`` unless the columns of X, the borders and the sizes are valid."""
         columns = [*self.encoded, *(column for column, *_ in self.above)]
         if not self.categories or not all(type(c) is int and 0 <= c < n_features for c in columns):
             raise ValueError(f"a CTR has no categories, or columns outside 0..{n_features - 1}")
@@ -130,14 +130,14 @@ def _mixed(key: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 class _Table(NamedTuple):
-    """What a combination finds; and the numbers of the CTRs that do."""
+    """The table of one combination, and the indices of the CTRs that look it up."""
 
     keys: np.ndarray
-    numbers: np.ndarray  # [number][key], then of combinations that training did not have
+    numbers: np.ndarray  # [number][key]; the last key stands for unknown combinations
     ctrs: np.ndarray
 
     def places(self, key: np.ndarray) -> np.ndarray:
-        """Where each key stands among those of the table, or behind them."""
+        """Return the position of each key in the table; that of an unknown key is after the last."""
         n_keys = len(self.keys)
         if not n_keys:
             return np.zeros(len(key), np.intp)
@@ -148,7 +148,7 @@ class _Table(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CtrColumns:
-    """The CTRs that the trees of a model test: :class:`~skshapgpu.adapters.DerivedColumns`.
+    """The CTRs that the trees of a model test, as :class:`~skshapgpu.adapters.DerivedColumns`.
 
     Attributes
     ----------
@@ -156,15 +156,15 @@ class CtrColumns:
         Columns of X.
     combinations : tuple of Combination
     keys : ndarray of uint64
-        Of each combination, one after the other: the hashes that training had, ascending.
+        Hashes that occurred in training, one combination after the other, ascending within each.
     numbers : ndarray of float32
-        Likewise [number][key]: what is found, with a further key for hashes that training did not have.
+        Numbers found, [number][key] for each combination, with an additional key for unknown hashes.
     combination : ndarray of int64, shape (n_columns,)
-        Which combination each CTR looks up.
+        Index of the combination that each CTR looks up.
     good, total : ndarray of int64, shape (n_columns,)
-        Which of the numbers found are the two of the formula; ``total`` is -1 where it is a constant.
+        Indices, among the numbers found, of the two in the formula; ``total`` is -1 where it is a constant.
     constants : ndarray of float32, shape (n_columns, 5)
-        That total, the prior's numerator and denominator, shift and scale.
+        That constant, the prior's numerator and denominator, shift and scale.
     """
 
     n_features: int
@@ -186,11 +186,11 @@ class CtrColumns:
             ("total", np.int64, (n,)),
             ("constants", np.float32, (n, 5)),
         ):
-            array = np.array(getattr(self, name))  # its own, whoever changes the other
+            array = np.array(getattr(self, name))  # a copy, which changes of the original do not reach
             if array.dtype != dtype or array.shape != (shape or (array.size,)):
                 raise ValueError(f"{name} of CTRs has the shape {array.shape} and the type {array.dtype}")
             if not np.isfinite(array).all():
-                raise ValueError(f"{name} of CTRs holds what is not finite")
+                raise ValueError(f"{name} of CTRs holds numbers that are not finite")
             object.__setattr__(self, name, array)
         for one in self.combinations:
             one.validate(self.n_features)
@@ -203,13 +203,13 @@ class CtrColumns:
         n_keys = sum(one.n_keys for one in self.combinations)
         n_numbers = sum((one.n_keys + 1) * one.n_numbers for one in self.combinations)
         if (n_keys, n_numbers) != (len(self.keys), len(self.numbers)):
-            raise ValueError("there are other keys and numbers than combinations of CTRs need")
+            raise ValueError("the keys and numbers of CTRs do not fit the sizes of their combinations")
         if (self.combination < 0).any() or (self.combination >= len(self.combinations)).any():
             raise ValueError("a CTR looks up an unknown combination")
         n_found = np.array([one.n_numbers for one in self.combinations], np.int64)[self.combination]
         for number, least in ((self.good, 0), (self.total, -1)):
             if (number < least).any() or (number >= n_found).any():
-                raise ValueError("a CTR uses a number that is not there")
+                raise ValueError("a CTR uses a number that does not exist")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CtrColumns, tuple(getattr(self, f.name) for f in fields(self))
@@ -224,7 +224,7 @@ class CtrColumns:
 
     @property
     def row_bytes(self) -> int:
-        return 12 * len(self.encoded)  # hashes, and decoded values that are kept for them
+        return 12 * len(self.encoded)  # hashes, and the decoded values that they need
 
     @cached_property
     def _of_combinations(self) -> list[_Table]:
@@ -250,10 +250,10 @@ class CtrColumns:
                     tile[:, self.n_features + i] = self._value(i, table.numbers, places)
 
     def _value(self, i: int, numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Operation by operation as CatBoost, so that comparisons have the same result."""
+        """Repeat CatBoost's operations one by one, so that comparisons have the same result."""
         constant, numerator, denominator, shift, scale = self.constants[i]
         good = numbers[self.good[i]].take(places)
         total = constant if self.total[i] < 0 else numbers[self.total[i]].take(places)
-        # A prior may make a total of 0, or a number too large.
+        # A prior may lead to a division by 0, or to an overflow.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return ((good + numerator) / (total + denominator) + shift) * scale

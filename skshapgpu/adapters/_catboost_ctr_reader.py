@@ -1,4 +1,4 @@
-"""CTRs of CatBoost's JSON export, which comes from outside: every number in it is checked."""
+"""Reader of the CTRs in CatBoost's JSON export, which is untrusted: every number in it is checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import UnsupportedModelError
 from ._catboost_ctr import HASH_MASK, Combination, CtrColumns
 
-#: Key of an empty place in CatBoost's tables.
+#: Key of an empty slot in CatBoost's tables.
 _NO_KEY = (1 << 64) - 1
 
 
@@ -26,7 +26,7 @@ class _Questions(NamedTuple):
 
 
 class _Ctr(NamedTuple):
-    """A CTR as it is read, by the attributes of :class:`CtrColumns`."""
+    """A CTR that has been read; its fields are attributes of :class:`CtrColumns`."""
 
     combination: int
     good: int
@@ -35,13 +35,13 @@ class _Ctr(NamedTuple):
 
 
 class CtrReader:
-    """Reads those CTRs of CatBoost's JSON export that trees ask for.
+    """Reader of those CTRs of CatBoost's JSON export that the trees test.
 
     Parameters
     ----------
     document : dict
     numeric : dict of int to (int, bool)
-        Column of X of each numeric feature, and whether a missing value answers "false".
+        Column of X of each numeric feature, and whether splits are false for a missing value.
     categorical : dict of int to (int, ...)
         Column of X of each categorical feature.
     """
@@ -61,7 +61,7 @@ class CtrReader:
             for kind, name in (("float_features", "borders"), ("categorical_features", "values"))
             for feature in info.get(kind) or []
         )
-        # Splits are numbered: borders of numeric features, one-hot values, borders of CTRs.
+        # Splits are numbered in this order: borders of numeric features, one-hot values, borders of CTRs.
         self._starts = list(accumulate((len(ctr["borders"]) for ctr in self._ctrs), initial=n_before))
         self._columns: dict[int, int] = {}
         self._found: list[_Ctr] = []
@@ -70,7 +70,7 @@ class CtrReader:
         self._read_tables: dict[str, tuple[str, _Questions, int, int]] = {}
 
     def column(self, split: Mapping[str, Any]) -> tuple[int, float]:
-        """Number of the CTR that a split tests, among those asked for, and the border."""
+        """Return the index of the CTR that a split tests, among those read so far, and the border."""
         number, border = operator.index(split["split_index"]), _single(split["border"])
         ctr = bisect_right(self._starts, number) - 1
         if not 0 <= ctr < len(self._ctrs) or border != _single(
@@ -83,11 +83,11 @@ class CtrReader:
         return self._columns[ctr], border
 
     def categories(self) -> list[frozenset[int]]:
-        """Of each CTR that was asked for, the categorical columns whose categories it looks up."""
+        """Return the categorical columns whose categories each CTR looks up, for those read so far."""
         return [frozenset(self._parts[found.combination][0].categories) for found in self._found]
 
     def columns(self, n_features: int) -> CtrColumns | None:
-        """All that were asked for, or None."""
+        """Return all CTRs read so far, or None if there are none."""
         if not self._found:
             return None
         return CtrColumns(
@@ -135,7 +135,7 @@ class CtrReader:
         return _Questions(tuple(categories), tuple(above), tuple(equal))
 
     def _add(self, what: _Questions, kind: str, table: Mapping[str, Any]) -> tuple[int, int]:
-        """Take in a table; returns the combination that it is of, and where its numbers begin there."""
+        """Add a table; return the index of its combination, and where the table's numbers begin there."""
         keys, rows = _read_table(kind, table)
         part = self._part_of.setdefault((what, keys.tobytes()), len(self._parts))
         if part == len(self._parts):
@@ -147,19 +147,19 @@ class CtrReader:
 
 
 def _single(number: Any) -> float:
-    """As CatBoost keeps it; infinities are refused later."""
+    """Round to single precision, as CatBoost stores it; infinities are rejected later."""
     with np.errstate(over="ignore"):
         return float(np.float32(number))
 
 
-#: Numbers of each key in a table, the key included; of the other types it depends on the model's targets.
+#: Numbers for each key in a table, the key included; for the other types they depend on the model's targets.
 _STRIDES = {"BinarizedTargetMeanValue": 3, "FloatTargetMeanValue": 3, "Counter": 2, "FeatureFreq": 2}
 
 _TYPES = {"Borders", "Buckets", *_STRIDES}
 
 
 def _numbers_of(kind: str, n_classes: int, border: int) -> tuple[int, int]:
-    """Where what :func:`_read_table` gives has the two numbers of a CTR's formula."""
+    """Return which numbers from :func:`_read_table` a CTR's formula uses; -1 where it is a constant."""
     if kind in _STRIDES:
         return 0, 1 if _STRIDES[kind] == 3 else -1
     if not 0 <= border < n_classes - (kind == "Borders"):
@@ -168,9 +168,9 @@ def _numbers_of(kind: str, n_classes: int, border: int) -> tuple[int, int]:
 
 
 def _read_table(kind: str, table: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Ascending keys, and the numbers that CTRs may use of each, in single precision."""
+    """Return ascending keys, and the numbers that CTRs may use for each, in single precision."""
     items, stride = table["hash_map"], operator.index(table["hash_stride"])
-    limit = max(len(items), 1024)  # also of a table without keys
+    limit = max(len(items), 1024)  # a table without keys has a stride, too
     if (
         not isinstance(items, list)
         or stride != _STRIDES.get(kind, min(max(stride, 2), limit))
@@ -179,7 +179,7 @@ def _read_table(kind: str, table: Mapping[str, Any]) -> tuple[np.ndarray, np.nda
         raise ValueError(f"a CTR table of the CatBoost model has {stride} numbers for each key")
     texts = items[::stride]
     if not set(map(type, texts)) <= {str, int}:
-        raise ValueError("a CTR table of the CatBoost model has keys that are no integers")
+        raise ValueError("a CTR table of the CatBoost model has keys that are not integers")
     numbers = list(map(int, texts))
     if numbers and not 0 <= min(numbers) <= max(numbers) <= _NO_KEY:
         raise ValueError("a CTR table of the CatBoost model has keys of more than 64 bits")
@@ -196,10 +196,10 @@ def _read_table(kind: str, table: Mapping[str, Any]) -> tuple[np.ndarray, np.nda
 
 
 def _read_numbers(items: list[Any], is_sum: bool) -> np.ndarray:
-    """Counts, or sums of targets."""
+    """Return an array of counts, or of sums of targets."""
     numbers = np.array(items) if items else np.zeros(0, np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in ("if" if is_sum else "i"):
-        raise ValueError("a CTR table of the CatBoost model holds what is no number of training rows")
+        raise ValueError("a CTR table of the CatBoost model holds entries that are not counts or sums")
     limit = np.finfo(np.float32).max if is_sum else np.iinfo(np.int32).max
     if not (np.abs(numbers) <= limit).all() or not (is_sum or (numbers >= 0).all()):
         raise ValueError("a CTR table of the CatBoost model holds a number that is out of range")

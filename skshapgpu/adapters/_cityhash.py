@@ -1,7 +1,7 @@
-"""CityHash64, version 1.0, by Geoff Pike and Jyrki Alakuijala: how CatBoost numbers categories.
+"""CityHash64, version 1.0, by Geoff Pike and Jyrki Alakuijala: CatBoost's hash of categories.
 
-Later versions of CityHash give other numbers. Pure Python: hash each category once, never each
-row. Letters follow the published algorithm; all arithmetic is modulo 2^64.
+Later versions of CityHash give other hashes. This is pure Python, so hash each category once, never each
+row. Variable names follow the published algorithm; all arithmetic is modulo 2^64.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Subclasses of a library's models that predict something else than what is read from the trees."""
+"""Rejection of subclasses whose predictions differ from what the adapters read from the trees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import UnsupportedModelError
 
-#: Methods of models that give predictions.
+#: Methods that return predictions.
 _PREDICTIONS = (
     "predict",
     "predict_proba",
@@ -20,26 +20,27 @@ _PREDICTIONS = (
 
 
 def require_own_predictions(model: Any, package: str, advice: str = "") -> None:
-    """Refuse a model whose predictions are made by a third party's subclass.
+    """Reject a model whose predictions come from a third-party subclass.
 
     Parameters
     ----------
     model : estimator
     package : str
-        Top-level package of the model's library; scikit-learn's own methods are its own, too.
+        Top-level package of the model's library; methods that scikit-learn defines are accepted, too.
     advice : str
-        Added to the message: what to pass instead.
+        Appended to the error message: what to pass instead.
 
     Raises
     ------
     UnsupportedModelError
+        A method that returns predictions is a third party's.
     """
     for method in _PREDICTIONS:
         require_own_method(type(model).__name__, type(model), method, package, advice)
 
 
 def require_own_method(name: str, cls: type, method: str, package: str, advice: str = "") -> None:
-    """Refuse a class, called ``name`` in the message, whose method is a third party's."""
+    """Reject a class, called ``name`` in the message, whose ``method`` is a third party's."""
     owner = next((base for base in cls.__mro__ if method in vars(base)), None)
     if owner is not None and owner.__module__.partition(".")[0] not in (package, "sklearn"):
         path = f"{owner.__module__}.{owner.__qualname__}"

@@ -1,7 +1,7 @@
-"""Reader for checkpoints of treelite 4, as its documentation of the format has them.
+"""Reader of treelite 4 checkpoints, written from treelite's documentation of the format.
 
-Numbers are little-endian; an array is its length, eight bytes, and its items. Every length is checked
-against the bytes that remain before anything is allocated: whatever the bytes are, the result is a model's
+Numbers are little-endian; an array is stored as its length, in eight bytes, and its items. Every length is
+checked against the bytes that remain before anything is allocated: for any input, the result is a model's
 fields or a ``ValueError``.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-#: Fields in their order; a name in brackets is an array, "real" the type of thresholds and leaves.
+#: Fields in order; a name in brackets denotes an array, "real" the dtype of thresholds and leaves.
 _HEADER = (
     ("num_feature", "<i4"),
     ("task_type", "u1"),
@@ -57,7 +57,7 @@ _TREE = (
     ("num_opt_field_per_node", "<i4"),
 )
 
-#: The types of thresholds and of leaves, which must be the same, by their number.
+#: Dtypes of thresholds and leaves, which must be the same, by their number in the format.
 _REALS = {2: "<f4", 3: "<f8"}
 
 Fields = dict[str, Any]
@@ -65,7 +65,7 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The fields of a model, by name: arrays, of length 1 for a number; a text for characters."""
+    """The fields of a model by name: arrays, of length 1 for a number; the postprocessor is a string."""
 
     input_type: str
     header: Fields
@@ -78,7 +78,7 @@ def loads(data: bytes) -> Checkpoint:
     Raises
     ------
     ValueError
-        The bytes are truncated, followed by others, or of another version of the format.
+        The bytes are truncated, have trailing bytes, or are of another version of the format.
     """
     reader = _Reader(data)
     version = reader.array("<i4", 3).tolist()
@@ -92,7 +92,7 @@ def loads(data: bytes) -> Checkpoint:
     header = reader.fields(_HEADER, real)
     header["postprocessor"] = header["postprocessor"].tobytes().decode()
     if len(header["target_id"]) != n_trees or len(header["class_id"]) != n_trees:
-        raise ValueError(f"it has {n_trees} trees, but target_id or class_id of another number")
+        raise ValueError(f"it has {n_trees} trees, but target_id or class_id has another length")
     trees = [reader.fields(_TREE, real) for _ in range(n_trees)]
     if reader.at != len(data):
         raise ValueError(f"it ends at byte {reader.at} of {len(data)}")
@@ -100,7 +100,7 @@ def loads(data: bytes) -> Checkpoint:
 
 
 class _Reader:
-    """A position in the bytes."""
+    """A cursor over the bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

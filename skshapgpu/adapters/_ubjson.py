@@ -1,8 +1,8 @@
-"""Reader for Universal Binary JSON (draft 12), as far as XGBoost writes it.
+"""Reader of the part of Universal Binary JSON (draft 12) that XGBoost writes.
 
-Numbers are big-endian. Typed arrays come back as read-only views of the input, so that a large
+Numbers are big-endian. Typed arrays are returned as read-only views of the input, so that a large
 model is not copied. Lengths are checked against the bytes that remain before anything is
-allocated, and nesting is bounded: whatever the bytes are, the result is a value or a ``ValueError``.
+allocated, and nesting is bounded: for any input, the result is a value or a ``ValueError``.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _NUMBERS = {
     tag: (struct.Struct(code), np.dtype(code))
     for tag, code in {"i": ">b", "U": ">B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"}.items()
 }
-#: Forms of lengths, by the byte of their marker. Lengths come before every name and array, so that reading
-#: them is most of the work: they are read in one go.
+#: Formats of lengths, by the byte of their marker. A length precedes every name and array, so reading lengths
+#: is most of the work: each is read in one step.
 _LENGTHS = {ord(tag): _NUMBERS[tag][0] for tag in "iUIlL"}
-#: The heads of typed arrays and of names as XGBoost writes them, with lengths of 64 bits. They are nearly
-#: all of a model, and each is read by one call; what does not look like them is read by the grammar below.
+#: The heads of typed arrays and of names as XGBoost writes them, with 64-bit lengths. They make up nearly all
+#: of a model, and each is read by one call; anything else is read by the grammar below.
 _ARRAY_HEAD = struct.Struct(">4sq")
 _ARRAY_TYPES = {f"${tag}#L".encode(): dtype for tag, (_, dtype) in _NUMBERS.items()}
 _NAME_HEAD = struct.Struct(">cq")
 _CONSTANTS = {"Z": None, "T": True, "F": False}
 
-#: XGBoost nests nine levels; the bound keeps hostile bytes within Python's own recursion limit.
+#: XGBoost nests nine levels; the bound keeps hostile input within Python's own recursion limit.
 _MAX_DEPTH = 64
 
 
@@ -41,12 +41,12 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
     Returns
     -------
     dict, list, ndarray, str, int, float, bool or None
-        A typed array is a one-dimensional big-endian ndarray, any other array a list.
+        Typed arrays are one-dimensional big-endian ndarrays, other arrays are lists.
 
     Raises
     ------
     ValueError
-        The bytes are truncated, followed by others, or no UBJSON.
+        The bytes are truncated, have trailing bytes, or are not UBJSON.
     """
     reader = _Reader(data)
     value = reader.value(reader.tag(), 0)
@@ -56,7 +56,7 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
 
 
 class _Reader:
-    """A position in the bytes, and the grammar as methods that advance it."""
+    """A cursor over the bytes, with the grammar as methods that advance it."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self.data = memoryview(data).toreadonly().cast("B")
@@ -87,7 +87,7 @@ class _Reader:
         return form.unpack_from(self.data, self.skip(form.size))[0]
 
     def length(self) -> int:
-        """Length of a string or array, at most the bytes that remain: every element takes one or more."""
+        """Read the length of a string or array; every element takes a byte or more of those that remain."""
         at = self.at
         form = _LENGTHS.get(self.data[at]) if at < self.end else None
         if form is None:
@@ -107,7 +107,7 @@ class _Reader:
         return str(self.data[start:end], "utf-8")
 
     def name(self) -> str:
-        """A string that occurs often."""
+        """Read a name; each is decoded once, as names occur often."""
         start = self.at + _NAME_HEAD.size
         if start <= self.end:
             tag, n = _NAME_HEAD.unpack_from(self.data, self.at)

@@ -1,17 +1,17 @@
 """CatBoost: symmetric, depth-wise and loss-guided trees with numeric, one-hot and CTR splits.
 
-The model is read from CatBoost's own JSON export, by field name. CatBoost reads X as float32 and
-calls a split true, which here is the right child, when ``x > border`` or when the category equals
-the split's. A symmetric tree asks one question per level and numbers its leaves by the answers,
-the first listed split giving the lowest bit; it becomes a full binary tree whose root asks the
-last listed split. That is the order in which CatBoost itself takes conditional expectations.
+The model is read from CatBoost's own JSON export, by field name. CatBoost reads X as float32. A
+split is true, and leads to the right child here, when ``x > border`` or when the category equals
+the split's. A symmetric tree has one split per level and numbers its leaves by the results, the
+first listed split giving the lowest bit; it becomes a full binary tree with the last listed split
+at its root. That is the order in which CatBoost itself takes conditional expectations.
 
-Categories are compared through a 32-bit hash of their text. Each one-hot value of a column gets
-a code, its position in the model's list, so that a split becomes a category set of one code.
+Categories are compared by a 32-bit hash of their text. Each one-hot value of a column gets a
+code, its position in the model's list, so that a split becomes a category set of one code.
 
-CTRs are columns behind those of X; see ``_catboost_ctr.py``. As in CatBoost's own SHAP values, all that
-look up the categories of the same columns are one player, whatever else they ask, as are those of one
-column and its one-hot splits. These columns share the player's value evenly.
+CTRs are columns appended to those of X; see ``_catboost_ctr.py``. As in CatBoost's own SHAP values, all
+CTRs that look up categories of the same columns form one player, whatever splits they include; those of a
+single column form one player with its one-hot splits. The columns of a player share its value evenly.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ NO_LEAF_WEIGHTS = (
 #: Losses whose probability of each output is the logistic function of its own margin.
 _LOGISTIC = frozenset({"MultiClassOneVsAll", "MultiLogloss", "MultiCrossEntropy"})
 
-#: Whether a missing value answers "false", that is goes left.
+#: Whether splits are false for a missing value, which then goes left.
 _NAN_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}
 
 
 @dataclass(frozen=True)
 class CategoryEncoder:
-    """Codes of one categorical column: a :class:`~skshapgpu.adapters.ColumnEncoder`.
+    """Encoder of one categorical column: a :class:`~skshapgpu.adapters.ColumnEncoder`.
 
     Attributes
     ----------
@@ -76,13 +76,13 @@ class CategoryEncoder:
         return np.where(known[places] == hashes, code_of[places], -1.0)
 
 
-#: With CTRs each column takes memory, and an edited number of one would ask for gigabytes: more columns are
-#: believed only if the model names them.
+#: With CTRs each column takes memory, and a column number that was tampered with would request gigabytes:
+#: more columns than this are accepted only if the model names them.
 _MAX_COLUMNS_WITH_CTRS = 2**16
 
 
 class _Rule(NamedTuple):
-    """One split; ``code`` is -1 when it is numeric."""
+    """One split; ``code`` is -1 if it is numeric."""
 
     column: int
     threshold: float
@@ -91,7 +91,7 @@ class _Rule(NamedTuple):
 
 
 def explained(problem: str) -> str:
-    """Return what CatBoost says of a model that it cannot write as JSON, with what to do if that is known."""
+    """Return CatBoost's error for a model that it cannot write as JSON, with advice if the cause is known."""
     if "inf" not in problem:
         return problem
     return f"{problem}; a border between infinite numbers cannot be written: train without infinities in X"
@@ -105,15 +105,15 @@ def adapt(model: Any) -> AdaptedModel:
     NotFittedError
         The model is not fitted.
     UnsupportedModelError
-        The model has text or embedding features, or no leaf weights, or is of a subclass with a ``predict``
-        of its own.
+        The model has text or embedding features, or no leaf weights, or is of a third-party subclass with
+        its own ``predict``.
     ValueError
         CatBoost cannot export the model, or the export contradicts itself.
     """
     import catboost
 
     if not isinstance(model, catboost.CatBoost):
-        raise UnsupportedModelError(f"cannot explain a catboost {type(model).__name__}: it is no model")
+        raise UnsupportedModelError(f"cannot explain a catboost {type(model).__name__}: it is not a model")
     require_own_predictions(model, "catboost")
     if not model.is_fitted():
         raise NotFittedError(f"this {type(model).__name__} is not fitted yet; call fit first")
@@ -123,10 +123,10 @@ def adapt(model: Any) -> AdaptedModel:
     ):
         if columns:
             raise UnsupportedModelError(
-                f"the CatBoost model has {kind} features (columns {list(columns)}): they are no columns "
-                f"of numbers or categories; train it without {kind}_features"
+                f"the CatBoost model has {kind} features (columns {list(columns)}), which are neither "
+                f"numbers nor categories; train it without {kind}_features"
             )
-    # Without weights get_leaf_weights() and the export of non-symmetric trees read foreign memory.
+    # Without weights, get_leaf_weights() and the export of non-symmetric trees read memory out of bounds.
     if not model._object._has_leaf_weights_in_model():
         raise UnsupportedModelError(NO_LEAF_WEIGHTS)
     with tempfile.TemporaryDirectory() as folder:
@@ -144,17 +144,17 @@ def adapt(model: Any) -> AdaptedModel:
                 restore_tables(document, binary.read())
 
     names = model.feature_names_
-    # 0 after load_model, absent after sum_models; feature_names_ shrinks with drop_unused_features.
+    # n_features_in_ is 0 after load_model, absent after sum_models; drop_unused_features cuts feature_names_.
     n_features = max(len(names), getattr(model, "n_features_in_", None) or 0)
     return _adapted(document, names, n_features, model.classes_.tolist())
 
 
 def adapt_document(document: dict[str, Any]) -> AdaptedModel:
-    """Read CatBoost's JSON export without CatBoost; what is raised, :func:`read_document` says."""
+    """Read CatBoost's JSON export without CatBoost; see :func:`read_document` for the errors."""
     info = document["features_info"]
     features = [f for kind in ("float_features", "categorical_features") for f in info.get(kind) or []]
     named = {operator.index(f["flat_feature_index"]): f.get("feature_id") for f in features}
-    # Columns that no split needs may have been left out, and then there are no names for all.
+    # Columns that no split uses may be left out of the export, and then not all names are known.
     is_full = sorted(named) == list(range(len(features)))
     names = [named[i] or str(i) for i in range(len(features))] if is_full else []
     classes = document.get("model_info", {}).get("class_params", {}).get("class_names") or []
@@ -196,19 +196,19 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
 
 
 def restore_tables(document: dict[str, Any], content: bytes) -> None:
-    """Give CTRs that share a name in the JSON export, and then a table, names and tables of their own.
+    """Give CTRs that share a name in the JSON export, and thus a table, names and tables of their own.
 
     Parameters
     ----------
     document : dict
-        The export, which is changed.
+        The export, changed in place.
     content : bytes
-        Of CatBoost's own file of the same model.
+        CatBoost's own file (.cbm) of the same model.
 
     Raises
     ------
     ValueError
-        It is of another model, or damaged.
+        The file is of another model, or damaged.
     """
     if not document.get("ctr_data"):
         return
@@ -229,19 +229,19 @@ def restore_tables(document: dict[str, Any], content: bytes) -> None:
 
 
 def _loss(document: dict[str, Any]) -> str | None:
-    """The loss that the model was trained with; None if the document does not say, as of a sum of models."""
+    """Return the training loss of the model; None if the document lacks it, like that of a sum of models."""
     params = document.get("model_info", {}).get("params", {})
     return params.get("loss_function", {}).get("type") if isinstance(params, dict) else None
 
 
 def _loss_of_sum(document: dict[str, Any]) -> str | None:
-    """Return the loss of all models of a sum; None if it is no sum, or they have different losses."""
+    """Return the loss of all models of a sum; None if it is not a sum, or they have different losses."""
     text = document.get("model_info", {}).get("loss_function")
     return json.loads(text).get("type") if isinstance(text, str) else None
 
 
 class Parts(NamedTuple):
-    """What :func:`read_document` finds; the names are those of the parts of an ``AdaptedModel``."""
+    """The result of :func:`read_document`, named like the parts of an ``AdaptedModel``."""
 
     ensemble: Ensemble
     encoders: dict[int, CategoryEncoder]
@@ -256,7 +256,7 @@ def read_document(document: dict[str, Any], n_features: int) -> Parts:
     ----------
     document : dict
     n_features : int
-        Columns of X; more where the trees use a later one.
+        Minimum number of columns of X; there are more if the trees use a later one.
 
     Returns
     -------
@@ -338,13 +338,13 @@ def _read(document: dict[str, Any], n_features: int) -> Parts:
     if derived is not None:
         if n_features > limit:
             raise ValueError(
-                f"CatBoost's JSON export of the model numbers a column {n_features - 1}; with CTRs there may "
-                f"be {limit} columns"
+                f"CatBoost's JSON export of the model has a column number {n_features - 1}; with CTRs there "
+                f"may be at most {limit} columns"
             )
         options["player"], shared = _players(n_features, ctrs.categories())
     n_codes = max((len(codes) for _, codes in categorical.values()), default=0)
     if parts and n_codes:
-        # Set s lists code s alone, whatever the column.
+        # Set s lists only code s, whatever the column.
         options |= {
             "category_set": np.concatenate([rules["code"] for _, _, rules, _, _ in parts]),
             "category_offsets": np.arange(n_codes + 1),
@@ -363,7 +363,10 @@ def _read(document: dict[str, Any], n_features: int) -> Parts:
 
 
 def _players(n_features: int, ctrs: list[frozenset[int]]) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
-    """The player of each column of X and of each CTR, given its categorical columns; those of several."""
+    """Return the player of each column of X and of each CTR, and the columns of players with several.
+
+    ``ctrs`` lists the categorical columns of each CTR.
+    """
     several = {columns: n_features for columns in ctrs if len(columns) > 1}
     for i, columns in enumerate(several):
         several[columns] += i
@@ -380,7 +383,7 @@ _Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _symmetric_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int) -> _Parts:
-    """Expand into the full binary tree, level by level: the children of i are 2i + 1 and 2i + 2."""
+    """Expand a symmetric tree into a full binary one, by levels: the children of i are 2i + 1 and 2i + 2."""
     splits = [rule(split) for split in tree["splits"] or []]
     weight = np.asarray(tree["leaf_weights"], np.float64)
     if weight.shape != (1 << len(splits),):

@@ -1,14 +1,14 @@
-"""Model files of XGBoost, LightGBM, CatBoost and treelite, by their path.
+"""Adapter for model files of XGBoost, LightGBM, CatBoost and treelite, given by their path.
 
-What wrote a file is decided by its content, whatever its name is, and the adapter of that library reads it:
+The content of a file, not its name, decides which library wrote it and how it is read:
 
 ==================================  =====================================================
 content                             read by
 ==================================  =====================================================
 XGBoost's JSON or UBJSON            our own readers; XGBoost need not be installed
 LightGBM's model text               our own reader; LightGBM need not be installed
-CatBoost's JSON, but with no CTRs    our own reader; CatBoost need not be installed
-CatBoost's binary format (.cbm)     CatBoost, in a process of its own, and our own reader
+CatBoost's JSON without CTRs        our own reader; CatBoost need not be installed
+CatBoost's binary format (.cbm)     CatBoost in a process of its own, and our own reader
 a checkpoint of treelite 4          our own reader; treelite need not be installed
 ==================================  =====================================================
 """
@@ -31,15 +31,15 @@ import numpy as np
 from ..errors import UnsupportedModelError
 from ..schema import AdaptedModel
 
-#: How files begin that hold no model that can be read from a file, and what to do instead.
+#: The first bytes of files that are not accepted as model files, and what to do with these instead.
 _NO_MODELS = {
-    b"PK\x03\x04": "is a ZIP archive; the file of an explainer is for TreeExplainer.load, and a model that "
-    "skops saved is for skops to load",
+    b"PK\x03\x04": "is a ZIP archive; load a saved explainer with TreeExplainer.load, and a model that "
+    "skops saved with skops",
     b"\x80": "is a pickle, which can execute anything when it is loaded; if you trust it, load it yourself, "
     "and pass the model",
 }
 
-#: Writes a CatBoost model as JSON; the exit status tells why it cannot be explained.
+#: Script that writes a CatBoost model as JSON; its exit status says why a model cannot be explained.
 _NO_WEIGHTS, _TEXTS = 3, 4
 _EXPORT_CATBOOST = f"""
 import sys
@@ -59,10 +59,10 @@ except catboost.CatBoostError as error:
 #: Time to start Python and import CatBoost on a busy machine; a second per megabyte is added.
 _CATBOOST_SECONDS = 60
 
-#: Markers of the integers that UBJSON writes before a name; JSON has none of them behind a brace.
+#: Markers of the lengths that UBJSON writes before names; in JSON, none of them follows an opening brace.
 _UBJSON_LENGTHS = (b"i", b"U", b"I", b"l", b"L")
 
-#: Fields that XGBoost keeps as float32; in JSON they look like numbers of higher precision.
+#: Fields that XGBoost stores as float32; in JSON they look like numbers of higher precision.
 _XGBOOST_FLOATS = frozenset(
     {"split_conditions", "sum_hessian", "base_weights", "leaf_weights", "loss_changes"}
 )
@@ -77,11 +77,11 @@ def adapt(path: str | os.PathLike[str]) -> AdaptedModel:
     Raises
     ------
     ValueError
-        There is no such file, or it holds no model of a known kind, or is damaged.
+        The file does not exist, holds no model of a known format, or is damaged.
     UnsupportedModelError
         The model cannot be explained exactly.
     ImportError
-        The file can be read by its own library only, which is not installed.
+        Reading the file takes the library that wrote it, which is not installed.
     OSError
         The file cannot be read.
     """
@@ -106,17 +106,17 @@ def _damaged(name: str, family: str, why: object) -> ValueError:
 
 
 def _content(name: str) -> bytes:
-    """All bytes of a file; what is no regular file, such as a pipe, might never end."""
+    """Return the content of a regular file; reading others, such as a pipe, might never end."""
     try:
         found = os.stat(name)
     except FileNotFoundError as error:
         raise ValueError(
-            f"there is no file {name!r:.200}; a text as the model is the path of a model file"
+            f"there is no file {name!r:.200}; a string is treated as the path of a model file"
         ) from error
     except PermissionError:
         raise
-    except OSError as error:  # a name that is too long, or goes through a file
-        raise ValueError(f"{name!r:.200} is no path of a model file: {error.strerror}") from error
+    except OSError as error:  # the name is too long, or goes through a file
+        raise ValueError(f"{name!r:.200} is not the path of a model file: {error.strerror}") from error
     if not stat.S_ISREG(found.st_mode):
         what = "a directory" if stat.S_ISDIR(found.st_mode) else "no regular file"
         raise ValueError(f"{name!r} is {what}; expected a model file")
@@ -128,7 +128,7 @@ def _content(name: str) -> bytes:
 
 
 def _kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedModel]]:
-    """The library that wrote a file, and what reads it."""
+    """Return the name of the library that wrote a file, and a function that reads the file."""
     if content[:1] == b"{" and content[1:2] in _UBJSON_LENGTHS:
         return "XGBoost", lambda: _read_ubjson(content)
     if content[:64].lstrip()[:1] in (b"{", b"["):
@@ -149,7 +149,7 @@ def _json_kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedMode
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{name!r} begins as JSON, but is none: {error}") from error
+        raise ValueError(f"{name!r} begins like JSON, but is not valid: {error}") from error
     keys = document.keys() if isinstance(document, dict) else ()
     if "learner" in keys:
         return "XGBoost", lambda: _read_xgboost_json(document)
@@ -158,7 +158,7 @@ def _json_kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedMode
     if "tree_info" in keys:
         raise ValueError(f"{name!r} is a dump of LightGBM, not a model file: use Booster.save_model")
     if isinstance(document, list):
-        raise ValueError(f"{name!r} is a list, as dumps of XGBoost are, not a model file: use save_model")
+        raise ValueError(f"{name!r} is a list, like a dump of XGBoost, not a model file: use save_model")
     raise ValueError(f"{name!r} is JSON, but neither a model of XGBoost nor one of CatBoost")
 
 
@@ -169,7 +169,7 @@ def _read_ubjson(content: bytes) -> AdaptedModel:
 
 
 def _read_xgboost_json(document: dict[str, Any]) -> AdaptedModel:
-    """Put arrays, as UBJSON has them, in the place of lists of numbers."""
+    """Read XGBoost's JSON after replacing its lists of numbers with arrays, as UBJSON has them."""
     gradient_booster = document["learner"]["gradient_booster"]
     forest = gradient_booster.get("gbtree", gradient_booster).get("model", {})
     for part in [*forest.get("trees", []), *forest.get("cats", {"enc": []})["enc"]]:
@@ -183,9 +183,9 @@ def _read_xgboost_json(document: dict[str, Any]) -> AdaptedModel:
 
 
 def _read_xgboost(document: dict[str, Any]) -> AdaptedModel:
-    """Read a model as what wrote it predicts, a ``Booster`` or a wrapper, which leaves a note of itself.
+    """Read a model as the object that wrote it predicts: a ``Booster``, or a wrapper, which leaves a note.
 
-    The labels of a classifier are 0 to n - 1; which number means missing is not in the file.
+    The labels of a classifier are 0 to n - 1; the number that means missing is not in the file.
     """
     from . import xgboost
 
@@ -218,7 +218,7 @@ def _read_catboost_json(document: dict[str, Any]) -> AdaptedModel:
 
 
 def _read_cbm(name: str, content: bytes) -> AdaptedModel:
-    """Have CatBoost write its JSON in a process of its own: damaged files can crash it."""
+    """Have CatBoost write its JSON in a process of its own, as damaged files can crash it."""
     from . import catboost
 
     if importlib.util.find_spec("catboost") is None:
@@ -245,10 +245,10 @@ def _read_cbm(name: str, content: bytes) -> AdaptedModel:
             raise UnsupportedModelError(catboost.NO_LEAF_WEIGHTS)
         if run.returncode == _TEXTS:
             raise UnsupportedModelError(
-                "the CatBoost model has text or embedding features, no columns of numbers or categories"
+                "the CatBoost model has text or embedding features, which are neither numbers nor categories"
             )
         if run.returncode < 0:
-            raise ValueError("CatBoost crashes when it reads it")
+            raise ValueError("CatBoost crashes while reading it")
         if run.returncode:
             raise ValueError(catboost.explained(run.stderr.decode(errors="replace").strip()[-500:]))
         with open(export, "rb") as file:

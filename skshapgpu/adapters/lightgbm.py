@@ -1,17 +1,18 @@
 """LightGBM: ``Booster`` and the scikit-learn wrappers, read from the model text.
 
-How LightGBM reads a row, and what that becomes in the :class:`~skshapgpu.adapters.Ensemble`:
+How LightGBM reads a row, and how the :class:`~skshapgpu.adapters.Ensemble` represents it:
 
-- Values are float64. A numeric node sends ``x <= threshold`` left; first a value of magnitude
-  ``ZERO_MAGNITUDE`` or less becomes 0.0. Its missing type says what happens to the rest: "NaN" sends NaN
-  to the node's default side; "Zero" sends zeros there, NaN included; "None" reads NaN as 0.0.
+- Values are float64. A numeric node first turns values of magnitude ``ZERO_MAGNITUDE`` or less into 0.0,
+  then sends ``x <= threshold`` left. Its missing type decides about missing values: "NaN" sends NaN to the
+  node's default side; "Zero" sends zeros and NaN there; "None" reads NaN as 0.0.
 - A categorical node sends the codes ``int(x)`` that it lists left and everything else right: NaN,
   negative, infinite and unseen codes, whatever the missing type. -0.5 is code 0.
 - ``boosting="rf"`` averages its trees in ``predict``, but adds them up for ``raw_score=True`` and
   ``pred_contrib=True``. The margin here is the average.
 - As many trees are read as ``predict`` uses: up to ``best_iteration`` where that is set.
-- Covers are the training rows of each node, without sample weights, as in ``pred_contrib``. Their hessians
-  are an alternative. The text has those of leaves in full, others with six digits, so that they are added up.
+- Covers are the numbers of training rows at each node, without sample weights, as in ``pred_contrib``. Sums
+  of hessians are an alternative. The text has those of leaves in full but others with six digits only, so
+  they are summed up from the leaves.
 - The average that boosting starts from is part of the first trees. An ``init_score`` given to the
   training data is not in the model: neither ``predict`` nor the margin here contains it.
 """
@@ -31,14 +32,14 @@ from ..errors import UnsupportedModelError
 from ..schema import AdaptedModel, Column, InputSchema
 from ._subclasses import require_own_predictions
 
-#: Bits of ``decision_type``; the missing type stands above them.
+#: Bits of ``decision_type``; the missing type is stored above them.
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
 _MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = 0, 1, 2
 
-#: Objectives whose probability is the logistic function of each margin by itself.
+#: Objectives whose probability of each output is the logistic function of its own margin.
 _LOGISTIC = frozenset({"binary", "multiclassova", "cross_entropy"})
 
-#: Nothing else bounds num_tree_per_iteration then.
+#: Limit of num_tree_per_iteration for a model without trees, which nothing else bounds.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**16
 
 _INNER_FIELDS = {
@@ -57,7 +58,7 @@ def adapt(model: Any) -> AdaptedModel:
     Parameters
     ----------
     model : lightgbm.Booster or lightgbm.LGBMModel
-        Trained with any objective, also a custom one, and boosting "gbdt", "dart" or "rf".
+        Trained with any objective, including a custom one, and boosting "gbdt", "dart" or "rf".
 
     Returns
     -------
@@ -71,9 +72,9 @@ def adapt(model: Any) -> AdaptedModel:
     UnsupportedModelError
         The model has linear trees, or treats zeros of one feature as missing in one place and
         as numbers in another (as continued training with changed parameters can). Or it is a wrapper
-        with ``pred_early_stop=True``, or of a subclass with a ``predict`` of its own.
+        with ``pred_early_stop=True``, or of a third-party subclass with its own ``predict``.
     NotFittedError
-        A wrapper was not fitted.
+        The model is a wrapper that is not fitted.
     ValueError
         The model text is damaged.
     """
@@ -84,7 +85,7 @@ def adapt(model: Any) -> AdaptedModel:
     if isinstance(model, lightgbm.LGBMModel):
         require_own_predictions(model, "lightgbm", "; to explain its trees all the same, pass its booster_")
         _require_all_trees(model)
-        booster, object_dtype = model.booster_, None  # the wrapper makes float64 of them
+        booster, object_dtype = model.booster_, None  # the wrapper converts objects to float64
         if isinstance(model, lightgbm.LGBMClassifier):
             classes = tuple(np.asarray(model.classes_).tolist())
     elif isinstance(model, lightgbm.Booster):
@@ -99,12 +100,12 @@ def adapt(model: Any) -> AdaptedModel:
 
 
 def _require_all_trees(model: Any) -> None:
-    """Refuse a wrapper whose ``predict`` leaves out trees of rows that are decided early."""
+    """Reject a wrapper whose ``predict`` skips the later trees for rows that are decided early."""
     stops = model.get_params().get("pred_early_stop")
     if stops is not None and str(stops).lower() not in ("false", "-"):
         raise UnsupportedModelError(
-            f"cannot explain a {type(model).__name__} with pred_early_stop={stops!r}: its predict leaves out "
-            "other trees for each row; use set_params(pred_early_stop=False)"
+            f"cannot explain a {type(model).__name__} with pred_early_stop={stops!r}: its predict skips "
+            "different trees for each row; use set_params(pred_early_stop=False)"
         )
 
 
@@ -113,7 +114,7 @@ def read_text(
 ) -> AdaptedModel:
     """Read a model text.
 
-    ``classes`` are the labels that a classifier knows, ``object_dtype`` is that of the schema.
+    ``classes`` are the labels of a classifier, ``object_dtype`` is passed to the schema.
     """
     body, end, tail = text.partition("\nend of trees\n")
     if not end:
@@ -127,7 +128,7 @@ def read_text(
         raise ValueError("the LightGBM model text has more or fewer trees than its header says")
     n_features = int(head["max_feature_idx"]) + 1
     n_outputs = int(head["num_tree_per_iteration"])
-    # A round has a tree for each output; without trees an edited number would ask for gigabytes.
+    # A round has a tree for each output; without trees, a tampered number would request gigabytes.
     if not 1 <= n_outputs <= (len(tree_texts) or _MAX_OUTPUTS_WITHOUT_TREES) or len(tree_texts) % n_outputs:
         raise ValueError(f"the LightGBM model text claims {n_outputs} outputs for {len(tree_texts)} trees")
     names = head["feature_names"].split(" ")
@@ -170,18 +171,18 @@ def read_text(
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Lines ``name=value``; a line without a value is a flag."""
+    """Parse lines ``name=value``; a line without a value is a flag."""
     return dict(line.partition("=")[::2] for line in text.split("\n"))
 
 
 @dataclass(frozen=True)
 class _Tree:
-    """Arrays of one tree as the text has them; a child below 0 is the complement of a leaf's number."""
+    """The arrays of one tree as in the text; a child below 0 is the bitwise complement of a leaf's number."""
 
     inner: dict[str, np.ndarray]
     leaf_value: np.ndarray
     leaf_count: np.ndarray
-    leaf_weight: str  # sums of hessians, not read yet
+    leaf_weight: str  # sums of hessians, not parsed yet
     cat_boundaries: np.ndarray
     cat_words: np.ndarray
 
@@ -223,7 +224,7 @@ def _tree(number: int, text: str) -> _Tree:
     return _Tree(
         inner=inner,
         leaf_value=numbers("leaf_value", np.float64, n_leaves),
-        # LightGBM 4.0 leaves out the count of a tree that is one leaf; nothing depends on it.
+        # LightGBM 4.0 omits the count of a tree with a single leaf; nothing depends on it.
         leaf_count=numbers("leaf_count", np.int64, n_leaves) if n_leaves > 1 else np.zeros(1),
         leaf_weight=fields.get("leaf_weight", ""),
         cat_boundaries=boundaries,
@@ -232,7 +233,7 @@ def _tree(number: int, text: str) -> _Tree:
 
 
 def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, average: bool) -> Ensemble:
-    """Number the inner nodes of each tree as the text does, and the leaves after them."""
+    """Join the trees; in each, number the inner nodes as the text does, and the leaves after them."""
     n_leaves = np.array([len(t.leaf_value) for t in trees], np.int64)
     n_inner = n_leaves - 1
     offsets = np.concatenate([[0], np.cumsum(n_leaves + n_inner)])
@@ -303,12 +304,12 @@ def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, averag
 
 
 def _hessians(ensemble: Ensemble, trees: Sequence[_Tree]) -> np.ndarray:
-    """The sum of hessians at each node: those of its leaves, added up."""
+    """Return the sum of hessians at each node, summed up from its leaves."""
     cover, leaves = np.zeros(ensemble.n_nodes), np.flatnonzero(ensemble.left < 0)
     weights = []
     for number, tree in enumerate(trees):
         n_leaves = len(tree.leaf_value)
-        # That of a tree which is one leaf is left out, too; nothing depends on it.
+        # For a tree with a single leaf it is omitted, too; nothing depends on it.
         found = np.fromstring(tree.leaf_weight, np.float64, sep=" ") if n_leaves > 1 else np.zeros(1)
         if len(found) != n_leaves:
             raise ValueError(f"tree {number} of the LightGBM model text has no leaf_weight for each leaf")
@@ -326,7 +327,7 @@ def _hessians(ensemble: Ensemble, trees: Sequence[_Tree]) -> np.ndarray:
 
 
 def _round_at_zero(threshold: np.ndarray) -> np.ndarray:
-    """Let all x of up to ZERO_MAGNITUDE pass a threshold, or none: ``predict`` makes 0.0 of each."""
+    """Move thresholds so that all x of magnitude ZERO_MAGNITUDE or less go one way, as ``predict``'s 0.0."""
     threshold = np.where((threshold >= 0) & (threshold <= ZERO_MAGNITUDE), ZERO_MAGNITUDE, threshold)
     return np.where(
         (threshold < 0) & (threshold >= -ZERO_MAGNITUDE), np.nextafter(-ZERO_MAGNITUDE, -np.inf), threshold
@@ -334,7 +335,7 @@ def _round_at_zero(threshold: np.ndarray) -> np.ndarray:
 
 
 def _category_sets(trees: Sequence[_Tree]) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """The sets of all trees as ``Ensemble`` has them, and whether each lists code 0.
+    """Return the sets of all trees as ``Ensemble`` stores them, and whether each lists code 0.
 
     The text has bit sets of 32-bit words: bit b of word w of a set is code 32 w + b.
     """
@@ -356,7 +357,7 @@ def _category_sets(trees: Sequence[_Tree]) -> tuple[dict[str, np.ndarray], np.nd
 
 @dataclass(frozen=True)
 class PandasCategories:
-    """Codes of the categorical columns of a data frame; see ``ColumnEncoder``.
+    """Encoder of the categorical columns of a data frame; see ``ColumnEncoder``.
 
     Attributes
     ----------
@@ -375,8 +376,8 @@ class PandasCategories:
     def encode(self, column: Column) -> np.ndarray:
         """Return float64 codes, NaN where the value is missing or was not seen in training.
 
-        Raises ``ValueError`` for text where the categories are none, and for codes of a frame that is not
-        of pandas, as LightGBM does.
+        Raises ``ValueError`` for text if no training category was a string, and for categories of another
+        library than pandas if the model takes codes, as LightGBM does.
         """
         assert column.codes is not None  # only categorical columns come here
         if self.lists is None:

@@ -1,11 +1,11 @@
 """NGBoost: the parameters of the distribution that a regressor, classifier or survival model predicts.
 
-The margin is what ``pred_param`` gives, one output for each parameter as the trees add up to it: the
-location and the logarithm of the scale of a normal distribution, the logarithms of both parameters of a
-gamma distribution, and so on; the names of the outputs say which. A classifier has the log-odds of each
-class but the first against the first: for two classes one output, the log-odds of the second.
+The margin is the result of ``pred_param``, one output for each parameter in the form that the trees add up
+to: the location and the logarithm of the scale for a normal distribution, the logarithms of both parameters
+for a gamma distribution, and so on; the names of the outputs say which. A classifier has the log-odds of
+each class except the first against the first: for two classes one output, the log-odds of the second.
 
-As many rounds are read as ``predict`` uses without ``max_iter``: all. NaN goes where each tree sends it.
+All rounds are read, as ``predict`` uses them all without ``max_iter``. NaN goes where each tree sends it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..schema import AdaptedModel, InputSchema, counts_of
 from ._subclasses import require_own_predictions
 from .sklearn import read_tree, require_trees
 
-#: Parameters as NGBoost's own distributions take them from the trees.
+#: Names of the parameters that NGBoost's own distributions take from the trees.
 _PARAMETERS = {
     "Normal": ("loc", "log_scale"),
     "LogNormal": ("loc", "log_scale"),
@@ -40,15 +40,16 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        A base learner is no regression tree.
+        A base learner is not a regression tree, or a class has its own ``predict``.
     NotFittedError
+        The model is not fitted.
     """
     from ngboost import NGBClassifier
     from ngboost.ngboost import NGBoost
 
     name = type(model).__name__
     if not isinstance(model, NGBoost):
-        raise UnsupportedModelError(f"cannot explain a {name} of ngboost: it is no model")
+        raise UnsupportedModelError(f"cannot explain a {name} of ngboost: it is not a model")
     if model.init_params is None:
         raise NotFittedError(f"This {name} instance is not fitted yet: call fit first")
     require_own_predictions(model, "ngboost")

@@ -1,11 +1,11 @@
-"""quantile-forest: the mean that the forests of random trees and of extra trees predict.
+"""quantile-forest: the mean that its random forests and extra-trees forests predict.
 
-A quantile of the training targets that a row meets in all leaves is no sum over the trees, so that no
-method for sums of trees explains it exactly. The mean is one. The margin is
+A quantile of the training targets in all leaves that a row reaches is not a sum over the trees, so no
+method for sums of trees can explain it exactly. The mean is such a sum. The margin is
 ``predict(X, quantiles="mean", aggregate_leaves_first=False)``: the mean over the trees of the mean of the
 targets that a leaf has kept. By default, ``max_samples_leaf=1``, a leaf keeps one target, drawn at random,
-and the margin is ``predict(X, quantiles="mean")`` itself. Where leaves keep more of them, that weighs a tree
-by the number of targets in its leaf, which is no sum over the trees either.
+and the margin is ``predict(X, quantiles="mean")`` itself. Where leaves keep more targets, that prediction
+weights each tree by the number of targets in its leaf, and is not a sum over the trees either.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        The class is none of the two, or has a ``predict`` of its own.
+        The class is neither of the two, or has its own ``predict``; or a leaf has kept no target.
     NotFittedError
+        The model is not fitted.
     """
     from quantile_forest import ExtraTreesQuantileRegressor, RandomForestQuantileRegressor
 
     name = type(model).__name__
     if not isinstance(model, (ExtraTreesQuantileRegressor, RandomForestQuantileRegressor)):
-        raise UnsupportedModelError(f"cannot explain a {name}: it is no forest of quantile-forest")
+        raise UnsupportedModelError(f"cannot explain a {name}: it is not a forest of quantile-forest")
     check_is_fitted(model, ["estimators_", "forest_"])
     require_own_predictions(model, "quantile_forest")
     estimators = require_trees(model, model.estimators_, DecisionTreeRegressor, "apply")
@@ -46,7 +47,7 @@ def adapt(model: Any) -> AdaptedModel:
         leaf = estimator.tree_.children_left < 0
         if np.isnan(values[: len(leaf)][leaf]).any():
             raise UnsupportedModelError(
-                f"cannot explain a {name}: a leaf has kept no target, so that it counts for some rows only"
+                f"cannot explain a {name}: a leaf has kept no target, so its tree counts for some rows only"
             )
         values = np.where(leaf[:, None], values[: len(leaf)], 0.0) / len(estimators)
         trees.append(read_tree(estimator, values if means.shape[2] > 1 else values[:, 0]))
@@ -67,8 +68,8 @@ def adapt(model: Any) -> AdaptedModel:
 
 
 def _kept_means(model: Any) -> np.ndarray:
-    """Mean of the targets that each node has kept: (n_trees, n_nodes, n_outputs); NaN if none."""
-    # Numbers of training rows, counted from 1 and by ascending target; 0 fills up.
+    """Return the mean of the targets that each node has kept, (n_trees, n_nodes, n_outputs); NaN if none."""
+    # Numbers of training rows, counted from 1 in order of ascending target; 0 is padding.
     kept = np.asarray(model.forest_.y_train_leaves)  # (n_trees, n_nodes, n_outputs, n_kept)
     targets = np.asarray(model.forest_.y_train)  # (n_outputs, n_rows)
     n_kept = np.count_nonzero(kept, axis=3)

@@ -12,7 +12,7 @@ decision trees, forests, bagging of trees  ``predict``, or ``predict_proba``
 =========================================  ====================================================
 
 A binary classifier has one output, its positive class ``classes_[1]``; a classifier of three or
-more classes has one output for each. One that met a single class in training has one constant
+more classes has one output for each. One that saw a single class in training has one constant
 output: its probability, 1, or the ``decision_function`` of HistGradientBoosting.
 
 Trees compare X rounded to float32 with a float64 threshold, HistGradientBoosting compares
@@ -64,10 +64,10 @@ from ._subclasses import require_own_method, require_own_predictions
 #: Losses of boosting, and criteria of trees, that are squared errors.
 _SQUARED_ERRORS = ("squared_error", "friedman_mse")
 
-#: Why a model built from trees is refused; subclasses included.
+#: Models built from trees that are rejected, like their subclasses, with the reason.
 _REFUSED: dict[type, str] = {
     AdaBoostClassifier: "its decision adds up votes, not class probabilities",
-    AdaBoostRegressor: "it predicts a weighted median of its trees, which is no sum over them",
+    AdaBoostRegressor: "it predicts a weighted median of its trees, which is not a sum over them",
     VotingClassifier: "explain each of its estimators_",
     VotingRegressor: "explain each of its estimators_",
     StackingClassifier: "explain its final_estimator_ on the output of transform, or each of its estimators_",
@@ -98,10 +98,10 @@ class OrdinalCategories:
     categories: np.ndarray
 
     def encode(self, column: Column) -> np.ndarray:
-        """Return the code of each value; NaN where missing or unknown, which is the same here.
+        """Return the code of each value; NaN if it is missing or unknown, which the model treats alike.
 
         Raises ``ValueError`` for a number in a column of strings, for an infinity, and for a null in a
-        dictionary of PyArrow: NumPy's view of it, which scikit-learn reads, has the last category instead.
+        dictionary of PyArrow, as NumPy's view of it, which scikit-learn reads, has the last category there.
         """
         if column.package == "pyarrow" and column.codes is not None and (column.codes < 0).any():
             raise ValueError(
@@ -125,7 +125,7 @@ class OrdinalCategories:
         return self._look_up(values)
 
     def _look_up(self, values: np.ndarray) -> np.ndarray:
-        # A NaN left in the table would be found by identity, which two missing values may share or not.
+        # A NaN in the dict would be found only by identity, which two missing values may share or not.
         codes = {
             category: float(code)
             for code, category in enumerate(self.categories.tolist())
@@ -140,12 +140,12 @@ def adapt(model: Any) -> AdaptedModel:
     Parameters
     ----------
     model : estimator
-        The final model itself: Pipelines, searches and FrozenEstimator are unwrapped before.
+        The final model itself: pipelines, searches and ``FrozenEstimator`` have been unwrapped before.
 
     Returns
     -------
     AdaptedModel
-        What its margin is depends on the class: see the head of this module.
+        Its margin depends on the class of the model: see the table at the top of this module.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def adapt(model: Any) -> AdaptedModel:
     NotFittedError
         The model is not fitted.
     ValueError
-        The model was edited into something that is no ensemble of trees.
+        The model was modified and is no longer a valid ensemble of trees.
     """
     name = type(model).__name__
     for base, reason in _REFUSED.items():
@@ -168,13 +168,13 @@ def adapt(model: Any) -> AdaptedModel:
                 return read(model)
             except (LookupError, OverflowError) as error:
                 raise ValueError(f"the {name} contradicts itself: {type(error).__name__}: {error}") from error
-    raise UnsupportedModelError(f"cannot explain a {name}: it is no tree model of scikit-learn that is known")
+    raise UnsupportedModelError(f"cannot explain a {name}: it is not a supported scikit-learn tree model")
 
 
 def require_trees(
     model: Any, estimators: Iterable[Any], kind: type, method: str, package: str = "sklearn"
 ) -> list[Any]:
-    """Check that every member is a tree of that kind with its package's ``method``; return them as a list."""
+    """Return the members as a list; raise unless each is a ``kind`` of tree with its package's ``method``."""
     estimators = list(estimators)
     name = type(model).__name__
     if not estimators or any(e is None for e in estimators):
@@ -191,7 +191,7 @@ def require_trees(
 def read_tree(
     estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
 ) -> Tree:
-    """One tree with the given node values; ``columns`` are the columns of X that it was shown."""
+    """Read a tree with the given node values; ``columns`` are the columns of X that it was trained on."""
     tree = estimator.tree_
     leaf = tree.children_left < 0
     return Tree(
@@ -208,7 +208,7 @@ def read_tree(
 
 
 def _node_values(estimator: Any, n_classes: int) -> np.ndarray:
-    """What each node of a tree predicts: (n_nodes,), or (n_nodes, n_outputs) where several.
+    """Return the prediction of each node of a tree: (n_nodes,), or (n_nodes, n_outputs) for several.
 
     ``n_classes`` is that of the whole model, 0 for a regressor.
     """
@@ -217,7 +217,7 @@ def _node_values(estimator: Any, n_classes: int) -> np.ndarray:
         return value[:, 0, 0] if value.shape[1] == 1 else value[:, :, 0]
     proba = value[:, 0, :]
     if len(estimator.classes_) != n_classes:
-        # A tree of a bag may have met some of the classes only; it knows them by their number.
+        # A tree of a bagging model may have seen only some classes; its classes_ are their numbers.
         proba = np.zeros((len(value), n_classes))
         proba[:, estimator.classes_.astype(np.intp)] = value[:, 0, :]
     return proba if n_classes > 2 else proba[:, -1]
@@ -226,7 +226,7 @@ def _node_values(estimator: Any, n_classes: int) -> np.ndarray:
 def _mean_of_trees(
     model: Any, estimators: Iterable[Any], columns: Sequence[np.ndarray] | None = None
 ) -> AdaptedModel:
-    """Average the prediction or class probabilities of trees."""
+    """Average the predictions or class probabilities of trees."""
     n_classes = 0
     if is_classifier(model):
         estimators = require_trees(model, estimators, DecisionTreeClassifier, "predict_proba")
@@ -246,7 +246,7 @@ def _mean_of_trees(
     n_outputs = values[0].shape[1] if values[0].ndim == 2 else 1
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=np.zeros(n_outputs))
     # Whether NaN is accepted depends on the splitter and, in older releases, on the criterion and on
-    # monotonic constraints: the tree itself knows. It looks at X only to see that it is not sparse.
+    # monotonic constraints, so ask the tree. It uses X only to check that it is not sparse.
     allow_nan = estimators[0]._support_missing_values(np.empty((0, 0)))
     link: Literal["identity"] | None = "identity" if n_classes else None
     return _adapted(model, ensemble, trees, binary="probability", link=link, allow_nan=allow_nan)
@@ -266,7 +266,7 @@ def _bagging(model: Any) -> AdaptedModel:
 
 def _isolation_forest(model: Any) -> AdaptedModel:
     estimators = require_trees(model, model.estimators_, DecisionTreeRegressor, "apply")
-    # A leaf of n rows stands for the subtree that was not grown: the mean depth of n rows in it is added.
+    # A leaf of n rows stands for a subtree that was not grown: the mean depth of n rows in it is added.
     # scikit-learn counts the root as depth 1.
     lengths = zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)
     trees = [
@@ -296,16 +296,16 @@ def _gradient_boosting(model: Any) -> AdaptedModel:
         read_tree(e, model.learning_rate * e.tree_.value[:, 0, 0], output=i % n_outputs)
         for i, e in enumerate(estimators)
     ]
-    # The loss turns the prior into the start: the exponential one takes half of the log-odds.
+    # The loss turns the prior into the initial margin: the exponential loss takes half of the log-odds.
     start = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=start[0])
-    # The exponential loss is that of half of the log-odds.
-    scale = 2.0 if type(model._loss).__name__ == "ExponentialLoss" else 1.0  # loss may have been set since
+    # With the exponential loss, a margin is half of the log-odds.
+    scale = 2.0 if type(model._loss).__name__ == "ExponentialLoss" else 1.0  # loss may have been changed
     return _adapted(model, ensemble, trees, binary="margin", link="logistic", link_scale=scale)
 
 
 def _hist_gradient_boosting(model: Any) -> AdaptedModel:
-    # Trees number the columns as the model's own preprocessor leaves them: categorical ones first.
+    # Trees number the columns as the model's own preprocessor orders them: categorical ones first.
     columns = np.arange(model.n_features_in_)
     encoders = {}
     if model._preprocessor is not None:
@@ -372,7 +372,7 @@ def _adapted(
     allow_inf: bool = False,
     encoders: Mapping[int, ColumnEncoder] | None = None,
 ) -> AdaptedModel:
-    """Add names; ``binary`` and a logistic link are those that it has if it is a binary classifier."""
+    """Add the schema and names; ``binary`` and a logistic link apply to binary classifiers only."""
     classes = tuple(model.classes_.tolist()) if is_classifier(model) else ()
     names = getattr(model, "feature_names_in_", None)
     return AdaptedModel(
@@ -382,7 +382,7 @@ def _adapted(
             feature_names=None if names is None else tuple(map(str, names)),
             allow_nan=allow_nan,
             allow_inf=allow_inf,
-            # Trees refuse them; those of an isolation forest send them to the right, whatever they learned.
+            # Trees refuse these; those of an isolation forest send them to the right, whatever they learned.
             allow_sparse_nan=False,
             encoders=encoders or {},
         ),
@@ -400,7 +400,7 @@ def _adapted(
     )
 
 
-#: Class, what a fitted one has, and the reader.
+#: Class, an attribute that only a fitted model has, and reader.
 _READERS: tuple[tuple[type, str, Callable[[Any], AdaptedModel]], ...] = (
     (DecisionTreeClassifier, "tree_", _single_tree),
     (DecisionTreeRegressor, "tree_", _single_tree),

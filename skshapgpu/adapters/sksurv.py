@@ -11,8 +11,8 @@ model                                     margin
                                           the others
 ========================================  ====================================================
 
-Survival functions of a forest add up over its trees, too, but are a function of time for each row: the
-risk score is the number that scikit-survival itself makes of them.
+The survival functions of a forest also add up over its trees, but are a function of time for each row; the
+risk score is the single number to which scikit-survival itself reduces them.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        The model is linear, or otherwise not made of trees.
+        The model is linear or otherwise not made of trees, or a class has its own ``predict``.
     NotFittedError
+        The model is not fitted.
     """
     from sksurv import ensemble, tree
 
     name = type(model).__name__
     if isinstance(model, ensemble.ComponentwiseGradientBoostingSurvivalAnalysis):
         raise UnsupportedModelError(
-            f"cannot explain a {name}: its base learners are linear, each in one column, so that its coef_ "
+            f"cannot explain a {name}: its base learners are linear, each in one column, so its coef_ "
             "explain it"
         )
     if isinstance(model, tree.SurvivalTree):
@@ -56,7 +57,7 @@ def adapt(model: Any) -> AdaptedModel:
     if isinstance(model, ensemble.GradientBoostingSurvivalAnalysis):
         check_is_fitted(model, "estimators_")
         return _boosting(model)
-    raise UnsupportedModelError(f"cannot explain a {name}: it is no tree model of scikit-survival")
+    raise UnsupportedModelError(f"cannot explain a {name}: it is not a tree model of scikit-survival")
 
 
 def _risk_score(model: Any, estimators: list[Any], kind: type) -> AdaptedModel:
@@ -67,7 +68,7 @@ def _risk_score(model: Any, estimators: list[Any], kind: type) -> AdaptedModel:
 
 
 def _risk_scores(estimator: Any) -> np.ndarray:
-    """The risk score of each node: with low_memory it is kept instead of the hazard at each time."""
+    """Return the risk score of each node, stored instead of the hazard at each time with low_memory."""
     hazard = estimator.tree_.value[:, :, 0]  # (n_nodes, n_times)
     return hazard[:, 0] if estimator.low_memory else hazard[:, estimator.is_event_time_].sum(axis=1)
 

@@ -1,12 +1,12 @@
 """treelite 4: ``treelite.Model``, wherever it was imported from, and the forests of cuML, which export one.
 
-The margin is what ``treelite.gtil.predict(pred_margin=True)`` gives: the sum of the trees, or their
-average where the model says so, and ``base_scores``. It rounds X to the type of the thresholds and takes
-NaN, and what a sparse X does not store, to the default child. An operator (<, <=, > or >=) that holds
-leads to the left child; > and >= are read as <= and < with the children exchanged.
+The margin is the result of ``treelite.gtil.predict(pred_margin=True)``: the sum of the trees, or their
+average where the model says so, plus ``base_scores``. X is rounded to the type of the thresholds; NaN, and
+entries that a sparse X does not store, go to the default child. If a node's comparison (<, <=, > or >=)
+is true, the row goes left; > and >= are read as <= and < with the children exchanged.
 
 Covers are ``sum_hess`` where all nodes of a tree have it, else ``data_count``: for models from XGBoost,
-LightGBM and scikit-learn these are the covers that the adapters of these libraries read. Where there are
+LightGBM and scikit-learn these are the covers that the adapters of these libraries read. If a model has
 both, counts are an alternative. A model without either can be explained against background data only.
 """
 
@@ -25,24 +25,24 @@ from ..errors import UnsupportedModelError
 from ..schema import AdaptedModel, Column, InputSchema, counts_of
 from . import _treelite_checkpoint
 
-#: treelite's enumerations of kinds of nodes, operators and tasks, as its format of version 4 has them.
+#: Values of treelite's enumerations of node kinds, operators and tasks, in version 4 of its format.
 _CATEGORICAL = 2
 _LT, _LE, _GT, _GE = 2, 3, 4, 5
 _BINARY_CLASSIFIER = 0
 
-#: Gives a field of a model or of a tree by its name.
+#: A function that returns a field of a model or of a tree by name.
 _Field = Callable[[str], Any]
 
-#: Postprocessors that make a probability of each margin by itself.
+#: Postprocessors that turn each margin into a probability, whatever the others are.
 _LOGISTIC = frozenset({"sigmoid", "multiclass_ova"})
 
 
 @dataclass(frozen=True)
 class Codes:
-    """Encoder of a categorical column: treelite knows categories by their numbers only."""
+    """Encoder of a categorical column: treelite knows categories only by their numbers."""
 
     def encode(self, column: Column) -> np.ndarray:
-        """Return float64 codes, -1 where negative; raises ``ValueError`` where they are no numbers."""
+        """Return float64 codes, -1 where negative; raise ``ValueError`` if they are not numbers."""
         try:
             if column.codes is not None:
                 raise TypeError
@@ -68,9 +68,9 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        A node asks for equality of numbers, or the model is no forest.
+        A node tests numbers for equality, or the model is not a forest.
     ValueError
-        The model was edited into something that is no ensemble of trees.
+        The model was modified and is no longer a valid ensemble of trees.
     """
     import treelite
 
@@ -136,7 +136,7 @@ def _read(
 
 
 def _exported(model: Any, kind: type) -> Any:
-    """The treelite model that an estimator of cuML gives."""
+    """Return the treelite model that an estimator of cuML exports."""
     name = f"{type(model).__module__}.{type(model).__qualname__}"
     export = getattr(model, "as_treelite", None) or getattr(model, "convert_to_treelite_model", None)
     if export is None:
@@ -158,7 +158,7 @@ def _exported(model: Any, kind: type) -> Any:
 
 
 def _labels(model: Any) -> tuple[Any, ...] | None:
-    """Class labels of an estimator, which may be an array on a GPU."""
+    """Return the class labels of an estimator, which may be an array on a GPU."""
     classes = getattr(model, "classes_", None)
     if classes is None:
         return None
@@ -171,15 +171,15 @@ def _labels(model: Any) -> tuple[Any, ...] | None:
 
 @dataclass(frozen=True)
 class _Head:
-    """What a model says of all its trees."""
+    """The fields of a model that concern all its trees."""
 
     n_features: int
     dtype: str
     task: int
     average: bool
     n_classes: np.ndarray  # of each target
-    width: int  # largest of them
-    target: np.ndarray  # of each tree, -1: all
+    width: int  # the largest of n_classes
+    target: np.ndarray  # of each tree; -1: all
     class_: np.ndarray
     postprocessor: str
     sigmoid_alpha: float
@@ -209,24 +209,24 @@ class _Head:
         )
 
     def outputs(self) -> list[tuple[int, int]]:
-        """Target and class of each output."""
+        """Return the target and class of each output."""
         return [(t, c) for t, n in enumerate(self.n_classes) for c in range(n)]
 
     def outputs_of(self, tree: int, numbers: np.ndarray) -> np.ndarray:
-        """The output of each number that a leaf of a tree holds; -1 where it pads a target of fewer classes.
+        """Return the output of each number in a tree's leaves; -1 for padding of targets with few classes.
 
         ``numbers`` are those of the outputs, (n_targets, width).
         """
         target, class_ = int(self.target[tree]), int(self.class_[tree])
         if not (-1 <= target < len(self.n_classes) and -1 <= class_ < self.width):
-            raise ValueError(f"tree {tree} of the treelite model is of a target or class that there is not")
+            raise ValueError(f"tree {tree} of the treelite model has a target or class that does not exist")
         targets = slice(None) if target < 0 else slice(target, target + 1)
         classes = slice(None) if class_ < 0 else slice(class_, class_ + 1)
         return numbers[targets, classes].ravel()
 
 
 class _Nodes:
-    """Arrays of one tree, copied: what treelite gives are views of the model's own memory."""
+    """The arrays of one tree, copied, as treelite returns views of the model's own memory."""
 
     def __init__(self, get_field: _Field) -> None:
         def field(name: str, dtype: Any) -> np.ndarray:
@@ -252,34 +252,34 @@ class _Nodes:
         self.weight, self.count = self._cover(field, "sum_hess"), self._cover(field, "data_count")
 
     def _cover(self, field: Callable[[str, Any], np.ndarray], name: str) -> np.ndarray | None:
-        """Covers of one kind, if all nodes have it."""
+        """Return the covers of one kind, or None unless all nodes have them."""
         present, cover = field(f"{name}_present", bool), field(name, np.float64)
         return cover if len(present) == len(cover) == len(self.left) and present.all() else None
 
     def segments(self, bounds: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
-        """First and end of the segments of some nodes, inside an array of that size and not shared."""
+        """Return the bounds of nodes' segments, which must fit, side by side, into an array of ``size``."""
         begin, end = bounds[:, nodes]
         if ((begin < 0) | (end < begin) | (end > size)).any() or (end - begin).sum() > size:
-            raise ValueError("nodes of the treelite model have segments outside the array, or in common")
+            raise ValueError("nodes of the treelite model have segments that exceed the array or overlap")
         return bounds[:, nodes]
 
     def read(self, dtype: str, strict: bool) -> Tree:
-        """All but the leaf values; children are exchanged for > and >=."""
+        """Return the tree without leaf values; children are exchanged for > and >=."""
         inner = ~self.leaf
         categorical = inner & (self.kind == _CATEGORICAL)
         numerical = inner & ~categorical
         known = np.isin(self.operator, (_LT, _LE, _GT, _GE))
         if (numerical & ~known).any():
             raise UnsupportedModelError(
-                "the treelite model asks whether a number equals another (operator ==): no comparison with a "
-                "threshold says the same"
+                "the treelite model tests numbers for equality (operator ==), which no comparison with a "
+                "threshold can express"
             )
         swap = numerical & np.isin(self.operator, (_GT, _GE))
         threshold = np.where(numerical, self.threshold, 0.0)
         below = numerical & np.isin(self.operator, (_LT, _GE))  # x < threshold, one way or the other
         if not strict and below.any():
             if (threshold[below] == -np.inf).any():
-                raise UnsupportedModelError("the treelite model compares < with minus infinity among others")
+                raise UnsupportedModelError("the treelite model mixes < minus infinity with <= or >")
             lower = np.nextafter(threshold[below].astype(dtype), np.dtype(dtype).type(-np.inf))
             threshold[below] = lower
         return Tree(
@@ -294,7 +294,7 @@ class _Nodes:
         )
 
     def leaf_values(self, n_values: int) -> np.ndarray:
-        """(n_nodes, n_values): what the leaves hold; zeros elsewhere."""
+        """Return the values of the leaves, and zeros at other nodes: (n_nodes, n_values)."""
         values = np.zeros((len(self.left), n_values))
         leaves = np.flatnonzero(self.leaf)
         begin, end = self.segments(self.vector, leaves, len(self.leaf_vector))
@@ -309,7 +309,7 @@ class _Nodes:
 
 
 def _strict(trees: list[_Nodes]) -> bool:
-    """Whether every numerical node of the model is a < or a >=, so that no threshold has to be moved."""
+    """Return whether all numerical nodes of the model use < or >=, so that no threshold has to be moved."""
     operators = {int(o) for t in trees for o in np.unique(t.operator[~t.leaf & (t.kind != _CATEGORICAL)])}
     return bool(operators) and operators <= {_LT, _GE}
 
@@ -322,7 +322,7 @@ def _cover_kind(trees: list[_Nodes]) -> Literal["count", "weight"] | None:
 
 
 def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> tuple[Ensemble, list[Tree]]:
-    """With the trees that it was made from."""
+    """Return the ensemble, and the trees that it was made from."""
     exists = np.arange(head.width) < head.n_classes[:, None]
     numbers = np.full(exists.shape, -1)
     n_outputs = int(exists.sum())
@@ -334,7 +334,7 @@ def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> tuple[Ensemble,
         if (count == 0).any():
             raise ValueError("the treelite model averages the trees of an output that has none")
         values = [value / np.where(o < 0, 1, count[o]) for value, o in zip(values, held)]
-    # A tree with some of the outputs becomes one for each of them, not one of zeros for all others.
+    # A tree with some of the outputs becomes one tree for each of them, not one with zeros for the others.
     is_vector = n_outputs > 1 and all((outputs >= 0).sum() == n_outputs for outputs in held)
     parts = [tree.read(head.dtype, strict) for tree in trees]
     made: list[Tree] = []
@@ -360,11 +360,11 @@ def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> tuple[Ensemble,
 
 
 def _category_sets(trees: list[_Nodes], owners: list[int], dtype: str) -> dict[str, Any]:
-    """The category attributes of :class:`Ensemble`, whose trees have the nodes of ``owners``."""
+    """Return the category attributes of :class:`Ensemble`, whose trees have the nodes of ``owners``."""
     listed_left: list[bool] = []
     lists: list[np.ndarray] = []
     set_of_node: list[np.ndarray] = []
-    # GTIL looks up no number that its type of X cannot tell from its neighbours.
+    # GTIL does not look up numbers that the type of X cannot tell from their neighbours.
     largest = min(2**32 - 1, 2 ** (np.finfo(dtype).nmant + 1))
     for tree in trees:
         numbers = np.full(len(tree.left), -1)
@@ -386,7 +386,7 @@ def _category_sets(trees: list[_Nodes], owners: list[int], dtype: str) -> dict[s
 
 
 def _holds_probabilities(head: _Head, ensemble: Ensemble) -> bool:
-    """Whether the model is a forest whose leaves hold the probabilities of all classes."""
+    """Return whether the model is a forest whose leaves hold the probabilities of all classes."""
     if not head.average or head.postprocessor != "identity_multiclass" or len(head.n_classes) > 1:
         return False
     if (ensemble.tree_output >= 0).any() or ensemble.intercept.any():
@@ -406,7 +406,7 @@ def _second_output(ensemble: Ensemble) -> Ensemble:
 
 
 def _names(outputs: list[tuple[int, int]]) -> tuple[Any, ...]:
-    """Numbers of the classes, or of the targets, or both where there are several of both."""
+    """Return the numbers of the classes, or of the targets, or both if there are several of both."""
     targets, classes = ({place[i] for place in outputs} for i in (0, 1))
     if len(targets) == 1:
         return tuple(c for _, c in outputs)

@@ -1,7 +1,7 @@
 """XGBoost 2.0 to 3.4: native boosters and the scikit-learn wrappers.
 
-A model is read from ``Booster.save_raw("ubj")``, XGBoost's own stable format. The fields that are
-there decide how it is read, not the version that wrote them.
+A model is read from ``Booster.save_raw("ubj")``, XGBoost's own stable format. The fields present, not
+the version that wrote them, decide how it is read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from . import _ubjson
 from ._subclasses import require_own_predictions
 
 #: Objectives whose base_score is a probability, and those where it is a mean behind a log link;
-#: everywhere else it is a margin already.
+#: for all others it is a margin already.
 _LOGIT = frozenset({"binary:logistic", "reg:logistic"})
 _LOG = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft"})
 
-#: Without trees nothing else bounds num_class, and an edited one would ask for gigabytes.
+#: Limit of num_class for a model without trees, where one that was tampered with would request gigabytes.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**16
 
-#: A node of a tree with one output takes the room of all outputs where other trees' leaves hold these.
+#: Limit of outputs where only some trees have vector leaves: there, every node of the other trees takes
+#: memory for all outputs, too.
 _MAX_MIXED_OUTPUTS = 256
 
 
@@ -40,8 +41,8 @@ def adapt(model: Any) -> AdaptedModel:
     As many rounds are read as the model's own ``predict`` uses: after early stopping a wrapper
     stops at ``best_iteration``, a ``Booster`` never does. Only a wrapper knows which number means
     missing; for a ``Booster`` that belongs to the ``DMatrix``, and only NaN is missing.
-    ``base_margin`` belongs to the ``DMatrix`` too, where it replaces the intercept row by row: it
-    moves no SHAP value and is not part of what is read here.
+    ``base_margin`` belongs to the ``DMatrix``, too, where it replaces the intercept row by row; it
+    changes no SHAP value and is not read here.
 
     Parameters
     ----------
@@ -55,10 +56,11 @@ def adapt(model: Any) -> AdaptedModel:
     ------
     UnsupportedModelError
         The model is linear, or its leaves hold several outputs and it has no covers (XGBoost
-        before 3.2), or it is of a subclass with a ``predict`` of its own.
+        before 3.2), or it is of a third-party subclass with its own ``predict``.
     NotFittedError
+        The model is not fitted.
     ValueError
-        The model was edited into something that is no ensemble of trees.
+        The model was modified and is no longer a valid ensemble of trees.
     """
     import xgboost
 
@@ -91,23 +93,23 @@ def read_document(
     missing: float = np.nan,
     classes: tuple[Any, ...] | None = None,
 ) -> AdaptedModel:
-    """Read a model as XGBoost's UBJSON and JSON have it.
+    """Read a model from the document of XGBoost's UBJSON or JSON format.
 
     Parameters
     ----------
     document : dict
-        Typed arrays as ndarrays, as ``_ubjson.loads`` gives them.
+        Has ndarrays for typed arrays, like the result of ``_ubjson.loads``.
     best_iteration : int or None
-        The last round that is used; None: all are.
+        The last round that is used; None: all rounds are.
     missing : float
         A number that means missing, besides NaN.
     classes : tuple or None
-        Labels, if the model is a classifier's.
+        Class labels, if the model is a classifier.
 
     Raises
     ------
     UnsupportedModelError
-        As for :func:`adapt`.
+        See :func:`adapt`.
     ValueError
         The document contradicts itself or lacks a field.
     """
@@ -133,7 +135,7 @@ def _read(
     n_features, n_classes = int(params["num_feature"]), int(params["num_class"])
     n_outputs = max(n_classes, int(params["num_target"]), 1)
     limit = max(len(trees), *map(_leaf_width, trees)) if trees else _MAX_OUTPUTS_WITHOUT_TREES
-    if n_outputs > limit:  # a round has a tree for each output, or trees with all outputs in a leaf
+    if n_outputs > limit:  # each round has a tree for each output, or trees with all outputs in a leaf
         raise ValueError(f"the model claims {n_outputs} outputs, but its trees have at most {limit}")
     objective = learner["objective"]["name"]
     ensemble = Ensemble(
@@ -174,7 +176,7 @@ def _read(
 def _used_trees(
     forest: dict[str, Any], weights: npt.ArrayLike | None, best_iteration: int | None
 ) -> tuple[list[dict[str, Any]], np.ndarray, np.ndarray]:
-    """The trees that ``predict`` adds up, with the factor and the output of each."""
+    """Return the trees that ``predict`` adds up, and the factor and the output of each."""
     trees = forest["trees"]
     tree_output = np.asarray(forest["tree_info"], np.int64)
     weights = np.ones(len(trees)) if weights is None else np.asarray(weights, np.float64)
@@ -194,19 +196,19 @@ def _leaf_width(tree: dict[str, Any]) -> int:
 
 
 def _intercept(base_score: str, objective: str, n_outputs: int) -> np.ndarray:
-    """``base_score``, one number or (since 3.1) a list with one for each output, as margins."""
+    """Convert ``base_score``, one number or (since 3.1) a list with one for each output, to margins."""
     score = np.atleast_1d(np.asarray(json.loads(base_score), np.float32)).astype(np.float64)
     if score.shape not in ((1,), (n_outputs,)):
         raise ValueError(f"base_score has shape {score.shape}, but the model has {n_outputs} outputs")
-    with np.errstate(divide="ignore", invalid="ignore"):  # Ensemble refuses what is not finite
+    with np.errstate(divide="ignore", invalid="ignore"):  # Ensemble rejects other than finite numbers
         if objective in _LOGIT:
             score = np.log(score) - np.log1p(-score)
         elif objective in _LOG:
             score = np.log(score)
     if np.isinf(score).any() and objective in _LOGIT | _LOG:
         raise UnsupportedModelError(
-            f"the model starts from {base_score!s:.40}, whose margin is infinite, as it does when all labels "
-            "are of one class, or zero: train it on others, too, or set base_score"
+            f"the model's base_score is {base_score!s:.40}, whose margin is infinite, as it is when all "
+            "labels are of one class, or zero: train it on other labels, too, or set base_score"
         )
     return np.broadcast_to(score, n_outputs)
 
@@ -220,7 +222,7 @@ def _field(trees: Sequence[dict[str, Any]], name: str, dtype: npt.DTypeLike) -> 
 def _nodes(
     trees: Sequence[dict[str, Any]], weights: np.ndarray, tree_output: np.ndarray, n_outputs: int
 ) -> dict[str, np.ndarray]:
-    """The attributes of :class:`Ensemble` that hold trees and nodes."""
+    """Return the attributes of :class:`Ensemble` that hold trees and nodes."""
     if any(_leaf_width(tree) > 1 and not tree.keys() >= {"leaf_weights", "sum_hessian"} for tree in trees):
         raise UnsupportedModelError(
             "this model's leaves hold several outputs (multi_strategy='multi_output_tree') and it stores no "
@@ -237,7 +239,7 @@ def _nodes(
         tree_output = np.full(len(trees), -1)
     else:
         leaf_value = (condition * np.repeat(weights, sizes))[:, None]
-    right[leaf] = -1  # where leaves hold several outputs it is the number of the leaf
+    right[leaf] = -1  # in leaves with several outputs, it is the number of the leaf
     inside = (left >= 0) & (right >= 0) & (np.maximum(left, right) < np.repeat(sizes, sizes))
     if not (leaf | inside).all():
         raise ValueError("a node has one child only, or a child outside its tree")
@@ -261,7 +263,7 @@ def _nodes(
 
 
 def _require_finite(nodes: dict[str, np.ndarray], offsets: np.ndarray) -> None:
-    """Refuse trees whose training diverged, so that their leaves or sums of hessians overflowed."""
+    """Reject trees whose training diverged, so that their leaves or sums of hessians overflowed."""
     finite = np.isfinite(nodes["cover"]) & np.isfinite(nodes["value"]).all(axis=1)
     if not finite.all():
         tree = int(np.searchsorted(offsets, np.argmin(finite), side="right")) - 1
@@ -274,7 +276,7 @@ def _require_finite(nodes: dict[str, np.ndarray], offsets: np.ndarray) -> None:
 def _vector_values(
     trees: Sequence[dict[str, Any]], weights: np.ndarray, tree_output: np.ndarray, n_outputs: int
 ) -> np.ndarray:
-    """Leaf values where a leaf holds all outputs; continued training can mix such trees with others."""
+    """Return leaf values if leaves hold all outputs; continued training can mix such trees with others."""
     n_nodes = sum(len(tree["left_children"]) for tree in trees)
     n_weights = sum(len(tree["leaf_weights"]) for tree in trees if _leaf_width(tree) > 1)
     if n_nodes * n_outputs > _MAX_MIXED_OUTPUTS * n_nodes + 4 * n_weights:
@@ -304,7 +306,7 @@ def _vector_values(
 def _category_sets(
     trees: Sequence[dict[str, Any]], offsets: np.ndarray, categorical: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """The category attributes of :class:`Ensemble`; the codes that XGBoost lists go right."""
+    """Return the category attributes of :class:`Ensemble`; the codes that XGBoost lists go right."""
     listing = [(tree, start) for tree, start in zip(trees, offsets) if len(tree["categories_nodes"])]
     node = np.concatenate([start + tree["categories_nodes"] for tree, start in listing])
     values = _field([tree for tree, _ in listing], "categories", np.int32)
@@ -330,7 +332,7 @@ def _category_sets(
     category_set[node] = np.arange(len(node))
     if (category_set[categorical] < 0).any():
         raise ValueError("a categorical split lists no categories")
-    category_set[~categorical] = -1  # a node that pruning made a leaf keeps its list
+    category_set[~categorical] = -1  # a node that pruning turned into a leaf keeps its list
     return {
         "category_set": category_set,
         "category_offsets": set_offsets,
@@ -342,7 +344,7 @@ def _category_sets(
 def _without_pruned(
     nodes: dict[str, np.ndarray], offsets: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Drop the nodes that pruning cut off: XGBoost keeps them in the arrays."""
+    """Drop the nodes that pruning cut off, which XGBoost keeps in the arrays."""
     left, right, sizes = nodes["left"], nodes["right"], np.diff(offsets)
     inner = left >= 0
     n_inner = np.diff(np.concatenate([[0], np.cumsum(inner)])[offsets])
@@ -368,16 +370,16 @@ def _without_pruned(
 
 @dataclass(frozen=True)
 class CategoryEncoder:
-    """Codes of a categorical column.
+    """Encoder of a categorical column.
 
-    ``known`` maps the categories of training to their codes, since XGBoost 3.1 and for a model
-    trained on a data frame: a frame's categories are then matched by value. Otherwise the codes
-    that a frame has are used as they are, in whatever order its categories stand; so are numbers
-    always. ``missing`` is compared with codes, those of a frame too, before they are matched.
+    For a model trained on a data frame with XGBoost 3.1 or later, ``known`` maps the categories of
+    training to their codes: a frame's categories are then matched by value. Otherwise a frame's
+    codes are used as they are, whatever the order of its categories; numbers always are.
+    ``missing`` is compared with the codes, those of a frame, too, before they are matched.
 
     XGBoost before 3.4 counts the characters of a pandas category where it needs the bytes, so that
     beyond ASCII one category takes letters of the next; the names are then ``garbled``. Before 3.3
-    it takes most categories that it never saw for one that it knows; here they are refused always.
+    it mistakes most unknown categories for a known one; here they are always rejected.
     """
 
     known: dict[str | int, int] | None
@@ -386,7 +388,7 @@ class CategoryEncoder:
 
     @property
     def takes_codes(self) -> bool:
-        """Whether what it gives depends on the codes of a frame, and not on its categories alone."""
+        """Whether the result depends on the codes of a frame, not on its categories alone."""
         return self.known is None or (self.missing >= 0 and self.missing.is_integer())
 
     def encode(self, column: Column) -> np.ndarray:
@@ -447,7 +449,7 @@ class CategoryEncoder:
 def _encoders(
     ensemble: Ensemble, document: dict[str, Any], forest: dict[str, Any], missing: float
 ) -> dict[int, ColumnEncoder]:
-    """Encoder of each categorical column."""
+    """Return the encoder of each categorical column."""
     categorical = {f for f, kind in enumerate(document["learner"]["feature_types"]) if kind == "c"}
     numeric = ensemble.left >= 0
     if len(ensemble.category_set):
@@ -464,7 +466,7 @@ def _encoders(
 
 
 def _encoder(seen: dict[str, np.ndarray], missing: float, before_3_4: bool) -> CategoryEncoder:
-    """``seen`` lists a feature's categories by code: integers, or strings as their UTF-8 bytes in a row."""
+    """Return a column's encoder; ``seen`` lists its categories by code: integers, or joined UTF-8 strings."""
     if not seen:
         return CategoryEncoder(None, missing)
     if "offsets" not in seen:

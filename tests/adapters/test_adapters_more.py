@@ -186,7 +186,7 @@ def test_ngboost_refusals():
         adapt(ngb("NGBRegressor", Base=Ridge()).fit(X, Y))
     with pytest.raises(NotFittedError):
         adapt(ngb("NGBRegressor"))
-    with pytest.raises(UnsupportedModelError, match="it is no model"):
+    with pytest.raises(UnsupportedModelError, match="it is not a model"):
         adapt(ngb("NGBRegressor").fit(X, Y).pred_dist(X))
 
 
@@ -255,7 +255,7 @@ def test_survival_refusals():
     with pytest.raises(UnsupportedModelError, match="its coef_ explain it"):
         adapt(model.fit(X, outcome()))
     linear = pytest.importorskip("sksurv.linear_model")
-    with pytest.raises(UnsupportedModelError, match="no tree model of scikit-survival"):
+    with pytest.raises(UnsupportedModelError, match="not a tree model of scikit-survival"):
         adapt(linear.CoxPHSurvivalAnalysis().fit(X, outcome()))
     with pytest.raises(NotFittedError):
         adapt(survival("ensemble", "RandomSurvivalForest"))

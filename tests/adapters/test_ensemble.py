@@ -82,7 +82,7 @@ BROKEN = {
     "no bool": ({"strict": np.zeros(2)}, "strict must be a bool"),
     "fractional number of features": ({"n_features": 3.0}, "n_features must be an integer from 0"),
     "leaf marked by -2": (changed("left", 1, -2), "node 1 of tree 0"),
-    "value at an inner node": (changed("value", 2, 1.0), "node 2 of tree 0 has a value, but is no leaf"),
+    "value at an inner node": (changed("value", 2, 1.0), "node 2 of tree 0 has a value, but is not a leaf"),
     "x_dtype": ({"x_dtype": "float16"}, "x_dtype must be 'float32' or 'float64', not 'float16'"),
     "output too large": ({"tree_output": [0, 2]}, r"tree_output must lie in 0\.\.1"),
     "output too small": ({"tree_output": [0, -2]}, r"tree_output must lie in 0\.\.1"),

@@ -347,7 +347,7 @@ def test_interventional_errors():
     ensemble = random_ensemble(0)
     with pytest.raises(ValueError, match=r"background must have shape \(n_rows, 5\)"):
         interventional_shap(ensemble, np.zeros((1, 5)), np.zeros((1, 4)))
-    with pytest.raises(ValueError, match="there must be a background row"):
+    with pytest.raises(ValueError, match="there must be at least one background row"):
         interventional_shap(ensemble, np.zeros((1, 5)), np.zeros((0, 5)))
     with pytest.raises(ValueError, match=r"not 2 rows and weights of shape \(3,\)"):
         interventional_shap(ensemble, np.zeros((1, 5)), np.zeros((2, 5)), np.ones(3))

@@ -195,7 +195,7 @@ def test_data_is_x_itself(regressor: Any) -> None:
         ({"precision": "half"}, ValueError, "precision must be one of"),
         ({"outputs": ["all"]}, ValueError, "outputs must be one of"),
         ({"n_jobs": 0}, ValueError, "n_jobs"),
-        ({"memory_limit": "much"}, ValueError, "memory_limit must be bytes or a text such as"),
+        ({"memory_limit": "much"}, ValueError, "memory_limit must be bytes or a string such as"),
         ({"memory_limit": 0}, ValueError, "memory_limit must be positive"),
         ({"memory_limit": -5}, ValueError, "memory_limit must be positive"),
         ({"memory_limit": 1.5}, TypeError, "memory_limit must be an int, a str or None"),

@@ -166,7 +166,7 @@ def test_catboost_columns_that_are_nowhere() -> None:
     document = json.loads(path.read_bytes())
     assert catboost.read_document(document, 3).derived is not None
     document["features_info"]["categorical_features"][0]["flat_feature_index"] = 10**8
-    with pytest.raises(ValueError, match="numbers a column 100000000; with CTRs there may be 65536"):
+    with pytest.raises(ValueError, match="column number 100000000; with CTRs there may be at most 65536"):
         catboost.read_document(document, 3)
 
 

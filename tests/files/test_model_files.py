@@ -235,9 +235,9 @@ def test_missing_file_and_directory(tmp_path):
     with pytest.raises(ValueError, match="is a directory"):
         explain(str(tmp_path), np.zeros((1, 4)))
     (tmp_path / "file").write_bytes(b"x")
-    with pytest.raises(ValueError, match="no path of a model file"):
+    with pytest.raises(ValueError, match="not the path of a model file"):
         adapt(tmp_path / "file" / "inside")
-    with pytest.raises(ValueError, match="no path of a model file"):
+    with pytest.raises(ValueError, match="not the path of a model file"):
         adapt("tree\nversion=v4\n" * 1000)  # the text of a model instead of its path
     with pytest.raises(ValueError):
         adapt("null\0byte")
@@ -265,12 +265,12 @@ CONTENTS = [
     (b"PK\x03\x04rest", r"TreeExplainer\.load"),
     (b"hello", "holds no model of a known kind"),
     (b"\x89PNG\r\n\x1a\n" + bytes(100), "holds no model of a known kind"),
-    (b"{", "begins as JSON, but is none"),
-    (b'{"learner": ', "begins as JSON, but is none"),
-    (b"[" * 100_000, "begins as JSON, but is none"),
+    (b"{", "begins like JSON, but is not valid"),
+    (b'{"learner": ', "begins like JSON, but is not valid"),
+    (b"[" * 100_000, "begins like JSON, but is not valid"),
     (b"{}", "neither a model of XGBoost nor one of CatBoost"),
     (b'{"tree_info": []}', "dump of LightGBM"),
-    (b'[{"nodeid": 0}]', "a list, as dumps of XGBoost"),
+    (b'[{"nodeid": 0}]', "a list, like a dump of XGBoost"),
     (b'{"learner": {}}', "as a model of XGBoost"),
     (b'{"learner": 3}', "as a model of XGBoost"),
     (

@@ -302,5 +302,5 @@ def test_arrays_are_mapped(tmp_path: Path) -> None:
     data = bytearray((tmp_path / "file").read_bytes())
     data[len(data) // 2] ^= 1
     (tmp_path / "damaged").write_bytes(data)
-    with pytest.raises(ValueError, match="'tables' does not have its checksum"):
+    with pytest.raises(ValueError, match="'tables' does not match its checksum"):
         storage.read(tmp_path / "damaged")

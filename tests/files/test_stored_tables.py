@@ -348,7 +348,7 @@ def test_large_tables_are_neither_filled_nor_read(make: Any, forest: Any, tmp_pa
     twice = (2 * tables).tobytes()
     data[place : place + len(twice)] = twice
     path.write_bytes(data)
-    with pytest.raises(ValueError, match="does not have its checksum"):
+    with pytest.raises(ValueError, match="does not match its checksum"):
         TreeExplainer.load(path, device="cpu", verify=True)
     unchecked = TreeExplainer.load(path, device="cpu", check_additivity=False)
     np.testing.assert_array_equal(unchecked.shap_values(X), 2 * expected)
@@ -362,7 +362,7 @@ def test_small_tables_are_compared(forest: Any, tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[place_of(path, fast_v2(forest)._runner.contents()["floats"]) + 100] ^= 1
     path.write_bytes(data)
-    with pytest.raises(ValueError, match="'tables_floats' does not have its checksum"):
+    with pytest.raises(ValueError, match="'tables_floats' does not match its checksum"):
         TreeExplainer.load(path, device="cpu")
 
 
