@@ -10,7 +10,7 @@ import models
 import peers
 
 from skshapgpu import TreeExplainer, _cuda
-from skshapgpu.algorithms import SHAP_VALUES
+from skshapgpu._engine.algorithms import SHAP_VALUES
 
 #: Our name of a heuristic: that of the paper.
 PACKINGS = {

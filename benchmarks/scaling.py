@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from skshapgpu import TreeExplainer, _core, saving
+from skshapgpu import TreeExplainer, _core
+from skshapgpu._files import saving
 
 #: Largest relative difference to double precision of rows of the output.
 TOLERANCE = 1e-5

@@ -25,7 +25,7 @@ void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const p
   if (!complete) throw py::error_already_set();
 }
 
-// An array on the device; skshapgpu/gpu_arrays.py has checked it.
+// An array on the device; skshapgpu/_rows/gpu_arrays.py has checked it.
 struct DeviceArray {
   uintptr_t data;
   bool is_float32;

@@ -42,7 +42,7 @@ enum class Index { kShapley, kTaylor, kBanzhaf };
 // recursive.h, or by that of fast_v2.h. With the first and the last trees may have tables instead.
 enum class Method { kWalk, kTreeShap, kFastV1, kFastV2 };
 
-// Their names in Python, which the rows of skshapgpu/algorithms.py refer to.
+// Their names in Python, which the rows of skshapgpu/_engine/algorithms.py refer to.
 struct NamedMethod {
   const char* name;
   Method method;

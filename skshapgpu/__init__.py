@@ -14,10 +14,16 @@ if find_spec(f"{__name__}._core") is None:
     )
 
 if TYPE_CHECKING:
+    from ._common.devices import cuda_info
+    from ._engine.costs import CallPlan, TreeGroup
+    from ._estimators.cross_validation import cross_val_explain
+    from ._estimators.importance import shap_importance
+    from ._estimators.selector import ShapSelector
+    from ._estimators.transformers import ShapInteractionTransformer, ShapTransformer
+    from ._explanations.interactions import InteractionExplanation
+    from ._explanations.values import Explanation
     from .adapters import register_adapter
     from .batches import BatchesResult, explain_batches
-    from .costs import CallPlan, TreeGroup
-    from .devices import cuda_info
     from .displays import (
         ShapBarDisplay,
         ShapBeeswarmDisplay,
@@ -27,12 +33,6 @@ if TYPE_CHECKING:
     )
     from .errors import UnsupportedModelError
     from .explainer import TreeExplainer, explain
-    from .explanation import Explanation
-    from .importance import shap_importance
-    from .interaction_explanation import InteractionExplanation
-    from .model_selection import cross_val_explain
-    from .selection import ShapSelector
-    from .transformers import ShapInteractionTransformer, ShapTransformer
 
 __all__ = [
     "BatchesResult",
@@ -65,26 +65,26 @@ __all__ = [
 #: the command line does not wait for it to print its help.
 _MODULES = {
     "BatchesResult": "batches",
-    "CallPlan": "costs",
-    "Explanation": "explanation",
-    "InteractionExplanation": "interaction_explanation",
+    "CallPlan": "_engine.costs",
+    "Explanation": "_explanations.values",
+    "InteractionExplanation": "_explanations.interactions",
     "ShapBarDisplay": "displays",
     "ShapBeeswarmDisplay": "displays",
     "ShapDependenceDisplay": "displays",
     "ShapInteractionDisplay": "displays",
-    "ShapInteractionTransformer": "transformers",
-    "ShapSelector": "selection",
-    "ShapTransformer": "transformers",
+    "ShapInteractionTransformer": "_estimators.transformers",
+    "ShapSelector": "_estimators.selector",
+    "ShapTransformer": "_estimators.transformers",
     "ShapWaterfallDisplay": "displays",
     "TreeExplainer": "explainer",
-    "TreeGroup": "costs",
+    "TreeGroup": "_engine.costs",
     "UnsupportedModelError": "errors",
-    "cross_val_explain": "model_selection",
-    "cuda_info": "devices",
+    "cross_val_explain": "_estimators.cross_validation",
+    "cuda_info": "_common.devices",
     "explain": "explainer",
     "explain_batches": "batches",
     "register_adapter": "adapters",
-    "shap_importance": "importance",
+    "shap_importance": "_estimators.importance",
 }
 
 

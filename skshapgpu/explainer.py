@@ -17,24 +17,24 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 from sklearn.utils import check_scalar
 
-from . import saving
+from ._common.progress import require_progress, watched
+from ._engine.algorithms import BANZHAF_VALUES, SHAP_VALUES, Kind
+from ._engine.calls import Run, call_plan, execute, shap_values
+from ._engine.costs import CallPlan
+from ._engine.links import link_of, require_model_output
+from ._engine.pairs import Interactions, Request, interactions
+from ._engine.plans import Options, Runner
+from ._engine.sharing import Sharing
+from ._explanations.interactions import INDEX_NAMES, InteractionExplanation
+from ._explanations.values import Explanation
+from ._files import saving
+from ._files.saving import Saved
+from ._rows.background import Background, require_perturbation
+from ._rows.inputs import Reader
+from ._rows.pipelines import Lent, copies_of, unwrap
+from ._rows.rows import Rows
 from .adapters import adapt
-from .algorithms import BANZHAF_VALUES, SHAP_VALUES, Kind
-from .background import Background, require_perturbation
-from .costs import CallPlan
 from .errors import UnsupportedModelError, require_one_of
-from .explanation import Explanation
-from .inputs import Reader
-from .interaction_explanation import INDEX_NAMES, InteractionExplanation
-from .interactions import Interactions, Request, interactions
-from .model_output import link_of, require_model_output
-from .pipelines import Lent, copies_of, unwrap
-from .progress import require_progress, watched
-from .rows import Rows
-from .runner import Options, Runner
-from .runs import Run, call_plan, execute, shap_values
-from .saving import Saved
-from .sharing import Sharing
 
 T = TypeVar("T")
 

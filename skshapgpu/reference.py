@@ -36,7 +36,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from .ensemble import Ensemble
+from .adapters.ensemble import Ensemble
 
 __all__ = [
     "interventional_banzhaf",

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import shap
 
+from ._common.devices import DEVICE_VARIABLE, cuda_info
 from .adapters import adapt
-from .devices import DEVICE_VARIABLE, cuda_info
 from .explainer import TreeExplainer
 
 

@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..ensemble import Ensemble, Tree
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel, Column, ColumnEncoder, DerivedColumns, InputSchema
+from .ensemble import Ensemble, Tree
+from .schema import AdaptedModel, Column, ColumnEncoder, DerivedColumns, InputSchema
 
 #: What an adapter needs. :func:`register_adapter` is a name of the package itself, too.
 __all__ = [
@@ -33,7 +33,7 @@ _FAMILIES: dict[str, str] = {
     "sklearn": "skshapgpu.adapters.sklearn",
     "xgboost": "skshapgpu.adapters.xgboost",
     "lightgbm": "skshapgpu.adapters.lightgbm",
-    "catboost": "skshapgpu.adapters.catboost",
+    "catboost": "skshapgpu.adapters.catboost.model",
     "treelite": "skshapgpu.adapters.treelite",
     "cuml": "skshapgpu.adapters.treelite",
     "ngboost": "skshapgpu.adapters.ngboost",
@@ -67,7 +67,7 @@ def registered(model: Any) -> Callable[[Any], AdaptedModel] | None:
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted model of any known family, or a model file given by its path.
 
-    An :class:`~skshapgpu.schema.AdaptedModel` is returned unchanged.
+    An :class:`~skshapgpu.adapters.schema.AdaptedModel` is returned unchanged.
 
     Raises
     ------

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel
+from .schema import AdaptedModel
 
 #: The first bytes of files that are not accepted as model files, and what to do with these instead.
 _NO_MODELS = {
@@ -207,7 +207,7 @@ def _read_lightgbm(content: bytes) -> AdaptedModel:
 
 
 def _read_catboost_json(document: dict[str, Any]) -> AdaptedModel:
-    from . import catboost
+    from .catboost import model as catboost
 
     if document.get("ctr_data"):
         raise UnsupportedModelError(
@@ -219,7 +219,7 @@ def _read_catboost_json(document: dict[str, Any]) -> AdaptedModel:
 
 def _read_cbm(name: str, content: bytes) -> AdaptedModel:
     """Have CatBoost write its JSON in a process of its own, as damaged files can crash it."""
-    from . import catboost
+    from .catboost import model as catboost
 
     if importlib.util.find_spec("catboost") is None:
         raise ImportError(

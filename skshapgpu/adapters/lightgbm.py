@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ensemble import ZERO_MAGNITUDE, Ensemble
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel, Column, InputSchema
 from ._subclasses import require_own_predictions
+from .ensemble import ZERO_MAGNITUDE, Ensemble
+from .schema import AdaptedModel, Column, InputSchema
 
 #: Bits of ``decision_type``; the missing type is stored above them.
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2

@@ -16,10 +16,10 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.tree import DecisionTreeRegressor
 
-from ..ensemble import Ensemble
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel, InputSchema, counts_of
 from ._subclasses import require_own_predictions
+from .ensemble import Ensemble
+from .schema import AdaptedModel, InputSchema, counts_of
 from .sklearn import read_tree, require_trees
 
 #: Names of the parameters that NGBoost's own distributions take from the trees.

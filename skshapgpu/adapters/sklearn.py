@@ -56,10 +56,10 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOut
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from ..ensemble import Ensemble, Tree
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel, Column, ColumnEncoder, InputSchema, counts_of
 from ._subclasses import require_own_method, require_own_predictions
+from .ensemble import Ensemble, Tree
+from .schema import AdaptedModel, Column, ColumnEncoder, InputSchema, counts_of
 
 #: Losses of boosting, and criteria of trees, that are squared errors.
 _SQUARED_ERRORS = ("squared_error", "friedman_mse")

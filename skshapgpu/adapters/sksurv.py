@@ -23,10 +23,10 @@ import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from ..ensemble import Ensemble, Tree
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel, InputSchema, counts_of
 from ._subclasses import require_own_predictions
+from .ensemble import Ensemble, Tree
+from .schema import AdaptedModel, InputSchema, counts_of
 from .sklearn import read_tree, require_trees
 
 

@@ -20,10 +20,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..ensemble import Ensemble, Tree
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel, Column, InputSchema, counts_of
 from . import _treelite_checkpoint
+from .ensemble import Ensemble, Tree
+from .schema import AdaptedModel, Column, InputSchema, counts_of
 
 #: Values of treelite's enumerations of node kinds, operators and tasks, in version 4 of its format.
 _CATEGORICAL = 2

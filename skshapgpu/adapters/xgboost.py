@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
-from ..ensemble import Ensemble
 from ..errors import UnsupportedModelError
-from ..schema import AdaptedModel, Column, ColumnEncoder, InputSchema
 from . import _ubjson
 from ._subclasses import require_own_predictions
+from .ensemble import Ensemble
+from .schema import AdaptedModel, Column, ColumnEncoder, InputSchema
 
 #: Objectives whose base_score is a probability, and those where it is a mean behind a log link;
 #: for all others it is a margin already.

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from .._common.progress import require_progress, watched
 from .._versions import __version__
 from ..errors import require_one_of
-from ..fingerprint import fingerprint
-from ..progress import require_progress, watched
-from ..record_batches import BatchExplainer
 from .csv_files import CsvOptions
 from .files import FilesSource
+from .fingerprint import fingerprint
 from .journal import difference
 from .overlap import overlapped
+from .record_batches import BatchExplainer
 from .sinks import FORMATS, NpySink, Sink, files_of, open_sink, tidy
 from .source import Source, Wanted
 from .sources import open_source

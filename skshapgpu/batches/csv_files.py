@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..arrow import is_text, require_arrow
+from .._rows.arrow import is_text, require_arrow
 
 #: Texts that stand for missing values, as in ``pandas.read_csv``.
 _NULL_VALUES = (

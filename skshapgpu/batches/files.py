@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..arrow import MISSING_KEY, MISSING_NAN, is_text, require_arrow
+from .._rows.arrow import MISSING_KEY, MISSING_NAN, is_text, require_arrow
 from .csv_files import CsvFile, CsvOptions
 from .source import Source, Wanted, of_listing, of_schema, require_same_names, row_bytes
 from .types import fitted, wider

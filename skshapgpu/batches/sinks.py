@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from ..arrow import require_arrow
-from ..storage import put
+from .._files.storage import put
+from .._rows.arrow import require_arrow
 from .journal import Journal, call_digest, flush, flush_folder
 
 _SUFFIXES = {

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrow import require_arrow
+from .._rows.arrow import require_arrow
 from .types import fitted, of_all
 
 #: Bytes assumed for a value whose type has no fixed size, such as text.

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrow import MISSING_KEY, MISSING_NAN, MISSING_NONE, require_arrow
-from ..tables import table
+from .._rows.arrow import MISSING_KEY, MISSING_NAN, MISSING_NONE, require_arrow
+from .._rows.tables import table
 from .csv_files import CsvOptions
 from .files import READAHEAD, files_in, format_of, info_of, open_files
 from .source import Source, Wanted, of_listing, of_schema, part, require_same_names, row_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..arrow import is_text, require_arrow
+from .._rows.arrow import is_text, require_arrow
 
 
 def wider(one: Any, other: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..digits import number
+from .._common.digits import number
 
 _UNITS = ("kB", "MB", "GB", "TB")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NoReturn
 
+from .._engine.algorithms import ALGORITHMS
 from .._versions import __version__
-from ..algorithms import ALGORITHMS
 from .answers import Answer
 
 _EXAMPLES = """\

@@ -11,11 +11,11 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from .. import reference
+from .._common.devices import cuda_info
 from .._versions import version_of, versions
-from ..devices import cuda_info
-from ..ensemble import Ensemble, Tree
+from ..adapters.ensemble import Ensemble, Tree
+from ..adapters.schema import AdaptedModel, InputSchema
 from ..explainer import TreeExplainer
-from ..schema import AdaptedModel, InputSchema
 from .answers import Answer, aligned, bytes_text
 
 #: Extras of this package: the main module of each, its distribution, and its purpose.

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from typing import Any
 
+from .._common.digits import number
 from ..batches import explain_batches
 from ..batches.csv_files import CsvOptions
 from ..batches.sources import open_source
-from ..digits import number
 from ..explainer import TreeExplainer
 from .answers import Answer, base_values_text
 from .models import open_explainer

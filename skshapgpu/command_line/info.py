@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import saving
+from .._common.digits import number
+from .._files import saving
 from ..adapters import adapt
-from ..digits import number
-from ..ensemble import Ensemble
+from ..adapters.ensemble import Ensemble
+from ..adapters.schema import AdaptedModel
 from ..errors import UnsupportedModelError
 from ..explainer import TreeExplainer
-from ..schema import AdaptedModel
 from .answers import Answer, aligned, base_values_text, bytes_text, some
 from .models import is_explainer
 

@@ -6,8 +6,8 @@ import argparse
 import os
 from time import perf_counter
 
-from ..digits import number
-from ..storage import require_ours
+from .._common.digits import number
+from .._files.storage import require_ours
 from .answers import Answer, bytes_text
 from .models import is_explainer, open_explainer, require_place
 

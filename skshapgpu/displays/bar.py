@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..explanation import Explanation
-from ..gpu_arrays import to_host
+from .._explanations.values import Explanation
+from .._rows.gpu_arrays import to_host
 from .base import (
     NEGATIVE,
     PALETTE,

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..digits import number
+from .._common.digits import number
+from .._explanations.values import Explanation, positions
+from .._rows.gpu_arrays import to_host
 from ..explainer import TreeExplainer
-from ..explanation import Explanation, positions
-from ..gpu_arrays import to_host
 
 #: Colours that people with any kind of colour vision can tell apart (Okabe & Ito, Color Universal Design,
 #: 2008).

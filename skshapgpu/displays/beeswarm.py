@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import read_column
-from ..explanation import Explanation
+from .._explanations.values import Explanation
+from .._rows.columns import read_column
 from .base import (
     MANY,
     NEUTRAL,

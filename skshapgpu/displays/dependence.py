@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Column, read_column
+from .._explanations.values import Explanation, positions
+from .._rows.columns import Column, read_column
 from ..explainer import TreeExplainer
-from ..explanation import Explanation, positions
 from .base import (
     LETTER,
     MANY,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .._explanations.interactions import InteractionExplanation
 from ..explainer import TreeExplainer
-from ..interaction_explanation import InteractionExplanation
 from .base import LARGEST, LETTER, new_axes, pyplot, require_max_features, short
 
 #: Width and height of a cell, in inches.

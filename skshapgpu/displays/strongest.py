@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Column
+from .._rows.columns import Column
+from .._rows.gpu_arrays import on_gpu, to_host
+from .._rows.tables import select, table
 from ..explainer import TreeExplainer
-from ..gpu_arrays import on_gpu, to_host
-from ..tables import select, table
 
 #: Number of rows whose interactions are computed: enough, as their mean magnitudes only rank features.
 _SAMPLE = 200

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import read_column
-from ..digits import digits_for
-from ..explanation import Explanation
+from .._common.digits import digits_for
+from .._explanations.values import Explanation
+from .._rows.columns import read_column
 from .base import (
     NEGATIVE,
     POSITIVE,

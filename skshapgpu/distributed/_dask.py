@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..batch_arguments import explainer_of
-from ..devices import elsewhere
-from ..record_batches import BatchExplainer
+from .._common.devices import elsewhere
+from ..batches.batch_arguments import explainer_of
+from ..batches.record_batches import BatchExplainer
 from ._parcel import Parcel
 from ._work import Work
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..devices import elsewhere
-from ..record_batches import BatchExplainer
+from .._common.devices import elsewhere
+from ..batches.record_batches import BatchExplainer
 from ._parcel import Parcel
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..batch_arguments import explainer_of, request_of
-from ..devices import elsewhere
+from .._common.devices import elsewhere
+from ..batches.batch_arguments import explainer_of, request_of
 
 
 class Work:

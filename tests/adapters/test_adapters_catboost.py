@@ -15,7 +15,7 @@ from helpers.checks import assert_margin, hard_rows
 from sklearn.exceptions import NotFittedError
 
 from skshapgpu.adapters import adapt
-from skshapgpu.adapters.catboost import read_document
+from skshapgpu.adapters.catboost.model import read_document
 from skshapgpu.errors import UnsupportedModelError
 
 catboost = pytest.importorskip("catboost")

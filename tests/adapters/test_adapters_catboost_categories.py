@@ -11,7 +11,7 @@ from helpers.catboost_models import CATEGORIES, RTOL, TINY, category_model, data
 from helpers.checks import assert_margin, hard_rows
 
 from skshapgpu.adapters import adapt
-from skshapgpu.schema import Column
+from skshapgpu.adapters.schema import Column
 
 catboost = pytest.importorskip("catboost")
 
@@ -148,7 +148,7 @@ def test_unused_category_column_is_still_read():
 
 def test_hashes_of_every_length(tmp_path):
     """Each length of CityHash64 takes another branch; CatBoost's export tells its own hashes."""
-    from skshapgpu.adapters._cityhash import cityhash64
+    from skshapgpu.adapters.catboost.cityhash import cityhash64
 
     rng = np.random.default_rng(0)
     letters = list("abcXYZ 0189_-é漢😀ß")

@@ -19,10 +19,10 @@ from helpers.lightgbm_models import (
     train,
 )
 
+from skshapgpu._rows.inputs import read
 from skshapgpu.adapters import adapt
+from skshapgpu.adapters.schema import AdaptedModel
 from skshapgpu.errors import UnsupportedModelError
-from skshapgpu.inputs import read
-from skshapgpu.schema import AdaptedModel
 
 lgb = pytest.importorskip("lightgbm")
 

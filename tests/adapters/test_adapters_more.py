@@ -17,8 +17,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, UnsupportedModelError, explain
 from skshapgpu.adapters import adapt
+from skshapgpu.adapters.schema import AdaptedModel
 from skshapgpu.reference import interventional_shap, path_dependent_shap
-from skshapgpu.schema import AdaptedModel
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(200, 4))

@@ -60,8 +60,8 @@ from sklearn.tree import (
 from sklearn.tree._tree import Tree as SklearnTree
 
 from skshapgpu.adapters import adapt
+from skshapgpu.adapters.schema import AdaptedModel
 from skshapgpu.errors import UnsupportedModelError
-from skshapgpu.schema import AdaptedModel
 
 FITTABLE = (
     DecisionTreeClassifier,

@@ -11,7 +11,7 @@ from helpers.sklearn_models import RTOL, own_margin
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from skshapgpu.adapters import adapt
-from skshapgpu.schema import AdaptedModel, Column
+from skshapgpu.adapters.schema import AdaptedModel, Column
 
 
 def encoded(adapted: AdaptedModel, columns: list[tuple[str, np.ndarray]]) -> np.ndarray:

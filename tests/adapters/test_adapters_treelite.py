@@ -22,8 +22,8 @@ from sklearn.ensemble import (
 
 from skshapgpu import TreeExplainer, UnsupportedModelError, explain
 from skshapgpu.adapters import adapt
+from skshapgpu.adapters.schema import AdaptedModel
 from skshapgpu.reference import interventional_shap, path_dependent_shap
-from skshapgpu.schema import AdaptedModel
 
 treelite = pytest.importorskip("treelite")
 from treelite.model_builder import (  # noqa: E402

@@ -21,9 +21,9 @@ from helpers.xgboost_models import (
     train,
 )
 
-from skshapgpu import inputs
+from skshapgpu._rows import inputs
 from skshapgpu.adapters import adapt
-from skshapgpu.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble
 from skshapgpu.errors import UnsupportedModelError
 
 xgb = pytest.importorskip("xgboost")

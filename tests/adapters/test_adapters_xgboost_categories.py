@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from helpers.checks import assert_margin, hard_rows
 from helpers.xgboost_models import RTOL, VERSION, category_data, check_input, keeps_categories, train
 
-from skshapgpu import inputs
+from skshapgpu._rows import inputs
 from skshapgpu.adapters import adapt
-from skshapgpu.schema import Column
+from skshapgpu.adapters.schema import Column
 
 xgb = pytest.importorskip("xgboost")
 

@@ -11,7 +11,7 @@ import pytest
 from helpers.ensembles import ORDERS, ensemble_options, random_ensemble, random_rows
 from hypothesis import given, settings
 
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree
 
 NAN, INF = np.nan, np.inf
 DENORMAL = 5e-324

@@ -314,7 +314,7 @@ def test_progress(tmp_path: Path, explainer: Any, capsys: pytest.CaptureFixture[
 
 def test_rich_shows_the_speed(monkeypatch: Any, tmp_path: Path, explainer: Any, capsys: Any) -> None:
     pytest.importorskip("rich")
-    monkeypatch.setattr(skshapgpu.progress, "_bar_library", lambda: "rich")
+    monkeypatch.setattr(skshapgpu._common.progress, "_bar_library", lambda: "rich")
     for i, source in enumerate((TABLE, iter([ARRAY]))):
         explain_batches(explainer, source, tmp_path / f"bar{i}", batch_size=50, progress=True)
         assert "rows/s" in capsys.readouterr().err

@@ -22,7 +22,7 @@ from skshapgpu import TreeExplainer, explain_batches
 from skshapgpu.batches import journal as journal_module
 from skshapgpu.batches import sinks as sinks_module
 from skshapgpu.batches import source as source_module
-from skshapgpu.record_batches import BatchExplainer
+from skshapgpu.batches.record_batches import BatchExplainer
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer
-from skshapgpu.record_batches import BatchExplainer, largest
+from skshapgpu.batches.record_batches import BatchExplainer, largest
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")

@@ -11,10 +11,10 @@ import pytest
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer
-from skshapgpu.devices import elsewhere
+from skshapgpu._common.devices import elsewhere
+from skshapgpu._engine.plans import Runner
 from skshapgpu.distributed import explain_dask, explain_ray, explain_spark
 from skshapgpu.distributed._parcel import _N_KEPT, Parcel
-from skshapgpu.runner import Runner
 
 X = np.random.default_rng(0).normal(size=(50, 3))
 MODEL = RandomForestRegressor(5, random_state=0).fit(X, X[:, 0])

@@ -11,7 +11,8 @@ import pytest
 from helpers.families import library
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from skshapgpu import TreeExplainer, memory
+from skshapgpu import TreeExplainer
+from skshapgpu._common import memory
 from skshapgpu.command_line import main
 
 N_ROWS = 400

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skshapgpu import Explanation
-from skshapgpu.digits import digits_for, number
+from skshapgpu._common.digits import digits_for, number
 
 
 def explanation(values: np.ndarray, base_value: float, data: Any = None) -> Explanation:

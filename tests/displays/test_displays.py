@@ -32,7 +32,7 @@ from skshapgpu import (
     ShapWaterfallDisplay,
     explain,
 )
-from skshapgpu.columns import read_column
+from skshapgpu._rows.columns import read_column
 from skshapgpu.displays.base import MISSING, NEGATIVE, NEUTRAL, PALETTE, POSITIVE
 from skshapgpu.displays.beeswarm import swarm_offsets
 

@@ -14,9 +14,9 @@ from helpers.ensembles import leaf_scale
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from skshapgpu import TreeExplainer, _core, devices, reference
-from skshapgpu.adapters import adapt
-from skshapgpu.algorithms import (
+from skshapgpu import TreeExplainer, _core, reference
+from skshapgpu._common import devices
+from skshapgpu._engine.algorithms import (
     ALGORITHMS,
     AUTO,
     BANZHAF_VALUES,
@@ -29,6 +29,7 @@ from skshapgpu.algorithms import (
     Results,
     indices_of,
 )
+from skshapgpu.adapters import adapt
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,7 +15,7 @@ from sklearn.ensemble import (
 )
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.costs import (
+from skshapgpu._engine.costs import (
     TreeGroup,
     building_seconds,
     cpu_row_seconds,
@@ -23,7 +23,7 @@ from skshapgpu.costs import (
     cuda_seconds,
     worthwhile_tables,
 )
-from skshapgpu.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble
 
 X, Y = load_diabetes(return_X_y=True)
 

@@ -38,7 +38,7 @@ from helpers.kernels import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.reference import path_dependent_shap
 
 # Agreement with the definition

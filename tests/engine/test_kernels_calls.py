@@ -17,7 +17,7 @@ from helpers import TESTS
 from helpers.ensembles import ORDERS, full_tree, random_ensemble, random_rows
 from helpers.kernels import assert_consistent, both_precisions, explain, once, run, same_bits, state
 
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree
 
 # The same bits
 

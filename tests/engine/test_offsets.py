@@ -27,8 +27,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
 from skshapgpu.adapters import _REGISTERED, adapt
-from skshapgpu.ensemble import Ensemble, Tree
-from skshapgpu.schema import AdaptedModel, InputSchema
+from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
 #: Of the largest value of an output; see docs/exactness.md.
 TOLERANCE = {"single": 3e-6, "double": 1e-13}

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skshapgpu import _core
-from skshapgpu.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble
 
 LANES = 32
 PACKINGS = ("none", "next_fit", "first_fit_decreasing", "best_fit_decreasing")

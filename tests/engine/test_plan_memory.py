@@ -12,8 +12,9 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from skshapgpu import TreeExplainer, memory
-from skshapgpu.memory import Need
+from skshapgpu import TreeExplainer
+from skshapgpu._common import memory
+from skshapgpu._common.memory import Need
 
 X, Y = load_diabetes(return_X_y=True)
 

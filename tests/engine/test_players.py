@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skshapgpu import _core
-from skshapgpu.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble
 from skshapgpu.reference import (
     interventional_banzhaf,
     interventional_interactions,

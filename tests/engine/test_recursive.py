@@ -29,9 +29,9 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from skshapgpu import ShapTransformer, TreeExplainer, _core
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu._engine.plans import _RELATIVE_GAP
+from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.reference import path_dependent_shap
-from skshapgpu.runner import _RELATIVE_GAP
 
 X, Y = load_diabetes(return_X_y=True)
 

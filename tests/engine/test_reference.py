@@ -14,7 +14,7 @@ from helpers.ensembles import (
 )
 from hypothesis import given, settings
 
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.reference import (
     interventional_banzhaf,
     interventional_interactions,

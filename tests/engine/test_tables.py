@@ -26,8 +26,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
-from skshapgpu import TreeExplainer, _core, memory
-from skshapgpu.ensemble import Ensemble
+from skshapgpu import TreeExplainer, _core
+from skshapgpu._common import memory
+from skshapgpu.adapters.ensemble import Ensemble
 from skshapgpu.reference import path_dependent_shap
 
 #: Largest error of each precision, relative to the leaves.
@@ -334,7 +335,7 @@ def test_fast_v2_that_does_not_fit(forest: Any, monkeypatch: pytest.MonkeyPatch)
         explainer_of(forest, "fast_v2", memory_limit=10_000)
     assert "algorithm='auto'" in str(caught.value)
     explainer_of(forest, "fast_v2", memory_limit=2 * needed)
-    monkeypatch.setattr("skshapgpu.memory.machine_bytes", lambda: 4000)
+    monkeypatch.setattr("skshapgpu._common.memory.machine_bytes", lambda: 4000)
     with pytest.raises(MemoryError, match=message.format(1000, "a quarter of the machine's memory")):
         explainer_of(forest, "fast_v2")
     explainer_of(forest, "fast_v2", memory_limit=2 * needed)
@@ -342,7 +343,7 @@ def test_fast_v2_that_does_not_fit(forest: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_fast_v2_may_take_more_than_auto(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skshapgpu.memory.TABLE_BYTES", 0)
+    monkeypatch.setattr("skshapgpu._common.memory.TABLE_BYTES", 0)
     assert explainer_of(forest, "fast_v2").plan_info()["n_table_trees"] == 6
 
 

@@ -29,7 +29,7 @@ from sklearn.preprocessing import (
 from sklearn.utils.fixes import parse_version
 
 from skshapgpu import ShapSelector, ShapTransformer, TreeExplainer, explain, shap_importance
-from skshapgpu.pipelines import unwrap
+from skshapgpu._rows.pipelines import unwrap
 
 N_ROWS = 200
 _RNG = np.random.default_rng(0)

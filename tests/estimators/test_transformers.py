@@ -30,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-import skshapgpu.transformers
+import skshapgpu._estimators.transformers
 from skshapgpu import ShapTransformer, TreeExplainer, UnsupportedModelError
 
 IRIS, SPECIES = load_iris(return_X_y=True)
@@ -291,8 +291,8 @@ def test_importances_are_the_mean_magnitudes() -> None:
 
 @pytest.mark.parametrize("kind", ["array", "list", "pandas", "polars", "pyarrow", "csr"])
 def test_importances_of_many_rows_take_evenly_spaced_ones(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(skshapgpu.transformers, "_IMPORTANCE_ROWS", 100)
-    monkeypatch.setattr(skshapgpu.transformers, "_IMPORTANCE_CHUNK", 30)
+    monkeypatch.setattr(skshapgpu._estimators.transformers, "_IMPORTANCE_ROWS", 100)
+    monkeypatch.setattr(skshapgpu._estimators.transformers, "_IMPORTANCE_CHUNK", 30)
     X: Any = DIABETES
     if kind in ("pandas", "polars"):
         X = pytest.importorskip(kind).DataFrame({f"f{i}": DIABETES[:, i] for i in range(10)})

@@ -24,7 +24,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import skshapgpu.transformer_base
+import skshapgpu._estimators.base
 from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer, explain
 
 IRIS, SPECIES = load_iris(return_X_y=True)
@@ -231,7 +231,7 @@ def test_pickles_of_other_versions(transformer: Any, monkeypatch: pytest.MonkeyP
     stored = pickle.dumps(fitted)
     with warnings.catch_warnings(action="error"):
         pickle.loads(stored)
-    monkeypatch.setattr(skshapgpu.transformer_base, "__version__", "99.0")
+    monkeypatch.setattr(skshapgpu._estimators.base, "__version__", "99.0")
     with pytest.warns(UserWarning, match=r"stored by version \d.* of skshapgpu and is loaded by 99.0"):
         other = pickle.loads(stored)
     np.testing.assert_array_equal(other.transform(DIABETES), fitted.transform(DIABETES))

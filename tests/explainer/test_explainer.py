@@ -26,9 +26,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, explain
+from skshapgpu._common.memory import parse_bytes
+from skshapgpu._engine.algorithms import SHAP_VALUES
 from skshapgpu.adapters import adapt
-from skshapgpu.algorithms import SHAP_VALUES
-from skshapgpu.memory import parse_bytes
 from skshapgpu.reference import path_dependent_shap
 
 IRIS, SPECIES = load_iris(return_X_y=True)

@@ -28,8 +28,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, UnsupportedModelError, explain, register_adapter
 from skshapgpu.adapters import _REGISTERED
-from skshapgpu.ensemble import Ensemble, Tree
-from skshapgpu.schema import AdaptedModel, InputSchema
+from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)

@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
-import skshapgpu.progress
+import skshapgpu._common.progress
 from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer, explain
-from skshapgpu.algorithms import SHAP_VALUES, Kind
-from skshapgpu.progress import Progress
+from skshapgpu._common.progress import Progress
+from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
 CANCER = CANCER[:, :12]
@@ -31,8 +31,8 @@ def binary() -> GradientBoostingClassifier:
 
 @pytest.fixture(autouse=True)
 def steps_of_seven_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skshapgpu.progress, "_LEAST_ROWS", 7)
-    monkeypatch.setattr(skshapgpu.progress, "_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(skshapgpu._common.progress, "_LEAST_ROWS", 7)
+    monkeypatch.setattr(skshapgpu._common.progress, "_SECONDS", (0.0, 0.0))
 
 
 def told_by(call: Callable[..., Any]) -> tuple[Any, Told]:
@@ -120,9 +120,9 @@ def test_two_passes_count_as_one(binary: Any) -> None:
 
 
 def test_steps_follow_the_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skshapgpu.progress, "_SECONDS", (0.1, 0.4))
+    monkeypatch.setattr(skshapgpu._common.progress, "_SECONDS", (0.1, 0.4))
     clock = [0.0]
-    monkeypatch.setattr(skshapgpu.progress, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(skshapgpu._common.progress, "perf_counter", lambda: clock[0])
     progress = Progress(1000, lambda done, of: None)
     steps = []
     for seconds in (0.01, 0.05, 0.2, 0.5, 0.5, 0.5):

@@ -37,7 +37,7 @@ from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, MinMaxS
 from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import ShapTransformer, TreeExplainer, UnsupportedModelError, cross_val_explain, explain
-from skshapgpu.fingerprint import fingerprint
+from skshapgpu.batches.fingerprint import fingerprint
 
 DIABETES, PROGRESSION = (part[:150] for part in load_diabetes(return_X_y=True))
 

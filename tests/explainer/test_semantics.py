@@ -13,7 +13,7 @@ from helpers.families import FAMILIES, library, regressor
 from helpers.given import Given
 
 from skshapgpu import TreeExplainer
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.reference import path_dependent_shap
 
 PAGE = ROOT / "docs" / "semantics.md"

@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from skshapgpu import Explanation, explain
-from skshapgpu.explanation import column_names
+from skshapgpu._explanations.values import column_names
 
 N_ROWS, NAMES, CLASSES = 5, ("a", "b", "c", "d"), ("no", "yes", "maybe")
 

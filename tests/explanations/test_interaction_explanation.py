@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skshapgpu import InteractionExplanation
-from skshapgpu.interaction_explanation import set_names
+from skshapgpu._explanations.interactions import set_names
 
 N_ROWS, NAMES, CLASSES = 5, ("a", "b", "c", "d"), ("no", "yes", "maybe")
 PAIRS = np.array([[0, 1], [0, 3], [1, 2], [2, 3]], np.int32)

@@ -13,7 +13,8 @@ import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
-from skshapgpu import TreeExplainer, explain_batches, storage
+from skshapgpu import TreeExplainer, explain_batches
+from skshapgpu._files import storage
 from skshapgpu.batches import sinks
 from skshapgpu.command_line import main
 

@@ -20,11 +20,14 @@ from helpers.ensembles import random_ensemble, random_rows
 from helpers.given import Given
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
-from skshapgpu import TreeExplainer, inputs, storage
-from skshapgpu.adapters import _ubjson, catboost, lightgbm, xgboost
+from skshapgpu import TreeExplainer
+from skshapgpu._files import storage
+from skshapgpu._rows import inputs
+from skshapgpu.adapters import _ubjson, lightgbm, xgboost
+from skshapgpu.adapters.catboost import model as catboost
+from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.schema import InputSchema
 from skshapgpu.adapters.sklearn import OrdinalCategories
-from skshapgpu.ensemble import Ensemble, Tree
-from skshapgpu.schema import InputSchema
 
 X = np.random.default_rng(0).integers(0, 5, size=(80, 3)).astype(float)
 Y = X[:, 0] + (X[:, 1] == 2)
@@ -227,8 +230,8 @@ import resource
 import numpy as np
 from skshapgpu import TreeExplainer, inputs, register_adapter, storage
 from skshapgpu.adapters.sklearn import OrdinalCategories
-from skshapgpu.ensemble import Ensemble, Tree
-from skshapgpu.schema import AdaptedModel, InputSchema
+from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
 n = 2**31 - 1
 tree = Tree([1, -1, -1], [2, -1, -1], [n - 1, 0, 0], [0.5, 0, 0], [True] * 3, [2, 1, 1], [0.0, 1.0, 2.0])

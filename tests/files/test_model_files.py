@@ -19,7 +19,7 @@ from helpers.families import classifier, frame_with_categories, library, regress
 
 from skshapgpu import TreeExplainer, UnsupportedModelError, explain
 from skshapgpu.adapters import adapt
-from skshapgpu.schema import AdaptedModel
+from skshapgpu.adapters.schema import AdaptedModel
 
 
 def data(n_classes: int = 0) -> tuple[np.ndarray, np.ndarray]:

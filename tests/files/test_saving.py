@@ -23,9 +23,10 @@ from sklearn.ensemble import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skshapgpu import TreeExplainer, storage
-from skshapgpu.devices import Devices
-from skshapgpu.saving import digest
+from skshapgpu import TreeExplainer
+from skshapgpu._common.devices import Devices
+from skshapgpu._files import storage
+from skshapgpu._files.saving import digest
 
 X, Y = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
@@ -193,7 +194,7 @@ def test_files_appear_complete_or_not_at_all(
     def full(*args: Any, **options: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("skshapgpu.storage.npy.write_array", full)
+    monkeypatch.setattr("skshapgpu._files.storage.npy.write_array", full)
     with pytest.raises(OSError, match="No space left"):
         explainer_of(forest).save(file)
     assert file.read_bytes() == before and os.listdir(file.parent) == [file.name]

@@ -20,8 +20,9 @@ from helpers.plans import KINDS
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
-from skshapgpu import TreeExplainer, _core, storage
-from skshapgpu.ensemble import Ensemble
+from skshapgpu import TreeExplainer, _core
+from skshapgpu._files import storage
+from skshapgpu.adapters.ensemble import Ensemble
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -229,7 +230,7 @@ all_kinds = pytest.mark.parametrize("make", [fast_v2, against_background, with_p
 @pytest.fixture
 def lazy(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if all tables were large."""
-    monkeypatch.setattr("skshapgpu.storage.LAZY_BYTES", 0)
+    monkeypatch.setattr("skshapgpu._files.storage.LAZY_BYTES", 0)
 
 
 @all_kinds

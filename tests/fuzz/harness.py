@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from skshapgpu import TreeExplainer, UnsupportedModelError, register_adapter
-from skshapgpu.ensemble import Ensemble
-from skshapgpu.schema import AdaptedModel, InputSchema
+from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
 CORPUS = Path(__file__).parent / "corpus"
 

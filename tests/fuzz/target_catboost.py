@@ -9,16 +9,16 @@ from typing import Any
 import harness
 import numpy as np
 
-from skshapgpu.adapters import catboost
-from skshapgpu.adapters._catboost_ctr import CtrColumns
+from skshapgpu.adapters.catboost import model as catboost
+from skshapgpu.adapters.catboost.ctr import CtrColumns
+from skshapgpu.adapters.schema import Column
 from skshapgpu.errors import UnsupportedModelError
-from skshapgpu.schema import Column
 
 INSTRUMENT = (
-    "skshapgpu.adapters.catboost",
-    "skshapgpu.adapters._catboost_ctr_reader",
-    "skshapgpu.adapters._catboost_ctr",
-    "skshapgpu.ensemble",
+    "skshapgpu.adapters.catboost.model",
+    "skshapgpu.adapters.catboost.ctr_reader",
+    "skshapgpu.adapters.catboost.ctr",
+    "skshapgpu.adapters.ensemble",
 )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import harness
 import numpy as np
 
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree
 
-INSTRUMENT = ("skshapgpu.ensemble",)
+INSTRUMENT = ("skshapgpu.adapters.ensemble",)
 
 
 @cache

@@ -11,9 +11,15 @@ from typing import Any
 import harness
 import numpy as np
 
-from skshapgpu import TreeExplainer, storage
+from skshapgpu import TreeExplainer
+from skshapgpu._files import storage
 
-INSTRUMENT = ("skshapgpu.storage", "skshapgpu.saving", "skshapgpu.schema", "skshapgpu.ensemble")
+INSTRUMENT = (
+    "skshapgpu._files.storage",
+    "skshapgpu._files.saving",
+    "skshapgpu.adapters.schema",
+    "skshapgpu.adapters.ensemble",
+)
 
 #: In memory where there is such a place.
 _FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -8,7 +8,7 @@ import harness
 
 from skshapgpu.adapters import lightgbm
 
-INSTRUMENT = ("skshapgpu.adapters.lightgbm", "skshapgpu.ensemble")
+INSTRUMENT = ("skshapgpu.adapters.lightgbm", "skshapgpu.adapters.ensemble")
 
 
 @cache

@@ -17,7 +17,7 @@ INSTRUMENT = (
     "skshapgpu.adapters.files",
     "skshapgpu.adapters.treelite",
     "skshapgpu.adapters._treelite_checkpoint",
-    "skshapgpu.ensemble",
+    "skshapgpu.adapters.ensemble",
 )
 
 #: How content begins that is taken as it is.

@@ -15,7 +15,12 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 
 from skshapgpu import TreeExplainer
 
-INSTRUMENT = ("skshapgpu.inputs", "skshapgpu.background", "skshapgpu.runner", "skshapgpu.devices")
+INSTRUMENT = (
+    "skshapgpu._rows.inputs",
+    "skshapgpu._rows.background",
+    "skshapgpu._engine.plans",
+    "skshapgpu._common.devices",
+)
 
 _DTYPES = (
     "f4", "f8", ">f4", ">f8", "f2", "g", "?", "i1", "u1", "i2", ">u2", "i4", "i8", ">i8", "u8", "c8", "c16",

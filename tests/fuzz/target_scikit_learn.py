@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skshapgpu.adapters import adapt
 
-INSTRUMENT = ("skshapgpu.adapters.sklearn", "skshapgpu.ensemble")
+INSTRUMENT = ("skshapgpu.adapters.sklearn", "skshapgpu.adapters.ensemble")
 
 
 @cache

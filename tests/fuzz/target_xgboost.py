@@ -9,7 +9,7 @@ import harness
 
 from skshapgpu.adapters import _ubjson, xgboost
 
-INSTRUMENT = ("skshapgpu.adapters._ubjson", "skshapgpu.adapters.xgboost", "skshapgpu.ensemble")
+INSTRUMENT = ("skshapgpu.adapters._ubjson", "skshapgpu.adapters.xgboost", "skshapgpu.adapters.ensemble")
 
 
 @cache

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from skshapgpu import TreeExplainer
+from skshapgpu._rows.inputs import read
 from skshapgpu.adapters import adapt
-from skshapgpu.inputs import read
-from skshapgpu.schema import AdaptedModel
+from skshapgpu.adapters.schema import AdaptedModel
 
 catboost = pytest.importorskip("catboost")
 pd = pytest.importorskip("pandas")

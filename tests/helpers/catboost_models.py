@@ -11,7 +11,7 @@ import pytest
 
 from helpers.checks import assert_margin, hard_rows
 from skshapgpu.adapters import adapt
-from skshapgpu.schema import AdaptedModel, Column
+from skshapgpu.adapters.schema import AdaptedModel, Column
 
 catboost = pytest.importorskip("catboost")
 

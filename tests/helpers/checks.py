@@ -8,7 +8,7 @@ import numpy as np
 
 from skshapgpu import UnsupportedModelError
 from skshapgpu.adapters import adapt
-from skshapgpu.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble
 
 
 def hard_rows(

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skshapgpu.inputs import read
-from skshapgpu.schema import Column, InputSchema
+from skshapgpu._rows.inputs import read
+from skshapgpu.adapters.schema import Column, InputSchema
 
 #: Rows that float16 and every integer type hold exactly.
 SMALL = np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8], [120, 0, 1]])

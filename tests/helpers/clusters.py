@@ -120,6 +120,6 @@ def compilations() -> int:
 
 def _runner_class() -> Any:
     """The class whose method is replaced, imported where the function runs."""
-    from skshapgpu.runner import Runner
+    from skshapgpu._engine.plans import Runner
 
     return Runner

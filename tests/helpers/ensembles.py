@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree
 
 SHAPES = ("random", "chain", "perfect", "oblivious", "leaf")
 COVERS = ("consistent", "independent", "extreme", "zero")

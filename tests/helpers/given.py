@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from skshapgpu import register_adapter
-from skshapgpu.ensemble import Ensemble
-from skshapgpu.schema import AdaptedModel, InputSchema
+from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
 
 class Given:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers.ensembles import leaf_scale
-from skshapgpu.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble
 from skshapgpu.reference import path_dependent_shap
 
 #: In units of the sum of the output's absolute leaf values.

@@ -10,8 +10,8 @@ import pytest
 
 from helpers.checks import assert_margin, hard_rows
 from skshapgpu.adapters import adapt
-from skshapgpu.ensemble import Ensemble
-from skshapgpu.schema import AdaptedModel
+from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.schema import AdaptedModel
 
 lgb = pytest.importorskip("lightgbm")
 

@@ -19,9 +19,9 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeRegressor
 
+from skshapgpu._rows.inputs import read
 from skshapgpu.adapters import adapt
-from skshapgpu.ensemble import Ensemble
-from skshapgpu.inputs import read
+from skshapgpu.adapters.ensemble import Ensemble
 
 X, Y = load_diabetes(return_X_y=True)
 CLASSES = np.digitize(Y, [100, 180])

@@ -14,10 +14,11 @@ from sklearn.ensemble import IsolationForest
 
 from helpers.cases import CASES, UNEVEN
 from helpers.checks import hard_rows
-from skshapgpu import TreeExplainer, inputs
+from skshapgpu import TreeExplainer
+from skshapgpu._rows import inputs
 from skshapgpu.adapters import adapt
+from skshapgpu.adapters.schema import AdaptedModel
 from skshapgpu.reference import path_dependent_shap
-from skshapgpu.schema import AdaptedModel
 
 # What the libraries themselves say
 

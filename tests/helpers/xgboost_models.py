@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from helpers.checks import assert_margin, hard_rows
-from skshapgpu import inputs
+from skshapgpu._rows import inputs
 from skshapgpu.adapters import adapt
-from skshapgpu.ensemble import Ensemble
-from skshapgpu.schema import AdaptedModel
+from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.schema import AdaptedModel
 
 xgb = pytest.importorskip("xgboost")
 

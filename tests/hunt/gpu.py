@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from skshapgpu import algorithms, cuda_info
+from skshapgpu import cuda_info
+from skshapgpu._engine import algorithms
 
 from .draws import Draw
 

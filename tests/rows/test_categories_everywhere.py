@@ -26,7 +26,7 @@ def with_holes() -> tuple[Any, Any, np.ndarray]:
 @pytest.mark.parametrize("kind", ["text", "dictionary"])
 def test_missing_categories_of_batches(family: str, kind: str) -> None:
     arrow = library("pyarrow")
-    from skshapgpu.record_batches import BatchExplainer
+    from skshapgpu.batches.record_batches import BatchExplainer
 
     X, holes, y = with_holes()
     model = with_categories(family, X, y)

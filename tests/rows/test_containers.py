@@ -18,7 +18,7 @@ from helpers.families import (
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer, explain
-from skshapgpu.tables import table
+from skshapgpu._rows.tables import table
 
 _RNG = np.random.default_rng(0)
 X = _RNG.normal(size=(120, 3))

@@ -16,9 +16,9 @@ from helpers.chunks import FRAMES, SMALL, Codes, chunk, frame
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
 from skshapgpu import TreeExplainer
-from skshapgpu.inputs import HostRows, read
-from skshapgpu.schema import InputSchema
-from skshapgpu.tables import select, to_array
+from skshapgpu._rows.inputs import HostRows, read
+from skshapgpu._rows.tables import select, to_array
+from skshapgpu.adapters.schema import InputSchema
 
 # Arrays
 

@@ -19,8 +19,8 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, explain
+from skshapgpu._rows.inputs import read
 from skshapgpu.adapters import adapt
-from skshapgpu.inputs import read
 
 NAMES = ["a", "b", "c"]
 

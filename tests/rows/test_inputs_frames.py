@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse as sp
 from helpers.chunks import FRAMES, SMALL, Codes, chunk, frame
 
-from skshapgpu.inputs import read
-from skshapgpu.schema import InputSchema
+from skshapgpu._rows.inputs import read
+from skshapgpu.adapters.schema import InputSchema
 
 # Data frames
 

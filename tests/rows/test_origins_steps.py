@@ -40,8 +40,8 @@ from sklearn.preprocessing import (
 )
 
 from skshapgpu import ShapSelector, ShapTransformer, TreeExplainer, explain
-from skshapgpu.origins import ONE_TO_ONE, _of_scikit_learn, origins_of
-from skshapgpu.pipelines import AsArray
+from skshapgpu._rows.origins import ONE_TO_ONE, _of_scikit_learn, origins_of
+from skshapgpu._rows.pipelines import AsArray
 
 N_ROWS = 90
 _RNG = np.random.default_rng(0)

@@ -31,7 +31,7 @@ from sklearn.frozen import FrozenEstimator
 
 from skshapgpu import ShapTransformer, TreeExplainer, cross_val_explain, explain
 from skshapgpu.adapters import adapt
-from skshapgpu.adapters._catboost_ctr import Combination
+from skshapgpu.adapters.catboost.ctr import Combination
 from skshapgpu.reference import path_dependent_shap
 
 catboost = pytest.importorskip("catboost")

@@ -14,11 +14,11 @@ import pytest
 from helpers.catboost_ctrs import SEVERAL, encoded, export, fit, raw, rows
 
 from skshapgpu.adapters import adapt
-from skshapgpu.adapters._catboost_cbm import CbmFile
-from skshapgpu.adapters._catboost_ctr import CtrColumns
-from skshapgpu.adapters.catboost import read_document
+from skshapgpu.adapters.catboost.cbm import CbmFile
+from skshapgpu.adapters.catboost.ctr import CtrColumns
+from skshapgpu.adapters.catboost.model import read_document
+from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 from skshapgpu.errors import UnsupportedModelError
-from skshapgpu.schema import AdaptedModel, InputSchema
 
 
 @pytest.fixture(scope="module")

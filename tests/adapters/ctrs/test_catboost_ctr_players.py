@@ -10,6 +10,7 @@ from helpers.catboost_ctrs import encoded, fit, own_values, rows, shares, unseen
 
 from skshapgpu import TreeExplainer
 from skshapgpu.adapters import adapt
+from skshapgpu.adapters.schema import AdaptedModel
 from skshapgpu.reference import (
     interventional_banzhaf,
     interventional_interactions,
@@ -18,7 +19,6 @@ from skshapgpu.reference import (
     path_dependent_interactions,
     path_dependent_shap,
 )
-from skshapgpu.schema import AdaptedModel
 
 
 @pytest.fixture(scope="module")

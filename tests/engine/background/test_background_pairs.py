@@ -31,7 +31,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble
 from skshapgpu.reference import (
     Index,
     interventional_banzhaf,

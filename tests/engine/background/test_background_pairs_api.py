@@ -14,9 +14,10 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 
-from skshapgpu import ShapInteractionDisplay, ShapInteractionTransformer, TreeExplainer, explain, memory
-from skshapgpu.algorithms import Kind
-from skshapgpu.devices import Devices
+from skshapgpu import ShapInteractionDisplay, ShapInteractionTransformer, TreeExplainer, explain
+from skshapgpu._common import memory
+from skshapgpu._common.devices import Devices
+from skshapgpu._engine.algorithms import Kind
 from skshapgpu.reference import Index
 
 X, Y = load_diabetes(return_X_y=True)
@@ -193,7 +194,9 @@ def test_gpus_are_refused(forest: Any) -> None:
 def test_auto_stays_on_the_cpu(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
     explainer = TreeExplainer(forest, X[:3])
-    monkeypatch.setattr("skshapgpu.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU"))
+    monkeypatch.setattr(
+        "skshapgpu._common.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU")
+    )
     assert explainer.explain_interactions(X).device == "cpu"
     assert explainer.explain(X, index="bv").device == "cpu"
 

@@ -30,7 +30,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, Rando
 from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.reference import interventional_shap
 
 X, Y = load_diabetes(return_X_y=True)

@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skshapgpu import ShapTransformer, TreeExplainer, explain
-from skshapgpu.devices import Devices
+from skshapgpu._common.devices import Devices
 
 X, Y = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
@@ -348,7 +348,7 @@ def test_a_background_on_a_gpu_is_refused(forest: Any) -> None:
 @pytest.fixture
 def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """All leaves are without a table, as those on long paths are."""
-    monkeypatch.setattr("skshapgpu.memory.TABLE_BYTES", 0)
+    monkeypatch.setattr("skshapgpu._common.memory.TABLE_BYTES", 0)
 
 
 @pytest.mark.usefixtures("no_tables")
@@ -364,5 +364,7 @@ def test_long_paths_are_refused_on_gpus(forest: Any) -> None:
 @pytest.mark.usefixtures("no_tables")
 def test_auto_stays_on_the_cpu_with_long_paths(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
-    monkeypatch.setattr("skshapgpu.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU"))
+    monkeypatch.setattr(
+        "skshapgpu._common.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU")
+    )
     assert TreeExplainer(forest, X[:3]).explain(X).device == "cpu"

@@ -35,7 +35,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu.adapters import adapt
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.reference import rescaled_shap
 
 X, Y = load_diabetes(return_X_y=True)

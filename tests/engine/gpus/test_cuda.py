@@ -26,8 +26,11 @@ from sklearn.ensemble import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skshapgpu import ShapTransformer, TreeExplainer, costs, cuda_info, devices, explain, gpu_arrays
-from skshapgpu.devices import Devices
+from skshapgpu import ShapTransformer, TreeExplainer, cuda_info, explain
+from skshapgpu._common import devices
+from skshapgpu._common.devices import Devices
+from skshapgpu._engine import costs
+from skshapgpu._rows import gpu_arrays
 from skshapgpu.reference import path_dependent_shap
 
 pytest.importorskip("skshapgpu._cuda")

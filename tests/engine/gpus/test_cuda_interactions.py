@@ -14,7 +14,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from skshapgpu import ShapInteractionTransformer, TreeExplainer, _core
-from skshapgpu.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble
 from skshapgpu.reference import path_dependent_interactions
 
 _cuda = pytest.importorskip("skshapgpu._cuda")

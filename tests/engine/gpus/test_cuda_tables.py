@@ -22,7 +22,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble
 
 _cuda = pytest.importorskip("skshapgpu._cuda")
 pytestmark = pytest.mark.usefixtures("gpu")

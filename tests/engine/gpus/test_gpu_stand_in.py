@@ -18,7 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skshapgpu
-from skshapgpu import ShapTransformer, TreeExplainer, devices, gpu_arrays, memory
+from skshapgpu import ShapTransformer, TreeExplainer
+from skshapgpu._common import devices, memory
+from skshapgpu._rows import gpu_arrays
 
 X, Y = load_diabetes(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)

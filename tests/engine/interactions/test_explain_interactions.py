@@ -28,11 +28,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skshapgpu import TreeExplainer, explain, memory
+from skshapgpu import TreeExplainer, explain
+from skshapgpu._common import memory
 from skshapgpu.adapters import _REGISTERED
-from skshapgpu.ensemble import Ensemble, Tree
+from skshapgpu.adapters.ensemble import Ensemble, Tree
+from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 from skshapgpu.reference import MAX_USED_FEATURES, path_dependent_triples
-from skshapgpu.schema import AdaptedModel, InputSchema
 
 # Forms
 
@@ -439,7 +440,7 @@ def test_wide_data_never_takes_a_matrix() -> None:
 def test_a_result_beyond_the_machine_is_refused_by_name(
     regressor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from skshapgpu import runs
+    from skshapgpu._engine import calls as runs
 
     def full(self: Any, *shape: int) -> np.ndarray:
         raise MemoryError("Unable to allocate")

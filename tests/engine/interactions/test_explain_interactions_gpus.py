@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from helpers.interactions import DIABETES, on_cpu
 
-from skshapgpu import TreeExplainer, devices, gpu_arrays, memory
-from skshapgpu.devices import Devices
-from skshapgpu.gpu_arrays import GpuArray, Numbers
+from skshapgpu import TreeExplainer
+from skshapgpu._common import devices, memory
+from skshapgpu._common.devices import Devices
+from skshapgpu._rows import gpu_arrays
+from skshapgpu._rows.gpu_arrays import GpuArray, Numbers
 
 
 class StandIn:

@@ -24,7 +24,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble
 from skshapgpu.reference import Index, path_dependent_banzhaf, path_dependent_triples
 
 X, Y = load_diabetes(return_X_y=True)

@@ -28,8 +28,8 @@ from sklearn.ensemble import (
 )
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.algorithms import SHAP_VALUES, Kind
-from skshapgpu.ensemble import Ensemble
+from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
+from skshapgpu.adapters.ensemble import Ensemble
 from skshapgpu.reference import (
     Index,
     path_dependent_banzhaf,

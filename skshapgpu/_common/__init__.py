@@ -1,0 +1,1 @@
+"""Devices, memory, progress and numbers: what all other rooms use."""

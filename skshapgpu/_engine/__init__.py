@@ -1,0 +1,1 @@
+"""From compiled plans to values: algorithms, plans, calls and their costs."""

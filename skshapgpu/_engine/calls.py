@@ -1,0 +1,405 @@
+"""Calls: the rows of one, worked off in chunks on the CPU or on GPUs, and checked for additivity.
+
+How results are laid out and kept is up to whoever asks (:func:`shap_values` here, ``interactions.py``): a
+function of a :class:`Run`, which offers the same whether rows come from the host or lie on a GPU. Arrays are
+those of the core, [row][output]... , until ``explainer.py`` hands them to the user.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .._common import devices, memory
+from .._common.progress import Progress
+from .._rows import gpu_arrays
+from .._rows.gpu_arrays import GpuArray
+from .._rows.inputs import HostRows
+from .._rows.rows import Rows
+from .algorithms import SHAP_VALUES, Kind
+from .costs import CallPlan
+from .plans import Choice, Runner
+from .sharing import Sharing
+
+T = TypeVar("T")
+
+#: Rows that a thread of the core takes at least: kBlockRows of csrc/types.h.
+_BLOCK_ROWS = 64
+
+#: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and what compares them.
+_CHECK_BYTES = 40
+
+
+def execute(
+    runner: Runner,
+    rows: Rows,
+    kind: Kind,
+    work: Callable[[Run], T],
+    labels: np.ndarray | None = None,
+    progress: Progress | None = None,
+) -> tuple[T, Run]:
+    """Return the results of ``work``, and the run that it was given; ``labels`` are those of a link.
+
+    Rows on a GPU are explained there. Where ``device="auto"`` sent rows from the host to a GPU, and the run
+    fails there, it is repeated on the CPU.
+    """
+
+    def made_by(run: Run) -> tuple[T, Run]:
+        run.progress = progress
+        run.compile()
+        return work(run), run
+
+    if isinstance(rows, GpuArray):
+        return made_by(DeviceRun(runner, kind, rows))
+    assert isinstance(rows, HostRows)
+    try:
+        return made_by(HostRun(runner, kind, rows, runner.choose(kind, rows.n_rows), labels))
+    except (MemoryError, RuntimeError) as error:
+        if not (runner.options.devices.auto and devices.is_cuda_error(error)):
+            raise
+    return made_by(HostRun(runner, kind, rows, runner.on_cpu(kind, rows.n_rows), labels))
+
+
+class Run(ABC):
+    """One call: rows, a plan, which :meth:`compile` makes, and where it runs.
+
+    Attributes
+    ----------
+    n_rows, n_features, n_outputs : int
+        ``n_outputs`` with the one that is added by ``widen``.
+    dtype : numpy dtype
+        Of the results.
+    plan : _core.Plan
+    gap : float or None
+        Largest additivity gap so far; None when it is not checked.
+    device : str
+        Where it runs, as users call it.
+    progress : Progress or None
+        Reports the rows that are computed.
+    passes : int
+        How often each row is computed.
+    """
+
+    device: str
+    plan: Any
+    progress: Progress | None = None
+    passes = 1
+    _n_computed = 0
+
+    def __init__(self, runner: Runner, kind: Kind, rows: Rows, table_nodes: int = 0) -> None:
+        self._rows, self.n_rows, self.dtype = rows, rows.n_rows, rows.dtype
+        self.n_features, self.n_outputs = runner.n_features, runner.n_outputs
+        self._kind, self._table_nodes = kind, table_nodes
+        self._runner = runner
+        self._checked = runner.options.check_additivity and kind.adds_up
+        self.gap: float | None = 0.0 if self._checked else None
+
+    def compile(self) -> None:
+        """Compile what the run needs, tables included, unless an earlier one did."""
+        self.plan = self._runner.plan(self._kind, self._table_nodes)
+
+    @property
+    def computed_outputs(self) -> int:
+        """Outputs that the core computes: without the one that is added."""
+        return self._runner.ensemble.n_outputs
+
+    def sets(self, part: str) -> np.ndarray:
+        """Return the sets as :meth:`Runner.sets` does."""
+        return self._runner.sets(self._kind, part)
+
+    @abstractmethod
+    def empty(self, *shape: int) -> Any:
+        """Return a new array of the results' kind and dtype."""
+
+    @abstractmethod
+    def to_native(self, values: Any) -> Any:
+        """Convert an array that :meth:`empty` made to the library that the user gets it from."""
+
+    @abstractmethod
+    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
+        """Return the rows to work off at once, as :meth:`memory.Need.rows_at_once` says and raises.
+
+        ``work_row`` counts the buffers of the caller.
+        """
+
+    def compute(self, start: int, values: Any, **parts: Any) -> None:
+        """Fill C-contiguous arrays with the results of the rows from ``start`` on, as many as they hold.
+
+        They are of the outputs that the core computes. ``parts``: other arrays that ``Plan.explain`` fills.
+        """
+        if self.progress is None:
+            self._compute(start, values, parts)
+            return
+        first = 0
+        while first < len(values):
+            rows = slice(first, min(first + self.progress.step, len(values)))
+            self._compute(start + first, values[rows], {name: out[rows] for name, out in parts.items()})
+            self._n_computed += rows.stop - first
+            self.progress.done(self._n_computed // self.passes)
+            first = rows.stop
+
+    @abstractmethod
+    def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
+        """Compute the rows of :meth:`compute` at once."""
+
+    def fill(self, start: int, values: Any, **parts: Any) -> None:
+        """Fill arrays as :meth:`compute` does, with the results of all outputs."""
+        if not self._runner.widen:
+            self.compute(start, values, **parts)
+            return
+        computed = {
+            name: self.empty(len(out), 1, *out.shape[2:]) for name, out in {"values": values, **parts}.items()
+        }
+        self.compute(start, **computed)
+        for name, out in {"values": values, **parts}.items():
+            self.spread(computed[name], out)
+
+    def spread(self, computed: Any, out: Any) -> None:
+        """Copy results of the outputs that the core computes, which are lost, to all outputs."""
+        if not self._runner.widen:
+            out[...] = computed
+            return
+        out[:, 1] = computed[:, 0]
+        computed *= -1
+        out[:, 0] = computed[:, 0]
+
+
+class HostRun(Run):
+    """Rows from the host, on the CPU or, each with a part of them, on GPUs."""
+
+    _rows: HostRows
+
+    def __init__(
+        self,
+        runner: Runner,
+        kind: Kind,
+        rows: HostRows,
+        choice: Choice,
+        labels: np.ndarray | None,
+    ) -> None:
+        super().__init__(runner, kind, rows, choice.table_nodes)
+        self.device = devices.label(choice.indices)
+        self._labels, self._choice = labels, choice
+
+    def compile(self) -> None:
+        super().compile()
+        self._gpus = [self._runner.cuda_plan(self._kind, index) for index in self._choice.indices]
+
+    def empty(self, *shape: int) -> np.ndarray:
+        return np.empty(shape, self.dtype)
+
+    def to_native(self, values: np.ndarray) -> np.ndarray:
+        return values
+
+    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
+        limit = self._runner.options.memory_limit
+        # Only a limit asks for the scratch of a plan, which is counted anew in each call.
+        need = self.need(result_row, work_row, what, advice, scratch=limit is not None)
+        return need.rows_at_once(limit, memory.machine_bytes())
+
+    def need(
+        self, result_row: int, work_row: int, what: str, advice: str, *, scratch: bool = True
+    ) -> memory.Need:
+        """Return the bytes that the run takes, with those of its threads if ``scratch``."""
+        # A thread gets whole blocks of rows; on GPUs there are none.
+        n_threads = 0 if self._choice.indices else min(self._choice.n_threads, -(-self.n_rows // _BLOCK_ROWS))
+        work_row += self._rows.row_bytes
+        if self._checked and n_threads:  # GPUs keep margins to themselves
+            work_row += _CHECK_BYTES * self.n_outputs
+        sharing = self._runner.sharing
+        if sharing is not None:
+            n_shared = sharing.n_players
+            if self._kind.order > 1:
+                pairs = self._runner.pair_sharing(self._kind)
+                n_shared += pairs.n_pairs + len(pairs.sets)
+            work_row += self.computed_outputs * n_shared * self.dtype.itemsize
+        fixed = 0
+        if scratch and n_threads:
+            fixed = n_threads * self._runner.plan(self._kind).info()["scratch_bytes_per_thread"]
+        if self._runner.options.memory_limit is None:  # of this run alone
+            tables = self._runner.own_table_bytes(self._kind) + self._choice.tables_to_make
+        else:
+            tables = self._runner.table_bytes
+        return memory.Need(self.n_rows, result_row, work_row, tables, fixed, what, advice)
+
+    def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
+        block = self._rows.chunk(start, start + len(values))
+        if self._runner.sharing is None:
+            self._explain(block, start, values, parts)
+        else:
+            self._share(self._runner.sharing, block, start, values, parts)
+
+    def _share(
+        self,
+        sharing: Sharing,
+        block: np.ndarray,
+        start: int,
+        values: np.ndarray,
+        parts: dict[str, np.ndarray],
+    ) -> None:
+        """Explain a block where columns share the values of players."""
+        of_players = np.empty((*values.shape[:2], sharing.n_players), values.dtype)
+        if not parts:
+            self._explain(block, start, of_players, {})
+            sharing.share(of_players, values)
+            return
+        pairs = self._runner.pair_sharing(self._kind)
+        of_pairs = np.empty((*values.shape[:2], pairs.n_pairs), values.dtype)
+        self._explain(block, start, of_players, {"pairs": of_pairs})
+        sharing.share(of_players, values)
+        pairs.share(of_players, of_pairs, values, **parts)
+
+    def _explain(
+        self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
+    ) -> None:
+        """Explain a block: the results of the players."""
+        if self._gpus:
+            self._compute_on_gpus(block, start, values, parts)
+            return
+        margin = np.empty(values.shape[:2]) if self._checked else None
+        labels = None
+        if self._labels is not None:
+            labels = parts["labels"] = self._labels[start : start + len(values)]
+        self.plan.explain(block, values, margin, self._choice.n_threads, **parts)
+        if margin is not None:
+            gap = self._runner.check(values, margin, self._rows.index, start, labels)
+            self.gap = max(self.gap or 0.0, gap)
+
+    def _compute_on_gpus(
+        self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
+    ) -> None:
+        """Explain a block, a part of it on each GPU; GPUs find the gaps themselves."""
+        limit = self._runner.call_limit
+        allocated = values.nbytes + sum(part.nbytes for part in parts.values())
+        limit = 0 if limit is None else max(1, (limit - allocated) // 2)
+        gaps = np.zeros((len(self._gpus), values.shape[1]))
+        bounds = np.linspace(0, len(block), len(self._gpus) + 1).astype(int)
+
+        def run(i: int) -> None:
+            rows = slice(bounds[i], bounds[i + 1])
+            gap = gaps[i] if self._checked else None
+            out = {name: part[rows] for name, part in parts.items()}
+            self._gpus[i].explain(block[rows], values[rows], None, gap, limit, **out)
+
+        if len(self._gpus) == 1:
+            run(0)
+        else:
+            with ThreadPoolExecutor(len(self._gpus)) as pool:
+                list(pool.map(run, range(len(self._gpus))))
+        if not self._checked:
+            return
+        if not (gaps <= self._runner.allowed_gap(values.dtype)).all():
+            margin = np.empty(values.shape[:2])
+            self._gpus[0].explain(block, np.empty_like(values), margin, None, limit)
+            self._runner.check(values, margin, self._rows.index, start)
+        self.gap = max(self.gap or 0.0, float(gaps.max()))
+
+
+class DeviceRun(Run):
+    """Rows that lie on a GPU, and their results there."""
+
+    _rows: GpuArray
+
+    def __init__(self, runner: Runner, kind: Kind, array: GpuArray) -> None:
+        super().__init__(runner, kind, array)
+        self.device = devices.label((array.gpu,))
+
+    def compile(self) -> None:
+        super().compile()
+        self._gpu = self._runner.cuda_plan(self._kind, self._rows.gpu)
+
+    def empty(self, *shape: int) -> Any:
+        return self._rows.empty(shape)
+
+    def to_native(self, values: Any) -> Any:
+        return self._rows.to_native(values)
+
+    def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
+        if not work_row:  # the plan itself works off its rows in batches
+            return max(1, self.n_rows)
+        need = memory.Need(self.n_rows, result_row, work_row, self._runner.table_bytes, 0, what, advice)
+        return need.rows_at_once(self._runner.options.memory_limit)
+
+    def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
+        array = self._rows.rows(start, start + len(values))
+        single, limit = array.dtype == np.float32, self._runner.call_limit or 0
+        numbers = array.numbers
+        gap = np.zeros(values.shape[1]) if self._checked else None
+        out = {name: gpu_arrays.address(part) for name, part in parts.items()}
+        refused = self._gpu.explain_device(
+            array.view,
+            numbers.missing,
+            numbers.allow_nan,
+            numbers.limit,
+            gpu_arrays.address(values),
+            single,
+            gap,
+            limit,
+            array.stream,
+            **out,
+        )
+        if refused >= 0:
+            row, feature = divmod(refused, self.n_features)
+            raise ValueError(
+                f"Input X contains NaN, infinity or a value too large for {numbers.x_dtype}, "
+                f"which the model does not accept: row {start + row}, column {array.names[feature]}"
+            )
+        if gap is None:
+            return
+        if not (gap <= self._runner.allowed_gap(array.dtype)).all():
+            margin = np.empty(values.shape[:2])
+            on_host = np.ascontiguousarray(gpu_arrays.to_host(array.array))
+            on_host = np.where(on_host == numbers.missing, np.nan, on_host)
+            self._gpu.explain(on_host, np.empty(values.shape, array.dtype), margin, None, limit)
+            self._runner.check(gpu_arrays.to_host(values), margin, None, start)
+        self.gap = max(self.gap or 0.0, float(gap.max()))
+
+
+def shap_values(run: Run) -> Any:
+    """Return the SHAP values (or Banzhaf values) of all rows, [row][output][feature]."""
+    size = run.chunk_rows(*_rows_and_texts(run))
+    values = run.empty(run.n_rows, run.n_outputs, run.n_features)
+    for start in range(0, run.n_rows, size):
+        run.fill(start, chunk_of(values, start, size))
+    return run.to_native(values)
+
+
+def _rows_and_texts(run: Run) -> tuple[int, int, str, str]:
+    """Return the bytes of each row of SHAP values and in work, and the texts of :class:`memory.Need`."""
+    row = run.n_features * run.dtype.itemsize
+    widened = row if run.n_outputs > run.computed_outputs else 0
+    what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
+    return run.n_outputs * row, widened, what, "or explain fewer rows"
+
+
+def call_plan(runner: Runner, X: HostRows) -> CallPlan:
+    """Return what a call for the SHAP values of rows does, which are counted and not read."""
+    choice, options = runner.choose(SHAP_VALUES, X.n_rows), runner.options
+    run = HostRun(runner, SHAP_VALUES, X, choice, None)
+    need, refusal = run.need(*_rows_and_texts(run)), None
+    try:
+        size = need.rows_at_once(options.memory_limit, memory.machine_bytes())
+    except MemoryError as error:
+        size, refusal = 1, str(error)
+    found = runner.results(SHAP_VALUES)
+    estimated = found is not None and found.estimated
+    return CallPlan(
+        n_rows=X.n_rows,
+        device=run.device,
+        groups=choice.groups if estimated else (),
+        table_bytes=sum(group.table_bytes for group in choice.groups),
+        result_bytes=need.result,
+        peak_bytes=need.peak(size),
+        refusal=refusal,
+        building=choice.building,
+        seconds=choice.seconds if estimated else None,
+    )
+
+
+def chunk_of(array: Any, start: int, size: int) -> Any:
+    """Return ``size`` elements from ``start`` on; a slice is left out where it is all of an array."""
+    return array if size >= len(array) else array[start : start + size]

@@ -1,0 +1,213 @@
+"""The cost model of calls, by which tables or quadrature, and CPU or GPU, are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._common.digits import number
+
+#: Seconds, measured on one core of an AMD EPYC 9004 with AVX-512, in a virtual machine: for each call, for
+#: each walked leaf and block of 64 rows, and for each thread that a call starts; by precision, for each
+#: walked leaf, quadrature node and vector of 16 rows.
+_CPU_CALL, _CPU_BLOCK, _CPU_THREAD = 3.5e-5, 1.2e-8, 4e-5
+_CPU_VECTOR = {"single": 2.5e-9, "double": 4.5e-9}
+
+#: Seconds for each number of X, which is compared with the thresholds of its feature, and for each value,
+#: which is written and checked.
+_CPU_READ, _CPU_WRITE = 1.5e-8, 5e-9
+
+#: Seconds of trees explained by tables instead: for each row and lookup, more if a table is larger than the
+#: cache next to the core (_LARGE_TABLE bytes); for each number of a table, which is computed once; and for
+#: each row and sum of trees with many features.
+_CPU_LOOK_UP, _CPU_LARGE_LOOK_UP, _LARGE_TABLE, _CPU_NUMBER = 3e-9, 7.5e-9, 2**17, 1e-8
+_CPU_PLACE = 4e-9
+
+#: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
+#: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
+#: kMaxChunkLeaves of csrc/cuda_program.cpp. Numbers of X and values are transferred over the bus.
+_CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOK_UP, _CUDA_NUMBER = 8e-5, 3.5e-7, 2e-11, 6e-10
+_CUDA_ROW = {"single": 1e-12, "double": 2e-12}
+_CHUNK_LEAVES = 512
+
+#: The processor beside that H200, an Intel Xeon, took about half of the times on the CPU above.
+CPU_BESIDE_GPU = 0.5
+
+#: Tables never pay off for fewer rows, so their costs are not even looked up.
+LEAST_TABLE_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class TreeGroup:
+    """Trees that are explained in the same way.
+
+    Attributes
+    ----------
+    algorithm : {"quadrature", "tables"}
+    n_nodes : int
+        Number of quadrature nodes, exact for their longest path.
+    n_trees, n_leaves : int
+    n_look_ups : int
+        Number of tables; each row reads a vector from each.
+    n_places : int
+        Number of sums that each row then adds to, of trees that do not share theirs with others.
+    table_bytes : int
+        Size of the tables.
+    """
+
+    algorithm: str
+    n_nodes: int
+    n_trees: int
+    n_leaves: int
+    n_look_ups: int
+    n_places: int
+    table_bytes: int
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """The plan of a call with a given number of rows: device, algorithms, memory and time.
+
+    Attributes
+    ----------
+    n_rows : int
+    device : str
+        "cpu", "cuda:0" or several of the latter.
+    groups : tuple of TreeGroup
+        How the trees are explained. Empty for algorithms that take all trees alike, without tables.
+    table_bytes : int
+        Size of all tables.
+    result_bytes : int
+        Size of the SHAP values.
+    peak_bytes : int
+        Peak memory of the call on the host: values, tables, scratch memory of the threads and buffers, but
+        not X and the compiled model, which exist before. If X is not an array of float32 or float64, it is
+        converted in chunks, which take up to 256 MiB more.
+    refusal : str or None
+        Message of the ``MemoryError`` that the call raises before any work; None: it raises none.
+    building : float
+        Seconds to build those tables that only a call with so many rows uses: once, or in each call if
+        there is a memory limit. They are part of ``seconds``.
+    seconds : float or None
+        Duration of the call, without the leading steps of a pipeline, by the cost model of
+        ``algorithm="auto"`` and ``device="auto"``. For many rows it is right within a factor of 2 where the
+        model was measured, and of 2 or 3 on other machines. None if the model does not cover the algorithm.
+    """
+
+    n_rows: int
+    device: str
+    groups: tuple[TreeGroup, ...]
+    table_bytes: int
+    result_bytes: int
+    peak_bytes: int
+    refusal: str | None
+    building: float
+    seconds: float | None
+
+    def __str__(self) -> str:
+        seconds = "" if self.seconds is None else f", about {number(self.seconds, 2)} s"
+        lines = [
+            f"{self.n_rows:,} rows on {self.device}{seconds}, {self.result_bytes:,} bytes of values, "
+            f"{self.peak_bytes:,} in all"
+        ]
+        if self.refusal is not None:
+            lines.append(f"refused: {self.refusal}")
+        for group in self.groups:
+            tables = f", {group.n_look_ups:,} tables of {group.table_bytes:,} bytes in all"
+            lines.append(
+                f"{group.n_trees:,} trees, {group.n_leaves:,} leaves, {group.n_nodes} quadrature nodes: "
+                f"{group.algorithm}{tables if group.algorithm == 'tables' else ''}"
+            )
+        if self.building:
+            lines.append(f"making the tables takes about {number(self.building, 2)} s of it")
+        return "\n".join(lines)
+
+
+def groups_of(listed: Iterable[dict[str, Any]]) -> tuple[TreeGroup, ...]:
+    """Return the groups that the core lists."""
+    return tuple(TreeGroup(**group) for group in listed)
+
+
+def cpu_seconds(
+    groups: Sequence[TreeGroup],
+    n_rows: int,
+    n_threads: int,
+    work: float = 1.0,
+    precision: str = "single",
+) -> float:
+    """Return the seconds of a call in trees; ``work``: how often the work for one output's values is done."""
+    blocks, vectors = -(-n_rows // 64), -(-n_rows // 16)
+    seconds = 0.0
+    for group in groups:
+        if group.algorithm == "tables":
+            large = group.table_bytes > _LARGE_TABLE * group.n_look_ups
+            seconds += n_rows * group.n_look_ups * (_CPU_LARGE_LOOK_UP if large else _CPU_LOOK_UP)
+            seconds += n_rows * group.n_places * _CPU_PLACE
+        else:
+            vector = vectors * group.n_nodes * _CPU_VECTOR[precision] * work
+            seconds += group.n_leaves * (blocks * _CPU_BLOCK + vector)
+    threads = max(1, min(n_threads, blocks))
+    return seconds / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
+
+
+def cpu_row_seconds(n_rows: int, n_features: int, n_outputs: int, n_threads: int) -> float:
+    """Return the seconds to read rows and to write their values."""
+    numbers = n_rows * n_features * (_CPU_READ + _CPU_WRITE * n_outputs)
+    return numbers / max(1, min(n_threads, -(-n_rows // 64)))
+
+
+def cuda_seconds(
+    groups: Sequence[TreeGroup], n_rows: int, work: float = 1.0, precision: str = "single"
+) -> float:
+    """Return the seconds of a call in trees on a GPU."""
+    seconds, n_leaves, n_trees = _CUDA_CALL, 0, 0
+    for group in groups:
+        if group.algorithm == "tables":
+            seconds += n_rows * group.n_look_ups * _CUDA_LOOK_UP
+        else:
+            seconds += n_rows * group.n_leaves * group.n_nodes * _CUDA_ROW[precision] * work
+            n_leaves, n_trees = n_leaves + group.n_leaves, n_trees + group.n_trees
+    tree = n_leaves / max(n_trees, 1)
+    chunk = min(n_leaves, tree + (_CHUNK_LEAVES if tree < _CHUNK_LEAVES else 0))
+    return seconds + chunk * _CUDA_CHUNK_LEAF
+
+
+def cuda_row_seconds(n_rows: int, n_features: int, n_outputs: int) -> float:
+    """Return the seconds of a GPU to read rows from the host and to write their values there."""
+    return n_rows * n_features * (1 + n_outputs) * _CUDA_NUMBER
+
+
+def building_seconds(groups: Iterable[TreeGroup], precision: str, n_threads: int) -> float:
+    """Return the seconds to build the tables of these groups."""
+    n_numbers = sum(group.table_bytes for group in groups) / (4 if precision == "single" else 8)
+    return n_numbers * _CPU_NUMBER / n_threads
+
+
+def worthwhile_tables(
+    groups: Sequence[TreeGroup],
+    possible: Sequence[TreeGroup],
+    n_rows: int,
+    n_threads: int,
+    precision: str,
+    table_bytes: int,
+    work: float = 1.0,
+) -> tuple[TreeGroup, ...]:
+    """Return those of the possible tables with which a call is fastest, building them included.
+
+    They are those of all trees with up to some number of quadrature nodes, and take at most ``table_bytes``.
+    ``work`` is that of :func:`cpu_seconds`.
+    """
+    walked = {group.n_nodes: group for group in groups if group.algorithm == "quadrature"}
+    best: tuple[TreeGroup, ...] = ()
+    saved = most_saved = 0.0
+    for i, group in enumerate(possible):
+        table_bytes -= group.table_bytes
+        if table_bytes < 0:
+            break
+        saved += cpu_seconds([walked[group.n_nodes]], n_rows, n_threads, work, precision)
+        saved -= cpu_seconds([group], n_rows, n_threads, precision=precision)
+        saved -= building_seconds([group], precision, n_threads)
+        if saved > most_saved:
+            best, most_saved = tuple(possible[: i + 1]), saved
+    return best

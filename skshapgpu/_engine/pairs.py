@@ -1,0 +1,294 @@
+"""Interactions: which sets of features are asked for, and how they are computed and kept.
+
+A dense result holds a matrix for each row; all others a number for each set of features. The core
+computes all sets that occur on a path, chunk by chunk; what is not asked for never outlives its
+chunk. Arrays are laid out as in ``runner.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._explanations.interactions import INDEX_NAMES
+from .._rows.gpu_arrays import magnitudes
+from .algorithms import Kind, indices_of
+from .calls import Run, chunk_of
+
+_NOUNS = {2: "pair", 3: "triple"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """Interactions that the arguments ``pairs``, ``index`` and ``order`` ask for.
+
+    Attributes
+    ----------
+    kind : Kind
+    form : {"all", "occurring", "strongest", "listed"}
+    count : int
+        How many of the strongest.
+    listed : tuple of tuples of str or int
+        Features of each set, by name or position.
+    """
+
+    kind: Kind
+    form: str
+    count: int = 0
+    listed: tuple[tuple[Any, ...], ...] = ()
+
+    @classmethod
+    def parse(cls, pairs: Any, index: Any = "sii", order: Any = 2) -> Request:
+        """Read the arguments.
+
+        Raises
+        ------
+        ValueError, TypeError
+            One of them has no such value.
+        """
+        if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order not in _NOUNS:
+            raise ValueError(f"order must be 2 or 3, not {order!r}")
+        if not isinstance(index, str) or index not in INDEX_NAMES:
+            raise ValueError(f"index must be one of {', '.join(map(repr, INDEX_NAMES))}, not {index!r}")
+        if index not in (indices := indices_of(int(order))):
+            known = " or ".join(map(repr, indices))
+            raise ValueError(f"order={order} has index {known}, not {index!r}, which is of order 2")
+        kind = Kind(int(order), index)
+        noun = _NOUNS[kind.order]
+        if isinstance(pairs, str):
+            if pairs == "all" and order == 3:
+                raise ValueError(
+                    "order=3 has no dense result: use pairs='occurring', a number or a list of triples"
+                )
+            if pairs not in ("all", "occurring"):
+                raise ValueError(
+                    f"pairs must be 'all', 'occurring', a number or a list of {noun}s, not {pairs!r}"
+                )
+            return cls(kind, pairs)
+        if isinstance(pairs, (int, np.integer)) and not isinstance(pairs, bool):
+            if pairs < 1:
+                raise ValueError(f"pairs must be at least 1, not {pairs}")
+            return cls(kind, "strongest", count=int(pairs))
+        if not isinstance(pairs, (Sequence, np.ndarray)):
+            raise TypeError(f"pairs must be 'all', 'occurring', a number or a list of {noun}s, not {pairs!r}")
+        for members in pairs:
+            is_set = isinstance(members, (Sequence, np.ndarray)) and not isinstance(members, str)
+            if not is_set or len(members) != order:
+                raise ValueError(f"pairs must be a list of {noun}s of features, but {members!r} is none")
+        return cls(kind, "listed", listed=tuple(map(tuple, pairs)))
+
+    @property
+    def noun(self) -> str:
+        """Name of a set of features of this order."""
+        return _NOUNS[self.kind.order]
+
+    @property
+    def result(self) -> str:
+        """Name of the core's result that holds the sets."""
+        return f"{self.noun}s"
+
+    @property
+    def factor(self) -> int:
+        """Number by which the core's results are multiplied: it computes half of the index of a pair."""
+        return 2 if self.kind.order == 2 else 1
+
+    def positions(self, names: Sequence[str]) -> np.ndarray:
+        """Return the features of the listed sets, each by its position: int32, (n_sets, order).
+
+        Raises
+        ------
+        ValueError
+            A feature is unknown or stands in a set twice, or a set is listed twice.
+        """
+        number = {name: i for i, name in enumerate(names)}
+        found: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for members in self.listed:
+            numbers = tuple(_position(feature, number) for feature in members)
+            key = tuple(sorted(numbers))
+            if len(set(key)) < len(key):
+                raise ValueError(f"a {self.noun} in pairs has a feature twice: {members!r}")
+            if key in found:
+                raise ValueError(f"pairs holds a {self.noun} twice: {members!r}")
+            found[key] = numbers
+        return np.array(list(found.values()), np.int32).reshape(-1, self.kind.order)
+
+
+def _position(feature: Any, number: dict[str, int]) -> int:
+    if isinstance(feature, str):
+        if feature not in number:
+            raise ValueError(f"pairs names the unknown feature {feature!r}")
+        return number[feature]
+    if isinstance(feature, bool) or not isinstance(feature, (int, np.integer)):
+        raise ValueError(f"pairs names features by {feature!r}, which is neither a name nor a position")
+    if not 0 <= feature < len(number):
+        raise ValueError(f"pairs names feature {feature}, but features are numbered 0 to {len(number) - 1}")
+    return int(feature)
+
+
+@dataclass(frozen=True)
+class Interactions:
+    """Interactions of all rows, as ``InteractionExplanation`` describes them.
+
+    Attributes
+    ----------
+    values : array [row][output][feature][feature] or [row][output][set]
+    sets : ndarray of int32, shape (n_sets, order), or None
+    strength : ndarray of float64, shape (n_sets,), or None
+    feature_values : array [row][output][feature] or None
+    """
+
+    values: Any
+    sets: np.ndarray | None = None
+    strength: np.ndarray | None = None
+    feature_values: Any = None
+
+
+def interactions(run: Run, request: Request, positions: np.ndarray | None) -> Interactions:
+    """Compute the interactions that a request asks for; ``positions`` are those of listed sets.
+
+    Raises
+    ------
+    MemoryError
+        The result does not fit; the message says what to ask for instead.
+    """
+    if request.form == "all":
+        return _all(run, request)
+    if request.form == "occurring":
+        return _occurring(run, request)
+    if positions is None:
+        return _strongest(run, request)
+    return _listed(run, request, positions)
+
+
+def _all(run: Run, request: Request) -> Interactions:
+    n_features, item = run.n_features, run.dtype.itemsize
+    matrix = n_features**2 * item
+    memory = _ResultMemory(
+        run,
+        f"{INDEX_NAMES[request.kind.index]} ({n_features} x {n_features} features, {run.n_outputs} outputs)",
+        "or ask for fewer pairs: pairs='occurring', a number or a list of them",
+    )
+    work = run.n_outputs * n_features * item
+    if run.n_outputs > run.computed_outputs:
+        work += n_features * item + matrix
+    size = memory.chunk_rows(run.n_outputs * matrix, work)
+    matrices = memory.allocate(run.n_outputs, n_features, n_features)
+    for start in range(0, run.n_rows, size):
+        out = chunk_of(matrices, start, size)
+        run.fill(start, run.empty(len(out), run.n_outputs, n_features), matrices=out)
+    return Interactions(run.to_native(matrices))
+
+
+def _occurring(run: Run, request: Request) -> Interactions:
+    sets = run.sets(request.result)
+    row = (len(sets) + run.n_features) * run.dtype.itemsize
+    memory = _ResultMemory(run, *_texts(run, request, len(sets)))
+    work = 2 * run.n_outputs * row  # copies with one output; magnitudes
+    size = memory.chunk_rows(run.n_outputs * row, work)
+    values = memory.allocate(run.n_outputs, len(sets))
+    feature_values = memory.allocate(run.n_outputs, run.n_features)
+    total = np.zeros(len(sets))
+    for start in range(0, run.n_rows, size):
+        out = chunk_of(values, start, size)
+        run.fill(start, chunk_of(feature_values, start, size), **{request.result: out})
+        out *= request.factor
+        total += magnitudes(out)
+    return Interactions(run.to_native(values), sets, _mean(total, run), run.to_native(feature_values))
+
+
+def _strongest(run: Run, request: Request) -> Interactions:
+    """Compute all sets, twice if there are several chunks, so that only the strongest are kept."""
+    sets = run.sets(request.result)
+    count = min(request.count, len(sets))
+    size, memory, read = _chunk_reader(run, request, len(sets), count)
+    run.passes = 2 if size < run.n_rows else 1
+    total = np.zeros(len(sets))
+    for start in range(0, run.n_rows, size):
+        found = read(start)
+        total += magnitudes(found)
+    columns = np.argsort(-total, kind="stable")[:count]
+    values = memory.allocate(run.n_outputs, count)
+    for start in range(0, run.n_rows, size):
+        if run.passes == 2:  # else everything is still there
+            found = read(start)
+        chosen = found[:, :, columns.tolist()]
+        chosen *= request.factor
+        run.spread(chosen, values[start : start + size])
+    total *= request.factor * (run.n_outputs // run.computed_outputs)
+    return Interactions(run.to_native(values), sets[columns], _mean(total[columns], run))
+
+
+def _listed(run: Run, request: Request, positions: np.ndarray) -> Interactions:
+    sets = run.sets(request.result)
+    size, memory, read = _chunk_reader(run, request, len(sets), len(positions))
+    column_of = dict(zip(map(tuple, sets.tolist()), range(len(sets))))
+    columns = [column_of.get(tuple(sorted(members))) for members in positions.tolist()]
+    present = [i for i, column in enumerate(columns) if column is not None]
+    columns = [column for column in columns if column is not None]
+    values = memory.allocate(run.n_outputs, len(positions))
+    for start in range(0, run.n_rows, size):
+        found = read(start)
+        chosen = run.empty(len(found), run.computed_outputs, len(positions))
+        chosen[...] = 0
+        chosen[:, :, present] = found[:, :, columns]
+        chosen *= request.factor
+        run.spread(chosen, values[start : start + size])
+    return Interactions(run.to_native(values), positions)
+
+
+def _chunk_reader(
+    run: Run, request: Request, n_sets: int, n_kept: int
+) -> tuple[int, _ResultMemory, Callable[[int], Any]]:
+    """Return the rows of a chunk, the memory for the result, and a function of the first row of a chunk.
+
+    The function computes all sets of the chunk, into a buffer that its next call uses again.
+    """
+    item = run.dtype.itemsize
+    memory = _ResultMemory(run, *_texts(run, request, n_kept))
+    # The buffers; beside them the magnitudes, or what is kept of a chunk and a copy of it.
+    work = run.n_features + n_sets + max(n_sets, 2 * n_kept)
+    size = memory.chunk_rows(run.n_outputs * n_kept * item, run.computed_outputs * work * item)
+    n_buffered = min(size, run.n_rows)
+    singles = run.empty(n_buffered, run.computed_outputs, run.n_features)
+    buffer = run.empty(n_buffered, run.computed_outputs, n_sets)
+
+    def read(start: int) -> Any:
+        n = min(n_buffered, run.n_rows - start)
+        run.compute(start, singles[:n], **{request.result: buffer[:n]})
+        return buffer[:n]
+
+    return size, memory, read
+
+
+class _ResultMemory:
+    """Memory for a result, with one message wherever it is found too small."""
+
+    def __init__(self, run: Run, what: str, advice: str) -> None:
+        self._run, self._what, self._advice = run, what, advice
+
+    def chunk_rows(self, result_row: int, work_row: int) -> int:
+        advice = f"explain fewer rows, {self._advice}"
+        return self._run.chunk_rows(result_row, work_row, self._what, advice)
+
+    def allocate(self, *shape: int) -> Any:
+        """Return an array with an element of this shape for each row."""
+        try:
+            return self._run.empty(self._run.n_rows, *shape)
+        except MemoryError as error:
+            n_bytes = self._run.n_rows * int(np.prod(shape, dtype=object)) * self._run.dtype.itemsize
+            raise MemoryError(
+                f"{self._run.n_rows} rows need {n_bytes:,} bytes for their {self._what}, more than "
+                f"there are; explain fewer rows, {self._advice}"
+            ) from error
+
+
+def _texts(run: Run, request: Request, n_sets: int) -> tuple[str, str]:
+    what = f"{INDEX_NAMES[request.kind.index]} ({n_sets} {request.result}, {run.n_outputs} outputs)"
+    return what, f"or ask for fewer {request.result}: pairs as a number or a list"
+
+
+def _mean(total: np.ndarray, run: Run) -> np.ndarray:
+    return total / run.n_rows if run.n_rows else np.full(total.shape, np.nan)

@@ -1,0 +1,467 @@
+"""The compiled plans of one model, and what is decided about them: devices, tables, memory, what is refused.
+
+What is computed is a *kind*, the order and the index of a plan. ``runs.py`` computes it, for the rows of a
+call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from .._common import devices, memory
+from .._common.devices import Devices
+from .._rows.background import Background
+from ..adapters.ensemble import Ensemble
+from ..errors import require_n_jobs, require_one_of
+from . import algorithms, costs
+from .algorithms import AUTO, SHAP_VALUES, Algorithm, Kind, Results
+from .costs import TreeGroup
+from .links import Link
+from .sharing import PairSharing, Sharing
+
+#: Largest additivity gap of values computed (or, as float32, stored) in each precision, relative to the
+#: sum over the trees of their largest centered leaf. The gap adds up the rounding at a tree's nodes, of which
+#: each is a few units in the last place of that leaf: 2^-18 is 32 units of float32, of which 1 to 3 are seen
+#: in practice. A wrong path shows as a good part of one leaf, far above it.
+_RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
+
+#: An interaction plan does about this many times the work of one for values, at each leaf, and each further
+#: output of a leaf takes about this part of the work for the first.
+_INTERACTION_WORK, _OUTPUT_WORK = 3, 0.7
+
+
+class Choice(NamedTuple):
+    """GPUs of a call (none: the CPU), its threads, and the trees that have tables, by quadrature nodes.
+
+    ``groups`` are all trees then, ``seconds`` the estimate, of which ``building`` are for tables that are
+    not there yet, of ``tables_to_make`` bytes.
+    """
+
+    indices: tuple[int, ...]
+    table_nodes: int
+    groups: tuple[TreeGroup, ...]
+    building: float
+    seconds: float
+    n_threads: int
+    tables_to_make: int = 0
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of ``TreeExplainer`` that say how to compute, parsed and checked."""
+
+    algorithm: str
+    devices: Devices
+    precision: str
+    n_jobs: int | None
+    memory_limit: int | None
+    check_additivity: bool
+
+    @property
+    def entry(self) -> Algorithm:
+        """Row of the table of algorithms."""
+        return algorithms.named(self.algorithm)
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        algorithm: Any,
+        device: Any,
+        precision: Any,
+        n_jobs: int | None,
+        memory_limit: int | str | None,
+        check_additivity: bool,
+        interventional: bool,
+    ) -> Options:
+        """Read them; ``interventional``: there is background data.
+
+        Raises
+        ------
+        ValueError, TypeError
+            An option has no such value, or options contradict each other.
+        RuntimeError
+            A GPU is asked for that cannot be had.
+        """
+        require_one_of("algorithm", algorithm, algorithms.NAMES)
+        entry, option = algorithms.named(algorithm), f"algorithm={algorithm!r}"
+        require_one_of("precision", precision, entry.precisions)
+        if interventional and not entry.interventional:
+            raise ValueError(f"{option} computes no interventional SHAP values: use 'auto'")
+        if "cuda" not in entry.devices:
+            devices.require_cpu(device, option)
+        require_n_jobs(n_jobs)
+        limit, asked = memory.parse_bytes(memory_limit), Devices.parse(device)
+        if "cpu" not in entry.devices:
+            asked = asked.insist(option)
+        return cls(algorithm, asked, precision, n_jobs, limit, bool(check_additivity))
+
+
+class Runner:
+    """The plans of one ensemble, each compiled and sent to a GPU at its first use; safe among threads.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+    options : Options
+    widen : bool
+        Give a second output, the negative of the first, before it.
+    output_names : tuple or None
+        Names of several outputs, for error messages.
+    background : Background or None
+        With one values and interactions are interventional, else path-dependent.
+    link : Link or None
+        With one, and a background, SHAP values are of this function of the margin, else of the margin.
+    tables : dict of str to ndarray, or None
+        What :meth:`contents` gave of the same ensemble, options and background: tables are not filled again.
+    sharing : Sharing or None
+        How columns of X share the values of players; None: each is one.
+
+    Attributes
+    ----------
+    n_features, n_outputs : int
+        Of results.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        options: Options,
+        widen: bool,
+        output_names: tuple[Any, ...] | None,
+        background: Background | None = None,
+        link: Link | None = None,
+        tables: dict[str, np.ndarray] | None = None,
+        sharing: Sharing | None = None,
+    ) -> None:
+        self.ensemble = ensemble
+        self.options = options
+        self.widen = widen
+        self.output_names = output_names
+        self.background = background
+        self.link = link
+        self.sharing = sharing
+        self.n_features = ensemble.n_players if sharing is None else sharing.n_features
+        self.n_outputs = 2 if widen else ensemble.n_outputs
+        self._compile(tables)
+
+    def _compile(self, tables: dict[str, np.ndarray] | None = None) -> None:
+        self._lock = Lock()
+        self._plans: dict[tuple[Kind, int], Any] = {}
+        self._cuda_plans: dict[tuple[Kind, int], Any] = {}
+        self._pair_sharings: dict[Kind, PairSharing] = {}
+        self._possible_tables: tuple[TreeGroup, ...] | None = None
+        self._table_bytes: dict[tuple[Kind, int], int] = {}
+        plan = self._plans[SHAP_VALUES, 0] = self._compiled(SHAP_VALUES, 0, tables or None)
+        self.constant, self.leaf_magnitude = plan.constant, plan.leaf_magnitude
+        # Margins are sums in float64 that start at the constant: each tree added rounds once.
+        largest = np.abs(self.constant) + self.leaf_magnitude
+        self._rounding = (self.ensemble.n_trees + 4) * 2.0**-53 * largest
+        if self.link is None:
+            self._base_value = np.array(plan.base_value, np.float64)
+        self.info: dict[str, Any] = plan.info()
+        self._groups = {SHAP_VALUES: costs.groups_of(self.info["groups"])}
+
+    def base_value(self, labels: np.ndarray | None) -> np.ndarray:
+        """Base values of the outputs that the core computes: (n_outputs,), or (n_rows, 1) with labels."""
+        if self.link is None:
+            return self._base_value
+        assert self.background is not None
+        margin = self.plan(SHAP_VALUES).background_margin
+        return self.link.base_value(margin, self.background.weights, labels)
+
+    def __getstate__(self) -> dict[str, Any]:
+        compiled = (
+            "_lock",
+            "_plans",
+            "_cuda_plans",
+            "_pair_sharings",
+            "_groups",
+            "_possible_tables",
+            "_table_bytes",
+        )
+        return {name: value for name, value in vars(self).items() if name not in compiled}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._compile()
+
+    def plan(self, kind: Kind, table_nodes: int = 0) -> Any:
+        """The ``_core.Plan`` of a kind, in which trees with at most so many quadrature nodes have tables."""
+        found = self._plans.get((kind, table_nodes))
+        if found is not None:
+            return found
+        with self._lock:
+            if (kind, table_nodes) not in self._plans:
+                self._plans[kind, table_nodes] = self._compiled(kind, table_nodes)
+            return self._plans[kind, table_nodes]
+
+    def sets(self, kind: Kind, part: str) -> np.ndarray:
+        """Sets of columns of X that a kind's results of this name are of: int32, (n_sets, order).
+
+        Raises
+        ------
+        ValueError
+            They are triples, but columns share values.
+        """
+        self._require_pairs(kind)
+        return getattr(self.plan(kind), part) if self.sharing is None else self.pair_sharing(kind).sets
+
+    def pair_sharing(self, kind: Kind) -> PairSharing:
+        """How columns of X share the results of a kind's pairs of players."""
+        assert self.sharing is not None
+        if kind not in self._pair_sharings:
+            self._pair_sharings[kind] = PairSharing(self.sharing, self.plan(kind).pairs, kind.adds_up)
+        return self._pair_sharings[kind]
+
+    def _require_pairs(self, kind: Kind) -> None:
+        if self.sharing is not None and kind.order > 2:
+            raise ValueError(
+                "columns of this model share contributions, as CTRs of CatBoost combine them: there are "
+                "interactions of pairs only, order=2"
+            )
+
+    def contents(self) -> dict[str, np.ndarray]:
+        """What is in the tables that every call for SHAP values uses; empty if there are none."""
+        return {} if self.link is not None else self.plan(SHAP_VALUES).contents()
+
+    def _compiled(self, kind: Kind, table_nodes: int, stored: dict[str, np.ndarray] | None = None) -> Any:
+        plan = self._core_plan(kind, table_nodes, stored)
+        info = plan.info()
+        self._table_bytes[kind, table_nodes] = info["table_bytes"] - info["borrowed_bytes"]
+        return plan
+
+    def _core_plan(self, kind: Kind, table_nodes: int, stored: dict[str, np.ndarray] | None = None) -> Any:
+        from .. import _core
+
+        attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
+        precision, background = self.options.precision, self.background
+        n_threads = effective_n_jobs(self.options.n_jobs)
+        entry, table_bytes = self.options.entry, self._table_room(kind)
+        if background is not None and AUTO.find(kind, interventional=True) is not None:
+            rows, weights, link = background.rows, background.weights, self.link
+            if kind != SHAP_VALUES:
+                order, index = kind
+                return _core.BackgroundPairsPlan(
+                    attributes, precision, rows, weights, order, index, table_bytes, n_threads
+                )
+            if link is not None:
+                return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
+            return _core.background_plan(attributes, precision, rows, weights, table_bytes, n_threads, stored)
+        tables = "level_uniform" if entry.tables == "worthwhile" and kind.order == 1 else "none"
+        # Of a kind that the algorithm does not compute, only the list of sets that occur is wanted.
+        method = "walk" if entry.find(kind) is None else entry.method
+        try:
+            return _core.Plan(
+                attributes,
+                precision,
+                kind.order,
+                kind.index,
+                tables,
+                table_bytes,
+                n_threads,
+                method,
+                table_nodes,
+                stored,
+            )
+        except _core.TableMemoryError as error:
+            limit = self.options.memory_limit
+            share = "a quarter of the machine's memory" if limit is None else "half of memory_limit"
+            raise MemoryError(
+                f"algorithm={entry.name!r}: {error} ({share}): raise memory_limit, or use algorithm='auto', "
+                "which can do without tables"
+            ) from None
+        except ValueError as error:
+            if entry.tables == "all" and method == entry.method:
+                error.add_note(
+                    f"This is about the tables of algorithm={entry.name!r}; algorithm='auto' can do without."
+                )
+            raise
+
+    def results(self, kind: Kind, algorithm: Algorithm | None = None) -> Results | None:
+        """Return what the table of algorithms has for results of this kind; None if they are not computed.
+
+        ``algorithm``: another one than that of the options.
+        """
+        model_output = "raw" if self.link is None else self.link.model_output
+        return (algorithm or self.options.entry).find(kind, self.background is not None, model_output)
+
+    def _on_gpus(self, found: Results | None) -> bool:
+        """Return whether GPUs compute results of the table for this model."""
+        if found is None or "cuda" not in found.devices:
+            return False
+        return not found.only_tables_on_gpus or self.info["n_leaves_without_table"] == 0
+
+    def _table_room(self, kind: Kind) -> int:
+        """Bytes that the tables of a plan may take, whatever was called before."""
+        limit, asked = self.options.memory_limit, self.options.entry.tables == "all"
+        room = memory.table_bytes(limit, asked)
+        if limit is None or kind == SHAP_VALUES:
+            return room
+        # Beside those of SHAP values: tables of Banzhaf values, or what is counted for these and for three
+        # kinds of interactions.
+        left = max(0, room - self._table_bytes[SHAP_VALUES, 0])
+        return left if self.background is None else left // 4
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of memory that tables take as long as the explainer lives; those of a file take none."""
+        return sum(tuple(self._table_bytes.values()))
+
+    def own_table_bytes(self, kind: Kind) -> int:
+        """Return the bytes of memory that the tables take which every call of a kind uses."""
+        self.plan(kind)
+        return self._table_bytes[kind, 0]
+
+    @property
+    def call_limit(self) -> int | None:
+        """Bytes that the memory limit leaves to a call beside the tables."""
+        limit = self.options.memory_limit
+        return None if limit is None else limit - self.table_bytes
+
+    def cuda_plan(self, kind: Kind, index: int) -> Any:
+        """The plan of a kind on a GPU: ``_cuda.CudaPlan``."""
+        found = self._cuda_plans.get((kind, index))
+        if found is not None:
+            return found
+        plan = self.plan(kind)
+        with self._lock:
+            if (kind, index) not in self._cuda_plans:
+                self._cuda_plans[kind, index] = devices.compile_on(plan, index, self.options.entry.gpu_method)
+            return self._cuda_plans[kind, index]
+
+    def require(self, kind: Kind, what: str, on_gpu: bool) -> None:
+        """Refuse what the options, or X on a GPU, ask for in vain.
+
+        Raises
+        ------
+        ValueError, TypeError
+        """
+        found, entry = self.results(kind), self.options.entry
+        possible = found is not None or self.results(kind, AUTO) is not None
+        if not possible and self.link is not None:
+            raise ValueError(f"{what} are those of the margin: use model_output='raw'")
+        self._require_pairs(kind)
+        if not possible:
+            raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
+        if found is None:
+            raise ValueError(f"algorithm={entry.name!r} computes SHAP values only, not {what}: use 'auto'")
+        if not (on_gpu or self.options.devices.indices) or self._on_gpus(found):
+            return
+        if "cuda" not in entry.devices:
+            what = f"the values of algorithm={entry.name!r}"
+        elif self.link is not None:
+            what = f"SHAP values of a {self.link.noun}"
+        elif found.only_tables_on_gpus:
+            what = "interventional SHAP values of a model with long paths"
+        elif self.background is not None:
+            what = f"interventional {what}"
+        if on_gpu:
+            raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
+        raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
+
+    def choose(self, kind: Kind, n_rows: int) -> Choice:
+        """What a call with so many rows from the host does: the one place where that is decided."""
+        on_cpu = self.on_cpu(kind, n_rows)
+        if not n_rows or self.options.devices.none or not self._on_gpus(self.results(kind)):
+            return on_cpu
+        groups = self._groups_of(kind)
+        cuda = costs.cuda_seconds(groups, n_rows, self._work(kind), self.options.precision)
+        cuda += costs.cuda_row_seconds(n_rows, self.n_features, self.n_outputs)
+        indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, cuda)
+        if not indices:
+            return on_cpu
+        return Choice(indices, 0, groups, 0.0, cuda / len(indices), on_cpu.n_threads)
+
+    def on_cpu(self, kind: Kind, n_rows: int) -> Choice:
+        """What such a call does where there is no GPU, or where one fails."""
+        n_threads = effective_n_jobs(self.options.n_jobs)
+        precision = self.options.precision
+        groups, tables = self._groups_of(kind), self._worthwhile_tables(kind, n_rows, n_threads)
+        building = costs.building_seconds(tables, precision, n_threads)
+        replaced = {group.n_nodes for group in tables}
+        kept = (g for g in groups if g.algorithm == "tables" or g.n_nodes not in replaced)
+        groups = (*kept, *tables)
+        seconds = building + costs.cpu_seconds(groups, n_rows, n_threads, self._work(kind), precision)
+        seconds += costs.cpu_row_seconds(n_rows, self.n_features, self.n_outputs, n_threads)
+        tables_to_make = sum(group.table_bytes for group in tables)
+        return Choice((), max(replaced, default=0), groups, building, seconds, n_threads, tables_to_make)
+
+    def _worthwhile_tables(self, kind: Kind, n_rows: int, n_threads: int) -> tuple[TreeGroup, ...]:
+        options, background = self.options, self.background
+        possible = kind == SHAP_VALUES and background is None and options.entry.tables == "worthwhile"
+        if not possible or n_rows < costs.LEAST_TABLE_ROWS or options.memory_limit is not None:
+            return ()
+        if self._possible_tables is None:
+            self._possible_tables = costs.groups_of(self.plan(kind).possible_tables())
+        return costs.worthwhile_tables(
+            self._groups_of(kind),
+            self._possible_tables,
+            n_rows,
+            n_threads,
+            options.precision,
+            self._table_room(kind) - self.info["table_bytes"],
+            self._work(kind),
+        )
+
+    def _work(self, kind: Kind) -> float:
+        """Return how many times the work is done, at each leaf, that SHAP values of one output need."""
+        n_leaf_outputs = self.ensemble.value.shape[1]
+        return (_INTERACTION_WORK if kind.order > 1 else 1) * (1 + _OUTPUT_WORK * (n_leaf_outputs - 1))
+
+    def _groups_of(self, kind: Kind) -> tuple[TreeGroup, ...]:
+        if kind not in self._groups:
+            self._groups[kind] = costs.groups_of(self.plan(kind).info()["groups"])
+        return self._groups[kind]
+
+    def allowed_gap(self, dtype: Any, labels: np.ndarray | None = None) -> np.ndarray:
+        """Largest additivity gap of each output (and row, if there are labels), for values of this dtype."""
+        precision = "single" if dtype == np.float32 else self.options.precision
+        allowed = _RELATIVE_GAP[precision] * self.leaf_magnitude + self._rounding
+        if self.link is None:
+            return allowed
+        return self.link.allowed_gap(allowed, self.constant, self.leaf_magnitude, labels)
+
+    def check(
+        self,
+        values: np.ndarray,
+        margin: np.ndarray,
+        index: Any,
+        start: int,
+        labels: np.ndarray | None = None,
+    ) -> float:
+        """The largest additivity gap of rows from ``start`` on.
+
+        ``index`` holds the labels, in the sense of pandas, of all rows; ``labels`` those of a link,
+        of these rows.
+
+        Raises
+        ------
+        RuntimeError
+            It is larger than rounding can make it.
+        """
+        total = values.sum(axis=2, dtype=np.float64) + self.base_value(labels)
+        explained = margin if self.link is None else self.link.of(margin, labels)
+        gap = np.abs(total - explained)
+        worst = float(gap.max())
+        allowed = self.allowed_gap(values.dtype, labels)
+        if worst <= allowed.min() or (gap <= allowed).all():
+            return worst
+        row, output = np.argwhere(~(gap <= allowed))[0]
+        label = "" if index is None else f" (index {index[start + row]!r})"
+        name = "" if self.output_names is None or self.widen else f", output {self.output_names[output]!r}"
+        noun = "margin" if self.link is None else self.link.noun
+        bound = np.broadcast_to(allowed, gap.shape)[row, output]
+        raise RuntimeError(
+            f"additivity check failed at row {start + row}{label}{name}: base value plus SHAP values is "
+            f"{total[row, output]:.9g}, the {noun} is {explained[row, output]:.9g}; they differ by "
+            f"{gap[row, output]:.3g}, but may differ by {bound:.3g} at most. The values were computed in "
+            f"{self.options.precision} precision and are {values.dtype}. Likely cause: rounding in trees "
+            "whose leaves differ hugely in magnitude, if precision='double' with float64 X helps; otherwise "
+            "an error in skshapgpu, worth a report. check_additivity=False returns the values as they are"
+        )

@@ -1,0 +1,1 @@
+"""Transformers, selection, importance and cross-validation."""

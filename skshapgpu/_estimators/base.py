@@ -1,0 +1,459 @@
+"""Base class of the transformers: they wrap a model, to be fitted or frozen, and its explainer."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any, Self
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import Tags, _safe_indexing, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from .._engine.algorithms import is_deterministic
+from .._rows.gpu_arrays import on_gpu
+from .._rows.origins import names_are_known
+from .._rows.tables import n_rows_of, select, table
+from .._versions import __version__
+from ..explainer import TreeExplainer, read_options
+from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
+from .cross_fit import Fold, folds_of, params_of, places_of
+
+
+def _estimator_has(method: str) -> Callable[[Any], bool]:
+    def check(self: ExplainingTransformer) -> bool:
+        getattr(getattr(self, "estimator_", self.estimator), method)
+        return True
+
+    return check
+
+
+class ExplainingTransformer(
+    CallbackSupportMixin, MetaEstimatorMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta
+):
+    """Base class of transformers that turn rows into explanations of a tree model's predictions.
+
+    Subclasses define the result of :meth:`transform`. This class fits or freezes the model and acts for it in
+    predictions, scores, parameters of ``fit`` and tags.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        cv: Any = None,
+        cover: str = "auto",
+        algorithm: str = "auto",
+        device: str | Sequence[str] = "auto",
+        precision: str = "single",
+        outputs: str = "auto",
+        n_jobs: int | None = None,
+        memory_limit: int | str | None = None,
+        check_additivity: bool = True,
+    ) -> None:
+        self.estimator = estimator
+        self.cv = cv
+        self.cover = cover
+        self.algorithm = algorithm
+        self.device = device
+        self.precision = precision
+        self.outputs = outputs
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.check_additivity = check_additivity
+
+    @classmethod
+    def from_fitted(cls, model: Any, **options: Any) -> Self:
+        """Return a fitted transformer around a fitted model, which is frozen and used as it is.
+
+        Parameters
+        ----------
+        model : fitted model
+            See :class:`TreeExplainer`; native boosters are accepted, too.
+        **options
+            Further arguments of the transformer.
+
+        Returns
+        -------
+        transformer
+            Transformer that is ready for ``transform``; attributes that it learns from rows are missing
+            until ``fit``.
+        """
+        frozen = model if isinstance(model, FrozenEstimator) else FrozenEstimator(model)
+        self = cls(frozen, **options)
+        self._check_options()
+        self.estimator_ = frozen
+        self._compile()
+        # The names come from the first step of a pipeline, or, without leading steps, from the adapter.
+        explainer = self.explainer_
+        names = getattr(model, "feature_names_in_", None) if explainer.steps else explainer.feature_names_in
+        if not explainer.steps or hasattr(model, "n_features_in_"):
+            self.n_features_in_ = model.n_features_in_ if explainer.steps else explainer.n_features
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        self._learn(None)
+        return self
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Fit the model and compile it.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Training rows.
+        y : array-like, default=None
+            Target of each row, in a form that the model's ``fit`` accepts.
+        **params
+            Parameters of the model's ``fit``: routed if metadata routing is enabled, otherwise passed on.
+
+        Returns
+        -------
+        transformer
+            The transformer itself.
+        """
+        self._check_options()
+        y = self._check_training(X, y)
+        self._fit(X, y, self._routed("fit", params))
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, **params: Any) -> np.ndarray:
+        """Fit and transform the same rows; with ``cv``, by models that were not fitted on them.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Training rows.
+        y : array-like, default=None
+            Target of each row, in a form that the model's ``fit`` accepts.
+        **params
+            See :meth:`fit`; with ``cv`` also ``groups`` for its ``split``, which must be requested if
+            metadata routing is enabled. In each fold, parameters with an entry for each row are subset to
+            the training rows for the model's ``fit``.
+
+        Returns
+        -------
+        array, or data frame after ``set_output``
+            See :meth:`transform`; with ``cv``, the values differ from those of ``transform``.
+        """
+        if self.cv is None:
+            return super().fit_transform(X, y, **params)
+        self._check_options()
+        if isinstance(self.estimator, FrozenEstimator):
+            raise ValueError("cv= refits the model in each fold, but it is frozen: use cv=None")
+        if on_gpu(X):
+            raise TypeError("X lies on a GPU, where cv= cannot split it: copy it to the host")
+        y, n_rows = self._check_training(X, y), _num_samples(X)
+        if get_config()["enable_metadata_routing"]:
+            routed = process_routing(self, "fit_transform", **params)
+            params, split_params = routed["estimator"]["fit"], routed["splitter"]["split"]
+        else:
+            split_params = {"groups": params.pop("groups", None)}
+        folds = folds_of(
+            self.cv,
+            X,
+            n_rows,
+            y,
+            classifier=get_tags(self).estimator_type == "classifier",
+            split_params=split_params,
+        )
+        return self._fit(X, y, params, folds)
+
+    @with_callbacks
+    def _fit(self, X: Any, y: Any, params: dict[str, Any], folds: Sequence[Fold] = ()) -> Any:
+        """Fit the model and learn from X; with folds, return the out-of-fold values."""
+        tasks = Tasks(self, X, y, 2 + len(folds))
+        self.estimator_ = clone(self.estimator)
+        with tasks.task("fit-model", self.estimator_):
+            self.estimator_.fit(X, y, **params)
+        with tasks.task("explain"):
+            self._compile()
+            self._learn(X)
+        result = self._cross_fitted(self._as_table(X), y, params, folds, tasks) if folds else None
+        tasks.end()
+        return result
+
+    def _cross_fitted(
+        self, X: Any, y: Any, params: dict[str, Any], folds: Sequence[Fold], tasks: Tasks
+    ) -> np.ndarray:
+        """Return the values of ``transform``, each row explained by the model of the fold that tests it."""
+        columns, names, n_rows, result = self._names_given(), self._names_seen(), n_rows_of(X), np.empty(())
+        for number, (train, test) in enumerate(folds):
+            model = clone(self.estimator)
+            target = None if y is None else _safe_indexing(y, train)
+            with tasks.task(f"fold-{number}", model):
+                model.fit(select(X, train), target, **params_of(params, train, n_rows))
+                explainer = TreeExplainer(model, **self._explainer_options())
+                if explainer.output_names != self.explainer_.output_names:
+                    raise ValueError(f"the model of fold {number} has other outputs than that of all rows")
+                names_in_fold = explainer.names_seen(columns)
+                known = names_are_known(explainer.steps, names_in_fold)
+                places = places_of(names, names_in_fold, number, known)
+                values = self._values_of(explainer, select(X, test), places)
+            if not result.ndim:
+                result = np.empty((n_rows, *values.shape[1:]), values.dtype)
+            result[test] = values
+        return result
+
+    @abstractmethod
+    def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
+        """Return the columns of ``transform`` from an explainer whose model's columns are at ``places``."""
+
+    def _check_training(self, X: Any, y: Any) -> Any:
+        """Learn the names of the columns, and return y after checks that some libraries do not make."""
+        validate_data(self, X, y, skip_check_array=True)
+        if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":  # other arrays may hold text for a pipeline
+            table(X)
+        for size, noun in zip(getattr(X, "shape", ()), ("sample", "feature")):
+            if not size:
+                raise ValueError(
+                    f"Found array with 0 {noun}(s) (shape={X.shape}) while a minimum of 1 is required."
+                )
+        if getattr(getattr(X, "dtype", None), "kind", "") == "c":
+            raise ValueError("Complex data not supported: X")
+        if y is None or on_gpu(y):
+            return y
+        if get_tags(self).estimator_type == "classifier":
+            y = column_or_1d(y, warn=True)  # otherwise several targets would be rejected only after training
+            check_classification_targets(y)
+        check_consistent_length(X, y)
+        return y
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(super().__getstate__(), _skshapgpu_version=__version__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        version = state.pop("_skshapgpu_version", None)
+        if version != __version__:
+            warnings.warn(
+                f"this {type(self).__name__} was stored by version {version} of skshapgpu and is loaded by "
+                f"{__version__}: it may be broken or give other values, unless it is refitted",
+                UserWarning,
+                stacklevel=2,
+            )
+        super().__setstate__(state)
+
+    def _check_options(self) -> None:
+        """Refuse arguments with invalid values, before any work starts."""
+        read_options(**self._explainer_options())
+
+    @abstractmethod
+    def _learn(self, X: Any) -> None:
+        """Set the attributes that ``fit`` learns from rows; X is None if there are none."""
+
+    def _compile(self) -> None:
+        self.explainer_ = TreeExplainer(self.estimator_, **self._explainer_options())
+        self.base_values_ = self.explainer_.expected_value
+
+    def _explainer_options(self) -> dict[str, Any]:
+        return {
+            "cover": self.cover,
+            "algorithm": self.algorithm,
+            "device": self.device,
+            "precision": self.precision,
+            "outputs": self.outputs,
+            "n_jobs": self.n_jobs,
+            "memory_limit": self.memory_limit,
+            "check_additivity": self.check_additivity,
+        }
+
+    def _checked(self, X: Any) -> Any:
+        check_is_fitted(self)
+        X = self._as_table(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return X
+
+    def _for_model(self, X: Any) -> Any:
+        """Return X for a method of the model, after checks that some libraries do not make."""
+        check_is_fitted(self)
+        if not self.explainer_.steps:
+            if isinstance(X, np.ndarray):
+                table(X)  # rejects a single row without its second axis
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return X
+
+    def _as_table(self, X: Any) -> Any:
+        """Return X in a known form, unless it is on a GPU or is left to the first step of a pipeline."""
+        return X if self.explainer_.steps or on_gpu(X) else table(X)
+
+    def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
+        """Return the names of the columns that the model sees, after a check of those of X."""
+        return self.explainer_.names_seen(self._names_given(input_features))
+
+    def _names_given(self, input_features: Any = None) -> Any:
+        """Return the checked names of the columns of X; None if X is a list of texts, without columns."""
+        if not hasattr(self, "n_features_in_"):
+            return input_features
+        return OneToOneFeatureMixin.get_feature_names_out(self, input_features)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Class labels of a classifier."""
+        return self.estimator_.classes_
+
+    @property
+    def offset_(self) -> float:
+        """Threshold of an outlier detector: ``score_samples`` minus ``decision_function``."""
+        return self.estimator_.offset_
+
+    @available_if(_estimator_has("predict"))
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict with the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, with the columns that ``fit`` was given.
+
+        Returns
+        -------
+        ndarray
+            Predictions of the model.
+        """
+        X = self._for_model(X)
+        return self.estimator_.predict(X)
+
+    @available_if(_estimator_has("predict_proba"))
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predict class probabilities with the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, with the columns that ``fit`` was given.
+
+        Returns
+        -------
+        ndarray
+            Class probabilities of the model.
+        """
+        X = self._for_model(X)
+        return self.estimator_.predict_proba(X)
+
+    @available_if(_estimator_has("predict_log_proba"))
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Predict logarithms of class probabilities with the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, with the columns that ``fit`` was given.
+
+        Returns
+        -------
+        ndarray
+            Logarithms of the class probabilities of the model.
+        """
+        X = self._for_model(X)
+        return self.estimator_.predict_log_proba(X)
+
+    @available_if(_estimator_has("decision_function"))
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Evaluate the decision function of the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, with the columns that ``fit`` was given.
+
+        Returns
+        -------
+        ndarray
+            Decision function of the model.
+        """
+        X = self._for_model(X)
+        return self.estimator_.decision_function(X)
+
+    @available_if(_estimator_has("score_samples"))
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Score rows with the model, an outlier detector.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, with the columns that ``fit`` was given.
+
+        Returns
+        -------
+        ndarray
+            Scores of the model: the lower, the more abnormal a row.
+        """
+        X = self._for_model(X)
+        return self.estimator_.score_samples(X)
+
+    @available_if(_estimator_has("score"))
+    def score(self, X: Any, y: Any = None, **params: Any) -> float:
+        """Score the model.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, with the columns that ``fit`` was given.
+        y : array-like, default=None
+            Target of each row, in a form that the model's ``score`` accepts.
+        **params
+            Parameters of the model's ``score``: routed if metadata routing is enabled, otherwise passed on.
+
+        Returns
+        -------
+        float
+            Score of the model.
+        """
+        X = self._for_model(X)
+        return self.estimator_.score(X, y, **self._routed("score", params))
+
+    def _routed(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if not get_config()["enable_metadata_routing"]:
+            return params
+        return process_routing(self, method, **params)["estimator"][method]
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return where ``fit`` and ``score`` send their parameters.
+
+        Returns
+        -------
+        MetadataRouter
+            Routes to the methods of the model, and of ``cv``.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="score", callee="score")
+        mapping.add(caller="fit_transform", callee="fit")
+        router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
+        if self.cv is None:
+            return router
+        split = MethodMapping().add(caller="fit_transform", callee="split")
+        return router.add(splitter=self.cv, method_mapping=split)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.non_deterministic = not is_deterministic(self.algorithm)
+        try:
+            of_model = deepcopy(get_tags(self.estimator))
+        except (AttributeError, TypeError):  # a native booster, frozen
+            return tags
+        tags.estimator_type = of_model.estimator_type
+        tags.classifier_tags = of_model.classifier_tags
+        tags.regressor_tags = of_model.regressor_tags
+        tags.target_tags = of_model.target_tags
+        tags.input_tags = of_model.input_tags
+        tags.non_deterministic |= of_model.non_deterministic
+        if isinstance(self.estimator, FrozenEstimator):
+            tags.target_tags.required = False
+        if tags.classifier_tags is not None:
+            tags.target_tags.multi_output = False
+            tags.classifier_tags.multi_label = False
+        return tags

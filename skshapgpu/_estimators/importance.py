@@ -1,0 +1,264 @@
+"""Feature importances from SHAP values, in the format of ``permutation_importance``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Bunch, check_scalar, indexable
+from sklearn.utils.validation import _num_features
+
+from .._explanations.values import Explanation
+from .._rows.gpu_arrays import to_host
+from .._rows.origins import summed_by_column
+from .._rows.tables import names_of
+from ..errors import require_one_of
+from ..explainer import TreeExplainer
+from .cross_validation import explained_splits, explainer_options
+from .out_of_fold import Split, aligned, merged_names
+
+#: Functions from values (n_rows, n_features, n_outputs) to float64 importances (n_features, n_outputs).
+_AGGREGATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "mean_abs": lambda values: np.abs(values).mean(axis=0, dtype=np.float64),
+    "rms": lambda values: np.sqrt(np.square(values, dtype=np.float64).mean(axis=0)),
+    "max_abs": lambda values: np.abs(values).max(axis=0).astype(np.float64),
+}
+
+
+def shap_importance(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    aggregation: str = "mean_abs",
+    per_output: bool = False,
+    n_parts: int = 5,
+    groups: Any = None,
+    cv: Any = None,
+    n_jobs: int | None = None,
+    params: dict[str, Any] | None = None,
+    explain_params: dict[str, Any] | None = None,
+) -> Bunch:
+    """Measure how much each feature moves the predictions of a tree model.
+
+    The result has the format of :func:`sklearn.inspection.permutation_importance`, but another meaning:
+    permutation importance says how much worse the model predicts without a feature; these importances say
+    how much of its predictions comes from the feature, right or wrong.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted model, or with ``cv`` a model to fit; see :class:`TreeExplainer`.
+    X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+        Rows to explain. Rows that the model was not trained on show how it treats new data; with ``cv``,
+        each model explains the rows that it was not trained on.
+    y : array-like of shape (n_rows,), default=None
+        Target for fitting with ``cv``; also the labels if ``model_output`` is "log_loss".
+    aggregation : {"mean_abs", "rms", "max_abs"}, default="mean_abs"
+        How to aggregate the SHAP values of a feature over the rows: mean magnitude; root mean square, which
+        gives more weight to rare large values; or largest magnitude.
+    per_output : bool, default=False
+        Whether to keep the outputs as the last axis. Otherwise importances are summed over them.
+    n_parts : int, default=5
+        Without ``cv``: number of parts into which the rows are divided, to show how much importances depend
+        on the rows. Row ``i`` is in part ``i % n_parts``.
+    groups : array-like of shape (n_rows,), default=None
+        Groups for the splitter, only with ``cv``; see :func:`cross_val_explain`.
+    cv : int, cross-validation generator or iterable, default=None
+        Fit clones of the model on these splits, as :func:`cross_val_explain` does. None: the model is
+        fitted already.
+    n_jobs : int or None, default=None
+        Number of threads, and with ``cv`` of concurrent fits.
+    params : dict or None, default=None
+        Parameters of the model's ``fit``, only with ``cv``; see :func:`cross_val_explain`.
+    explain_params : dict or None, default=None
+        Options of :class:`TreeExplainer`.
+
+    Returns
+    -------
+    Bunch
+        Importances and the names that belong to them:
+
+        importances_mean : ndarray of float64, shape (n_features,)
+            Importances over all rows; with ``cv`` the mean of those of the splits.
+        importances_std : ndarray of float64, shape (n_features,)
+            Standard deviation of ``importances`` over the parts or splits.
+        importances : ndarray of float64, shape (n_features, n_parts) or (n_features, n_splits)
+            Importances over the rows of each part, or the test rows of each split.
+        feature_names : tuple of str
+            For a ``Pipeline``, names of the columns that its last step sees.
+        output_names : tuple or None
+            None if there is one output.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import shap_importance
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, random_state=0)
+    >>> shap_importance(model.fit(X, y), X).importances.shape
+    (10, 5)
+    >>> shap_importance(model, X, y, cv=3).importances.shape
+    (10, 3)
+    """
+    found = find_importances(
+        estimator,
+        X,
+        y,
+        aggregation=aggregation,
+        n_parts=n_parts,
+        groups=groups,
+        cv=cv,
+        n_jobs=n_jobs,
+        params=params,
+        explain_params=explain_params,
+    )
+    if not per_output or found.output_names is None:
+        found = found.summed()
+    return Bunch(
+        importances_mean=found.mean,
+        importances_std=found.std,
+        importances=found.importances,
+        feature_names=found.feature_names,
+        output_names=found.output_names,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Importances:
+    """Importances over parts of the rows or over splits; NaN for splits and classes without values.
+
+    Attributes
+    ----------
+    importances : ndarray of float64, shape (n_features, n_parts[, n_outputs])
+    of_all : ndarray of float64, shape (n_features[, n_outputs]), or None
+        Importances over all rows; None if there are splits.
+    feature_names : tuple of str
+    output_names : tuple or None
+    """
+
+    importances: np.ndarray
+    of_all: np.ndarray | None
+    feature_names: tuple[str, ...]
+    output_names: tuple[Any, ...] | None
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Importances over all rows, or their mean over the splits."""
+        return np.nanmean(self.importances, axis=1) if self.of_all is None else self.of_all
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of the importances over the parts or splits."""
+        return np.nanstd(self.importances, axis=1)
+
+    def summed(self) -> Importances:
+        """Return the importances summed over the outputs."""
+        without = np.isnan(self.importances).all(axis=2)
+        importances = np.where(without, np.nan, np.nansum(self.importances, axis=2))
+        of_all = None if self.of_all is None else self.of_all.sum(axis=1)
+        return replace(self, importances=importances, of_all=of_all)
+
+
+def find_importances(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    aggregation: str = "mean_abs",
+    n_parts: int = 5,
+    groups: Any = None,
+    cv: Any = None,
+    n_jobs: int | None = None,
+    params: dict[str, Any] | None = None,
+    explain_params: dict[str, Any] | None = None,
+    by_input: bool = False,
+) -> Importances:
+    """Compute importances for each output.
+
+    The arguments are those of :func:`shap_importance`. ``by_input`` says whether the features are the
+    columns of X, in their order, instead of those that the model sees after the steps of a pipeline.
+    """
+    require_one_of("aggregation", aggregation, tuple(_AGGREGATIONS))
+    aggregate = _AGGREGATIONS[aggregation]
+    if cv is None:
+        if groups is not None or params is not None:
+            raise ValueError("groups and params are for fits with cv: without it the model is fitted already")
+        options = {"n_jobs": n_jobs} | (explain_params or {})
+        return _of_fitted(estimator, X, y, aggregate, n_parts, options, by_input)
+    X, y = indexable(X, y)
+    results, splits = explained_splits(
+        estimator,
+        X,
+        y,
+        groups=groups,
+        cv=cv,
+        scoring=_no_score,
+        n_jobs=n_jobs,
+        params=params,
+        return_estimator=False,
+        error_score="raise",
+        explain_params=explain_params,
+    )
+    first: Split | None = None
+    features: tuple[str, ...] = ()
+    of_splits: dict[int, tuple[tuple[str, ...], np.ndarray]] = {}
+    for number, split in enumerate(splits):
+        if split.explanation is None:
+            continue
+        first = first or split
+        names, values = _features(split.explanation, X, by_input)
+        features = merged_names(features, names)
+        known = aggregate(values)
+        block = np.full((len(names), len(split.output_names or (None,))), np.nan)
+        block[:, split.outputs] = known
+        of_splits[number] = names, block
+    if first is None:
+        raise ValueError("no split could be explained: the warnings say why")
+    importances = aligned(of_splits, features, len(results["fit_time"])).transpose(1, 0, 2)
+    return Importances(importances, None, features, first.output_names)
+
+
+def _of_fitted(
+    model: Any,
+    X: Any,
+    y: Any,
+    aggregate: Callable[[np.ndarray], np.ndarray],
+    n_parts: int,
+    asked: dict[str, Any],
+    by_input: bool,
+) -> Importances:
+    check_scalar(n_parts, "n_parts", Integral, min_val=1)
+    explainer = TreeExplainer(model, **explainer_options(model, asked))
+    explanation = explainer.explain(X, y if explainer.model_output == "log_loss" else None)
+    if len(explanation) < n_parts:
+        raise ValueError(f"X has {len(explanation)} rows, fewer than n_parts={n_parts}")
+    names, values = _features(explanation, X, by_input)
+    return Importances(
+        np.stack([aggregate(values[part::n_parts]) for part in range(n_parts)], axis=1),
+        aggregate(values),
+        names,
+        explanation.output_names,
+    )
+
+
+def _features(explanation: Explanation, X: Any, by_input: bool) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return names of the features, and values (n_rows, n_features, n_outputs)."""
+    values = to_host(explanation.values)
+    if explanation.output_names is None:
+        values = values[..., np.newaxis]
+    origins = explanation.origins
+    if not by_input or origins is None:
+        return explanation.feature_names, values
+    origins.require("Put the steps before the selector, so that it selects the columns that they make")
+    n_columns = _num_features(X)
+    names = tuple(f"x{i}" for i in range(n_columns))
+    return names, summed_by_column(values, origins.columns_in(names_of(X)), n_columns)
+
+
+def _no_score(estimator: Any, X: Any, y: Any = None) -> float:
+    return 0.0

@@ -1,0 +1,242 @@
+"""Out-of-fold explanations: those of the splits of a cross-validation, merged in the order of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._explanations.values import Explanation
+from .._rows.gpu_arrays import to_host
+from .._rows.origins import Origins
+from .._rows.tables import row_labels, table, to_array
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Explained split of a cross-validation.
+
+    Attributes
+    ----------
+    rows : ndarray of int64
+        Positions of its test rows.
+    explanation : Explanation or None
+        Explanation of these rows. If it is None, only ``rows`` and ``seconds`` are meaningful.
+    seconds : float
+        Time taken to explain the split.
+    output_names : tuple or None
+        Names of the outputs of all splits together; ``outputs`` has the positions of this split's own.
+    outputs : ndarray of int64
+    prepared : bool
+        Whether the features are columns that steps made from X.
+    named : bool
+        Whether the names of the features are more than their positions.
+    """
+
+    rows: np.ndarray
+    explanation: Explanation | None = None
+    seconds: float = 0.0
+    output_names: tuple[Any, ...] | None = None
+    outputs: Any = None
+    prepared: bool = False
+    named: bool = True
+
+
+class OutOfFold:
+    """Explanations of splits, merged in the order of the rows of X.
+
+    Parameters
+    ----------
+    n_rows, n_splits : int
+    averaged : bool
+        Whether rows may be in several splits; their values are then added up in float64.
+    first : Split
+        Split with an explanation, which determines the outputs.
+    """
+
+    def __init__(self, n_rows: int, n_splits: int, averaged: bool, first: Split) -> None:
+        assert first.explanation is not None
+        self._facts = replace(
+            first.explanation, values=None, base_values=None, data=None, index=None, origins=None
+        )
+        self._averaged = averaged
+        self._dtype = first.explanation.values.dtype
+        self._output_names = first.output_names
+        n_outputs = 1 if first.output_names is None else len(first.output_names)
+        self._features: tuple[str, ...] = ()
+        self._sums = np.zeros((n_rows, 0, n_outputs), np.float64 if averaged else self._dtype)
+        self._base_sums = np.zeros((n_rows, n_outputs))
+        self._counts = np.zeros((n_rows, n_outputs), np.int64)
+        self._data = _Data() if first.prepared else None
+        self._base_values = np.full((n_splits, n_outputs), np.nan)
+        self._seconds = np.zeros(n_splits)
+        self._importances: dict[int, tuple[tuple[str, ...], np.ndarray]] = {}
+        self._origins: dict[tuple[str, ...], Origins] = {}
+        self._devices: dict[str, None] = {}
+        self._gaps: list[float] = []
+
+    def add(self, number: int, split: Split) -> None:
+        """Add the explanation of a split."""
+        explanation, rows, outputs = split.explanation, split.rows, split.outputs
+        assert explanation is not None
+        names = explanation.feature_names
+        columns = self._columns(names)
+        same_features = names == self._features
+        values = to_host(explanation.values).reshape(len(rows), len(names), len(outputs))
+        if not same_features or values.shape[2] < self._sums.shape[2]:
+            block = np.zeros((len(rows), *self._sums.shape[1:]), self._sums.dtype)
+            block[:, columns[:, np.newaxis], outputs] = values
+            values = block
+        if self._averaged:
+            self._sums[rows] += values
+        else:
+            self._sums[rows] = values
+        places = rows[:, np.newaxis], outputs
+        base_values = np.reshape(explanation.base_values, (-1, len(outputs)))
+        self._base_sums[places] += base_values
+        self._counts[places] += 1
+        if self._data is not None:
+            self._data.add(rows, names, explanation.data)
+        self._base_values[number, outputs] = base_values.mean(axis=0)
+        self._seconds[number] = split.seconds
+        self._importances[number] = names, explanation.importance().reshape(len(names), -1).sum(axis=1)
+        if explanation.origins is not None:
+            self._origins[names] = replace(explanation.origins, data=None)
+        self._devices[explanation.device] = None
+        if explanation.additivity_error is not None:
+            self._gaps.append(explanation.additivity_error)
+
+    def _columns(self, names: tuple[str, ...]) -> np.ndarray:
+        """Return the positions of a split's features among those of all, after making room for new ones."""
+        merged = merged_names(self._features, names)
+        position = {name: i for i, name in enumerate(merged)}
+        if merged != self._features:
+            old = [position[name] for name in self._features]
+            sums = np.zeros((len(self._sums), len(merged), self._sums.shape[2]), self._sums.dtype)
+            sums[:, old] = self._sums
+            self._sums, self._features = sums, merged
+        return np.array([position[name] for name in names], np.int64)
+
+    def results(self, X: Any) -> dict[str, Any]:
+        """Return the part of the result of :func:`cross_val_explain` that depends on explanations."""
+        counts = self._counts
+        if (counts != 1).any():
+            with np.errstate(invalid="ignore"):  # 0 / 0 is NaN for rows without values
+                self._sums /= counts[:, np.newaxis]
+                self._base_sums /= counts
+        values, by_row, by_split = (
+            self._sums.astype(self._dtype, copy=False),
+            self._base_sums,
+            self._base_values,
+        )
+        if self._output_names is None:
+            values, by_row, by_split = values[..., 0], by_row[:, 0], by_split[:, 0]
+        explanation = replace(
+            self._facts,
+            values=values,
+            base_values=by_row,
+            data=table(X) if self._data is None else self._data.together(len(counts), self._features),
+            feature_names=self._features,
+            output_names=self._output_names,
+            index=row_labels(X),
+            device=", ".join(self._devices),
+            seconds=float(self._seconds.sum()),
+            additivity_error=max(self._gaps, default=None),
+            origins=self._merged_origins(X),
+        )
+        return {
+            "explanation": explanation,
+            "base_values": by_split,
+            "n_tests": counts.max(axis=1),
+            "importances": aligned(self._importances, self._features, len(by_split)),
+            "explain_time": self._seconds,
+        }
+
+    def _merged_origins(self, X: Any) -> Origins | None:
+        """Return the column of X from which each feature was made, if all splits agree."""
+        if not self._origins:
+            return None
+        column_of: dict[str, int] = {}
+        for names, origins in self._origins.items():
+            if origins.columns is None:
+                return origins
+            for name, column in zip(names, origins.columns):
+                if column_of.setdefault(name, column) != column:
+                    return replace(
+                        origins, columns=None, reason=f"splits made {name!r} of different input columns"
+                    )
+        return replace(origins, columns=np.array([column_of[name] for name in self._features]), data=X)
+
+
+class _Data:
+    """Rows of X as the last steps of the splits saw them."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[np.ndarray, tuple[str, ...], Any]] = []
+
+    def add(self, rows: np.ndarray, names: tuple[str, ...], data: Any) -> None:
+        """Add the rows of a split, with the names of its columns."""
+        self._parts.append((rows, names, data))
+
+    def together(self, n_rows: int, names: tuple[str, ...]) -> Any:
+        """Return all rows, each from the last split that has it.
+
+        Rows that no split has, and columns that a split lacks, are NaN. The result is a sparse matrix if all
+        parts are and nothing is missing.
+        """
+        part_of = np.full(n_rows, -1)
+        for number, (rows, _, _) in enumerate(self._parts):
+            part_of[rows] = number
+        whole = part_of.min(initial=0) >= 0 and all(of_part == names for _, of_part, _ in self._parts)
+        if whole and all(sp.issparse(data) for _, _, data in self._parts):
+            stacked = sp.vstack([data for _, _, data in self._parts], format="csr")
+            place = np.empty(n_rows, np.int64)
+            place[np.concatenate([rows for rows, _, _ in self._parts])] = np.arange(stacked.shape[0])
+            return stacked[place]
+        arrays = [to_array(data) for _, _, data in self._parts]
+        numbers = all(array.dtype.kind in "fiub" for array in arrays)
+        result = np.empty((n_rows, len(names)), float if numbers else object)
+        if not whole:
+            result.fill(np.nan)
+        position = {name: i for i, name in enumerate(names)}
+        for number, ((rows, of_part, _), array) in enumerate(zip(self._parts, arrays)):
+            last = part_of[rows] == number
+            if not last.all():
+                rows, array = rows[last], array[last]
+            if of_part == names:
+                result[rows] = array
+            else:
+                result[rows[:, np.newaxis], [position[name] for name in of_part]] = array
+        return result
+
+
+def aligned(
+    of_splits: Mapping[int, tuple[tuple[str, ...], np.ndarray]], features: tuple[str, ...], n_splits: int
+) -> np.ndarray:
+    """Align values by feature, a row for each split: zero for missing features, NaN for missing splits."""
+    shape = next((values.shape[1:] for _, values in of_splits.values()), ())
+    rows = np.full((n_splits, len(features), *shape), np.nan)
+    position = {name: i for i, name in enumerate(features)}
+    for number, (names, values) in of_splits.items():
+        rows[number] = 0.0
+        rows[number, [position[name] for name in names]] = values
+    return rows
+
+
+def merged_names(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    """Merge names; those that are only in ``others`` are placed after the name that they follow there."""
+    if names == others:
+        return names
+    following: dict[str | None, str | None] = dict(zip((None, *names), (*names, None)))
+    last: str | None = None
+    for name in others:
+        if name not in following:
+            following[name], following[last] = following[last], name
+        last = name
+    merged = list[str]()
+    while (after := following[merged[-1] if merged else None]) is not None:
+        merged.append(after)
+    return tuple(merged)

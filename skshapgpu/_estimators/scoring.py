@@ -1,0 +1,57 @@
+"""Scorer for cross-validation that keeps the rows which the steps of a pipeline made for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+
+from .._rows.pipelines import nest, overridden, prepare, unwrap
+
+
+class KeepingScorer:
+    """Scorer like scikit-learn's for ``scoring=None`` or a metric name, for the last step of a pipeline.
+
+    A named metric depends on predictions alone, and a pipeline's own score is that of its last step. So the
+    score is the same if the leading steps transform the rows beforehand. The transformed rows are kept, to
+    be explained; those of other processes are lost.
+
+    Parameters
+    ----------
+    scoring : str or None
+
+    Attributes
+    ----------
+    kept : dict of int to object
+        Transformed rows, by the ``id`` of the pipeline.
+    """
+
+    def __init__(self, scoring: str | None) -> None:
+        self._scoring = scoring
+        self.kept: dict[int, Any] = {}
+
+    @staticmethod
+    def fits(estimator: Any, scoring: Any, params: Any) -> bool:
+        """Return whether this scorer applies: to pipelines that end with a plain model, without metadata."""
+        if params or not isinstance(estimator, Pipeline) or len(estimator.steps) < 2:
+            return False
+        layers = list(nest(estimator))
+        if len(layers) != 2 or overridden(estimator, ("score",)) is not None:
+            return False
+        return hasattr(layers[1], "score") and _known(scoring)
+
+    def __call__(self, estimator: Any, X: Any, *y: Any) -> Any:
+        steps, model = unwrap(estimator)
+        rows = prepare(steps, X).made
+        self.kept[id(estimator)] = rows
+        if self._scoring is None:
+            return model.score(rows, *y)
+        from sklearn.metrics import get_scorer
+
+        return get_scorer(self._scoring)(model, rows, *y)
+
+
+def _known(scoring: Any) -> bool:
+    from sklearn.metrics import get_scorer_names
+
+    return scoring is None or (isinstance(scoring, str) and scoring in get_scorer_names())

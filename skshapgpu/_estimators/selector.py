@@ -1,0 +1,214 @@
+"""Feature selection by the magnitude of SHAP values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.feature_selection import SelectorMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import check_cv
+from sklearn.utils import Tags, check_scalar, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._rows.origins import ONE_TO_ONE, selected
+from .._rows.tables import n_rows_of
+from .importance import Importances, find_importances
+
+#: Number of parts of the rows for the spread of importances without cross-validation, as in
+#: ``shap_importance``.
+_N_PARTS = 5
+
+_REFERENCES: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.mean, "median": np.median}
+
+
+class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
+    """Feature selector that keeps the columns that move the predictions of a tree model most.
+
+    It works like :class:`sklearn.feature_selection.SelectFromModel`, but by mean magnitudes of SHAP values,
+    with ``cv`` of rows that the models were not trained on. These say how much of the predictions comes
+    from a column, right or wrong, not how much better it makes them; for that see
+    :func:`sklearn.inspection.permutation_importance`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A tree model, or a ``Pipeline``, search or :class:`ShapTransformer` around one; see
+        :class:`TreeExplainer`. The steps of a pipeline must make each of their columns from a single one,
+        as for :meth:`Explanation.group` with "input". The model is cloned and fitted; a ``FrozenEstimator``
+        is used as it is.
+    threshold : float, str or None, default=None
+        Columns with at least this importance are kept: a number, "mean", "median", or a multiple such as
+        "1.25*mean". None means "mean", or no threshold if ``max_features`` is given.
+    max_features : int, callable or None, default=None
+        Largest number of columns to keep, or a function of X that returns it; of equally important columns,
+        the first are kept. Without ``threshold`` this many are kept, including those of importance zero.
+    cv : int, cross-validation generator or iterable, default=None
+        Fit the model on each of these splits, and take the mean of the importances over their test rows.
+        None: fit it once, and take the importances over the rows given to ``fit``.
+    n_jobs : int or None, default=None
+        Number of threads, and with ``cv`` of concurrent fits.
+    explain_params : dict or None, default=None
+        Options of :class:`TreeExplainer`.
+
+    Attributes
+    ----------
+    importances_ : ndarray of float64, shape (n_features,)
+        Mean magnitude of the SHAP values of each column of X, summed over the outputs. SHAP values of the
+        columns that a pipeline makes from a column of X are added up first; a column that it drops has 0.
+    importances_std_ : ndarray of float64, shape (n_features,)
+        Standard deviation of the importances over the splits; without ``cv``, over parts of the rows, as in
+        :func:`shap_importance`.
+    threshold_ : float
+    max_features_ : int or None
+    estimator_ : estimator
+        The fitted model; only without ``cv``.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        When X has string names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import ShapSelector
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> selector = ShapSelector(RandomForestRegressor(10, random_state=0), cv=3).fit(X, y)
+    >>> selector.get_feature_names_out()
+    array(['bmi', 's5'], dtype=object)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        threshold: float | str | None = None,
+        max_features: int | Callable[[Any], int] | None = None,
+        cv: Any = None,
+        n_jobs: int | None = None,
+        explain_params: dict[str, Any] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.threshold = threshold
+        self.max_features = max_features
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.explain_params = explain_params
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Fit the model and compute importances.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,), default=None
+            Target of each row, in a form that the model's ``fit`` accepts.
+        **params
+            Parameters of the model's ``fit``, and ``groups`` for the splitter: routed if metadata routing
+            is enabled, otherwise passed on.
+
+        Returns
+        -------
+        ShapSelector
+            The selector itself.
+
+        Raises
+        ------
+        ValueError
+            A step before the model is not known to make each of its columns from a single one.
+        """
+        threshold = self.threshold
+        if threshold is None:
+            threshold = "mean" if self.max_features is None else -np.inf
+        scale, reference = _parse_threshold(threshold)
+        max_features = self.max_features(X) if callable(self.max_features) else self.max_features
+        if max_features is not None:
+            check_scalar(max_features, "max_features", Integral, min_val=0)
+        self.max_features_ = max_features
+        X, y = indexable(X, y)
+        validate_data(self, X, y, skip_check_array=True)
+        importances = self._find(X, y, params).summed()
+        self.importances_, self.importances_std_ = importances.mean, importances.std
+        self.threshold_ = scale if reference is None else scale * float(reference(self.importances_))
+        return self
+
+    def _find(self, X: Any, y: Any, params: dict[str, Any]) -> Importances:
+        common: dict[str, Any] = {
+            "n_jobs": self.n_jobs,
+            "explain_params": self.explain_params,
+            "by_input": True,
+        }
+        routing = get_config()["enable_metadata_routing"]
+        routed = process_routing(self, "fit", **params) if routing else None
+        if self.cv is None:
+            self.estimator_ = clone(self.estimator)
+            self.estimator_.fit(X, y, **(params if routed is None else routed["estimator"]["fit"]))
+            n_parts = min(_N_PARTS, n_rows_of(X))
+            return find_importances(self.estimator_, X, y, n_parts=n_parts, **common)
+        groups = None if routing else params.pop("groups", None)
+        return find_importances(self.estimator, X, y, groups=groups, cv=self.cv, params=params, **common)
+
+    def _get_support_mask(self) -> np.ndarray:
+        check_is_fitted(self)
+        mask = self.importances_ >= self.threshold_
+        if self.max_features_ is not None:
+            mask[np.argsort(-self.importances_, kind="stable")[self.max_features_ :]] = False
+        return mask
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return where ``fit`` sends its parameters.
+
+        Returns
+        -------
+        MetadataRouter
+            Routes to the model's ``fit``, and with ``cv`` to the splitter.
+        """
+        # A Pipeline of scikit-learn 1.6 looks up the routing of fit_transform, which calls fit.
+        mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="fit_transform", callee="fit")
+        router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
+        if self.cv is not None:
+            mapping = MethodMapping()
+            mapping.add(caller="fit", callee="split").add(caller="fit_transform", callee="split")
+            router.add(splitter=check_cv(self.cv), method_mapping=mapping)
+        return router
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        assert tags.transformer_tags is not None
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        try:
+            of_model = deepcopy(get_tags(self.estimator))
+        except (AttributeError, TypeError):  # a native booster, frozen
+            return tags
+        tags.input_tags = of_model.input_tags
+        tags.target_tags = of_model.target_tags
+        tags.target_tags.multi_output = False
+        tags.non_deterministic = of_model.non_deterministic
+        if isinstance(self.estimator, FrozenEstimator):
+            tags.target_tags.required = False
+        return tags
+
+
+ONE_TO_ONE[ShapSelector] = selected
+
+
+def _parse_threshold(threshold: Any) -> tuple[float, Callable[[np.ndarray], Any] | None]:
+    """Parse a threshold: return a number and None, or a factor and the function that it multiplies."""
+    if isinstance(threshold, Real) and not np.isnan(float(threshold)):
+        return float(threshold), None
+    if isinstance(threshold, str):
+        factor, star, name = threshold.rpartition("*")
+        try:
+            return float(factor) if star else 1.0, _REFERENCES[name.strip()]
+        except (KeyError, ValueError):
+            pass
+    raise ValueError(
+        f"threshold must be a number, 'mean', 'median' or a multiple such as '1.25*mean', not {threshold!r}"
+    )

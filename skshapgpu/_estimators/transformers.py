@@ -1,0 +1,429 @@
+"""SHAP values and interactions as scikit-learn transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .._common.progress import require_progress
+from .._engine.pairs import Request
+from .._explanations.interactions import InteractionExplanation, set_names
+from .._explanations.values import Explanation, column_names, side_by_side
+from .._rows.origins import Origins, origins_of, summed_by_column
+from .._rows.tables import n_rows_of, select
+from ..explainer import TreeExplainer
+from .base import ExplainingTransformer
+
+#: Largest number of training rows used for importances: their standard error is then 1 % of the spread of a
+#: feature's values, and fit stays quick however large the data is.
+_IMPORTANCE_ROWS = 10_000
+
+#: Number of rows explained at once for the importances.
+_IMPORTANCE_CHUNK = 1_000
+
+
+class ShapTransformer(ExplainingTransformer):
+    """Transformer of rows into the SHAP values of a tree model's predictions.
+
+    ``fit`` fits a clone of the model, and ``transform`` returns SHAP values as columns; predictions and
+    scores are the model's own. A ``FrozenEstimator`` is used as it is; see also :meth:`from_fitted`.
+
+    SHAP values of training rows leak y: the model was fitted to y, noise included. A second model trained
+    on them sees more than it will in new rows, and its score on them, even cross-validated, is far too
+    good. With ``cv``, ``fit_transform`` explains each row by a model that was not fitted on it, as
+    scikit-learn's ``TargetEncoder`` does::
+
+        make_pipeline(ShapTransformer(model, cv=5), LogisticRegression()).fit(X, y)
+
+    ``transform`` uses the model fitted on all rows, so ``fit(X, y).transform(X)`` returns other values.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
+    cv : int, cross-validation splitter, iterable or None, default=None
+        Folds in which ``fit_transform`` refits the model, to explain the rows that were left out. A number
+        creates this many folds of shuffled rows, stratified for a classifier, always the same. None:
+        ``fit_transform(X, y)`` is ``fit(X, y).transform(X)``.
+    data, feature_perturbation, data_weights
+        Background rows with the columns of X, for interventional SHAP values, and their weights; see
+        :class:`TreeExplainer`.
+    cover : {"auto", "count", "weight"}, default="auto"
+        Kind of cover at each node; see :class:`TreeExplainer`.
+    model_output : {"raw", "probability"}, default="raw"
+        Quantity that the values explain; see :class:`TreeExplainer`.
+    algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
+        Options of :class:`TreeExplainer`.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted model.
+    explainer_ : TreeExplainer
+    base_values_ : float or ndarray of shape (n_outputs,)
+        Expected margin of the model; with ``data``, its mean margin or probability on the background rows.
+    feature_importances_ : ndarray of float64, shape (n_features,)
+        Mean magnitude of the SHAP values of each column of the X given to ``fit``, summed over the outputs,
+        for ``SelectFromModel``, ``RFE`` and the like. Values of the columns that a pipeline makes from a
+        column of X are added up first, as by :meth:`Explanation.group` with "input"; a column that it drops
+        has 0. Raises ``ValueError`` if a step, such as PCA, is not known to make each of its columns from a
+        single one. If there are more than 10,000 rows, evenly spaced ones are used. Missing after
+        :meth:`from_fitted`, until ``fit`` is called.
+    classes_ : ndarray
+        Class labels of a classifier.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        When X has string names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import ShapTransformer
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> shap = ShapTransformer(RandomForestRegressor(10, random_state=0)).set_output(transform="pandas")
+    >>> shap.fit_transform(X, y).shape
+    (442, 10)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        cv: Any = None,
+        data: Any = None,
+        feature_perturbation: str = "auto",
+        data_weights: Any = None,
+        cover: str = "auto",
+        model_output: str = "raw",
+        algorithm: str = "auto",
+        device: str | Sequence[str] = "auto",
+        precision: str = "single",
+        outputs: str = "auto",
+        n_jobs: int | None = None,
+        memory_limit: int | str | None = None,
+        check_additivity: bool = True,
+    ) -> None:
+        super().__init__(
+            estimator,
+            cv=cv,
+            cover=cover,
+            algorithm=algorithm,
+            device=device,
+            precision=precision,
+            outputs=outputs,
+            n_jobs=n_jobs,
+            memory_limit=memory_limit,
+            check_additivity=check_additivity,
+        )
+        self.data = data
+        self.feature_perturbation = feature_perturbation
+        self.data_weights = data_weights
+        self.model_output = model_output
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        if self.model_output == "log_loss":
+            raise ValueError(
+                "model_output='log_loss' needs labels, which transform does not get: use TreeExplainer"
+            )
+
+    def _explainer_options(self) -> dict[str, Any]:
+        return super()._explainer_options() | {
+            "data": self.data,
+            "feature_perturbation": self.feature_perturbation,
+            "data_weights": self.data_weights,
+            "model_output": self.model_output,
+        }
+
+    def _learn(self, X: Any) -> None:
+        if X is None:
+            return
+        origins = self._origins()
+        if origins is None or origins.columns is not None:
+            self.feature_importances_ = self._importances(X, origins)
+        else:
+            self.__dict__.pop("feature_importances_", None)  # left from an earlier fit
+
+    def _origins(self) -> Origins | None:
+        """Return the origins of the columns that the model sees; None if they are those of X."""
+        steps = self.explainer_.steps
+        return origins_of(steps, self.explainer_.n_features) if steps else None
+
+    def _importances(self, X: Any, origins: Origins | None) -> np.ndarray:
+        columns = None
+        if origins is not None:
+            columns = origins.columns_in(getattr(self, "feature_names_in_", None))
+        X = self._as_table(X)
+        n_rows = n_rows_of(X)
+        rows = np.arange(0, n_rows, max(1, -(-n_rows // _IMPORTANCE_ROWS)))
+        total = np.zeros(())
+        for start in range(0, len(rows), _IMPORTANCE_CHUNK):
+            values = self.explainer_.shap_values(select(X, rows[start : start + _IMPORTANCE_CHUNK]))
+            if columns is not None:
+                values = summed_by_column(values, columns, self.n_features_in_)
+            total = total + np.abs(values).reshape(*values.shape[:2], -1).sum(axis=(0, 2), dtype=np.float64)
+        return total / len(rows)
+
+    def __getattr__(self, name: str) -> Any:
+        # Not a property: dir() and notebooks read every attribute of the class, and would fail.
+        fitted = "explainer_" in self.__dict__
+        if name == "feature_importances_" and fitted and (origins := self._origins()) is not None:
+            origins.require(
+                "Select the columns that the steps make, with the steps outside: make_pipeline(step, "
+                "SelectFromModel(ShapTransformer(model))); or use shap_importance, which ranks these columns"
+            )
+        return super().__getattribute__(name)  # raises the usual AttributeError
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Compute SHAP values as columns.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows to explain.
+
+        Returns
+        -------
+        ndarray of float32 or float64, shape (n_samples, n_features * n_outputs)
+            SHAP values; float32 for float32 X. With several outputs, the columns of a feature are adjacent:
+            ``explain(X).values.reshape(len(X), -1)``.
+        """
+        X = self._checked(X)
+        return self._values_of(self.explainer_, X)
+
+    def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None = None) -> np.ndarray:
+        values = explainer.shap_values(X)
+        if places is not None:
+            there, shape = values, (len(values), self.explainer_.n_features, *values.shape[2:])
+            values = np.zeros(shape, there.dtype)
+            values[:, places] = there
+        return side_by_side(values)
+
+    def explain(self, X: Any, *, progress: Any = False) -> Explanation:
+        """Compute SHAP values, with names, data, row labels and base values.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows to explain.
+        progress : bool or callable, default=False
+            See :meth:`.TreeExplainer.explain`.
+
+        Returns
+        -------
+        Explanation
+            SHAP values of the rows.
+        """
+        require_progress(progress)
+        X = self._checked(X)
+        return self.explainer_.explain(X, progress=progress)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the columns that ``transform`` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns of X; they must match ``feature_names_in_`` if that is known.
+
+        Returns
+        -------
+        ndarray of str objects
+            The names of the features if there is one output, otherwise ``feature__class``.
+        """
+        check_is_fitted(self)
+        names = self._names_seen(input_features)
+        return np.asarray(column_names(names, self.explainer_.output_names), dtype=object)
+
+
+class ShapInteractionTransformer(ExplainingTransformer):
+    """Transformer of rows into the interactions of features in a tree model's predictions.
+
+    ``fit`` fits a clone of the model and determines the pairs, and ``transform`` returns a column "a x b"
+    for each pair, with its whole index; predictions and scores are the model's own. A ``FrozenEstimator``
+    is used as it is; see also :meth:`from_fitted`.
+
+    Interactions of training rows leak y, as SHAP values do: see :class:`ShapTransformer`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
+    pairs : {"all", "occurring"}, int or list of pairs, default="all"
+        "all" and "occurring" select all pairs that occur on a path of the fitted model; others do not
+        interact. A number selects this many of the strongest pairs in the rows given to ``fit``, or all if
+        there are fewer. A list has pairs of names or positions of the columns that the model sees, and
+        determines their order; a pair that never occurs has zeros.
+    index : {"sii", "stii", "bii"}, default="sii"
+        See :meth:`TreeExplainer.explain_interactions`.
+    cv : int, cross-validation splitter, iterable or None, default=None
+        See :class:`ShapTransformer`. The pairs are those of the model fitted on all rows.
+    data, feature_perturbation, data_weights
+        Background rows with the columns of X, for interventional interactions, and their weights; see
+        :class:`TreeExplainer`.
+    cover : {"auto", "count", "weight"}, default="auto"
+        See :class:`TreeExplainer`.
+    algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
+        Options of :class:`TreeExplainer`.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted model.
+    explainer_ : TreeExplainer
+    base_values_ : float or ndarray of shape (n_outputs,)
+        Expected margin of the model; with ``data``, its mean margin on the background rows.
+    pairs_ : ndarray of int32, shape (n_pairs, 2)
+        Features of each pair, by position, in the order of the columns. Missing after :meth:`from_fitted`
+        with a number of pairs, until ``fit`` is called.
+    classes_ : ndarray
+        Class labels of a classifier.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        When X has string names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import ShapInteractionTransformer
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, random_state=0)
+    >>> pairs = ShapInteractionTransformer(model, pairs=5).set_output(transform="pandas")
+    >>> pairs.fit_transform(X, y).shape
+    (442, 5)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        pairs: Any = "all",
+        index: str = "sii",
+        cv: Any = None,
+        data: Any = None,
+        feature_perturbation: str = "auto",
+        data_weights: Any = None,
+        cover: str = "auto",
+        algorithm: str = "auto",
+        device: str | Sequence[str] = "auto",
+        precision: str = "single",
+        outputs: str = "auto",
+        n_jobs: int | None = None,
+        memory_limit: int | str | None = None,
+        check_additivity: bool = True,
+    ) -> None:
+        super().__init__(
+            estimator,
+            cv=cv,
+            cover=cover,
+            algorithm=algorithm,
+            device=device,
+            precision=precision,
+            outputs=outputs,
+            n_jobs=n_jobs,
+            memory_limit=memory_limit,
+            check_additivity=check_additivity,
+        )
+        self.pairs = pairs
+        self.index = index
+        self.data = data
+        self.feature_perturbation = feature_perturbation
+        self.data_weights = data_weights
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        Request.parse(self.pairs, self.index)
+
+    def _explainer_options(self) -> dict[str, Any]:
+        return super()._explainer_options() | {
+            "data": self.data,
+            "feature_perturbation": self.feature_perturbation,
+            "data_weights": self.data_weights,
+        }
+
+    def _learn(self, X: Any) -> None:
+        request = Request.parse(self.pairs, self.index)
+        self.pairs_: Any
+        if request.form == "listed":
+            self.pairs_ = request.positions(self._names_seen())
+        elif request.form != "strongest":
+            self.pairs_ = self.explainer_.occurring_pairs()
+        elif X is not None:
+            explanation = self.explainer_.explain_interactions(
+                self._as_table(X), pairs=self.pairs, index=self.index
+            )
+            self.pairs_ = explanation.pairs
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "pairs_")
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Compute interactions as columns.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows to explain.
+
+        Returns
+        -------
+        ndarray of float32 or float64, shape (n_samples, n_pairs * n_outputs)
+            Interactions; float32 for float32 X. With several outputs, the columns of a pair are adjacent:
+            ``explain(X).values.reshape(len(X), -1)``.
+        """
+        return side_by_side(self.explain(X).values)
+
+    def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
+        """Return the interactions of the pairs in ``pairs_``; zeros for pairs that this model lacks."""
+        pairs, there = self.pairs_, np.arange(len(self.pairs_))
+        if places is not None:
+            number = np.full(self.explainer_.n_features, -1)
+            number[places] = np.arange(len(places))
+            pairs = number[pairs]
+            there = np.flatnonzero((pairs >= 0).all(axis=1))
+        found = explainer.explain_interactions(X, pairs=pairs[there], index=self.index).values
+        values = np.zeros((len(found), len(pairs), *found.shape[2:]), found.dtype)
+        values[:, there] = found
+        return side_by_side(values)
+
+    def explain(self, X: Any, *, progress: Any = False) -> InteractionExplanation:
+        """Compute interactions, with names, data, row labels and base values.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows to explain.
+        progress : bool or callable, default=False
+            See :meth:`.TreeExplainer.explain_interactions`.
+
+        Returns
+        -------
+        InteractionExplanation
+            Interactions of the pairs in ``pairs_``.
+        """
+        require_progress(progress)
+        X = self._checked(X)
+        pairs = "occurring" if isinstance(self.pairs, str) else self.pairs_
+        return self.explainer_.explain_interactions(X, pairs=pairs, index=self.index, progress=progress)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the columns that ``transform`` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns of X; they must match ``feature_names_in_`` if that is known.
+
+        Returns
+        -------
+        ndarray of str objects
+            "a x b" for each pair if there is one output, otherwise "a x b__class".
+        """
+        check_is_fitted(self)
+        names = set_names(self._names_seen(input_features), self.pairs_)
+        return np.asarray(column_names(names, self.explainer_.output_names), dtype=object)

@@ -1,0 +1,1 @@
+"""Results of a call, with names, labels and base values."""

@@ -1,0 +1,447 @@
+"""SHAP values together with their features, outputs, rows and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._common.digits import number
+from .._rows.columns import numbers_of
+from .._rows.gpu_arrays import to_host
+from .._rows.origins import Origins
+from .._rows.tables import select, to_array
+
+#: Number of features in the table that a notebook shows.
+_N_SHOWN = 12
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelledValues:
+    """Base class of values with their labels; the subclasses define the fields."""
+
+    values: Any
+    base_values: Any
+    data: Any
+    feature_names: tuple[str, ...]
+    output_names: Any = None
+    index: Any = None
+    precision: str = "single"
+    device: str = "cpu"
+    seconds: float = 0.0
+    additivity_error: float | None = None
+
+    #: Heading of the ranked names in a notebook.
+    _ranked_noun: ClassVar[str]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of ``values``."""
+        return self.values.shape
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, key: Any) -> Any:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[row] for row in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return ``values`` to NumPy, which would otherwise read the explanation row by row."""
+        values = to_host(self.values)
+        if copy is False and values is not self.values:
+            raise ValueError("the values lie on a GPU: a copy on the host is needed")
+        # Before NumPy 2, copy=None is not accepted.
+        return np.asarray(values, dtype) if copy is None else np.array(values, dtype, copy=copy)
+
+    def importance(self) -> np.ndarray:
+        """Return the mean magnitude of the values over the rows that have values.
+
+        Returns
+        -------
+        ndarray of float64, shape ``values.shape[1:]``
+            NaN when there are no such rows.
+        """
+        return _mean_of_known(np.abs(to_host(self.values)))
+
+    @property
+    def _value_axes(self) -> int:
+        """Number of axes of ``values`` without that of the outputs."""
+        return 2
+
+    @property
+    def _base_values_by_row(self) -> bool:
+        """Whether each row has base values of its own."""
+        return np.ndim(self.base_values) > self.values.ndim - self._value_axes
+
+    def _several_outputs(self) -> tuple[Any, ...] | None:
+        return self.output_names if self.values.ndim > self._value_axes else None
+
+    def _key_parts(self, key: Any) -> list[Any]:
+        """Split an index into its parts: rows, columns and outputs."""
+        return _expand(key, 2 if self._several_outputs() is None else 3)
+
+    def _select_outputs(self, key: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Select outputs of the fields; ``arrays`` are fields whose last axis is that of the outputs."""
+        base_values, output_names = self.base_values, self.output_names
+        if self._several_outputs() is not None:
+            outputs = positions(key, len(output_names), output_names)
+            if outputs is not None:
+                arrays = {name: array[..., outputs] for name, array in arrays.items()}
+                base_values = base_values[..., outputs]
+                output_names = tuple(output_names[i] for i in outputs)
+            if len(output_names) == 1:
+                arrays = {name: array[..., 0] for name, array in arrays.items()}
+                base_values = base_values[..., 0] if self._base_values_by_row else float(base_values[0])
+        return arrays | {"base_values": base_values, "output_names": output_names}
+
+    def _title(self) -> str:
+        raise NotImplementedError
+
+    def _ranking(self, n: int) -> list[tuple[str, float]]:
+        """Return the n largest mean magnitudes, summed over the outputs, with their names."""
+        raise NotImplementedError
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [("rows", f"{len(self)}"), ("features", f"{len(self.feature_names)}")]
+        if self.output_names is not None:
+            shown = ", ".join(map(str, self.output_names[:_N_SHOWN]))
+            facts.append(("outputs", shown + (", ..." if len(self.output_names) > _N_SHOWN else "")))
+        facts.append(("base value", self._base_values_shown()))
+        where = "the CPU" if self.device == "cpu" else self.device
+        facts.append(("computed", f"on {where} in {number(self.seconds, 3)} s, {self.precision} precision"))
+        gap = self.additivity_error
+        facts.append(("additivity error", "not checked" if gap is None else f"at most {number(gap, 2)}"))
+        return facts
+
+    def _base_values_shown(self) -> str:
+        by_row = self._base_values_by_row
+        base = np.atleast_1d(_mean_of_known(self.base_values) if by_row else self.base_values)
+        if by_row and np.isnan(base).all():
+            return "one for each row"
+        shown = ", ".join(number(value, 6) for value in base[:_N_SHOWN])
+        shown += ", ..." if len(base) > _N_SHOWN else ""
+        return f"{shown} on average" if by_row else shown
+
+    def __repr__(self) -> str:
+        lines = [f"{what}: {value}" for what, value in self._facts()]
+        lines += [f"  {name}: {number(mean, 4)}" for name, mean in self._ranking(_N_SHOWN)]
+        return f"{type(self).__name__}\n" + "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        ranked = self._ranking(_N_SHOWN)
+        longest = max((mean for _, mean in ranked if mean > 0), default=1.0)
+        rows = "".join(
+            f"<tr><td style='text-align:left'>{escape(name)}</td>"
+            f"<td style='text-align:right'>{number(mean, 4)}</td>"
+            f"<td style='text-align:left'><div style='background:#0072b2;height:0.8em;"
+            f"width:{10 * mean / longest if mean > 0 else 0:.2f}em'></div></td></tr>"
+            for name, mean in ranked
+        )
+        facts = "<br>".join(f"{what}: {escape(value)}" for what, value in self._facts())
+        return (
+            f"<div><b>{self._title()}</b><br>{facts}<table style='font-size:inherit;margin-top:0.5em'>"
+            f"<thead><tr><th style='text-align:left'>{self._ranked_noun}</th>"
+            f"<th>mean |value|</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation(LabelledValues):
+    """SHAP values of some rows, with their features, outputs and row labels.
+
+    ``explanation[rows, features, outputs]`` selects; each part is a position, a slice, a list of positions
+    or a boolean mask, or, for features and outputs, a name or a list of names. Rows and features remain
+    axes of ``values`` even if a single one is selected, so that every method keeps working; there is an
+    axis for outputs if there are several. Where an array is expected, as in ``np.abs(explanation)`` or
+    ``model.fit(explanation, y)``, an explanation acts as its ``values``.
+
+    Attributes
+    ----------
+    values : array of float32 or float64, shape (n_rows, n_features[, n_outputs])
+        A NumPy array, or one of the library of X if X was on a GPU. NaN in rows for which
+        :func:`cross_val_explain` found no values.
+    base_values : float or ndarray of shape (n_outputs,)
+        Expected margin: base value and SHAP values of a row add up to its margin (or to another
+        ``model_output``). For a log loss, or from :func:`cross_val_explain`, each row has its own: shape
+        (n_rows[, n_outputs]).
+    data : array, sparse matrix, data frame or None
+        The rows explained, as the model's last step saw them; X itself, not a copy.
+    feature_names : tuple of str
+    output_names : tuple or None
+        Class labels or target names; None when the model has one output.
+    index : pandas.Index or None
+        Row labels of the pandas data frame that was explained.
+    precision : {"single", "double"}
+        Arithmetic of the values.
+    device : str
+        Device that computed them: "cpu", "cuda:0", or several names.
+    seconds : float
+        Time taken to compute the values.
+    additivity_error : float or None
+        Largest gap, over rows and outputs, between a margin and its base value plus SHAP values;
+        None when it was not checked.
+    value_index : {"sv", "bv"}
+        "sv": Shapley values, that is, SHAP values; "bv": Banzhaf values, which do not add up to the margin.
+    feature_perturbation : {"tree_path_dependent", "interventional"}
+        How features outside a coalition are treated: by the covers of the trees, or by background rows.
+    model_output : {"raw", "probability", "log_loss"}
+        Quantity that the values explain: margins, probabilities, or losses.
+    origins : Origins or None
+        For a pipeline with leading steps, the original X and the column of X that each feature was made
+        from; used by :meth:`group`.
+    """
+
+    value_index: str = "sv"
+    feature_perturbation: str = "tree_path_dependent"
+    model_output: str = "raw"
+    origins: Origins | None = None
+
+    _ranked_noun: ClassVar[str] = "feature"
+
+    def __getitem__(self, key: Any) -> Explanation:
+        """Select rows, then features, then an output.
+
+        Parameters
+        ----------
+        key : int, slice, array, name or tuple of up to three of these
+            Rows by position; features and outputs by position or name.
+
+        Returns
+        -------
+        Explanation
+            Explanation of what was selected.
+        """
+        parts = self._key_parts(key)
+        rows = positions(parts[0], len(self), None)
+        names = self.feature_names
+        features = positions(parts[1], len(names), names)
+        values = self.values[rows] if features is None else self.values[rows][:, features]
+        selected = self._select_outputs(parts[2], {"values": values})
+        if self._base_values_by_row:
+            selected["base_values"] = selected["base_values"][rows]
+        return replace(
+            self,
+            data=None if self.data is None else select(self.data, rows, features),
+            feature_names=names if features is None else tuple(names[i] for i in features),
+            index=None if self.index is None else self.index[rows],
+            origins=None if self.origins is None else self.origins.select(rows, features),
+            **selected,
+        )
+
+    def group(self, mapping: Mapping[str, Sequence[str]] | str) -> Explanation:
+        """Add up the values of features that belong together, such as one-hot columns.
+
+        Base value and values of a row still add up to its margin.
+
+        Parameters
+        ----------
+        mapping : mapping of str to sequence of str, or "input"
+            Name of each group, and the features in it. Features in no group are kept; a group takes the
+            place of its first feature. "input" groups the features by the columns of X from which the
+            leading steps of a pipeline made them. It supports the steps of scikit-learn that make each of
+            their columns from a single one, in any nesting of ``Pipeline``, ``ColumnTransformer`` and
+            ``FeatureUnion``, and any step that is given one column.
+
+        Returns
+        -------
+        Explanation
+            Explanation without ``data``, as a group has no single value in a row; with "input", ``data``
+            has the columns of X.
+
+        Raises
+        ------
+        ValueError
+            A feature is unknown or in two groups, or a group is empty or has the name of a feature outside
+            it. With "input": a step, such as PCA, ``Normalizer`` or one of your own, is not known to make
+            each of its columns from a single one; the message names it.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import OneHotEncoder
+        >>> from skshapgpu import explain
+        >>> X = pd.DataFrame({"color": ["red", "green", "blue"] * 9, "size": ["S", "L", "L"] * 9})
+        >>> model = make_pipeline(OneHotEncoder(), RandomForestRegressor(5)).fit(X, range(27))
+        >>> explanation = explain(model, X)
+        >>> explanation.feature_names
+        ('color_blue', 'color_green', 'color_red', 'size_L', 'size_S')
+        >>> explanation.group("input").feature_names
+        ('color', 'size')
+        """
+        if isinstance(mapping, str):
+            if mapping != "input":
+                raise ValueError(
+                    f"mapping must be 'input' or map names to lists of features, not {mapping!r}"
+                )
+            return self._grouped_by_input()
+        known, group_of = set(self.feature_names), dict[str, str]()
+        for group, members in mapping.items():
+            if isinstance(members, str) or not len(members):
+                raise ValueError(f"group {group!r} must be a list of feature names, not {members!r}")
+            for name in members:
+                if name not in known:
+                    raise ValueError(f"group {group!r} names the unknown feature {name!r}")
+                if name in group_of:
+                    raise ValueError(f"feature {name!r} is in group {group_of[name]!r} and in {group!r}")
+                group_of[name] = group
+        if both := sorted((known - set(group_of)) & set(mapping)):
+            raise ValueError(f"group {both[0]!r} has the name of a feature that is not in it")
+        grouped, features = self._summed([group_of.get(name, name) for name in self.feature_names])
+        origins = None if self.origins is None else self.origins.grouped(features)
+        return replace(grouped, origins=origins)
+
+    def _grouped_by_input(self) -> Explanation:
+        if self.origins is None:
+            return self
+        grouped, _ = self._summed(self.origins.input_names())
+        return replace(grouped, data=self.origins.input_data(len(self)), origins=None)
+
+    def _summed(self, targets: Sequence[str]) -> tuple[Explanation, list[list[int]]]:
+        """Sum features with the same target; return the result, without data, and each target's features."""
+        members: dict[str, list[int]] = {}
+        for feature, target in enumerate(targets):
+            members.setdefault(target, []).append(feature)
+        ours = to_host(self.values)
+        values = np.zeros((len(self), len(members), *ours.shape[2:]), ours.dtype)
+        for column, features in enumerate(members.values()):
+            for feature in features:
+                values[:, column] += ours[:, feature]
+        explanation = replace(self, values=values, data=None, feature_names=tuple(members))
+        return explanation, list(members.values())
+
+    def to_frame(self) -> Any:
+        """Return the values as a pandas data frame with the row labels of X.
+
+        Returns
+        -------
+        pandas.DataFrame of shape (n_rows, n_features * n_outputs)
+            Columns are named as by :meth:`ShapTransformer.get_feature_names_out`.
+        """
+        import pandas as pd
+
+        columns = column_names(self.feature_names, self._several_outputs())
+        values = to_host(self.values).reshape(len(self), len(columns))
+        return pd.DataFrame(values, index=self.index, columns=columns)
+
+    def to_shap(self) -> Any:
+        """Convert to a ``shap.Explanation``, for the plots of shap.
+
+        Returns
+        -------
+        shap.Explanation
+            Explanation with a base value for each row (and output), and ``data`` as a dense array. For
+            categorical columns, ``data`` has category numbers, in the order of the column's type or of the
+            names, and ``display_data`` has the categories.
+        """
+        import shap
+
+        outputs, data, shown = self._several_outputs(), None, None
+        if self.data is not None:
+            data = to_array(self.data)
+            if data.dtype.kind not in "fiub":
+                as_given = data
+                data, has_categories = numbers_of(self.data)
+                shown = as_given if has_categories else None
+        base_values = np.broadcast_to(self.base_values, (len(self), *self.values.shape[2:])).copy()
+        return shap.Explanation(
+            values=to_host(self.values),
+            base_values=base_values,
+            data=data,
+            display_data=shown,
+            feature_names=list(self.feature_names),
+            output_names=None if outputs is None else [str(name) for name in outputs],
+            compute_time=self.seconds,
+        )
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [*super()._facts(), ("feature perturbation", self.feature_perturbation)]
+        return facts if self.model_output == "raw" else [*facts, ("model output", self.model_output)]
+
+    def _title(self) -> str:
+        return "SHAP values" if self.value_index == "sv" else "Banzhaf values"
+
+    def _ranking(self, n: int) -> list[tuple[str, float]]:
+        return ranking(self.feature_names, self.importance(), n)
+
+
+def _mean_of_known(values: np.ndarray) -> np.ndarray:
+    """Return the mean over rows in float64, ignoring NaN; NaN if there are no other values."""
+    if len(values):
+        means = values.mean(axis=0, dtype=np.float64)
+        if not np.isnan(means).any():
+            return means
+    known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(values.sum(axis=0, dtype=np.float64, where=known) / known.sum(axis=0))
+
+
+def ranking(names: Sequence[str], means: np.ndarray, n: int) -> list[tuple[str, float]]:
+    """Return the n names with the largest means, summed over the outputs; ties keep their order."""
+    total = means.reshape(len(names), int(np.prod(means.shape[1:]))).sum(axis=1)
+    return [(names[i], float(total[i])) for i in np.argsort(-total, kind="stable")[:n]]
+
+
+def side_by_side(values: np.ndarray) -> np.ndarray:
+    """Flatten the values of each row, with outputs side by side, in the order of :func:`column_names`."""
+    return values.reshape(len(values), int(np.prod(values.shape[1:])))
+
+
+def column_names(feature_names: Sequence[str], output_names: Sequence[Any] | None) -> list[str]:
+    """Return unique names of values laid out as ``values.reshape(n_rows, n_features * n_outputs)``.
+
+    They are the feature names if ``output_names`` is None, otherwise ``feature__output``; if these would
+    collide, outputs are named by their positions.
+    """
+    if output_names is None:
+        return list(feature_names)
+    names = [f"{feature}__{output}" for feature in feature_names for output in output_names]
+    if len(set(names)) < len(names):
+        names = [f"{feature}__{output}" for feature in feature_names for output in range(len(output_names))]
+    return names
+
+
+def _expand(key: Any, ndim: int) -> list[Any]:
+    """Expand an index to its parts: rows, features and outputs."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    dots = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if len(parts) - len(dots) > ndim or len(dots) > 1:
+        raise IndexError(f"an explanation with {ndim} axes takes at most {ndim} indices")
+    for i in dots:
+        parts[i : i + 1] = [slice(None)] * (ndim - len(parts) + 1)
+    return parts + [slice(None)] * (3 - len(parts))
+
+
+def positions(key: Any, size: int, names: Sequence[Any] | None) -> Any:
+    """Return a selection as an array of positions, or None for all features or outputs.
+
+    For rows (``names`` is None) a slice stays a slice.
+    """
+    if isinstance(key, slice):
+        if names is None:
+            return key
+        return None if key == slice(None) else np.arange(size)[key]
+    keys = [key] if isinstance(key, str) or np.ndim(key) == 0 else list(key)
+    if names is not None and any(isinstance(k, str) for k in keys):
+        labels = [str(name) for name in names]
+        for k in keys:
+            if k not in labels:
+                raise KeyError(f"{k!r} is none of {', '.join(labels[:10])}{', ...' if size > 10 else ''}")
+        return np.array([labels.index(k) for k in keys], np.int64)
+    chosen = np.asarray(keys) if len(keys) else np.empty(0, np.int64)
+    if chosen.dtype == bool and np.ndim(key) == 1:
+        if len(chosen) != size:
+            raise IndexError(f"a mask of {len(chosen)} entries does not fit {size}")
+        return np.flatnonzero(chosen)
+    if chosen.dtype.kind not in "iu":
+        raise IndexError(f"cannot select by {key!r}")
+    if len(chosen) and (chosen.min() < -size or chosen.max() >= size):
+        raise IndexError(f"{key!r} is out of range for {size}")
+    return chosen % size if size else chosen

@@ -1,0 +1,1 @@
+"""Explainers in files."""

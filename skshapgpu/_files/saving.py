@@ -1,0 +1,283 @@
+"""Files of explainers: the adapted model, the options that affect its values, the background data, and the
+content of the compiled plan's tables.
+
+Python objects (names, labels, categories) are written as JSON with their types, arrays as arrays; only
+instances of the classes listed here are created on loading. See ``storage.py`` for the file itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from .._rows.background import Background
+from .._versions import __version__
+from ..adapters.ensemble import Ensemble
+from ..adapters.schema import AdaptedModel, InputSchema
+from . import storage
+
+_FORMAT, _VERSION = "skshapgpu explainer", 1
+
+#: Prefix, in files, of the names of the arrays in ``_core.Plan.contents``.
+_TABLES = "tables_"
+
+#: Those of them that may be large, and of which a call reads only some parts.
+_LARGE = [f"{_TABLES}floats", f"{_TABLES}doubles"]
+
+#: Module and class of the encoders and derived columns that can be saved, by their names in files.
+_ENCODERS = {
+    "sklearn categories": ("skshapgpu.adapters.sklearn", "OrdinalCategories"),
+    "xgboost categories": ("skshapgpu.adapters.xgboost", "CategoryEncoder"),
+    "lightgbm categories": ("skshapgpu.adapters.lightgbm", "PandasCategories"),
+    "catboost categories": ("skshapgpu.adapters.catboost.model", "CategoryEncoder"),
+    "catboost combination": ("skshapgpu.adapters.catboost.ctr", "Combination"),
+    "catboost ctrs": ("skshapgpu.adapters.catboost.ctr", "CtrColumns"),
+    "treelite codes": ("skshapgpu.adapters.treelite", "Codes"),
+}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The content of a file.
+
+    Attributes
+    ----------
+    adapted : AdaptedModel
+    options : dict
+        Values of the saved options of ``TreeExplainer``, by name.
+    background : Background or None
+    tables : dict of str to ndarray
+        The result of ``_core.Plan.contents``; memory-mapped if from a file. Empty: no tables are stored.
+    """
+
+    adapted: AdaptedModel
+    options: dict[str, Any]
+    background: Background | None
+    tables: dict[str, np.ndarray]
+
+
+def save(path: str | os.PathLike[str], saved: Saved) -> None:
+    """Write a file, completely or not at all.
+
+    Raises
+    ------
+    ValueError
+        The model holds labels or categories of a type that a file cannot keep.
+    FileExistsError
+        The path is a file that something else wrote.
+    OSError
+        The file cannot be written.
+    """
+    packer = _Packer()
+    adapted, background = saved.adapted, saved.background
+    ensemble = {f.name: getattr(adapted.ensemble, f.name) for f in fields(Ensemble)}
+    model = {f.name: getattr(adapted, f.name) for f in fields(AdaptedModel)}
+    model["schema"] = {f.name: getattr(adapted.schema, f.name) for f in fields(InputSchema)}
+    del model["ensemble"], model["other_covers"]
+    content = {
+        "ensemble": packer.pack(ensemble),
+        "model": packer.pack(model),
+        "options": packer.pack(saved.options),
+        "background": packer.pack(background and [background.rows, background.weights]),
+    }
+    about = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "library": __version__,
+        "digest": digest(adapted.ensemble),
+    }
+    tables = {f"{_TABLES}{name}": array for name, array in saved.tables.items()}
+    storage.write(path, about | content, packer.arrays | tables)
+
+
+def digest(ensemble: Ensemble) -> str:
+    """Return the SHA-256 of a model's trees in hexadecimal digits."""
+    found = hashlib.sha256()
+    for f in fields(Ensemble):
+        value = getattr(ensemble, f.name)
+        is_array = isinstance(value, np.ndarray)
+        found.update(f"{f.name} {value.shape if is_array else value} ".encode())
+        if is_array:
+            found.update(np.ascontiguousarray(value).data)
+    return found.hexdigest()
+
+
+def load(path: str | os.PathLike[str], verify: bool = False) -> Saved:
+    """Read a file.
+
+    Parameters
+    ----------
+    path : path-like
+    verify : bool
+        Compare large tables with their checksums, too.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    ValueError
+        The file holds no explainer, is damaged, or was written by a later version.
+    """
+    header, arrays = storage.read(path, _LARGE, verify)
+    if header.get("format") != _FORMAT:
+        raise ValueError(f"{os.fspath(path)!r} holds no explainer")
+    if header.get("version") != _VERSION:
+        raise ValueError(
+            f"{os.fspath(path)!r} has version {header.get('version')!r} of the format, written by skshapgpu "
+            f"{header.get('library')}; this one reads version {_VERSION}"
+        )
+    try:
+        unpack = _Unpacker(arrays).unpack
+        ensemble = Ensemble(**unpack(header["ensemble"]))
+        model = unpack(header["model"])
+        schema = InputSchema(**model.pop("schema"))
+        adapted = AdaptedModel(ensemble=ensemble, schema=schema, **model)
+        _check(adapted)
+        background = _background(unpack(header["background"]), ensemble)
+        tables = {name.removeprefix(_TABLES): arrays[name] for name in arrays if name.startswith(_TABLES)}
+        options = unpack(header["options"])
+        if not isinstance(options, dict):
+            raise ValueError(f"its options are {options!r:.80}")
+        return Saved(adapted, options, background, tables)
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{os.fspath(path)!r} is damaged: {error}") from error
+
+
+def library_version(path: str | os.PathLike[str]) -> str:
+    """Return the version of this package that wrote a file.
+
+    Raises
+    ------
+    OSError, ValueError
+        As for :func:`load`.
+    """
+    return str(storage.read(path, _LARGE)[0].get("library"))
+
+
+def _check(adapted: AdaptedModel) -> None:
+    """Raise ``ValueError`` unless all fields are valid; nothing is checked again where it is used."""
+    schema, n_features = adapted.schema, adapted.schema.n_features
+    n_outputs = adapted.ensemble.n_outputs
+    for owner, name, n in (
+        (adapted, "output_names", n_outputs),
+        (adapted, "class_names", 2),
+        (schema, "feature_names", n_features),
+    ):
+        given = getattr(owner, name)
+        if given is not None and (not isinstance(given, tuple) or len(given) != n):
+            raise ValueError(f"its {name} are {given!r:.80}")
+    if not all(isinstance(name, str) for name in schema.feature_names or ()):
+        raise ValueError("its feature_names are not all strings")
+    for owner, name, allowed in (
+        (adapted, "binary", (None, "margin", "probability")),
+        (adapted, "link", (None, "identity", "logistic")),
+        (adapted, "squared_error", (False, True)),
+        (adapted, "has_cover", (False, True)),
+        (adapted, "cover_kind", (None, "count", "weight")),
+        (schema, "array_dtype", (None, "float32")),
+        (schema, "object_dtype", (None, "float32")),
+        (schema, "allow_nan", (False, True)),
+        (schema, "allow_inf", (False, True)),
+        (schema, "allow_sparse_nan", (False, True)),
+        (schema, "blank_as_underscore", (False, True)),
+        (schema, "sparse_zero_missing", (False, True)),
+    ):
+        given = getattr(owner, name)
+        if not any(given is value or (isinstance(value, str) and given == value) for value in allowed):
+            raise ValueError(f"its {name} is {given!r:.80}")
+    scale, missing = adapted.link_scale, schema.missing_value
+    if type(scale) is not float or not 0 < scale < float("inf") or type(missing) is not float:
+        raise ValueError(f"its link_scale or missing_value are {scale!r:.80}, {missing!r:.80}")
+    if not isinstance(adapted.family, str) or not isinstance(schema.encoders, dict):
+        raise ValueError("its family is not a string, or its encoders are not a dict")
+    if not all(type(feature) is int and 0 <= feature < n_features for feature in schema.encoders):
+        raise ValueError("it has encoders of columns that do not exist")
+    if not all(
+        hasattr(e, "encode") for e in (*schema.encoders.values(), schema.frame_encoder) if e is not None
+    ):
+        raise ValueError("it has encoders without a method encode")
+    if type(schema.n_categorical) not in (int, type(None)):
+        raise ValueError(f"its n_categorical is {schema.n_categorical!r:.80}")
+
+
+def _background(given: Any, ensemble: Ensemble) -> Background | None:
+    if given is None:
+        return None
+    rows, weights = (np.array(array, order="C") for array in given)  # copies, as the file may change
+    if rows.ndim != 2 or rows.shape[1] != ensemble.n_features or rows.dtype != ensemble.x_dtype:
+        raise ValueError("its background does not fit the model")
+    if weights.shape != rows.shape[:1] or weights.dtype != np.float64 or not len(rows):
+        raise ValueError("its background has weights that do not fit its rows")
+    if not (np.isfinite(weights) & (weights >= 0)).all() or abs(weights.sum() - 1) > 1e-6:
+        raise ValueError("its background has weights that do not add up to 1")
+    return Background(rows, weights)
+
+
+class _Packer:
+    """Converter of values to JSON; arrays are set aside by name."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def pack(self, value: Any) -> Any:
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            name = f"a{len(self.arrays)}"
+            self.arrays[name] = np.ascontiguousarray(value)
+            return {"array": name}
+        if isinstance(value, np.ndarray):
+            return {"objects": [self.pack(item) for item in value.tolist()]}
+        if isinstance(value, np.generic) and value.dtype.kind in "biufU":
+            return {"scalar": value.dtype.str, "value": value.item()}
+        if type(value) in (tuple, list):
+            return {type(value).__name__: [self.pack(item) for item in value]}
+        if isinstance(value, Mapping):
+            return {"mapping": [[self.pack(key), self.pack(item)] for key, item in value.items()]}
+        for name, (module, kind) in _ENCODERS.items():
+            if (type(value).__module__, type(value).__qualname__) == (module, kind):
+                state = {f.name: self.pack(getattr(value, f.name)) for f in fields(value)}
+                return {"encoder": name, "fields": state}
+        raise ValueError(
+            f"cannot save the model: it holds {value!r:.80}, a {type(value).__qualname__}; files can "
+            "hold only numbers, strings and arrays of them"
+        )
+
+
+class _Unpacker:
+    """Converter of JSON and arrays back to values."""
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self._arrays = arrays
+
+    def unpack(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            if isinstance(value, list):
+                raise ValueError("a list stands where a value should")
+            return value
+        match value:
+            case {"array": name}:
+                return self._arrays[name]
+            case {"objects": items}:
+                out = np.empty(len(items), object)
+                out[:] = [self.unpack(item) for item in items]
+                return out
+            case {"scalar": dtype, "value": item}:
+                return np.dtype(dtype).type(item)
+            case {"tuple": items}:
+                return tuple(self.unpack(item) for item in items)
+            case {"list": items}:
+                return [self.unpack(item) for item in items]
+            case {"mapping": items}:
+                return {self.unpack(key): self.unpack(item) for key, item in items}
+            case {"encoder": name, "fields": state}:
+                module, kind = _ENCODERS[name]
+                made = getattr(importlib.import_module(module), kind)
+                return made(**{key: self.unpack(item) for key, item in state.items()})
+        raise ValueError(f"it holds a value of an unknown kind: {list(value)!r:.80}")

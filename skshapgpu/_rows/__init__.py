@@ -1,0 +1,1 @@
+"""Reading X and background data."""

@@ -1,0 +1,449 @@
+"""From any X to numbers: the one place where data is checked and converted, and where it lies is asked.
+
+:class:`Reader` reads X for one model, from the host or where it lies on a GPU (``gpu_arrays.py``), and
+returns one interface, ``rows.py``. From the host, :func:`read` checks what can be known of X as a whole
+(kind, shape, names); the :class:`HostRows` it returns convert, encode and check values one chunk of rows at
+a time, so that neither a sparse matrix nor a data frame is ever held densely as a whole. float32 and float64
+arrays are handed on as they are, whatever their strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._common.devices import Devices, label
+from ..adapters.schema import AdaptedModel, Column, InputSchema
+from . import gpu_arrays
+from .frames import OPENERS, ColumnSource, Frame
+from .gpu_arrays import GpuArray, Numbers
+from .origins import Origins, origins_of, with_data
+from .pipelines import Prepared, names_behind, prepare, unique
+from .real_numbers import is_long, is_wide, real_numbers, require_real, rounds_twice
+from .rows import Rows
+from .tables import Table, check_names, listed, open_table, row_labels
+
+_FLOAT32 = np.dtype(np.float32)
+_FLOAT64 = np.dtype(np.float64)
+
+#: float32 rounds a magnitude from here on to infinity: its largest number plus half its last digit.
+FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
+
+
+class Reader:
+    """Reads X as one model takes it.
+
+    Parameters
+    ----------
+    steps : sequence of transformers
+        Leading steps of a pipeline, through which X goes first.
+    adapted : AdaptedModel
+    """
+
+    def __init__(self, steps: Sequence[Any], adapted: AdaptedModel) -> None:
+        self.steps = steps
+        self._schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
+
+    def read(self, X: Any, devices: Devices, require: Callable[[bool], None]) -> Rows:
+        """Read X where it lies.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame
+            As for :meth:`.TreeExplainer.explain`.
+        devices : Devices
+            Those that may compute.
+        require : callable
+            Called with whether X lies on a GPU, before X is read; raises if the results cannot be computed.
+        """
+        on_gpu = gpu_arrays.on_gpu(X)
+        require(on_gpu)
+        return self._read_on_gpu(X, devices) if on_gpu else self.read_on_host(X)
+
+    def read_on_host(self, X: Any) -> HostRows:
+        """Read X from the host; its values are checked chunk by chunk, when they are needed."""
+        if not self.steps:
+            return read(X, self._schema, self._x_dtype)
+        prepared = X if isinstance(X, Prepared) else prepare(self.steps, X)
+        rows = read(prepared.made, self._schema, self._x_dtype)
+        labels = row_labels(prepared.given)
+        if labels is not None and len(labels) == rows.n_rows:
+            rows.index = labels
+        return rows
+
+    def _read_on_gpu(self, X: Any, devices: Devices) -> GpuArray:
+        """Take X where it lies on a GPU, which checks its numbers when it explains them."""
+        if self.steps:
+            raise TypeError(
+                "X lies on a GPU, but goes through the leading steps of a Pipeline first: copy it to the host"
+            )
+        schema = self._schema
+        if schema.encoders or schema.derived is not None:
+            raise TypeError("X lies on a GPU, but has categorical columns to encode: copy it to the host")
+        array = gpu_arrays.take(X, self._numbers(), self.names_seen())
+        if array.shape[1] != schema.n_features:
+            raise ValueError(f"X has {array.shape[1]} features, but the model expects {schema.n_features}")
+        if not devices.auto and array.gpu not in devices.indices:
+            raise ValueError(f"X lies on cuda:{array.gpu}, but device is {label(devices.indices)!r}")
+        return array
+
+    def _numbers(self) -> Numbers:
+        schema, x_dtype = self._schema, self._x_dtype
+        limit = np.inf if x_dtype == "float64" else FLOAT32_OVERFLOW
+        return Numbers(
+            schema.missing_value,
+            schema.allow_nan,
+            np.nan if schema.allow_inf else limit,
+            x_dtype,
+            schema.array_dtype or x_dtype,
+        )
+
+    def count(self, n_rows: int, dtype: str) -> HostRows:
+        """Return so many rows from the host that have no values, for the estimates of a call."""
+        rows = read(np.empty((0, self._schema.n_features), dtype), self._schema, self._x_dtype)
+        rows.n_rows = n_rows
+        return rows
+
+    def names_seen(self, input_features: Any = None) -> tuple[str, ...]:
+        """Return the names of the columns that the model proper sees, behind the steps."""
+        names, n_features = input_features, self._schema.n_features
+        if self.steps:
+            names = names_behind(self.steps, names)
+        if names is None or len(names) != n_features:
+            names = self._schema.feature_names or (f"x{i}" for i in range(n_features))
+        return tuple(unique([str(name) for name in names]))
+
+    @cached_property
+    def _origins(self) -> Origins | None:
+        return origins_of(self.steps, self._schema.n_features) if self.steps else None
+
+    def origins_of(self, X: Any) -> Origins | None:
+        """Return where the columns come from that the model proper sees; None: they are those of X."""
+        if self._origins is None:
+            return None
+        return with_data(self._origins, X.given if isinstance(X, Prepared) else X)
+
+
+class HostRows:
+    """X from the host as the core takes it, chunk by chunk: ``rows.Rows``; made by :func:`read`.
+
+    Attributes
+    ----------
+    data : array, sparse matrix or data frame
+        X itself, except that sequences became arrays and sparse matrices CSR.
+    n_rows : int
+    dtype : numpy dtype
+        What the SHAP values of this X should have: float32 for float32 data, else float64.
+    names : tuple of str or None
+        Column names of a data frame.
+    index : pandas.Index or None
+        Row labels of a pandas data frame.
+    row_bytes : int
+        What :meth:`chunk` allocates for each row, about.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        schema: InputSchema,
+        x_dtype: str,
+    ) -> None:
+        data, names = table.data, table.names
+        self.n_rows, n_columns = data.shape
+        self.data = data
+        self.names: tuple[str, ...] | None = None if names is None else tuple(names)
+        self.index = table.index
+        self.row_bytes = 0
+        self._schema = schema
+        self._x_dtype = np.dtype(x_dtype)
+        self._package = table.package
+        self._sources: list[ColumnSource] = []
+        self._texts: frozenset[int] = frozenset()
+        self._long: frozenset[int] = frozenset()
+        self._category_numbers: dict[int, int] = {}
+        self._array: Any = data if isinstance(data, np.ndarray) else None
+        if self._array is not None or sp.issparse(data):
+            self.dtype = _FLOAT32 if data.dtype.char == "f" else _FLOAT64
+            if self._array is None:
+                self.row_bytes = 8 * data.nnz // max(self.n_rows, 1)  # row numbers of the entries
+            if is_long(data.dtype) and not (table.was_array and data.dtype.kind in "iu"):
+                self._long = frozenset(range(n_columns))
+        else:
+            frame = self._open_frame()
+            names = frame.names
+        if names is not None:
+            self._check_names(names)
+        if n_columns != schema.n_features:
+            raise ValueError(f"X has {n_columns} features, but the model expects {schema.n_features}")
+        if self._package is not None and schema.frame_encoder is not None:
+            self._number_categories(frame)
+        missing = schema.missing_value
+        self._as_it_is = False
+        decoded = bool(schema.encoders) or schema.derived is not None
+        if self._array is not None and not decoded and missing != missing:
+            self._as_it_is = self._array.dtype in (_FLOAT32, _FLOAT64) and self._array.flags.aligned
+        if not self._as_it_is:  # the row, what is missing in it, and one column before its conversion
+            self.row_bytes += (self._x_dtype.itemsize + 1) * schema.n_columns + 32
+        if schema.derived is not None:
+            self.row_bytes += schema.derived.row_bytes
+
+    def _open_frame(self) -> Frame:
+        assert self._package is not None
+        frame = OPENERS[self._package](self.data)
+        self.names = tuple(map(str, frame.names))
+        self._sources, self._array = frame.sources, frame.array
+        self._texts, self._long = frame.texts, frame.long
+        self.dtype = _FLOAT32 if frame.single else _FLOAT64
+        return frame
+
+    def _check_names(self, given: Sequence[Any]) -> None:
+        names = tuple(map(str, given))
+        if len(set(names)) < len(names):
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            raise ValueError(f"X has several columns of the same name:\n{listed(repeated)}")
+        expected = self._schema.feature_names
+        # Names that are no strings are positions, unless the model knows its columns by them.
+        if self._schema.blank_as_underscore:
+            names = tuple(name.replace(" ", "_") for name in names)
+        if expected is not None and (
+            any(isinstance(name, str) for name in given) or set(names) == set(expected)
+        ):
+            check_names(names, expected)
+
+    def _number_categories(self, frame: Frame) -> None:
+        """Count columns of categories, and of text, which stands for categories."""
+        categorical = [
+            i for i, source in enumerate(frame.sources) if i in frame.texts or source(0, 0)[1] is not None
+        ]
+        self._category_numbers = {feature: number for number, feature in enumerate(categorical)}
+        if categorical:
+            self._array = None
+        expected_number = self._schema.n_categorical
+        if expected_number is not None and len(categorical) != expected_number:
+            raise ValueError(
+                f"X has {len(categorical)} categorical columns, but the model was trained with "
+                f"{expected_number}: columns must have the types that they had in training"
+            )
+
+    def _is_sparse(self) -> bool:
+        """Tell whether scikit-learn reads X as a sparse matrix."""
+        if self._array is not None:
+            return False
+        if self._package != "pandas":
+            return bool(sp.issparse(self.data))
+        return all(type(dtype).__name__ == "SparseDtype" for dtype in self.data.dtypes)
+
+    def name(self, feature: int) -> str:
+        """Return the name of a column, or its number, for an error message."""
+        names = self.names or self._schema.feature_names
+        return names[feature] if names else str(feature)
+
+    def chunk(self, start: int, stop: int) -> np.ndarray:
+        """Encoded and checked rows ``start`` to ``stop - 1``.
+
+        Returns
+        -------
+        ndarray of float32 or float64, shape (stop - start, n_columns)
+            NaN is missing; derived columns stand last. A view of X where X can be taken as it is.
+
+        Raises
+        ------
+        ValueError, TypeError
+            A value, named by row and column, is none that the model's library takes.
+        """
+        if self._as_it_is:
+            block = self._array[start:stop]
+        else:
+            with np.errstate(over="ignore"):  # to infinity, which the check below judges
+                block = self._convert(start, stop)
+        self._check(block, start)
+        return block
+
+    def _convert(self, start: int, stop: int) -> np.ndarray:
+        schema = self._schema
+        block = np.empty((stop - start, schema.n_columns), self._x_dtype)
+        encoded: dict[int, Column] = {}
+        if sp.issparse(self.data):
+            self._fill_from_sparse(block, start, stop, encoded)
+        elif self._array is not None and self._array.dtype.kind in "fiub" and not schema.encoders:
+            array = self._array[start:stop]
+            if self._long:
+                self._require_one_rounding(array)
+            as_it_is = array.dtype.char in "fd" and array.dtype.isnative
+            if schema.array_dtype is not None and not as_it_is and not self._sources:
+                array = array.astype(schema.array_dtype)
+            block[:, : schema.n_features] = array
+        else:
+            self._fill_by_column(block, start, stop, encoded)
+            if schema.object_dtype is not None and self._package is None:
+                block[:, : schema.n_features] = block[:, : schema.n_features].astype(schema.object_dtype)
+        missing = schema.missing_value
+        if missing == missing:  # encoders have judged their columns themselves
+            is_missing = block == self._x_dtype.type(missing)
+            is_missing[:, list(schema.encoders)] = False
+            block[is_missing] = np.nan
+        if schema.derived is not None:
+            schema.derived.fill(block, encoded)
+        return block
+
+    def _fill_from_sparse(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
+        """Fill the columns of a block; ``encoded`` takes those that are needed for derived ones."""
+        csr, schema = self.data, self._schema
+        block[...] = np.nan if schema.sparse_zero_missing else 0.0
+        stored = slice(csr.indptr[start], csr.indptr[stop])
+        rows = np.repeat(np.arange(stop - start), np.diff(csr.indptr[start : stop + 1]))
+        if self._long:
+            self._require_one_rounding(csr.data[stored])
+        block[rows, csr.indices[stored]] = csr.data[stored]
+        for feature, encoder in schema.encoders.items():
+            values = block[:, feature].copy()
+            if not schema.sparse_zero_missing:  # integers stay integers, of any size
+                values = csr[start:stop, [feature]].toarray().ravel()
+            column = Column(self.name(feature), values)
+            block[:, feature] = encoder.encode(column)
+            self._keep(feature, column, encoded)
+
+    def _fill_by_column(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
+        """Fill the columns of a block as :meth:`_fill_from_sparse` does, from X that is not sparse."""
+        for feature in range(self._schema.n_features):
+            name = self.name(feature)
+            if self._sources:
+                values, codes = self._part(feature, start, stop)
+            else:
+                values, codes = self._array[start:stop, feature], None
+            column = Column(name, values, codes, self._package, feature in self._texts)
+            try:
+                block[:, feature] = self._encoded(feature, column, start)
+            except OverflowError as error:
+                raise ValueError(f"column {name!r} holds a number that is too large: {error}") from error
+            except (LookupError, AttributeError) as error:  # of an encoder that was edited, or registered
+                raise ValueError(
+                    f"column {name!r} cannot be encoded: {type(error).__name__}: {error}"
+                ) from error
+            self._keep(feature, column, encoded)
+
+    def _keep(self, feature: int, column: Column, encoded: dict[int, Column]) -> None:
+        if self._schema.derived is not None and feature in self._schema.derived.encoded:
+            encoded[feature] = column
+
+    def _encoded(self, feature: int, column: Column, start: int) -> np.ndarray:
+        number = self._category_numbers.get(feature)
+        encoder = self._schema.encoders.get(feature)
+        if encoder is None and number is not None:
+            encoder = self._schema.frame_encoder
+        if encoder is None:
+            values = real_numbers(column.values, start, column.name)
+            if feature in self._long:
+                self._require_one_rounding(values, column.name)
+            return values
+        takes_codes = getattr(encoder, "takes_codes", None)
+        if column.is_text and takes_codes is not None:
+            if takes_codes:
+                raise ValueError(
+                    f"the model takes the codes of categories as they are, but column {column.name!r} has "
+                    "none of its own: convert it to the type category of pandas, or Enum of polars, with the "
+                    "categories in the order of training"
+                )
+            column = replace(column, codes=_text_codes(column.values))
+        return encoder.encode(replace(column, category_number=number or 0))
+
+    def _require_one_rounding(self, values: np.ndarray, name: str = "") -> None:
+        """Refuse numbers whose float32 depends on whether they become float64 in between.
+
+        Libraries convert 64-bit integers in both ways, depending on the types of all columns of a frame
+        and on whether some are missing; arrays of NumPy become float32 at once.
+        """
+        if self._x_dtype != _FLOAT32 or not is_wide(values):
+            return
+        ties = rounds_twice(values)
+        if ties.any():
+            at = tuple(np.argwhere(ties)[0])
+            where = f"column {name!r}" if name else "X"
+            raise ValueError(
+                f"{where} holds {values[at]}, which the model reads as float32: whether it is rounded up or "
+                "down depends on the types of the other columns; give X as an array of float64 or float32"
+            )
+
+    def _part(self, feature: int, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
+        try:
+            return self._sources[feature](start, stop)
+        except (ValueError, TypeError, MemoryError):
+            raise
+        except Exception as error:  # the frame's library has its own
+            raise ValueError(f"column {self.name(feature)!r} cannot be read: {error}") from error
+
+    def _check(self, block: np.ndarray, start: int) -> None:
+        schema = self._schema
+        allow_nan = schema.allow_nan and (schema.allow_sparse_nan or not self._is_sparse())
+        if (allow_nan and schema.allow_inf) or not block.size:
+            return
+        limit = np.inf if schema.allow_inf or self._x_dtype == np.float64 else FLOAT32_OVERFLOW
+        # Two passes without a temporary; fmin and fmax skip NaN, minimum and maximum hand it on.
+        low, high = (np.fmin, np.fmax) if allow_nan else (np.minimum, np.maximum)
+        if -limit < float(low.reduce(block, axis=None)) and float(high.reduce(block, axis=None)) < limit:
+            return
+        bad = np.zeros(block.shape, bool) if allow_nan else np.isnan(block)
+        if not schema.allow_inf:
+            bad |= np.isinf(block) if block.dtype == _FLOAT32 else np.abs(block) >= limit
+        if bad.any():
+            row, feature = np.argwhere(bad)[0]
+            is_nan = np.isnan(block[row, feature])
+            what = "NaN" if is_nan else f"infinity or a value too large for {self._x_dtype}"
+            where = " in a sparse matrix" if is_nan and schema.allow_nan else ""
+            raise ValueError(
+                f"Input X contains {what}, which the model does not accept{where}: "
+                f"row {start + row}, column {self.name(feature)}"
+            )
+
+
+def read(X: Any, schema: InputSchema, x_dtype: str) -> HostRows:
+    """Check the kind, the shape and the names of X.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+        NumPy arrays of any real dtype and order, objects that are numbers, nested sequences,
+        SciPy sparse matrices and arrays, data frames of pandas and polars, tables of PyArrow; DMatrix
+        of XGBoost, Dataset of LightGBM and Pool of CatBoost where they hold all numbers.
+    schema : InputSchema
+    x_dtype : {"float32", "float64"}
+        Precision in which the model's library reads X.
+
+    Returns
+    -------
+    HostRows
+
+    Raises
+    ------
+    ValueError
+        X is not two-dimensional, is complex, holds text where the model expects numbers, or its
+        number of columns or their names are not the model's.
+    TypeError
+        X holds dates or time spans, is masked, is no table at all, or is a library's own container whose
+        numbers cannot be had.
+    """
+    table = open_table(X)
+    if table.missing_apart:
+        if not schema.sparse_zero_missing or schema.encoders:
+            raise TypeError(
+                "X is an xgboost.DMatrix, but the model is none of XGBoost, or has categories: pass the "
+                "array or data frame that it was made of"
+            )
+        schema = replace(schema, missing_value=np.nan)
+    if isinstance(table.data, np.ndarray):
+        require_real(table.data.dtype.kind, "X", text=bool(schema.encoders))
+    elif sp.issparse(table.data):
+        require_real(table.data.dtype.kind, "X")
+    return HostRows(table, schema, x_dtype)
+
+
+def _text_codes(values: np.ndarray) -> np.ndarray:
+    """Number texts in the order in which they appear; -1 is missing."""
+    numbers: dict[str, int] = {}
+    codes = (numbers.setdefault(v, len(numbers)) if isinstance(v, str) else -1 for v in values.tolist())
+    return np.fromiter(codes, np.int64, len(values))

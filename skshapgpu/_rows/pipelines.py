@@ -1,0 +1,281 @@
+"""Models that predict with another model: pipelines, searches, frozen estimators and the like.
+
+These classes predict with the model inside, after the steps that a pipeline has before it. The table
+:data:`_WRAPPERS` lists them, and all code walks through them by :func:`nest`. A class of another package that
+computes predictions of its own is rejected, because they need not be those of the model inside.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from copy import copy, deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.validation import validate_data
+
+from ..adapters import registered
+from ..errors import UnsupportedModelError
+
+
+@dataclass(frozen=True)
+class _Wrapper:
+    """Description of a wrapper class: the attributes that hold the model that predicts for it.
+
+    Attributes
+    ----------
+    fitted : tuple of str
+        Attributes that may hold the fitted model; the first that exists counts.
+    given : str
+        Attribute that holds the model before it is fitted.
+    packages : tuple of str
+        Packages whose subclasses and similar classes predict in the same way.
+    """
+
+    fitted: tuple[str, ...]
+    given: str = "estimator"
+    packages: tuple[str, ...] = ("sklearn",)
+
+
+_SEARCH = _Wrapper(
+    ("best_estimator_",), packages=("sklearn", "skopt", "optuna", "optuna_integration", "dask_ml")
+)
+
+#: Wrappers by top-level package and name of the class, so that a lookup imports no module.
+_WRAPPERS = {
+    ("sklearn", "Pipeline"): _Wrapper(("steps",), "steps", ("sklearn", "imblearn")),
+    ("sklearn", "FrozenEstimator"): _Wrapper(("estimator",)),
+    ("sklearn", "BaseSearchCV"): _SEARCH,
+    ("sklearn", "BaseThresholdClassifier"): _Wrapper(("estimator_", "estimator")),
+    ("sklearn", "RFE"): _Wrapper(("estimator_",)),
+    ("sklearn", "SelfTrainingClassifier"): _Wrapper(("estimator_",)),
+    ("sklearn", "TransformedTargetRegressor"): _Wrapper(("regressor_",), "regressor"),
+    ("skshapgpu", "ExplainingTransformer"): _Wrapper(("estimator_",), packages=("sklearn", "skshapgpu")),
+    ("skshapgpu", "Lent"): _Wrapper(("model",), "model"),
+}
+
+#: Methods that make predictions, or that scikit-learn's prediction methods call.
+_PREDICTING = (
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "decision_function",
+    "score_samples",
+    "transform",
+    "_transform",
+    "_get_support_mask",
+    "_iter",
+    "__getattr__",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Lent:
+    """Model that is not refitted while its explainer is in use, so its steps need not be copied."""
+
+    model: Any
+
+
+def nest(model: Any, *, fitted: bool = False) -> Iterator[Any]:
+    """Yield a model, then the model that it wraps, and so on to the innermost model.
+
+    Parameters
+    ----------
+    model : estimator
+    fitted : bool, default=False
+        Whether all of them must be fitted. Otherwise unfitted models are yielded as they were given.
+
+    Raises
+    ------
+    NotFittedError
+        A model must be fitted, but is not.
+    UnsupportedModelError
+        A class of another package computes predictions of its own, a pipeline ends without a model, or a
+        search kept none.
+    """
+    yield model
+    while (wrapper := _wrapper_of(model)) is not None:
+        name = type(model).__name__
+        found = next((attribute for attribute in wrapper.fitted if hasattr(model, attribute)), None)
+        if found is None and fitted:
+            if hasattr(model, "cv_results_"):
+                raise UnsupportedModelError(f"this {name} kept no model: use refit=True")
+            raise NotFittedError(f"this {name} is not fitted yet: call fit first")
+        inside = getattr(model, found or wrapper.given)
+        if isinstance(model, Pipeline):
+            inside = inside[-1][1] if inside else None
+            if inside is None or isinstance(inside, str):
+                raise UnsupportedModelError(f"cannot explain a {name} whose last step is no model")
+        if (own := overridden(model, _PREDICTING)) is not None:
+            held = "last step" if isinstance(model, Pipeline) else found or wrapper.given
+            raise UnsupportedModelError(
+                f"cannot explain a {name}: {own} is its own, so it need not predict what its {held} "
+                f"does. Explain its {held}, or register an adapter for the class"
+            )
+        model = inside
+        yield model
+
+
+def unwrap(model: Any) -> tuple[list[Any], Any]:
+    """Return the fitted steps that transform X, and the innermost model; errors are those of :func:`nest`."""
+    steps: list[Any] = []
+    for layer in nest(model, fitted=True):
+        steps += steps_before(layer)
+    return steps, layer
+
+
+def steps_before(model: Any) -> list[Any]:
+    """Return the transformers that a model applies to X before the model inside sees it."""
+    if _wrapper_of(model) is None:
+        return []
+    if isinstance(model, Pipeline):
+        steps = [step for _, step in model.steps[:-1] if not (step is None or isinstance(step, str))]
+        if _is_a(model, "imblearn", "Pipeline"):  # samplers act in fit, not in predict
+            steps = [step for step in steps if not hasattr(step, "fit_resample")]
+        return steps
+    if _is_a(model, "sklearn", "RFE"):
+        return [_without(model, "estimator_")]
+    if is_self_training(model):
+        return [AsArray(model)]
+    return []
+
+
+def is_self_training(model: Any) -> bool:
+    """Return whether a model is a ``SelfTrainingClassifier``, to which the label -1 means unlabelled."""
+    return _is_a(model, "sklearn", "SelfTrainingClassifier")
+
+
+def overridden(model: Any, methods: Sequence[str]) -> str | None:
+    """Return the first method of a wrapper that is not from a known package; None if all are."""
+    wrapper = _wrapper_of(model)
+    assert wrapper is not None
+    known = {"builtins", *wrapper.packages}
+    for method in methods:
+        if method in getattr(model, "__dict__", ()):
+            return f"the {method} that was set on it"
+        owner = next((base for base in type(model).__mro__ if method in vars(base)), object)
+        if owner.__module__.partition(".")[0] not in known:
+            return f"{owner.__module__}.{owner.__qualname__}.{method}"
+    return None
+
+
+def _wrapper_of(model: Any) -> _Wrapper | None:
+    if registered(model) is not None:
+        return None
+    for base in type(model).__mro__:
+        wrapper = _WRAPPERS.get((base.__module__.partition(".")[0], base.__name__))
+        if wrapper is not None:
+            return wrapper if _keeps_target(model) else None
+    return _SEARCH if hasattr(model, "best_estimator_") else None
+
+
+def _keeps_target(model: Any) -> bool:
+    """Return whether a model predicts the target that the model inside was fitted to, untransformed."""
+    if not _is_a(model, "sklearn", "TransformedTargetRegressor"):
+        return True
+    transformer = getattr(model, "transformer_", model.transformer)
+    if transformer is None:
+        transformer = model  # not fitted yet
+    elif type(transformer) is not FunctionTransformer:
+        return False
+    return transformer.func is None and transformer.inverse_func is None
+
+
+def _is_a(model: Any, package: str, name: str) -> bool:
+    """Return whether a class of the model has this name and package, without importing the package."""
+    return any(
+        base.__name__ == name and base.__module__.partition(".")[0] == package for base in type(model).__mro__
+    )
+
+
+class AsArray:
+    """First step of a ``SelfTrainingClassifier``: it checks X and returns an array without names."""
+
+    def __init__(self, model: Any) -> None:
+        self._owner = _without(model, "estimator_", "transduction_", "labeled_iter_")
+        for attribute in ("n_features_in_", "feature_names_in_"):
+            if hasattr(model, attribute):
+                setattr(self, attribute, getattr(model, attribute))
+
+    def transform(self, X: Any) -> Any:
+        """Return X as an array or a sparse matrix."""
+        return validate_data(self._owner, X, accept_sparse=True, ensure_all_finite=False, reset=False)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the columns of X."""
+        return OneToOneFeatureMixin.get_feature_names_out(self._owner, input_features)
+
+
+def _without(model: Any, *attributes: str) -> Any:
+    """Return a shallow copy of a model without some of its fitted attributes, to save memory."""
+    result = copy(model)
+    for attribute in attributes:
+        vars(result).pop(attribute, None)
+    return result
+
+
+def copies_of(steps: Sequence[Any]) -> list[Any]:
+    """Return copies of fitted steps, which do not change if the steps are refitted.
+
+    Raises
+    ------
+    UnsupportedModelError
+        A step cannot be copied.
+    """
+    memo: dict[int, Any] = {}
+    copies = []
+    for step in steps:
+        try:
+            copies.append(deepcopy(step, memo))
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever a step's own copying raises
+            raise UnsupportedModelError(
+                f"cannot copy a {type(step).__name__}; the explainer needs a copy because the pipeline "
+                f"may be refitted: {error}. Call explain(model, X) instead, or explain the last step, "
+                "with X as the other steps transform it"
+            ) from error
+    return copies
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """X, and the result of the leading steps of a pipeline for it."""
+
+    given: Any
+    made: Any
+
+
+def prepare(steps: Sequence[Any], X: Any) -> Prepared:
+    """Transform X by the steps."""
+    made = X
+    for step in steps:
+        made = step.transform(made)
+    return Prepared(X, made)
+
+
+def names_behind(steps: Sequence[Any], names: Any) -> list[str] | None:
+    """Return the names of the columns that the steps make from columns with these names; None if unknown.
+
+    A step without names loses those before it; the next step then starts from the names that it was fitted
+    with, as in scikit-learn.
+    """
+    for step in steps:
+        try:
+            names = step.get_feature_names_out(names)
+        except AttributeError:  # the step, or a part of it, lacks the method
+            names = None
+    return None if names is None else list(map(str, names))
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """Return the names, with positions added to those that occur several times: "a [0]", "a [2]"."""
+    count = Counter(names)
+    marked = [f"{name} [{i}]" if count[name] > 1 else name for i, name in enumerate(names)]
+    return marked if len(set(marked)) == len(marked) else [f"x{i}" for i in range(len(names))]

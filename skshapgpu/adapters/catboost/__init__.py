@@ -1,0 +1,1 @@
+"""CatBoost: its models, and the statistics of categories (CTRs) that they test."""

@@ -1,0 +1,206 @@
+"""Reader of the CTRs in CatBoost's JSON export, which is untrusted: every number in it is checked."""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import UnsupportedModelError
+from .ctr import HASH_MASK, Combination, CtrColumns
+
+#: Key of an empty slot in CatBoost's tables.
+_NO_KEY = (1 << 64) - 1
+
+
+class _Questions(NamedTuple):
+    """The first attributes of a :class:`Combination`."""
+
+    categories: tuple[int, ...]
+    above: tuple[tuple[int, float, bool], ...]
+    equal: tuple[tuple[int, int], ...]
+
+
+class _Ctr(NamedTuple):
+    """A CTR that has been read; its fields are attributes of :class:`CtrColumns`."""
+
+    combination: int
+    good: int
+    total: int
+    constants: tuple[float, ...]
+
+
+class CtrReader:
+    """Reader of those CTRs of CatBoost's JSON export that the trees test.
+
+    Parameters
+    ----------
+    document : dict
+    numeric : dict of int to (int, bool)
+        Column of X of each numeric feature, and whether splits are false for a missing value.
+    categorical : dict of int to (int, ...)
+        Column of X of each categorical feature.
+    """
+
+    def __init__(
+        self,
+        document: dict[str, Any],
+        numeric: Mapping[int, tuple[int, bool]],
+        categorical: Mapping[int, tuple[Any, ...]],
+    ) -> None:
+        info = document["features_info"]
+        self._ctrs = info.get("ctrs") or []
+        self._tables = document.get("ctr_data") or {}
+        self._numeric, self._categorical = numeric, categorical
+        n_before = sum(
+            len(feature.get(name) or [])
+            for kind, name in (("float_features", "borders"), ("categorical_features", "values"))
+            for feature in info.get(kind) or []
+        )
+        # Splits are numbered in this order: borders of numeric features, one-hot values, borders of CTRs.
+        self._starts = list(accumulate((len(ctr["borders"]) for ctr in self._ctrs), initial=n_before))
+        self._columns: dict[int, int] = {}
+        self._found: list[_Ctr] = []
+        self._parts: list[tuple[_Questions, np.ndarray, list[np.ndarray]]] = []
+        self._part_of: dict[tuple[_Questions, bytes], int] = {}
+        self._read_tables: dict[str, tuple[str, _Questions, int, int]] = {}
+
+    def column(self, split: Mapping[str, Any]) -> tuple[int, float]:
+        """Return the index of the CTR that a split tests, among those read so far, and the border."""
+        number, border = operator.index(split["split_index"]), _single(split["border"])
+        ctr = bisect_right(self._starts, number) - 1
+        if not 0 <= ctr < len(self._ctrs) or border != _single(
+            self._ctrs[ctr]["borders"][number - self._starts[ctr]]
+        ):
+            raise ValueError(f"split {number} of a CatBoost tree has the border {border} of no CTR")
+        if ctr not in self._columns:
+            self._columns[ctr] = len(self._found)
+            self._found.append(self._read(self._ctrs[ctr]))
+        return self._columns[ctr], border
+
+    def categories(self) -> list[frozenset[int]]:
+        """Return the categorical columns whose categories each CTR looks up, for those read so far."""
+        return [frozenset(self._parts[found.combination][0].categories) for found in self._found]
+
+    def columns(self, n_features: int) -> CtrColumns | None:
+        """Return all CTRs read so far, or None if there are none."""
+        if not self._found:
+            return None
+        return CtrColumns(
+            n_features,
+            tuple(Combination(*what, len(keys), sum(map(len, rows))) for what, keys, rows in self._parts),
+            np.concatenate([keys for _, keys, _ in self._parts]),
+            np.concatenate([row for _, _, rows in self._parts for row in np.concatenate(rows)]),
+            np.array([found.combination for found in self._found], np.int64),
+            np.array([found.good for found in self._found], np.int64),
+            np.array([found.total for found in self._found], np.int64),
+            np.array([found.constants for found in self._found], np.float32),
+        )
+
+    def _read(self, ctr: Mapping[str, Any]) -> _Ctr:
+        kind, name = ctr["ctr_type"], ctr["identifier"]
+        if kind not in _TYPES:
+            raise UnsupportedModelError(f"the CatBoost model has CTRs of the unknown type {kind!r}")
+        table = self._tables[name]
+        what = self._questions(ctr["elements"])
+        if name not in self._read_tables:
+            self._read_tables[name] = kind, what, *self._add(what, kind, table)
+        *read_as, combination, first = self._read_tables[name]
+        if read_as != [kind, what]:
+            raise ValueError(f"two CTRs of the CatBoost model that differ have one table, {name!r:.80}")
+        n_classes = operator.index(table["hash_stride"]) - 1
+        good, total = _numbers_of(kind, n_classes, operator.index(ctr["target_border_idx"]))
+        names = ("prior_numerator", "prior_denomerator", "shift", "scale")
+        constants = (_single(table["counter_denominator"]), *(_single(ctr[name]) for name in names))
+        return _Ctr(combination, first + good, total if total < 0 else first + total, constants)
+
+    def _questions(self, elements: Iterable[Mapping[str, Any]]) -> _Questions:
+        categories, above, equal = [], [], []
+        for element in elements:
+            kind = element["combination_element"]
+            if kind == "cat_feature_value":
+                categories.append(self._categorical[element["cat_feature_index"]][0])
+            elif kind == "float_feature":
+                column, missing_left = self._numeric[element["float_feature_index"]]
+                above.append((column, _single(element["border"]), not missing_left))
+            elif kind == "cat_feature_exact_value":
+                column = self._categorical[element["cat_feature_index"]][0]
+                equal.append((column, operator.index(element["value"]) & HASH_MASK))
+            else:
+                raise UnsupportedModelError(f"the CatBoost model has CTRs of the unknown element {kind!r}")
+        return _Questions(tuple(categories), tuple(above), tuple(equal))
+
+    def _add(self, what: _Questions, kind: str, table: Mapping[str, Any]) -> tuple[int, int]:
+        """Add a table; return the index of its combination, and where the table's numbers begin there."""
+        keys, rows = _read_table(kind, table)
+        part = self._part_of.setdefault((what, keys.tobytes()), len(self._parts))
+        if part == len(self._parts):
+            self._parts.append((what, keys, []))
+        others = self._parts[part][2]
+        first = sum(map(len, others))
+        others.append(rows)
+        return part, first
+
+
+def _single(number: Any) -> float:
+    """Round to single precision, as CatBoost stores it; infinities are rejected later."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(number))
+
+
+#: Numbers for each key in a table, the key included; for the other types they depend on the model's targets.
+_STRIDES = {"BinarizedTargetMeanValue": 3, "FloatTargetMeanValue": 3, "Counter": 2, "FeatureFreq": 2}
+
+_TYPES = {"Borders", "Buckets", *_STRIDES}
+
+
+def _numbers_of(kind: str, n_classes: int, border: int) -> tuple[int, int]:
+    """Return which numbers from :func:`_read_table` a CTR's formula uses; -1 where it is a constant."""
+    if kind in _STRIDES:
+        return 0, 1 if _STRIDES[kind] == 3 else -1
+    if not 0 <= border < n_classes - (kind == "Borders"):
+        raise ValueError(f"a CTR of the CatBoost model has no target border {border}")
+    return (border + 1, 0) if kind == "Borders" else (border, n_classes)
+
+
+def _read_table(kind: str, table: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return ascending keys, and the numbers that CTRs may use for each, in single precision."""
+    items, stride = table["hash_map"], operator.index(table["hash_stride"])
+    limit = max(len(items), 1024)  # a table without keys has a stride, too
+    if (
+        not isinstance(items, list)
+        or stride != _STRIDES.get(kind, min(max(stride, 2), limit))
+        or len(items) % stride
+    ):
+        raise ValueError(f"a CTR table of the CatBoost model has {stride} numbers for each key")
+    texts = items[::stride]
+    if not set(map(type, texts)) <= {str, int}:
+        raise ValueError("a CTR table of the CatBoost model has keys that are not integers")
+    numbers = list(map(int, texts))
+    if numbers and not 0 <= min(numbers) <= max(numbers) <= _NO_KEY:
+        raise ValueError("a CTR table of the CatBoost model has keys of more than 64 bits")
+    keys = np.array(numbers, np.uint64)
+    found = [_read_numbers(items[i::stride], _STRIDES.get(kind) == 3 and i == 1) for i in range(1, stride)]
+    order = np.argsort(keys)
+    order = order[keys[order] != np.uint64(_NO_KEY)]
+    counts = np.array([column[order] for column in found])
+    if kind == "Borders":
+        counts = counts[::-1].cumsum(axis=0)[::-1]
+    elif kind == "Buckets":
+        counts = np.vstack([counts, counts.sum(axis=0)])
+    return keys[order], np.pad(counts, ((0, 0), (0, 1))).astype(np.float32)
+
+
+def _read_numbers(items: list[Any], is_sum: bool) -> np.ndarray:
+    """Return an array of counts, or of sums of targets."""
+    numbers = np.array(items) if items else np.zeros(0, np.int64)
+    if numbers.ndim != 1 or numbers.dtype.kind not in ("if" if is_sum else "i"):
+        raise ValueError("a CTR table of the CatBoost model holds entries that are not counts or sums")
+    limit = np.finfo(np.float32).max if is_sum else np.iinfo(np.int32).max
+    if not (np.abs(numbers) <= limit).all() or not (is_sum or (numbers >= 0).all()):
+        raise ValueError("a CTR table of the CatBoost model holds a number that is out of range")
+    return numbers

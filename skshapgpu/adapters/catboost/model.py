@@ -1,0 +1,435 @@
+"""CatBoost: symmetric, depth-wise and loss-guided trees with numeric, one-hot and CTR splits.
+
+The model is read from CatBoost's own JSON export, by field name. CatBoost reads X as float32. A
+split is true, and leads to the right child here, when ``x > border`` or when the category equals
+the split's. A symmetric tree has one split per level and numbers its leaves by the results, the
+first listed split giving the lowest bit; it becomes a full binary tree with the last listed split
+at its root. That is the order in which CatBoost itself takes conditional expectations.
+
+Categories are compared by a 32-bit hash of their text. Each one-hot value of a column gets a
+code, its position in the model's list, so that a split becomes a category set of one code.
+
+CTRs are columns appended to those of X; see ``_catboost_ctr.py``. As in CatBoost's own SHAP values, all
+CTRs that look up categories of the same columns form one player, whatever splits they include; those of a
+single column form one player with its one-hot splits. The columns of a player share its value evenly.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+
+from ...errors import UnsupportedModelError
+from .._subclasses import require_own_predictions
+from ..ensemble import Ensemble, Tree
+from ..schema import AdaptedModel, Column, InputSchema
+from .cbm import CbmFile
+from .ctr import HASH_MASK, CtrColumns, category_hashes
+from .ctr_reader import CtrReader
+
+NO_LEAF_WEIGHTS = (
+    "the CatBoost model has no leaf weights, the training weight in each leaf that SHAP values depend on; "
+    "train it again with CatBoost 1.2 or later, or load its original .cbm file"
+)
+
+#: Losses whose probability of each output is the logistic function of its own margin.
+_LOGISTIC = frozenset({"MultiClassOneVsAll", "MultiLogloss", "MultiCrossEntropy"})
+
+#: Whether splits are false for a missing value, which then goes left.
+_NAN_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}
+
+
+@dataclass(frozen=True)
+class CategoryEncoder:
+    """Encoder of one categorical column: a :class:`~skshapgpu.adapters.ColumnEncoder`.
+
+    Attributes
+    ----------
+    codes : dict of int to int
+        Code of each category that the model's one-hot splits test, by the low 32 bits of its hash.
+    """
+
+    codes: dict[int, int]
+
+    def encode(self, column: Column) -> np.ndarray:
+        """Return float64 codes, -1 where no split tests the category.
+
+        Raises
+        ------
+        ValueError
+            A value is neither an integer (or bool) nor a string, or has more than 64 bits.
+        """
+        hashes = category_hashes(column)
+        if not self.codes:
+            return np.full(len(hashes), -1.0)
+        known = np.array(sorted(self.codes), np.uint32)
+        places = np.searchsorted(known[1:], hashes, side="right")
+        code_of = np.array([self.codes[category] for category in known.tolist()], np.float64)
+        return np.where(known[places] == hashes, code_of[places], -1.0)
+
+
+#: With CTRs each column takes memory, and a column number that was tampered with would request gigabytes:
+#: more columns than this are accepted only if the model names them.
+_MAX_COLUMNS_WITH_CTRS = 2**16
+
+
+class _Rule(NamedTuple):
+    """One split; ``code`` is -1 if it is numeric."""
+
+    column: int
+    threshold: float
+    missing_left: bool
+    code: int
+
+
+def explained(problem: str) -> str:
+    """Return CatBoost's error for a model that it cannot write as JSON, with advice if the cause is known."""
+    if "inf" not in problem:
+        return problem
+    return f"{problem}; a border between infinite numbers cannot be written: train without infinities in X"
+
+
+def adapt(model: Any) -> AdaptedModel:
+    """Read a fitted ``CatBoost``, ``CatBoostClassifier``, ``CatBoostRegressor`` or ``CatBoostRanker``.
+
+    Raises
+    ------
+    NotFittedError
+        The model is not fitted.
+    UnsupportedModelError
+        The model has text or embedding features, or no leaf weights, or is of a third-party subclass with
+        its own ``predict``.
+    ValueError
+        CatBoost cannot export the model, or the export contradicts itself.
+    """
+    import catboost
+
+    if not isinstance(model, catboost.CatBoost):
+        raise UnsupportedModelError(f"cannot explain a catboost {type(model).__name__}: it is not a model")
+    require_own_predictions(model, "catboost")
+    if not model.is_fitted():
+        raise NotFittedError(f"this {type(model).__name__} is not fitted yet; call fit first")
+    for kind, columns in (
+        ("text", model.get_text_feature_indices()),
+        ("embedding", model.get_embedding_feature_indices()),
+    ):
+        if columns:
+            raise UnsupportedModelError(
+                f"the CatBoost model has {kind} features (columns {list(columns)}), which are neither "
+                f"numbers nor categories; train it without {kind}_features"
+            )
+    # Without weights, get_leaf_weights() and the export of non-symmetric trees read memory out of bounds.
+    if not model._object._has_leaf_weights_in_model():
+        raise UnsupportedModelError(NO_LEAF_WEIGHTS)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.json")
+        try:
+            model.save_model(path, format="json")
+        except catboost.CatBoostError as error:
+            raise ValueError(f"CatBoost cannot export this model: {explained(str(error))}") from error
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+        if document.get("ctr_data"):
+            path = os.path.join(folder, "model.cbm")
+            model.save_model(path, format="cbm")
+            with open(path, "rb") as binary:
+                restore_tables(document, binary.read())
+
+    names = model.feature_names_
+    # n_features_in_ is 0 after load_model, absent after sum_models; drop_unused_features cuts feature_names_.
+    n_features = max(len(names), getattr(model, "n_features_in_", None) or 0)
+    return _adapted(document, names, n_features, model.classes_.tolist())
+
+
+def adapt_document(document: dict[str, Any]) -> AdaptedModel:
+    """Read CatBoost's JSON export without CatBoost; see :func:`read_document` for the errors."""
+    info = document["features_info"]
+    features = [f for kind in ("float_features", "categorical_features") for f in info.get(kind) or []]
+    named = {operator.index(f["flat_feature_index"]): f.get("feature_id") for f in features}
+    # Columns that no split uses may be left out of the export, and then not all names are known.
+    is_full = sorted(named) == list(range(len(features)))
+    names = [named[i] or str(i) for i in range(len(features))] if is_full else []
+    classes = document.get("model_info", {}).get("class_params", {}).get("class_names") or []
+    return _adapted(document, names, len(names), classes)
+
+
+def _adapted(document: dict[str, Any], names: list[str], n_features: int, classes: list[Any]) -> AdaptedModel:
+    ensemble, encoders, derived, shared = read_document(document, n_features)
+    n_features = ensemble.n_features - (0 if derived is None else derived.n_columns)
+    invented = names == [str(i) for i in range(len(names))]
+    named = len(names) == n_features and not invented
+    schema = InputSchema(n_features, tuple(names) if named else None, encoders=encoders, derived=derived)
+
+    if ensemble.n_outputs == 1:
+        binary = len(classes) == 2
+        return AdaptedModel(
+            ensemble,
+            schema,
+            "catboost",
+            binary="margin" if binary else None,
+            class_names=tuple(classes) if binary else None,
+            link="logistic" if binary else None,
+            squared_error=_loss(document) == "RMSE",
+            cover_kind="weight",
+            shared=shared,
+        )
+    # A class that was declared but never seen in training has no output.
+    seen = document.get("model_info", {}).get("class_params", {}).get("class_to_label", range(len(classes)))
+    outputs = tuple(classes[int(i)] for i in seen) if classes else None
+    return AdaptedModel(
+        ensemble,
+        schema,
+        "catboost",
+        output_names=outputs,
+        link="logistic" if (_loss(document) or _loss_of_sum(document)) in _LOGISTIC else None,
+        cover_kind="weight",
+        shared=shared,
+    )
+
+
+def restore_tables(document: dict[str, Any], content: bytes) -> None:
+    """Give CTRs that share a name in the JSON export, and thus a table, names and tables of their own.
+
+    Parameters
+    ----------
+    document : dict
+        The export, changed in place.
+    content : bytes
+        CatBoost's own file (.cbm) of the same model.
+
+    Raises
+    ------
+    ValueError
+        The file is of another model, or damaged.
+    """
+    if not document.get("ctr_data"):
+        return
+    file = CbmFile(content)
+    ctrs = document["features_info"]["ctrs"]
+    if [ctr["ctr_type"] for ctr in ctrs] != [base.kind for base in file.ctrs]:
+        raise ValueError("CatBoost's two exports of the model have different CTRs")
+    binarizations: dict[str, set[int]] = {}
+    for ctr, base in zip(ctrs, file.ctrs, strict=True):
+        binarizations.setdefault(ctr["identifier"], set()).add(base.binarization)
+    if max(map(len, binarizations.values()), default=1) == 1:
+        return
+    tables = file.tables()
+    for ctr, base in zip(ctrs, file.ctrs, strict=True):
+        if len(binarizations[ctr["identifier"]]) > 1:
+            ctr["identifier"] += f" {base.binarization}"
+            document["ctr_data"][ctr["identifier"]] = tables[base]
+
+
+def _loss(document: dict[str, Any]) -> str | None:
+    """Return the training loss of the model; None if the document lacks it, like that of a sum of models."""
+    params = document.get("model_info", {}).get("params", {})
+    return params.get("loss_function", {}).get("type") if isinstance(params, dict) else None
+
+
+def _loss_of_sum(document: dict[str, Any]) -> str | None:
+    """Return the loss of all models of a sum; None if it is not a sum, or they have different losses."""
+    text = document.get("model_info", {}).get("loss_function")
+    return json.loads(text).get("type") if isinstance(text, str) else None
+
+
+class Parts(NamedTuple):
+    """The result of :func:`read_document`, named like the parts of an ``AdaptedModel``."""
+
+    ensemble: Ensemble
+    encoders: dict[int, CategoryEncoder]
+    derived: CtrColumns | None
+    shared: tuple[tuple[int, ...], ...]
+
+
+def read_document(document: dict[str, Any], n_features: int) -> Parts:
+    """Read CatBoost's JSON export.
+
+    Parameters
+    ----------
+    document : dict
+    n_features : int
+        Minimum number of columns of X; there are more if the trees use a later one.
+
+    Returns
+    -------
+    Parts
+
+    Raises
+    ------
+    UnsupportedModelError
+        A split is neither numeric nor one-hot nor on a CTR, or a CTR is of an unknown kind.
+    ValueError
+        The document contradicts itself or lacks a field.
+    """
+    try:
+        return _read(document, n_features)
+    except (LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(
+            f"CatBoost's JSON export of the model is malformed: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _read(document: dict[str, Any], n_features: int) -> Parts:
+    info = document["features_info"]
+    numeric = {
+        f["feature_index"]: (operator.index(f["flat_feature_index"]), _NAN_LEFT[f["nan_value_treatment"]])
+        for f in info.get("float_features") or []
+    }
+    categorical = {
+        f["feature_index"]: (
+            operator.index(f["flat_feature_index"]),
+            {h & HASH_MASK: i for i, h in enumerate(f.get("values") or [])},
+        )
+        for f in info.get("categorical_features") or []
+    }
+    columns = [column for column, _ in [*numeric.values(), *categorical.values()]]
+    if len(set(columns)) < len(columns) or min(columns, default=0) < 0:
+        raise ValueError("CatBoost's JSON export of the model numbers its columns wrongly")
+    limit = max(n_features, _MAX_COLUMNS_WITH_CTRS)
+    n_features = max([n_features, *(column + 1 for column in columns)])
+    ctrs = CtrReader(document, numeric, categorical)
+
+    def rule(split: dict[str, Any]) -> _Rule:
+        kind = split["split_type"]
+        if kind == "FloatFeature":
+            column, missing_left = numeric[split["float_feature_index"]]
+            return _Rule(column, float(split["border"]), missing_left, -1)
+        if kind == "OneHotFeature":
+            column, codes = categorical[split["cat_feature_index"]]
+            return _Rule(column, 0.0, True, codes[split["value"] & HASH_MASK])
+        if kind == "OnlineCtr":
+            column, border = ctrs.column(split)
+            return _Rule(n_features + column, border, True, -1)
+        raise UnsupportedModelError(f"the CatBoost model has splits of the unknown type {kind!r}")
+
+    scale, bias = document["scale_and_bias"]
+    bias = [float(number) for number in bias]
+    symmetric = "oblivious_trees" in document
+    read_tree = _symmetric_tree if symmetric else _nested_tree
+    parts = [
+        read_tree(tree, rule, len(bias))
+        for tree in document["oblivious_trees" if symmetric else "trees"] or []
+    ]
+    trees = []
+    for left, right, rules, cover, value in parts:
+        value = value * float(scale)
+        trees.append(
+            Tree(
+                left=left,
+                right=right,
+                feature=rules["column"],
+                threshold=rules["threshold"],
+                missing_left=rules["missing_left"],
+                cover=cover,
+                value=value if len(bias) > 1 else value[:, 0],
+            )
+        )
+    options: dict[str, Any] = {}
+    derived = ctrs.columns(n_features)
+    shared: tuple[tuple[int, ...], ...] = ()
+    if derived is not None:
+        if n_features > limit:
+            raise ValueError(
+                f"CatBoost's JSON export of the model has a column number {n_features - 1}; with CTRs there "
+                f"may be at most {limit} columns"
+            )
+        options["player"], shared = _players(n_features, ctrs.categories())
+    n_codes = max((len(codes) for _, codes in categorical.values()), default=0)
+    if parts and n_codes:
+        # Set s lists only code s, whatever the column.
+        options |= {
+            "category_set": np.concatenate([rules["code"] for _, _, rules, _, _ in parts]),
+            "category_offsets": np.arange(n_codes + 1),
+            "category_values": np.arange(n_codes),
+            "category_listed_left": np.zeros(n_codes, bool),
+        }
+    ensemble = Ensemble.from_trees(
+        trees,
+        n_features=n_features + (0 if derived is None else derived.n_columns),
+        intercept=bias,
+        x_dtype="float32",
+        **options,
+    )
+    encoders = {column: CategoryEncoder(codes) for column, codes in categorical.values()}
+    return Parts(ensemble, encoders, derived, shared)
+
+
+def _players(n_features: int, ctrs: list[frozenset[int]]) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
+    """Return the player of each column of X and of each CTR, and the columns of players with several.
+
+    ``ctrs`` lists the categorical columns of each CTR.
+    """
+    several = {columns: n_features for columns in ctrs if len(columns) > 1}
+    for i, columns in enumerate(several):
+        several[columns] += i
+    of_ctrs = [several.get(columns, min(columns)) for columns in ctrs]
+    player = np.concatenate([np.arange(n_features, dtype=np.int32), np.array(of_ctrs, np.int32)])
+    return player, tuple(tuple(sorted(c)) for c in several)
+
+
+_RULE = np.dtype(
+    [("column", np.int32), ("threshold", np.float64), ("missing_left", np.bool_), ("code", np.int32)]
+)
+_NO_RULE = _Rule(0, 0.0, True, -1)
+_Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _symmetric_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int) -> _Parts:
+    """Expand a symmetric tree into a full binary one, by levels: the children of i are 2i + 1 and 2i + 2."""
+    splits = [rule(split) for split in tree["splits"] or []]
+    weight = np.asarray(tree["leaf_weights"], np.float64)
+    if weight.shape != (1 << len(splits),):
+        raise ValueError(f"a CatBoost tree has {len(splits)} splits but {weight.size} leaf weights")
+    levels = np.array([*splits[::-1], _NO_RULE], _RULE)
+    cover = [weight]
+    for _ in splits:
+        cover.append(cover[-1].reshape(-1, 2).sum(axis=1))
+    node = np.arange(2 * len(weight) - 1, dtype=np.int32)
+    inner = node < len(weight) - 1
+    value = np.zeros((len(node), n_outputs))
+    value[~inner] = np.reshape(tree["leaf_values"], (len(weight), n_outputs))
+    return (
+        np.where(inner, 2 * node + 1, -1),
+        np.where(inner, 2 * node + 2, -1),
+        np.repeat(levels, 1 << np.arange(len(levels))),
+        np.concatenate(cover[::-1]),
+        value,
+    )
+
+
+def _nested_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int) -> _Parts:
+    """Number the nodes of a nested tree breadth first, so that parents precede their children."""
+    nodes = [tree]
+    zeros = [0.0] * n_outputs
+    left, rules, cover, value = [], [], [], []
+    for node in nodes:
+        if "split" in node:
+            left.append(len(nodes))
+            rules.append(rule(node["split"]))
+            cover.append(0.0)
+            value.append(zeros)
+            nodes += [node["left"], node["right"]]
+        else:
+            left.append(-1)
+            rules.append(_NO_RULE)
+            cover.append(float(node["weight"]))
+            value.append(node["value"] if n_outputs > 1 else [node["value"]])
+    for i in reversed(range(len(nodes))):
+        if left[i] >= 0:
+            cover[i] = cover[left[i]] + cover[left[i] + 1]
+    first = np.array(left)
+    return (
+        first,
+        np.where(first < 0, -1, first + 1),
+        np.array(rules, _RULE),
+        np.array(cover),
+        np.array(value, np.float64).reshape(len(nodes), n_outputs),
+    )

@@ -1,0 +1,298 @@
+"""The result of an adapter: the trees of a model, and how its own library reads X.
+
+An adapter returns an :class:`AdaptedModel`: the :class:`~skshapgpu.adapters.Ensemble` plus an
+:class:`InputSchema` that says which columns X must have, which values count as missing and how
+categories become the codes that the trees test. ``inputs.py`` applies the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from ..errors import UnsupportedModelError
+from .ensemble import Ensemble, Tree
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of X, the input of a :class:`ColumnEncoder`.
+
+    Attributes
+    ----------
+    name : str
+        Name in error messages.
+    values : ndarray
+        Decoded values: numbers, or objects (``None`` or NaN where missing).
+    codes : ndarray of int64 or None
+        Dictionary codes of a categorical column of a data frame, -1 where missing.
+    package : str or None
+        Package of the data frame that X is, such as "pandas"; None for an array.
+    is_text : bool
+        Whether it is a text column of a data frame. Its ``codes`` number the texts in order of appearance.
+    category_number : int
+        Number of categorical columns before this one in the data frame.
+    kept : dict of str to ndarray
+        Results of its encoder that :class:`DerivedColumns` may use, too.
+    """
+
+    name: str
+    values: np.ndarray
+    codes: np.ndarray | None = None
+    package: str | None = None
+    is_text: bool = False
+    category_number: int = 0
+    kept: dict[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+
+
+class ColumnEncoder(Protocol):
+    """Interface of objects that encode a categorical column as the codes that the trees test; picklable.
+
+    An encoder that reads ``Column.codes`` has the attribute ``takes_codes``: whether its result depends on
+    the codes themselves, not only on the categories that they stand for. If so, columns without codes of
+    their own are rejected, and so are rows in batches, each with its own dictionary.
+    """
+
+    def encode(self, column: Column) -> np.ndarray:
+        """Turn a column into codes.
+
+        Parameters
+        ----------
+        column : Column
+            The column, as X has it.
+
+        Returns
+        -------
+        ndarray of float64
+            Codes: NaN where missing, negative where the category is unknown.
+
+        Raises
+        ------
+        ValueError
+            The model's own library refuses a value; the message names the column and the value.
+        """
+
+
+class DerivedColumns(Protocol):
+    """Columns, computed from those of X, that the trees test after them; picklable.
+
+    Attributes
+    ----------
+    n_features : int
+        Number of columns of X.
+    n_columns : int
+        Number of derived columns.
+    encoded : set of int
+        Columns of X, with an encoder, from which they are computed.
+    row_bytes : int
+        Bytes, approximately, that :meth:`fill` allocates for each row.
+    """
+
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def n_columns(self) -> int: ...
+    @property
+    def encoded(self) -> Set[int]: ...
+    @property
+    def row_bytes(self) -> int: ...
+
+    def fill(self, block: np.ndarray, columns: Mapping[int, Column]) -> None:
+        """Write the last ``n_columns`` columns of ``block``, whose first columns are those of X, encoded.
+
+        Parameters
+        ----------
+        block : ndarray of shape (n_rows, n_features + n_columns)
+            Rows, changed in place.
+        columns : mapping of int to Column
+            The columns of X in ``encoded``, which their encoders have read before.
+        """
+
+
+@dataclass(frozen=True)
+class InputSchema:
+    """The columns and values that the model's library accepts as X, and how it reads them.
+
+    Attributes
+    ----------
+    n_features : int
+        Number of columns that X must have.
+    feature_names : tuple of str or None
+        Names seen in training; a data frame must have the same names in the same order.
+    allow_nan, allow_inf : bool
+        Whether the library itself accepts such values; those that it refuses are rejected here, too.
+    allow_sparse_nan : bool
+        Whether it reads NaN in a sparse matrix like NaN in an array, if it allows NaN at all.
+    blank_as_underscore : bool
+        Whether ``feature_names`` have underscores where the names in training had blanks.
+    array_dtype : str or None
+        Dtype to which the library rounds arrays other than float32 and float64 in native byte order.
+    object_dtype : str or None
+        Dtype to which the library rounds arrays of objects.
+    missing_value : float
+        A number that means missing, besides NaN, in columns without an encoder.
+    sparse_zero_missing : bool
+        Whether entries that a sparse X does not store are missing instead of zero.
+    encoders : mapping of int to ColumnEncoder
+        Encoder of each categorical column, by column number.
+    frame_encoder : ColumnEncoder or None
+        Encoder of a data frame's categorical columns that have none in ``encoders``; None: their
+        values are numbers.
+    n_categorical : int or None
+        Number of categorical columns that a data frame must have, if the library insists on one.
+    derived : DerivedColumns or None
+        Columns that the trees test in addition to those of X.
+    """
+
+    n_features: int
+    feature_names: tuple[str, ...] | None = None
+    blank_as_underscore: bool = False
+    array_dtype: str | None = None
+    object_dtype: str | None = None
+    allow_nan: bool = True
+    allow_inf: bool = True
+    allow_sparse_nan: bool = True
+    missing_value: float = np.nan
+    sparse_zero_missing: bool = False
+    encoders: Mapping[int, ColumnEncoder] = field(default_factory=dict)
+    frame_encoder: ColumnEncoder | None = None
+    n_categorical: int | None = None
+    derived: DerivedColumns | None = None
+
+    def __post_init__(self) -> None:
+        derived = self.derived
+        if derived is not None and (
+            derived.n_features != self.n_features or not derived.encoded <= set(self.encoders)
+        ):
+            raise ValueError("derived columns are of an X with other columns, or their encoders are missing")
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns that the trees may test: those of X, and the derived ones."""
+        return self.n_features + (0 if self.derived is None else self.derived.n_columns)
+
+    @property
+    def takes_codes(self) -> bool:
+        """Whether the category codes of a data frame are used as they are."""
+        encoders = [*self.encoders.values(), self.frame_encoder]
+        return any(getattr(encoder, "takes_codes", False) for encoder in encoders)
+
+    @property
+    def has_encoders(self) -> bool:
+        """Whether any column may be categorical."""
+        return bool(self.encoders) or self.frame_encoder is not None
+
+
+@dataclass(frozen=True)
+class AdaptedModel:
+    """A fitted model as the explainer sees it.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+    schema : InputSchema
+    family : str
+        "sklearn", "xgboost", "lightgbm", "catboost", "treelite", "ngboost", "sksurv",
+        "quantile_forest" or a registered name.
+    output_names : tuple or None
+        Names of the outputs if there are several: class labels, or target names.
+    binary : {None, "margin", "probability"}
+        Set if the single output is the positive class of a binary classifier: says whether the
+        negative class has the margin times -1, or one minus the probability.
+    class_names : tuple or None
+        Both class labels of a binary classifier, negative first.
+    link : {None, "identity", "logistic"}
+        How the library computes the probability of an output from its margin alone: it is the
+        margin, or 1 / (1 + exp(-link_scale * margin)). None: it computes it in another way, or the
+        model has no probabilities.
+    link_scale : float
+        Factor of the margin in the logistic link.
+    squared_error : bool
+        Whether the single output is a prediction trained to minimize the squared error.
+    has_cover : bool
+        Whether the ensemble has the covers of the training data. Without them, SHAP values can
+        only be computed against background data.
+    cover_kind : {None, "count", "weight"}
+        Kind of the covers: numbers of training rows, or weights of these, which in boosting are
+        the sums of their hessians. None: unknown.
+    other_covers : mapping of str to callable
+        Function that returns the covers of all nodes of the other kind, if the model has both; picklable.
+    shared : tuple of tuple of int
+        For each player of the ensemble after those that are the columns of X: the columns that
+        share its value evenly.
+    """
+
+    ensemble: Ensemble
+    schema: InputSchema
+    family: str
+    output_names: tuple[Any, ...] | None = None
+    binary: Literal["margin", "probability"] | None = None
+    class_names: tuple[Any, ...] | None = None
+    link: Literal["identity", "logistic"] | None = None
+    link_scale: float = 1.0
+    squared_error: bool = False
+    has_cover: bool = True
+    cover_kind: Literal["count", "weight"] | None = None
+    other_covers: Mapping[str, Callable[[], np.ndarray]] = field(default_factory=dict, repr=False)
+    shared: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        n_features, n_players = self.schema.n_features, self.ensemble.n_players
+        if self.ensemble.n_features != self.schema.n_columns:
+            raise ValueError(
+                f"the trees test {self.ensemble.n_features} features, but the schema has "
+                f"{self.schema.n_columns} columns"
+            )
+        if n_players != n_features + len(self.shared):
+            raise ValueError(
+                f"the ensemble has {n_players} players, but there are {n_features} columns of X and "
+                f"{len(self.shared)} players after them"
+            )
+        for columns in self.shared:
+            known = all(column in range(n_features) for column in columns)
+            if not columns or not known or len(set(columns)) < len(columns):
+                raise ValueError(f"{columns!r} are not distinct columns of X that can share a value")
+
+    def with_cover(self, asked: str) -> AdaptedModel:
+        """Return the model with covers of one kind.
+
+        Parameters
+        ----------
+        asked : {"auto", "count", "weight"}
+            Kind of the covers; "auto": those that the model has.
+
+        Returns
+        -------
+        AdaptedModel
+            The model, without ``other_covers``.
+
+        Raises
+        ------
+        UnsupportedModelError
+            The model has no covers of this kind.
+        """
+        if asked in ("auto", self.cover_kind):
+            return replace(self, other_covers={}) if self.other_covers else self
+        if asked not in self.other_covers:
+            kind = {"count": "counts of training rows", "weight": "weights of training rows"}
+            has = f"but {kind[self.cover_kind]}" if self.cover_kind else "and no others"
+            raise UnsupportedModelError(
+                f"cover={asked!r}: this {self.family} model has no {kind[asked]}, {has}; use cover='auto'"
+            )
+        ensemble = replace(self.ensemble, cover=self.other_covers[asked]())
+        return replace(self, ensemble=ensemble, cover_kind=asked, other_covers={})  # type: ignore[arg-type]
+
+
+def counts_of(trees: Sequence[Tree]) -> dict[str, Callable[[], np.ndarray]]:
+    """Return ``AdaptedModel.other_covers`` of trees whose covers are weights, if all of them have counts."""
+    if not trees or any(tree.count is None for tree in trees):
+        return {}
+    return {"count": partial(_counts, trees)}
+
+
+def _counts(trees: Sequence[Tree]) -> np.ndarray:
+    return np.concatenate([np.asarray(tree.count, np.float64) for tree in trees])

@@ -1,0 +1,90 @@
+"""Arguments of runs over batches: an explainer of anything that stands for one, and what is asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .._engine.pairs import Request
+from ..errors import require_one_of
+from ..explainer import TreeExplainer
+
+_VALUE_INDICES = ("sv", "bv")
+
+#: How a file begins that TreeExplainer.save wrote; no model file does.
+_EXPLAINER_FILE = b"PK\x03\x04"
+
+
+def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
+    """Return an explainer of anything that stands for one, for rows without labels.
+
+    Parameters
+    ----------
+    model : TreeExplainer, fitted model, str or path
+        A path is that of a model file, or of a file that ``TreeExplainer.save`` wrote; its content tells.
+    options : dict
+        Options of ``TreeExplainer``, or of ``TreeExplainer.load`` for such a file.
+
+    Raises
+    ------
+    TypeError
+        ``model`` is an explainer, which has its options.
+    ValueError, TypeError, UnsupportedModelError, NotFittedError, OSError
+        As ``TreeExplainer`` and ``TreeExplainer.load`` raise; or labels are needed.
+    """
+    if options.get("model_output") == "log_loss":
+        raise _no_labels()
+    explainer = _explainer_of(model, options)
+    if explainer.model_output == "log_loss":
+        raise _no_labels()
+    return explainer
+
+
+def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
+    if isinstance(model, TreeExplainer):
+        if options:
+            raise TypeError(f"the explainer has its options: {', '.join(options)} must be given to it")
+        return model
+    if isinstance(model, (str, os.PathLike)) and os.path.isfile(model):
+        with open(model, "rb") as file:
+            if file.read(4) == _EXPLAINER_FILE:
+                return TreeExplainer.load(model, **options)
+    return TreeExplainer(model, **options)
+
+
+def request_of(interactions: bool, pairs: Any, index: str | None) -> tuple[Request | None, str]:
+    """Return the pairs that are asked for of each batch, None for values of single features, and their index.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument has no such value, or what is asked for depends on other rows than those of a batch.
+    """
+    if not interactions:
+        index = "sv" if index is None else index
+        require_one_of("index", index, _VALUE_INDICES)
+        if not (isinstance(pairs, str) and pairs == "all"):
+            raise ValueError("pairs is for interactions: use interactions=True")
+        return None, index
+    index = "sii" if index is None else index
+    request = Request.parse(pairs, index)
+    if request.form == "strongest":
+        raise ValueError(
+            "pairs must be 'all', 'occurring' or a list: the strongest depend on all rows, not on "
+            "those of a batch; find them in a sample with explain_interactions, or use top="
+        )
+    return request, index
+
+
+def _no_labels() -> ValueError:
+    return ValueError("model_output='log_loss' needs labels, which batches do not have: use TreeExplainer")
+
+
+def parse_names(argument: str, given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"{argument} must be a sequence of names, not {given!r}")
+    names = tuple(given)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{argument} names the column {twice!r} twice")
+    return names

@@ -1,0 +1,39 @@
+"""Fingerprints of explainers, by which a run over batches knows the explainer that began it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import joblib
+
+from .._files import saving
+from ..explainer import TreeExplainer
+
+
+def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
+    """Return a JSON-compatible fingerprint: equal fingerprints mean bit-identical SHAP values.
+
+    Explainers that were made alike have the same, in any process. A step of a pipeline that cannot be
+    pickled is known by its text, which may differ from process to process.
+    """
+    adapted, runner = explainer._adapted, explainer._runner
+    about = {f.name: getattr(adapted, f.name) for f in fields(adapted) if f.name != "ensemble"}
+    background = runner.background
+    steps = None
+    if explainer._reader.steps:
+        try:
+            steps = joblib.hash(explainer._reader.steps)
+        except Exception:  # whatever a step's own pickling raises
+            steps = repr(explainer._reader.steps)
+    return {
+        "trees": saving.digest(adapted.ensemble),
+        "schema": joblib.hash(about),
+        "steps": steps,
+        "background": background and joblib.hash([background.rows, background.weights]),
+        "algorithm": runner.options.algorithm,
+        "precision": explainer.precision,
+        "outputs": explainer._outputs,
+        "model_output": explainer.model_output,
+        "memory_limit": runner.options.memory_limit,
+    }

@@ -1,0 +1,556 @@
+"""Arrow record batches in, record batches of contributions out: what every run over many rows is made of.
+
+A batch is explained by itself, so that batches may be worked off in any process and in any order; the
+names and types of the columns are known before the first. Columns of numbers go into one block without
+a data frame in between. Where a pipeline comes first, its steps get the pandas frame that pyarrow makes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils import get_tags
+
+from .._explanations.interactions import INDEX_NAMES, set_names
+from .._explanations.values import column_names, side_by_side
+from .._rows.arrow import (
+    MISSING_KEY,
+    MISSING_NAN,
+    columns_of_rows,
+    decoded,
+    is_category,
+    require_arrow,
+    require_columns,
+    rows_of_columns,
+    to_pandas,
+)
+from .._rows.tables import check_names
+from ..errors import require_one_of
+from ..explainer import TreeExplainer
+from .batch_arguments import explainer_of, parse_names, request_of
+
+#: Key of the metadata of a schema under which base values and the like stand, as JSON.
+METADATA_KEY = b"skshapgpu"
+
+_DTYPES = ("auto", "float32", "float64")
+
+#: So many of the largest numbers of a row are found faster one by one than by sorting all.
+_FEW = 12
+
+
+class BatchExplainer:
+    """Explains Arrow record batches: rows in, contributions out.
+
+    Picklable, as its explainer is, which is compiled again where it is unpickled. The values are those that
+    :meth:`.TreeExplainer.explain` gives for the same rows: as an array where all features are float32 or all
+    float64 columns, as the pandas frame of ``RecordBatch.to_pandas`` where the model is a
+    ``Pipeline`` that was fitted on a frame, else as an Arrow table. A null is missing. Columns of text
+    count as categories, where the model has some.
+
+    Parameters
+    ----------
+    model : TreeExplainer, fitted model, str or path
+        An explainer, or what :class:`.TreeExplainer` takes, or the path of a file that
+        :meth:`.TreeExplainer.save` wrote.
+    features : sequence of str or None, default=None
+        Names of the columns that the model takes, in its order. None: those that it was trained with, by
+        name, where it knows names and all are there; else all columns that are not in ``keep``, in order.
+    keep : sequence of str, default=()
+        Names of columns that are carried through unchanged, such as row ids; first in the output.
+    top : int or None, default=None
+        Give only so many values of each row, those of largest magnitude, the largest first, of equal ones
+        the first: columns "feature_1", "shap_1", "feature_2", and so on, where "feature_1" holds a name; of
+        interactions "pair_1" and "interaction_1". Several outputs have each their own: "feature_1__cat".
+    interactions : bool, default=False
+        Whether to give interactions of pairs, a column each.
+    pairs : {"all", "occurring"} or list of pairs, default="all"
+        Of interactions: all that occur on a path of the model, as others are zero, or those listed, by names
+        or positions of the columns that the model sees.
+    index : str or None, default=None
+        As for :func:`skshapgpu.explain`: "sv" or "bv", of interactions "sii", "stii" or "bii".
+    prefix : str, default=""
+        What the names of the columns of values begin with. Without one they are those that
+        ``get_feature_names_out`` of :class:`.ShapTransformer` or :class:`.ShapInteractionTransformer` gives.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        Of the values in the output. "auto" is float32 where all features are float32 columns, else
+        float64, and float64 for every ``Pipeline``, as what its steps make is not known beforehand.
+    **options
+        Options of :class:`.TreeExplainer`, unless ``model`` is one; of a saved one those of
+        :meth:`.TreeExplainer.load`. ``model_output="log_loss"`` is refused, as there are no labels.
+
+    Raises
+    ------
+    ImportError
+        pyarrow is not installed.
+    ValueError, TypeError
+        An argument has no such value.
+    UnsupportedModelError, NotFittedError
+        As for :class:`.TreeExplainer`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu.batches import BatchExplainer
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> batch = pa.RecordBatch.from_pandas(X.assign(patient=range(442)))
+    >>> BatchExplainer(model, keep=["patient"], top=2)(batch).column_names
+    ['patient', 'feature_1', 'shap_1', 'feature_2', 'shap_2']
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        features: Sequence[str] | None = None,
+        keep: Sequence[str] = (),
+        top: int | None = None,
+        interactions: bool = False,
+        pairs: Any = "all",
+        index: str | None = None,
+        prefix: str = "",
+        dtype: str = "auto",
+        **options: Any,
+    ) -> None:
+        require_arrow()
+        require_one_of("dtype", dtype, _DTYPES)
+        self._features = None if features is None else parse_names("features", features)
+        self._keep = parse_names("keep", keep)
+        if not isinstance(prefix, str):
+            raise TypeError(f"prefix must be a str, not {prefix!r}")
+        if top is not None and (isinstance(top, bool) or not isinstance(top, (int, np.integer))):
+            raise TypeError(f"top must be a number or None, not {top!r}")
+        if top is not None and top < 1:
+            raise ValueError(f"top must be at least 1, not {top}")
+        self._top, self._prefix, self._dtype = None if top is None else int(top), prefix, dtype
+        self._request, self._index = request_of(interactions, pairs, index)
+        self._explainer = explainer_of(model, options)
+        self._of_texts = bool(self._explainer.steps) and _takes_texts(self._explainer.steps[0])
+        self._last: tuple[Any, tuple[str, ...], Any] | None = None
+
+    @property
+    def explainer(self) -> TreeExplainer:
+        """Explainer of the batches."""
+        return self._explainer
+
+    @property
+    def keep(self) -> tuple[str, ...]:
+        """Names of the columns that are carried through."""
+        return self._keep
+
+    @property
+    def base_values(self) -> Any:
+        """Base value: float, or float64 array of shape (n_outputs,) if there are several."""
+        return self._explainer.expected_value
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what shapes the output beside the model.
+
+        Returns
+        -------
+        dict
+            Arguments of the constructor, in a form that JSON can write.
+        """
+        request = self._request
+        return {
+            "features": self._features and list(self._features),
+            "keep": list(self._keep),
+            "top": self._top,
+            "index": self._index,
+            "pairs": request and (_plain(request.listed) if request.form == "listed" else "occurring"),
+            "prefix": self._prefix,
+            "dtype": self._dtype,
+        }
+
+    def input_names(self, schema: Any) -> tuple[str, ...]:
+        """Return the names of the columns that are features, in the order of the model.
+
+        Parameters
+        ----------
+        schema : pyarrow.Schema
+            Schema of the batches.
+
+        Returns
+        -------
+        tuple of str
+            Names of columns.
+
+        Raises
+        ------
+        ValueError
+            Columns are missing, or there are too many or too few, or several of one name, or their names
+            are not those of the training data, or the model takes codes that a batch does not tell.
+        """
+        names = self._features
+        known, n_expected, blank = self._expected()
+        if names is None and known is not None:
+            there = {name.replace(" ", "_") if blank else name: name for name in schema.names}
+            if all(name in there for name in known):
+                names = tuple(there[name] for name in known)
+        if names is None:
+            names = tuple(name for name in schema.names if name not in self._keep)
+        require_columns(schema, (*self._keep, *names))
+        if known is not None:
+            check_names([name.replace(" ", "_") for name in names] if blank else names, known)
+        if n_expected is not None and len(names) != n_expected:
+            raise ValueError(
+                f"the model takes {n_expected} features, but there are {len(names)} columns: "
+                f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}; name those to take in features="
+            )
+        self._require_no_codes(schema, names)
+        return names
+
+    def _require_no_codes(self, schema: Any, names: Sequence[str]) -> None:
+        explainer = self._explainer
+        if explainer.steps or not explainer.takes_codes:  # for steps, see rows()
+            return
+        if any(is_category(schema.field(name).type) for name in names):
+            raise ValueError(
+                "the model takes the codes of categories as they are, but each batch may have other codes "
+                "for them: give columns of whole numbers, the codes of the training data"
+            )
+
+    @property
+    def takes_all_columns(self) -> bool:
+        """Whether the features are all columns that are not kept, as nobody has named them."""
+        return self._features is None and self._expected()[0] is None
+
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether the model takes nothing but numbers."""
+        return not self._explainer.steps and not self._explainer.has_encoders
+
+    def _expected(self) -> tuple[Sequence[str] | None, int | None, bool]:
+        """Return the names of the columns, if known, how many there must be, and whether blanks are lost."""
+        explainer = self._explainer
+        if not explainer.steps:
+            return explainer.feature_names_in, explainer.n_features, explainer.blank_as_underscore
+        if self._of_texts:
+            return None, 1, False
+        names = getattr(explainer.steps[0], "feature_names_in_", None)
+        names = None if names is None else tuple(map(str, names))
+        return names, getattr(explainer.steps[0], "n_features_in_", None), False
+
+    def output_schema(self, schema: Any) -> Any:
+        """Return names and types of the columns of the output; base values are in the metadata.
+
+        Parameters
+        ----------
+        schema : pyarrow.Schema
+            Of the batches.
+
+        Returns
+        -------
+        pyarrow.Schema
+            Under the key ``skshapgpu`` its metadata have JSON with ``base_values``, ``output_names``,
+            ``feature_names``, ``index``, ``model_output``, ``feature_perturbation`` and ``precision``.
+
+        Raises
+        ------
+        ValueError
+            As for :meth:`input_names`, or a kept column has the name of a column of values.
+        """
+        names = self.input_names(schema)
+        single = all(str(schema.field(name).type) == "float" for name in names)
+        kept = [schema.field(name) for name in self._keep]
+        return self.schema_of(kept, names, single and not self._explainer.steps)
+
+    def schema_of(self, kept: Sequence[Any], names: Sequence[str] | None, single: bool) -> Any:
+        """Return names and types of the columns of the output for given features.
+
+        Parameters
+        ----------
+        kept : sequence of pyarrow.Field
+            Fields of the columns that are kept.
+        names : sequence of str or None
+            Names of the features, if they have any.
+        single : bool
+            Whether X is float32.
+
+        Returns
+        -------
+        pyarrow.Schema
+            As :meth:`output_schema` returns it.
+        """
+        arrow = require_arrow()
+        value_names = self.value_names(names)
+        value_type = arrow.float32() if single else arrow.float64()
+        if self._dtype != "auto":
+            value_type = arrow.float32() if self._dtype == "float32" else arrow.float64()
+        fields = [arrow.field(name, value_type, nullable=False) for name in value_names]
+        if self._top is not None:
+            fields = []
+            noun, value = ("feature", "shap") if self._request is None else ("pair", "interaction")
+            value = "banzhaf" if self._index == "bv" else value
+            for rank in range(1, min(self._top, self._n_ranked(names)) + 1):
+                for what, kind in ((noun, arrow.string()), (value, value_type)):
+                    column = [f"{self._prefix}{what}_{rank}"]
+                    fields += [
+                        arrow.field(name, kind, nullable=False)
+                        for name in column_names(column, self._explainer.output_names)
+                    ]
+        taken = [field.name for field in fields]
+        twice = sorted({*taken} & {field.name for field in kept}) or sorted(
+            {name for name in taken if taken.count(name) > 1}
+        )
+        if twice:
+            raise ValueError(
+                f"the output would have two columns {twice[0]!r}, one kept and one of values: "
+                "use prefix=, 'shap_' for instance"
+            )
+        return arrow.schema([*kept, *fields], {METADATA_KEY: json.dumps(self._about(names)).encode()})
+
+    def _ranked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the names of the features, or pairs, that have a value for each output."""
+        seen = self._explainer.names_seen(names)
+        return seen if self._request is None else set_names(seen, self._pairs(seen))
+
+    def _n_ranked(self, names: Sequence[str] | None) -> int:
+        return len(self._ranked_names(names))
+
+    def value_names(self, names: Sequence[str] | None) -> list[str]:
+        """Return the names of the columns of all values.
+
+        Parameters
+        ----------
+        names : sequence of str or None
+            Names of the features, if they have any.
+
+        Returns
+        -------
+        list of str
+            Names of columns, ``prefix`` included.
+        """
+        found = column_names(self._ranked_names(names), self._explainer.output_names)
+        return [self._prefix + name for name in found]
+
+    def _pairs(self, seen: Sequence[str]) -> np.ndarray:
+        assert self._request is not None
+        if self._request.form == "listed":
+            return self._request.positions(seen)
+        return self._explainer.occurring_pairs()
+
+    def _about(self, names: Sequence[str] | None) -> dict[str, Any]:
+        explainer, base = self._explainer, self._explainer.expected_value
+        index = self._index if self._request is None else INDEX_NAMES[self._index]
+        return {
+            "base_values": base if isinstance(base, float) else base.tolist(),
+            "output_names": explainer.output_names and _plain(explainer.output_names),
+            "feature_names": list(explainer.names_seen(names)),
+            "index": index,
+            "model_output": explainer.model_output,
+            "feature_perturbation": explainer.feature_perturbation,
+            "precision": explainer.precision,
+        }
+
+    def __call__(self, batch: Any) -> Any:
+        """Explain a batch.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Rows to explain.
+
+        Returns
+        -------
+        pyarrow.RecordBatch
+            With the schema that :meth:`output_schema` gives; as many rows, in their order.
+
+        Raises
+        ------
+        ValueError, TypeError
+            A column is missing, or holds what the model does not take; the message names it, and the row.
+        MemoryError, RuntimeError
+            As for :meth:`.TreeExplainer.explain`.
+        """
+        last = self._last  # batches of a run have one schema; a tuple, for the sake of threads
+        if last is None or not last[0].equals(batch.schema, check_metadata=False):
+            last = self._last = (
+                batch.schema,
+                self.input_names(batch.schema),
+                self.output_schema(batch.schema),
+            )
+        return self.explain_batch(batch, *last[1:])
+
+    def explain_batch(self, batch: Any, names: Sequence[str], schema: Any) -> Any:
+        """Explain a batch whose schema has been checked before.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Rows to explain.
+        names : sequence of str
+            Columns that are features, as :meth:`input_names` returns them.
+        schema : pyarrow.Schema
+            Schema of the output, as :meth:`output_schema` returns it.
+
+        Returns
+        -------
+        pyarrow.RecordBatch
+            As many rows, in their order.
+        """
+        kept = [batch.column(name) for name in self._keep]
+        X = self.rows(batch, names) if batch.num_rows else None
+        return self._batch(schema, kept, X, names)
+
+    def explain_rows(self, X: Any, schema: Any) -> Any:
+        """Explain rows that are no record batch.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_rows, n_features)
+            Rows to explain.
+        schema : pyarrow.Schema
+            Schema of the output, as :meth:`schema_of` returns it.
+
+        Returns
+        -------
+        pyarrow.RecordBatch
+            As many rows, in their order.
+        """
+        return self._batch(schema, [], X if X.shape[0] else None, None)
+
+    def values(self, X: Any, names: Sequence[str] | None, dtype: Any) -> np.ndarray:
+        """Compute all values of some rows, side by side.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_rows, n_features)
+            Rows to explain.
+        names : sequence of str or None
+            Names of the features, if they have any.
+        dtype : dtype
+            Type of the values.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns)
+            Values in the order of :meth:`value_names`.
+        """
+        if self._of_texts:
+            if X.shape[1] != 1:
+                raise ValueError(f"the model takes one column of texts, but there are {X.shape[1]} columns")
+            X = X[:, 0]
+        if self._request is None:
+            found = self._explainer.explain(X, index=self._index).values
+        elif self._request.form == "listed":
+            pairs = self._pairs(self._explainer.names_seen(names))
+            found = self._explainer.explain_interactions(X, pairs=pairs, index=self._index).values
+        else:
+            found = self._explainer.explain_interactions(X, pairs="occurring", index=self._index).values
+        return side_by_side(found).astype(dtype, copy=False)
+
+    def _batch(self, schema: Any, kept: list[Any], X: Any, names: Sequence[str] | None) -> Any:
+        arrow = require_arrow()
+        fields = list(schema)[len(kept) :]
+        if X is None:
+            made = [arrow.array([], field.type) for field in fields]
+        else:
+            dtype = np.float32 if str(fields[-1].type) == "float" else np.float64
+            values = self.values(X, names, dtype)
+            if self._top is None:
+                made = [arrow.array(column) for column in columns_of_rows(values)]
+            else:
+                made = self._strongest(values, names)
+        return arrow.RecordBatch.from_arrays([*kept, *made], schema=schema)
+
+    def _strongest(self, values: np.ndarray, names: Sequence[str] | None) -> list[Any]:
+        arrow = require_arrow()
+        ranked = arrow.array(self._ranked_names(names), arrow.string())
+        n_outputs = len(self._explainer.output_names or (None,))
+        values = values.reshape(len(values), len(ranked), n_outputs)
+        assert self._top is not None
+        n_kept = min(self._top, len(ranked))
+        places = [largest(values[:, :, output], n_kept) for output in range(n_outputs)]
+        made = []
+        for rank in range(n_kept):
+            made += [ranked.take(arrow.array(at[:, rank])) for at in places]
+            for output, at in enumerate(places):
+                chosen = np.take_along_axis(values[:, :, output], at[:, rank : rank + 1], axis=1)
+                made.append(arrow.array(np.ascontiguousarray(chosen[:, 0])))
+        return made
+
+    def rows(self, batch: Any, names: Sequence[str]) -> Any:
+        """Return the features of a batch as ``explain`` takes them.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Rows to explain.
+        names : sequence of str
+            Columns that are features.
+
+        Returns
+        -------
+        ndarray, data frame or pyarrow.Table
+            Rows, with the type that the model or the first step of the pipeline was trained with.
+        """
+        explainer = self._explainer
+        arrow = require_arrow()
+        self._require_no_codes(batch.schema, names)  # the first of several files may have had no value
+        columns = [batch.column(name) for name in names]
+        columns = [c.cast(arrow.float64()) if arrow.types.is_null(c.type) else c for c in columns]
+        types = {str(column.type) for column in columns}
+        of_frame = bool(explainer.steps) and hasattr(explainer.steps[0], "feature_names_in_")
+        plain = not (of_frame or self._of_texts or explainer.has_encoders)
+        if len(types) == 1 and types <= {"float", "double"} and plain:
+            return rows_of_columns(columns, np.float32 if types == {"float"} else np.float64)
+        if explainer.steps:
+            if explainer.takes_codes:  # a step may encode texts; text that reaches the model is refused there
+                columns = [decoded(column) for column in columns]
+            fields = [batch.schema.field(name).with_type(c.type) for name, c in zip(names, columns)]
+            if self._of_texts:  # a vectorizer refuses NaN by name, and None by accident
+                fields = [field.with_metadata({MISSING_KEY: MISSING_NAN}) for field in fields]
+            frame = to_pandas(arrow.RecordBatch.from_arrays(columns, schema=arrow.schema(fields)))
+            return frame if of_frame else frame.to_numpy()
+        if explainer.family == "sklearn":  # reads values, and refuses dictionaries with nulls
+            columns = [decoded(column) for column in columns]
+        return arrow.Table.from_arrays(columns, names=list(names))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_last": None}  # a schema of pyarrow
+
+
+def largest(values: np.ndarray, n: int) -> np.ndarray:
+    """Find the n numbers of largest magnitude of each row, the largest first, of equal ones the first.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+    n : int
+        At most n_columns.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows, n)
+    """
+    magnitudes = np.abs(values)
+    if n > _FEW:
+        return np.argsort(-magnitudes, axis=1, kind="stable")[:, :n]
+    rows, places = np.arange(len(values)), np.empty((len(values), n), np.int64)
+    for rank in range(n):
+        places[:, rank] = found = magnitudes.argmax(axis=1)
+        magnitudes[rows, found] = -1.0
+    return places
+
+
+def _plain(names: Any) -> Any:
+    """Return labels, or pairs of them, as JSON has them."""
+    if isinstance(names, (tuple, list)):
+        return [_plain(name) for name in names]
+    name = names.item() if isinstance(names, np.generic) else names
+    return name if isinstance(name, (int, float, bool, str)) else str(name)
+
+
+def _takes_texts(step: Any) -> bool:
+    """Tell whether a transformer takes texts in one dimension, as CountVectorizer does, and no table."""
+    try:
+        tags = get_tags(step).input_tags
+    except Exception:  # whatever a transformer that is not of scikit-learn raises: it takes tables
+        return False
+    return tags.string and not tags.two_d_array
