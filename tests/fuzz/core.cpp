@@ -11,11 +11,11 @@
 #include <limits>
 #include <vector>
 
-#include "background_pairs.h"
-#include "fast_v2.h"
-#include "rescaled.h"
-#include "stored_tables.h"
-#include "table_builder.h"
+#include "background/background_pairs.h"
+#include "tables/fast_v2.h"
+#include "background/rescaled.h"
+#include "tables/stored_tables.h"
+#include "tables/table_builder.h"
 
 using namespace skshap;
 

@@ -1,0 +1,194 @@
+// Plan + background rows -> tables, and the leaves that have none: what counts is how much weight of the
+// background has which pattern at a leaf.
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "background/background_counts.h"
+#include "base/threads.h"
+#include "rows/coding.h"
+#include "tables/look_up.h"
+#include "tables/stored_tables.h"
+#include "tables/table_builder.h"
+
+namespace skshap {
+namespace {
+
+// Features of a leaf alone that has a table.
+constexpr uint32_t kLeafBits = 12;
+// Background rows of a tile; so many tiles are coded together, by all threads, and then counted, unless their
+// codes take more memory than that.
+constexpr int kTileRows = static_cast<int>(kCountedRows);
+constexpr int64_t kTilesAtOnce = 64;
+constexpr int64_t kCodeBytes = 64 << 20;
+
+class TableCounter {
+ public:
+  TableCounter(Plan& plan, const Rows& rows, const double* weights, int64_t n_threads)
+      : plan_(plan), tables_(plan.tables), rows_(rows), weights_(weights), n_threads_(n_threads) {}
+
+  void count() {
+    begin_.push_back(0);
+    for (const LookUp& look_up : tables_.look_ups)
+      begin_.push_back(begin_.back() + (size_t{1} << look_up.n_bits));
+    by_index_.assign(begin_.back(), 0.0);
+    patterns_.resize(tables_.leaves.size());
+    const int64_t n_tiles = (rows_.n_rows + kTileRows - 1) / kTileRows;
+    const int64_t tile_bytes =
+        static_cast<int64_t>(plan_.columns.size()) * kTileRows * (plan_.wide_codes ? 4 : 2);
+    const int64_t n_fitting = std::max<int64_t>(kCodeBytes / std::max<int64_t>(tile_bytes, 1), 1);
+    std::vector<CodeTile> tiles(std::min({n_tiles, kTilesAtOnce, n_fitting}));
+    for (CodeTile& tile : tiles) tile.allocate(plan_, kTileRows);
+    const int64_t n_at_once = static_cast<int64_t>(tiles.size());
+    for (int64_t first = 0; first < n_tiles; first += n_at_once) {
+      const int64_t n = std::min(n_at_once, n_tiles - first);
+      share(n, [&](int64_t i, RowCounter&) {
+        code_tile(plan_, kernels(), rows_, first_row(first + i), n_tile_rows(first + i), tiles[i]);
+      });
+      share(static_cast<int64_t>(tables_.trees.size()), [&](int64_t tree, RowCounter& counter) {
+        for (int64_t i = 0; i < n; ++i)
+          count_tile(tables_.trees[tree], tiles[i], weights_ + first_row(first + i), n_tile_rows(first + i),
+                     counter);
+      });
+    }
+  }
+
+  // By pattern of a leaf.
+  void add_weights(const TableLeaf& leaf, double* weights) const {
+    const double* const by_index = by_index_.data() + begin_[leaf.look_up];
+    for (size_t x = 0; x < leaf.size; ++x) weights[leaf.pattern[x]] += by_index[x];
+  }
+
+  void write_patterns() {
+    for (size_t i = 0; i < patterns_.size(); ++i) {
+      merge(patterns_[i].found);
+      tables_.leaves[i].patterns = tables_.patterns.size();
+      tables_.leaves[i].n_patterns = patterns_[i].found.size();
+      for (const auto& [pattern, weight] : patterns_[i].found) {
+        tables_.patterns.own().push_back(pattern);
+        tables_.weights.own().push_back(weight);
+      }
+      patterns_[i] = {};
+    }
+  }
+
+ private:
+  struct Patterns {
+    std::vector<std::pair<uint64_t, double>> found;
+    size_t n_merged = 0;
+  };
+
+  static int64_t first_row(int64_t tile) { return tile * kTileRows; }
+  int n_tile_rows(int64_t tile) const {
+    return static_cast<int>(std::min<int64_t>(kTileRows, rows_.n_rows - first_row(tile)));
+  }
+
+  // Calls work(i, counter) for each i, in all threads.
+  template <class Work>
+  void share(int64_t n, const Work& work) const {
+    std::atomic<int64_t> next{0};
+    run_threads(std::min(n_threads_, n), [&](bool) {
+      RowCounter counter;
+      for (int64_t i; (i = next++) < n;) work(i, counter);
+    });
+  }
+
+  void count_tile(const TableTree& tree, const CodeTile& tile, const double* weights, int n,
+                  RowCounter& counter) {
+    uint64_t* const words = counter.begin(n, weights, block_words(n_decided(plan_, tree)));
+    decide_blocks(plan_, kernels(), tree, tile, counter.n_blocks(), words);
+    for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i) {
+      const LookUp& look_up = tables_.look_ups[i];
+      counter.add_by_index(tables_.bits.data() + look_up.bits, look_up.n_bits, by_index_.data() + begin_[i]);
+    }
+    for (size_t i = tree.leaves; i < tree.leaves_end; ++i) {
+      const PatternLeaf& leaf = tables_.leaves[i];
+      Patterns& counted = patterns_[i];
+      const auto add = [&](const uint64_t* patterns, const double* of_rows, size_t n_rows) {
+        for (size_t row = 0; row < n_rows; ++row) counted.found.emplace_back(patterns[row], of_rows[row]);
+        if (counted.found.size() <= 2 * counted.n_merged + 4096) return;
+        merge(counted.found);
+        counted.n_merged = counted.found.size();
+      };
+      counter.add_patterns(tables_.bits.data() + leaf.bits, leaf.n_bits, add);
+    }
+  }
+
+  static void merge(std::vector<std::pair<uint64_t, double>>& patterns) {
+    std::sort(patterns.begin(), patterns.end());
+    size_t n = 0;
+    for (const auto& pattern : patterns) {
+      if (n && patterns[n - 1].first == pattern.first)
+        patterns[n - 1].second += pattern.second;
+      else
+        patterns[n++] = pattern;
+    }
+    patterns.resize(n);
+  }
+
+  Plan& plan_;
+  Tables& tables_;
+  const Rows& rows_;
+  const double* const weights_;
+  const int64_t n_threads_;
+  std::vector<size_t> begin_;     // of a look-up in by_index_
+  std::vector<double> by_index_;  // weight of the background
+  std::vector<Patterns> patterns_;
+};
+
+// The longest path whose leaf has a table, so that all tables fit their memory.
+TableLimits affordable(const Plan& plan, size_t table_bytes) {
+  TableLimits limits{kLeafBits};
+  while (limits.leaf_bits && tables_bytes(plan, limits) > table_bytes) --limits.leaf_bits;
+  return limits;
+}
+
+}  // namespace
+
+Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
+                          const double* weights, size_t table_bytes, int64_t n_threads,
+                          const StoredTables* stored) {
+  Plan plan = make_plan(ensemble, precision, 1, Index::kShapley, false);
+  const TableLimits limits =
+      stored ? TableLimits{std::min(stored->leaf_bits, kMaxTableBits)} : affordable(plan, table_bytes);
+  plan.tables.against_background = true;
+  plan.tables.leaf_bits = limits.leaf_bits;
+  lay_out_tables(plan, {}, limits);
+  drop_walks(plan);
+  if (stored) {
+    take_tables(plan, *stored);
+    return plan;
+  }
+  allocate_tables(plan);
+  TableCounter counter(plan, rows, weights, n_threads);
+  counter.count();
+  counter.write_patterns();
+
+  // The base value is what the background reaches: those rows of it that satisfy the whole of a path.
+  const Tables& tables = plan.tables;
+  std::vector<double> reached(tables.trees.size() * plan.n_outputs, 0.0);
+  write_tables(plan, limits, n_threads, [&](const TableLeaf& leaf, double* leaf_weights) {
+    counter.add_weights(leaf, leaf_weights);
+    const double all = leaf_weights[(size_t{1} << leaf.n_features) - 1];
+    for (size_t o = 0; o < leaf.n_outputs; ++o)
+      reached[leaf.tree * plan.n_outputs + o] += all * leaf.values[o];
+  });
+  plan.base_value = plan.constant;
+  for (size_t i = 0; i < tables.trees.size(); ++i) {
+    const TableTree& tree = tables.trees[i];
+    const Chunk& chunk = plan.chunks[tables.batches[tree.batch].chunk];
+    double* const base = plan.base_value.data() + std::max(chunk.output, 0);
+    for (size_t o = 0; o < n_used_outputs(plan, chunk); ++o) {
+      base[o] += reached[i * plan.n_outputs + o];
+      for (size_t l = tree.leaves; l < tree.leaves_end; ++l) {
+        const PatternLeaf& leaf = tables.leaves[l];
+        const size_t last = leaf.patterns + leaf.n_patterns - 1;
+        if (tables.patterns[last] == ~uint64_t{0} >> (64 - leaf.n_bits))
+          base[o] += tables.weights[last] * plan.leaf_values[leaf.leaf + o];
+      }
+    }
+  }
+  return plan;
+}
+
+}  // namespace skshap

@@ -1,0 +1,109 @@
+// How much weight of the background has each index of a table, or each pattern at a leaf.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "base/aligned.h"
+#include "rows/coding.h"
+#include "tables/table_builder.h"
+
+namespace skshap {
+
+// Different patterns, numbered in the order in which they come.
+class PatternIds {
+ public:
+  PatternIds() { clear(); }
+  void clear();
+  uint32_t id(uint64_t pattern);
+  const std::vector<uint64_t>& patterns() const { return patterns_; }
+  size_t bytes() const { return places_.capacity() * 4 + patterns_.capacity() * 8; }
+
+ private:
+  size_t place(uint64_t pattern) const;
+  void grow();
+
+  int n_bits_ = 0;                // of a place
+  std::vector<uint32_t> places_;  // ids, by hash
+  std::vector<uint64_t> patterns_;
+};
+
+// Patterns of up to 64 bits of the rows of some blocks; `index` and `patterns` have room for them.
+void row_patterns(const Kernels& kernels, const uint64_t* words, size_t block_words, size_t n_blocks,
+                  const uint32_t* bits, uint32_t n_bits, uint16_t* index, uint64_t* patterns);
+
+// Background rows that are decided and counted at once.
+constexpr size_t kCountedRows = 4096;
+
+// Adds up the weights of background rows by what they decide at the nodes of a tree. One thread's work.
+class RowCounter {
+ public:
+  // Takes the next rows of a tree, of whose decisions a block has so many words; returns where they go.
+  uint64_t* begin(size_t n_rows, const double* weights, size_t block_words);
+
+  // Adds to by_index[number that the bits, at most 16, are for a row].
+  void add_by_index(const uint32_t* bits, uint32_t n_bits, double* by_index);
+
+  // Calls add(patterns, weights, rows) for each block; a pattern has at most 64 bits.
+  template <class Add>
+  void add_patterns(const uint32_t* bits, uint32_t n_bits, const Add& add) {
+    row_patterns(kernels(), words_.data(), block_words_, n_blocks_, bits, n_bits, index_.data(),
+                 patterns_.data());
+    for (size_t first = 0; first < n_rows_; first += kBlockRows)
+      add(patterns_.data() + first, weights_ + first, std::min<size_t>(kBlockRows, n_rows_ - first));
+  }
+
+  size_t n_blocks() const { return n_blocks_; }
+  size_t bytes() const { return (words_.capacity() + patterns_.capacity()) * 8 + index_.capacity() * 2; }
+
+ private:
+  const double* weights_ = nullptr;
+  size_t n_rows_ = 0, n_blocks_ = 0, block_words_ = 0;
+  std::vector<uint64_t> words_, patterns_;
+  std::vector<uint16_t> index_;
+};
+
+// The bits of the index of a group, and of the pattern of a leaf.
+void list_bits(const TreeGroups& groups, const TreeGroups::Group& group, std::vector<uint32_t>& bits);
+void list_bits(const TreeGroups& groups, const TreeGroups::Leaf& leaf, std::vector<uint32_t>& bits);
+
+// Of a tree: indices of its groups, then patterns of its leaves outside of groups, each once.
+struct PatternCounts {
+  std::vector<size_t> begin;  // of each group and leaf, and the end of the last
+  std::vector<uint64_t> patterns;
+  std::vector<double> weights;
+
+  size_t bytes() const { return begin.size() * sizeof(size_t) + patterns.size() * 16; }
+};
+
+// One thread's work. The order of the sums depends on nothing but the background.
+class BackgroundCounter {
+ public:
+  BackgroundCounter(const Plan& plan, const CodeTile& background, const std::vector<double>& weights);
+
+  void count(const TreeProgram& tree, const TreeGroups& groups, PatternCounts& out);
+
+  // What it has allocated.
+  size_t bytes() const;
+
+ private:
+  struct LongLeaf {
+    std::vector<uint64_t> patterns;
+    std::vector<double> weights;
+  };
+
+  void count_rows(const TreeGroups& groups);
+  void write(const TreeGroups& groups, PatternCounts& out);
+
+  const Plan& plan_;
+  const CodeTile& background_;
+  const std::vector<double>& weights_;
+  RowCounter rows_;
+  std::vector<uint32_t> bits_;
+  std::vector<double> by_index_;  // of one group after the other
+  std::vector<LongLeaf> long_leaves_;
+  PatternIds ids_;
+};
+
+}  // namespace skshap

@@ -1,0 +1,234 @@
+#include "background/background_pairs.h"
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+
+#include "background/tile_tables.h"
+#include "base/aligned.h"
+#include "base/threads.h"
+#include "rows/margin.h"
+#include "rows/results.h"
+#include "rows/tiles.h"
+
+namespace skshap {
+namespace {
+
+// What a thread keeps of a tile, whose rows share the tables that are made for it.
+constexpr size_t kTileBytes = 16 << 20;
+constexpr int64_t kMaxTileRows = 4096;
+
+size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size(); }
+
+// What a thread keeps of each row of a tile.
+size_t row_bytes(const Plan& plan) {
+  return plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * (n_sums(plan) + plan.n_outputs) +
+         block_words(most_inner_nodes(plan)) * 8 / kBlockRows +
+         (plan.precision == Precision::kSingle ? TileTables<float>::row_bytes(plan)
+                                               : TileTables<double>::row_bytes(plan));
+}
+
+TileSize tile_size(const Plan& plan) {
+  const int64_t n_fitting = static_cast<int64_t>(kTileBytes / row_bytes(plan));
+  return {std::clamp<int64_t>(n_fitting, kBlockRows, kMaxTileRows), 1};
+}
+
+}  // namespace
+
+// --- Plan ---
+
+size_t BackgroundPairsPlan::count_bytes() const {
+  size_t total = 0;
+  for (const PatternCounts& of_tree : counts) total += of_tree.bytes();
+  return total;
+}
+
+size_t BackgroundPairsPlan::bytes() const {
+  return plan.bytes() + 8 * weights.size() + 2 * background.narrow.size() + 4 * background.wide.size() +
+         sizeof(CategoryRows) * background.category_rows.size() + count_bytes();
+}
+
+namespace {
+
+// Counts the background at the leaves of all trees, and keeps what there is room for.
+void count_background(BackgroundPairsPlan& out, size_t count_bytes, int64_t n_threads) {
+  const Plan& plan = out.plan;
+  std::vector<size_t> chunk_of(plan.trees.size());
+  for (size_t c = 0; c < plan.chunks.size(); ++c)
+    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) chunk_of[i] = c;
+  out.counts.resize(plan.trees.size());
+  std::atomic<size_t> next{0}, kept{0}, most{0};
+  run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(plan.trees.size())), [&](bool) {
+    BackgroundCounter counter(plan, out.background, out.weights);
+    TreeGroups groups(plan);
+    PatternCounts counts;
+    for (size_t i; (i = next++) < plan.trees.size();) {
+      find_groups(plan.chunks[chunk_of[i]], plan.trees[i], groups);
+      counter.count(plan.trees[i], groups, counts);
+      const size_t bytes = counts.bytes(), counting = counter.bytes() + 2 * bytes;
+      for (size_t seen = most; seen < counting && !most.compare_exchange_weak(seen, counting);) continue;
+      if ((kept += bytes) <= count_bytes)
+        out.counts[i] = counts;
+      else
+        kept -= bytes;
+    }
+  });
+  out.counting_bytes = most;
+}
+
+}  // namespace
+
+BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Precision precision,
+                                               const Rows& rows, const double* weights, int order,
+                                               Index index, size_t count_bytes, int64_t n_threads) {
+  BackgroundPairsPlan out{make_plan(ensemble, precision, order, index), 0, {}, {}, {}, 0};
+  Plan& plan = out.plan;
+  out.longest_path = longest_path(plan);
+  if (out.longest_path > kMaxPatternBits)
+    throw std::invalid_argument("a path has " + std::to_string(out.longest_path) +
+                                " different features; background data allow for at most " +
+                                std::to_string(kMaxPatternBits));
+  if (rows.n_rows > INT32_MAX - kBlockRows) throw std::invalid_argument("too many background rows");
+  for (TreeProgram& tree : plan.trees) tree.walked = false;
+  drop_walks(plan);
+  for (Chunk& chunk : plan.chunks) {
+    std::sort(chunk.slots.begin(), chunk.slots.end());
+    std::sort(chunk.pairs.begin(), chunk.pairs.end());
+  }
+  const int n = static_cast<int>(rows.n_rows);
+  out.weights.assign(weights, weights + n);
+  out.background.allocate(plan, (n + kBlockRows - 1) / kBlockRows * kBlockRows);
+  code_tile(plan, kernels(), rows, 0, n, out.background);
+  count_background(out, count_bytes, n_threads);
+  const auto is_counted = [](const PatternCounts& counts) { return !counts.begin.empty(); };
+  if (std::all_of(out.counts.begin(), out.counts.end(), is_counted)) {
+    out.background = {};
+    out.weights = {};
+  }
+  return out;
+}
+
+// --- Rows ---
+
+namespace {
+
+// One thread's work: tiles of rows, for one output after the other, through all trees, into the result.
+template <class T>
+class Worker {
+ public:
+  Worker(const BackgroundPairsPlan& pairs_plan, const Result& result, int tile_rows)
+      : pairs_plan_(pairs_plan),
+        plan_(pairs_plan.plan),
+        result_(result),
+        margins_(plan_, kernels()),
+        groups_(plan_),
+        counter_(plan_, pairs_plan.background, pairs_plan.weights),
+        tables_(plan_, tile_rows, pairs_plan.longest_path) {
+    const size_t n_words = tile_rows / kBlockRows * block_words(most_inner_nodes(plan_));
+    words_.assign(n_words + 2 * (most_inner_nodes(plan_) + 1), 0);  // those of leaves are read, too
+    sums_.resize(tile_rows * n_sums(plan_));
+    main_.resize(plan_.features.size());
+  }
+
+  bool run(Tile& tile, const Stop& stop) {
+    for (int32_t output = 0; output < plan_.n_outputs; ++output) {
+      std::fill_n(sums_.data(), tile.n_rows * n_sums(plan_), 0.0);
+      for (const Chunk& chunk : plan_.chunks)
+        if ((chunk.output < 0 || chunk.output == output) && !run_chunk(chunk, output, tile, stop))
+          return false;
+      if (result_.is_float32)
+        write<float>(tile, output);
+      else
+        write<double>(tile, output);
+    }
+    return true;
+  }
+
+ private:
+  bool run_chunk(const Chunk& chunk, int32_t output, Tile& tile, const Stop& stop) {
+    tables_.begin(chunk, tile.n_rows, sums_.data());
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      const TreeProgram& tree = plan_.trees[i];
+      decide(tree, tile);
+      if (result_.margin && (chunk.output >= 0 || output == 0)) add_margins(chunk, tree, tile);
+      find_groups(chunk, tree, groups_);
+      const bool is_counted = !pairs_plan_.counts[i].begin.empty();
+      if (!is_counted) counter_.count(tree, groups_, counts_);
+      const size_t first_value = tree.leaves + (chunk.output < 0 ? output : 0);
+      tables_.add_tree(tree, groups_, is_counted ? pairs_plan_.counts[i] : counts_,
+                       plan_.leaf_values.data() + first_value, words_.data());
+      if (stop()) return false;
+    }
+    tables_.end();
+    return true;
+  }
+
+  void decide(const TreeProgram& tree, const Tile& tile) {
+    for (int block = 0; block < tile.n_blocks(); ++block)
+      decide_block(plan_, kernels(), plan_.decide.data() + tree.decide, tree.n_inner, tile.codes, block,
+                   words_.data() + block * block_words(tree.n_inner));
+  }
+
+  void add_margins(const Chunk& chunk, const TreeProgram& tree, const Tile& tile) {
+    for (int block = 0; block < tile.n_blocks(); ++block)
+      margins_.add(tree, n_used_outputs(plan_, chunk), words_.data() + block * block_words(tree.n_inner),
+                   tile.margin.at(std::max(chunk.output, 0)) + block * kBlockRows, tile.margin.stride());
+  }
+
+  template <class Out>
+  void write(const Tile& tile, int32_t output) {
+    const size_t n_features = plan_.n_features, n_used = plan_.features.size(), n_pairs = plan_.pairs.size();
+    for (int row = 0; row < tile.n_rows; ++row) {
+      const size_t index = (tile.first_row + row) * plan_.n_outputs + output;
+      const double *const values = sums_.data() + row * n_sums(plan_), *const pairs = values + n_used;
+      Out* const out = static_cast<Out*>(result_.values) + index * n_features;
+      std::fill_n(out, n_features, Out(0));
+      for (size_t i = 0; i < n_used; ++i) out[plan_.features[i]] = static_cast<Out>(values[i]);
+      if (result_.pairs) {
+        Out* const to = static_cast<Out*>(result_.pairs) + index * n_pairs;
+        for (size_t i = 0; i < n_pairs; ++i) to[i] = static_cast<Out>(pairs[i]);
+      }
+      if (result_.matrices)
+        write_matrix(plan_, values, pairs, 1, main_.data(),
+                     static_cast<Out*>(result_.matrices) + index * n_features * n_features);
+    }
+  }
+
+  const BackgroundPairsPlan& pairs_plan_;
+  const Plan& plan_;
+  const Result& result_;
+  Margins margins_;
+  TreeGroups groups_;
+  BackgroundCounter counter_;
+  PatternCounts counts_;
+  TileTables<T> tables_;
+  std::vector<uint64_t> words_;
+  Aligned<double> sums_;  // [row][used feature, then pair]
+  std::vector<double> main_;
+};
+
+}  // namespace
+
+bool explain_background_pairs(const BackgroundPairsPlan& plan, const Rows& rows, const Result& result,
+                              int n_threads, const std::function<bool()>& interrupted) {
+  return in_precision(plan.plan.precision, [&](auto number) {
+    return explain_tiles(plan.plan, rows, result, tile_size(plan.plan), n_threads, interrupted,
+                         [&](int tile_rows) { return Worker<decltype(number)>(plan, result, tile_rows); });
+  });
+}
+
+size_t scratch_bytes(const BackgroundPairsPlan& pairs_plan) {
+  const Plan& plan = pairs_plan.plan;
+  const size_t tile = tile_size(plan).most(), n_inner = most_inner_nodes(plan);
+  // Of each leaf of a tree: its path, itself and its group, in vectors that may be twice as large.
+  const size_t leaf_bytes = 2 * ((pairs_plan.longest_path + kGroupBits) * sizeof(PathStep) +
+                                 sizeof(TreeGroups::Leaf) + sizeof(TreeGroups::Group));
+  const size_t tables = plan.precision == Precision::kSingle
+                            ? TileTables<float>::bytes(plan, pairs_plan.longest_path)
+                            : TileTables<double>::bytes(plan, pairs_plan.longest_path);
+  const size_t counting = pairs_plan.weights.empty() ? 0 : pairs_plan.counting_bytes;
+  return tile * row_bytes(plan) + tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows) + tables +
+         counting + (n_inner + 1) * (leaf_bytes + 32) + 8 * plan.features.size();
+}
+
+}  // namespace skshap

@@ -1,0 +1,355 @@
+// Plan + background rows -> values of a function of the margin.
+//
+// The factor of each pair is known from its margins, before any tree is walked. A walk of a tree then serves
+// a block of 64 rows and a tile of background rows together: the background rows that come to a node are
+// held in groups of those that fail the same features of the path, and leave the walk where no row of the
+// block satisfies all of these. See rescaled_kernel-inl.h for the leaves.
+#include "background/rescaled.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "base/aligned.h"
+#include "rows/margin.h"
+#include "rows/results.h"
+#include "rows/tiles.h"
+#include "tables/table_builder.h"
+
+namespace skshap {
+namespace {
+
+// --- Secants, without the cancellation of their definition ---
+
+double expit(double m) { return m < 0 ? std::exp(m) / (1 + std::exp(m)) : 1 / (1 + std::exp(-m)); }
+
+// Of expit(m): expit(high) - expit(low) is expit(high) expit(-low) (1 - exp(low - high)).
+double logistic_slope(double a, double b) {
+  const double low = std::min(a, b), high = std::max(a, b), d = high - low;
+  const double product = expit(high) * expit(-low);
+  return d > 0 ? product * (-std::expm1(-d) / d) : product;
+}
+
+// Of log(1 + exp(m)), whose difference is log(1 + expit(low) (exp(high - low) - 1)).
+double softplus_slope(double a, double b) {
+  const double low = std::min(a, b), high = std::max(a, b), d = high - low;
+  if (d == 0) return expit(low);
+  if (d < 1) return std::log1p(expit(low) * std::expm1(d)) / d;
+  const auto softplus = [](double m) { return std::max(m, 0.0) + std::log1p(std::exp(-std::fabs(m))); };
+  return (softplus(high) - softplus(low)) / d;
+}
+
+double slope(Link link, double scale, double x, double b, double label) {
+  switch (link) {
+    case Link::kLogistic: return scale * logistic_slope(scale * x, scale * b);
+    case Link::kLogLoss:
+      return label > 0 ? -scale * softplus_slope(-scale * x, -scale * b)
+                       : scale * softplus_slope(scale * x, scale * b);
+    default: return (x - label) + (b - label);
+  }
+}
+
+// Decisions of 64 rows at the nodes of a tree.
+void decide(const Plan& plan, const Kernels& kernels, const TreeProgram& tree, const CodeTile& codes,
+            int block, uint64_t* words) {
+  decide_block(plan, kernels, plan.decide.data() + tree.decide, tree.n_inner, codes, block, words);
+}
+
+// Words of a tree's decisions; those of leaves are read, too.
+size_t n_words(const Plan& plan) { return kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1); }
+
+// Adds what the trees give to the margins of the 64 rows of a block.
+void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, const CodeTile& codes, int block,
+                 uint64_t* words, TileSums& margin) {
+  for (const Chunk& chunk : plan.chunks)
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      const TreeProgram& tree = plan.trees[i];
+      decide(plan, kernels, tree, codes, block, words);
+      margins.add(tree, n_used_outputs(plan, chunk), words, margin.at(std::max(chunk.output, 0)),
+                  margin.stride());
+    }
+}
+
+// One thread's work: blocks of rows, through the background and all trees, into the result.
+template <class T>
+class Worker {
+ public:
+  Worker(const RescaledPlan& rescaled, const double* labels, const Result& result)
+      : rescaled_(rescaled),
+        plan_(rescaled.plan),
+        kernels_(kernels()),
+        labels_(labels),
+        result_(result),
+        n_words_(n_words(rescaled.plan)),
+        margins_(rescaled.plan, kernels()) {
+    words_.assign(n_words_, 0);
+    background_words_.assign(n_words_ * kBackgroundWords, 0);
+    size_t phi = 0;
+    for (const Chunk& chunk : plan_.chunks)
+      phi = std::max(phi, n_used_outputs(plan_, chunk) * chunk.slots.size() * kBlockRows);
+    phi_.resize(phi);
+    std::fill_n(phi_.data(), phi, T(0));
+    factors_.resize(static_cast<size_t>(plan_.n_outputs) * kBackgroundTile * kBlockRows);
+    sums_.resize(plan_.n_outputs, plan_.features.size(), kBlockRows);
+    slot_of_feature_.assign(plan_.n_features, 0);
+    position_.assign(plan_.features.size(), -1);
+  }
+
+  bool run(Tile& tile, const Stop& stop) {
+    n_rows_ = tile.n_rows;
+    add_margins(plan_, kernels_, margins_, tile.codes, 0, words_.data(), tile.margin);
+    sums_.clear();
+    const size_t n_background = rescaled_.weights.size();
+    for (size_t first = 0; first < n_background; first += kBackgroundTile) {
+      first_background_ = first;
+      n_background_ = std::min<size_t>(kBackgroundTile, n_background - first);
+      find_factors(tile);
+      for (const Chunk& chunk : plan_.chunks) {
+        find_slots(chunk);
+        for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) run_tree(chunk, plan_.trees[i], tile);
+        if (stop()) return false;
+      }
+    }
+    const size_t first = tile.first_row * plan_.n_outputs * plan_.n_features;
+    if (result_.is_float32)
+      write_values(plan_, sums_, n_rows_, static_cast<float*>(result_.values) + first);
+    else
+      write_values(plan_, sums_, n_rows_, static_cast<double*>(result_.values) + first);
+    return true;
+  }
+
+ private:
+  // A split that the walk is below of, and what its edge from above has changed.
+  struct Frame {
+    int32_t node;
+    int next;  // child to visit: 0 or 1; 2 when both are done
+    size_t groups_begin, groups_end;
+    int position;  // of the edge's feature on the path, -1 above the root
+    bool repeated;
+    uint64_t failing, satisfied[kBackgroundWords];  // of the feature before, if it is repeated
+  };
+
+  void find_factors(const Tile& tile) {
+    const size_t n_background = rescaled_.weights.size();
+    for (int32_t o = 0; o < plan_.n_outputs; ++o)
+      for (size_t b = 0; b < n_background_; ++b) {
+        T* out = factors_.data() + (o * kBackgroundTile + b) * kBlockRows;
+        const double weight = rescaled_.weights[first_background_ + b];
+        const double of_b = rescaled_.margins[o * n_background + first_background_ + b];
+        for (int row = 0; row < n_rows_; ++row) {
+          const double label = labels_ ? labels_[tile.first_row + row] : 0;
+          const double of_x = tile.margin.at(o)[row];
+          out[row] = static_cast<T>(weight * slope(rescaled_.link, rescaled_.scale, of_x, of_b, label));
+        }
+        std::fill(out + n_rows_, out + kBlockRows, T(0));
+      }
+  }
+
+  void find_slots(const Chunk& chunk) {
+    for (size_t slot = 0; slot < chunk.slots.size(); ++slot)
+      slot_of_feature_[plan_.features[chunk.slots[slot]]] = static_cast<uint32_t>(slot);
+  }
+
+  void run_tree(const Chunk& chunk, const TreeProgram& tree, const Tile& tile) {
+    decide(plan_, kernels_, tree, tile.codes, 0, words_.data());
+    groups_.assign(1, {0, ~uint64_t{0} >> (kBlockRows - n_rows_), {}});
+    for (int word = 0; word < kBackgroundWords && 64u * word < n_background_; ++word) {
+      const size_t n = n_background_ - 64 * word;
+      groups_[0].members[word] = n < 64 ? ~(~uint64_t{0} << n) : ~uint64_t{0};
+      decide(plan_, kernels_, tree, rescaled_.background, static_cast<int>(first_background_ / 64) + word,
+             background_words_.data() + word * n_words_);
+    }
+    frames_.assign(1, {0, 0, 0, 1, -1, false, 0, {}});
+    while (!frames_.empty()) {
+      Frame& frame = frames_.back();
+      if (frame.next == 2) {
+        groups_.resize(frame.groups_begin);
+        undo(frame);
+        frames_.pop_back();
+        continue;
+      }
+      const int32_t child = plan_.children[tree.children + 2 * frame.node + frame.next];
+      Frame below = enter(frame, tree, child);
+      ++frame.next;
+      if (below.groups_begin < below.groups_end && child < static_cast<int32_t>(tree.n_inner)) {
+        frames_.push_back(below);
+        continue;
+      }
+      if (below.groups_begin < below.groups_end)
+        add_leaf(chunk, tree, child - static_cast<int32_t>(tree.n_inner), below);
+      groups_.resize(below.groups_begin);
+      undo(below);
+    }
+    flush(chunk);
+  }
+
+  // Takes the edge to the next child of a split into the path, and splits the groups by it.
+  Frame enter(const Frame& from, const TreeProgram& tree, int32_t child) {
+    const uint32_t bit = static_cast<uint32_t>(kFirstWord + 2 * from.node) << 1 | (from.next != 0);
+    const uint32_t slot =
+        slot_of_feature_[plan_.columns[plan_.decide[tree.decide + from.node].column].feature];
+    Frame below{child, 0, groups_.size(), 0, position_[slot], position_[slot] >= 0, 0, {}};
+    if (below.repeated) {
+      below.failing = failing_[below.position];
+      std::copy_n(satisfied_[below.position], kBackgroundWords, below.satisfied);
+    } else {
+      below.position = position_[slot] = static_cast<int>(n_path_);
+      slots_[n_path_++] = slot;
+    }
+    const uint64_t rows = bit_rows(words_.data(), bit), failed = uint64_t{1} << below.position;
+    failing_[below.position] = ~rows;
+    uint64_t* const satisfied = satisfied_[below.position];
+    for (int word = 0; word < kBackgroundWords; ++word)
+      satisfied[word] = bit_rows(background_words_.data() + word * n_words_, bit);
+    for (size_t i = from.groups_begin; i < from.groups_end; ++i) {
+      BackgroundGroup on = groups_[i], off = groups_[i];
+      uint64_t any_on = 0, any_off = 0;
+      for (int word = 0; word < kBackgroundWords; ++word) {
+        any_on |= on.members[word] &= satisfied[word];
+        any_off |= off.members[word] &= ~satisfied[word];
+      }
+      off.failed |= failed;
+      off.rows &= rows;
+      if (any_on) groups_.push_back(on);
+      if (any_off && off.rows) add_group(off, below);
+    }
+    below.groups_end = groups_.size();
+    return below;
+  }
+
+  // Groups of a repeated feature may come to fail the same features.
+  void add_group(const BackgroundGroup& group, const Frame& below) {
+    if (below.repeated)
+      for (size_t i = below.groups_begin; i < groups_.size(); ++i)
+        if (groups_[i].failed == group.failed) {
+          for (int word = 0; word < kBackgroundWords; ++word) groups_[i].members[word] |= group.members[word];
+          return;
+        }
+    groups_.push_back(group);
+  }
+
+  void undo(const Frame& below) {
+    if (below.position < 0) return;
+    if (below.repeated) {
+      failing_[below.position] = below.failing;
+      std::copy_n(below.satisfied, kBackgroundWords, satisfied_[below.position]);
+    } else {
+      position_[slots_[--n_path_]] = -1;
+    }
+  }
+
+  void add_leaf(const Chunk& chunk, const TreeProgram& tree, int32_t leaf, const Frame& below) {
+    const size_t width = n_used_outputs(plan_, chunk), n_slots = chunk.slots.size();
+    for (size_t o = 0; o < width; ++o) {
+      const double value = plan_.leaf_values[tree.leaves + leaf * width + o];
+      const PairLeafArgs<T> args{
+          failing_,
+          slots_,
+          n_path_,
+          groups_.data() + below.groups_begin,
+          below.groups_end - below.groups_begin,
+          factors_.data() + (std::max(chunk.output, 0) + o) * kBackgroundTile * kBlockRows,
+          static_cast<T>(value / plan_.leaf_scale),
+          n_rows_,
+          phi_.data() + o * n_slots * kBlockRows};
+      if constexpr (sizeof(T) == 4)
+        kernels_.pair_leaf_float(args);
+      else
+        kernels_.pair_leaf_double(args);
+    }
+  }
+
+  // Adds what a tree gave to the sums: a leaf adds many numbers, too many for single precision over trees.
+  void flush(const Chunk& chunk) {
+    T* from = phi_.data();
+    for (size_t o = 0; o < n_used_outputs(plan_, chunk); ++o)
+      for (const int32_t feature : chunk.slots) {
+        double* const to = sums_.at(std::max(chunk.output, 0) + o, feature);
+        for (int row = 0; row < kBlockRows; ++row) {
+          to[row] += plan_.leaf_scale * from[row];
+          from[row] = 0;
+        }
+        from += kBlockRows;
+      }
+  }
+
+  const RescaledPlan& rescaled_;
+  const Plan& plan_;
+  const Kernels& kernels_;
+  const double* labels_;
+  const Result& result_;
+  const size_t n_words_;  // of a tree's decisions
+  Margins margins_;
+  int n_rows_ = 0;  // of the block
+  size_t first_background_ = 0, n_background_ = 0;
+  std::vector<uint64_t> words_, background_words_;  // the latter [word of a mask][n_words_]
+  Aligned<T> phi_, factors_;                        // factors: [output][background row][64]
+  TileSums sums_;
+  std::vector<uint32_t> slot_of_feature_;  // by column of X
+  // Of the path to the current node:
+  std::vector<int> position_;  // by slot; -1: not on it
+  uint32_t n_path_ = 0;
+  uint32_t slots_[kMaxPathFeatures];
+  uint64_t failing_[kMaxPathFeatures], satisfied_[kMaxPathFeatures][kBackgroundWords];
+  std::vector<Frame> frames_;
+  std::vector<BackgroundGroup> groups_;
+};
+
+}  // namespace
+
+RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
+                                const double* weights, Link link, double scale) {
+  RescaledPlan out{make_plan(ensemble, precision), link, scale, {}, {}, {}};
+  const Plan& plan = out.plan;
+  const uint32_t longest = longest_path(plan);
+  if (longest > kMaxPatternBits)
+    throw std::invalid_argument("a path has " + std::to_string(longest) +
+                                " different features; background data allow for at most " +
+                                std::to_string(kMaxPatternBits));
+  if (rows.n_rows > INT32_MAX - kBackgroundTile) throw std::invalid_argument("too many background rows");
+  const size_t n = static_cast<size_t>(rows.n_rows), padded = (n + kBlockRows - 1) / kBlockRows * kBlockRows;
+  out.weights.assign(weights, weights + n);
+  out.background.allocate(plan, static_cast<int>(padded));
+  code_tile(plan, kernels(), rows, 0, static_cast<int>(n), out.background);
+  std::vector<uint64_t> words(n_words(plan), 0);
+  Margins margins(plan, kernels());
+  TileSums block;
+  block.resize(plan.n_outputs, 1, kBlockRows);
+  out.margins.resize(plan.n_outputs * n);
+  for (size_t first = 0; first < n; first += kBlockRows) {
+    for (int32_t o = 0; o < plan.n_outputs; ++o) std::fill_n(block.at(o), kBlockRows, plan.constant[o]);
+    add_margins(plan, kernels(), margins, out.background, static_cast<int>(first / kBlockRows), words.data(),
+                block);
+    for (int32_t o = 0; o < plan.n_outputs; ++o)
+      std::copy_n(block.at(o), std::min<size_t>(kBlockRows, n - first), out.margins.data() + o * n + first);
+  }
+  return out;
+}
+
+bool explain_rescaled(const RescaledPlan& plan, const Rows& rows, const double* labels, const Result& result,
+                      int n_threads, const std::function<bool()>& interrupted) {
+  const TileSize size{kBlockRows, 1};
+  return in_precision(plan.plan.precision, [&](auto number) {
+    return explain_tiles(plan.plan, rows, result, size, n_threads, interrupted,
+                         [&](int) { return Worker<decltype(number)>(plan, labels, result); });
+  });
+}
+
+size_t scratch_bytes(const RescaledPlan& rescaled) {
+  const Plan& plan = rescaled.plan;
+  const size_t element = plan.precision == Precision::kSingle ? 4 : 8, outputs = plan.n_outputs;
+  int height = 0;
+  size_t phi = 0;
+  for (const Chunk& chunk : plan.chunks) {
+    height = std::max(height, chunk.height);
+    phi = std::max(phi, n_used_outputs(plan, chunk) * chunk.slots.size());
+  }
+  const size_t groups = std::min<size_t>(kBackgroundTile, rescaled.weights.size());
+  return kBlockRows *
+             (element * (phi + outputs * kBackgroundTile) + 8 * outputs * (plan.features.size() + 1) +
+              plan.columns.size() * (plan.wide_codes ? 4 : 2)) +
+         plan.columns.size() * sizeof(CategoryRows) + 8 * n_words(plan) * (kBackgroundWords + 1) +
+         (height + size_t{1}) * groups * sizeof(BackgroundGroup);
+}
+
+}  // namespace skshap

@@ -1,0 +1,348 @@
+#include "background/tile_tables.h"
+
+#include <algorithm>
+
+namespace skshap {
+namespace {
+
+// Tables that rows go through together, some of them at a time: few enough that they stay in the L2 cache.
+constexpr size_t kTableBytes = 512 << 10;
+constexpr size_t kMaxTables = 16;
+// Rows that go through them together: few enough that their phi stays in the L1 cache, if it can.
+constexpr size_t kPartRows = 128;
+// Tables whose numbers are added up in the plan's precision: too many would lose digits.
+constexpr int kMaxAdded = 256;
+
+constexpr size_t kGroupSize = size_t{1} << kGroupBits;
+constexpr uint16_t kNone = 0xffff;
+
+size_t row_size(const Chunk& chunk, size_t element) {
+  return padded_row(chunk.slots.size() + chunk.pairs.size(), element);
+}
+
+template <class T>
+size_t longest_row(const Plan& plan) {
+  size_t longest = 0;
+  for (const Chunk& chunk : plan.chunks) longest = std::max(longest, row_size(chunk, sizeof(T)));
+  return longest;
+}
+
+// Elements of the tables: those of the longest leaf for a block of rows, at least.
+template <class T>
+size_t table_elements(const Plan& plan, uint32_t longest_path) {
+  const size_t of_block = size_t{leaf_numbers(plan.order, longest_path)} * kBlockRows;
+  return std::max(kTableBytes / sizeof(T), of_block);
+}
+
+}  // namespace
+
+void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups) {
+  groups.find(chunk, tree, {kGroupBits});
+  for (const TreeGroups::Leaf& leaf : groups.leaves)
+    std::sort(groups.steps.begin() + leaf.path, groups.steps.begin() + leaf.path + leaf.n_features,
+              [](const PathStep& a, const PathStep& b) { return a.feature < b.feature; });
+}
+
+template <class T>
+TileTables<T>::TileTables(const Plan& plan, size_t tile, uint32_t longest_path)
+    : plan_(plan),
+      capacity_(table_elements<T>(plan, longest_path)),
+      indices_(kMaxTables),
+      group_words_(plan),
+      vectors_(plan.index, plan.order) {
+  phi_.resize(tile * longest_row<T>(plan));
+  std::fill_n(phi_.data(), phi_.size(), T(0));
+  tables_.resize(capacity_ + kTablePadding);
+  for (Aligned<uint16_t>& index : indices_) index.resize(tile);
+  patterns_.resize(tile);
+  number_of_.assign(kGroupSize, kNone);
+  leaf_number_of_.assign(kGroupSize, kNone);
+  leaf_index_.resize(kGroupSize);
+  group_index_.resize(kGroupSize);
+  const uint32_t most_numbers = leaf_numbers(plan.order, kGroupBits);
+  group_table_.resize(kGroupSize * padded_row(most_numbers, sizeof(T)));
+  leaf_table_.resize(kGroupSize * most_numbers + kTablePadding);
+  slot_of_.resize(plan.features.size());
+  feature_place_.resize(plan.features.size());
+}
+
+template <class T>
+size_t TileTables<T>::row_bytes(const Plan& plan) {
+  return longest_row<T>(plan) * sizeof(T) + sizeof(uint64_t) + kMaxTables * sizeof(uint16_t);
+}
+
+template <class T>
+size_t TileTables<T>::bytes(const Plan& plan, uint32_t longest_path) {
+  size_t most_slots = 0;
+  for (const Chunk& chunk : plan.chunks) most_slots = std::max(most_slots, chunk.slots.size());
+  return sizeof(T) * (table_elements<T>(plan, longest_path) +
+                      kGroupSize * 2 * padded_row(leaf_numbers(plan.order, kGroupBits), sizeof(T))) +
+         8 * kGroupSize + (size_t{8} << std::min(longest_path, kMostSubsetBits)) +
+         4 * most_slots * most_slots + 8 * plan.features.size() + LeafVectors::bytes(plan, longest_path);
+}
+
+template <class T>
+void TileTables<T>::begin(const Chunk& chunk, size_t n_rows, double* sums) {
+  chunk_ = &chunk;
+  n_rows_ = n_rows;
+  n_blocks_ = (n_rows + kBlockRows - 1) / kBlockRows;
+  sums_ = sums;
+  row_size_ = row_size(chunk, sizeof(T));
+  n_slots_ = chunk.slots.size();
+  for (size_t slot = 0; slot < n_slots_; ++slot) slot_of_[chunk.slots[slot]] = static_cast<uint32_t>(slot);
+  pair_position_.resize(n_slots_ * n_slots_);
+  for (size_t i = 0; i < chunk.pairs.size(); ++i) {
+    const FeaturePair pair = plan_.pairs[chunk.pairs[i]];
+    pair_position_[slot_of_[pair.first] * n_slots_ + slot_of_[pair.second]] =
+        static_cast<uint32_t>(n_slots_ + i);
+  }
+}
+
+template <class T>
+void TileTables<T>::add_tree(const TreeProgram& tree, const TreeGroups& groups, const PatternCounts& counts,
+                             const double* values, const uint64_t* words) {
+  words_ = words;
+  block_words_ = block_words(tree.n_inner);
+  auto begin = counts.begin.begin();
+  const auto next = [&]() -> Counts {
+    const size_t first = *begin++;
+    return {counts.patterns.data() + first, counts.weights.data() + first, *begin - first};
+  };
+  for (const TreeGroups::Group& group : groups.groups) add_group(tree, groups, group, next(), values);
+  for (const TreeGroups::Leaf& leaf : groups.leaves)
+    if (!leaf.grouped) add_leaf(groups, leaf, next(), values[leaf.value] / plan_.leaf_scale);
+}
+
+template <class T>
+void TileTables<T>::end() {
+  flush();
+}
+
+// --- Groups ---
+
+template <class T>
+void TileTables<T>::add_group(const TreeProgram& tree, const TreeGroups& groups,
+                              const TreeGroups::Group& group, const Counts& counts, const double* values) {
+  list_bits(groups, group, bits_);
+  uint16_t* const index = new_index();
+  kernels().index({words_, block_words_, n_blocks_, bits_.data(), group.n_bits(), index});
+  number(index, group.n_bits());
+  list_targets(groups, group);
+  group_words_.make(tree, groups, group);
+  const size_t n_needed = needed_.size(), n_targets = targets_.size();
+  T* const table = make_room(n_needed * n_targets);
+  const bool alone = group.leaves_end - group.leaves == 1;
+  const size_t stride = padded_row(n_targets, sizeof(T));
+  if (!alone) std::fill_n(group_table_.data(), n_needed * stride, T(0));
+  for (size_t i = group.leaves; i < group.leaves_end; ++i) {
+    const TreeGroups::Leaf& leaf = groups.leaves[i];
+    const PathStep* const path = groups.steps.data() + leaf.path;
+    const uint32_t n = leaf.n_features, n_numbers = leaf_numbers(plan_.order, n);
+    const double value = values[leaf.value] / plan_.leaf_scale;
+    sum_up_group_leaf(path, n, counts);
+    if (alone) {
+      for (size_t id = 0; id < n_needed; ++id)
+        vectors_.write(group_index_[needed_[id]], value, table + id * n_targets);
+      break;
+    }
+    uint16_t n_different = 0;
+    for (size_t id = 0; id < n_needed; ++id) {
+      const uint16_t x = group_index_[needed_[id]];
+      if (leaf_number_of_[x] == kNone) {
+        vectors_.write(x, value, leaf_table_.data() + n_different * n_numbers);
+        leaf_number_of_[x] = n_different++;
+      }
+      leaf_index_[id] = leaf_number_of_[x];
+    }
+    std::fill_n(leaf_number_of_.begin(), size_t{1} << n, kNone);
+    list_leaf_targets(path, n);
+    look_up(LookUpArgs<T>{leaf_index_.data(), n_needed, leaf_table_.data(), leaf_targets_.data(), n_numbers,
+                          group_table_.data(), stride});
+  }
+  for (size_t id = 0; !alone && id < n_needed; ++id)
+    std::copy_n(group_table_.data() + id * stride, n_targets, table + id * n_targets);
+  add_look_up(0, n_blocks_ * kBlockRows, table);
+  count_table();
+}
+
+// Finds the leaf's pattern for each index of its group.
+template <class T>
+void TileTables<T>::sum_up_group_leaf(const PathStep* path, uint32_t n, const Counts& counts) {
+  bits_.clear();
+  for (uint32_t i = 0; i < n; ++i) bits_.push_back(group_words_.local(path[i].bit));
+  kernels().index({group_words_.data(), group_words_.block_words(), group_words_.n_blocks(), bits_.data(), n,
+                   group_index_.data()});
+  weights_.assign(size_t{1} << n, 0.0);
+  for (size_t i = 0; i < counts.n; ++i) weights_[group_index_[counts.patterns[i]]] += counts.weights[i];
+  vectors_.sum_up(n, weights_.data());
+}
+
+// The features of a group's leaves, and the positions of these and of their pairs, ascending.
+template <class T>
+void TileTables<T>::list_targets(const TreeGroups& groups, const TreeGroups::Group& group) {
+  features_.clear();
+  for (size_t i = group.leaves; i < group.leaves_end; ++i)
+    for (uint32_t f = 0; f < groups.leaves[i].n_features; ++f)
+      features_.push_back(groups.steps[groups.leaves[i].path + f].feature);
+  std::sort(features_.begin(), features_.end());
+  features_.erase(std::unique(features_.begin(), features_.end()), features_.end());
+  const uint32_t n = static_cast<uint32_t>(features_.size());
+  for (uint32_t i = 0; i < n; ++i) feature_place_[features_[i]] = i;
+  targets_.clear();
+  for (const int32_t feature : features_) targets_.push_back(slot_of_[feature]);
+  if (plan_.order < 2) return;
+  uint32_t together[kGroupBits] = {};  // features on the path of a leaf with each
+  for (size_t i = group.leaves; i < group.leaves_end; ++i) {
+    const PathStep* const path = groups.steps.data() + groups.leaves[i].path;
+    uint32_t places = 0;
+    for (uint32_t f = 0; f < groups.leaves[i].n_features; ++f)
+      places |= uint32_t{1} << feature_place_[path[f].feature];
+    for (uint32_t rest = places; rest; rest &= rest - 1) together[__builtin_ctz(rest)] |= places;
+  }
+  for (uint32_t i = 0; i < n; ++i)
+    for (uint32_t j = i + 1; j < n; ++j) {
+      if (!(together[i] >> j & 1)) continue;
+      pair_place_[i][j] = static_cast<uint32_t>(targets_.size());
+      targets_.push_back(position(features_[i], features_[j]));
+    }
+}
+
+// Where the numbers of a leaf stand in a vector of its group.
+template <class T>
+void TileTables<T>::list_leaf_targets(const PathStep* path, uint32_t n) {
+  leaf_targets_.clear();
+  for (uint32_t i = 0; i < n; ++i) leaf_targets_.push_back(feature_place_[path[i].feature]);
+  if (plan_.order < 2) return;
+  for (uint32_t i = 0; i < n; ++i)
+    for (uint32_t j = i + 1; j < n; ++j)
+      leaf_targets_.push_back(pair_place_[leaf_targets_[i]][leaf_targets_[j]]);
+}
+
+// Replaces indices of rows by their numbers among those that occur.
+template <class T>
+void TileTables<T>::number(uint16_t* index, uint32_t n_bits) {
+  const size_t n_rows = n_blocks_ * kBlockRows;
+  for (size_t row = 0; row < n_rows; ++row) number_of_[index[row]] = 0;
+  needed_.clear();
+  for (size_t x = 0; x < size_t{1} << n_bits; ++x) {
+    if (number_of_[x] == kNone) continue;
+    number_of_[x] = static_cast<uint16_t>(needed_.size());
+    needed_.push_back(static_cast<uint16_t>(x));
+  }
+  for (size_t row = 0; row < n_rows; ++row) index[row] = number_of_[index[row]];
+  for (const uint16_t x : needed_) number_of_[x] = kNone;
+}
+
+// --- Leaves with long paths ---
+
+template <class T>
+void TileTables<T>::add_leaf(const TreeGroups& groups, const TreeGroups::Leaf& leaf, const Counts& counts,
+                             double value) {
+  const PathStep* const path = groups.steps.data() + leaf.path;
+  const uint32_t n = leaf.n_features, n_numbers = leaf_numbers(plan_.order, n);
+  targets_.clear();
+  for (uint32_t i = 0; i < n; ++i) targets_.push_back(slot_of_[path[i].feature]);
+  if (plan_.order > 1)
+    for (uint32_t i = 0; i < n; ++i)
+      for (uint32_t j = i + 1; j < n; ++j) targets_.push_back(position(path[i].feature, path[j].feature));
+  list_bits(groups, leaf, bits_);
+  row_patterns(kernels(), words_, block_words_, n_blocks_, bits_.data(), n, new_index(), patterns_.data());
+  const bool by_sums = LeafVectors::prefers_sums(n, counts.n);
+  if (by_sums) {
+    weights_.assign(size_t{1} << n, 0.0);
+    for (size_t i = 0; i < counts.n; ++i) weights_[counts.patterns[i]] += counts.weights[i];
+    vectors_.sum_up(n, weights_.data());
+  }
+  const auto add_rows = [&](size_t first, size_t end) {
+    const std::vector<uint64_t>& different = ids_.patterns();
+    T* const table = make_room(different.size() * n_numbers);
+    for (size_t id = 0; id < different.size(); ++id) {
+      T* const out = table + id * n_numbers;
+      if (by_sums)
+        vectors_.write(different[id], value, out);
+      else
+        vectors_.write(n, different[id], counts.patterns, counts.weights, counts.n, value, out);
+    }
+    add_look_up(first, end - first, table);
+    ids_.clear();
+  };
+  ids_.clear();
+  size_t first = 0;
+  const size_t n_rows = n_blocks_ * kBlockRows;
+  for (size_t row = 0; row < n_rows; ++row) {
+    if ((ids_.patterns().size() + 1) * n_numbers > capacity_) {
+      add_rows(first, row);
+      first = row;
+    }
+    indices_[n_indices_ - 1].data()[row] = static_cast<uint16_t>(ids_.id(patterns_[row]));
+  }
+  add_rows(first, n_rows);
+  count_table();
+}
+
+// --- Look-ups ---
+
+// The indices of the rows for the table that is to be made.
+template <class T>
+uint16_t* TileTables<T>::new_index() {
+  if (n_indices_ == kMaxTables) run_look_ups();
+  return indices_[n_indices_++].data();
+}
+
+// For the table that is being made.
+template <class T>
+T* TileTables<T>::make_room(size_t n_elements) {
+  if (n_elements_ + n_elements > capacity_) {
+    std::swap(indices_[0], indices_[n_indices_ - 1]);
+    run_look_ups();
+    n_indices_ = 1;
+  }
+  n_elements_ += n_elements;
+  return tables_.data() + n_elements_ - n_elements;
+}
+
+template <class T>
+void TileTables<T>::add_look_up(size_t first_row, size_t n_rows, const T* table) {
+  look_ups_.push_back({first_row, n_rows, indices_[n_indices_ - 1].data(), table, waiting_targets_.size(),
+                       static_cast<uint32_t>(targets_.size())});
+  waiting_targets_.insert(waiting_targets_.end(), targets_.begin(), targets_.end());
+}
+
+template <class T>
+void TileTables<T>::run_look_ups() {
+  for (size_t first = 0; first < n_blocks_ * kBlockRows; first += kPartRows)
+    for (const LookUp& of : look_ups_) {
+      const size_t begin = std::max(first, of.first_row),
+                   end = std::min(first + kPartRows, of.first_row + of.n_rows);
+      if (begin >= end) continue;
+      look_up(LookUpArgs<T>{of.index + begin, end - begin, of.table, waiting_targets_.data() + of.targets,
+                            of.n_targets, phi_.data() + begin * row_size_, row_size_});
+    }
+  look_ups_.clear();
+  waiting_targets_.clear();
+  n_elements_ = n_indices_ = 0;
+}
+
+template <class T>
+void TileTables<T>::count_table() {
+  if (++n_tables_ == kMaxAdded) flush();
+}
+
+template <class T>
+void TileTables<T>::flush() {
+  run_look_ups();
+  const size_t n_used = plan_.features.size(), n_sums = n_used + plan_.pairs.size();
+  for (size_t row = 0; row < n_rows_; ++row) {
+    const T* from = phi_.data() + row * row_size_;
+    double* const to = sums_ + row * n_sums;
+    for (const int32_t slot : chunk_->slots) to[slot] += plan_.leaf_scale * *from++;
+    for (const int32_t pair : chunk_->pairs) to[n_used + pair] += plan_.leaf_scale * *from++;
+  }
+  std::fill_n(phi_.data(), n_blocks_ * kBlockRows * row_size_, T(0));
+  n_tables_ = 0;
+}
+
+template class TileTables<float>;
+template class TileTables<double>;
+
+}  // namespace skshap

@@ -1,0 +1,109 @@
+// Tables of interactions against background data, made for the rows of a tile and forgotten.
+#pragma once
+
+#include <vector>
+
+#include "background/background_counts.h"
+#include "background/leaf_vectors.h"
+#include "base/aligned.h"
+#include "plan/plan.h"
+#include "tables/group_words.h"
+
+namespace skshap {
+
+// Leaves below one node share a table as long as its index has at most so many bits.
+constexpr uint32_t kGroupBits = 10;
+
+// Finds the groups of a tree, with the features of each path in ascending order.
+void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups);
+
+// One thread's work: rows go through the tables of one group of leaves after the other. A table has a vector
+// for each index that occurs in the tile; what it holds depends on nothing else, nor does the order in which
+// a row adds up vectors.
+template <class T>
+class TileTables {
+ public:
+  TileTables(const Plan& plan, size_t tile, uint32_t longest_path);
+
+  // Trees of a chunk, whose slots and pairs ascend, are going to add to sums[row][used feature, then pair].
+  void begin(const Chunk& chunk, size_t n_rows, double* sums);
+
+  // `words` are the decisions of the rows; `values` holds those of the tree's leaves for one output.
+  void add_tree(const TreeProgram& tree, const TreeGroups& groups, const PatternCounts& counts,
+                const double* values, const uint64_t* words);
+
+  void end();
+
+  // What it allocates for each row of the tile, and beside that.
+  static size_t row_bytes(const Plan& plan);
+  static size_t bytes(const Plan& plan, uint32_t longest_path);
+
+ private:
+  // Of some rows of the tile.
+  struct LookUp {
+    size_t first_row, n_rows;
+    const uint16_t* index;  // of all rows of the tile
+    const T* table;
+    size_t targets;
+    uint32_t n_targets;
+  };
+  // What the background has at a group of leaves, or at a leaf.
+  struct Counts {
+    const uint64_t* patterns;
+    const double* weights;
+    size_t n;
+  };
+
+  void add_group(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group,
+                 const Counts& counts, const double* values);
+  void sum_up_group_leaf(const PathStep* path, uint32_t n, const Counts& counts);
+  void add_leaf(const TreeGroups& groups, const TreeGroups::Leaf& leaf, const Counts& counts, double value);
+  void list_targets(const TreeGroups& groups, const TreeGroups::Group& group);
+  void list_leaf_targets(const PathStep* path, uint32_t n);
+  uint32_t position(int32_t first, int32_t second) const {
+    return pair_position_[slot_of_[first] * n_slots_ + slot_of_[second]];
+  }
+  uint16_t* new_index();
+  void number(uint16_t* index, uint32_t n_bits);
+  T* make_room(size_t n_elements);
+  void add_look_up(size_t first_row, size_t n_rows, const T* table);
+  void run_look_ups();
+  void count_table();
+  void flush();
+
+  const Plan& plan_;
+  const size_t capacity_;  // elements of the tables that wait for rows
+  const Chunk* chunk_ = nullptr;
+  size_t n_rows_ = 0, n_blocks_ = 0;  // of the tile
+  double* sums_ = nullptr;
+  size_t n_slots_ = 0, row_size_ = 0;
+  const uint64_t* words_ = nullptr;  // of the tree
+  size_t block_words_ = 0;
+  Aligned<T> phi_;    // [row][row_size_]: the chunk's features, then its pairs
+  int n_tables_ = 0;  // since the last flush
+
+  // Tables that wait for rows, and the one that is being made.
+  std::vector<LookUp> look_ups_;
+  Aligned<T> tables_;
+  size_t n_elements_ = 0;
+  std::vector<Aligned<uint16_t>> indices_;
+  size_t n_indices_ = 0;
+  std::vector<uint32_t> waiting_targets_, targets_;
+  std::vector<uint16_t> needed_;  // indices that occur, ascending
+
+  GroupWords group_words_;
+  LeafVectors vectors_;
+  PatternIds ids_;
+  std::vector<uint64_t> patterns_;  // of the rows
+  std::vector<uint16_t> number_of_, leaf_number_of_, leaf_index_;
+  std::vector<uint16_t> group_index_;  // pattern of a leaf by index of its group
+  Aligned<T> group_table_, leaf_table_;
+  std::vector<double> weights_;
+  std::vector<uint32_t> slot_of_, pair_position_;  // by used feature; [slot][slot]
+  std::vector<int32_t> features_;                  // of the group, ascending
+  std::vector<uint32_t> feature_place_;            // by used feature: its place there
+  uint32_t pair_place_[kGroupBits][kGroupBits];
+  std::vector<uint32_t> bits_, leaf_targets_;
+};
+
+}  // namespace skshap

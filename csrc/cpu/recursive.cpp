@@ -1,0 +1,241 @@
+// Both methods keep weights for a path with L different features,
+//     w_k = k! (L - k)! / (L + 1)! (sum over sets of k known features of the product of their one fractions
+//     and
+//                                   of the others' zero fractions),
+// add a feature to them (EXTEND in the papers) and take it out again (UNWIND) by recursions over k. At a leaf
+// the sum over k of the weights without a feature is what its value is made of.
+//
+// TreeSHAP has weights of all features of the path. Fast TreeSHAP v1 has those of the features that the row
+// satisfies: the others must be unknown for the row to pass, so that the product of their zero fractions is a
+// factor of everything, and at a leaf they all get the same value.
+//
+// Nodes come in preorder, so that the path to a node's parent still stands on the level above: no function
+// calls itself, and deep trees need no deep stack.
+#include "cpu/recursive.h"
+
+#include <algorithm>
+
+namespace skshap {
+namespace {
+
+struct Sizes {
+  size_t levels = 1, elements = 1, inner = 0, leaf_values = 0;
+};
+
+Sizes sizes_of(const Plan& plan) {
+  Sizes sizes;
+  for (const Chunk& chunk : plan.chunks) {
+    const size_t outputs = chunk.output < 0 ? plan.n_outputs : 1;
+    sizes.levels = std::max(sizes.levels, static_cast<size_t>(chunk.height) + 1);
+    // So many quadrature nodes are for twice as many features, and there is one weight more.
+    sizes.elements = std::max(sizes.elements, 2 * static_cast<size_t>(chunk.n_nodes) + 1);
+    sizes.inner = std::max(sizes.inner, chunk.max_inner);
+    sizes.leaf_values = std::max(sizes.leaf_values, (chunk.max_inner + 1) * outputs);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+template <class T>
+size_t Recursion<T>::bytes(const Plan& plan) {
+  const Sizes sizes = sizes_of(plan);
+  return sizes.levels * (sizes.elements * (sizeof(Element) + sizeof(T)) + sizeof(Path)) +
+         sizes.inner * sizeof(Node) + (sizes.leaf_values + sizes.elements + 1) * sizeof(T) +
+         4 * plan.features.size() + PathWalk::bytes(plan, sizes.levels);
+}
+
+template <class T>
+Recursion<T>::Recursion(const Plan& plan) : plan_(plan), walk_(plan) {
+  const Sizes sizes = sizes_of(plan);
+  slot_of_.resize(plan.features.size());
+  reciprocals_.resize(sizes.elements + 1);
+  for (size_t i = 1; i < reciprocals_.size(); ++i) reciprocals_[i] = T(1) / static_cast<T>(i);
+  elements_.resize(sizes.levels * sizes.elements);
+  weights_.resize(sizes.levels * sizes.elements);
+  paths_.resize(sizes.levels);
+  for (size_t level = 0; level < sizes.levels; ++level) {
+    paths_[level].elements = elements_.data() + level * sizes.elements;
+    paths_[level].weights = weights_.data() + level * sizes.elements;
+  }
+  nodes_.resize(sizes.inner);
+  leaf_values_.resize(sizes.leaf_values);
+}
+
+template <class T>
+void Recursion<T>::add_tree(const Chunk& chunk, const TreeProgram& tree, const uint64_t* words, int n_rows,
+                            T* phi) {
+  open_tree(chunk, tree);
+  for (int row = 0; row < n_rows; ++row) {
+    if (plan_.method == Method::kFastV1)
+      explain_row<true>(words + kFirstWord, row, phi + row);
+    else
+      explain_row<false>(words + kFirstWord, row, phi + row);
+  }
+}
+
+template <class T>
+void Recursion<T>::open_tree(const Chunk& chunk, const TreeProgram& tree) {
+  n_inner_ = static_cast<int32_t>(tree.n_inner);
+  n_outputs_ = chunk.output < 0 ? static_cast<size_t>(plan_.n_outputs) : 1;
+  output_stride_ = chunk.slots.size() * kBlockRows;
+  for (size_t slot = 0; slot < chunk.slots.size(); ++slot)
+    slot_of_[chunk.slots[slot]] = static_cast<uint32_t>(slot);
+  walk_.run<LeafOrder::kByNumber>(
+      tree,
+      [&](const PathNode& at) {
+        const double share = plan_.shares[tree.decide + at.node];
+        const int32_t* const children = plan_.children.data() + tree.children + 2 * at.node;
+        nodes_[at.node] = {at.parent,
+                           static_cast<int32_t>(at.level),
+                           at.is_right,
+                           at.previous != nullptr,
+                           slot_of_[at.feature],
+                           {children[0], children[1]},
+                           {static_cast<T>(share), static_cast<T>(1 - share)}};
+      },
+      [](int32_t) {});
+  const double* values = plan_.leaf_values.data() + tree.leaves;
+  for (size_t i = 0; i < (tree.n_inner + 1) * n_outputs_; ++i)
+    leaf_values_[i] = static_cast<T>(values[i] / plan_.leaf_scale);
+}
+
+template <class T>
+template <bool kFast>
+void Recursion<T>::explain_row(const uint64_t* words, int row, T* phi) {
+  const auto satisfied = [&](int32_t node, int side) {
+    const uint64_t alive = words[2 * node], left = words[2 * node + 1];
+    return ((side ? alive & ~left : left) >> row & 1) != 0;
+  };
+  for (int32_t i = 0; i < n_inner_; ++i) {
+    const Node& node = nodes_[i];
+    Path& path = paths_[node.level];
+    if (i == 0) {
+      path.n_elements = 0;
+      path.n_weights = 1;
+      path.weights[0] = path.unsatisfied = T(1);
+      path.unreachable = false;
+    } else {
+      descend<kFast>(paths_[node.level - 1], nodes_[node.parent].shares[node.right],
+                     satisfied(node.parent, node.right), path);
+    }
+    if (path.unreachable) continue;
+    take_out<kFast>(node, path);
+    for (int side = 0; side < 2; ++side) {
+      if (node.children[side] < n_inner_) continue;
+      Path& to_leaf = paths_[node.level + 1];
+      descend<kFast>(path, node.shares[side], satisfied(i, side), to_leaf);
+      if (!to_leaf.unreachable)
+        add_leaf<kFast>(to_leaf, leaf_values_.data() + (node.children[side] - n_inner_) * n_outputs_, phi);
+    }
+  }
+}
+
+// The path to a child of a node.
+template <class T>
+template <bool kFast>
+void Recursion<T>::descend(const Path& above, T share, bool satisfied, Path& below) const {
+  const Element element{above.split.slot, satisfied, above.split.zero_fraction * share};
+  // The feature passes neither known nor unknown. TreeSHAP could not take it out again.
+  below.unreachable = above.unreachable || (!satisfied && element.zero_fraction == 0);
+  if (below.unreachable) return;
+  below.n_elements = above.n_elements;
+  below.n_weights = above.n_weights;
+  below.unsatisfied = above.unsatisfied;
+  std::copy_n(above.elements, above.n_elements, below.elements);
+  std::copy_n(above.weights, above.n_weights, below.weights);
+  extend<kFast>(element, below);
+}
+
+template <class T>
+template <bool kFast>
+void Recursion<T>::extend(const Element& element, Path& path) const {
+  const int n = path.n_elements;  // L before, L + 1 after
+  T* const w = path.weights;
+  const T over = reciprocals_[n + 2], z = element.zero_fraction;
+  path.elements[path.n_elements++] = element;
+  if (kFast && !element.satisfied) {
+    path.unsatisfied *= z;
+    for (int k = 0; k < path.n_weights; ++k) w[k] *= static_cast<T>(n + 1 - k) * over;
+    return;
+  }
+  const T one = element.satisfied ? over : T(0);
+  w[path.n_weights] = 0;
+  for (int k = path.n_weights - 1; k >= 0; --k) {
+    w[k + 1] += one * static_cast<T>(k + 1) * w[k];
+    w[k] *= z * static_cast<T>(n + 1 - k) * over;
+  }
+  ++path.n_weights;
+}
+
+// The weights without an element of the path, which may take the place of the path's, and their sum. With
+// Fast TreeSHAP v1 those without an unsatisfied element do not depend on which it is.
+template <class T>
+template <bool kFast>
+T Recursion<T>::unwind(const Path& path, const Element& element, T* weights) const {
+  const int n = path.n_elements, top = path.n_weights - 1;
+  const T* const w = path.weights;
+  const T z = element.zero_fraction, times = static_cast<T>(n + 1), over = reciprocals_[n + 1];
+  T sum = 0;
+  if (element.satisfied) {
+    T next = w[top];
+    for (int k = top - 1; k >= 0; --k) {
+      const T old = w[k], x = next * times * reciprocals_[k + 1];
+      next = old - x * z * static_cast<T>(n - k) * over;
+      sum += x;
+      if (weights) weights[k] = x;
+    }
+    return sum;
+  }
+  for (int k = 0; k < top + kFast; ++k) {
+    T x = w[k] * times * reciprocals_[n - k];
+    if (!kFast) x /= z;
+    sum += x;
+    if (weights) weights[k] = x;
+  }
+  return sum;
+}
+
+// Makes a path end before a split on a feature: takes out what earlier splits on it have added.
+template <class T>
+template <bool kFast>
+void Recursion<T>::take_out(const Node& node, Path& path) const {
+  if (!node.repeated) {
+    path.split = {node.slot, true, T(1)};
+    return;
+  }
+  Element* const end = path.elements + path.n_elements;
+  Element* const found =
+      std::find_if(path.elements, end, [&](const Element& element) { return element.slot == node.slot; });
+  path.split = *found;
+  unwind<kFast>(path, path.split, path.weights);
+  *found = *(end - 1);
+  --path.n_elements;
+  if (kFast && !path.split.satisfied)
+    path.split.zero_fraction = T(1);  // it remains in the product
+  else
+    --path.n_weights;
+}
+
+template <class T>
+template <bool kFast>
+void Recursion<T>::add_leaf(const Path& path, const T* values, T* phi) const {
+  T unsatisfied = 0;
+  if (kFast && path.n_elements >= path.n_weights)
+    unsatisfied = -path.unsatisfied * unwind<kFast>(path, Element{0, false, T(0)}, nullptr);
+  for (const Element *element = path.elements, *end = element + path.n_elements; element != end; ++element) {
+    T gain = unsatisfied;
+    if (!kFast || element->satisfied) {
+      gain = unwind<kFast>(path, *element, nullptr);
+      gain *= element->satisfied ? 1 - element->zero_fraction : -element->zero_fraction;
+      if (kFast) gain *= path.unsatisfied;
+    }
+    T* to = phi + element->slot * kBlockRows;
+    for (size_t output = 0; output < n_outputs_; ++output, to += output_stride_) *to += gain * values[output];
+  }
+}
+
+template class Recursion<float>;
+template class Recursion<double>;
+
+}  // namespace skshap

@@ -1,0 +1,189 @@
+// GPUTreeShap (Mitchell, Frank, Holmes, arXiv:2010.13972): a lane for each element of a path, several
+// paths in a warp, the dynamic programming of TreeSHAP by shuffles.
+//
+// Weight i of a path (lane i of its lanes) is the sum over all ways to know i of its features, of the
+// product of the one fractions of the known and the zero fractions of the other ones, times the share
+// i! (n - i)! / (n + 1)! of such a way among all orders. EXTEND takes one more feature into the weights:
+//
+//   w_i <- (z (n - i) w_i + o i w_(i-1)) / (n + 1)      n: features so far, this one included
+//
+// The value of feature i needs the sum of the weights without it, all of them at once, a lane each. With
+// o = 1, EXTEND is solved for the old weights from the highest down. With o = 0, the old weight is
+// w_j (n + 1) / (z (n - j)), and z goes away against the factor o - z of the value.
+//
+// The sums are added with atomics, in any order: results differ in the last digits from run to run.
+#pragma once
+
+#include "cuda/program/paths.h"
+#include "cuda/rows.cuh"
+
+namespace skshap {
+
+// Rows that a warp takes through its bin, as in the paper.
+constexpr int kPathRows = 1024;
+constexpr int kPathThreads = 256;
+
+struct CudaPathArgs {
+  // Of a PathSet.
+  const PathElement* elements;
+  const int64_t* bins;
+  const Path* paths;
+  const uint32_t* category_bits;
+  int64_t n_bins;
+  // Of the Plan.
+  const double* leaf_values;
+  const int32_t* features;
+  int32_t n_used, n_outputs, n_features;
+  bool x_float32;
+  // The rows, and how they are coded: one CudaCodeColumn for each of Plan::columns, with an origin of 0.
+  // `code.codes` is not used.
+  CudaCodeArgs code;
+  // Buffers: cuda_path_code_elements() and [row][output][used feature].
+  uint32_t* codes;  // [tile of kPathLanes rows][column][row of the tile]
+  double* phi;
+  void* values;  // [row][output][feature]
+};
+
+inline size_t cuda_path_code_elements(int64_t n_rows, size_t n_columns) {
+  return (n_rows + kPathLanes - 1) / kPathLanes * kPathLanes * n_columns;
+}
+
+// A block takes a tile, a warp a column of it.
+template <class Read>
+__global__ void __launch_bounds__(kPathThreads) code_path_rows(CudaPathArgs args) {
+  const CudaCodeArgs& a = args.code;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kPathLanes + threadIdx.x % kPathLanes;
+  const int64_t read = row < a.n_rows ? row : a.n_rows - 1;  // rows past the end repeat the last one
+  const char* x_row = static_cast<const char*>(a.X) + read * a.row_stride;
+  uint32_t* out =
+      args.codes + static_cast<int64_t>(blockIdx.x) * a.n_columns * kPathLanes + threadIdx.x % kPathLanes;
+  for (int c = threadIdx.x / kPathLanes; c < a.n_columns; c += kPathThreads / kPathLanes) {
+    const CudaCodeColumn column = a.columns[c];
+    const char* p = x_row + column.input * a.column_stride;
+    const Read x = a.x_single ? static_cast<Read>(*reinterpret_cast<const float*>(p))
+                              : static_cast<Read>(*reinterpret_cast<const double*>(p));
+    out[static_cast<int64_t>(c) * kPathLanes] = full_code(a, column, x);
+  }
+}
+
+// The rows of a tile that follow the path as far as the element says: a bit each, the one fractions.
+__device__ inline uint32_t one_fractions(const CudaPathArgs& a, const PathElement& e, int64_t tile) {
+  const uint32_t* codes = a.codes + tile * a.code.n_columns * kPathLanes;
+  const auto test = [&](uint32_t column, auto passes) {
+    const uint4* p = reinterpret_cast<const uint4*>(codes + static_cast<int64_t>(column) * kPathLanes);
+    uint32_t ones = 0;
+    for (int r = 0; r < kPathLanes; r += 4) {
+      const uint4 c = p[r / 4];
+      const uint32_t four = passes(c.x) | passes(c.y) << 1 | passes(c.z) << 2 | passes(c.w) << 3;
+      ones |= four << r;
+    }
+    return ones;
+  };
+  uint32_t ones = test(e.column, [&](uint32_t code) -> uint32_t {
+    return (code >= e.lower && code < e.upper) || (e.missing && code == kMissingCode);
+  });
+  if (e.set != kNoSet)
+    ones &= test(e.set_column,
+                 [&](uint32_t code) { return a.category_bits[e.set + (code >> 5)] >> (code & 31) & 1; });
+  return ones;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kPathThreads) add_paths(CudaPathArgs a) {
+  __shared__ T reciprocal[kPathLanes + 1];  // and 0 at 0, for steps that a path does not have
+  if (threadIdx.x <= kPathLanes) reciprocal[threadIdx.x] = threadIdx.x ? T(1) / threadIdx.x : T(0);
+  __syncthreads();
+  const int64_t bin =
+      static_cast<int64_t>(blockIdx.x) * (kPathThreads / kPathLanes) + threadIdx.x / kPathLanes;
+  if (bin >= a.n_bins) return;
+  const int lane = threadIdx.x % kPathLanes;
+  const int64_t at = a.bins[bin] + lane;
+  // Lanes without an element are paths of one element. All lanes of a warp go through the steps of its
+  // longest path, as the shuffles of the whole warp need.
+  PathElement e{};
+  e.zero_fraction = 1;
+  int length = 1, n_outputs = 0;  // to add to
+  const double* values = nullptr;
+  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kPathRows;
+  const int64_t row_size = static_cast<int64_t>(a.n_outputs) * a.n_used;
+  double* phi = a.phi + first_row * row_size;
+  if (at < a.bins[bin + 1]) {
+    e = a.elements[at];
+    const Path path = a.paths[e.path];
+    length = static_cast<int>(path.length);
+    if (e.feature >= 0) {
+      n_outputs = path.output < 0 ? a.n_outputs : 1;
+      values = a.leaf_values + path.values;
+      phi += static_cast<int64_t>(path.output < 0 ? 0 : path.output) * a.n_used + e.feature;
+    }
+  }
+  const int place = e.place, first = lane - place;
+  const T z = static_cast<T>(e.zero_fraction);
+  int longest = length;
+  for (int offset = kPathLanes / 2; offset; offset /= 2)
+    longest = max(longest, __shfl_xor_sync(~0u, longest, offset));
+
+  for (int done = 0; done < kPathRows && first_row + done < a.code.n_rows; done += kPathLanes) {
+    const int64_t row = first_row + done, rest = a.code.n_rows - row;
+    const uint32_t ones = n_outputs ? one_fractions(a, e, row / kPathLanes) : 0;
+    const int n_rows = rest < kPathLanes ? static_cast<int>(rest) : kPathLanes;
+    for (int r = 0; r < n_rows; ++r, phi += row_size) {
+      const bool one = ones >> r & 1;
+      const uint32_t path_ones = __ballot_sync(~0u, one) >> first;
+      // EXTEND by element n of each path.
+      T w = place ? T(0) : T(1);
+      for (int n = 1; n < longest; ++n) {
+        const T added = __shfl_sync(~0u, z, first + n), left = __shfl_up_sync(~0u, w, 1);
+        const T known = path_ones >> n & 1 ? T(place) * left : T(0);
+        w = n < length ? (added * T(n - place) * w + known) * reciprocal[n + 1] : w;
+      }
+      // UNWOUND SUM, from weight length - 2 down to 0, over `length`.
+      T next = __shfl_sync(~0u, w, first + length - 1), sum = 0;
+      for (int n = 1; n < longest; ++n) {
+        const int j = length - 1 - n;
+        const T weight = __shfl_sync(~0u, w, first + j);
+        const T old = (one ? next : weight) * reciprocal[j < 0 ? 0 : one ? j + 1 : n];
+        sum += old;
+        next = weight - old * z * T(n);  // only of use with o = 1
+      }
+      const double share = static_cast<double>(sum * T(length) * (one ? T(1) - z : T(-1)));
+      for (int o = 0; o < n_outputs; ++o)
+        atomicAdd(phi + static_cast<int64_t>(o) * a.n_used, share * values[o]);
+    }
+  }
+}
+
+template <class Out>
+__global__ void __launch_bounds__(kPathThreads) write_path_values(CudaPathArgs a) {
+  const int64_t n = a.code.n_rows * a.n_outputs * a.n_used,
+                step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
+    static_cast<Out*>(a.values)[i / a.n_used * a.n_features + a.features[i % a.n_used]] =
+        static_cast<Out>(a.phi[i]);
+}
+
+// Queues all work. T: the precision of the weights. Out: element type of `values`.
+template <class T, class Out>
+cudaError_t launch_gputreeshap(const CudaPathArgs& a, cudaStream_t stream) {
+  const int64_t n_rows = a.code.n_rows, n_phi = n_rows * a.n_outputs * a.n_used;
+  cudaMemsetAsync(a.phi, 0, sizeof(double) * n_phi, stream);
+  if (a.n_used < a.n_features)
+    cudaMemsetAsync(a.values, 0, sizeof(Out) * n_rows * a.n_outputs * a.n_features, stream);
+  if (n_phi) {
+    const unsigned n_tiles = static_cast<unsigned>((n_rows + kPathLanes - 1) / kPathLanes);
+    if (a.x_float32)
+      code_path_rows<float><<<n_tiles, kPathThreads, 0, stream>>>(a);
+    else
+      code_path_rows<double><<<n_tiles, kPathThreads, 0, stream>>>(a);
+    constexpr int kWarps = kPathThreads / kPathLanes;
+    const dim3 grid(static_cast<unsigned>((a.n_bins + kWarps - 1) / kWarps),
+                    static_cast<unsigned>((n_rows + kPathRows - 1) / kPathRows));
+    add_paths<T><<<grid, kPathThreads, 0, stream>>>(a);
+    const int64_t n_blocks = (n_phi + kPathThreads - 1) / kPathThreads;
+    const unsigned blocks = n_blocks < 65536 ? static_cast<unsigned>(n_blocks) : 65536;
+    write_path_values<Out><<<blocks, kPathThreads, 0, stream>>>(a);
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace skshap

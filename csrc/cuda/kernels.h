@@ -1,0 +1,44 @@
+// Kernels of the device pipeline, launched by cuda.cu: codes, walk, margin, sums.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "cuda/walk.cuh"
+
+namespace skshap {
+
+// Rows of a lane, and of a tile.
+template <class T>
+constexpr int cuda_lane_rows() {
+  return sizeof(T) == 4 ? 2 : 1;
+}
+template <class T>
+constexpr int cuda_tile_rows() {
+  return cuda_lane_rows<T>() * kWarp;
+}
+
+// Frames of the walk in registers. More would save memory accesses, but each takes instances of all
+// operations, and their code is what the instruction caches hold least.
+constexpr int kWalkFrames = 2;
+
+// The walk for one K. Each warp of a block has a tile. All warps of a multiprocessor are in one block, of as
+// many threads as registers allow: that keeps them at the same operations, and so at the same code.
+template <class T>
+struct WalkKernel {
+  void (*kernel)(CudaWalkArgs<T>);
+  int n_threads;  // of a block
+};
+template <class T, int K, bool kPairs, int kThreads>
+WalkKernel<T> walk_with(bool shared) {
+  constexpr int R = cuda_lane_rows<T>();
+  if (shared) return {walk<T, K, R, kWalkFrames, kPairs, true, kThreads>, kThreads};
+  return {walk<T, K, R, kWalkFrames, kPairs, false, kThreads>, kThreads};
+}
+
+template <class T>
+WalkKernel<T> walk_kernel(int n_nodes, bool shared);
+// The same for interactions.
+template <class T>
+WalkKernel<T> pairs_kernel(int n_nodes, bool shared);
+
+}  // namespace skshap

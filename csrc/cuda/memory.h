@@ -1,0 +1,116 @@
+// Owners of what CUDA gives: device memory, page-locked memory, streams; and its errors as exceptions.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/cuda.h"
+
+namespace skshap {
+
+inline void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // not left for the next call to find
+  const std::string message = std::string("CUDA: ") + what + ": " + cudaGetErrorString(error);
+  if (error == cudaErrorMemoryAllocation) throw CudaMemoryError(message);
+  throw CudaError(message);
+}
+inline void check_launch(const char* what) { check(cudaGetLastError(), what); }
+
+class UseDevice {
+ public:
+  explicit UseDevice(int device) {
+    check(cudaGetDevice(&before_), "no current device");
+    check(cudaSetDevice(device), "cannot use the device");
+  }
+  ~UseDevice() { cudaSetDevice(before_); }
+
+ private:
+  int before_ = 0;
+};
+
+inline std::atomic<size_t> cuda_allocated{0};
+
+// Memory of the device, or page-locked memory of the host; grows, never shrinks.
+template <bool kHost>
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept : data_(other.data_), size_(other.size_) {
+    other.data_ = nullptr, other.size_ = 0;
+  }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Buffer() { release(); }
+  bool holds(size_t size) const { return size <= size_; }
+  void reserve(size_t size, const char* what) {
+    if (holds(size)) return;
+    release();
+    check(kHost ? cudaMallocHost(&data_, size) : cudaMalloc(&data_, size), what);
+    size_ = size;
+    cuda_allocated += size;
+  }
+  template <class X>
+  X* as() const {
+    return static_cast<X*>(data_);
+  }
+
+ private:
+  void release() {
+    if (data_) kHost ? cudaFreeHost(data_) : cudaFree(data_);
+    cuda_allocated -= size_;
+    data_ = nullptr;
+    size_ = 0;
+  }
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+using DeviceBuffer = Buffer<false>;
+using HostBuffer = Buffer<true>;
+
+template <class X>
+DeviceBuffer upload(const std::vector<X>& x) {
+  DeviceBuffer buffer;
+  buffer.reserve(x.size() * sizeof(X), "the model does not fit the device's memory");
+  if (x.empty()) return buffer;
+  constexpr const char* kWhat = "copying the model";
+  check(cudaMemcpy(buffer.as<X>(), x.data(), x.size() * sizeof(X), cudaMemcpyHostToDevice), kWhat);
+  // From pageable memory it may return before all is there, and other streams do not wait for it.
+  check(cudaStreamSynchronize(nullptr), kWhat);
+  return buffer;
+}
+
+class Event {
+ public:
+  Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "creating an event"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  // Happens when what is queued in the stream now is done.
+  void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "recording an event"); }
+  // What is queued in the stream later begins after it.
+  void delay(cudaStream_t stream) const {
+    check(cudaStreamWaitEvent(stream, event_), "waiting for an event");
+  }
+  void wait(const char* what) const { check(cudaEventSynchronize(event_), what); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+struct Stream {
+  cudaStream_t stream = nullptr;
+  Stream() { check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream"); }
+  ~Stream() { cudaStreamDestroy(stream); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+};
+
+}  // namespace skshap

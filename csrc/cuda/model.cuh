@@ -1,0 +1,366 @@
+// A plan on a device: everything that does not change from call to call, and how the kernels are launched.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "cuda/general.cuh"
+#include "cuda/gputreeshap.cuh"
+#include "cuda/kernels.h"
+#include "cuda/memory.h"
+#include "cuda/rows.cuh"
+#include "cuda/tables.cuh"
+#include "plan/quadrature.h"
+
+namespace skshap {
+
+// Memory of the general walk, which bounds how many warps run it.
+constexpr size_t kGeneralBytes = size_t{1} << 28;
+// Trees of a margin group: enough groups for a job of few rows.
+constexpr size_t kMarginTrees = 32;
+// Decisions of a tree for the warps of a block; those of larger trees lie in global memory.
+constexpr size_t kMaxSharedWords = size_t{1} << 15;
+// Features of matrices that add_matrices writes: beyond, most of them would be zeros, for which it is slow.
+constexpr int kMaxSmallMatrix = 128;
+// Shared memory that a block has without asking for more.
+constexpr size_t kSharedBytes = size_t{48} << 10;
+// Shared memory that the kernels of the walk have beside the segments and phi.
+constexpr size_t kStaticSharedBytes = 256;
+
+template <class T>
+struct CudaModel {
+  static constexpr int kTile = cuda_tile_rows<T>();
+
+  // One kernel for all chunks of the same K.
+  struct Launch {
+    CudaWalkArgs<T> args;
+    WalkKernel<T> kernel;
+    int n_chunks, n_blocks;
+    size_t shared;
+    DeviceBuffer list;
+  };
+  struct General {
+    CudaGeneralArgs<T> args{};
+    int n_chunks = 0, n_blocks = 0;
+    DeviceBuffer list;
+  };
+
+  // Trees explained by tables.
+  struct Tables {
+    CudaTableArgs<T> args{};
+    int n_chunks = 0, n_blocks = 0;
+    size_t shared = 0;
+    size_t words_bytes = 0;  // of all blocks, if they do not lie in shared memory
+    DeviceBuffer chunks, trees, nodes, look_ups, bits, targets, factors, entries;
+  };
+
+  // The model as GPUTreeShap has it; replaces codes, walk and sums.
+  struct Paths {
+    bool used = false;
+    DeviceBuffer elements, bins, paths, category_bits;
+    int64_t n_bins = 0;
+    uint32_t longest = 0;
+  };
+
+  const Plan& plan;
+  int multiprocessors = 0, n_groups = 0;
+  size_t max_shared = 0;  // of a block; without room for phi, phi is summed in the caches
+  int32_t n_columns = 0, n_sums = 0;
+  uint32_t n_slots = 0;
+  size_t frame_bytes = 0;  // memory of a walk, for all its warps
+  DeviceBuffer stream, chunks, category_bits, category_sets, nodes, tree_nodes, leaf_values, constant, base,
+      columns, full_columns, thresholds, categories, groups, offsets, parts, features, partner_offsets,
+      partners, place_of;
+  bool small_matrices = false;  // add_matrices can be used
+  bool codes_all = false;       // every feature is coded in each call
+  std::vector<Launch> launches;
+  General general;
+  Tables tables;
+  Paths paths;
+
+  // On the device in use.
+  CudaModel(const Plan& of, bool gputreeshap) : plan(of) {
+    const CudaProgram<T> program = make_cuda_program<T>(plan);
+    int device = 0;
+    check(cudaGetDevice(&device), "no current device");
+    check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+          "device attribute");
+    int shared = 0;
+    check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+          "device attribute");
+    max_shared = static_cast<size_t>(shared) - kStaticSharedBytes;
+    n_columns = static_cast<int32_t>(program.columns.size());
+    n_slots = gputreeshap ? 0 : static_cast<uint32_t>(program.slots.size());
+    upload_columns(program);
+    category_bits = upload(plan.category_bits);
+    nodes = upload(program.nodes);
+    tree_nodes = upload(program.tree_nodes);
+    leaf_values = upload(plan.leaf_values);
+    constant = upload(plan.constant);
+    base = upload(plan.base_value);
+    plan_sums(program, gputreeshap);
+    if (gputreeshap) {
+      upload_paths();
+      return;
+    }
+    codes_all = n_columns > 0 && plan.n_used_inputs == plan.n_inputs;
+    stream = upload(program.stream);
+    chunks = upload(program.chunks);
+    category_sets = upload(program.category_sets);
+    plan_launches(program);
+    if (!program.tables.chunks.empty()) plan_tables(program.tables);
+  }
+
+ private:
+  void upload_columns(const CudaProgram<T>& program) {
+    std::vector<CudaCodeColumn> columns, full_columns;
+    std::vector<float> floats;
+    std::vector<double> doubles;
+    std::vector<int32_t> categories;
+    std::vector<int64_t> begins;
+    for (const Column& column : plan.columns) {
+      begins.push_back(column.categorical ? categories.size()
+                       : plan.x_float32   ? floats.size()
+                                          : doubles.size());
+      floats.insert(floats.end(), column.thresholds_float.begin(), column.thresholds_float.end());
+      doubles.insert(doubles.end(), column.thresholds_double.begin(), column.thresholds_double.end());
+      categories.insert(categories.end(), column.categories.begin(), column.categories.end());
+    }
+    for (const CudaColumn& c : program.columns) {
+      const Column& column = plan.columns[c.column];
+      const size_t n = column.categorical ? column.categories.size()
+                                          : column.thresholds_float.size() + column.thresholds_double.size();
+      columns.push_back({column.input, static_cast<uint32_t>(n), c.origin, column.categorical,
+                         column.zero_missing, begins[c.column]});
+    }
+    for (const CudaCodeColumn& column : columns)
+      if (column.origin == 0) full_columns.push_back(column);
+    this->columns = upload(columns);
+    this->full_columns = upload(full_columns);
+    thresholds = plan.x_float32 ? upload(floats) : upload(doubles);
+    this->categories = upload(categories);
+  }
+
+  void upload_paths() {
+    const PathSet set = make_paths(plan, Packing::kBestFitDecreasing);
+    Paths& p = paths;
+    p.elements = upload(set.elements);
+    p.bins = upload(set.bins);
+    p.paths = upload(set.paths);
+    p.category_bits = upload(set.category_bits);
+    p.n_bins = static_cast<int64_t>(set.n_bins);
+    for (const Path& path : set.paths) p.longest = std::max(p.longest, path.length);
+    p.used = true;
+  }
+
+  // Chunks of one launch; long tasks first, so that no device waits for one at the end.
+  static std::vector<int32_t> list_chunks(const CudaProgram<T>& program, int n_nodes, bool general) {
+    std::vector<int32_t> list;
+    for (size_t i = 0; i < program.chunks.size(); ++i)
+      if (program.chunks[i].general == general && (general || program.chunks[i].n_nodes == n_nodes))
+        list.push_back(static_cast<int32_t>(i));
+    std::stable_sort(list.begin(), list.end(), [&](int32_t a, int32_t b) {
+      return program.chunks[a].n_leaves > program.chunks[b].n_leaves;
+    });
+    return list;
+  }
+
+  void plan_launches(const CudaProgram<T>& program) {
+    for (int n_nodes = 1; n_nodes <= kMaxFixedNodes; ++n_nodes) {
+      const std::vector<int32_t> list = list_chunks(program, n_nodes, false);
+      if (!list.empty()) launches.push_back(plan_launch(program, n_nodes, list));
+    }
+    const std::vector<int32_t> list = list_chunks(program, 0, true);
+    if (!list.empty()) plan_general(program, list);
+  }
+
+  Launch plan_launch(const CudaProgram<T>& program, int n_nodes, const std::vector<int32_t>& list) {
+    uint32_t max_slots = 0, max_frames = 0;
+    for (const int32_t i : list) {
+      max_slots = std::max(max_slots, program.chunks[i].n_slots);
+      max_frames = std::max(max_frames, program.chunks[i].n_frames);
+    }
+    Launch launch;
+    const auto kernel = plan.interactions() ? pairs_kernel<T> : walk_kernel<T>;
+    const WalkKernel<T> shared = kernel(n_nodes, true);
+    const int n_warps = shared.n_threads / kWarp;
+    const size_t phi_size = sizeof(T) * max_slots * kTile * n_warps;
+    launch.shared = 2 * kCudaSegment * sizeof(T);
+    const bool fits = launch.shared + phi_size <= max_shared;
+    launch.kernel = fits ? shared : kernel(n_nodes, false);
+    if (fits) launch.shared += phi_size;
+    allow_shared(launch.kernel.kernel);
+    int blocks = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, launch.kernel.kernel,
+                                                        launch.kernel.n_threads, launch.shared),
+          "this device cannot run the kernels");
+    launch.n_blocks = std::max(blocks, 1) * multiprocessors;
+    launch.n_chunks = static_cast<int>(list.size());
+    launch.list = upload(list);
+    CudaWalkArgs<T>& a = launch.args;
+    a = {};
+    a.stream = stream.as<typename CudaProgram<T>::Element>();
+    a.chunks = chunks.as<CudaChunk>();
+    a.chunk_list = launch.list.template as<int32_t>();
+    a.n_columns = n_columns;
+    a.n_slots = n_slots;
+    a.max_slots = max_slots;
+    a.category_bits = category_bits.as<uint32_t>();
+    a.category_sets = category_sets.as<uint32_t>();
+    const int in_memory = std::max(0, static_cast<int>(max_frames) - kWalkFrames);
+    a.warp_frames = in_memory * cuda_frame_elements(n_nodes) * kTile;
+    frame_bytes = std::max(frame_bytes, sizeof(T) * a.warp_frames * launch.n_blocks * n_warps);
+    std::vector<double> t, weights;
+    quadrature(plan.index, n_nodes, t, weights);
+    for (int k = 0; k < n_nodes; ++k) {
+      a.dead[k] = static_cast<T>(dead_lambda(plan.index, t[k]));
+      a.t[k] = static_cast<T>(t[k]);
+      a.weight[k] = static_cast<T>(weights[k]);
+      a.tau[k] = static_cast<T>(1 / (t[k] * (1 - t[k])));
+    }
+    return launch;
+  }
+
+  void plan_general(const CudaProgram<T>& program, const std::vector<int32_t>& list) {
+    CudaGeneralArgs<T>& a = general.args;
+    for (const int32_t i : list) {
+      const CudaChunk& chunk = program.chunks[i];
+      const size_t outputs = chunk.output < 0 ? plan.n_outputs : 1,
+                   height = static_cast<size_t>(program.stream[chunk.begin + 2]);
+      a.warp_memory = std::max(a.warp_memory, kWarp * general_elements(chunk.n_nodes, outputs, height));
+    }
+    const size_t block_bytes = 2 * sizeof(T) * a.warp_memory;
+    general.n_blocks = static_cast<int>(
+        std::clamp<size_t>(kGeneralBytes / block_bytes, 1, static_cast<size_t>(16) * multiprocessors));
+    general.n_chunks = static_cast<int>(list.size());
+    general.list = upload(list);
+    frame_bytes = std::max(frame_bytes, block_bytes * general.n_blocks);
+    a.stream = stream.as<typename CudaProgram<T>::Element>();
+    a.chunks = chunks.as<CudaChunk>();
+    a.chunk_list = general.list.template as<int32_t>();
+    a.n_columns = n_columns;
+    a.n_slots = n_slots;
+    a.category_bits = category_bits.as<uint32_t>();
+    a.pairs = plan.interactions();
+  }
+
+  void plan_tables(const CudaTables<T>& from) {
+    tables.chunks = upload(from.chunks);
+    tables.trees = upload(from.trees);
+    tables.nodes = upload(from.nodes);
+    tables.look_ups = upload(from.look_ups);
+    tables.bits = upload(from.bits);
+    tables.targets = upload(from.targets);
+    tables.factors = upload(from.factors);
+    tables.entries = upload(from.entries);
+    tables.n_chunks = static_cast<int>(from.chunks.size());
+    CudaTableArgs<T>& a = tables.args;
+    a.chunks = tables.chunks.template as<CudaTableChunk>();
+    a.trees = tables.trees.template as<CudaTableTree>();
+    a.nodes = tables.nodes.template as<CudaTableNode>();
+    a.look_ups = tables.look_ups.template as<CudaLookUp>();
+    a.bits = tables.bits.template as<uint32_t>();
+    a.targets = tables.targets.template as<uint32_t>();
+    a.factors = tables.factors.template as<T>();
+    a.tables = tables.entries.template as<T>();
+    a.category_bits = category_bits.as<uint32_t>();
+    a.n_columns = n_columns;
+    a.n_slots = n_slots;
+    for (const CudaTableChunk& chunk : from.chunks) a.max_slots = std::max(a.max_slots, chunk.n_slots);
+    for (const CudaTableTree& tree : from.trees)
+      a.max_words = std::max(a.max_words, static_cast<uint32_t>(kFirstWord + 2 * tree.n_nodes));
+    size_t phi_bytes = sizeof(T) * kTableWarps * kWarp * a.max_slots;
+    const size_t words_bytes = sizeof(uint32_t) * kTableWarps * a.max_words;
+    tables.shared = words_bytes <= kMaxSharedWords ? words_bytes : 0;
+    if (tables.shared + phi_bytes > max_shared / 2) phi_bytes = a.max_slots = 0;  // two blocks at once
+    tables.shared += phi_bytes;
+    const auto kernel = look_up_tables<T, kTile>;
+    allow_shared(kernel);
+    int blocks = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kTableWarps * kWarp, tables.shared),
+          "this device cannot run the kernels");
+    tables.n_blocks = std::max(blocks, 1) * multiprocessors;
+    if (words_bytes > kMaxSharedWords) tables.words_bytes = words_bytes * tables.n_blocks;
+    frame_bytes = std::max(frame_bytes, tables.words_bytes);
+  }
+
+  // The limit belongs to the kernel, not to a launch: with that of one model, launches of another that needs
+  // more would fail.
+  template <class Kernel>
+  void allow_shared(Kernel kernel) const {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(max_shared)),
+          "this device cannot run the kernels");
+  }
+
+  void plan_sums(const CudaProgram<T>& program, bool gputreeshap) {
+    const size_t n_places = plan.features.size() + plan.pairs.size(), n_outputs = plan.n_outputs;
+    std::vector<std::vector<int32_t>> parts((n_places + 1) * n_outputs);
+    for (size_t slot = 0; slot < program.slots.size() && !gputreeshap; ++slot)
+      parts[program.slots[slot].output * n_places + program.slots[slot].place].push_back(
+          static_cast<int32_t>(slot));
+    std::vector<CudaMarginGroup> groups;
+    n_sums = 0;
+    for (size_t tree = 0; tree < program.tree_output.size();) {
+      const int32_t output = program.tree_output[tree], width = output < 0 ? plan.n_outputs : 1;
+      size_t end = tree;
+      while (end < program.tree_output.size() && end < tree + kMarginTrees &&
+             program.tree_output[end] == output)
+        ++end;
+      groups.push_back({static_cast<int32_t>(tree), static_cast<int32_t>(end), n_sums, width});
+      for (int32_t o = 0; o < width; ++o)
+        parts[n_outputs * n_places + std::max(output, 0) + o].push_back(n_sums + o);
+      n_sums += width;
+      tree = end;
+    }
+    std::vector<int64_t> offsets{0};
+    std::vector<int32_t> flat;
+    for (const std::vector<int32_t>& p : parts) {
+      flat.insert(flat.end(), p.begin(), p.end());
+      offsets.push_back(static_cast<int64_t>(flat.size()));
+    }
+    n_groups = static_cast<int>(groups.size());
+    this->groups = upload(groups);
+    this->offsets = upload(offsets);
+    this->parts = upload(flat);
+    features = upload(plan.features);
+    if (plan.interactions()) list_partners();
+  }
+
+  // The pairs of each feature, by the other feature.
+  void list_partners() {
+    std::vector<std::vector<CudaPartner>> partners(plan.features.size());
+    for (size_t i = 0; i < plan.pairs.size(); ++i) {
+      const FeaturePair pair = plan.pairs[i];
+      const int32_t place = static_cast<int32_t>(plan.features.size() + i);
+      partners[pair.first].push_back({plan.features[pair.second], place});
+      partners[pair.second].push_back({plan.features[pair.first], place});
+    }
+    std::vector<int64_t> offsets{0};
+    std::vector<CudaPartner> flat;
+    for (const std::vector<CudaPartner>& p : partners) {
+      flat.insert(flat.end(), p.begin(), p.end());
+      offsets.push_back(static_cast<int64_t>(flat.size()));
+    }
+    partner_offsets = upload(offsets);
+    this->partners = upload(flat);
+    small_matrices =
+        matrix_bytes(plan.features.size() + plan.pairs.size(), plan.features.size()) <= kSharedBytes &&
+        plan.n_features <= kMaxSmallMatrix;
+    if (small_matrices) list_places();
+  }
+
+  void list_places() {
+    const size_t n = plan.n_features, n_used = plan.features.size(), n_places = n_used + plan.pairs.size();
+    std::vector<int32_t> places(n * n, -1);
+    for (size_t i = 0; i < n_used; ++i)
+      places[plan.features[i] * (n + 1)] = static_cast<int32_t>(n_places + i);
+    for (size_t i = 0; i < plan.pairs.size(); ++i) {
+      const size_t first = plan.features[plan.pairs[i].first], second = plan.features[plan.pairs[i].second];
+      places[first * n + second] = places[second * n + first] = static_cast<int32_t>(n_used + i);
+    }
+    place_of = upload(places);
+  }
+};
+
+}  // namespace skshap

@@ -1,0 +1,208 @@
+// Plan -> PathSet: adds the tests of rows to the merged paths, and packs them. Host only.
+#include "cuda/program/paths.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <stdexcept>
+
+#include "plan/tree_paths.h"
+
+namespace skshap {
+namespace {
+
+class Extractor {
+ public:
+  explicit Extractor(const Plan& plan) : plan_(plan), walk_(plan) {}
+
+  PathSet extract(Packing packing) {
+    for (const Chunk& chunk : plan_.chunks)
+      for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) extract_tree(chunk, plan_.trees[i]);
+    arrange(packing);
+    return std::move(out_);
+  }
+
+ private:
+  void extract_tree(const Chunk& chunk, const TreeProgram& tree) {
+    const size_t width = n_used_outputs(plan_, chunk);
+    tests_.resize(2 * tree.height);
+    level_.resize(tree.n_inner);
+    walk_.run<LeafOrder::kDepthFirst>(
+        tree,
+        [&](const PathNode& at) {
+          const DecideNode& d = plan_.decide[tree.decide + at.node];
+          level_[at.node] = at.level;
+          const PathElement above = at.previous ? test(at.previous->bit) : always(at.feature, d.column);
+          for (const bool right : {true, false}) test(bit_of(at.node, right)) = narrow(above, d, right);
+        },
+        [&](int32_t leaf) { add_path(tree.leaves + leaf * width, chunk.output); });
+  }
+
+  // An element that every row passes.
+  static PathElement always(int32_t feature, uint32_t column) {
+    return {1, feature, 0, column, 0, kMissingCode, column, kNoSet, 1, 0};
+  }
+
+  // What a row passes that takes an edge and, above it, every edge on the same feature.
+  PathElement& test(uint32_t bit) { return tests_[2 * level_[bit_node(bit)] + (bit & 1)]; }
+
+  // Adds the test of an edge of a node to those above it on the same feature.
+  PathElement narrow(PathElement e, const DecideNode& d, bool right) {
+    const bool holds = right == static_cast<bool>(d.flags & kFlip);  // what the node tests
+    if (d.flags & kCategorical) {
+      require_same(e.set == kNoSet, e.set_column, d.column);
+      e.set_column = d.column;
+      e.set = intersect(e.set, d, holds);
+      return e;
+    }
+    const uint32_t end = d.operand - d.bias + 1;  // of the ranks for which it holds
+    require_same(e.lower == 0 && e.upper == kMissingCode, e.column, d.column);
+    e.column = d.column;
+    if (holds)
+      e.upper = std::min(e.upper, end);
+    else
+      e.lower = std::max(e.lower, end);
+    e.missing &= holds == static_cast<bool>(d.bias);
+    return e;
+  }
+
+  // An element has one numeric and one categorical test.
+  static void require_same(bool is_first, uint32_t tested, uint32_t column) {
+    if (is_first || tested == column) return;
+    throw std::invalid_argument(
+        "algorithm='gputreeshap' cannot explain this model: a path of one of its trees tests several columns "
+        "that are one player, as target statistics of the same categorical columns are; use "
+        "algorithm='quadrature'");
+  }
+
+  uint32_t intersect(uint32_t set, const DecideNode& d, bool holds) {
+    std::vector<uint32_t>& bits = out_.category_bits;
+    const size_t first = bits.size(), n_words = (plan_.columns[d.column].categories.size() + 2 + 31) / 32;
+    if (first + n_words > kNoSet)
+      throw std::invalid_argument("too many categories for algorithm='gputreeshap'");
+    for (size_t w = 0; w < n_words; ++w) {
+      const uint32_t tested = plan_.category_bits[d.operand + w], own = holds ? tested : ~tested;
+      bits.push_back(set == kNoSet ? own : own & bits[set + w]);
+    }
+    return static_cast<uint32_t>(first);
+  }
+
+  // Adds the path that the walk has taken to a leaf.
+  void add_path(size_t values, int32_t output) {
+    const std::vector<PathStep>& steps = walk_.steps();
+    if (steps.size() >= kPathLanes)
+      throw std::invalid_argument(
+          "algorithm='gputreeshap' cannot explain this model: a path of one of its trees "
+          "tests more than " +
+          std::to_string(kPathLanes - 1) + " distinct features; use algorithm='quadrature'");
+    const size_t n = steps.size() + 1;
+    path_[0] = always(-1, 0);
+    for (size_t i = 1; i < n; ++i) {
+      path_[i] = test(steps[i - 1].bit);
+      path_[i].zero_fraction = steps[i - 1].share;
+      path_[i].place = static_cast<uint8_t>(i);
+    }
+    for (size_t i = 0; i < n; ++i) path_[i].path = static_cast<uint32_t>(out_.paths.size());
+    elements_.insert(elements_.end(), path_, path_ + n);
+    out_.paths.push_back({static_cast<int64_t>(values), output, static_cast<uint32_t>(n)});
+  }
+
+  // From the order of the trees into that of the bins.
+  void arrange(Packing packing) {
+    std::vector<uint8_t> lengths;
+    for (const Path& path : out_.paths) lengths.push_back(static_cast<uint8_t>(path.length));
+    const Bins bins = pack(lengths, packing);
+    out_.n_bins = bins.n_bins;
+    out_.utilisation = bins.n_bins ? elements_.size() / (static_cast<double>(kPathLanes) * bins.n_bins) : 0;
+    out_.bins.assign(bins.n_bins + 1, 0);
+    for (size_t i = 0; i < lengths.size(); ++i) out_.bins[bins.bin[i] + 1] += lengths[i];
+    std::partial_sum(out_.bins.begin(), out_.bins.end(), out_.bins.begin());
+    std::vector<int64_t> next = out_.bins;
+    out_.elements.resize(elements_.size());
+    auto from = elements_.cbegin();
+    for (size_t i = 0; i < lengths.size(); from += lengths[i++]) {
+      std::copy_n(from, lengths[i], out_.elements.begin() + next[bins.bin[i]]);
+      next[bins.bin[i]] += lengths[i];
+    }
+  }
+
+  const Plan& plan_;
+  PathWalk walk_;
+  std::vector<PathElement> tests_;     // of both edges of each node of the path, by level
+  std::vector<uint32_t> level_;        // of a node
+  PathElement path_[kPathLanes];       // that is added
+  std::vector<PathElement> elements_;  // path by path, in the order of the trees
+  PathSet out_;
+};
+
+Bins next_fit(const std::vector<uint8_t>& sizes) {
+  Bins out;
+  int room = 0;
+  for (const int size : sizes) {
+    if (size > room) {
+      room = kPathLanes;
+      ++out.n_bins;
+    }
+    room -= size;
+    out.bin.push_back(static_cast<uint32_t>(out.n_bins - 1));
+  }
+  return out;
+}
+
+// First fit takes the oldest bin that has room, best fit the one with the least room left (of several, the
+// oldest). Sizes are small whole numbers, so bins are kept by their room: an item costs a look at each
+// and a step in two heaps.
+Bins decreasing(const std::vector<uint8_t>& sizes, bool best_fit) {
+  std::vector<uint32_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return sizes[a] > sizes[b]; });
+  using Heap = std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<uint32_t>>;
+  Heap by_room[kPathLanes + 1];
+  Bins out;
+  out.bin.resize(sizes.size());
+  for (const uint32_t item : order) {
+    int room = -1;
+    for (int r = sizes[item]; r <= kPathLanes && !(best_fit && room >= 0); ++r)
+      if (!by_room[r].empty() && (room < 0 || by_room[r].top() < by_room[room].top())) room = r;
+    if (room < 0) {
+      room = kPathLanes;
+      by_room[room].push(static_cast<uint32_t>(out.n_bins++));
+    }
+    const uint32_t bin = by_room[room].top();
+    by_room[room].pop();
+    by_room[room - sizes[item]].push(bin);
+    out.bin[item] = bin;
+  }
+  return out;
+}
+
+}  // namespace
+
+Packing packing_named(const std::string& name) {
+  if (name == "none") return Packing::kNone;
+  if (name == "next_fit") return Packing::kNextFit;
+  if (name == "first_fit_decreasing") return Packing::kFirstFitDecreasing;
+  if (name == "best_fit_decreasing") return Packing::kBestFitDecreasing;
+  throw std::invalid_argument(
+      "packing must be 'none', 'next_fit', 'first_fit_decreasing' or "
+      "'best_fit_decreasing', not '" +
+      name + "'");
+}
+
+Bins pack(const std::vector<uint8_t>& sizes, Packing packing) {
+  for (const uint8_t size : sizes)
+    if (size < 1 || size > kPathLanes)
+      throw std::invalid_argument("sizes must lie between 1 and " + std::to_string(kPathLanes));
+  if (packing == Packing::kNextFit) return next_fit(sizes);
+  if (packing != Packing::kNone) return decreasing(sizes, packing == Packing::kBestFitDecreasing);
+  Bins out;
+  out.n_bins = sizes.size();
+  out.bin.resize(sizes.size());
+  std::iota(out.bin.begin(), out.bin.end(), 0);
+  return out;
+}
+
+PathSet make_paths(const Plan& plan, Packing packing) { return Extractor(plan).extract(packing); }
+
+}  // namespace skshap

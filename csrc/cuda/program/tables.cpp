@@ -1,0 +1,117 @@
+// The tables of a plan -> those of a GPU, whose entries lie where a lane loads 16 bytes at once.
+#include <algorithm>
+
+#include "cuda/program/program.h"
+
+namespace skshap {
+namespace {
+
+constexpr size_t kLoadBytes = 16;
+
+// The nodes of a tree that has so many look-ups.
+template <class T>
+void begin_tree(const DecideNode* nodes, size_t n_nodes, size_t n_look_ups, const CudaTest& test,
+                CudaTables<T>& out) {
+  const int32_t first = static_cast<int32_t>(out.look_ups.size());
+  out.trees.push_back(
+      {out.nodes.size(), static_cast<int32_t>(n_nodes), first, first + static_cast<int32_t>(n_look_ups)});
+  for (size_t i = 0; i < n_nodes; ++i) {
+    const CudaNode node = test(nodes[i]);
+    const bool right = nodes[i].flags & kPreviousRight;
+    out.nodes.push_back({node.column_flags, node.operand, nodes[i].previous << 1 | right, 0});
+  }
+}
+
+template <class T>
+void add_tree(const Plan& plan, const TableTree& tree, const CudaTest& test, CudaTables<T>& out) {
+  const DecideNode* const nodes = tree.n_levels ? plan.tables.levels.data() + tree.levels
+                                                : plan.decide.data() + plan.trees[tree.tree].decide;
+  const size_t n_nodes = tree.n_levels ? tree.n_levels : plan.trees[tree.tree].n_inner;
+  begin_tree(nodes, n_nodes, tree.look_ups_end - tree.look_ups, test, out);
+  const Contents<T>& tables = stored_tables<T>(plan.tables);
+  for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i) {
+    const LookUp& from = plan.tables.look_ups[i];
+    const size_t entry_size =
+        (from.n_targets * sizeof(T) + kLoadBytes - 1) / kLoadBytes * kLoadBytes / sizeof(T);
+    out.look_ups.push_back({from.bits, from.n_bits, from.targets, from.n_targets,
+                            static_cast<uint32_t>(entry_size), 0, out.entries.size()});
+    const T* entry = tables.data() + from.table;
+    for (size_t index = 0; index < size_t{1} << from.n_bits; ++index, entry += from.n_targets) {
+      out.entries.insert(out.entries.end(), entry, entry + from.n_targets);
+      out.entries.resize(out.entries.size() + entry_size - from.n_targets);
+    }
+  }
+}
+
+// A tree of Fast TreeSHAP v2, whose features have `slots` in its chunk.
+template <class T>
+void add_leaves(const Plan& plan, const Chunk& chunk, const TreeProgram& tree, const LeafTable* leaves,
+                const CudaTest& test, CudaTables<T>& out) {
+  const size_t n_leaves = tree.n_inner + 1, n_outputs = n_used_outputs(plan, chunk);
+  begin_tree(plan.decide.data() + tree.decide, tree.n_inner, n_leaves, test, out);
+  for (size_t i = 0; i < n_leaves; ++i) {
+    const LeafTable& leaf = leaves[i];
+    out.look_ups.push_back({static_cast<uint32_t>(out.bits.size()), leaf.n_features,
+                            static_cast<uint32_t>(out.targets.size()),
+                            static_cast<uint32_t>(leaf.n_features * n_outputs), 0,
+                            static_cast<uint32_t>(out.factors.size()), leaf.table});
+    for (uint32_t f = leaf.features; f < leaf.features + leaf.n_features; ++f) {
+      const LeafFeature& feature = plan.tables.leaf_features[f];
+      out.bits.push_back(feature.bit);
+      out.factors.push_back(static_cast<T>((1 - feature.zero_fraction) / feature.zero_fraction));
+      for (size_t o = 0; o < n_outputs; ++o)
+        out.targets.push_back(static_cast<uint32_t>(feature.slot + o * chunk.slots.size()));
+    }
+    const double* const values = plan.leaf_values.data() + tree.leaves + i * n_outputs;
+    for (size_t o = 0; o < n_outputs; ++o) out.factors.push_back(static_cast<T>(values[o] / plan.leaf_scale));
+  }
+}
+
+template <class T>
+void add_leaf_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program) {
+  CudaTables<T>& out = program.tables;
+  const Contents<T>& tables = stored_tables<T>(plan.tables);
+  out.entries.assign(tables.data(), tables.data() + tables.size());
+  const LeafTable* leaves = plan.tables.leaf_tables.data();
+  for (const Chunk& chunk : plan.chunks) {
+    const int32_t first = static_cast<int32_t>(out.trees.size());
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      add_leaves(plan, chunk, plan.trees[i], leaves, test, out);
+      leaves += plan.trees[i].n_inner + 1;
+    }
+    const size_t n_outputs = n_used_outputs(plan, chunk);
+    out.chunks.push_back({first, static_cast<int32_t>(out.trees.size()),
+                          static_cast<uint32_t>(program.slots.size()),
+                          static_cast<uint32_t>(n_outputs * chunk.slots.size())});
+    const int32_t first_output = std::max(chunk.output, 0);
+    for (size_t o = 0; o < n_outputs; ++o)
+      for (const int32_t feature : chunk.slots)
+        program.slots.push_back({first_output + static_cast<int32_t>(o), feature});
+  }
+}
+
+}  // namespace
+
+template <class T>
+void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program) {
+  if (plan.method == Method::kFastV2) return add_leaf_tables(plan, test, program);
+  CudaTables<T>& out = program.tables;
+  out.bits = plan.tables.bits;
+  out.targets = plan.tables.targets;
+  for (const TableBatch& batch : plan.tables.batches) {
+    const int32_t first = static_cast<int32_t>(out.trees.size());
+    for (size_t i = batch.trees; i < batch.trees_end; ++i) add_tree(plan, plan.tables.trees[i], test, out);
+    out.chunks.push_back({first, static_cast<int32_t>(out.trees.size()),
+                          static_cast<uint32_t>(program.slots.size()),
+                          static_cast<uint32_t>(batch.places_end - batch.places)});
+    const int32_t n_used = static_cast<int32_t>(plan.features.size());
+    for (size_t i = batch.places; i < batch.places_end; ++i) {
+      const int32_t place = static_cast<int32_t>(plan.tables.places[i]);
+      program.slots.push_back({place / n_used, place % n_used});
+    }
+  }
+}
+template void add_tables(const Plan&, const CudaTest&, CudaProgram<float>&);
+template void add_tables(const Plan&, const CudaTest&, CudaProgram<double>&);
+
+}  // namespace skshap

@@ -1,0 +1,328 @@
+#include "cuda/program/writer.h"
+
+#include <algorithm>
+
+#include "plan/quadrature.h"
+
+namespace skshap {
+
+// --- Chunks ---
+
+template <class T>
+CudaWriter<T>::CudaWriter(const Plan& plan, const CudaColumns& columns, CudaTree& tree,
+                          CudaProgram<T>& program)
+    : plan_(plan),
+      columns_(columns),
+      tree_(tree),
+      out_(program),
+      pairs_(plan.interactions()),
+      slot_(plan.features.size() + plan.pairs.size(), -1) {}
+
+template <class T>
+void CudaWriter<T>::begin_chunk(const Chunk& chunk, int n_nodes, bool general) {
+  end_chunk();
+  open_ = true;
+  n_ = n_nodes;
+  output_ = chunk.output;
+  CudaChunk c{};
+  c.output = chunk.output;
+  c.n_nodes = n_nodes;
+  c.general = general;
+  c.begin = out_.stream.size();
+  c.first_slot = out_.slots.size();
+  c.category_base = static_cast<uint32_t>(out_.category_sets.size());
+  out_.chunks.push_back(c);
+  std::vector<double> weights;
+  quadrature(plan_.index, n_nodes, t_, weights);
+  if (!general) return;
+  element(n_nodes);
+  element(width());
+  element(chunk.height);
+  for (const double t : t_) value(t);
+  for (const double w : weights) value(w);
+  if (!pairs_) return;
+  for (const double t : t_) value(dead_lambda(plan_.index, t));
+}
+
+template <class T>
+void CudaWriter<T>::end_chunk() {
+  if (!open_) return;
+  CudaChunk& c = out_.chunks.back();
+  op(c.general ? static_cast<uint32_t>(kGeneralEnd) : kCudaEnd);
+  if (!c.general) {
+    close();
+    c.n_segments = static_cast<uint32_t>((out_.stream.size() - c.begin + kCudaSegment - 1) / kCudaSegment);
+    out_.stream.resize(c.begin + c.n_segments * kCudaSegment);
+  }
+  out_.stream.resize((out_.stream.size() + 3) / 4 * 4);  // chunks begin where 16 bytes can be read at once
+  for (const int32_t place : slot_places_) slot_[place] = -1;
+  slot_places_.clear();
+  open_ = false;
+}
+
+// Slot of a feature, or of a pair behind the features.
+template <class T>
+uint32_t CudaWriter<T>::slot(int32_t place) {
+  if (slot_[place] < 0) {
+    slot_[place] = static_cast<int32_t>(out_.chunks.back().n_slots);
+    slot_places_.push_back(place);
+    const int32_t n = static_cast<int32_t>(width()), first = std::max(output_, 0);
+    for (int32_t o = 0; o < n; ++o) out_.slots.push_back({first + o, place});
+    out_.chunks.back().n_slots += n;
+  }
+  return static_cast<uint32_t>(slot_[place]);
+}
+
+// --- The fused form ---
+
+template <class T>
+void CudaWriter<T>::emit() {
+  struct Item {
+    int32_t node;
+    int stage;
+  };
+  own_.assign(tree_.nodes.size(), -1);
+  free_bits_ = pairs_ ? ~(1u << kAlwaysAlive) : ~uint32_t{0};
+  op(kCudaNextTree);
+  close();
+  std::vector<Item> stack{{0, 0}};
+  while (!stack.empty()) {
+    const Item item = stack.back();
+    stack.pop_back();
+    const CudaTree::Node& n = tree_.nodes[item.node];
+    const bool repeated = n.repeated();
+    if (item.stage == 0 && tree_.fused(n)) {
+      emit_fused(item.node);
+      continue;
+    }
+    if (item.stage == 0) {
+      take_bit(item.node);
+      op(cuda_code(kCudaEnter, n.height, repeated), n.height);
+      node(item.node);
+      value(n.share);
+      if (repeated) factors(n);
+      close();
+      stack.push_back({item.node, 2});
+      if (n.right >= 0) {
+        stack.push_back({n.right, 0});
+        stack.push_back({item.node, 1});
+      }
+      stack.push_back({n.left, 0});
+    } else if (item.stage == 1) {
+      op(cuda_code(kCudaMiddle, n.height, repeated), n.height);
+      node(item.node, false);
+      value(0);
+      if (repeated) factors(n);
+      close();
+    } else {
+      op(cuda_code(n.right < 0 ? kCudaExitLeaf : kCudaExit, n.height, repeated), n.height);
+      node(item.node, false);
+      value(n.right < 0 ? leaf(n.right_leaf) : 0);
+      if (repeated) factors(n);
+      close();
+      give_bit(item.node);
+      if (pairs_) emit_pairs(item.node);
+    }
+  }
+}
+
+template <class T>
+void CudaWriter<T>::emit_pairs(int32_t i) {
+  const std::vector<int32_t>& others = tree_.others_above(i);
+  if (others.empty()) return;
+  const size_t n_steps = (others.size() + 1) / 2;
+  op(kCudaPairs, static_cast<uint32_t>(n_steps));
+  pad(4);
+  for (size_t step = 0; step < n_steps; ++step) {
+    const bool both = 2 * step + 1 < others.size();
+    const int32_t first = others[2 * step], second = both ? others[2 * step + 1] : -1;
+    element(slot(tree_.pair_of(i, first)) | static_cast<uint32_t>(own_[first]) << kPairBitShift);
+    element(both ? slot(tree_.pair_of(i, second)) | static_cast<uint32_t>(own_[second]) << kPairBitShift
+                 : slot(tree_.nodes[i].feature) | static_cast<uint32_t>(kAlwaysAlive) << kPairBitShift);
+    lambda(first, i);
+    if (both)
+      lambda(second, i);
+    else
+      for (int k = 0; k < n_; ++k) value(0);
+    pad(4);
+  }
+  close();
+}
+
+// lambda_k of alive rows beyond that edge of `above` which leads to the node.
+template <class T>
+void CudaWriter<T>::lambda(int32_t above, int32_t node) {
+  while (tree_.nodes[node].parent != above) node = tree_.nodes[node].parent;
+  for (const double t : t_) value(alive_lambda(plan_.index, tree_.nodes[node].edge_fraction, t));
+}
+
+template <class T>
+void CudaWriter<T>::emit_fused(int32_t i) {
+  const CudaTree::Node& n = tree_.nodes[i];
+  const bool repeated = n.repeated();
+  if (n.pair) {
+    op(kCudaPair + repeated);
+    pair_elements(i);
+    if (repeated) factors(n);
+    close();
+    if (pairs_) emit_pairs(i);
+    return;
+  }
+  take_bit(i);
+  const CudaTree::Node& first = tree_.nodes[n.left];
+  const bool first_repeated = first.repeated();
+  if (n.right < 0) {
+    op(kCudaTrio + 2 * repeated + first_repeated);
+    node(i);
+    value(n.share);
+    pair_elements(n.left);
+    value(leaf(n.right_leaf));
+    if (repeated) factors(n);
+    if (first_repeated) factors(first);
+  } else {
+    const CudaTree::Node& second = tree_.nodes[n.right];
+    const bool second_repeated = second.repeated();
+    op(kCudaQuad + 4 * repeated + 2 * first_repeated + second_repeated);
+    node(i);
+    value(n.share);
+    pair_elements(n.left);
+    pair_elements(n.right);
+    if (repeated) factors(n);
+    if (first_repeated) factors(first);
+    if (second_repeated) factors(second);
+  }
+  close();
+  give_bit(i);
+}
+
+// Slot, column, test; B of rows that are not alive; delta times the difference of the leaves for
+// rows that go right, left; if repeated, the leaves' values: right, left.
+template <class T>
+void CudaWriter<T>::pair_elements(int32_t i) {
+  const CudaTree::Node& n = tree_.nodes[i];
+  node(i);
+  const double left = leaf(n.left_leaf), right = leaf(n.right_leaf), difference = left - right;
+  value(right + n.share * difference);
+  value(-n.share * difference);
+  value((1 - n.share) * difference);
+  if (!n.repeated()) return;
+  value(right);
+  value(left);
+}
+
+// u_k = z (1 - t_k) / a_k with a_k = z (1 - t_k) + t_k: g_k = o - delta u_k for alive rows.
+template <class T>
+void CudaWriter<T>::factors(const CudaTree::Node& n) {
+  for (const double t : t_) {
+    const double off = n.zero_fraction * (1 - t);
+    value(off / (off + t));
+  }
+}
+
+// `decides`: the first time that the walk meets the node.
+template <class T>
+void CudaWriter<T>::node(int32_t i, bool decides) {
+  const CudaTree::Node& n = tree_.nodes[i];
+  CudaColumns::Decision d{};
+  uint32_t test = 0;
+  if (decides) {  // else only the alive bits are needed
+    d = columns_.decision(tree_.decide[i]);
+    if (d.flags & kNodeCategorical) d.operand = set_number(d.operand);
+    if (d.flags & kNodeBias) test |= kTestBias;
+    if (d.flags & kNodeCategorical) test |= kTestCategorical;
+    if (d.flags & kNodeFlip) test |= kTestFlip;
+  }
+  if (n.tracked) test |= kTestTracked | static_cast<uint32_t>(own_[i]) << kTestOwnShift;
+  if (n.repeated()) test |= static_cast<uint32_t>(own_[n.previous]) << kTestPreviousShift;
+  element(slot(tree_.nodes[i].feature) << 16 | d.column);
+  element(test | d.operand);
+}
+
+// --- The general form ---
+
+template <class T>
+void CudaWriter<T>::emit_general() {
+  struct Item {
+    int32_t node;
+    CudaGeneralOp stage;
+  };
+  op(kGeneralNextTree);
+  std::vector<Item> stack{{0, kGeneralEnter}};
+  while (!stack.empty()) {
+    const Item item = stack.back();
+    stack.pop_back();
+    const CudaTree::Node& n = tree_.nodes[item.node];
+    if (item.stage == kGeneralEnter && n.pair) {
+      general_node(item.node, kGeneralPair);
+      general_leaf(n.right_leaf);
+      general_leaf(n.left_leaf);
+      if (pairs_) general_pairs(item.node);
+      continue;
+    }
+    general_node(item.node, item.stage);
+    if (item.stage == kGeneralExitLeaf) general_leaf(n.right_leaf);
+    if (item.stage >= kGeneralExit && pairs_) general_pairs(item.node);
+    if (item.stage != kGeneralEnter) continue;
+    stack.push_back({item.node, n.right < 0 ? kGeneralExitLeaf : kGeneralExit});
+    if (n.right >= 0) {
+      stack.push_back({n.right, kGeneralEnter});
+      stack.push_back({item.node, kGeneralMiddle});
+    }
+    stack.push_back({n.left, kGeneralEnter});
+  }
+}
+
+template <class T>
+void CudaWriter<T>::general_node(int32_t i, CudaGeneralOp code) {
+  const CudaTree::Node& n = tree_.nodes[i];
+  const CudaColumns::Decision d = columns_.decision(tree_.decide[i]);
+  const bool repeated = n.repeated();
+  element(code | (repeated ? 8u : 0u) | n.level << 4);
+  element(slot(tree_.nodes[i].feature));
+  element(d.column);
+  element(d.flags);
+  element(d.operand);
+  element(repeated ? tree_.nodes[n.previous].level : 0);
+  value(n.share);
+  if (!repeated) return;
+  factors(n);
+  for (const double t : t_) value(repeated_gain(n.zero_fraction, t));
+}
+
+template <class T>
+void CudaWriter<T>::general_pairs(int32_t i) {
+  const std::vector<int32_t>& others = tree_.others_above(i);
+  element(static_cast<uint32_t>(others.size()));
+  for (const int32_t other : others) {
+    element(slot(tree_.pair_of(i, other)));
+    element(tree_.nodes[other].level);
+    lambda(other, i);
+  }
+}
+
+template <class T>
+void CudaWriter<T>::general_leaf(const double* values) {
+  for (uint32_t o = 0; o < width(); ++o) value(leaf(values + o));
+}
+
+template <class T>
+uint32_t CudaWriter<T>::set_number(uint32_t first_word) {
+  out_.category_sets.push_back(first_word);
+  return static_cast<uint32_t>(out_.category_sets.size()) - 1 - out_.chunks.back().category_base;
+}
+
+template <class T>
+void CudaWriter<T>::take_bit(int32_t i) {
+  if (!tree_.nodes[i].tracked) return;
+  own_[i] = __builtin_ctz(free_bits_);
+  free_bits_ &= free_bits_ - 1;
+}
+template <class T>
+void CudaWriter<T>::give_bit(int32_t i) {
+  if (tree_.nodes[i].tracked) free_bits_ |= 1u << own_[i];
+}
+
+template class CudaWriter<float>;
+template class CudaWriter<double>;
+
+}  // namespace skshap

@@ -1,0 +1,90 @@
+// Writes chunks of trees into the stream of a GPU's program, as cuda/program/program.h describes it.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "cuda/program/columns.h"
+#include "cuda/program/tree.h"
+
+namespace skshap {
+
+template <class T>
+class CudaWriter {
+ public:
+  CudaWriter(const Plan& plan, const CudaColumns& columns, CudaTree& tree, CudaProgram<T>& program);
+
+  // Begin a chunk, which is walked with n_nodes quadrature nodes, and end it if one is open.
+  void begin_chunk(const Chunk& chunk, int n_nodes, bool general);
+  void end_chunk();
+  bool is_open() const { return open_; }
+
+  // Write the open tree.
+  void write_tree() { out_.chunks.back().general ? emit_general() : emit(); }
+
+ private:
+  using Element = typename CudaProgram<T>::Element;
+
+  uint32_t slot(int32_t place);
+  void emit();
+  void emit_pairs(int32_t i);
+  void lambda(int32_t above, int32_t node);
+  void emit_fused(int32_t i);
+  void pair_elements(int32_t i);
+  void factors(const CudaTree::Node& n);
+  void node(int32_t i, bool decides = true);
+  void emit_general();
+  void general_node(int32_t i, CudaGeneralOp code);
+  void general_pairs(int32_t i);
+  void general_leaf(const double* values);
+  uint32_t set_number(uint32_t first_word);
+  void take_bit(int32_t i);
+  void give_bit(int32_t i);
+  double leaf(const double* x) const { return *x / plan_.leaf_scale; }
+  uint32_t width() const { return output_ < 0 ? plan_.n_outputs : 1; }
+
+  void op(uint32_t code, uint32_t frame = 0) {
+    op_begin_ = out_.stream.size();
+    element(frame << 8 | code);
+  }
+  void element(uint32_t x) { out_.stream.push_back(x); }
+  void value(double x) {
+    const T rounded = static_cast<T>(x);
+    Element e;
+    std::memcpy(&e, &rounded, sizeof(e));
+    out_.stream.push_back(e);
+  }
+  void pad(size_t multiple) {
+    const size_t begin = out_.chunks.back().begin;
+    out_.stream.resize(begin + (out_.stream.size() - begin + multiple - 1) / multiple * multiple);
+  }
+  // Ends an operation: pads it to 16 bytes, and moves it to a new segment where it would not leave
+  // room for the segment's end.
+  void close() {
+    std::vector<Element>& stream = out_.stream;
+    pad(4);
+    const size_t begin = out_.chunks.back().begin;
+    if ((op_begin_ - begin) / kCudaSegment == (stream.size() + 3 - begin) / kCudaSegment) return;
+    const std::vector<Element> moved(stream.begin() + op_begin_, stream.end());
+    stream.resize(op_begin_);
+    element(kCudaEndSegment);
+    pad(kCudaSegment);
+    stream.insert(stream.end(), moved.begin(), moved.end());
+  }
+
+  const Plan& plan_;
+  const CudaColumns& columns_;
+  CudaTree& tree_;
+  CudaProgram<T>& out_;
+  const bool pairs_;
+  int n_ = 0;  // K
+  int32_t output_ = 0;
+  bool open_ = false;
+  std::vector<double> t_;
+  std::vector<int32_t> slot_, slot_places_;  // of the chunk: place -> slot, and those that have one
+  std::vector<int32_t> own_;                 // alive bit of a tracked node
+  uint32_t free_bits_ = 0;
+  size_t op_begin_ = 0;
+};
+
+}  // namespace skshap

@@ -1,0 +1,382 @@
+// Everything around the walk on the device: X -> codes, the margin, and the sums over chunks.
+#pragma once
+
+#include "cuda/program/program.h"
+
+namespace skshap {
+
+struct CudaCodeColumn {
+  int32_t input;    // column of X
+  uint32_t n;       // thresholds, or listed categories
+  uint32_t origin;  // as in CudaColumn
+  uint8_t categorical, zero_missing;
+  int64_t values;  // where they begin, among those of their kind
+};
+
+// Which numbers of X are refused, and where that is noted.
+struct CudaCheck {
+  bool allow_nan;
+  double limit;               // magnitudes from here on are refused, unless NaN
+  double missing;             // taken for NaN
+  unsigned long long* first;  // smallest row * n_inputs + column that is refused
+  volatile int* found;        // on the host: set if there is one
+
+  __device__ void look_at(double x, int64_t position) const {
+    const bool refused = isnan(x) || x == missing ? !allow_nan : fabs(x) >= limit;
+    if (!refused) return;
+    atomicMin(first, static_cast<unsigned long long>(position));
+    *found = 1;
+  }
+};
+
+struct CudaCodeArgs {
+  const void* X;
+  bool x_single;                              // element type of X
+  int64_t n_rows, row_stride, column_stride;  // strides in bytes
+  const CudaCodeColumn* columns;
+  int32_t n_columns;
+  bool strict;
+  double missing;          // a number that means missing, or NaN
+  const void* thresholds;  // in the precision in which the model reads X
+  const int32_t* categories;
+  int16_t* codes;     // [tile][column][row of the tile]
+  int32_t* counters;  // of the kernels that come next: set to 0
+  int32_t n_counters;
+  bool checks;  // all columns of X are coded, and checked
+  int32_t n_inputs;
+  CudaCheck check;
+};
+
+constexpr float kCudaZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold
+
+// A value's full rank, or the position of its category: the code that CodeTile has for it.
+template <class Read>
+__device__ uint32_t full_code(const CudaCodeArgs& a, const CudaCodeColumn& column, Read x) {
+  const bool missing = isnan(x) || x == static_cast<Read>(a.missing) ||
+                       (column.zero_missing && fabs(static_cast<double>(x)) <= kCudaZeroMagnitude);
+  if (missing) return column.categorical ? column.n + 1 : kMissingCode;
+  uint32_t low = 0, high = column.n;
+  if (!column.categorical) {
+    const Read* thresholds = static_cast<const Read*>(a.thresholds) + column.values;
+    while (low < high) {
+      const uint32_t middle = (low + high) / 2;
+      const bool passed = a.strict ? thresholds[middle] <= x : thresholds[middle] < x;
+      if (passed)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  }
+  const double whole = trunc(static_cast<double>(x));
+  if (!(whole >= 0 && whole <= 2147483647.0)) return column.n;
+  const int32_t wanted = static_cast<int32_t>(whole), *categories = a.categories + column.values;
+  while (low < high) {
+    const uint32_t middle = (low + high) / 2;
+    if (categories[middle] < wanted)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < column.n && categories[low] == wanted ? low : column.n;
+}
+
+// Read: the precision of the model's comparisons.
+template <class Read, int kTile>
+__global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
+  if (blockIdx.x == 0 && blockIdx.y == 0 && static_cast<int>(threadIdx.x) < a.n_counters)
+    a.counters[threadIdx.x] = 0;
+  const int in_tile = threadIdx.x % kTile;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kTile + in_tile;
+  const int64_t read = row < a.n_rows ? row : a.n_rows - 1;  // rows past the end repeat the last one
+  const char* x_row = static_cast<const char*>(a.X) + read * a.row_stride;
+  int16_t* out = a.codes + static_cast<int64_t>(blockIdx.x) * a.n_columns * kTile + in_tile;
+  const int first = blockIdx.y * (blockDim.x / kTile) + threadIdx.x / kTile;
+  const int step = gridDim.y * (blockDim.x / kTile);
+  for (int c = first; c < a.n_columns; c += step) {
+    const CudaCodeColumn column = a.columns[c];
+    const char* p = x_row + column.input * a.column_stride;
+    const Read x = a.x_single ? static_cast<Read>(*reinterpret_cast<const float*>(p))
+                              : static_cast<Read>(*reinterpret_cast<const double*>(p));
+    if (a.checks)
+      a.check.look_at(a.x_single ? *reinterpret_cast<const float*>(p) : *reinterpret_cast<const double*>(p),
+                      read * a.n_inputs + column.input);
+    const uint32_t full = full_code(a, column, x);
+    int32_t code;
+    if (column.categorical) {  // one of more categories than fit has its high halves in a column of their own
+      code = static_cast<int32_t>(column.origin ? full >> 16 : full);
+    } else if (full == kMissingCode) {
+      code = -1;
+    } else {
+      const int64_t rank = static_cast<int64_t>(full) - column.origin;
+      code = rank < 0 ? 0 : rank > kCudaRanks ? static_cast<int32_t>(kCudaRanks) : static_cast<int32_t>(rank);
+    }
+    out[static_cast<int64_t>(c) * kTile] = static_cast<int16_t>(code);
+  }
+}
+
+// The same for columns of X that no tree uses, too.
+__global__ void __launch_bounds__(256) find_refused(CudaCodeArgs a) {
+  const int64_t n = a.n_rows * a.n_inputs, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
+    const char* p =
+        static_cast<const char*>(a.X) + i / a.n_inputs * a.row_stride + i % a.n_inputs * a.column_stride;
+    a.check.look_at(a.x_single ? *reinterpret_cast<const float*>(p) : *reinterpret_cast<const double*>(p), i);
+  }
+}
+
+// Whether the row whose codes are given goes left at a node; its columns are `stride` apart.
+__device__ __forceinline__ bool goes_left(const int16_t* codes, int stride, uint32_t column_flags,
+                                          uint32_t operand, const uint32_t* category_bits) {
+  const int16_t* p = codes + static_cast<int64_t>(column_flags >> kNodeColumnShift) * stride;
+  const uint32_t code = static_cast<uint32_t>(static_cast<int32_t>(*p));
+  bool left;
+  if (column_flags & kNodeCategorical) {
+    uint32_t c = code & 0xffff;
+    if (column_flags & kNodeWide) c |= static_cast<uint32_t>(static_cast<uint16_t>(p[stride])) << 16;
+    left = category_bits[operand + (c >> 5)] >> (c & 31) & 1;
+  } else {
+    left = code + (column_flags & kNodeBias) <= operand;
+  }
+  return left != static_cast<bool>(column_flags & kNodeFlip);
+}
+
+// Trees whose margins one thread adds up for a row.
+struct CudaMarginGroup {
+  int32_t tree_begin, tree_end;
+  int32_t first_sum;  // among the sums of a row
+  int32_t width;      // values of a leaf
+};
+
+struct CudaMarginArgs {
+  const CudaMarginGroup* groups;
+  const int64_t* tree_nodes;
+  const CudaNode* nodes;
+  const double* leaf_values;
+  const uint32_t* category_bits;
+  const int16_t* codes;
+  int32_t n_columns, n_sums;
+  double* sums;  // [tile][sum][row of the tile]
+};
+
+template <int kTile>
+__global__ void __launch_bounds__(kTile) add_margins(CudaMarginArgs a) {
+  const CudaMarginGroup group = a.groups[blockIdx.y];
+  const int64_t tile = blockIdx.x;
+  const int16_t* codes = a.codes + tile * a.n_columns * kTile + threadIdx.x;
+  double* sums = a.sums + (tile * a.n_sums + group.first_sum) * kTile + threadIdx.x;
+  for (int o = 0; o < group.width; ++o) sums[o * kTile] = 0;
+  double sum = 0;
+  for (int32_t tree = group.tree_begin; tree < group.tree_end; ++tree) {
+    int64_t node = a.tree_nodes[tree];
+    while (node >= 0) {
+      const uint4 n = __ldg(reinterpret_cast<const uint4*>(a.nodes + node));
+      node = static_cast<int32_t>(goes_left(codes, kTile, n.x, n.y, a.category_bits) ? n.z : n.w);
+    }
+    const double* values = a.leaf_values + ~node * group.width;
+    if (group.width == 1)
+      sum += *values;
+    else
+      for (int o = 0; o < group.width; ++o) sums[o * kTile] += values[o];
+  }
+  if (group.width == 1) *sums = sum;
+}
+
+struct CudaSumArgs {
+  // Of each output and place (used features, then pairs), then of each output (its margin): where its parts
+  // begin in `parts`, slots of all chunks and sums of margins.
+  const int64_t* part_offsets;
+  const int32_t* parts;
+  const int32_t* features;  // used ones: columns of `values`; null if it has one for each place
+  int32_t n_used, n_places, n_outputs, n_features;
+  uint32_t n_slots;
+  int32_t n_sums;
+  double scale;
+  const double* constant;  // per output
+  const void* partial;
+  const double* margin_sums;
+  int64_t n_rows;
+  void* values;    // [row][output][feature, or place]
+  double* margin;  // [row][output], or null
+};
+
+// Adds up the chunks, in their order, and turns columns of rows into rows: a block takes the rows
+// of a tile and 32 columns of the result.
+template <class T, class Out, int kTile>
+__global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
+  __shared__ Out transposed[32][kTile + 1];
+  const int64_t tile = blockIdx.x, first_row = tile * kTile;
+  const int64_t width = static_cast<int64_t>(a.n_outputs) * a.n_places;
+  const T* partial = static_cast<const T*>(a.partial) + tile * a.n_slots * kTile;
+  for (int64_t first = static_cast<int64_t>(blockIdx.y) * 32; first < width; first += 32 * gridDim.y) {
+    for (int i = threadIdx.x; i < 32 * kTile; i += blockDim.x) {
+      const int64_t column = first + i / kTile;
+      if (column >= width) break;
+      double sum = 0;
+      for (int64_t p = a.part_offsets[column]; p < a.part_offsets[column + 1]; ++p)
+        sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile + i % kTile]);
+      // The walk finds twice the interaction of a pair.
+      const bool half = column % a.n_places >= a.n_used;
+      transposed[i / kTile][i % kTile] = static_cast<Out>(sum * (half ? a.scale / 2 : a.scale));
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < 32 * kTile; i += blockDim.x) {
+      const int64_t row = first_row + i / 32, column = first + i % 32;
+      if (row >= a.n_rows || column >= width) continue;
+      const int64_t to = a.features ? row * a.n_outputs * a.n_features + column / a.n_places * a.n_features +
+                                          a.features[column % a.n_places]
+                                    : row * width + column;
+      static_cast<Out*>(a.values)[to] = transposed[i % 32][i / 32];
+    }
+    __syncthreads();
+  }
+}
+
+template <int kTile>
+__global__ void __launch_bounds__(256) finish_margins(CudaSumArgs a) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= a.n_rows * a.n_outputs) return;
+  const int64_t row = i / a.n_outputs, output = i % a.n_outputs;
+  const int64_t* offsets = a.part_offsets + static_cast<int64_t>(a.n_outputs) * a.n_places;
+  const double* sums = a.margin_sums + row / kTile * a.n_sums * kTile + row % kTile;
+  double margin = a.constant[output];
+  for (int64_t p = offsets[output]; p < offsets[output + 1]; ++p)
+    margin += sums[static_cast<int64_t>(a.parts[p]) * kTile];
+  a.margin[i] = margin;
+}
+
+// Another feature that occurs on a path with the one at hand.
+struct CudaPartner {
+  int32_t feature, place;  // column of X; of the pair in the sums
+};
+
+struct CudaMatrixArgs {
+  const double* sums;  // [row][output][place]
+  const int64_t* partner_offsets;
+  const CudaPartner* partners;  // of each used feature, ascending
+  const int32_t* features;
+  int32_t n_used, n_places, n_features;
+  int64_t n;                        // rows x outputs
+  bool subtract;                    // main effects on the diagonal, else what `values` has
+  void *values, *matrices, *pairs;  // matrices, pairs: or null
+  // For add_matrices: of each element of a matrix its place in the sums of a row, or -1 if it is zero.
+  const int32_t* place_of;
+};
+
+// A warp for each row, output and used feature: its SHAP value, and its row of the matrix. All that
+// interactions leave of the SHAP value is the main effect.
+template <class Out>
+__global__ void __launch_bounds__(256) write_matrices(CudaMatrixArgs a) {
+  const int64_t warp = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  const int64_t n_warps = static_cast<int64_t>(gridDim.x) * blockDim.x / 32;
+  const int lane = threadIdx.x % 32;
+  for (int64_t i = warp; i < a.n * a.n_used; i += n_warps) {
+    const int64_t matrix = i / a.n_used;
+    const int32_t used = static_cast<int32_t>(i % a.n_used), feature = a.features[used];
+    const double* sums = a.sums + matrix * a.n_places;
+    if (lane == 0)
+      static_cast<Out*>(a.values)[matrix * a.n_features + feature] = static_cast<Out>(sums[used]);
+    if (!a.matrices) continue;
+    Out* out = static_cast<Out*>(a.matrices) + (matrix * a.n_features + feature) * a.n_features;
+    double interactions = 0;
+    for (int64_t p = a.partner_offsets[used] + lane; p < a.partner_offsets[used + 1]; p += 32) {
+      const CudaPartner partner = a.partners[p];
+      const double x = sums[partner.place];
+      out[partner.feature] = static_cast<Out>(x);
+      interactions += x;
+    }
+    for (int offset = 16; offset; offset /= 2) interactions += __shfl_down_sync(~0u, interactions, offset);
+    if (lane == 0) out[feature] = static_cast<Out>(a.subtract ? sums[used] - interactions : sums[used]);
+  }
+}
+
+// add_chunks and write_matrices in one, where the sums of a few rows fit shared memory: a block takes
+// kMatrixRows rows of a tile and an output.
+constexpr int kMatrixRows = 32;
+
+// Shared memory of a block: places, then main effects; of each all rows, padded against bank conflicts.
+constexpr size_t matrix_bytes(size_t n_places, size_t n_used) {
+  return sizeof(double) * (n_places + n_used) * (kMatrixRows + 1);
+}
+
+template <class T, class Out, int kTile>
+__global__ void __launch_bounds__(256) add_matrices(CudaSumArgs a, CudaMatrixArgs m) {
+  extern __shared__ double matrix_shared[];
+  constexpr int kStride = kMatrixRows + 1, kParts = kTile / kMatrixRows;
+  const int64_t tile = blockIdx.x / kParts;
+  const int part = blockIdx.x % kParts, output = blockIdx.y;
+  const T* partial = static_cast<const T*>(a.partial) + tile * a.n_slots * kTile + part * kMatrixRows;
+  for (int i = threadIdx.x; i < a.n_places * kMatrixRows; i += blockDim.x) {
+    const int place = i / kMatrixRows, row = i % kMatrixRows;
+    const int64_t column = static_cast<int64_t>(output) * a.n_places + place;
+    double sum = 0;
+    for (int64_t p = a.part_offsets[column]; p < a.part_offsets[column + 1]; ++p)
+      sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile + row]);
+    matrix_shared[place * kStride + row] = sum * (place < a.n_used ? a.scale : a.scale / 2);
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < a.n_used * kMatrixRows; i += blockDim.x) {
+    const int used = i / kMatrixRows, row = i % kMatrixRows;
+    double main = matrix_shared[used * kStride + row];
+    if (m.subtract)
+      for (int64_t p = m.partner_offsets[used]; p < m.partner_offsets[used + 1]; ++p)
+        main -= matrix_shared[m.partners[p].place * kStride + row];
+    matrix_shared[(a.n_places + used) * kStride + row] = main;
+  }
+  __syncthreads();
+  const int64_t first = tile * kTile + part * kMatrixRows, left = a.n_rows - first;
+  const int n_rows = left < kMatrixRows ? static_cast<int>(left) : kMatrixRows;
+  const int n_features = a.n_features, size = n_features * n_features;
+  for (int row = threadIdx.x / 32; row < n_rows; row += blockDim.x / 32) {
+    const int64_t matrix = (first + row) * a.n_outputs + output;
+    Out* values = static_cast<Out*>(m.values) + matrix * n_features;
+    for (int f = threadIdx.x % 32; f < n_features; f += 32) {
+      const int place = m.place_of[f * (n_features + 1)];
+      values[f] = place < 0 ? Out(0) : static_cast<Out>(matrix_shared[(place - a.n_places) * kStride + row]);
+    }
+    Out* out = static_cast<Out*>(m.matrices) + matrix * size;
+    for (int i = threadIdx.x % 32; i < size; i += 32) {
+      const int place = m.place_of[i];
+      out[i] = place < 0 ? Out(0) : static_cast<Out>(matrix_shared[place * kStride + row]);
+    }
+  }
+}
+
+template <class Out>
+__global__ void __launch_bounds__(256) write_pairs(CudaMatrixArgs a) {
+  const int64_t n_pairs = a.n_places - a.n_used, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.n * n_pairs; i += step)
+    static_cast<Out*>(a.pairs)[i] =
+        static_cast<Out>(a.sums[i / n_pairs * a.n_places + a.n_used + i % n_pairs]);
+}
+
+struct CudaGapArgs {
+  const void* values;
+  const double* margin;
+  const double* base;  // per output
+  int64_t n_rows;
+  int32_t n_outputs, n_features;
+  unsigned long long* gap;  // per output: bits of the largest; NaN is larger than any number
+};
+
+// A warp for each row and output.
+template <class Out>
+__global__ void __launch_bounds__(256) find_gaps(CudaGapArgs a) {
+  const int64_t warp = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  const int64_t n_warps = static_cast<int64_t>(gridDim.x) * blockDim.x / 32;
+  const int lane = threadIdx.x % 32;
+  for (int64_t i = warp; i < a.n_rows * a.n_outputs; i += n_warps) {
+    const Out* values = static_cast<const Out*>(a.values) + i * a.n_features;
+    double sum = 0;
+    for (int64_t f = lane; f < a.n_features; f += 32) sum += values[f];
+    for (int offset = 16; offset; offset /= 2) sum += __shfl_down_sync(~0u, sum, offset);
+    if (lane) continue;
+    const int32_t output = static_cast<int32_t>(i % a.n_outputs);
+    const double gap = fabs(sum + a.base[output] - a.margin[i]);
+    const unsigned long long bits = static_cast<unsigned long long>(__double_as_longlong(gap));
+    if (bits > *reinterpret_cast<volatile unsigned long long*>(a.gap + output))
+      atomicMax(a.gap + output, bits);
+  }
+}
+
+}  // namespace skshap

@@ -1,0 +1,65 @@
+// The stream of operations on its way to the walks: through shared memory, one segment ahead.
+#pragma once
+
+#include <cuda_pipeline_primitives.h>
+
+#include "cuda/program/program.h"
+
+namespace skshap {
+
+// Shared memory of a block: two segments, then phi.
+extern __shared__ __align__(16) char cuda_shared_memory[];
+template <class E>
+__device__ __forceinline__ E* shared_segments() {
+  return reinterpret_cast<E*>(cuda_shared_memory);
+}
+
+constexpr int padded(int n) { return (n + 3) / 4 * 4; }
+
+// The stream of a chunk on its way through shared memory: loaded by all threads of the block, one segment
+// ahead of the one at hand.
+template <class E>
+struct Segments {
+  uint32_t next;      // the operation after the one at hand, among the elements of both segments
+  const E* coming;    // the segment that is loaded next
+  uint32_t n_coming;  // how many are still to load
+
+  __device__ __forceinline__ void start(const E* begin, uint32_t n_segments) {
+    coming = begin;
+    n_coming = n_segments;
+    load(0);
+    next = kCudaSegment;
+    advance();
+  }
+  // All warps come here at the same operation, so that none still reads what is overwritten.
+  __device__ __forceinline__ void advance() {
+    const uint32_t buffer = next < kCudaSegment ? 1 : 0;
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    load(buffer ^ 1);
+    next = buffer * kCudaSegment;
+  }
+
+ private:
+  __device__ __forceinline__ void load(uint32_t buffer) {
+    if (n_coming) {
+      constexpr int kPart = 16 / sizeof(E);
+      for (int i = threadIdx.x * kPart; i < static_cast<int>(kCudaSegment); i += blockDim.x * kPart)
+        __pipeline_memcpy_async(shared_segments<E>() + buffer * kCudaSegment + i, coming + i, 16);
+      coming += kCudaSegment;
+      --n_coming;
+    }
+    __pipeline_commit();
+  }
+};
+
+// What a warp without a tile does: its part of the loads and of the barriers. (Warps may come to one barrier
+// at different places of the code.) Not inlined, since it would take registers from the walk.
+template <class E>
+__device__ __noinline__ void keep_up(const E* begin, uint32_t n_segments) {
+  Segments<E> segments;
+  segments.start(begin, n_segments);
+  for (uint32_t i = 1; i < n_segments; ++i) segments.advance();
+}
+
+}  // namespace skshap

@@ -1,0 +1,125 @@
+// Look-ups in the tables of tables.h on a GPU: a row in each lane, the decisions of 32 rows in a word.
+#pragma once
+
+#include "cuda/lanes.cuh"
+#include "cuda/rows.cuh"
+
+namespace skshap {
+
+constexpr int kTableWarps = 8;  // of a block
+
+template <class T>
+struct CudaTableArgs {
+  const CudaTableChunk* chunks;
+  const CudaTableTree* trees;
+  const CudaTableNode* nodes;
+  const CudaLookUp* look_ups;
+  const uint32_t *bits, *targets;
+  const T *tables, *factors;
+  const uint32_t* category_bits;
+  int32_t n_tasks, n_groups;  // chunks x groups of kTableWarps times 32 rows
+  int32_t n_tiles, n_columns;
+  uint32_t n_slots;      // of all chunks
+  uint32_t max_slots;    // of a chunk if phi is summed in shared memory, else 0
+  uint32_t max_words;    // of a tree
+  const int16_t* codes;  // [tile][column][row of the tile]
+  T* partial;            // [tile][slot of all chunks][row of the tile]
+  uint32_t* words;       // [warp][word] if there is no room in shared memory, else null
+};
+
+__device__ __forceinline__ uint32_t bit_rows(const uint32_t* words, uint32_t bit) {
+  const uint32_t* p = words + (bit >> 1);
+  return bit & 1 ? p[0] & ~p[1] : p[1];
+}
+
+__device__ __forceinline__ void load_entry(const float* p, float (&out)[4]) {
+  const float4 v = __ldg(reinterpret_cast<const float4*>(p));
+  out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
+}
+__device__ __forceinline__ void load_entry(const double* p, double (&out)[2]) {
+  const double2 v = __ldg(reinterpret_cast<const double2*>(p));
+  out[0] = v.x, out[1] = v.y;
+}
+
+// What a leaf gives to the features of its path, as add_leaf in table_kernels-inl.h has it.
+template <class T>
+__device__ __forceinline__ void add_leaf(const CudaTableArgs<T>& a, const CudaLookUp& leaf, uint32_t index,
+                                         T* phi, int stride) {
+  const T *const table = a.tables + leaf.table, *const ratios = a.factors + leaf.factors,
+                 *const values = ratios + leaf.n_bits;
+  const uint32_t n_outputs = leaf.n_targets / leaf.n_bits;
+  const uint32_t* target = a.targets + leaf.targets;
+  const T off = -__ldg(table + index);
+  for (uint32_t i = 0; i < leaf.n_bits; ++i) {
+    const bool satisfied = index >> i & 1;
+    const T share = satisfied ? __ldg(ratios + i) * __ldg(table + (index ^ 1u << i)) : off;
+    for (uint32_t o = 0; o < n_outputs; ++o) phi[__ldg(target++) * stride] += __ldg(values + o) * share;
+  }
+}
+
+template <class T, int kTile>
+__global__ void __launch_bounds__(kTableWarps* kWarp)
+    look_up_tables(const __grid_constant__ CudaTableArgs<T> a) {
+  extern __shared__ __align__(16) char table_shared[];
+  constexpr int kParts = kTile / kWarp, kLoad = 16 / sizeof(T);
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  T* const shared_phi = reinterpret_cast<T*>(table_shared) + warp * a.max_slots * kWarp + lane;
+  uint32_t* const shared_words =
+      reinterpret_cast<uint32_t*>(reinterpret_cast<T*>(table_shared) + kTableWarps * a.max_slots * kWarp);
+  uint32_t* const words = a.words
+                              ? a.words + (static_cast<size_t>(blockIdx.x) * kTableWarps + warp) * a.max_words
+                              : shared_words + warp * a.max_words;
+  if (lane < kFirstWord) words[lane] = ~uint32_t{0};
+  // Warps go their own ways: nothing is shared between them.
+  for (int32_t task = blockIdx.x; task < a.n_tasks; task += gridDim.x) {
+    const int32_t rows = task % a.n_groups * kTableWarps + warp, tile = rows / kParts;
+    if (tile >= a.n_tiles) continue;
+    const CudaTableChunk chunk = a.chunks[task / a.n_groups];
+    const int in_tile = rows % kParts * kWarp + lane;
+    const int16_t* const codes = a.codes + static_cast<size_t>(tile) * a.n_columns * kTile + in_tile;
+    T* const partial =
+        a.partial + (static_cast<size_t>(tile) * a.n_slots + chunk.first_slot) * kTile + in_tile;
+    T* const phi = a.max_slots ? shared_phi : partial;
+    const int stride = a.max_slots ? kWarp : kTile;
+    for (uint32_t slot = 0; slot < chunk.n_slots; ++slot) phi[slot * stride] = 0;
+    for (int32_t t = chunk.trees; t < chunk.trees_end; ++t) {
+      const CudaTableTree tree = a.trees[t];
+      __syncwarp();
+#pragma unroll 4
+      for (int32_t i = 0; i < tree.n_nodes; ++i) {
+        const uint4 n = __ldg(reinterpret_cast<const uint4*>(a.nodes + tree.nodes + i));
+        const bool left = goes_left(codes, kTile, n.x, n.y, a.category_bits);
+        const uint32_t goes = __ballot_sync(~0u, left);
+        if (lane == 0) {
+          const uint32_t alive = bit_rows(words, n.z);
+          words[kFirstWord + 2 * i] = alive;
+          words[kFirstWord + 2 * i + 1] = alive & goes;
+        }
+      }
+      __syncwarp();
+      for (int32_t l = tree.look_ups; l < tree.look_ups_end; ++l) {
+        const CudaLookUp look_up = a.look_ups[l];
+        uint32_t index = 0;
+        for (uint32_t i = 0; i < look_up.n_bits; ++i)
+          index |= (bit_rows(words, __ldg(a.bits + look_up.bits + i)) >> lane & 1) << i;
+        if (!look_up.entry_size) {
+          add_leaf(a, look_up, index, phi, stride);
+          continue;
+        }
+        const T* const entry = a.tables + look_up.table + static_cast<size_t>(index) * look_up.entry_size;
+        for (uint32_t first = 0; first < look_up.n_targets; first += kLoad) {
+          T value[kLoad];
+          load_entry(entry + first, value);
+#pragma unroll
+          for (uint32_t i = 0; i < kLoad; ++i)
+            if (first + i < look_up.n_targets)
+              phi[__ldg(a.targets + look_up.targets + first + i) * stride] += value[i];
+        }
+      }
+    }
+    if (a.max_slots)
+      for (uint32_t slot = 0; slot < chunk.n_slots; ++slot) partial[slot * kTile] = phi[slot * stride];
+  }
+}
+
+}  // namespace skshap

@@ -1,0 +1,121 @@
+#include "plan/columns.h"
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace skshap {
+namespace {
+
+// Thresholds as x meets them: x is float32, so the nearest float32 on the side of the comparison
+// decides the same.
+float as_float(double threshold, bool strict) {
+  const float rounded = static_cast<float>(threshold);
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  if (strict) return rounded < threshold ? std::nextafter(rounded, inf) : rounded;
+  return rounded > threshold ? std::nextafter(rounded, -inf) : rounded;
+}
+
+}  // namespace
+
+ColumnCoder::ColumnCoder(const EnsembleView& ensemble, Plan& plan)
+    : e_(ensemble), plan_(plan), numeric_(e_.n_features, -1), categorical_(e_.n_features, -1) {
+  const int64_t n_nodes = e_.tree_offsets[e_.n_trees];
+  for (int64_t node = 0; node < n_nodes; ++node)
+    if (!e_.is_leaf(node)) add_test(node);
+  size_t most = 0;
+  for (Column& column : plan_.columns) {
+    sort_unique(column.thresholds_float);
+    sort_unique(column.thresholds_double);
+    sort_unique(column.categories);
+    most = std::max({most, column.thresholds_float.size(), column.thresholds_double.size()});
+  }
+  // The largest code is kept for missing, and a rank plus its bias must not wrap.
+  plan_.wide_codes = most > 0xfffe;
+  sort_unique(plan_.features);
+}
+
+void ColumnCoder::add_test(int64_t node) {
+  const int32_t x = e_.feature[node];
+  int32_t& index = e_.is_categorical(node) ? categorical_[x] : numeric_[x];
+  if (index < 0) {
+    plan_.n_used_inputs += numeric_[x] < 0 && categorical_[x] < 0;
+    index = static_cast<int32_t>(plan_.columns.size());
+    plan_.columns.push_back(
+        {e_.player_of(node), x, e_.is_categorical(node), e_.zero_missing && e_.zero_missing[x], {}, {}, {}});
+    plan_.features.push_back(e_.player_of(node));
+  }
+  Column& column = plan_.columns[index];
+  if (column.categorical) {
+    const int32_t set = e_.category_set[node];
+    column.categories.insert(column.categories.end(), e_.category_values + e_.category_offsets[set],
+                             e_.category_values + e_.category_offsets[set + 1]);
+    // A thousand nodes may list the same thousand categories: keep the list near its final size.
+    if (column.categories.size() > 2 * n_listed_ + 4096) {
+      sort_unique(column.categories);
+      n_listed_ = column.categories.size();
+    }
+  } else if (e_.x_float32) {
+    column.thresholds_float.push_back(as_float(e_.threshold[node], e_.strict));
+  } else {
+    column.thresholds_double.push_back(e_.threshold[node]);
+  }
+}
+
+DecideNode ColumnCoder::code(int64_t node) {
+  const int32_t x = e_.feature[node];
+  const bool missing_left = e_.missing_left[node];
+  DecideNode d{0, 0, 0, 0, 0};
+  if (e_.is_categorical(node)) {
+    d.column = static_cast<uint32_t>(categorical_[x]);
+    d.operand = write_categories(plan_.columns[d.column], e_.category_set[node], missing_left);
+    d.flags |= kCategorical;
+    return d;
+  }
+  d.column = static_cast<uint32_t>(numeric_[x]);
+  const Column& column = plan_.columns[d.column];
+  d.bias = missing_left;
+  d.operand =
+      d.bias + (e_.x_float32 ? position(column.thresholds_float, as_float(e_.threshold[node], e_.strict))
+                             : position(column.thresholds_double, e_.threshold[node]));
+  return d;
+}
+
+// Bits of the codes that go left: listed categories, then any other, then missing.
+uint32_t ColumnCoder::write_categories(const Column& column, int32_t set, bool missing_left) {
+  const size_t n_codes = column.categories.size() + 2, first = plan_.category_bits.size();
+  if (first > std::numeric_limits<uint32_t>::max()) throw std::invalid_argument("too many categories");
+  const bool listed_left = e_.category_listed_left[set];
+  plan_.category_bits.resize(first + (n_codes + 31) / 32, listed_left ? 0u : ~0u);
+  uint32_t* bits = plan_.category_bits.data() + first;
+  const auto assign = [bits](size_t code, bool left) {
+    const uint32_t bit = 1u << (code & 31);
+    bits[code >> 5] = left ? bits[code >> 5] | bit : bits[code >> 5] & ~bit;
+  };
+  for (int64_t i = e_.category_offsets[set]; i < e_.category_offsets[set + 1]; ++i)
+    assign(position(column.categories, e_.category_values[i]), listed_left);
+  assign(n_codes - 1, missing_left);
+  return static_cast<uint32_t>(first);
+}
+
+UsedFeatures::UsedFeatures(const EnsembleView& ensemble)
+    : view_(ensemble), number_(ensemble.feature, ensemble.feature + ensemble.tree_offsets[ensemble.n_trees]) {
+  for (size_t node = 0; node < number_.size(); ++node)
+    if (ensemble.left[node] >= 0) used_.push_back(number_[node]);
+  sort_unique(used_);
+  for (size_t node = 0; node < number_.size(); ++node)
+    number_[node] = ensemble.left[node] < 0 ? 0 : static_cast<int32_t>(position(used_, number_[node]));
+  if (ensemble.zero_missing)
+    for (const int32_t f : used_) zero_missing_.push_back(ensemble.zero_missing[f]);
+  for (const int32_t f : used_) players_.push_back(ensemble.player ? ensemble.player[f] : f);
+  sort_unique(players_);
+  for (const int32_t f : used_)
+    player_.push_back(static_cast<int32_t>(position(players_, ensemble.player ? ensemble.player[f] : f)));
+  view_.n_features = static_cast<int32_t>(used_.size());
+  view_.n_players = static_cast<int32_t>(players_.size());
+  view_.player = player_.data();
+  view_.feature = number_.data();
+  view_.zero_missing = ensemble.zero_missing ? zero_missing_.data() : nullptr;
+}
+
+}  // namespace skshap

@@ -1,0 +1,58 @@
+// The columns of X that trees test, and the tests of nodes in their codes.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace skshap {
+
+template <class X>
+void sort_unique(std::vector<X>& x) {
+  std::sort(x.begin(), x.end());
+  x.erase(std::unique(x.begin(), x.end()), x.end());
+  x.shrink_to_fit();
+}
+
+template <class X>
+uint32_t position(const std::vector<X>& sorted, X x) {
+  return static_cast<uint32_t>(std::lower_bound(sorted.begin(), sorted.end(), x) - sorted.begin());
+}
+
+class ColumnCoder {
+ public:
+  // Fill the plan's columns and features.
+  ColumnCoder(const EnsembleView& ensemble, Plan& plan);
+
+  // Return the test of a node without its place on a path; add its categories to the plan.
+  DecideNode code(int64_t node);
+
+ private:
+  void add_test(int64_t node);
+  uint32_t write_categories(const Column& column, int32_t set, bool missing_left);
+
+  const EnsembleView& e_;
+  Plan& plan_;
+  size_t n_listed_ = 0;
+  std::vector<int32_t> numeric_, categorical_;  // column of X -> column
+};
+
+// An ensemble whose features are numbered anew, without those that no tree splits on.
+class UsedFeatures {
+ public:
+  explicit UsedFeatures(const EnsembleView& ensemble);
+
+  const EnsembleView& view() const { return view_; }
+  int32_t feature(int32_t number) const { return used_[number]; }
+  int32_t player(int32_t number) const { return players_[number]; }
+
+ private:
+  EnsembleView view_;
+  std::vector<int32_t> number_;  // of each node's feature
+  std::vector<int32_t> used_, players_;
+  std::vector<int32_t> player_;  // of each used feature
+  std::vector<uint8_t> zero_missing_;
+};
+
+}  // namespace skshap

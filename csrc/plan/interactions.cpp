@@ -1,0 +1,89 @@
+#include "plan/interactions.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+#include <tuple>
+
+namespace skshap {
+namespace {
+
+// Places are int32.
+constexpr size_t kMaxPlaces = std::numeric_limits<int32_t>::max();
+
+template <class Features, class Key>
+void sort_places(std::vector<Features>& list, const Key& key, std::vector<Chunk>& chunks,
+                 std::vector<int32_t> Chunk::* places) {
+  std::vector<int32_t> order(list.size()), rank(list.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return key(list[a]) < key(list[b]); });
+  std::vector<Features> sorted;
+  sorted.reserve(list.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    rank[order[i]] = static_cast<int32_t>(i);
+    sorted.push_back(list[order[i]]);
+  }
+  list = std::move(sorted);
+  for (Chunk& chunk : chunks)
+    for (int32_t& place : chunk.*places) place = rank[place];
+}
+
+}  // namespace
+
+void InteractionNumbers::begin_chunk() {
+  pair_slots_.clear();
+  triple_slots_.clear();
+}
+
+// And whether the number is new.
+std::pair<uint32_t, bool> InteractionNumbers::number(Numbers& numbers, uint32_t first, uint32_t second) {
+  const uint64_t key = static_cast<uint64_t>(first) << 32 | second;
+  const auto [found, is_new] = numbers.try_emplace(key, static_cast<uint32_t>(numbers.size()));
+  return {found->second, is_new};
+}
+
+uint32_t InteractionNumbers::pair_place(int32_t first, int32_t second) {
+  const auto [place, is_new] = number(pair_places_, first, second);
+  if (!is_new) return place;
+  if (plan_.pairs.size() >= kMaxPlaces) throw std::invalid_argument("too many pairs of features");
+  plan_.pairs.push_back({first, second});
+  return place;
+}
+
+uint32_t InteractionNumbers::pair(uint32_t a, uint32_t b) {
+  const auto [slot, is_new] = number(pair_slots_, std::min(a, b), std::max(a, b));
+  if (!is_new) return slot;
+  Chunk& chunk = plan_.chunks.back();
+  const auto [first, second] = std::minmax(chunk.slots[a], chunk.slots[b]);
+  chunk.pairs.push_back(static_cast<int32_t>(pair_place(first, second)));
+  return slot;
+}
+
+uint32_t InteractionNumbers::triple(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t slots[] = {a, b, c};
+  std::sort(slots, slots + 3);
+  const auto [slot, is_new] = number(triple_slots_, pair(slots[0], slots[1]), slots[2]);
+  if (!is_new) return slot;
+  Chunk& chunk = plan_.chunks.back();
+  int32_t features[] = {chunk.slots[a], chunk.slots[b], chunk.slots[c]};
+  std::sort(features, features + 3);
+  const auto [place, is_first] = number(triple_places_, pair_place(features[0], features[1]), features[2]);
+  if (is_first) {
+    if (plan_.triples.size() >= kMaxPlaces) throw std::invalid_argument("too many triples of features");
+    plan_.triples.push_back({features[0], features[1], features[2]});
+  }
+  chunk.triples.push_back(static_cast<int32_t>(place));
+  return slot;
+}
+
+void InteractionNumbers::sort() {
+  sort_places(
+      plan_.pairs, [](const FeaturePair& p) { return std::make_tuple(p.first, p.second); }, plan_.chunks,
+      &Chunk::pairs);
+  sort_places(
+      plan_.triples, [](const FeatureTriple& t) { return std::make_tuple(t.first, t.second, t.third); },
+      plan_.chunks, &Chunk::triples);
+}
+
+}  // namespace skshap

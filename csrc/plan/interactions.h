@@ -1,0 +1,38 @@
+// Numbers the pairs and triples of features that occur on one path.
+#pragma once
+
+#include <unordered_map>
+#include <utility>
+
+#include "plan/plan.h"
+
+namespace skshap {
+
+// While a plan is compiled: gives each interaction a slot in the last chunk, where the walk sums it, and a
+// place in the plan.
+class InteractionNumbers {
+ public:
+  explicit InteractionNumbers(Plan& plan) : plan_(plan) {}
+
+  void begin_chunk();
+
+  // The slot of an interaction, by the slots of its features in any order.
+  uint32_t pair(uint32_t a, uint32_t b);
+  uint32_t triple(uint32_t a, uint32_t b, uint32_t c);
+
+  // Brings the interactions of the plan into ascending order, at the end.
+  void sort();
+
+ private:
+  // In order of appearance. A triple is known by its first two features, as a pair, and the third.
+  using Numbers = std::unordered_map<uint64_t, uint32_t>;
+
+  static std::pair<uint32_t, bool> number(Numbers& numbers, uint32_t first, uint32_t second);
+  uint32_t pair_place(int32_t first, int32_t second);
+
+  Plan& plan_;
+  Numbers pair_slots_, triple_slots_;
+  Numbers pair_places_, triple_places_;
+};
+
+}  // namespace skshap

@@ -1,0 +1,333 @@
+// Ensemble -> Plan: codes the thresholds, labels the nodes and writes the programs. Host only.
+#include "plan/plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+
+#include "plan/columns.h"
+#include "plan/tree_paths.h"
+#include "plan/tree_shapes.h"
+#include "plan/walk_writer.h"
+
+namespace skshap {
+namespace {
+
+// Sums in single precision are moved to double after this many trees.
+constexpr size_t kMaxChunkTrees = 64;
+// Half of a common L2 cache, for the programs of a chunk.
+constexpr size_t kMaxChunkBytes = 512 << 10;
+
+// That many more features than nodes are no reason to number them anew.
+constexpr size_t kFewFeatures = 1 << 16;
+
+// A plan of which nothing is compiled yet.
+Plan empty_plan(const EnsembleView& e, Precision precision, int order, Index index) {
+  Plan plan;
+  plan.n_features = e.n_players;
+  plan.n_inputs = e.n_features;
+  plan.n_used_inputs = 0;
+  plan.n_outputs = e.n_outputs;
+  plan.x_float32 = e.x_float32;
+  plan.strict = e.strict;
+  plan.precision = precision;
+  plan.order = order;
+  plan.index = index;
+  return plan;
+}
+
+class Compiler {
+ public:
+  Compiler(const EnsembleView& ensemble, Precision precision, int order, Index index, bool walks)
+      : e_(ensemble),
+        walks_(walks),
+        width_(ensemble.value_width),
+        plan_(empty_plan(ensemble, precision, order, index)),
+        columns_(ensemble, plan_),
+        measured_(ensemble, plan_),
+        writer_(ensemble, measured_, plan_),
+        path_(ensemble.n_players),
+        slot_of_feature_(ensemble.n_players, -1) {}
+
+  Plan compile() {
+    make_room();
+    const std::vector<TreeShape>& shapes = measured_.shapes();
+    std::vector<int32_t> order(e_.n_trees);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      if (e_.tree_output[a] != e_.tree_output[b]) return e_.tree_output[a] < e_.tree_output[b];
+      return shapes[a].n_nodes < shapes[b].n_nodes;
+    });
+    for (const int32_t tree : order) {
+      if (shapes[tree].height == 0) {
+        add_constant(tree);
+        continue;
+      }
+      begin_chunk(tree, shapes[tree]);
+      write_tree(tree, shapes[tree]);
+      if (!walks_) forget_walk();
+    }
+    writer_.sort_interactions();
+    return std::move(plan_);
+  }
+
+ private:
+  enum Stage : uint8_t { kVisit, kBetween, kLeave };
+  struct Item {
+    int64_t node;
+    Stage stage;
+    int32_t parent;  // preorder number
+    bool right;      // child of the parent
+  };
+
+  // Of what each node has: streams that grow would be copied again and again.
+  void make_room() {
+    const size_t n_leaves = static_cast<size_t>(plan_.n_leaves);
+    const size_t n_inner = static_cast<size_t>(e_.tree_offsets[e_.n_trees]) - n_leaves;
+    plan_.decide.reserve(n_inner);
+    plan_.shares.reserve(n_inner);
+    plan_.children.reserve(2 * (n_inner + n_leaves));
+    plan_.leaf_values.reserve(n_leaves * width_);
+  }
+
+  // Adds a tree of a single leaf.
+  void add_constant(int32_t tree) {
+    const int32_t output = std::max(e_.tree_output[tree], 0);
+    for (int32_t o = 0; o < width_; ++o)
+      plan_.constant[output + o] += measured_.leaf(tree, e_.tree_offsets[tree], o);
+  }
+
+  // --- Chunks ---
+
+  // Of all trees so far, with what is forgotten.
+  size_t stream_bytes() const { return plan_.stream_bytes() + forgotten_bytes_; }
+
+  void forget_walk() {
+    forgotten_bytes_ += writer_.bytes();
+    writer_.clear();
+  }
+
+  void begin_chunk(int32_t tree, const TreeShape& shape) {
+    const bool fits = !plan_.chunks.empty() && plan_.chunks.back().output == e_.tree_output[tree] &&
+                      plan_.chunks.back().n_nodes == shape.n_nodes &&
+                      plan_.chunks.back().tree_end - plan_.chunks.back().tree_begin < kMaxChunkTrees &&
+                      stream_bytes() - chunk_start_bytes_ < kMaxChunkBytes;
+    if (fits) return;
+    for (const int32_t f : slot_features_) slot_of_feature_[f] = -1;
+    slot_features_.clear();
+    chunk_start_bytes_ = stream_bytes();
+    Chunk chunk{};
+    chunk.output = e_.tree_output[tree];
+    chunk.n_nodes = shape.n_nodes;
+    chunk.tree_begin = chunk.tree_end = plan_.trees.size();
+    chunk.quadrature = writer_.n_constants();
+    plan_.chunks.push_back(chunk);
+    writer_.begin_chunk(shape.n_nodes);
+  }
+
+  uint32_t slot(int32_t feature) {
+    int32_t& slot = slot_of_feature_[feature];
+    if (slot < 0) {
+      Chunk& chunk = plan_.chunks.back();
+      slot = static_cast<int32_t>(chunk.slots.size());
+      if (chunk.slots.size() >= kMaxSlots) throw std::invalid_argument("a tree uses too many features");
+      chunk.slots.push_back(static_cast<int32_t>(position(plan_.features, feature)));
+      slot_features_.push_back(feature);
+    }
+    return static_cast<uint32_t>(slot);
+  }
+
+  // --- Second pass: the programs of a tree ---
+
+  void write_tree(int32_t tree, const TreeShape& shape) {
+    begin_tree(tree, shape);
+    stack_.assign(1, {root_, kVisit, -1, false});
+    while (!stack_.empty()) {
+      const Item item = stack_.back();
+      stack_.pop_back();
+      if (item.stage == kVisit)
+        visit(item);
+      else if (item.stage == kBetween)
+        go_right();
+      else
+        leave();
+    }
+    end_tree();
+  }
+
+  void begin_tree(int32_t tree, const TreeShape& shape) {
+    tree_ = tree;
+    root_ = e_.tree_offsets[tree];
+    first_decide_ = plan_.decide.size();
+    first_child_ = plan_.children.size();
+    first_leaf_ = plan_.leaf_values.size();
+    plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), writer_.n_constants(), first_child_,
+                           first_leaf_, shape.height, true});
+    Chunk& chunk = plan_.chunks.back();
+    chunk.tree_end = plan_.trees.size();
+    chunk.height = std::max(chunk.height, shape.height);
+    // Fused subtrees keep K values of three nodes in registers, and one value a leaf.
+    fuse_ = shape.n_nodes <= kMaxFixedNodes && chunk.output >= 0 && !plan_.interactions();
+    writer_.begin_tree(tree);
+  }
+
+  void end_tree() {
+    writer_.end_tree();
+    const size_t n_inner = plan_.decide.size() - first_decide_;
+    plan_.trees.back().n_inner = n_inner;
+    Chunk& chunk = plan_.chunks.back();
+    chunk.max_inner = std::max(chunk.max_inner, n_inner);
+    // Leaves were numbered ~0, ~1, ...; now that all inner nodes are, they follow them.
+    for (size_t i = first_child_; i < plan_.children.size(); ++i)
+      if (plan_.children[i] < 0) plan_.children[i] = static_cast<int32_t>(n_inner) + ~plan_.children[i];
+    for (size_t leaf = n_inner; leaf <= 2 * n_inner; ++leaf)
+      plan_.children.insert(plan_.children.end(), 2, static_cast<int32_t>(leaf));
+  }
+
+  void visit(const Item& item) {
+    const Label n = label(item.node, item.parent, item.right);
+    if (e_.is_leaf(n.left)) return writer_.pair(n, fuse_, labels_);
+    const int32_t index = last_inner();
+    const bool right_leaf = e_.is_leaf(n.right);
+    path_.enter(e_.player_of(item.node));
+    const PathStep& left = take(n, false);
+    if (fuse_ && is_pair(n.left) && (right_leaf || is_pair(n.right))) {
+      write_fused(n, index);
+      path_.leave();
+      return;
+    }
+    writer_.enter(n, left.share);
+    labels_.push_back(n);
+    stack_.push_back({item.node, kLeave, 0, false});
+    if (!right_leaf) {
+      stack_.push_back({n.right, kVisit, index, true});
+      stack_.push_back({item.node, kBetween, 0, false});
+    }
+    stack_.push_back({n.left, kVisit, index, false});
+  }
+
+  void write_fused(const Label& n, int32_t index) {
+    const Label first = label(n.left, index, false);
+    if (e_.is_leaf(n.right)) return writer_.trio(n, first);
+    take(n, true);
+    writer_.quad(n, first, label(n.right, index, true));
+  }
+
+  void go_right() {
+    const Label& n = labels_.back();
+    writer_.middle(n, take(n, true).share);
+  }
+
+  void leave() {
+    const Label n = labels_.back();
+    labels_.pop_back();
+    path_.leave();
+    writer_.exit(n, labels_);
+  }
+
+  bool is_pair(int64_t node) const {
+    return !e_.is_leaf(node) && e_.is_leaf(root_ + e_.left[node]) && e_.is_leaf(root_ + e_.right[node]);
+  }
+  int32_t last_inner() const { return static_cast<int32_t>(plan_.decide.size() - first_decide_) - 1; }
+
+  // Goes down an edge of the last node of the path.
+  const PathStep& take(const Label& n, bool right) { return path_.take(n.word << 1 | right, n.share); }
+
+  // Resolves a node, writes its decision and its children.
+  Label label(int64_t node, int32_t parent, bool right_of_parent) {
+    Label n;
+    n.left = 0;
+    int64_t left = root_ + e_.left[node], right = root_ + e_.right[node];
+    n.flip = e_.is_leaf(left) && !e_.is_leaf(right);
+    if (n.flip) std::swap(left, right);
+    if (left > std::numeric_limits<int32_t>::max() || right > std::numeric_limits<int32_t>::max())
+      throw std::invalid_argument("the ensemble has more than 2,147,483,647 nodes");
+    n.left = static_cast<int32_t>(left);
+    n.right = static_cast<int32_t>(right);
+    const int32_t f = e_.player_of(node);
+    const PathStep* const previous = path_.find(f);
+    n.slot = slot(f);
+    n.repeated = previous != nullptr;
+    n.zero_fraction = previous ? previous->share : 1.0;
+    n.share = left_share(e_.cover[left], e_.cover[right]);
+    n.word = static_cast<uint32_t>(kFirstWord + 2 * (plan_.decide.size() - first_decide_));
+    write_decision(node, n, previous);
+    plan_.shares.push_back(n.share);
+
+    if (parent >= 0) plan_.children[first_child_ + 2 * parent + right_of_parent] = last_inner();
+    for (const int64_t child : {left, right})
+      plan_.children.push_back(e_.is_leaf(child) ? write_leaf(child) : 0);
+    return n;
+  }
+
+  int32_t write_leaf(int64_t node) {
+    const size_t index = (plan_.leaf_values.size() - first_leaf_) / width_;
+    for (int32_t o = 0; o < width_; ++o) plan_.leaf_values.push_back(measured_.leaf(tree_, node, o));
+    return ~static_cast<int32_t>(index);
+  }
+
+  void write_decision(int64_t node, const Label& n, const PathStep* previous) {
+    DecideNode d = columns_.code(node);
+    if (n.flip) d.flags |= kFlip;
+    if (previous) {
+      d.previous = previous->bit >> 1;
+      if (previous->bit & 1) d.flags |= kPreviousRight;
+    }
+    plan_.decide.push_back(d);
+  }
+
+  const EnsembleView& e_;
+  const bool walks_;
+  const int32_t width_;
+  Plan plan_;
+  ColumnCoder columns_;
+  const MeasuredTrees measured_;
+  WalkWriter writer_;
+  TreePath path_;
+  std::vector<Label> labels_;  // of the nodes of the path
+  std::vector<Item> stack_;
+  std::vector<int32_t> slot_of_feature_, slot_features_;
+  size_t chunk_start_bytes_ = 0, forgotten_bytes_ = 0;
+  int32_t tree_ = 0;
+  int64_t root_ = 0;
+  bool fuse_ = false;
+  size_t first_decide_ = 0, first_child_ = 0, first_leaf_ = 0;
+};
+
+}  // namespace
+
+size_t Plan::bytes() const { return stream_bytes() + shares.size() * 8; }
+
+size_t Plan::stream_bytes() const {
+  return decide.size() * sizeof(DecideNode) + category_bits.size() * 4 + ops.size() * 4 +
+         constants_float.size() * 4 + constants_double.size() * 8 + children.size() * 4 +
+         leaf_values.size() * 8 + tables.bytes();
+}
+
+size_t walk_stack(const Plan& plan, const Chunk& chunk) {
+  const size_t rows = chunk.output < 0                       ? kVectorWalkRows
+                      : plan.precision == Precision::kSingle ? walk_rows<float>(plan.interactions())
+                                                             : walk_rows<double>(plan.interactions());
+  const int n_outputs = static_cast<int>(n_used_outputs(plan, chunk));
+  return rows * stack_size(chunk.n_nodes, n_outputs, chunk.height, plan.order);
+}
+
+Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Index index, bool walks) {
+  const size_t n_nodes = static_cast<size_t>(ensemble.tree_offsets[ensemble.n_trees]);
+  if (static_cast<size_t>(ensemble.n_features) <= n_nodes + kFewFeatures)
+    return Compiler(ensemble, precision, order, index, walks).compile();
+  // The compiler has lists with a place for each feature, which would outgrow the trees.
+  const UsedFeatures used(ensemble);
+  Plan plan = Compiler(used.view(), precision, order, index, walks).compile();
+  plan.n_features = ensemble.n_players;
+  plan.n_inputs = ensemble.n_features;
+  for (Column& column : plan.columns) {
+    column.input = used.feature(column.input);
+    column.feature = used.player(column.feature);
+  }
+  for (int32_t& feature : plan.features) feature = used.player(feature);
+  return plan;
+}
+
+}  // namespace skshap

@@ -1,0 +1,173 @@
+// The compiled ensemble: what the core keeps of a model, and the whole API of the core.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+#include "plan/program.h"
+#include "plan/tables.h"
+
+namespace skshap {
+
+// A column of X as the trees test it. One that is numeric in some nodes and categorical in others is there
+// twice.
+struct Column {
+  int32_t feature;
+  int32_t input;  // column of X
+  bool categorical;
+  bool zero_missing;
+  // Numeric: ascending thresholds, in the precision of x. Categorical: ascending listed codes;
+  // code n is any other category and code n + 1 missing.
+  std::vector<float> thresholds_float;
+  std::vector<double> thresholds_double;
+  std::vector<int32_t> categories;
+};
+
+// Where a tree's programs lie in the plan's streams.
+struct TreeProgram {
+  size_t decide, n_inner, ops, constants, children, leaves;
+  int height;
+  bool walked;  // or explained by a recursion; else by tables, and it has no ops and constants
+};
+
+// Consecutive trees with the same output and node count, few enough to stay in the L2 cache and
+// to be summed in single precision.
+struct Chunk {
+  int32_t output;  // -1: each leaf holds all outputs
+  int n_nodes;     // K
+  int height;
+  size_t tree_begin, tree_end;
+  size_t quadrature;  // t_k, then w_k, in the constants
+  size_t max_inner;
+  std::vector<int32_t> slots;  // slot -> position in Plan::features
+  std::vector<int32_t> pairs;  // slot of a pair -> position in Plan::pairs
+  std::vector<int32_t> triples;
+};
+
+// Features that occur on one path, ascending, as positions in Plan::features.
+struct FeaturePair {
+  int32_t first, second;
+};
+struct FeatureTriple {
+  int32_t first, second, third;
+};
+
+// A feature here is a player of the ensemble: a column of X, or several that are known or unknown together.
+struct Plan {
+  int32_t n_features, n_outputs;
+  int32_t n_inputs, n_used_inputs;  // columns of X, and those of them that trees test
+  bool x_float32, strict;
+  Precision precision;
+  int order;  // of the interactions: 1 for the values only, 2 for pairs of features also, 3 for triples also
+  Index index;
+  Method method = Method::kWalk;  // another one for the values only
+  bool wide_codes;                // 32-bit instead of 16-bit codes
+  std::vector<Column> columns;
+  std::vector<int32_t> features;       // used ones, ascending
+  std::vector<FeaturePair> pairs;      // ascending; from order 2
+  std::vector<FeatureTriple> triples;  // ascending; of order 3
+  std::vector<TreeProgram> trees;
+  std::vector<Chunk> chunks;
+  std::vector<DecideNode> decide;
+  std::vector<double> shares;  // of each inner node: its left child's part of the cover
+  std::vector<uint32_t> category_bits;
+  std::vector<uint32_t> ops;
+  std::vector<float> constants_float;  // the one of the plan's precision is filled
+  std::vector<double> constants_double;
+  std::vector<int32_t>
+      children;  // [node][2]: inner nodes in preorder, then leaves, which point to themselves
+  // [leaf][1 or n_outputs], less the expected value of the tree, so that an offset that all leaves share does
+  // not use up the digits of the precision.
+  std::vector<double> leaf_values;
+  std::vector<double> constant;        // per output: intercept and expected values of the trees
+  std::vector<double> base_value;      // per output: expected margin
+  std::vector<double> leaf_magnitude;  // per output: sum over the trees of the largest of leaf_values
+  int64_t n_leaves;
+  double leaf_scale;  // power of two; phi is computed from leaf values over it
+  Tables tables;
+
+  bool interactions() const { return order >= 2; }
+
+  // Position of a node's feature in `features`.
+  int32_t feature_of(const DecideNode& node) const {
+    const auto found = std::lower_bound(features.begin(), features.end(), columns[node.column].feature);
+    return static_cast<int32_t>(found - features.begin());
+  }
+
+  // What the CPU kernels stream for each block of rows.
+  size_t stream_bytes() const;
+  size_t bytes() const;
+};
+
+// Return the bytes of a number in the plan's precision.
+inline size_t element_bytes(const Plan& plan) { return plan.precision == Precision::kSingle ? 4 : 8; }
+
+// Outputs of the trees of a chunk.
+inline size_t n_used_outputs(const Plan& plan, const Chunk& chunk) {
+  return chunk.output < 0 ? plan.n_outputs : 1;
+}
+
+template <class T>
+const std::vector<T>& constants(const Plan& plan) {
+  if constexpr (sizeof(T) == 4)
+    return plan.constants_float;
+  else
+    return plan.constants_double;
+}
+
+// Elements of the stack with which the trees of a chunk are walked.
+size_t walk_stack(const Plan& plan, const Chunk& chunk);
+
+// Compiles. Throws std::invalid_argument for an ensemble beyond the core's integer ranges. The Shapley-Taylor
+// index is of order 2 at most. Without `walks` there are chunks and trees as otherwise, but no programs of
+// the walk, for plans whose trees are all explained by tables.
+Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
+               Index index = Index::kShapley, bool walks = true);
+
+// The same for values against background data: `rows` and their weights, which add up to 1, with tables of at
+// most so many bytes. Throws std::invalid_argument if a path has more than 64 different features.
+//
+// With `stored` what is in the tables is taken from there, whatever its size, and nothing is filled; see
+// stored_tables.h, which also says what is thrown.
+struct StoredTables;
+Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
+                          const double* weights, size_t table_bytes, int64_t n_threads,
+                          const StoredTables* stored = nullptr);
+
+// Tables that all trees must have need more bytes than they may take.
+struct TableMemoryError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The same for path-dependent values, with tables of at most so many bytes for trees that split alike on each
+// level, and for others with at most max_nodes quadrature nodes, as far as these have room.
+Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, int max_nodes,
+                     size_t table_bytes, int64_t n_threads, const StoredTables* stored = nullptr);
+
+// What explain() fills. values: [row][output][feature]; margin: [row][output], or null. Of a plan for
+// interactions also, each or null, pairs: [row][output][pair], half of each pair's interaction, and matrices:
+// [row][output][feature][feature], with the pairs in both places. On the diagonal stands what the pairs of a
+// feature leave of its value (for Shapley-Taylor that is what the feature does when it is the only one
+// known), or the Banzhaf value itself. Of order 3 also, or null, triples: [row][output][triple], whole.
+struct Result {
+  void* values;
+  bool is_float32;
+  double* margin;
+  void* matrices = nullptr;
+  void* pairs = nullptr;
+  void* triples = nullptr;
+};
+
+// `interrupted` is called now and then from the calling thread only; true ends the work early.
+// Returns whether the work was completed.
+bool explain(const Plan& plan, const Rows& rows, const Result& result, int n_threads,
+             const std::function<bool()>& interrupted);
+
+// Bytes that one thread of explain() allocates.
+size_t scratch_bytes(const Plan& plan);
+
+}  // namespace skshap

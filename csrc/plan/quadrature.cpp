@@ -1,0 +1,47 @@
+#include "plan/quadrature.h"
+
+#include <cmath>
+
+namespace skshap {
+namespace {
+
+// Nodes and weights on [0, 1], exact for polynomials of degree 2 n - 1.
+void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weights) {
+  nodes.assign(n, 0.0);
+  weights.assign(n, 0.0);
+  for (int i = 0; i < n; ++i) {
+    // Newton's method on the Legendre polynomial, from Tricomi's approximation of its root.
+    const long double pi = 3.14159265358979323846264338327950288L;
+    long double x = std::cos(pi * (i + 0.75L) / (n + 0.5L)), derivative = 0;
+    for (int step = 0; step < 100; ++step) {
+      long double p0 = 1, p1 = x;
+      for (int j = 2; j <= n; ++j) {
+        const long double p2 = ((2 * j - 1) * x * p1 - (j - 1) * p0) / j;
+        p0 = p1;
+        p1 = p2;
+      }
+      derivative = n * (x * p1 - p0) / (x * x - 1);
+      const long double change = p1 / derivative;
+      x -= change;
+      if (std::fabs(change) < 1e-18L) break;
+    }
+    nodes[n - 1 - i] = static_cast<double>((1 + x) / 2);
+    weights[n - 1 - i] = static_cast<double>(1 / ((1 - x * x) * derivative * derivative));
+  }
+}
+
+}  // namespace
+
+// The derivative by one feature has degree n_features - 1 in t; one less by a pair, but for the weight of a
+// Shapley-Taylor pair.
+int quadrature_nodes(Index index, int n_features) {
+  return index == Index::kBanzhaf ? 1 : (n_features + 1) / 2;
+}
+
+void quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<double>& weights) {
+  if (index != Index::kBanzhaf) return gauss_legendre(n_nodes, t, weights);
+  t.assign(n_nodes, 0.5);
+  weights.assign(n_nodes, 1.0 / n_nodes);
+}
+
+}  // namespace skshap

@@ -1,0 +1,16 @@
+#include "plan/tree_paths.h"
+
+#include <algorithm>
+
+namespace skshap {
+
+std::vector<int32_t> column_features(const Plan& plan) {
+  std::vector<int32_t> features;
+  for (const Column& column : plan.columns) {
+    const auto found = std::lower_bound(plan.features.begin(), plan.features.end(), column.feature);
+    features.push_back(static_cast<int32_t>(found - plan.features.begin()));
+  }
+  return features;
+}
+
+}  // namespace skshap

@@ -1,0 +1,185 @@
+// Paths of trees: the one place where splits on the same feature are merged and their cover shares
+// multiplied.
+//
+// A path has each feature once, however often it splits on it. A row satisfies a feature if it satisfies all
+// of the path's splits on it. `decide` asks at a split only the rows that satisfied the earlier ones, so the
+// latest edge tells. Where the feature is unknown, the path is taken with the feature's zero fraction, the
+// product of the cover shares of its edges.
+#pragma once
+
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace skshap {
+
+// All splits of a path on one feature.
+struct PathStep {
+  int32_t feature;
+  uint32_t bit;  // of the latest edge, see bit_of
+  double share;  // the zero fraction
+};
+
+// The bit of an edge stands for the rows that take it, of those that are alive at its node; see bit_rows.
+constexpr uint32_t bit_of(int32_t node, bool right) {
+  return static_cast<uint32_t>(kFirstWord + 2 * node) << 1 | right;
+}
+constexpr int32_t bit_node(uint32_t bit) { return static_cast<int32_t>(bit >> 1) / 2 - kFirstWord / 2; }
+
+// The path from the root of a tree to the place of a walk.
+class TreePath {
+ public:
+  // Features are numbered from 0 to n_features - 1.
+  explicit TreePath(size_t n_features = 0) : place_(n_features, kAbsent) {}
+
+  // Each feature once, in the order in which the path meets them.
+  const std::vector<PathStep>& steps() const { return steps_; }
+
+  // Return the step of a feature, or null where it is new.
+  const PathStep* find(int32_t feature) const {
+    return place_[feature] == kAbsent ? nullptr : &steps_[place_[feature]];
+  }
+
+  // Continue the path with a split. Its edges follow by `take`, one after the other.
+  void enter(int32_t feature) {
+    int32_t& place = place_[feature];
+    if (place == kAbsent) {
+      place = static_cast<int32_t>(steps_.size());
+      splits_.push_back({place, true, {feature, 0, 1.0}});
+      steps_.push_back(splits_.back().above);
+    } else {
+      splits_.push_back({place, false, steps_[place]});
+    }
+  }
+
+  // Take an edge of the last split, given the share of its cover that goes left; return the merged step.
+  const PathStep& take(uint32_t bit, double left_share) {
+    const Split& split = splits_.back();
+    const double share = bit & 1 ? 1 - left_share : left_share;
+    return steps_[split.place] = {split.above.feature, bit, split.above.share * share};
+  }
+
+  // Return to the path above the last split.
+  void leave() {
+    const Split& split = splits_.back();
+    if (split.is_new) {
+      place_[split.above.feature] = kAbsent;
+      steps_.pop_back();
+    } else {
+      steps_[split.place] = split.above;
+    }
+    splits_.pop_back();
+  }
+
+  // Return the bytes that a path of at most n_splits splits allocates.
+  static size_t bytes(size_t n_features, size_t n_splits) {
+    return n_features * sizeof(int32_t) + n_splits * (sizeof(PathStep) + sizeof(Split));
+  }
+
+ private:
+  static constexpr int32_t kAbsent = -1;
+  struct Split {
+    int32_t place;  // of its feature, among the steps
+    bool is_new;
+    PathStep above;
+  };
+
+  std::vector<PathStep> steps_;
+  std::vector<Split> splits_;
+  std::vector<int32_t> place_;  // of a feature, among the steps
+};
+
+// Return the position in Plan::features of each column's feature.
+std::vector<int32_t> column_features(const Plan& plan);
+
+// An inner node as a walk meets it.
+struct PathNode {
+  int32_t node, feature;
+  int32_t parent;            // -1: the root
+  bool is_right;             // child of the parent
+  uint32_t level;            // nodes above
+  const PathStep* previous;  // the path's step on the same feature, or null
+};
+
+// When a walk meets leaves: each in its place, or those of a node before the subtrees below it, which is the
+// order of their numbers.
+enum class LeafOrder { kDepthFirst, kByNumber };
+
+// A depth-first walk of trees of a plan. Left children come before right ones, so inner nodes come in the
+// order of their numbers.
+class PathWalk {
+ public:
+  explicit PathWalk(const Plan& plan)
+      : plan_(plan), features_(column_features(plan)), path_(plan.features.size()) {}
+
+  // Call on_node(PathNode) at each inner node and on_leaf(number among the leaves of the tree) at each leaf,
+  // while steps() is the path to it.
+  template <LeafOrder kOrder, class OnNode, class OnLeaf>
+  void run(const TreeProgram& tree, const OnNode& on_node, const OnLeaf& on_leaf) {
+    constexpr bool kBelow = kOrder == LeafOrder::kDepthFirst;
+    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
+    const int32_t* const children = plan_.children.data() + tree.children;
+    tree_ = &tree;
+    for (int32_t node = 0;;) {
+      if (node < n_inner) {
+        const int32_t feature = this->feature(node);
+        const bool is_root = edges_.empty();
+        on_node(PathNode{node, feature, is_root ? -1 : edges_.back().node, !is_root && edges_.back().right,
+                         static_cast<uint32_t>(edges_.size()), path_.find(feature)});
+        path_.enter(feature);
+        edges_.push_back({node, false});
+        if (!kBelow)
+          for (const bool right : {false, true})
+            if (const int32_t child = children[2 * node + right]; child >= n_inner) {
+              take(node, right);
+              on_leaf(child - n_inner);
+            }
+        const int32_t left = children[2 * node];
+        if (kBelow || left < n_inner) {
+          take(node, false);
+          node = left;
+          continue;
+        }
+      } else {
+        on_leaf(node - n_inner);
+      }
+      do {
+        while (!edges_.empty() && edges_.back().right) {
+          edges_.pop_back();
+          path_.leave();
+        }
+        if (edges_.empty()) return;
+        edges_.back().right = true;
+        node = children[2 * edges_.back().node + 1];
+      } while (!kBelow && node >= n_inner);
+      take(edges_.back().node, true);
+    }
+  }
+
+  const std::vector<PathStep>& steps() const { return path_.steps(); }
+  const PathStep* find(int32_t feature) const { return path_.find(feature); }
+
+  // Return the bytes that a walk of trees of at most n_levels levels allocates.
+  static size_t bytes(const Plan& plan, size_t n_levels) {
+    return plan.columns.size() * sizeof(int32_t) + TreePath::bytes(plan.features.size(), n_levels) +
+           n_levels * sizeof(Edge);
+  }
+
+  // Return the feature of a node of the tree that run() walks.
+  int32_t feature(int32_t node) const { return features_[plan_.decide[tree_->decide + node].column]; }
+
+ private:
+  struct Edge {
+    int32_t node;
+    bool right;
+  };
+  void take(int32_t node, bool right) { path_.take(bit_of(node, right), plan_.shares[tree_->decide + node]); }
+
+  const Plan& plan_;
+  const std::vector<int32_t> features_;  // of each column
+  const TreeProgram* tree_ = nullptr;
+  TreePath path_;
+  std::vector<Edge> edges_;
+};
+
+}  // namespace skshap

@@ -1,0 +1,136 @@
+#include "plan/tree_shapes.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "plan/quadrature.h"
+
+namespace skshap {
+namespace {
+
+// Each inner node has some numbers for each quadrature node, and the stack of a walk has some for each level:
+// with these limits about a gigabyte. No training makes trees beyond them, but the memory of a chain in a
+// file would grow like the square of its length.
+constexpr int kMaxNodes = 512;
+constexpr int64_t kMaxStackNodes = 1 << 20;
+
+}  // namespace
+
+double left_share(double left, double right) {
+  const double sum = left + right;
+  if (!(sum > 0)) return 0.5;
+  return std::isfinite(sum) ? left / sum : left / 2 / (left / 2 + right / 2);
+}
+
+MeasuredTrees::MeasuredTrees(const EnsembleView& ensemble, Plan& plan)
+    : e_(ensemble),
+      plan_(plan),
+      centers_(static_cast<size_t>(e_.n_trees) * e_.value_width, 0.0),
+      rest_(e_.n_outputs, 0.0),
+      depth_(e_.n_players, 0) {
+  plan_.constant.assign(e_.intercept, e_.intercept + e_.n_outputs);
+  plan_.leaf_magnitude.assign(e_.n_outputs, 0.0);
+  plan_.n_leaves = 0;
+  for (int32_t tree = 0; tree < e_.n_trees; ++tree) shapes_.push_back(measure(tree));
+  plan_.base_value = plan_.constant;
+  for (int32_t o = 0; o < e_.n_outputs; ++o) plan_.base_value[o] += rest_[o];
+  choose_scale();
+}
+
+TreeShape MeasuredTrees::measure(int32_t tree) {
+  struct Item {
+    int64_t node;
+    double share;
+    int depth;
+    bool leave;
+  };
+  const int64_t root = e_.tree_offsets[tree];
+  TreeShape shape;
+  std::vector<Leaf> leaves;
+  int distinct = 0, most_distinct = 0;
+  std::vector<Item> stack{{root, 1.0, 0, false}};
+  while (!stack.empty()) {
+    const Item item = stack.back();
+    stack.pop_back();
+    if (item.leave) {
+      if (--depth_[e_.player_of(item.node)] == 0) --distinct;
+      continue;
+    }
+    if (e_.is_leaf(item.node)) {
+      ++plan_.n_leaves;
+      shape.height = std::max(shape.height, item.depth);
+      most_distinct = std::max(most_distinct, distinct);
+      leaves.push_back({item.node, item.share});
+      continue;
+    }
+    const int64_t left = root + e_.left[item.node], right = root + e_.right[item.node];
+    const double r = left_share(e_.cover[left], e_.cover[right]);
+    if (depth_[e_.player_of(item.node)]++ == 0) ++distinct;
+    stack.push_back({item.node, 0, 0, true});
+    stack.push_back({right, item.share * (1 - r), item.depth + 1, false});
+    stack.push_back({left, item.share * r, item.depth + 1, false});
+  }
+  for (int32_t o = 0; o < e_.value_width; ++o)
+    shape.magnitude = std::max(shape.magnitude, center(tree, o, leaves));
+  shape.n_nodes = quadrature_nodes(plan_.index, most_distinct);
+  if (shape.n_nodes > kMaxNodes)
+    throw std::invalid_argument("tree " + std::to_string(tree) + " has a path of " +
+                                std::to_string(most_distinct) + " different features, more than " +
+                                std::to_string(2 * kMaxNodes));
+  if (int64_t{shape.height} * shape.n_nodes > kMaxStackNodes)
+    throw std::invalid_argument("tree " + std::to_string(tree) + " is too deep: it has " +
+                                std::to_string(shape.height) + " levels, and a path of " +
+                                std::to_string(most_distinct) + " different features");
+  return shape;
+}
+
+// Moves the expected value of a tree from its leaves into the constant of the output, and returns the
+// largest magnitude that its leaves have then. Values and interactions are differences of leaves and stay
+// as they are, but an offset that all leaves share, such as that of the target in a forest, would otherwise
+// use up the digits of the precision. It stays in the leaves only where moving it would overflow.
+double MeasuredTrees::center(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) {
+  const size_t output = std::max(e_.tree_output[tree], 0) + o;
+  double& center = centers_[static_cast<size_t>(tree) * e_.value_width + o];
+  center = expected(tree, o, leaves);
+  double largest = largest_leaf(tree, o, leaves);
+  if (std::isfinite(largest) && std::isfinite(plan_.constant[output] + center)) {
+    plan_.constant[output] += center;
+  } else {
+    center = 0;
+    largest = largest_leaf(tree, o, leaves);
+  }
+  plan_.leaf_magnitude[output] += largest;
+  // Rounding leaves an expected value other than 0, which the base value needs: the constant and the
+  // leaves may be much smaller than the center.
+  rest_[output] += expected(tree, o, leaves);
+  return largest;
+}
+
+double MeasuredTrees::expected(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) const {
+  double sum = 0;
+  for (const Leaf& l : leaves) sum += l.share * leaf(tree, l.node, o);
+  return sum;
+}
+
+double MeasuredTrees::largest_leaf(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) const {
+  double largest = 0;
+  for (const Leaf& l : leaves) {
+    const double magnitude = std::fabs(leaf(tree, l.node, o));
+    if (!(magnitude <= largest)) largest = magnitude;  // NaN, too
+  }
+  return largest;
+}
+
+void MeasuredTrees::choose_scale() {
+  // Leaf values are brought near 1, exactly, so that neither they nor their differences leave
+  // the range of the precision.
+  double largest = 0;
+  for (const TreeShape& shape : shapes_) largest = std::max(largest, shape.magnitude);
+  if (largest > 0) std::frexp(largest, &exponent_);
+  exponent_ = std::min(exponent_, std::numeric_limits<double>::max_exponent - 1);
+  plan_.leaf_scale = std::ldexp(1.0, exponent_);
+}
+
+}  // namespace skshap

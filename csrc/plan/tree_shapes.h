@@ -1,0 +1,57 @@
+// The first pass over the trees of an ensemble: quadrature nodes, heights, and the centers of the leaves.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace skshap {
+
+struct TreeShape {
+  int n_nodes = 0;  // K
+  int height = 0;
+  double magnitude = 0;  // the largest of its leaves
+};
+
+// The trees of an ensemble, with the expected value of each taken out of its leaves.
+class MeasuredTrees {
+ public:
+  // Measure all trees; fill the plan's constant, base value, magnitudes, number of leaves and scale.
+  MeasuredTrees(const EnsembleView& ensemble, Plan& plan);
+
+  const std::vector<TreeShape>& shapes() const { return shapes_; }
+
+  // Return a leaf's value less the center of its tree, and the same divided by the plan's scale.
+  double leaf(int32_t tree, int64_t node, int32_t o) const {
+    return e_.value[node * e_.value_width + o] - centers_[static_cast<size_t>(tree) * e_.value_width + o];
+  }
+  double scaled_leaf(int32_t tree, int64_t node, int32_t o) const {
+    return std::ldexp(leaf(tree, node, o), -exponent_);
+  }
+
+ private:
+  struct Leaf {
+    int64_t node;
+    double share;  // of the cover of the root
+  };
+
+  TreeShape measure(int32_t tree);
+  double center(int32_t tree, int32_t o, const std::vector<Leaf>& leaves);
+  double expected(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) const;
+  double largest_leaf(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) const;
+  void choose_scale();
+
+  const EnsembleView& e_;
+  Plan& plan_;
+  std::vector<TreeShape> shapes_;
+  std::vector<double> centers_;  // [tree][value_width]
+  std::vector<double> rest_;     // per output: expected values of the centered trees
+  int exponent_ = 0;
+  std::vector<int32_t> depth_;  // nodes of the path, by feature: all that this pass asks of it
+};
+
+// Return the share of the left child in the cover of both.
+double left_share(double left, double right);
+
+}  // namespace skshap

@@ -1,0 +1,83 @@
+// The program of the walk: operations and constants, as program.h and walk_kernel-inl.h describe them.
+#pragma once
+
+#include <vector>
+
+#include "plan/interactions.h"
+#include "plan/plan.h"
+#include "plan/tree_shapes.h"
+
+namespace skshap {
+
+// An inner node with its place on the path resolved. Where exactly one child is a leaf it is the
+// right one (`flip` tells that children were swapped).
+struct Label {
+  int32_t left, right;
+  uint32_t slot, word;
+  bool flip, repeated;
+  double share;          // of the left child
+  double zero_fraction;  // of the path above, if repeated
+};
+
+class WalkWriter {
+ public:
+  WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measured, Plan& plan);
+
+  // Begin a chunk of trees: write its quadrature nodes and their weights.
+  void begin_chunk(int n_nodes);
+  void begin_tree(int32_t tree) { tree_ = tree; }
+  void end_tree() { op(kEnd, 0); }
+
+  // Write a node: one with two leaves, fused subtrees by their root and its pairs, or any other in three
+  // parts. For interactions `above` are the nodes of the path, and z is the zero fraction of the node's
+  // feature beyond the edge that follows.
+  void pair(const Label& n, bool fused, const std::vector<Label>& above);
+  void trio(const Label& n, const Label& first);
+  void quad(const Label& n, const Label& first, const Label& second);
+  void enter(const Label& n, double z);
+  void middle(const Label& n, double z);
+  void exit(const Label& n, const std::vector<Label>& above);
+
+  // Bring the interactions of the plan into ascending order, at the end.
+  void sort_interactions() { numbers_.sort(); }
+
+  size_t n_constants() const {
+    return single_ ? plan_.constants_float.size() : plan_.constants_double.size();
+  }
+  // Return the bytes of all that is written to the plan; remove it from there.
+  size_t bytes() const { return plan_.ops.size() * 4 + n_constants() * element_bytes(plan_); }
+  void clear();
+
+ private:
+  void op(Op code, uint32_t slot) { plan_.ops.push_back(slot << kSlotShift | code); }
+  void push(double x) {
+    if (single_)
+      plan_.constants_float.push_back(static_cast<float>(x));
+    else
+      plan_.constants_double.push_back(x);
+  }
+  double leaf(int64_t node, int32_t o) const { return measured_.scaled_leaf(tree_, node, o); }
+  void push_leaf(int64_t node);
+  double factor(const Label& n, double t, bool left) const;
+  void derivative_stream(const Label& n);
+  void factor_stream(const Label& n);
+  void split_stream(const Label& n, bool fused);
+  void pair_stream(const Label& n);
+  void fused_pair(const Label& n);
+  void slope_stream(const Label& n, int32_t o);
+  void lambda_stream(double z);
+  void list_interactions(const Label& n, const std::vector<Label>& above);
+
+  const EnsembleView& e_;
+  const MeasuredTrees& measured_;
+  Plan& plan_;
+  const bool single_, interactions_;
+  const int32_t width_;
+  int32_t tree_ = 0;
+  std::vector<double> t_;
+  InteractionNumbers numbers_;
+  std::vector<char> listed_;      // by slot
+  std::vector<uint32_t> others_;  // slots
+};
+
+}  // namespace skshap

@@ -1,0 +1,409 @@
+// The Python boundary: checks arguments, releases the GIL. skshapgpu/_core.pyi documents it.
+#include "python/bindings.h"
+
+#include <pybind11/stl.h>
+
+#include "background/background_pairs.h"
+#include "background/rescaled.h"
+#include "python/table_bindings.h"
+#include "simd/kernels.h"
+#include "tables/fast_v2.h"
+#include "tables/tree_costs.h"
+
+namespace skshap {
+namespace {
+
+template <class T>
+using Array = py::array_t<T, py::array::c_style>;
+
+// An attribute of the ensemble, of exactly the documented dtype; `n` is its length, or -1.
+template <class T>
+Array<T> attribute(const py::dict& ensemble, const char* name, py::ssize_t n) {
+  const py::object value = ensemble[name];
+  if (!py::isinstance<Array<T>>(value))
+    throw py::type_error(std::string(name) + " must be a C-contiguous array of " +
+                         std::string(py::str(py::dtype::of<T>())));
+  const auto array = py::reinterpret_borrow<Array<T>>(value);
+  if (n >= 0 && array.size() != n) throw py::value_error(std::string(name) + " has a wrong length");
+  return array;
+}
+
+template <class T>
+const T* or_null(const Array<T>& array) {
+  return array.size() ? array.data() : nullptr;
+}
+
+Index index_named(const std::string& name) {
+  if (name == "sii") return Index::kShapley;
+  if (name == "stii") return Index::kTaylor;
+  if (name == "bii") return Index::kBanzhaf;
+  throw py::value_error("index must be 'sii', 'stii' or 'bii', not '" + name + "'");
+}
+
+Method method_named(const std::string& name) {
+  std::string known;
+  for (const NamedMethod& each : kMethods) {
+    if (name == each.name) return each.method;
+    const bool is_last = &each == std::end(kMethods) - 1;
+    known += (known.empty() ? "'" : is_last ? " or '" : ", '") + std::string(each.name) + "'";
+  }
+  throw py::value_error("method must be " + known + ", not '" + name + "'");
+}
+
+Precision precision_named(const std::string& name) {
+  if (name == "single") return Precision::kSingle;
+  if (name == "double") return Precision::kDouble;
+  throw py::value_error("precision must be 'single' or 'double', not '" + name + "'");
+}
+
+void require_threads(int n_threads) {
+  if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
+}
+
+// What `make` makes of an ensemble, without the GIL. Ensemble (ensemble.py) has validated all values; here
+// only types and lengths are checked.
+template <class Make>
+auto with_view(const py::dict& ensemble, const Make& make) {
+  const auto tree_output = attribute<int32_t>(ensemble, "tree_output", -1);
+  const auto tree_offsets = attribute<int64_t>(ensemble, "tree_offsets", tree_output.size() + 1);
+  const auto left = attribute<int32_t>(ensemble, "left", tree_offsets.at(tree_output.size()));
+  const py::ssize_t n = left.size();
+  const auto right = attribute<int32_t>(ensemble, "right", n);
+  const auto feature = attribute<int32_t>(ensemble, "feature", n);
+  const auto threshold = attribute<double>(ensemble, "threshold", n);
+  const auto missing_left = attribute<bool>(ensemble, "missing_left", n);
+  const auto cover = attribute<double>(ensemble, "cover", n);
+  const auto value = attribute<double>(ensemble, "value", -1);
+  const auto intercept = attribute<double>(ensemble, "intercept", -1);
+  const auto player = attribute<int32_t>(ensemble, "player", -1);
+  const auto zero_missing = attribute<bool>(ensemble, "zero_missing", -1);
+  const auto category_set = attribute<int32_t>(ensemble, "category_set", -1);
+  const auto category_offsets = attribute<int64_t>(ensemble, "category_offsets", -1);
+  const auto category_values = attribute<int32_t>(ensemble, "category_values", -1);
+  const auto category_listed_left = attribute<bool>(ensemble, "category_listed_left", -1);
+
+  EnsembleView view{};
+  view.n_features = ensemble["n_features"].cast<int32_t>();
+  view.n_outputs = static_cast<int32_t>(intercept.size());
+  view.n_trees = static_cast<int32_t>(tree_output.size());
+  view.tree_offsets = tree_offsets.data();
+  view.tree_output = tree_output.data();
+  view.left = left.data();
+  view.right = right.data();
+  view.feature = feature.data();
+  view.threshold = threshold.data();
+  view.missing_left = reinterpret_cast<const uint8_t*>(missing_left.data());
+  view.cover = cover.data();
+  view.value = value.data();
+  view.value_width = static_cast<int32_t>(value.ndim() == 2 ? value.shape(1) : 1);
+  view.intercept = intercept.data();
+  view.x_float32 = ensemble["x_dtype"].cast<std::string>() == "float32";
+  view.strict = ensemble["strict"].cast<bool>();
+  view.player = or_null(player);
+  view.n_players = view.n_features;
+  if (view.player) view.n_players = *std::max_element(view.player, view.player + view.n_features) + 1;
+  view.zero_missing = reinterpret_cast<const uint8_t*>(or_null(zero_missing));
+  view.category_set = or_null(category_set);
+  view.category_offsets = category_offsets.data();
+  view.category_values = category_values.data();
+  view.category_listed_left = reinterpret_cast<const uint8_t*>(category_listed_left.data());
+  const WithoutGil release;
+  return make(view);
+}
+
+Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name,
+             const std::string& tables, size_t table_bytes, int n_threads, const std::string& method_name,
+             int table_nodes, const py::object& stored) {
+  const Precision of = precision_named(precision);
+  const Index index = index_named(name);
+  const Method method = method_named(method_name);
+  if (order < 1 || order > kMaxOrder)
+    throw py::value_error("order must be 1, 2 or 3, not " + std::to_string(order));
+  if (order == 3 && index == Index::kTaylor)
+    throw py::value_error("the index 'stii' is of order 2 at most, not 3");
+  const bool only_shap_values = method != Method::kWalk && method != Method::kFastV2;
+  if (only_shap_values && (order > 1 || index != Index::kShapley))
+    throw py::value_error("the method '" + method_name + "' computes SHAP values only: order 1, index 'sii'");
+  require_threads(n_threads);
+  const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);
+  if (tables == "none" && method == Method::kFastV2) {
+    if (order != 1) throw py::value_error("only plans of order 1 have tables");
+    return with_view(ensemble, [&](const EnsembleView& view) {
+      return make_fast_v2_plan(view, of, index, table_bytes, n_threads, contents.get());
+    });
+  }
+  if (tables == "none") {
+    if (contents) throw py::value_error("a plan without tables takes none that were stored");
+    Plan plan =
+        with_view(ensemble, [&](const EnsembleView& view) { return make_plan(view, of, order, index); });
+    plan.method = method;
+    return plan;
+  }
+  if (tables != "level_uniform")
+    throw py::value_error("tables must be 'none' or 'level_uniform', not '" + tables + "'");
+  if (order != 1) throw py::value_error("only plans of order 1 have tables");
+  if (method != Method::kWalk)
+    throw py::value_error("the method '" + method_name + "' has no tables of this kind");
+  if (table_nodes < 0) throw py::value_error("table_nodes must not be negative");
+  return with_view(ensemble, [&](const EnsembleView& view) {
+    return make_table_plan(view, of, index, table_nodes, table_bytes, n_threads, contents.get());
+  });
+}
+
+// Background rows, checked; their weights add up to 1.
+Rows background_rows(const py::dict& ensemble, const py::array& background, const py::array& weights) {
+  require_floats(background, "background");
+  const py::ssize_t n_features = ensemble["n_features"].cast<py::ssize_t>();
+  if (background.ndim() != 2 || background.shape(1) != n_features || background.shape(0) < 1)
+    throw py::value_error("background must have shape (n_rows, " + std::to_string(n_features) +
+                          ") with at least one row");
+  if (!is_float64(weights)) throw py::type_error("weights must be float64");
+  if (weights.ndim() != 1 || weights.shape(0) != background.shape(0) ||
+      !(weights.flags() & py::array::c_style))
+    throw py::value_error("weights must be contiguous, one for each row of the background");
+  return rows_of(background);
+}
+
+Plan compile_background(const py::dict& ensemble, const std::string& precision, const py::array& background,
+                        const py::array& weights, size_t table_bytes, int n_threads,
+                        const py::object& stored) {
+  const Precision of = precision_named(precision);
+  require_threads(n_threads);
+  const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);
+  const Rows rows = background_rows(ensemble, background, weights);
+  const double* const p = static_cast<const double*>(weights.data());
+  return with_view(ensemble, [&](const EnsembleView& view) {
+    return make_background_plan(view, of, rows, p, table_bytes, n_threads, contents.get());
+  });
+}
+
+BackgroundPairsPlan compile_background_pairs(const py::dict& ensemble, const std::string& precision,
+                                             const py::array& background, const py::array& weights, int order,
+                                             const std::string& name, size_t count_bytes, int n_threads) {
+  const Precision of = precision_named(precision);
+  const Index index = index_named(name);
+  if (order < 1 || order > 2) throw py::value_error("order must be 1 or 2, not " + std::to_string(order));
+  require_threads(n_threads);
+  const Rows rows = background_rows(ensemble, background, weights);
+  const double* const p = static_cast<const double*>(weights.data());
+  return with_view(ensemble, [&](const EnsembleView& view) {
+    return make_background_pairs_plan(view, of, rows, p, order, index, count_bytes, n_threads);
+  });
+}
+
+Link link_named(const std::string& name) {
+  if (name == "logistic") return Link::kLogistic;
+  if (name == "log_loss") return Link::kLogLoss;
+  if (name == "squared_error") return Link::kSquaredError;
+  throw py::value_error("link must be 'logistic', 'log_loss' or 'squared_error', not '" + name + "'");
+}
+
+RescaledPlan compile_rescaled(const py::dict& ensemble, const std::string& precision,
+                              const py::array& background, const py::array& weights, const std::string& link,
+                              double scale) {
+  const Precision of = precision_named(precision);
+  const Link which = link_named(link);
+  const Rows rows = background_rows(ensemble, background, weights);
+  const double* const p = static_cast<const double*>(weights.data());
+  return with_view(ensemble, [&](const EnsembleView& view) {
+    return make_rescaled_plan(view, of, rows, p, which, scale);
+  });
+}
+
+// Runs `work`, which takes what it asks for signals, without the GIL.
+template <class Work>
+void run_interruptibly(const Work& work) {
+  Interrupt interrupted;
+  bool complete;
+  {
+    const WithoutGil release;
+    complete = work(std::ref(interrupted));
+  }
+  if (!complete) throw py::error_already_set();
+}
+
+void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
+                  int n_threads, const py::object& matrices, const py::object& pairs,
+                  const py::object& triples) {
+  require_threads(n_threads);
+  const Rows rows = checked_rows(plan, X);
+  Result result = checked_result(plan, rows.n_rows, values, margin);
+  take_interactions(plan, rows.n_rows, values, matrices, pairs, result);
+  if (plan.order < 3 && !triples.is_none()) throw py::value_error("the plan was not compiled for triples");
+  result.triples =
+      optional_array(triples, "triples", values,
+                     {rows.n_rows, plan.n_outputs, static_cast<py::ssize_t>(plan.triples.size())});
+  run_interruptibly(
+      [&](const auto& interrupted) { return explain(plan, rows, result, n_threads, interrupted); });
+}
+
+void explain_background_pairs_rows(const BackgroundPairsPlan& plan, const py::array& X, py::array& values,
+                                   const py::object& margin, int n_threads, const py::object& matrices,
+                                   const py::object& pairs) {
+  require_threads(n_threads);
+  const Rows rows = checked_rows(plan.plan, X);
+  Result result = checked_result(plan.plan, rows.n_rows, values, margin);
+  take_interactions(plan.plan, rows.n_rows, values, matrices, pairs, result);
+  run_interruptibly([&](const auto& interrupted) {
+    return explain_background_pairs(plan, rows, result, n_threads, interrupted);
+  });
+}
+
+void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::array& values,
+                           const py::object& margin, int n_threads, const py::object& labels) {
+  require_threads(n_threads);
+  const Rows rows = checked_rows(plan.plan, X);
+  const Result result = checked_result(plan.plan, rows.n_rows, values, margin);
+  py::array given;
+  const double* p = nullptr;
+  if (!labels.is_none()) {
+    if (!py::isinstance<py::array>(labels) || !is_float64(labels))
+      throw py::type_error("labels must be a float64 array");
+    given = py::reinterpret_borrow<py::array>(labels);
+    if (given.ndim() != 1 || given.shape(0) != rows.n_rows || !(given.flags() & py::array::c_style))
+      throw py::value_error("labels must be contiguous, one for each row of X");
+    p = static_cast<const double*>(given.data());
+  }
+  if ((plan.link == Link::kLogistic) != (p == nullptr))
+    throw py::value_error("labels belong to the links 'log_loss' and 'squared_error'");
+  run_interruptibly([&](const auto& interrupted) {
+    return explain_rescaled(plan, rows, p, result, n_threads, interrupted);
+  });
+}
+
+// [row][output]
+py::array_t<double> background_margin(const RescaledPlan& plan) {
+  const py::ssize_t n = static_cast<py::ssize_t>(plan.weights.size());
+  py::array_t<double> out({n, py::ssize_t{plan.plan.n_outputs}});
+  for (py::ssize_t o = 0; o < out.shape(1); ++o)
+    for (py::ssize_t row = 0; row < n; ++row) out.mutable_at(row, o) = plan.margins[o * n + row];
+  return out;
+}
+
+py::array_t<double> base_value(const Plan& plan) { return copy_of(plan.base_value); }
+
+py::array_t<double> constant(const Plan& plan) { return copy_of(plan.constant); }
+
+py::array_t<double> leaf_magnitude(const Plan& plan) { return copy_of(plan.leaf_magnitude); }
+
+py::array_t<int32_t> feature_pairs(const Plan& plan) {
+  py::array_t<int32_t> out({static_cast<py::ssize_t>(plan.pairs.size()), py::ssize_t{2}});
+  int32_t* p = out.mutable_data();
+  for (const FeaturePair pair : plan.pairs) {
+    *p++ = plan.features[pair.first];
+    *p++ = plan.features[pair.second];
+  }
+  return out;
+}
+
+py::array_t<int32_t> feature_triples(const Plan& plan) {
+  py::array_t<int32_t> out({static_cast<py::ssize_t>(plan.triples.size()), py::ssize_t{3}});
+  int32_t* p = out.mutable_data();
+  for (const FeatureTriple triple : plan.triples) {
+    *p++ = plan.features[triple.first];
+    *p++ = plan.features[triple.second];
+    *p++ = plan.features[triple.third];
+  }
+  return out;
+}
+
+py::list list_of(const std::vector<TreeGroup>& groups) {
+  py::list out;
+  for (const TreeGroup& group : groups) {
+    py::dict item;
+    item["algorithm"] = group.tables ? "tables" : "quadrature";
+    item["n_nodes"] = group.cost.n_nodes;
+    item["n_trees"] = group.cost.n_trees;
+    item["n_leaves"] = group.cost.n_leaves;
+    item["n_look_ups"] = group.cost.n_look_ups;
+    item["n_places"] = group.cost.n_places;
+    item["table_bytes"] = group.cost.bytes;
+    out.append(item);
+  }
+  return out;
+}
+
+py::dict info(const Plan& plan) {
+  size_t n_repeated = 0;
+  for (const DecideNode& node : plan.decide) n_repeated += node.previous != 0;
+  py::dict out;
+  out["n_trees"] = plan.trees.size();
+  out["n_leaves"] = plan.n_leaves;
+  out["n_repeated"] = n_repeated;
+  out["groups"] = list_of(tree_groups(plan));
+  const bool leaf_tables = plan.method == Method::kFastV2;
+  out["n_table_trees"] = leaf_tables ? plan.trees.size() : plan.tables.trees.size();
+  out["n_look_ups"] = leaf_tables ? plan.tables.leaf_tables.size() : plan.tables.look_ups.size();
+  out["n_chunks"] = plan.chunks.size();
+  out["n_features_used"] = plan.features.size();
+  out["n_leaves_without_table"] = plan.tables.leaves.size();
+  out["table_bytes"] = plan.tables.table_bytes();
+  out["table_seconds"] = plan.tables.seconds;
+  out["borrowed_bytes"] = plan.tables.borrowed_bytes();
+  out["bytes"] = plan.bytes();
+  out["scratch_bytes_per_thread"] = scratch_bytes(plan);
+  out["precision"] = plan.precision == Precision::kSingle ? "single" : "double";
+  out["instruction_set"] = kernels().name;
+  return out;
+}
+
+// Of a plan that contains another.
+template <class Whole>
+py::dict whole_info(const Whole& plan) {
+  py::dict out = info(plan.plan);
+  out["scratch_bytes_per_thread"] = scratch_bytes(plan);
+  out["bytes"] = plan.bytes();
+  return out;
+}
+
+PYBIND11_MODULE(_core, module) {
+  py::register_exception<TableMemoryError>(module, "TableMemoryError", PyExc_MemoryError);
+  py::class_<Plan>(module, "Plan")
+      .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("order") = 1,
+           py::arg("index") = "sii", py::arg("tables") = "none", py::arg("table_bytes") = size_t{1} << 28,
+           py::arg("n_threads") = 1, py::arg("method") = "walk", py::arg("table_nodes") = 0,
+           py::arg("stored") = py::none())
+      .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
+           py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none(),
+           py::arg("triples") = py::none())
+      .def_property_readonly("pairs", &feature_pairs)
+      .def_property_readonly("triples", &feature_triples)
+      .def_property_readonly("base_value", &base_value)
+      .def_property_readonly("constant", &constant)
+      .def_property_readonly("leaf_magnitude", &leaf_magnitude)
+      .def("possible_tables", [](const Plan& plan) { return list_of(possible_tables(plan)); })
+      .def("contents", &contents)
+      .def("info", &info);
+  module.def("background_plan", &compile_background, py::arg("ensemble"), py::arg("precision"),
+             py::arg("background"), py::arg("weights"), py::arg("table_bytes"), py::arg("n_threads") = 1,
+             py::arg("stored") = py::none());
+  py::class_<RescaledPlan>(module, "RescaledPlan")
+      .def(py::init(&compile_rescaled), py::arg("ensemble"), py::arg("precision"), py::arg("background"),
+           py::arg("weights"), py::arg("link"), py::arg("scale"))
+      .def("explain", &explain_rescaled_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
+           py::arg("n_threads"), py::arg("labels") = py::none())
+      .def_property_readonly("background_margin", &background_margin)
+      .def_property_readonly("constant", [](const RescaledPlan& plan) { return constant(plan.plan); })
+      .def_property_readonly("leaf_magnitude",
+                             [](const RescaledPlan& plan) { return leaf_magnitude(plan.plan); })
+      .def("info", &whole_info<RescaledPlan>);
+  py::class_<BackgroundPairsPlan>(module, "BackgroundPairsPlan")
+      .def(py::init(&compile_background_pairs), py::arg("ensemble"), py::arg("precision"),
+           py::arg("background"), py::arg("weights"), py::arg("order"), py::arg("index"),
+           py::arg("count_bytes"), py::arg("n_threads") = 1)
+      .def("explain", &explain_background_pairs_rows, py::arg("X"), py::arg("values"),
+           py::arg("margin").none(true), py::arg("n_threads"), py::arg("matrices") = py::none(),
+           py::arg("pairs") = py::none())
+      .def_property_readonly("pairs",
+                             [](const BackgroundPairsPlan& plan) { return feature_pairs(plan.plan); })
+      .def("info", [](const BackgroundPairsPlan& plan) {
+        py::dict out = whole_info(plan);
+        out["table_bytes"] = plan.count_bytes();
+        return out;
+      });
+  module.def("instruction_set", [] { return std::string(kernels().name); });
+  module.def("instruction_sets", &supported_kernels);
+}
+
+}  // namespace
+}  // namespace skshap

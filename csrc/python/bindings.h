@@ -1,0 +1,145 @@
+// What the Python modules share: checks of arrays, and Ctrl-C.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#ifdef __GLIBCXX__
+#include <cxxabi.h>
+#endif
+
+#include <chrono>
+#include <thread>
+
+#include "plan/plan.h"
+
+namespace skshap {
+
+namespace py = pybind11;
+
+// In native byte order and aligned, so that elements can be read where they are.
+template <class T>
+bool holds(const py::handle& array) {
+  constexpr int kAligned = 0x0100;  // NPY_ARRAY_ALIGNED
+  return py::isinstance<py::array_t<T, 0>>(array) &&
+         (py::reinterpret_borrow<py::array>(array).flags() & kAligned);
+}
+inline bool is_float32(const py::handle& array) { return holds<float>(array); }
+inline bool is_float64(const py::handle& array) { return holds<double>(array); }
+
+inline void check_array(const py::array& array, const char* name, std::vector<py::ssize_t> shape) {
+  const bool shape_ok = array.ndim() == static_cast<py::ssize_t>(shape.size()) &&
+                        std::equal(shape.begin(), shape.end(), array.shape());
+  if (!shape_ok) throw py::value_error(std::string(name) + " has a wrong shape");
+  if (!(array.flags() & py::array::c_style) || !array.writeable())
+    throw py::value_error(std::string(name) + " must be C-contiguous and writeable");
+}
+
+inline void require_floats(const py::array& array, const char* name) {
+  if (!is_float32(array) && !is_float64(array))
+    throw py::type_error(std::string(name) + " must be float32 or float64");
+}
+
+inline Rows rows_of(const py::array& array) {
+  return {array.data(), is_float32(array), array.shape(0), array.strides(0), array.strides(1)};
+}
+
+// Checks X.
+inline Rows checked_rows(const Plan& plan, const py::array& X) {
+  require_floats(X, "X");
+  if (X.ndim() != 2 || X.shape(1) != plan.n_inputs)
+    throw py::value_error("X must have shape (n_rows, " + std::to_string(plan.n_inputs) + ")");
+  return rows_of(X);
+}
+
+// An optional result in float64.
+inline double* optional_doubles(const py::object& given, const char* name,
+                                const std::vector<py::ssize_t>& shape) {
+  if (given.is_none()) return nullptr;
+  if (!py::isinstance<py::array>(given) || !is_float64(given))
+    throw py::type_error(std::string(name) + " must be a float64 array");
+  auto array = py::reinterpret_borrow<py::array>(given);
+  check_array(array, name, shape);
+  return static_cast<double*>(array.mutable_data());
+}
+
+// Checks the results that every method has. The arguments of a call keep the arrays alive.
+inline Result checked_result(const Plan& plan, py::ssize_t n_rows, py::array& values,
+                             const py::object& margin) {
+  require_floats(values, "values");
+  check_array(values, "values", {n_rows, plan.n_outputs, plan.n_features});
+  return {values.mutable_data(), is_float32(values),
+          optional_doubles(margin, "margin", {n_rows, plan.n_outputs})};
+}
+
+// An optional result of the same dtype as the values.
+inline void* optional_array(const py::object& given, const char* name, const py::array& like,
+                            const std::vector<py::ssize_t>& shape) {
+  if (given.is_none()) return nullptr;
+  if (!py::isinstance<py::array>(given) || !py::reinterpret_borrow<py::array>(given).dtype().is(like.dtype()))
+    throw py::type_error(std::string(name) + " must be an array of the dtype of values");
+  auto array = py::reinterpret_borrow<py::array>(given);
+  check_array(array, name, shape);
+  return array.mutable_data();
+}
+
+// The results of interactions, beside the values.
+inline void take_interactions(const Plan& plan, py::ssize_t n_rows, const py::array& values,
+                              const py::object& matrices, const py::object& pairs, Result& result) {
+  if (!plan.interactions() && !(matrices.is_none() && pairs.is_none()))
+    throw py::value_error("the plan was not compiled for interactions");
+  const py::ssize_t n_outputs = plan.n_outputs, n_features = plan.n_features;
+  result.matrices = optional_array(matrices, "matrices", values, {n_rows, n_outputs, n_features, n_features});
+  result.pairs = optional_array(pairs, "pairs", values,
+                                {n_rows, n_outputs, static_cast<py::ssize_t>(plan.pairs.size())});
+}
+
+// What `take` gives, which waits for the GIL. Where the interpreter is at its end, Python before 3.14 exits
+// the thread instead of giving it the GIL, which would unwind destructors that must not throw, and abort:
+// such a thread sleeps for what is left of the process, as later versions of Python make it.
+template <class Take>
+auto gil_or_sleep(const Take& take) {
+#ifdef __GLIBCXX__
+  try {
+    return take();
+  } catch (const abi::__forced_unwind&) {
+    while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+#else
+  return take();
+#endif
+}
+
+// As long as it lives the calling thread has no GIL.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(PyEval_SaveThread()) {}
+  ~WithoutGil() {
+    gil_or_sleep([this] { PyEval_RestoreThread(state_); });
+  }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// Asks Python now and then, from a thread without the GIL, whether a signal has come.
+class Interrupt {
+ public:
+  bool operator()() {
+    const auto now = Clock::now();
+    if (now - last_ < std::chrono::milliseconds(100)) return false;
+    last_ = now;
+    const PyGILState_STATE gil = gil_or_sleep([] { return PyGILState_Ensure(); });
+    const bool interrupted = PyErr_CheckSignals() != 0;
+    PyGILState_Release(gil);
+    return interrupted;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+};
+
+}  // namespace skshap

@@ -1,0 +1,115 @@
+// The Python boundary of the GPU half; skshapgpu/_cuda.pyi documents it.
+#include <pybind11/stl.h>
+
+#include "cuda/cuda.h"
+#include "cuda/program/paths.h"
+#include "python/bindings.h"
+
+namespace skshap {
+namespace {
+
+void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const py::object& margin,
+                  const py::object& gap, size_t memory_limit, const py::object& matrices,
+                  const py::object& pairs) {
+  const Plan& plan = cuda.plan();
+  const Rows rows = checked_rows(plan, X);
+  CudaResult result{checked_result(plan, rows.n_rows, values, margin), nullptr};
+  result.gap = optional_doubles(gap, "gap", {plan.n_outputs});
+  take_interactions(plan, rows.n_rows, values, matrices, pairs, result.values);
+  Interrupt interrupted;
+  bool complete;
+  {
+    const WithoutGil release;
+    complete = cuda.explain(rows, result, memory_limit, std::ref(interrupted));
+  }
+  if (!complete) throw py::error_already_set();
+}
+
+// An array on the device; skshapgpu/_rows/gpu_arrays.py has checked it.
+struct DeviceArray {
+  uintptr_t data;
+  bool is_float32;
+  int64_t n_rows, row_stride, column_stride;  // strides in bytes
+
+  Rows rows() const {
+    return {reinterpret_cast<const void*>(data), is_float32, n_rows, row_stride, column_stride};
+  }
+};
+
+int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, bool allow_nan, double limit,
+                       uintptr_t values, bool values_float32, const py::object& gap, size_t memory_limit,
+                       uintptr_t stream, uintptr_t matrices, uintptr_t pairs) {
+  CudaInput input{missing, allow_nan, limit};
+  CudaResult result{{reinterpret_cast<void*>(values), values_float32, nullptr,
+                     reinterpret_cast<void*>(matrices), reinterpret_cast<void*>(pairs)},
+                    nullptr};
+  if (!gap.is_none()) result.gap = static_cast<double*>(py::cast<py::array>(gap).mutable_data());
+  Interrupt interrupted;
+  bool complete;
+  {
+    const WithoutGil release;
+    complete = cuda.explain_device(X.rows(), input, result, memory_limit, stream, std::ref(interrupted));
+  }
+  if (!complete) throw py::error_already_set();
+  return input.refused;
+}
+
+py::dict path_summary(const Plan& plan, const std::string& packing) {
+  PathSet set;
+  {
+    const WithoutGil release;
+    set = make_paths(plan, packing_named(packing));
+  }
+  std::vector<uint32_t> lengths;
+  for (const Path& path : set.paths) lengths.push_back(path.length);
+  py::dict out;
+  out["lengths"] = lengths;
+  out["n_bins"] = set.n_bins;
+  out["utilisation"] = set.utilisation;
+  return out;
+}
+
+PYBIND11_MODULE(_cuda, module) {
+  py::module_::import("skshapgpu._core");  // which holds Plan
+  // The more special one last: translators are tried in reverse order.
+  py::register_exception<CudaError>(module, "CudaError", PyExc_RuntimeError);
+  py::register_exception<CudaMemoryError>(module, "CudaMemoryError", PyExc_MemoryError);
+  py::class_<DeviceArray>(module, "DeviceArray")
+      .def(py::init([](uintptr_t data, bool is_float32, int64_t n_rows, int64_t row_stride,
+                       int64_t column_stride) {
+             return DeviceArray{data, is_float32, n_rows, row_stride, column_stride};
+           }),
+           py::arg("data"), py::arg("is_float32"), py::arg("n_rows"), py::arg("row_stride"),
+           py::arg("column_stride"));
+  py::class_<CudaDevice>(module, "Device")
+      .def_readonly("index", &CudaDevice::index)
+      .def_readonly("name", &CudaDevice::name)
+      .def_readonly("multiprocessors", &CudaDevice::multiprocessors)
+      .def_readonly("memory", &CudaDevice::memory)
+      .def_property_readonly("compute_capability",
+                             [](const CudaDevice& d) { return py::make_tuple(d.major, d.minor); });
+  py::class_<CudaPlan>(module, "CudaPlan")
+      .def(py::init<const Plan&, int, bool>(), py::arg("plan"), py::arg("device"), py::arg("gputreeshap"),
+           py::keep_alive<1, 2>(), py::call_guard<WithoutGil>())
+      .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
+           py::arg("gap").none(true), py::arg("memory_limit"), py::arg("matrices") = py::none(),
+           py::arg("pairs") = py::none())
+      .def("explain_device", &explain_device, py::arg("X"), py::arg("missing"), py::arg("allow_nan"),
+           py::arg("limit"), py::arg("values"), py::arg("values_float32"), py::arg("gap").none(true),
+           py::arg("memory_limit"), py::arg("stream"), py::arg("matrices") = 0, py::arg("pairs") = 0);
+  module.def(
+      "pack",
+      [](const std::vector<uint8_t>& sizes, const std::string& packing) {
+        const Bins bins = pack(sizes, packing_named(packing));
+        return std::make_pair(bins.bin, bins.n_bins);
+      },
+      py::arg("sizes"), py::arg("packing"));
+  module.def("path_summary", &path_summary, py::arg("plan"), py::arg("packing"));
+  module.def("devices", &cuda_devices);
+  module.def("allocated_bytes", &cuda_allocated_bytes);
+  module.def("driver_version", &cuda_driver_version);
+  module.def("runtime_version", &cuda_runtime_version);
+}
+
+}  // namespace
+}  // namespace skshap

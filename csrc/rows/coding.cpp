@@ -1,0 +1,124 @@
+#include "rows/coding.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace skshap {
+namespace {
+
+// One column of a block as X, the precision in which the model reads it.
+template <class X>
+void gather(const Rows& rows, int32_t feature, int64_t first_row, int n_rows, X* out) {
+  const char* p =
+      static_cast<const char*>(rows.data) + first_row * rows.row_stride + feature * rows.column_stride;
+  if (rows.is_float32)
+    for (int i = 0; i < n_rows; ++i, p += rows.row_stride) out[i] = *reinterpret_cast<const float*>(p);
+  else
+    for (int i = 0; i < n_rows; ++i, p += rows.row_stride)
+      out[i] = static_cast<X>(*reinterpret_cast<const double*>(p));
+  std::fill(out + n_rows, out + kBlockRows, X(0));
+}
+
+uint32_t category_code(const std::vector<int32_t>& categories, double x) {
+  const double code = std::trunc(x);
+  const uint32_t other = static_cast<uint32_t>(categories.size());
+  if (!(code >= 0 && code <= 2147483647.0)) return other;
+  const auto found = std::lower_bound(categories.begin(), categories.end(), static_cast<int32_t>(code));
+  return found != categories.end() && *found == code ? static_cast<uint32_t>(found - categories.begin())
+                                                     : other;
+}
+
+template <class X>
+void code_block(const Column& column, const RankArgs<X>& rank_args, void (*rank)(const RankArgs<X>&)) {
+  if (!column.categorical) {
+    rank(rank_args);
+    return;
+  }
+  for (int i = 0; i < kBlockRows; ++i) {
+    const X x = rank_args.values[i];
+    rank_args.ranks[i] =
+        is_missing(x, column.zero_missing) ? kMissingCode : category_code(column.categories, x);
+  }
+}
+
+void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out) {
+  out.n = 0;
+  for (int i = 0; i < kBlockRows; ++i) {
+    const uint32_t code =
+        codes[i] == kMissingCode ? static_cast<uint32_t>(column.categories.size()) + 1 : codes[i];
+    uint32_t j = 0;
+    while (j < out.n && out.code[j] != code) ++j;
+    if (j == out.n) {
+      out.code[j] = code;
+      out.rows[j] = 0;
+      ++out.n;
+    }
+    out.rows[j] |= uint64_t{1} << i;
+  }
+}
+
+}  // namespace
+
+void CodeTile::allocate(const Plan& plan, int tile_rows) {
+  stride = static_cast<size_t>(tile_rows);
+  if (plan.wide_codes)
+    wide.resize(plan.columns.size() * stride);
+  else
+    narrow.resize(plan.columns.size() * stride);
+  const auto categorical = [](const Column& column) { return column.categorical; };
+  if (std::any_of(plan.columns.begin(), plan.columns.end(), categorical))
+    category_rows.resize(plan.columns.size() * (stride / kBlockRows));
+}
+
+const void* CodeTile::codes(const Plan& plan, int block) const {
+  const size_t row = static_cast<size_t>(block) * kBlockRows;
+  return plan.wide_codes ? static_cast<const void*>(wide.data() + row) : narrow.data() + row;
+}
+
+void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
+               CodeTile& tile) {
+  alignas(64) float floats[kBlockRows];
+  alignas(64) double doubles[kBlockRows];
+  alignas(64) uint32_t ranks[kBlockRows];
+  for (int block = 0; block * kBlockRows < n_rows; ++block) {
+    const int64_t first = first_row + block * kBlockRows;
+    const int count = std::min(kBlockRows, n_rows - block * kBlockRows);
+    for (size_t c = 0; c < plan.columns.size(); ++c) {
+      const Column& column = plan.columns[c];
+      if (plan.x_float32) {
+        gather(rows, column.input, first, count, floats);
+        code_block<float>(column,
+                          {floats, column.thresholds_float.data(), column.thresholds_float.size(),
+                           plan.strict, column.zero_missing, ranks},
+                          kernels.rank_float);
+      } else {
+        gather(rows, column.input, first, count, doubles);
+        code_block<double>(column,
+                           {doubles, column.thresholds_double.data(), column.thresholds_double.size(),
+                            plan.strict, column.zero_missing, ranks},
+                           kernels.rank_double);
+      }
+      if (column.categorical) {
+        group_by_category(column, ranks, tile.category_rows[block * plan.columns.size() + c]);
+        continue;
+      }
+      const size_t begin = c * tile.stride + static_cast<size_t>(block) * kBlockRows;
+      if (plan.wide_codes)
+        std::copy(ranks, ranks + kBlockRows, tile.wide.begin() + begin);
+      else  // the largest 32-bit code, missing, becomes the largest 16-bit one
+        std::transform(ranks, ranks + kBlockRows, tile.narrow.begin() + begin,
+                       [](uint32_t rank) { return static_cast<uint16_t>(rank); });
+    }
+  }
+}
+
+void decide_block(const Plan& plan, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,
+                  const CodeTile& codes, int block, uint64_t* words) {
+  const CategoryRows* const categories =
+      codes.category_rows.empty() ? nullptr : codes.category_rows.data() + block * plan.columns.size();
+  const DecideArgs args{
+      nodes, n_nodes, codes.codes(plan, block), codes.stride, categories, plan.category_bits.data(), words};
+  (plan.wide_codes ? kernels.decide32 : kernels.decide16)(args);
+}
+
+}  // namespace skshap

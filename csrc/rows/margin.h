@@ -1,0 +1,27 @@
+// Margins of rows, from the decisions that their values are computed from: what the values must add up to.
+#pragma once
+
+#include "base/aligned.h"
+#include "plan/plan.h"
+#include "simd/kernels.h"
+
+namespace skshap {
+
+class Margins {
+ public:
+  Margins(const Plan& plan, const Kernels& kernels);
+
+  // Adds the leaf values that a block's rows reach in a tree to margin[output * stride + row], which is
+  // aligned to 64 bytes. Words of as many nodes as the tree has, leaves included, are read.
+  void add(const TreeProgram& tree, size_t n_outputs, const uint64_t* words, double* margin, size_t stride);
+
+ private:
+  const Plan& plan_;
+  const Kernels& kernels_;
+  Aligned<uint64_t> reach_;
+};
+
+// The largest number of inner nodes of a tree.
+size_t most_inner_nodes(const Plan& plan);
+
+}  // namespace skshap

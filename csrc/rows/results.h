@@ -1,0 +1,59 @@
+// Sums of the rows of a tile -> results.
+#pragma once
+
+#include <algorithm>
+
+#include "plan/plan.h"
+#include "rows/tiles.h"
+
+namespace skshap {
+
+// Writes out[row][output][feature] from the sums of features. Some rows at a time, so that both what is read
+// and what is written stay in the cache: sums of a feature lie together, values of a row.
+template <class Out>
+void write_values(const Plan& plan, const TileSums& sums, int n_rows, Out* out) {
+  constexpr int kRows = 16;
+  const size_t n_used = plan.features.size(), n_features = plan.n_features,
+               row_size = plan.n_outputs * n_features;
+  if (n_used < n_features) std::fill_n(out, n_rows * row_size, Out(0));
+  for (int begin = 0; begin < n_rows; begin += kRows) {
+    const int n = std::min(kRows, n_rows - begin);
+    for (int32_t o = 0; o < plan.n_outputs; ++o)
+      for (size_t i = 0; i < n_used; ++i) {
+        const double* const from = sums.at(o, i) + begin;
+        Out* const to = out + begin * row_size + o * n_features + plan.features[i];
+        for (int row = 0; row < n; ++row) to[row * row_size] = static_cast<Out>(from[row]);
+      }
+  }
+}
+
+// Writes out[place] from the sums of a row and output.
+template <class Out>
+void write_places(const TileSums& sums, int32_t output, int row, Out* out) {
+  const double* const from = sums.at(output) + row;
+  for (size_t i = 0; i < sums.n_places(); ++i) out[i] = static_cast<Out>(from[i * sums.stride()]);
+}
+
+// Writes out[feature][feature] from the sums of features and of pairs, that lie `stride` elements apart; on
+// the diagonal stands what the pairs of a feature leave of its value, or its Banzhaf value. `main` has room
+// for an element of each used feature.
+template <class Out>
+void write_matrix(const Plan& plan, const double* values, const double* pairs, size_t stride, double* main,
+                  Out* out) {
+  const size_t n = plan.n_features, n_used = plan.features.size();
+  std::fill_n(out, n * n, Out(0));
+  for (size_t i = 0; i < n_used; ++i) main[i] = values[i * stride];
+  for (size_t i = 0; i < plan.pairs.size(); ++i) {
+    const FeaturePair pair = plan.pairs[i];
+    const double x = pairs[i * stride];
+    const size_t first = plan.features[pair.first], second = plan.features[pair.second];
+    if (plan.index != Index::kBanzhaf) {
+      main[pair.first] -= x;
+      main[pair.second] -= x;
+    }
+    out[first * n + second] = out[second * n + first] = static_cast<Out>(x);
+  }
+  for (size_t i = 0; i < n_used; ++i) out[plan.features[i] * (n + 1)] = static_cast<Out>(main[i]);
+}
+
+}  // namespace skshap

@@ -1,0 +1,43 @@
+// The kernels of one instruction set. Included once by each kernels_*.cpp, after its simd_*.h: everything
+// here and in what it includes has internal linkage, because functions compiled for one instruction set must
+// not be merged with those of another.
+#pragma once
+
+#include "simd/rescaled_kernel-inl.h"
+#include "simd/row_kernels-inl.h"
+#include "simd/table_kernels-inl.h"
+#include "simd/walk_kernel-inl.h"
+
+namespace skshap {
+namespace {
+
+Kernels make_kernels(const char* name) {
+  Kernels k{};
+  k.name = name;
+  k.decide16 = &decide<uint16_t>;
+  k.decide32 = &decide<uint32_t>;
+  k.leaf_sums = &leaf_sums;
+  k.descend = &descend;
+  k.index = &index;
+  k.look_up_float = &look_up<FloatVector>;
+  k.look_up_double = &look_up<DoubleVector>;
+  k.leaf_table = &leaf_table;
+  k.subset_sums = &subset_sums;
+  k.fill_leaves_float = &fill_leaves_of<FloatVector>;
+  k.fill_leaves_double = &fill_leaves_of<DoubleVector>;
+  k.add_leaves_float = &add_leaves_of<FloatVector>;
+  k.add_leaves_double = &add_leaves_of<DoubleVector>;
+  k.pair_leaf_float = &pair_leaf<FloatVector>;
+  k.pair_leaf_double = &pair_leaf<DoubleVector>;
+  k.add_scaled_float = &add_scaled<float>;
+  k.add_scaled_double = &add_scaled<double>;
+  k.rank_float = &rank<float>;
+  k.rank_double = &rank<double>;
+  set_order<1>(k);
+  set_order<2>(k);
+  set_order<3>(k);
+  return k;
+}
+
+}  // namespace
+}  // namespace skshap

@@ -1,0 +1,230 @@
+// Functions that are compiled for each instruction set: their arguments, and which of them are in use.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/program.h"
+#include "plan/tables.h"
+
+namespace skshap {
+
+template <class T>
+struct WalkArgs {
+  const uint32_t* ops;
+  const T* constants;
+  const uint64_t* words;  // what `decide` wrote
+  const T* nodes;         // t_k
+  const T* weights;       // w_k
+  int n_nodes;            // K
+  int n_outputs;          // 1, or the outputs of a vector leaf
+  int height;             // of the tallest tree that the stack was made for
+  int n_rows;             // of the block; the kernel may compute up to a full vector more
+  T* phi;                 // [output][slot][64]
+  size_t output_stride;   // elements between two outputs of phi
+  T* stack;               // 64-byte aligned
+  // Interactions only:
+  const T* dead;       // lambda_k of rows that left the path of the feature
+  T* pair_phi;         // [output][slot of a pair][64]
+  size_t pair_stride;  // elements between two outputs of pair_phi
+  T* triple_phi;       // of order 3: [output][slot of a triple][64]
+  size_t triple_stride;
+};
+
+struct DecideArgs {
+  const DecideNode* nodes;
+  size_t n_nodes;
+  const void* codes;  // uint16 or uint32, [column][code_stride], at the block's first row
+  size_t code_stride;
+  const CategoryRows* category_rows;  // [column] of the block, where categorical
+  const uint32_t* category_bits;
+  uint64_t* words;
+};
+
+// Where the decisions lead the rows of a block.
+struct ReachArgs {
+  const int32_t* children;  // [node][2]: inner nodes in preorder, then leaves, which lead to themselves
+  int32_t n_inner;
+  int height;
+  const uint64_t* words;  // what `decide` wrote, with room for the leaves
+  // leaf_sums: adds the values of the leaves reached to margin[64]; reach: [node], scratch.
+  const double* leaf_values;
+  uint64_t* reach;
+  double* margin;
+  // descend: the leaf of each row, as a node.
+  int32_t* leaves;
+};
+
+// Decisions of the rows of some blocks -> what they mean as a number.
+struct IndexArgs {
+  const uint64_t* words;  // what `decide` wrote, of each block
+  size_t block_words;     // from a block to the next
+  size_t n_blocks;
+  const uint32_t* bits;  // as in tables.h, the lowest first, at most 16
+  uint32_t n_bits;
+  uint16_t* index;  // [block][64]
+};
+
+// Rows that take numbers from a table: each adds those of its index. A vector beyond the end of the table is
+// read.
+template <class T>
+struct LookUpArgs {
+  const uint16_t* index;
+  size_t n_rows;
+  const T* table;           // [index][target]
+  const uint32_t* targets;  // positions in a row of phi, ascending
+  uint32_t n_targets;
+  T* phi;  // [row][row_size], aligned to 64 bytes, as its rows are
+  size_t row_size;
+};
+
+// What a leaf gives to the features of its path, by the pattern of x; see tables.h. `weights`: by pattern,
+// how much of what stands for unknown features has it.
+struct LeafTableArgs {
+  const double* weights;
+  int n_features;
+  int n_nodes;
+  const double* factors;  // [node][4][pattern]: of the weights, and of the three sums
+  const double* values;   // of the leaf
+  size_t n_outputs;
+  double* sums;  // [4][pattern], scratch
+  double* out;   // [pattern][feature][output]
+};
+
+// Background rows of a tile: their masks have so many words.
+constexpr int kBackgroundWords = 4;
+constexpr int kBackgroundTile = 64 * kBackgroundWords;
+
+// Background rows that fail the same features of a path, and the rows of a block that satisfy these.
+struct BackgroundGroup {
+  uint64_t failed;  // bits of the features, in the order of the path
+  uint64_t rows;
+  uint64_t members[kBackgroundWords];
+};
+
+// A leaf that rows of a block reach together with background rows, each pair with a factor of its own.
+template <class T>
+struct PairLeafArgs {
+  const uint64_t* failing;  // of each feature of the path: the rows that do not satisfy it
+  const uint32_t* slots;
+  uint32_t n_features;
+  const BackgroundGroup* groups;
+  size_t n_groups;
+  const T* factors;  // [background row][64]
+  T value;
+  int n_rows;  // of the block
+  T* phi;      // [slot][64]
+};
+
+// Ranks of the 64 values of a block in a sorted array: how many thresholds each value has passed, or that it
+// is missing.
+template <class X>
+struct RankArgs {
+  const X* values;
+  const X* thresholds;
+  size_t n_thresholds;
+  bool strict;
+  bool zero_missing;
+  uint32_t* ranks;
+};
+
+// What the numbers of a leaf are made of, for all patterns of x of a path; see leaf_vectors.h.
+struct SubsetSumsArgs {
+  const double* weights;  // of the background, by pattern
+  int n_features, n_nodes, n_sums;
+  const double* coefficients;  // [node][sum]
+  const double* on;            // [node][pattern]: t^|x|
+  const double* off;           // [node][3][pattern]
+  const int* off_of_sum;       // which of the three
+  int n_off;                   // how many of them
+  double* scratch;             // [2][pattern]
+  double* sums;                // [sum][pattern]
+};
+
+// Fills the tables of some leaves; see fast_v2.h.
+template <class T>
+struct FillLeavesArgs {
+  const LeafTable* leaves;
+  size_t n_leaves;
+  const LeafFeature* features;
+  // By number of features: how many nodes, t of each, and its weight over 1 - t.
+  const int* n_nodes;
+  const std::vector<T>*t, *weights;
+  T* scratch;  // nodes << features of the longest path
+  T* tables;   // those of leaves are aligned to 64 bytes
+};
+
+// Rows of a block that take what each leaf of a tree gives them from its table.
+template <class T>
+struct AddLeavesArgs {
+  const uint64_t* words;  // what `decide` wrote
+  int n_rows;             // of the block; as many as fill a vector are computed
+  const LeafTable* leaves;
+  size_t n_leaves;
+  const LeafFeature* features;
+  const T* tables;
+  const T* values;  // [leaf][output]
+  size_t n_outputs;
+  T* phi;                // [output][slot][64]
+  size_t output_stride;  // elements between two outputs of phi
+};
+
+// One set for each instruction set.
+struct Kernels {
+  const char* name;
+  void (*decide16)(const DecideArgs&);
+  void (*decide32)(const DecideArgs&);
+  void (*leaf_sums)(const ReachArgs&);  // for small trees
+  void (*descend)(const ReachArgs&);
+  void (*index)(const IndexArgs&);
+  void (*look_up_float)(const LookUpArgs<float>&);
+  void (*look_up_double)(const LookUpArgs<double>&);
+  void (*leaf_table)(const LeafTableArgs&);
+  void (*subset_sums)(const SubsetSumsArgs&);
+  void (*fill_leaves_float)(const FillLeavesArgs<float>&);
+  void (*fill_leaves_double)(const FillLeavesArgs<double>&);
+  void (*add_leaves_float)(const AddLeavesArgs<float>&);
+  void (*add_leaves_double)(const AddLeavesArgs<double>&);
+  void (*pair_leaf_float)(const PairLeafArgs<float>&);
+  void (*pair_leaf_double)(const PairLeafArgs<double>&);
+  void (*add_scaled_float)(double scale, const float* from, double* to);  // the 64 rows of a block
+  void (*add_scaled_double)(double scale, const double* from, double* to);
+  void (*rank_float)(const RankArgs<float>&);
+  void (*rank_double)(const RankArgs<double>&);
+  void (*walk_float[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<float>&);  // [order - 1][K], [0]: any K
+  void (*walk_double[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<double>&);
+  void (*walk_vector_float[kMaxOrder])(const WalkArgs<float>&);
+  void (*walk_vector_double[kMaxOrder])(const WalkArgs<double>&);
+};
+
+// The walk of trees with K nodes, or of those with vector leaves.
+inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<float>& args) {
+  const auto& walks = kernels.walk_float[order - 1];
+  const int n_fixed = args.n_nodes <= kMaxFixedNodes ? args.n_nodes : 0;
+  (vector ? kernels.walk_vector_float[order - 1] : walks[n_fixed])(args);
+}
+inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<double>& args) {
+  const auto& walks = kernels.walk_double[order - 1];
+  const int n_fixed = args.n_nodes <= kMaxFixedNodes ? args.n_nodes : 0;
+  (vector ? kernels.walk_vector_double[order - 1] : walks[n_fixed])(args);
+}
+
+// The kernels in use: the best ones of this processor, or what SKSHAPGPU_ISA names.
+const Kernels& kernels();
+std::vector<std::string> supported_kernels();
+
+// Kernels in use, by precision.
+inline void look_up(const LookUpArgs<float>& args) { kernels().look_up_float(args); }
+inline void look_up(const LookUpArgs<double>& args) { kernels().look_up_double(args); }
+inline void fill_leaves(const FillLeavesArgs<float>& args) { kernels().fill_leaves_float(args); }
+inline void fill_leaves(const FillLeavesArgs<double>& args) { kernels().fill_leaves_double(args); }
+inline void add_leaves(const AddLeavesArgs<float>& args) { kernels().add_leaves_float(args); }
+inline void add_leaves(const AddLeavesArgs<double>& args) { kernels().add_leaves_double(args); }
+
+const Kernels& kernels_baseline();
+#ifdef SKSHAP_X86_64
+const Kernels& kernels_avx2();
+const Kernels& kernels_avx512();
+#endif
+
+}  // namespace skshap

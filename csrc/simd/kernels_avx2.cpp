@@ -1,0 +1,12 @@
+#include "simd/simd_avx2.h"
+
+#include "simd/kernels-inl.h"
+
+namespace skshap {
+
+const Kernels& kernels_avx2() {
+  static const Kernels kernels = make_kernels("avx2");
+  return kernels;
+}
+
+}  // namespace skshap

@@ -1,0 +1,12 @@
+#include "simd/simd_avx512.h"
+
+#include "simd/kernels-inl.h"
+
+namespace skshap {
+
+const Kernels& kernels_avx512() {
+  static const Kernels kernels = make_kernels("avx512");
+  return kernels;
+}
+
+}  // namespace skshap

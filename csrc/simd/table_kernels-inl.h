@@ -1,0 +1,257 @@
+// Tables of leaves: how they are filled, and how rows take numbers from them.
+//
+// Included by kernels-inl.h: internal linkage, for the reason given there.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "simd/kernels.h"
+
+namespace skshap {
+namespace {
+
+// The targets within one vector of phi are moved there by a permutation, the same for all rows.
+template <class S>
+void look_up(const LookUpArgs<typename S::T>& args) {
+  using T = typename S::T;
+  constexpr uint32_t W = S::kWidth;
+  const size_t n_targets = args.n_targets;
+  for (uint32_t first = 0, end; first < args.n_targets; first = end) {
+    const uint32_t window = args.targets[first] / W;
+    int32_t from[W];
+    for (uint32_t i = 0; i < W; ++i) from[i] = -1;
+    for (end = first; end < args.n_targets && args.targets[end] / W == window; ++end)
+      from[args.targets[end] % W] = static_cast<int32_t>(end - first);
+    const auto permutation = S::permutation(from);
+    const T* const table = args.table + first;
+    T* phi = args.phi + window * W;
+    const size_t row_size = args.row_size;
+    for (const uint16_t *index = args.index, *last = index + args.n_rows; index != last;
+         ++index, phi += row_size) {
+      const typename S::V entry = S::load_unaligned(table + *index * n_targets);
+      S::store(phi, S::add(S::load(phi), S::permute(permutation, entry)));
+    }
+  }
+}
+
+void leaf_table(const LeafTableArgs& args) {
+  const int d = args.n_features;
+  const size_t size = size_t{1} << d;
+  double* __restrict const z = args.sums, * __restrict const on = z + size, * __restrict const less = on + size, * __restrict const off = less + size;
+  for (size_t x = size; x < 4 * size; ++x) z[x] = 0;
+  const double* __restrict factors = args.factors;
+  for (int k = 0; k < args.n_nodes; ++k, factors += 4 * size) {
+    // z[x]: what satisfies all that x does not, each by t to the number of what only x does.
+    for (size_t x = 0; x < size; ++x) z[x] = args.weights[size - 1 - x] * factors[x];
+    for (size_t bit = 1; bit < size; bit *= 2)
+      for (size_t high = 0; high < size; high += 2 * bit)
+        for (size_t x = high; x < high + bit; ++x) z[x + bit] += z[x];
+    for (size_t x = 0; x < size; ++x) {
+      on[x] += factors[size + x] * z[x];
+      less[x] += factors[2 * size + x] * z[x];
+      off[x] += factors[3 * size + x] * z[x];
+    }
+  }
+  const size_t n_outputs = args.n_outputs, entry = d * n_outputs;
+  for (int i = 0; i < d; ++i) {
+    const size_t bit = size_t{1} << i;
+    for (size_t o = 0; o < n_outputs; ++o) {
+      const double value = args.values[o];
+      double* __restrict const out = args.out + i * n_outputs + o;
+      for (size_t high = 0; high < size; high += 2 * bit)
+        for (size_t x = high; x < high + bit; ++x) {
+          out[x * entry] = -off[x] * value;
+          out[(x + bit) * entry] = (on[x + bit] - less[x]) * value;
+        }
+    }
+  }
+}
+
+// z[x] becomes the sum of z over the subsets of x.
+void add_subsets(double* __restrict z, size_t size) {
+  size_t bit = 1;
+  if (size >= 8) {  // the first three bits, in registers
+    for (double *p = z, *end = z + size; p != end; p += 8) {
+      p[1] += p[0], p[3] += p[2], p[5] += p[4], p[7] += p[6];
+      p[2] += p[0], p[3] += p[1], p[6] += p[4], p[7] += p[5];
+      p[4] += p[0], p[5] += p[1], p[6] += p[2], p[7] += p[3];
+    }
+    bit = 8;
+  }
+  for (; bit < size; bit *= 2)
+    for (size_t high = 0; high < size; high += 2 * bit)
+      for (size_t x = high; x < high + bit; ++x) z[x + bit] += z[x];
+}
+
+void subset_sums(const SubsetSumsArgs& args) {
+  const size_t size = size_t{1} << args.n_features;
+  double* __restrict const z = args.scratch, * __restrict const product = z + size;
+  for (size_t x = 0; x < args.n_sums * size; ++x) args.sums[x] = 0;
+  for (int k = 0; k < args.n_nodes; ++k) {
+    const double* __restrict const on = args.on + k * size;
+    for (size_t x = 0; x < size; ++x) z[x] = args.weights[size - 1 - x] * on[x];
+    add_subsets(z, size);
+    for (int less = 0; less < args.n_off; ++less) {
+      const double* __restrict const off = args.off + (3 * k + less) * size;
+      for (size_t x = 0; x < size; ++x) product[x] = z[x] * off[x];
+      for (int sum = 0; sum < args.n_sums; ++sum) {
+        if (args.off_of_sum[sum] != less) continue;
+        const double c = args.coefficients[k * args.n_sums + sum];
+        double* __restrict const to = args.sums + sum * size;
+        for (size_t x = 0; x < size; ++x) to[x] += c * product[x];
+      }
+    }
+  }
+}
+
+// Lanes of the first features of a path, which are the bits of a lane's number.
+constexpr uint64_t kLanesOfBit[] = {0xaaaaaaaaaaaaaaaa, 0xcccccccccccccccc, 0xf0f0f0f0f0f0f0f0,
+                                    0xff00ff00ff00ff00};
+constexpr int log2_of(int n) { return n > 1 ? 1 + log2_of(n / 2) : 0; }
+
+// The factors of the first features are the lanes of a vector for each node; those of the others are numbers,
+// so that a vector of the table is a sum over the nodes of number times vector. With z the zero fraction a
+// factor is z (1 - t), and t more where the feature is satisfied.
+template <class S, int K>
+void fill_leaf(const FillLeavesArgs<typename S::T>& args, const LeafTable& leaf) {
+  using T = typename S::T;
+  using V = typename S::V;
+  constexpr int W = S::kWidth, kLaneBits = log2_of(W);
+  const int n_features = static_cast<int>(leaf.n_features);
+  const LeafFeature* const features = args.features + leaf.features;
+  const T *const t = args.t[n_features].data(), *const weights = args.weights[n_features].data();
+  const int n_lane_bits = std::min(n_features, kLaneBits);
+  V lanes[K];
+  for (int k = 0; k < K; ++k) lanes[k] = S::set1(T(1));
+  for (int i = 0; i < n_lane_bits; ++i) {
+    const V z = S::set1(static_cast<T>(features[i].zero_fraction));
+    const auto satisfied = S::mask(&kLanesOfBit[i], 0);
+    for (int k = 0; k < K; ++k) {
+      const V more = S::select_or_zero(satisfied, S::set1(t[k]));
+      lanes[k] = S::mul(lanes[k], S::fma(z, S::set1(1 - t[k]), more));
+    }
+  }
+  T* const numbers = args.scratch;  // [pattern of the other features][node]
+  for (int k = 0; k < K; ++k) numbers[k] = weights[k];
+  size_t n = 1;
+  for (int i = n_lane_bits; i < n_features; ++i, n *= 2) {
+    const T z = static_cast<T>(features[i].zero_fraction);
+    for (size_t x = 0; x < n; ++x)
+      for (int k = 0; k < K; ++k) {
+        const T number = numbers[x * K + k], off = z * (1 - t[k]);
+        numbers[(n + x) * K + k] = number * (off + t[k]);
+        numbers[x * K + k] = number * off;
+      }
+  }
+  T* const table = args.tables + leaf.table;
+  for (size_t x = 0; x < n; ++x) {
+    V sum = S::mul(S::set1(numbers[x * K]), lanes[0]);
+    for (int k = 1; k < K; ++k) sum = S::fma(S::set1(numbers[x * K + k]), lanes[k], sum);
+    S::store(table + x * W, sum);
+  }
+  // A cache line is stored in files whole.
+  for (size_t x = n; x * W * sizeof(T) < kRowBytes; ++x) S::store(table + x * W, S::zero());
+}
+
+template <class S>
+void fill_leaves_of(const FillLeavesArgs<typename S::T>& args) {
+  for (const LeafTable *leaf = args.leaves, *end = leaf + args.n_leaves; leaf != end; ++leaf)
+    switch (args.n_nodes[leaf->n_features]) {
+      case 1: fill_leaf<S, 1>(args, *leaf); break;
+      case 2: fill_leaf<S, 2>(args, *leaf); break;
+      case 3: fill_leaf<S, 3>(args, *leaf); break;
+      case 4: fill_leaf<S, 4>(args, *leaf); break;
+      case 5: fill_leaf<S, 5>(args, *leaf); break;
+      case 6: fill_leaf<S, 6>(args, *leaf); break;
+      case 7: fill_leaf<S, 7>(args, *leaf); break;
+      default: fill_leaf<S, 8>(args, *leaf);
+    }
+}
+
+// A table in registers, or in memory.
+template <class S, int kVectors>
+class TableInRegisters {
+ public:
+  explicit TableInRegisters(const typename S::T* table) {
+    for (int i = 0; i < 1 << kVectors; ++i) vectors_[i] = S::load_unaligned(table + i * S::kWidth);
+  }
+  inline __attribute__((always_inline)) typename S::V take(typename S::Index x) const {
+    return S::template take<kVectors>(vectors_, x);
+  }
+
+ private:
+  typename S::V vectors_[1 << kVectors];
+};
+template <class S>
+class TableInMemory {
+ public:
+  explicit TableInMemory(const typename S::T* table) : table_(table) {}
+  inline __attribute__((always_inline)) typename S::V take(typename S::Index x) const {
+    return S::take(table_, x);
+  }
+
+ private:
+  const typename S::T* table_;
+};
+
+// A leaf and its rows. A feature that the row does not satisfy has minus the number of the row's pattern, one
+// that it does the feature's ratio times the number of the pattern without it; both times the leaf's value.
+template <class S, class Table>
+inline __attribute__((always_inline)) void add_leaf(const AddLeavesArgs<typename S::T>& args,
+                                                    const LeafTable& leaf, const typename S::T* values) {
+  using T = typename S::T;
+  using V = typename S::V;
+  const Table table(args.tables + leaf.table);
+  const LeafFeature* const features = args.features + leaf.features;
+  const int n = static_cast<int>(leaf.n_features);
+  const bool several = args.n_outputs > 1;
+  const T value = several ? T(1) : values[0];
+  uint64_t satisfied[kMaxLeafBits];
+  V ratios[kMaxLeafBits];
+  for (int i = 0; i < n; ++i) {
+    satisfied[i] = bit_rows(args.words, features[i].bit);
+    ratios[i] = S::set1(static_cast<T>((1 - features[i].zero_fraction) / features[i].zero_fraction) * value);
+  }
+  const V minus_value = S::set1(-value);
+  for (int v = 0; v * S::kWidth < args.n_rows; ++v) {
+    typename S::Index x = S::no_bits();
+    for (int i = 0; i < n; ++i) x = S::with_bit(x, S::mask(&satisfied[i], v), i);
+    const V off = S::mul(table.take(x), minus_value);
+    for (int i = 0; i < n; ++i) {
+      const V on = S::mul(table.take(S::without_bit(x, i)), ratios[i]);
+      const V share = S::select(S::mask(&satisfied[i], v), off, on);
+      T* phi = args.phi + features[i].slot * kBlockRows + v * S::kWidth;
+      if (!several) {
+        S::store(phi, S::add(S::load(phi), share));
+        continue;
+      }
+      for (size_t o = 0; o < args.n_outputs; ++o, phi += args.output_stride)
+        S::store(phi, S::fma(S::set1(values[o]), share, S::load(phi)));
+    }
+  }
+}
+
+template <class S, int kVectors = 0>
+inline __attribute__((always_inline)) void add_leaf_of(int n_vectors,
+                                                       const AddLeavesArgs<typename S::T>& args,
+                                                       const LeafTable& leaf, const typename S::T* values) {
+  if constexpr (kVectors > S::kMostTableVectors)
+    add_leaf<S, TableInMemory<S>>(args, leaf, values);
+  else if (n_vectors <= kVectors)
+    add_leaf<S, TableInRegisters<S, kVectors>>(args, leaf, values);
+  else
+    add_leaf_of<S, kVectors + 1>(n_vectors, args, leaf, values);
+}
+
+template <class S>
+void add_leaves_of(const AddLeavesArgs<typename S::T>& args) {
+  const typename S::T* values = args.values;
+  for (const LeafTable *leaf = args.leaves, *end = leaf + args.n_leaves; leaf != end; ++leaf) {
+    add_leaf_of<S>(static_cast<int>(leaf->n_features) - log2_of(S::kWidth), args, *leaf, values);
+    values += args.n_outputs;
+  }
+}
+
+}  // namespace
+}  // namespace skshap

@@ -1,0 +1,179 @@
+#include "tables/look_up.h"
+
+#include <algorithm>
+
+namespace skshap {
+namespace {
+
+// Blocks that go through all tables of a tree together: few enough that their rows of phi stay in the L1
+// cache, and enough that most of a table does meanwhile.
+constexpr size_t kPartBlocks = 4;
+
+// (p - 1)! q! / (p + q)!
+double pattern_weight(int p, int q) {
+  double weight = 1.0 / p;
+  for (int i = 1; i <= q; ++i) weight *= static_cast<double>(i) / (p + i);
+  return weight;
+}
+
+size_t most_decided(const Plan& plan) {
+  size_t most = 0;
+  for (const TableTree& tree : plan.tables.trees) most = std::max(most, n_decided(plan, tree));
+  return most;
+}
+
+size_t longest_row(const Plan& plan) {
+  size_t longest = 0;
+  for (const TableBatch& batch : plan.tables.batches) longest = std::max(longest, batch.row_size);
+  return longest;
+}
+
+}  // namespace
+
+size_t n_decided(const Plan& plan, const TableTree& tree) {
+  return tree.n_levels ? tree.n_levels : plan.trees[tree.tree].n_inner;
+}
+
+void decide_blocks(const Plan& plan, const Kernels& kernels, const TableTree& tree, const CodeTile& codes,
+                   size_t n_blocks, uint64_t* words) {
+  const size_t n_nodes = n_decided(plan, tree), stride = block_words(n_nodes);
+  const DecideNode* nodes = tree.n_levels ? plan.tables.levels.data() + tree.levels
+                                          : plan.decide.data() + plan.trees[tree.tree].decide;
+  for (size_t block = 0; block < n_blocks; ++block, words += stride)
+    decide_block(plan, kernels, nodes, n_nodes, codes, static_cast<int>(block), words);
+}
+
+size_t table_row_bytes(const Plan& plan) {
+  if (plan.tables.trees.empty()) return 0;
+  const size_t element = plan.precision == Precision::kSingle ? 4 : 8;
+  return block_words(most_decided(plan)) * 8 / kBlockRows + sizeof(uint16_t) + longest_row(plan) * element;
+}
+
+template <class T>
+TableRunner<T>::TableRunner(const Plan& plan, const Kernels& kernels, size_t tile)
+    : plan_(plan), kernels_(kernels) {
+  if (plan.tables.trees.empty()) return;
+  // Behind the last block's words those of its leaves are read.
+  words_.resize(tile / kBlockRows * block_words(most_decided(plan)) + 2 * (most_inner_nodes(plan) + 1));
+  std::fill_n(words_.data(), words_.size(), uint64_t{0});
+  index_.resize(tile);
+  phi_.resize(tile * longest_row(plan));
+}
+
+template <class T>
+bool TableRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin,
+                         Margins& margins, const std::function<bool()>& stop) {
+  codes_ = &codes;
+  n_rows_ = static_cast<size_t>(n_rows);
+  n_blocks_ = (n_rows_ + kBlockRows - 1) / kBlockRows;
+  for (const TableBatch& batch : plan_.tables.batches) {
+    std::fill_n(phi_.data(), n_blocks_ * kBlockRows * batch.row_size, T(0));
+    for (size_t i = batch.trees; i < batch.trees_end; ++i)
+      run_tree(plan_.tables.trees[i], batch, margin, margins);
+    add_sums(batch, sums);
+    if (stop()) return false;
+  }
+  return true;
+}
+
+template <class T>
+void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, TileSums* margin,
+                              Margins& margins) {
+  const Tables& tables = plan_.tables;
+  const Chunk& chunk = plan_.chunks[batch.chunk];
+  const size_t n_outputs = n_used_outputs(plan_, chunk);
+  const size_t first_output = std::max(chunk.output, 0);
+  decide_blocks(plan_, kernels_, tree, *codes_, n_blocks_, words_.data());
+  block_words_ = block_words(n_decided(plan_, tree));
+  if (margin && !tree.n_levels)
+    for (size_t block = 0; block < n_blocks_; ++block)
+      margins.add(plan_.trees[tree.tree], n_outputs, words_.data() + block * block_words_,
+                  margin->at(first_output) + block * kBlockRows, margin->stride());
+  for (size_t first = 0; first < n_blocks_; first += kPartBlocks)
+    look_up(tree, batch.row_size, first, std::min(kPartBlocks, n_blocks_ - first));
+  if (margin && tree.n_levels) add_level_margin(tree, n_outputs, first_output, *margin);
+  for (size_t i = tree.leaves; i < tree.leaves_end; ++i)
+    add_pattern_leaf(tables.leaves[i], batch.row_size, n_outputs);
+}
+
+template <class T>
+void TableRunner<T>::look_up(const TableTree& tree, size_t row_size, size_t first_block, size_t n_blocks) {
+  const Tables& tables = plan_.tables;
+  const size_t first_row = first_block * kBlockRows;
+  const size_t n_rows = std::min(n_blocks * kBlockRows, n_rows_ - first_row);
+  for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i) {
+    const LookUp& group = tables.look_ups[i];
+    kernels_.index({words_.data() + first_block * block_words_, block_words_, n_blocks,
+                    tables.bits.data() + group.bits, group.n_bits, index_.data() + first_row});
+    const LookUpArgs<T> args{index_.data() + first_row,
+                             n_rows,
+                             stored_tables<T>(tables).data() + group.table,
+                             tables.targets.data() + group.targets,
+                             group.n_targets,
+                             phi_.data() + first_row * row_size,
+                             row_size};
+    skshap::look_up(args);
+  }
+}
+
+template <class T>
+void TableRunner<T>::add_level_margin(const TableTree& tree, size_t n_outputs, size_t first_output,
+                                      TileSums& margin) const {
+  const double* const values = plan_.tables.level_values.data() + tree.values;
+  for (size_t o = 0; o < n_outputs; ++o) {
+    double* const to = margin.at(first_output + o);
+    for (size_t row = 0; row < n_blocks_ * kBlockRows; ++row)
+      to[row] += values[index_.data()[row] * n_outputs + o];
+  }
+}
+
+template <class T>
+void TableRunner<T>::add_sums(const TableBatch& batch, TileSums& sums) const {
+  const uint32_t* const places = plan_.tables.places.data() + batch.places;
+  const size_t n_places = batch.places_end - batch.places, row_size = batch.row_size;
+  for (size_t first = 0; first < n_blocks_ * kBlockRows; first += kBlockRows)
+    for (size_t i = 0; i < n_places; ++i) {
+      const T* const from = phi_.data() + first * row_size + i;
+      double* const to = sums.at_place(places[i]) + first;
+      for (size_t row = 0; row < kBlockRows; ++row) to[row] += plan_.leaf_scale * from[row * row_size];
+    }
+}
+
+template <class T>
+void TableRunner<T>::add_pattern_leaf(const PatternLeaf& leaf, size_t row_size, size_t n_outputs) {
+  const Tables& tables = plan_.tables;
+  const uint64_t all = ~uint64_t{0} >> (64 - leaf.n_bits);
+  const uint64_t* const patterns = tables.patterns.data() + leaf.patterns;
+  const double* const weights = tables.weights.data() + leaf.patterns;
+  const double* const values = plan_.leaf_values.data() + leaf.leaf;
+  double share[64];
+  for (size_t row = 0; row < n_rows_; ++row) {
+    const uint64_t* const words = words_.data() + row / kBlockRows * block_words_;
+    uint64_t x = 0;
+    for (uint32_t i = 0; i < leaf.n_bits; ++i)
+      x |= (bit_rows(words, tables.bits[leaf.bits + i]) >> row % kBlockRows & 1) << i;
+    const int q = __builtin_popcountll(all & ~x);
+    std::fill_n(share, leaf.n_bits, 0.0);
+    double off = 0;
+    for (size_t i = 0; i < leaf.n_patterns; ++i) {
+      const uint64_t only_x = all & ~patterns[i];
+      if ((x | patterns[i]) != all) continue;
+      const int p = __builtin_popcountll(only_x);
+      if (q) off += weights[i] * pattern_weight(q, p);
+      if (!p) continue;
+      const double on = weights[i] * pattern_weight(p, q);
+      for (uint64_t rest = only_x; rest; rest &= rest - 1) share[__builtin_ctzll(rest)] += on;
+    }
+    T* const phi = phi_.data() + row * row_size;
+    for (uint32_t i = 0; i < leaf.n_bits; ++i) {
+      const double total = x >> i & 1 ? share[i] : -off;
+      for (size_t o = 0; o < n_outputs; ++o)
+        phi[tables.targets[leaf.targets + i] + o] += static_cast<T>(total * values[o] / plan_.leaf_scale);
+    }
+  }
+}
+
+template class TableRunner<float>;
+template class TableRunner<double>;
+
+}  // namespace skshap

@@ -1,0 +1,67 @@
+#include "tables/table_costs.h"
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "tables/table_layout.h"
+
+namespace skshap {
+
+std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits) {
+  TreeGroups groups(plan);
+  std::vector<int32_t> features;
+  std::map<int, TableCost> found;
+  for (const Chunk& chunk : plan.chunks)
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      if (!plan.trees[i].walked) continue;
+      TableCost& cost =
+          found.try_emplace(chunk.n_nodes, TableCost{chunk.n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
+      groups.find(chunk, plan.trees[i], {leaf_bits});
+      cost.n_trees += 1;
+      cost.n_leaves += groups.leaves.size();
+      cost.n_look_ups += groups.groups.size();
+      const size_t width = n_used_outputs(plan, chunk);
+      if (plan.features.size() * width > kBatchPositions) cost.n_places += groups.features.size() * width;
+      for (const TreeGroups::Leaf& leaf : groups.leaves)
+        cost.longest_path = std::max(cost.longest_path, leaf.n_features);
+      for (const TreeGroups::Group& group : groups.groups) {
+        groups.list_features(group, features);
+        // Groups have at most 2^kMaxTableBits indices; a sum of so many bytes stays below 2^64.
+        cost.bytes += features.size() * width * element_bytes(plan) << group.n_bits();
+      }
+    }
+  std::vector<TableCost> costs;
+  for (const auto& [n_nodes, cost] : found) costs.push_back(cost);
+  return costs;
+}
+
+size_t tables_bytes(const Plan& plan, const TableLimits& limits) {
+  size_t bytes = 0;
+  for (const TableCost& cost : table_costs(plan, limits.leaf_bits))
+    if (cost.n_nodes <= limits.max_nodes) bytes += cost.bytes;
+  return bytes;
+}
+
+uint32_t longest_path(const Plan& plan) {
+  uint32_t longest = 0;
+  for (const TableCost& cost : table_costs(plan, 0)) longest = std::max(longest, cost.longest_path);
+  return longest;
+}
+
+void require_short_paths(const Plan& plan) {
+  const uint32_t longest = longest_path(plan);
+  if (longest > kMaxTableBits)
+    throw std::invalid_argument("a path has " + std::to_string(longest) +
+                                " different features; tables allow for at most " +
+                                std::to_string(kMaxTableBits));
+}
+
+void require_room(size_t needed, size_t table_bytes) {
+  if (needed > table_bytes)
+    throw TableMemoryError("tables of all trees need " + std::to_string(needed) + " bytes, but may take " +
+                           std::to_string(table_bytes));
+}
+
+}  // namespace skshap

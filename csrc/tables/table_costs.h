@@ -1,0 +1,31 @@
+// The cost of tables that are not laid out yet, and checks whether all trees can have them.
+#pragma once
+
+#include <vector>
+
+#include "plan/plan.h"
+#include "tables/tree_groups.h"
+
+namespace skshap {
+
+// The cost of tables of all trees with the same number of quadrature nodes.
+struct TableCost {
+  int n_nodes;
+  size_t n_trees, n_leaves, n_look_ups, bytes;
+  size_t n_places;  // sums that a row adds to after the look-ups, of trees that do not share them with others
+  uint32_t longest_path;
+};
+
+// Return the costs of all trees without tables, in ascending order of their numbers of quadrature nodes.
+std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits);
+// Return the bytes of all tables that the limits allow.
+size_t tables_bytes(const Plan& plan, const TableLimits& limits);
+// Return the largest number of features on a path.
+uint32_t longest_path(const Plan& plan);
+
+// Throw std::invalid_argument if a path has more features than tables have bits, and TableMemoryError if
+// tables that all trees must have need more bytes than they may take.
+void require_short_paths(const Plan& plan);
+void require_room(size_t needed, size_t table_bytes);
+
+}  // namespace skshap

@@ -1,0 +1,268 @@
+#include "tables/table_layout.h"
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace skshap {
+namespace {
+
+// Look-ups of a batch, whose numbers are added up in the plan's precision: too many would lose digits.
+constexpr size_t kBatchLookUps = 256;
+
+// The list's entry of a tree, or null; trees are asked for in the order of the plan.
+class LevelTrees {
+ public:
+  explicit LevelTrees(const std::vector<LevelTree>& list) : next_(list.data()), end_(next_ + list.size()) {}
+  const LevelTree* find(size_t tree) { return next_ != end_ && next_->tree == tree ? next_++ : nullptr; }
+
+ private:
+  const LevelTree *next_, *end_;
+};
+
+class Layout {
+ public:
+  Layout(Plan& plan, const TableLimits& limits)
+      : plan_(plan), out_(plan.tables), limits_(limits), groups_(plan) {
+    position_.assign(plan.features.size(), -1);
+  }
+
+  void add_tree(size_t chunk, size_t tree) {
+    groups_.find(plan_.chunks[chunk], plan_.trees[tree], limits_);
+    begin_batch(chunk, groups_.features, groups_.groups.size());
+    plan_.trees[tree].walked = false;
+    const size_t first_look_up = out_.look_ups.size(), first_leaf = out_.leaves.size();
+    for (const TreeGroups::Group& group : groups_.groups) add_group(group);
+    for (const TreeGroups::Leaf& leaf : groups_.leaves)
+      if (!leaf.grouped) add_leaf(plan_.trees[tree], leaf);
+    out_.trees.push_back({tree, out_.batches.size() - 1, first_look_up, out_.look_ups.size(), first_leaf,
+                          out_.leaves.size(), 0, 0, 0});
+    out_.batches.back().trees_end = out_.trees.size();
+  }
+
+  void add_level_tree(size_t chunk, const LevelTree& level_tree) {
+    const TreeProgram& tree = plan_.trees[level_tree.tree];
+    features_.clear();
+    for (const int32_t node : level_tree.nodes) {
+      const int32_t feature = plan_.feature_of(plan_.decide[tree.decide + node]);
+      if (std::find(features_.begin(), features_.end(), feature) == features_.end())
+        features_.push_back(feature);
+    }
+    begin_batch(chunk, features_, 1);
+    plan_.trees[level_tree.tree].walked = false;
+    out_.trees.push_back({level_tree.tree, out_.batches.size() - 1, out_.look_ups.size(),
+                          out_.look_ups.size() + 1, out_.leaves.size(), out_.leaves.size(),
+                          out_.levels.size(), out_.level_values.size(),
+                          static_cast<uint32_t>(level_tree.nodes.size())});
+    out_.batches.back().trees_end = out_.trees.size();
+    const size_t first_bit = out_.bits.size(), first_target = out_.targets.size();
+    for (size_t level = 0; level < level_tree.nodes.size(); ++level) {
+      DecideNode node = plan_.decide[tree.decide + level_tree.nodes[level]];
+      node.previous = 0;  // what the row does on this level alone
+      node.flags &= kCategorical;
+      out_.levels.push_back(node);
+      out_.bits.push_back(bit_of(static_cast<int32_t>(level), false));
+    }
+    add_look_up(first_bit, first_target);
+    add_level_values(level_tree);
+  }
+
+  void end() {
+    if (out_.trees.empty()) return;
+    for (TableBatch& batch : out_.batches)
+      batch.row_size = padded_row(batch.places_end - batch.places, element_bytes(plan_));
+    out_.n_elements = n_elements_ + kTablePadding;
+  }
+
+ private:
+  // Makes room for a tree's features in the last batch, or in a new one.
+  void begin_batch(size_t chunk, const std::vector<int32_t>& features, size_t n_look_ups) {
+    const size_t width = n_used_outputs(plan_, plan_.chunks[chunk]);
+    size_t n_new = 0;
+    for (const int32_t feature : features) n_new += position_[feature] < 0;
+    const bool fits = !out_.batches.empty() && out_.batches.back().chunk == chunk &&
+                      (placed_.size() + n_new) * width <= kBatchPositions &&
+                      n_look_ups_ + n_look_ups <= kBatchLookUps;
+    if (!fits) {
+      for (const int32_t feature : placed_) position_[feature] = -1;
+      placed_.clear();
+      n_look_ups_ = 0;
+      out_.batches.push_back(
+          {chunk, out_.trees.size(), out_.trees.size(), out_.places.size(), out_.places.size(), 0});
+    }
+    n_look_ups_ += n_look_ups;
+    const size_t first_output = std::max(plan_.chunks[chunk].output, 0);
+    for (const int32_t feature : features) {
+      if (position_[feature] >= 0) continue;
+      position_[feature] = static_cast<int32_t>(placed_.size() * width);
+      placed_.push_back(feature);
+      for (size_t o = 0; o < width; ++o)
+        out_.places.push_back(static_cast<uint32_t>((first_output + o) * plan_.features.size() + feature));
+    }
+    out_.batches.back().places_end = out_.places.size();
+    width_ = width;
+  }
+
+  void add_group(const TreeGroups::Group& group) {
+    groups_.list_features(group, features_);
+    const size_t first_bit = out_.bits.size(), first_target = out_.targets.size();
+    for (size_t i = 0; i < group.n_above; ++i) out_.bits.push_back(groups_.steps[group.above + i].bit);
+    for (int32_t i = 0; i < group.n_nodes; ++i) out_.bits.push_back(bit_of(group.first_node + i, false));
+    add_look_up(first_bit, first_target);
+  }
+
+  void add_look_up(size_t first_bit, size_t first_target) {
+    for (int32_t& feature : features_) feature = position_[feature];
+    std::sort(features_.begin(), features_.end());
+    for (const int32_t position : features_)
+      for (size_t o = 0; o < width_; ++o) out_.targets.push_back(static_cast<uint32_t>(position + o));
+    const uint32_t n_bits = static_cast<uint32_t>(out_.bits.size() - first_bit),
+                   n_targets = static_cast<uint32_t>(out_.targets.size() - first_target);
+    out_.look_ups.push_back({static_cast<uint32_t>(first_bit), n_bits, static_cast<uint32_t>(first_target),
+                             n_targets, n_elements_});
+    n_elements_ += static_cast<size_t>(n_targets) << n_bits;
+  }
+
+  void add_level_values(const LevelTree& level_tree) {
+    const TreeProgram& tree = plan_.trees[level_tree.tree];
+    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
+    const int32_t* const children = plan_.children.data() + tree.children;
+    for (size_t index = 0; index < size_t{1} << level_tree.nodes.size(); ++index) {
+      int32_t node = 0;
+      for (size_t level = 0; node < n_inner; ++level) {
+        const bool flip = plan_.decide[tree.decide + node].flags & kFlip;
+        node = children[2 * node + 1 - ((index >> level & 1) ^ flip)];
+      }
+      const double* const values = plan_.leaf_values.data() + tree.leaves + (node - n_inner) * width_;
+      out_.level_values.insert(out_.level_values.end(), values, values + width_);
+    }
+  }
+
+  void add_leaf(const TreeProgram& tree, const TreeGroups::Leaf& leaf) {
+    if (leaf.n_features > kMaxPatternBits)
+      throw std::invalid_argument("a path has " + std::to_string(leaf.n_features) +
+                                  " different features; background data allow for at most " +
+                                  std::to_string(kMaxPatternBits));
+    out_.leaves.push_back({static_cast<uint32_t>(out_.bits.size()), leaf.n_features,
+                           static_cast<uint32_t>(out_.targets.size()), 0, 0, tree.leaves + leaf.value});
+    for (uint32_t i = 0; i < leaf.n_features; ++i) {
+      const PathStep& step = groups_.steps[leaf.path + i];
+      out_.bits.push_back(step.bit);
+      out_.targets.push_back(static_cast<uint32_t>(position_[step.feature]));
+    }
+  }
+
+  Plan& plan_;
+  Tables& out_;
+  const TableLimits limits_;
+  TreeGroups groups_;
+  std::vector<int32_t> position_;  // of a feature in the batch, or -1
+  std::vector<int32_t> placed_;    // features of the batch
+  std::vector<int32_t> features_;
+  size_t width_ = 1, n_look_ups_ = 0, n_elements_ = 0;
+};
+
+}  // namespace
+
+void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const TableLimits& limits) {
+  LevelTrees level_trees(levels);
+  Layout layout(plan, limits);
+  for (size_t c = 0; c < plan.chunks.size(); ++c)
+    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i)
+      if (const LevelTree* const tree = level_trees.find(i))
+        layout.add_level_tree(c, *tree);
+      else if (plan.chunks[c].n_nodes <= limits.max_nodes)
+        layout.add_tree(c, i);
+  layout.end();
+}
+
+// --- Memory ---
+
+namespace {
+
+// On pages of 2 MiB where the system has them: otherwise to make a table costs a fault for every 4 KiB of it.
+template <class X>
+void resize_on_large_pages(X& table, size_t n) {
+  table.reserve(n);
+#ifdef __linux__
+  constexpr uintptr_t kPage = 2 << 20;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(table.data()) + kPage - 1) / kPage * kPage;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(table.data() + n) / kPage * kPage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+  table.resize(n);
+  std::fill(table.end() - std::min(n, kTablePadding), table.end(),
+            0);  // no table writes there, but all is stored
+}
+
+}  // namespace
+
+void allocate_tables(Plan& plan) {
+  if (element_bytes(plan) == 4)
+    resize_on_large_pages(plan.tables.floats.own(), plan.tables.n_elements);
+  else
+    resize_on_large_pages(plan.tables.doubles.own(), plan.tables.n_elements);
+}
+
+namespace {
+
+// What is left of a stream when only some of its parts are kept, and where these begin then.
+template <class X>
+class Kept {
+ public:
+  explicit Kept(std::vector<X>& stream) : stream_(stream) {}
+  size_t keep(size_t begin, size_t end) {
+    kept_.insert(kept_.end(), stream_.begin() + begin, stream_.begin() + end);
+    return kept_.size() - (end - begin);
+  }
+  void replace() {
+    kept_.shrink_to_fit();
+    stream_ = std::move(kept_);
+  }
+
+ private:
+  std::vector<X>& stream_;
+  std::vector<X> kept_;
+};
+
+template <class T>
+void drop_walks(Plan& plan, std::vector<T>& stream) {
+  Kept<uint32_t> ops(plan.ops);
+  Kept<T> constants(stream);
+  const size_t n_ops = plan.ops.size(), n_constants = stream.size();
+  for (size_t c = 0; c < plan.chunks.size(); ++c) {
+    Chunk& chunk = plan.chunks[c];
+    const bool last_chunk = c + 1 == plan.chunks.size();
+    bool has_walks = false;
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) has_walks |= plan.trees[i].walked;
+    const size_t first = plan.trees[chunk.tree_begin].constants;
+    chunk.quadrature = has_walks ? constants.keep(chunk.quadrature, first) : 0;
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      TreeProgram& tree = plan.trees[i];
+      const bool last = i + 1 == plan.trees.size();
+      const size_t ops_end = last ? n_ops : plan.trees[i + 1].ops;
+      const size_t constants_end = i + 1 < chunk.tree_end ? plan.trees[i + 1].constants
+                                   : last_chunk           ? n_constants
+                                                          : plan.chunks[c + 1].quadrature;
+      tree.ops = tree.walked ? ops.keep(tree.ops, ops_end) : 0;
+      tree.constants = tree.walked ? constants.keep(tree.constants, constants_end) : 0;
+    }
+  }
+  ops.replace();
+  constants.replace();
+}
+
+}  // namespace
+
+void drop_walks(Plan& plan) {
+  if (plan.precision == Precision::kSingle)
+    drop_walks(plan, plan.constants_float);
+  else
+    drop_walks(plan, plan.constants_double);
+}
+
+}  // namespace skshap

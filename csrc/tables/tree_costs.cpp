@@ -1,0 +1,80 @@
+#include "tables/tree_costs.h"
+
+#include <map>
+#include <utility>
+
+namespace skshap {
+namespace {
+
+class Groups {
+ public:
+  explicit Groups(const Plan& plan) : plan_(plan), element_(plan.precision == Precision::kSingle ? 4 : 8) {}
+
+  void add_trees() {
+    for (size_t c = 0; c < plan_.chunks.size(); ++c)
+      for (size_t i = plan_.chunks[c].tree_begin; i < plan_.chunks[c].tree_end; ++i) {
+        TableCost& cost = group(c, !plan_.trees[i].walked);
+        cost.n_trees += 1;
+        cost.n_leaves += plan_.trees[i].n_inner + 1;
+      }
+  }
+
+  void add_tables() {
+    for (const TableTree& tree : plan_.tables.trees) {
+      TableCost& cost = group(plan_.tables.batches[tree.batch].chunk, true);
+      cost.n_look_ups += tree.look_ups_end - tree.look_ups;
+      for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i)
+        cost.bytes += plan_.tables.look_ups[i].n_targets * element_ << plan_.tables.look_ups[i].n_bits;
+    }
+    for (const TableBatch& batch : plan_.tables.batches)
+      if (batch.trees_end - batch.trees == 1)
+        group(batch.chunk, true).n_places += batch.places_end - batch.places;
+  }
+
+  // Adds the tables of Fast TreeSHAP v2: one for each leaf.
+  void add_leaf_tables() {
+    const LeafTable* leaf = plan_.tables.leaf_tables.data();
+    for (size_t c = 0; c < plan_.chunks.size(); ++c)
+      for (size_t i = plan_.chunks[c].tree_begin; i < plan_.chunks[c].tree_end; ++i) {
+        TableCost& cost = group(c, true);
+        cost.n_look_ups += plan_.trees[i].n_inner + 1;
+        for (const LeafTable* const end = leaf + plan_.trees[i].n_inner + 1; leaf != end; ++leaf)
+          cost.bytes += padded_row(size_t{1} << leaf->n_features, element_) * element_;
+      }
+  }
+
+  std::vector<TreeGroup> list() const {
+    std::vector<TreeGroup> out;
+    for (const auto& [key, cost] : found_) out.push_back({key.second, cost});
+    return out;
+  }
+
+ private:
+  TableCost& group(size_t chunk, bool tables) {
+    const int n_nodes = plan_.chunks[chunk].n_nodes;
+    return found_.try_emplace({n_nodes, tables}, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
+  }
+
+  const Plan& plan_;
+  const size_t element_;
+  std::map<std::pair<int, bool>, TableCost> found_;  // by number of nodes, and whether they have tables
+};
+
+}  // namespace
+
+std::vector<TreeGroup> tree_groups(const Plan& plan) {
+  Groups groups(plan);
+  groups.add_trees();
+  groups.add_tables();
+  if (plan.method == Method::kFastV2) groups.add_leaf_tables();
+  return groups.list();
+}
+
+std::vector<TreeGroup> possible_tables(const Plan& plan) {
+  std::vector<TreeGroup> out;
+  for (const TableCost& cost : table_costs(plan, kMaxTableBits))
+    if (cost.longest_path <= kMaxTableBits) out.push_back({true, cost});
+  return out;
+}
+
+}  // namespace skshap

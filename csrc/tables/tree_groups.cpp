@@ -1,0 +1,78 @@
+#include "tables/tree_groups.h"
+
+#include <algorithm>
+
+namespace skshap {
+namespace {
+
+// A table of several leaves: most of it stays in the L1 cache while it is used.
+constexpr size_t kGroupBytes = 40 << 10;
+
+}  // namespace
+
+void TreeGroups::find(const Chunk& chunk, const TreeProgram& tree, const TableLimits& limits) {
+  limits_ = limits;
+  width_ = n_used_outputs(plan_, chunk);
+  n_inner_ = static_cast<int32_t>(tree.n_inner);
+  const int32_t* const children = plan_.children.data() + tree.children;
+  steps.clear();
+  leaves.clear();
+  groups.clear();
+  for (const int32_t feature : features) met_[feature] = 0;
+  met_.resize(plan_.features.size());
+  features.clear();
+  inner_below_.assign(n_inner_, 1);
+  for (int32_t i = n_inner_ - 1; i >= 0; --i)  // preorder: children come after their parent
+    for (const int32_t child : {children[2 * i], children[2 * i + 1]})
+      if (child < n_inner_) inner_below_[i] += inner_below_[child];
+  walk_.run<LeafOrder::kDepthFirst>(
+      tree, [this](const PathNode& at) { enter(at); }, [this](int32_t leaf) { add_leaf(leaf); });
+}
+
+void TreeGroups::list_features(const Group& group, std::vector<int32_t>& out) const {
+  out.clear();
+  for (size_t i = 0; i < group.n_above; ++i) out.push_back(steps[group.above + i].feature);
+  for (int32_t i = 0; i < group.n_nodes; ++i) {
+    const int32_t feature = walk_.feature(group.first_node + i);
+    if (std::find(out.begin(), out.end(), feature) == out.end()) out.push_back(feature);
+  }
+}
+
+void TreeGroups::enter(const PathNode& at) {
+  const int32_t n_below = inner_below_[at.node];
+  if (!grouped() && shares_table(false, n_below)) add_group(at.node, n_below);
+  if (met_[at.feature]) return;
+  met_[at.feature] = 1;
+  features.push_back(at.feature);
+}
+
+void TreeGroups::add_leaf(int32_t leaf) {
+  if (!grouped() && shares_table(true, 0)) add_group(n_inner_ + leaf, 0);
+  const std::vector<PathStep>& path = walk_.steps();
+  leaves.push_back(
+      {static_cast<size_t>(leaf) * width_, steps.size(), static_cast<uint32_t>(path.size()), grouped()});
+  if (path.size() <= kMaxPatternBits) steps.insert(steps.end(), path.begin(), path.end());
+}
+
+bool TreeGroups::shares_table(bool is_leaf, size_t n_below) const {
+  const size_t n_bits = walk_.steps().size() + n_below;
+  if (is_leaf) return n_bits <= limits_.leaf_bits;
+  return n_bits <= std::min(limits_.leaf_bits, kMaxTableBits) &&
+         (n_bits * width_ * element_bytes(plan_) << n_bits) <= kGroupBytes;
+}
+
+void TreeGroups::add_group(int32_t node, int32_t n_below) {
+  const auto settled = [&](const PathStep& step) {
+    for (int32_t below = node; below < node + n_below; ++below)
+      if (walk_.feature(below) == step.feature) return false;
+    return true;
+  };
+  const std::vector<PathStep>& path = walk_.steps();
+  const size_t first = steps.size();
+  steps.insert(steps.end(), path.begin(), path.end());
+  const auto end = std::stable_partition(steps.begin() + first, steps.end(), settled);
+  groups.push_back({first, path.size(), static_cast<uint32_t>(end - steps.begin() - first), node, n_below,
+                    leaves.size(), leaves.size() + static_cast<size_t>(n_below) + 1});
+}
+
+}  // namespace skshap

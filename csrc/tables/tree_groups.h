@@ -1,0 +1,68 @@
+// Leaves of a tree, and the groups of them that share tables.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "plan/plan.h"
+#include "plan/tree_paths.h"
+
+namespace skshap {
+
+// Bits of an index, and of a leaf without a table.
+constexpr uint32_t kMaxTableBits = 16, kMaxPatternBits = kMaxPathFeatures;
+
+// Which leaves have tables: of trees with at most so many quadrature nodes, those with at most leaf_bits
+// features on their path.
+struct TableLimits {
+  uint32_t leaf_bits;
+  int max_nodes = std::numeric_limits<int>::max();
+};
+
+// The leaves of one tree, and the groups of them that share tables.
+class TreeGroups {
+ public:
+  struct Leaf {
+    size_t value;  // its first one, among those of the tree
+    size_t path;   // among `steps`, if it has at most kMaxPatternBits features
+    uint32_t n_features;
+    bool grouped;
+  };
+  // Below one node, in preorder: leaves and inner nodes are consecutive.
+  struct Group {
+    size_t above, n_above;  // path to the node, among `steps`
+    uint32_t n_settled;     // features of it that no node of the group splits on: they come first
+    int32_t first_node, n_nodes;
+    size_t leaves, leaves_end;
+    uint32_t n_bits() const { return static_cast<uint32_t>(n_above) + n_nodes; }
+  };
+
+  explicit TreeGroups(const Plan& plan) : plan_(plan), walk_(plan) {}
+  // Find the leaves and groups of a tree.
+  void find(const Chunk& chunk, const TreeProgram& tree, const TableLimits& limits);
+
+  // List each feature of a group once.
+  void list_features(const Group& group, std::vector<int32_t>& out) const;
+
+  std::vector<PathStep> steps;
+  std::vector<Leaf> leaves;
+  std::vector<Group> groups;
+  std::vector<int32_t> features;  // of the tree, in the order in which nodes meet them
+
+ private:
+  void enter(const PathNode& at);
+  void add_leaf(int32_t leaf);
+  bool grouped() const { return !groups.empty() && leaves.size() < groups.back().leaves_end; }
+  bool shares_table(bool is_leaf, size_t n_below) const;
+  void add_group(int32_t node, int32_t n_below);
+
+  const Plan& plan_;
+  TableLimits limits_{};
+  PathWalk walk_;
+  size_t width_ = 1;
+  int32_t n_inner_ = 0;
+  std::vector<int32_t> inner_below_;  // a node's subtree, itself included
+  std::vector<char> met_;             // features
+};
+
+}  // namespace skshap
