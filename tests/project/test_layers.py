@@ -4,192 +4,94 @@ from __future__ import annotations
 
 import ast
 import os
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 import skshapgpu
 
 PACKAGE = Path(skshapgpu.__file__).parent
 
-#: What each module may import from the package, whenever: at its head or inside a function.
+#: The rooms that each room, a folder or a module directly inside the package, may import from: at the head of
+#: a module or inside a function.
 MAY_IMPORT = {
     "__init__": {
+        "_common",
+        "_engine",
+        "_estimators",
+        "_explanations",
         "_versions",
         "adapters",
         "batches",
-        "costs",
-        "devices",
         "displays",
         "errors",
         "explainer",
-        "explanation",
-        "importance",
-        "interaction_explanation",
-        "model_selection",
-        "selection",
-        "transformers",
     },
     "__main__": {"command_line"},
-    "_versions": {"_core"},
-    "adapters": {"ensemble", "errors", "schema"},
-    "algorithms": set(),
-    "background": {"devices", "errors", "inputs"},
-    "batches": {
-        "_core",
-        "_versions",
-        "arrow",
-        "errors",
-        "fingerprint",
-        "progress",
-        "record_batches",
-        "storage",
-        "tables",
-    },
-    "callbacks": set(),
-    "columns": {"tables"},
-    "command_line": {
+    "_common": {"_cuda"},
+    "_engine": {"_common", "_core", "_explanations", "_rows", "adapters", "errors"},
+    "_estimators": {
+        "_common",
+        "_engine",
+        "_explanations",
+        "_rows",
         "_versions",
         "adapters",
-        "algorithms",
+        "errors",
+        "explainer",
+    },
+    "_explanations": {"_common", "_rows"},
+    "_files": {"_rows", "_versions", "adapters"},
+    "_rows": {"_common", "adapters", "errors"},
+    "_versions": {"_core"},
+    "adapters": {"errors"},
+    "batches": {
+        "_common",
+        "_core",
+        "_engine",
+        "_explanations",
+        "_files",
+        "_rows",
+        "_versions",
+        "errors",
+        "explainer",
+    },
+    "command_line": {
+        "_common",
+        "_engine",
+        "_files",
+        "_versions",
+        "adapters",
         "batches",
-        "devices",
-        "digits",
-        "ensemble",
         "errors",
         "explainer",
         "reference",
-        "saving",
-        "schema",
-        "storage",
     },
-    "costs": {"digits"},
-    "cross_fit": {"splits"},
-    "devices": {"_cuda"},
-    "digits": set(),
-    "displays": {
-        "columns",
-        "digits",
-        "explainer",
-        "explanation",
-        "gpu_arrays",
-        "interaction_explanation",
-        "tables",
-    },
-    "distributed": {"batch_arguments", "devices", "record_batches"},
-    "ensemble": set(),
+    "displays": {"_common", "_explanations", "_rows", "explainer"},
+    "distributed": {"_common", "batches"},
     "errors": set(),
-    "explainer": {
-        "adapters",
-        "algorithms",
-        "background",
-        "costs",
-        "errors",
-        "explanation",
-        "inputs",
-        "interaction_explanation",
-        "interactions",
-        "model_output",
-        "pipelines",
-        "progress",
-        "rows",
-        "runner",
-        "runs",
-        "saving",
-        "sharing",
-    },
-    "explanation": {"columns", "digits", "gpu_arrays", "origins", "tables"},
-    "fingerprint": {"explainer", "saving"},
-    "frames": {"arrow", "real_numbers"},
-    "gpu_arrays": {"devices"},
-    "importance": {
-        "errors",
-        "explainer",
-        "explanation",
-        "gpu_arrays",
-        "model_selection",
-        "origins",
-        "out_of_fold",
-        "tables",
-    },
-    "inputs": {"containers", "devices", "schema"},
-    "interaction_explanation": {"devices", "explanation", "inputs"},
-    "interactions": {"algorithms", "devices", "interaction_explanation", "runs"},
-    "memory": set(),
-    "model_output": {"algorithms", "devices", "errors", "schema"},
-    "model_selection": {
-        "adapters",
-        "errors",
-        "explainer",
-        "origins",
-        "out_of_fold",
-        "pipelines",
-        "scoring",
-        "splits",
-        "tables",
-        "transformer_base",
-    },
-    "origins": {"pipelines", "tables"},
-    "out_of_fold": {"explanation", "gpu_arrays", "origins", "tables"},
-    "pipelines": {"adapters", "errors"},
-    "progress": set(),
-    "real_numbers": set(),
-    "record_batches": {
-        "arrow",
-        "batch_arguments",
-        "errors",
-        "explainer",
-        "explanation",
-        "interaction_explanation",
-        "tables",
-    },
-    "reference": {"ensemble"},
-    "rows": set(),
-    "runner": {
-        "_core",
-        "algorithms",
-        "background",
-        "costs",
-        "devices",
-        "ensemble",
-        "errors",
-        "memory",
-        "model_output",
-        "sharing",
-    },
-    "runs": {"algorithms", "costs", "devices", "inputs", "memory", "progress", "runner", "sharing"},
-    "saving": {"_versions", "adapters", "background", "ensemble", "schema", "storage"},
-    "schema": {"ensemble", "errors"},
-    "scoring": {"pipelines"},
-    "selection": {"importance", "origins", "tables"},
-    "shap_backend": {"adapters", "devices", "explainer"},
-    "sharing": set(),
-    "splits": {"tables"},
-    "storage": set(),
-    "transformer_base": {
-        "_versions",
-        "algorithms",
-        "callbacks",
-        "cross_fit",
-        "devices",
-        "explainer",
-        "inputs",
-        "origins",
-    },
-    "transformers": {
-        "background",
-        "explainer",
-        "explanation",
-        "interaction_explanation",
-        "interactions",
-        "model_output",
-        "origins",
-        "progress",
-        "tables",
-        "transformer_base",
-    },
+    "explainer": {"_common", "_engine", "_explanations", "_files", "_rows", "adapters", "errors"},
+    "reference": {"adapters"},
+    "shap_backend": {"_common", "adapters", "explainer"},
+}
+
+#: The folders of the core that each folder may include from.
+MAY_INCLUDE = {
+    "base": set(),
+    "plan": {"base"},
+    "simd": {"base", "plan"},
+    "rows": {"base", "plan", "simd"},
+    "tables": {"base", "plan", "rows", "simd"},
+    "background": {"base", "plan", "rows", "simd", "tables"},
+    "cpu": {"base", "plan", "rows", "simd", "tables"},
+    "cuda/program": {"base", "plan"},
+    "cuda": {"base", "cuda/program", "plan"},
+    "python": {"background", "base", "cpu", "cuda", "cuda/program", "plan", "rows", "simd", "tables"},
 }
 
 #: Libraries that a module may import at its head; everything else waits for the object that needs it.
@@ -251,6 +153,39 @@ def imports(path: Path) -> list[tuple[str, str, bool]]:
 def test_module_imports_only_its_layers(path: Path) -> None:
     inside = {target for _, target, _ in imports(path) if target}
     assert inside - {layer(path)} <= MAY_IMPORT[layer(path)]
+
+
+@pytest.mark.parametrize("allowed", [MAY_IMPORT, MAY_INCLUDE], ids=["package", "core"])
+def test_no_room_uses_a_room_above_it(allowed: dict[str, set[str]]) -> None:
+    below: set[str] = {"_core", "_cuda"}
+    while rooms := {room for room, used in allowed.items() if room not in below and used <= below}:
+        below |= rooms
+    assert set(allowed) <= below, f"these use each other: {sorted(set(allowed) - below)}"
+
+
+def test_the_core_includes_only_its_layers() -> None:
+    csrc = ROOT / "csrc"
+    if not csrc.exists():
+        pytest.skip("not a checkout")
+    files = [path for path in csrc.rglob("*") if path.suffix in {".h", ".cpp", ".cu", ".cuh"}]
+    assert {path.parent.relative_to(csrc).as_posix() for path in files} == set(MAY_INCLUDE)
+    for path in files:
+        room = path.parent.relative_to(csrc).as_posix()
+        for included in re.findall(r'^#include "(.+)"$', path.read_text(), re.MULTILINE):
+            assert (csrc / included).is_file(), f"{path.relative_to(csrc)} includes {included}"
+            target = included.rpartition("/")[0]
+            assert target in {room} | MAY_INCLUDE[room], f"{path.relative_to(csrc)} includes {included}"
+
+
+def test_the_picture_of_the_rooms_is_current() -> None:
+    script = ROOT / "docs" / "rooms.py"
+    if not script.exists():
+        pytest.skip("not a checkout")
+    rooms = runpy.run_path(str(script))
+    numbers = re.compile(r'^<text .*font-size="10".*\n', re.MULTILINE)  # the way of X, which is recorded
+    shown = (ROOT / "docs" / "rooms.svg").read_text()
+    assert len(numbers.findall(shown)) > 3
+    assert numbers.sub("", shown) == numbers.sub("", rooms["drawing"]()), "run python docs/rooms.py"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
