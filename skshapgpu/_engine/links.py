@@ -1,8 +1,8 @@
 """Model outputs that can be explained: the margin, the probability, or the loss of predictions.
 
 The last two are functions of the margin: links. The core has their slopes between two margins
-(``csrc/background/rescaled.cpp``), and this module has the functions themselves, so that the additivity check compares
-two independent computations.
+(``csrc/background/rescaled.cpp``), and this module has the functions themselves, so that the additivity
+check compares two independent computations.
 """
 
 from __future__ import annotations

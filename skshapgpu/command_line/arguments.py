@@ -16,7 +16,7 @@ _EXAMPLES = """\
 examples:
   skshapgpu info model.ubj
   skshapgpu explain model.ubj data.parquet -o values.parquet
-  skshapgpu table build model.ubj -o explainer.npz
+  skshapgpu save model.ubj -o explainer.npz
   skshapgpu doctor
 
 MODEL is a model file of XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json) or treelite, or a file
@@ -43,10 +43,10 @@ examples:
   skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions age:income,age:city
 """
 
-_TABLE_EXAMPLES = """\
+_SAVE_EXAMPLES = """\
 examples:
-  skshapgpu table build model.ubj -o explainer.npz
-  skshapgpu table build model.ubj -o explainer.npz --background train.parquet
+  skshapgpu save model.ubj -o explainer.npz
+  skshapgpu save model.ubj -o explainer.npz --background train.parquet
   skshapgpu explain explainer.npz data.parquet -o values.parquet
 """
 
@@ -56,7 +56,7 @@ examples:
   skshapgpu doctor --json > report.json
 """
 
-_MODEL_HELP = "model file, or a file written by TreeExplainer.save or 'skshapgpu table build'"
+_MODEL_HELP = "model file, or a file written by TreeExplainer.save or 'skshapgpu save'"
 
 
 class UsageError(Exception):
@@ -89,23 +89,21 @@ def parser() -> argparse.ArgumentParser:
     everywhere = argparse.ArgumentParser(add_help=False)
     everywhere.add_argument("--json", action="store_true", help="print one JSON object, also for an error")
     everywhere.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands: Any = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    def command(group: Any, name: str, what: str, epilog: str, module: str) -> argparse.ArgumentParser:
-        made = group.add_parser(name, help=what, description=f"{what}.", epilog=epilog, parents=[everywhere])
+    def command(name: str, what: str, epilog: str, module: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(
+            name, help=what, description=f"{what}.", epilog=epilog, parents=[everywhere]
+        )
         made.set_defaults(run=_run(module))
         return made
 
-    _add_explain(command(commands, "explain", "Explain each row of a file", _EXPLAIN_EXAMPLES, "explaining"))
-    info = command(commands, "info", "Describe a model file", _INFO_EXAMPLES, "info")
+    _add_explain(command("explain", "Explain each row of a file", _EXPLAIN_EXAMPLES, "explaining"))
+    info = command("info", "Describe a model file", _INFO_EXAMPLES, "info")
     info.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
-    table = commands.add_parser(
-        "table", help="Save explainers with their tables", description="Save explainers with their tables."
-    )
-    tables = table.add_subparsers(title="commands", metavar="COMMAND", required=True)
     what = "Compile a model and save it, with its tables if it has any"
-    _add_table_build(command(tables, "build", what, _TABLE_EXAMPLES, "tables"))
-    command(commands, "doctor", "Show what is installed, and whether it works", _DOCTOR_EXAMPLES, "doctor")
+    _add_save(command("save", what, _SAVE_EXAMPLES, "saving"))
+    command("doctor", "Show what is installed, and whether it works", _DOCTOR_EXAMPLES, "doctor")
     return top
 
 
@@ -127,7 +125,7 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "-o",
-        "--out",
+        "--output",
         metavar="OUT",
         required=True,
         help="a .parquet, .arrow or .npy file; without an extension, a folder of .parquet files",
@@ -183,11 +181,11 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
     shown.add_argument("--quiet", action="store_true", help="print only errors")
 
 
-def _add_table_build(command: argparse.ArgumentParser) -> None:
+def _add_save(command: argparse.ArgumentParser) -> None:
     command.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
     command.add_argument(
         "-o",
-        "--out",
+        "--output",
         metavar="FILE",
         required=True,
         help="file to write; an existing explainer file is replaced",
@@ -215,7 +213,7 @@ def _add_model_options(group: Any) -> None:
     )
     group.add_argument("--seed", type=_seed, metavar="N", help="seed of that sample (default: 0)")
     group.add_argument(
-        "--output",
+        "--model-output",
         choices=("raw", "probability"),
         help="raw (the default): the margin; probability: that of a classifier, needs --background",
     )

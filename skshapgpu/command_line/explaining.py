@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> Answer:
         result = explain_batches(
             explainer,
             args.data,
-            args.out,
+            args.output,
             batch_size=args.batch_size,
             features=args.features,
             keep=args.keep,
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> Answer:
     except ValueError as error:
         raise ValueError(_missing_column(args, explainer) or in_flags(str(error))) from error
     facts = {
-        "out": args.out,
+        "output": args.output,
         "n_rows": result.n_rows,
         "n_resumed": result.n_resumed,
         "seconds": result.seconds,

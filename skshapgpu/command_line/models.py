@@ -36,7 +36,7 @@ _SETTLED = {
     "background": "--background",
     "background_rows": "--background-rows",
     "seed": "--seed",
-    "output": "--output",
+    "model_output": "--model-output",
     "cover": "--cover",
     "precision": "--precision",
     "algorithm": "--algorithm",
@@ -118,8 +118,10 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
         for name in ("background_rows", "seed"):
             if getattr(args, name) is not None:
                 raise ValueError(f"{_SETTLED[name]} is about background rows: give --background, too")
-        if args.output == "probability":
-            raise ValueError("--output probability compares with background rows: give --background, too")
+        if args.model_output == "probability":
+            raise ValueError(
+                "--model-output probability compares with background rows: give --background, too"
+            )
     settled = {name: getattr(args, name, None) for name in ("cover", "precision", "algorithm")}
     options |= {name: value for name, value in settled.items() if value is not None}
     if args.background is None:
@@ -135,7 +137,7 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
         n_rows=args.background_rows,
         seed=args.seed or 0,
     )
-    return TreeExplainer(model, background, model_output=args.output or "raw", **options)
+    return TreeExplainer(model, background, model_output=args.model_output or "raw", **options)
 
 
 def _is_skops(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""``skshapgpu info``, ``table build`` and ``explain``: what they answer, write and refuse."""
+"""``skshapgpu info``, ``save`` and ``explain``: what they answer, write and refuse."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_covers_of_either_kind(run: Any, fails: Any, tmp_path: Path) -> None:
     facts = json.loads(run("info", path, "--json")[1])
     assert (facts["cover_kind"], facts["other_cover_kinds"]) == ("count", ["weight"])
     assert re.search(r"covers +counts of training rows; it has weights.*--cover weight", run("info", path)[1])
-    assert run("table", "build", path, "-o", saved, "--cover", "weight")[0] == 0
+    assert run("save", path, "-o", saved, "--cover", "weight")[0] == 0
     facts = json.loads(run("info", saved, "--json")[1])
     assert (facts["cover_kind"], facts["other_cover_kinds"]) == ("weight", [])
     expected = {kind: explain(model, X, cover=kind).values for kind in ("count", "weight")}
@@ -63,7 +63,7 @@ def test_covers_of_either_kind(run: Any, fails: Any, tmp_path: Path) -> None:
         np.testing.assert_allclose(np.load(out), expected[kind], rtol=0, atol=1e-5)
     assert "fixes --cover" in fails("explain", saved, rows, "-o", out, "--cover", "count")
     _, of_xgboost = model_file("xgboost", tmp_path)
-    assert "has no counts" in fails("table", "build", of_xgboost, "-o", saved, "--cover", "count")
+    assert "has no counts" in fails("save", of_xgboost, "-o", saved, "--cover", "count")
 
 
 def test_info_of_an_explainer(run: Any, tmp_path: Path) -> None:
@@ -131,14 +131,14 @@ def test_depth(forest: Any) -> None:
     assert depth(adapt(stumps).ensemble) == 0
 
 
-# table build
+# save
 
 
 @pytest.mark.parametrize("options", [(), ("--algorithm", "fast_v2"), ("--precision", "double")])
 def test_table_build(options: tuple[str, ...], run: Any, tmp_path: Path) -> None:
     model, path = model_file("xgboost", tmp_path)
     out = tmp_path / "explainer.npz"
-    code, printed, err = run("table", "build", path, "-o", out, "--json", *options)
+    code, printed, err = run("save", path, "-o", out, "--json", *options)
     facts = json.loads(printed)
     assert (code, err) == (0, "")
     assert facts["file_bytes"] == out.stat().st_size > facts["table_bytes"]
@@ -147,7 +147,7 @@ def test_table_build(options: tuple[str, ...], run: Any, tmp_path: Path) -> None
     given = dict(zip((name.removeprefix("--") for name in options[::2]), options[1::2]))
     found = TreeExplainer.load(out).shap_values(X)
     np.testing.assert_array_equal(found, TreeExplainer(model, **given).shap_values(X))
-    text = run("table", "build", path, "-o", out, *options)[1]
+    text = run("save", path, "-o", out, *options)[1]
     assert "explainer.npz" in text and ("--algorithm fast_v2" in text) == ("fast_v2" not in options)
 
 
@@ -160,10 +160,10 @@ def test_table_build_with_a_background(run: Any, fails: Any, tmp_path: Path) -> 
     np.save(tmp_path / "b.npy", X)
     expected = TreeExplainer(model, frame()).shap_values(frame()[:5])
     for name in ("b.parquet", "b.csv", "b.npy"):
-        code, out, _ = run("table", "build", path, "-o", tmp_path / "out", "--background", tmp_path / name)
+        code, out, _ = run("save", path, "-o", tmp_path / "out", "--background", tmp_path / name)
         assert code == 0 and "fast_v2" not in out
         np.testing.assert_array_equal(TreeExplainer.load(tmp_path / "out").shap_values(frame()[:5]), expected)
-    build = ("table", "build", path, "-o", tmp_path / "out", "--background")
+    build = ("save", path, "-o", tmp_path / "out", "--background")
     for name in ("b.parquet", "b.npy"):
         drawn = {}
         for seed in (0, 1, 0):
@@ -186,22 +186,22 @@ def test_table_build_with_a_background(run: Any, fails: Any, tmp_path: Path) -> 
 def test_options_that_contradict(saved: Path, fails: Any, tmp_path: Path) -> None:
     _, path = model_file("xgboost", tmp_path)
     out = tmp_path / "out"
-    assert "give --background, too" in fails("table", "build", path, "-o", out, "--seed", 1)
-    assert "give --background, too" in fails("table", "build", path, "-o", out, "--background-rows", 1)
-    assert "give --background, too" in fails("table", "build", path, "-o", out, "--output", "probability")
+    assert "give --background, too" in fails("save", path, "-o", out, "--seed", 1)
+    assert "give --background, too" in fails("save", path, "-o", out, "--background-rows", 1)
+    assert "give --background, too" in fails("save", path, "-o", out, "--model-output", "probability")
     given = ("--precision", "double", "--background", "b.npy")
-    assert "fixes --background, --precision" in fails("table", "build", saved, "-o", out, *given)
-    assert "memory_limit" in fails("table", "build", path, "-o", out, "--memory-limit", "a lot")
+    assert "fixes --background, --precision" in fails("save", saved, "-o", out, *given)
+    assert "memory_limit" in fails("save", path, "-o", out, "--memory-limit", "a lot")
     assert not out.exists()
 
 
 def test_places_that_cannot_be_written(
     saved: Path, fails: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert fails("table", "build", saved, "-o", tmp_path / "no" / "out").endswith("make it first")
-    assert "is a folder" in fails("table", "build", saved, "-o", tmp_path)
+    assert fails("save", saved, "-o", tmp_path / "no" / "out").endswith("make it first")
+    assert "is a folder" in fails("save", saved, "-o", tmp_path)
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # for root, who may write everywhere
-    assert "nothing may be written" in fails("table", "build", saved, "-o", tmp_path / "out")
+    assert "nothing may be written" in fails("save", saved, "-o", tmp_path / "out")
 
 
 # explain
@@ -278,7 +278,7 @@ def test_background_and_probability(run: Any, data: Path) -> None:
     base = ("explain", path, data, "-o", out, "--overwrite", "--background", data.parent / "b.npy")
     for options, expected in (
         ((), explain(model, frame(), data=X[:30])),
-        (("--output", "probability"), explain(model, frame(), data=X[:30], model_output="probability")),
+        (("--model-output", "probability"), explain(model, frame(), data=X[:30], model_output="probability")),
         (("--precision", "double"), explain(model, frame(), data=X[:30], precision="double")),
     ):
         assert run(*base, *options)[0] == 0

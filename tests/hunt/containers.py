@@ -158,9 +158,8 @@ def _read_only(values: np.ndarray) -> np.ndarray:
 
 def _with_stored_zeros(values: np.ndarray) -> Any:
     """Half of the zeros are stored, which XGBoost does not read as missing."""
-    rows, columns = np.indices(values.shape)
-    stored = (values != 0) | ((rows + columns) % 2 == 0)
-    return sp.csr_matrix((values[stored], (rows[stored], columns[stored])), shape=values.shape)
+    stored = (values != 0) | (np.indices(values.shape).sum(axis=0) % 2 == 0)
+    return sp.csr_matrix((values[stored], np.nonzero(stored)), shape=values.shape)
 
 
 def _nullable(frame: pd.DataFrame) -> pd.DataFrame:

@@ -61,7 +61,7 @@ def test_missing_categories_of_a_background_on_the_command_line(
         holes.to_csv(given, index=False)
     else:
         holes.to_parquet(given, index=False)
-    assert main([str(a) for a in ("table", "build", path, "--background", given, "-o", out)]) == 0
+    assert main([str(a) for a in ("save", path, "--background", given, "-o", out)]) == 0
     expected = TreeExplainer(str(path), holes)
     explainer = TreeExplainer.load(out)
     assert explainer.expected_value == pytest.approx(expected.expected_value, abs=1e-6)

@@ -1,4 +1,4 @@
-"""``skshapgpu table build``: save a compiled model with the tables that its calls use."""
+"""``skshapgpu save``: save a compiled model with the tables that its calls use."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from .models import is_explainer, open_explainer, require_place
 
 def run(args: argparse.Namespace) -> Answer:
     """Compile the model and save it."""
-    require_place(args.out)
-    require_ours(args.out)
+    require_place(args.output)
+    require_ours(args.output)
     start = perf_counter()
     explainer = open_explainer(args.model, args, n_jobs=args.n_jobs, memory_limit=args.memory_limit)
     built = perf_counter() - start
-    explainer.save(args.out)
+    explainer.save(args.output)
     seconds = perf_counter() - start
-    file_bytes, table_bytes = os.path.getsize(args.out), explainer.plan_info()["table_bytes"]
+    file_bytes, table_bytes = os.path.getsize(args.output), explainer.plan_info()["table_bytes"]
     facts = {
-        "file": args.out,
+        "file": args.output,
         "file_bytes": file_bytes,
         "table_bytes": table_bytes,
         "seconds": seconds,
         "building_seconds": built,
     }
     text = (
-        f"{args.out}: {bytes_text(file_bytes)}, of which tables {bytes_text(table_bytes)}; "
+        f"{args.output}: {bytes_text(file_bytes)}, of which tables {bytes_text(table_bytes)}; "
         f"compiled in {number(built, 2)} s, written in {number(seconds - built, 2)} s"
     )
     if not table_bytes and args.background is None and not is_explainer(args.model):
