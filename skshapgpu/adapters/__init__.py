@@ -67,7 +67,7 @@ def registered(model: Any) -> Callable[[Any], AdaptedModel] | None:
 def adapt(model: Any) -> AdaptedModel:
     """Read a fitted model of any known family, or a model file given by its path.
 
-    An :class:`~skshapgpu.adapters.schema.AdaptedModel` is returned unchanged.
+    An :class:`~skshapgpu.adapters.AdaptedModel` is returned unchanged.
 
     Raises
     ------

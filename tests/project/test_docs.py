@@ -17,11 +17,19 @@ import pytest
 from helpers import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+OTHER_PAGES = [ROOT / "CHANGELOG.md", ROOT / "benchmarks/README.md", ROOT / "tests/fuzz/README.md"]
 
 SETUP = re.compile(r"\A<!-- setup:\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+FILE = re.compile(
+    r"(?<![\w/.-])(?:(?:skshapgpu|csrc|tests)/[\w./<>*-]*|[\w./<>*-]+\.(?:h|cpp|cuh?|pyi)\b|test_\w+\.py\b)"
+)
+IMPORT = re.compile(r"^(?:>>> )?(?:from|import) (skshapgpu[\w.]*)", re.MULTILINE)
+
+#: Modules whose names are public; ``test_api.py`` lists what they hold.
+PUBLIC = {"skshapgpu"} | {f"skshapgpu.{name}" for name in ("adapters", "batches", "distributed", "reference")}
 
 
 def page_id(path: Path) -> str:
@@ -83,3 +91,47 @@ def test_commands_of_pages(path: Path) -> None:
     assert "test" in known
     for command in re.findall(r"(?<!\w)\./dev (\w+)", path.read_text()):
         assert command in known
+
+
+def named_files(text: str) -> set[str]:
+    """Return the files and folders that a page names, with placeholders such as <name> as wildcards."""
+    return {re.sub(r"<\w+>", "*", name.rstrip("./")) for name in FILE.findall(text)}
+
+
+def found(name: str) -> bool:
+    """Return whether a file exists, at its path from the root or, for a bare name, in any folder."""
+    if name.startswith(("skshapgpu", "csrc", "tests")):
+        return any(ROOT.glob(name))
+    return any(any((ROOT / folder).rglob(name)) for folder in ("skshapgpu", "csrc", "tests"))
+
+
+@pytest.mark.parametrize("path", PAGES + OTHER_PAGES, ids=lambda path: "-".join(path.relative_to(ROOT).parts))
+def test_files_named_on_pages_exist(path: Path) -> None:
+    assert sorted(name for name in named_files(path.read_text()) if not found(name)) == []
+
+
+def test_names_of_files_are_found_in_text() -> None:
+    text = (
+        "`csrc/plan/plan.h`, tests/helpers. `simd_<name>.h` (test_x.py) csrc/cpu/, skshapgpu/*/y.py a/csrc/b"
+    )
+    names = {"csrc/plan/plan.h", "tests/helpers", "simd_*.h", "test_x.py", "csrc/cpu", "skshapgpu/*/y.py"}
+    assert named_files(text) == names
+    assert found("csrc/plan/plan.h") and found("plan.h") and found("test_docs.py") and found("simd_*.h")
+    assert (
+        not found("csrc/plan.h") and not found("no.h") and not found("test_no.py") and not found("tests/no")
+    )
+
+
+@pytest.mark.parametrize("title, folder", [("folder", "skshapgpu"), ("folder of `csrc`", "csrc")])
+def test_the_tour_lists_each_folder(title: str, folder: str) -> None:
+    text = (ROOT / "docs/how_it_works.md").read_text()
+    rows = text.partition(f"| {title} | contents |\n")[2].partition("\n\n")[0]
+    folders = {
+        path.name for path in (ROOT / folder).iterdir() if path.is_dir() and path.name != "__pycache__"
+    }
+    assert set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE)) == folders
+
+
+@pytest.mark.parametrize("path", PAGES + sorted((ROOT / "examples").glob("*.py")), ids=page_id)
+def test_pages_and_examples_import_public_modules(path: Path) -> None:
+    assert set(IMPORT.findall(path.read_text())) <= PUBLIC
