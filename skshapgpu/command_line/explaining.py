@@ -170,7 +170,7 @@ def _bar_is_welcome() -> bool:
 
 
 def _text(facts: dict[str, Any]) -> str:
-    text, n_new = f"{facts['out']}: {facts['n_rows']:,} rows", facts["n_rows"] - facts["n_resumed"]
+    text, n_new = f"{facts['output']}: {facts['n_rows']:,} rows", facts["n_rows"] - facts["n_resumed"]
     if facts["n_resumed"]:
         text += f", {'all' if not n_new else format(facts['n_resumed'], ',')} of them written before"
     if n_new:
