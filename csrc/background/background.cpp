@@ -1,5 +1,5 @@
-// Plan + background rows -> tables, and the leaves that have none: what counts is how much weight of the
-// background has which pattern at a leaf.
+// Plan + background rows -> tables, and the patterns of leaves without a table. All of this depends only on
+// the weight of the background rows with each pattern at a leaf.
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -14,10 +14,10 @@
 namespace skshap {
 namespace {
 
-// Features of a leaf alone that has a table.
+// The most features on the path of a leaf that has a table of its own.
 constexpr uint32_t kLeafBits = 12;
-// Background rows of a tile; so many tiles are coded together, by all threads, and then counted, unless their
-// codes take more memory than that.
+// Background rows of a tile, and tiles that are coded together, by all threads, before they are counted,
+// unless their codes take more than kCodeBytes.
 constexpr int kTileRows = static_cast<int>(kCountedRows);
 constexpr int64_t kTilesAtOnce = 64;
 constexpr int64_t kCodeBytes = 64 << 20;
@@ -53,7 +53,7 @@ class TableCounter {
     }
   }
 
-  // By pattern of a leaf.
+  // Add the weights of the background rows by pattern of a leaf.
   void add_weights(const TableLeaf& leaf, double* weights) const {
     const double* const by_index = by_index_.data() + begin_[leaf.look_up];
     for (size_t x = 0; x < leaf.size; ++x) weights[leaf.pattern[x]] += by_index[x];
@@ -83,7 +83,7 @@ class TableCounter {
     return static_cast<int>(std::min<int64_t>(kTileRows, rows_.n_rows - first_row(tile)));
   }
 
-  // Calls work(i, counter) for each i, in all threads.
+  // Call work(i, counter) for each i, divided among all threads.
   template <class Work>
   void share(int64_t n, const Work& work) const {
     std::atomic<int64_t> next{0};
@@ -131,12 +131,12 @@ class TableCounter {
   const Rows& rows_;
   const double* const weights_;
   const int64_t n_threads_;
-  std::vector<size_t> begin_;     // of a look-up in by_index_
-  std::vector<double> by_index_;  // weight of the background
+  std::vector<size_t> begin_;     // by lookup: where it begins in by_index_
+  std::vector<double> by_index_;  // weights of the background rows
   std::vector<Patterns> patterns_;
 };
 
-// The longest path whose leaf has a table, so that all tables fit their memory.
+// Return limits for which all tables fit the memory, with the longest possible paths.
 TableLimits affordable(const Plan& plan, size_t table_bytes) {
   TableLimits limits{kLeafBits};
   while (limits.leaf_bits && tables_bytes(plan, limits) > table_bytes) --limits.leaf_bits;
@@ -164,7 +164,8 @@ Plan make_background_plan(const EnsembleView& ensemble, Precision precision, con
   counter.count();
   counter.write_patterns();
 
-  // The base value is what the background reaches: those rows of it that satisfy the whole of a path.
+  // The base value is the expected value over the background rows: a leaf counts for those that satisfy its
+  // whole path.
   const Tables& tables = plan.tables;
   std::vector<double> reached(tables.trees.size() * plan.n_outputs, 0.0);
   write_tables(plan, limits, n_threads, [&](const TableLeaf& leaf, double* leaf_weights) {

@@ -1,4 +1,4 @@
-// How much weight of the background has each index of a table, or each pattern at a leaf.
+// Counts the background data: the weight of each index of a table, or of each pattern at a leaf.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace skshap {
 
-// Different patterns, numbered in the order in which they come.
+// Distinct patterns, numbered in the order of their first occurrence.
 class PatternIds {
  public:
   PatternIds() { clear(); }
@@ -24,28 +24,28 @@ class PatternIds {
   size_t place(uint64_t pattern) const;
   void grow();
 
-  int n_bits_ = 0;                // of a place
+  int n_bits_ = 0;                // places_ has 2^n_bits_ elements
   std::vector<uint32_t> places_;  // ids, by hash
   std::vector<uint64_t> patterns_;
 };
 
-// Patterns of up to 64 bits of the rows of some blocks; `index` and `patterns` have room for them.
+// Find the patterns, of up to 64 bits, of the rows of some blocks; `index` and `patterns` have room for them.
 void row_patterns(const Kernels& kernels, const uint64_t* words, size_t block_words, size_t n_blocks,
                   const uint32_t* bits, uint32_t n_bits, uint16_t* index, uint64_t* patterns);
 
 // Background rows that are decided and counted at once.
 constexpr size_t kCountedRows = 4096;
 
-// Adds up the weights of background rows by what they decide at the nodes of a tree. One thread's work.
+// One thread's work: adds up the weights of background rows by their decisions at the nodes of a tree.
 class RowCounter {
  public:
-  // Takes the next rows of a tree, of whose decisions a block has so many words; returns where they go.
+  // Begin the next rows of a tree; return where their decisions go, `block_words` for each block.
   uint64_t* begin(size_t n_rows, const double* weights, size_t block_words);
 
-  // Adds to by_index[number that the bits, at most 16, are for a row].
+  // Add each row's weight to by_index[number that the bits, at most 16, form for the row].
   void add_by_index(const uint32_t* bits, uint32_t n_bits, double* by_index);
 
-  // Calls add(patterns, weights, rows) for each block; a pattern has at most 64 bits.
+  // Call add(patterns, weights, number of rows) for each block; a pattern has at most 64 bits.
   template <class Add>
   void add_patterns(const uint32_t* bits, uint32_t n_bits, const Add& add) {
     row_patterns(kernels(), words_.data(), block_words_, n_blocks_, bits, n_bits, index_.data(),
@@ -64,27 +64,27 @@ class RowCounter {
   std::vector<uint16_t> index_;
 };
 
-// The bits of the index of a group, and of the pattern of a leaf.
+// List the bits of the index of a group, or of the pattern of a leaf.
 void list_bits(const TreeGroups& groups, const TreeGroups::Group& group, std::vector<uint32_t>& bits);
 void list_bits(const TreeGroups& groups, const TreeGroups::Leaf& leaf, std::vector<uint32_t>& bits);
 
-// Of a tree: indices of its groups, then patterns of its leaves outside of groups, each once.
+// The distinct indices of a tree's groups, then the distinct patterns of its leaves outside of groups.
 struct PatternCounts {
-  std::vector<size_t> begin;  // of each group and leaf, and the end of the last
+  std::vector<size_t> begin;  // by group, then by leaf; at the end, the end of the last
   std::vector<uint64_t> patterns;
   std::vector<double> weights;
 
   size_t bytes() const { return begin.size() * sizeof(size_t) + patterns.size() * 16; }
 };
 
-// One thread's work. The order of the sums depends on nothing but the background.
+// One thread's work. The order of the sums depends only on the background data.
 class BackgroundCounter {
  public:
   BackgroundCounter(const Plan& plan, const CodeTile& background, const std::vector<double>& weights);
 
   void count(const TreeProgram& tree, const TreeGroups& groups, PatternCounts& out);
 
-  // What it has allocated.
+  // Return the bytes that are allocated.
   size_t bytes() const;
 
  private:
@@ -101,7 +101,7 @@ class BackgroundCounter {
   const std::vector<double>& weights_;
   RowCounter rows_;
   std::vector<uint32_t> bits_;
-  std::vector<double> by_index_;  // of one group after the other
+  std::vector<double> by_index_;  // for one group at a time
   std::vector<LongLeaf> long_leaves_;
   PatternIds ids_;
 };

@@ -14,13 +14,13 @@
 namespace skshap {
 namespace {
 
-// What a thread keeps of a tile, whose rows share the tables that are made for it.
+// Memory of a thread for a tile, whose rows share the tables that are made for it.
 constexpr size_t kTileBytes = 16 << 20;
 constexpr int64_t kMaxTileRows = 4096;
 
 size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size(); }
 
-// What a thread keeps of each row of a tile.
+// Return the memory of a thread for each row of a tile.
 size_t row_bytes(const Plan& plan) {
   return plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * (n_sums(plan) + plan.n_outputs) +
          block_words(most_inner_nodes(plan)) * 8 / kBlockRows +
@@ -50,7 +50,7 @@ size_t BackgroundPairsPlan::bytes() const {
 
 namespace {
 
-// Counts the background at the leaves of all trees, and keeps what there is room for.
+// Count the background data at the leaves of all trees, and keep the counts that fit the memory.
 void count_background(BackgroundPairsPlan& out, size_t count_bytes, int64_t n_threads) {
   const Plan& plan = out.plan;
   std::vector<size_t> chunk_of(plan.trees.size());
@@ -112,7 +112,7 @@ BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Pre
 
 namespace {
 
-// One thread's work: tiles of rows, for one output after the other, through all trees, into the result.
+// One thread's work: it takes tiles of rows, one output at a time, through all trees and writes the results.
 template <class T>
 class Worker {
  public:
@@ -125,7 +125,7 @@ class Worker {
         counter_(plan_, pairs_plan.background, pairs_plan.weights),
         tables_(plan_, tile_rows, pairs_plan.longest_path) {
     const size_t n_words = tile_rows / kBlockRows * block_words(most_inner_nodes(plan_));
-    words_.assign(n_words + 2 * (most_inner_nodes(plan_) + 1), 0);  // those of leaves are read, too
+    words_.assign(n_words + 2 * (most_inner_nodes(plan_) + 1), 0);  // the words of leaves are read, too
     sums_.resize(tile_rows * n_sums(plan_));
     main_.resize(plan_.features.size());
   }
@@ -220,7 +220,7 @@ bool explain_background_pairs(const BackgroundPairsPlan& plan, const Rows& rows,
 size_t scratch_bytes(const BackgroundPairsPlan& pairs_plan) {
   const Plan& plan = pairs_plan.plan;
   const size_t tile = tile_size(plan).most(), n_inner = most_inner_nodes(plan);
-  // Of each leaf of a tree: its path, itself and its group, in vectors that may be twice as large.
+  // Each leaf of a tree has a path, itself and a group, in vectors that may have twice the capacity.
   const size_t leaf_bytes = 2 * ((pairs_plan.longest_path + kGroupBits) * sizeof(PathStep) +
                                  sizeof(TreeGroups::Leaf) + sizeof(TreeGroups::Group));
   const size_t tables = plan.precision == Precision::kSingle

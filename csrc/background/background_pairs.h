@@ -1,8 +1,8 @@
 // Banzhaf values, and interactions of pairs of features, against background data.
 //
-// As SHAP values against background data they depend on a row by its decisions on a leaf's path only, but
-// tables of all pairs would be too large to keep: they are made tree by tree for a tile of rows, from how
-// much weight of the background has which pattern. See docs/how_it_works.md.
+// Like SHAP values against background data, they depend on a row only by its decisions on a leaf's path, but
+// tables of all pairs would be too large to keep. They are made tree by tree for a tile of rows, from the
+// weights of the patterns in the background data. See docs/mathematics.md.
 #pragma once
 
 #include <functional>
@@ -15,29 +15,29 @@
 namespace skshap {
 
 struct BackgroundPairsPlan {
-  Plan plan;              // its walks are dropped, slots and pairs of its chunks ascend; no base value
-  uint32_t longest_path;  // features on it
+  Plan plan;              // without walks or base value; slots and pairs of its chunks ascend
+  uint32_t longest_path;  // the most features on a path
   CodeTile background;
   std::vector<double> weights;
-  std::vector<PatternCounts> counts;  // by tree, empty where they found no room: those are counted anew
-  size_t counting_bytes;              // what counting takes for a tree
+  std::vector<PatternCounts> counts;  // by tree; empty if there was no memory left: counted anew
+  size_t counting_bytes;              // that counting takes for a tree
 
   size_t count_bytes() const;
   size_t bytes() const;
 };
 
-// `rows` are the background, with weights that add up to 1. Of order 1 it has values only, of order 2 also
-// pairs. Counts take at most count_bytes. Throws std::invalid_argument as make_plan does, and if a path has
-// more than 64 different features.
+// Compile a plan against the background rows `rows`, whose weights add up to 1. Order 1 has values only,
+// order 2 pairs, too. Counts take at most count_bytes. Throw std::invalid_argument as make_plan does, and if
+// a path has more than 64 different features.
 BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Precision precision,
                                                const Rows& rows, const double* weights, int order,
                                                Index index, size_t count_bytes, int64_t n_threads);
 
-// As explain() of plan.h.
+// Explain rows like explain() of plan/plan.h.
 bool explain_background_pairs(const BackgroundPairsPlan& plan, const Rows& rows, const Result& result,
                               int n_threads, const std::function<bool()>& interrupted);
 
-// Bytes that one thread of explain_background_pairs() allocates.
+// Return the bytes that one thread of explain_background_pairs() allocates.
 size_t scratch_bytes(const BackgroundPairsPlan& plan);
 
 }  // namespace skshap

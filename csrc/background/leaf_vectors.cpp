@@ -9,7 +9,7 @@
 namespace skshap {
 namespace {
 
-// Of each sum: the power of t that is taken out, and how much less the exponent of 1 - t is.
+// For each sum: the power of t that is taken out, and how much smaller the exponent of 1 - t is.
 constexpr int kOnOfSum[] = {1, 1, 0, 2, 2, 2, 1, 1, 0};
 constexpr int kOffOfSum[] = {0, 1, 1, 0, 1, 2, 1, 2, 2};
 
@@ -27,7 +27,7 @@ LeafVectors::LeafVectors(Index index, int order)
     }
 }
 
-// Half of what the pair's derivative is integrated with; see pair_weight.
+// Return half of the integral for a pair's derivative, with the weight of pair_weight.
 double LeafVectors::pair_moment(uint32_t a, uint32_t b) const {
   return index_ == Index::kTaylor ? moment(a, b + 1) : moment(a, b) / 2;
 }
@@ -77,7 +77,7 @@ void LeafVectors::write(size_t x, double value, T* out) const {
   if (order_ < 2) return;
   const double mixed = sum(kMixed)[x], neither = sum(kPairOff)[x] * value, both = sum(kPairOn)[x];
   const double *const mixed_less = sum(kMixedLess), *const pair_less = sum(kPairLess);
-  T one[kMostSubsetBits];  // of each feature with any that is not in x
+  T one[kMostSubsetBits];  // by feature: paired with any that is not in x
   double without[kMostSubsetBits];
   std::fill_n(one, n, static_cast<T>(neither));
   for (size_t rest = x; rest; rest &= rest - 1) {
@@ -97,7 +97,7 @@ void LeafVectors::write(size_t x, double value, T* out) const {
     const size_t less_i = x ^ size_t{1} << i;
     for (size_t rest = x >> i >> 1 << i << 1; rest; rest &= rest - 1) {
       const uint32_t j = __builtin_ctzll(rest);
-      // In this order it is zero where one of the two changes nothing.
+      // In this order, the result is exactly zero where one of the two changes nothing.
       const double of_pair = (both - without[i]) - (without[j] - least[less_i ^ size_t{1} << j]);
       to[j - i - 1] = static_cast<T>(of_pair * value);
     }
@@ -146,14 +146,14 @@ void LeafVectors::write(uint32_t n, uint64_t x, const uint64_t* patterns, const 
     }
 }
 
-// Measured: to go through the patterns is quicker only if there are few for so long a path.
+// Measured: going through the patterns is faster only if there are few for so long a path.
 bool LeafVectors::prefers_sums(uint32_t n, size_t n_patterns) {
   return n <= kMostSubsetBits && (n_patterns >> (n / 2)) > 0;
 }
 
 size_t LeafVectors::bytes(const Plan& plan, uint32_t longest) {
   const uint32_t n = std::min(longest, kMostSubsetBits);
-  // The rules of shorter paths take as much again, and while they grow twice as much.
+  // The rules of shorter paths together take as much again, and vectors that grow take twice as much.
   const size_t rules = size_t{4} * 4 * quadrature_nodes(plan.index, static_cast<int>(n)) << n;
   return 8 * (rules + ((kSums + 2) << n) + kMoments * kMoments + leaf_numbers(plan.order, longest));
 }

@@ -1,9 +1,9 @@
 // Plan + background rows -> values of a function of the margin.
 //
-// The factor of each pair is known from its margins, before any tree is walked. A walk of a tree then serves
-// a block of 64 rows and a tile of background rows together: the background rows that come to a node are
-// held in groups of those that fail the same features of the path, and leave the walk where no row of the
-// block satisfies all of these. See rescaled_kernel-inl.h for the leaves.
+// The factor of each pair of rows is known from the two margins, before any tree is walked. A tree is then
+// walked once for a block of 64 rows and a tile of background rows. At each node, the background rows that
+// arrive there are grouped by the features of the path that they fail, and a group leaves the walk when no
+// row of the block satisfies all of these. See simd/rescaled_kernel-inl.h for the leaves.
 #include "background/rescaled.h"
 
 #include <algorithm>
@@ -23,14 +23,14 @@ namespace {
 
 double expit(double m) { return m < 0 ? std::exp(m) / (1 + std::exp(m)) : 1 / (1 + std::exp(-m)); }
 
-// Of expit(m): expit(high) - expit(low) is expit(high) expit(-low) (1 - exp(low - high)).
+// Return the slope of expit: expit(high) - expit(low) = expit(high) expit(-low) (1 - exp(low - high)).
 double logistic_slope(double a, double b) {
   const double low = std::min(a, b), high = std::max(a, b), d = high - low;
   const double product = expit(high) * expit(-low);
   return d > 0 ? product * (-std::expm1(-d) / d) : product;
 }
 
-// Of log(1 + exp(m)), whose difference is log(1 + expit(low) (exp(high - low) - 1)).
+// Return the slope of log(1 + exp(m)), whose difference is log(1 + expit(low) (exp(high - low) - 1)).
 double softplus_slope(double a, double b) {
   const double low = std::min(a, b), high = std::max(a, b), d = high - low;
   if (d == 0) return expit(low);
@@ -49,16 +49,16 @@ double slope(Link link, double scale, double x, double b, double label) {
   }
 }
 
-// Decisions of 64 rows at the nodes of a tree.
+// Decide the nodes of a tree for 64 rows.
 void decide(const Plan& plan, const Kernels& kernels, const TreeProgram& tree, const CodeTile& codes,
             int block, uint64_t* words) {
   decide_block(plan, kernels, plan.decide.data() + tree.decide, tree.n_inner, codes, block, words);
 }
 
-// Words of a tree's decisions; those of leaves are read, too.
+// Return the words of a tree's decisions; those of leaves are read, too.
 size_t n_words(const Plan& plan) { return kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1); }
 
-// Adds what the trees give to the margins of the 64 rows of a block.
+// Add the margins of the trees to those of the 64 rows of a block.
 void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, const CodeTile& codes, int block,
                  uint64_t* words, TileSums& margin) {
   for (const Chunk& chunk : plan.chunks)
@@ -70,7 +70,8 @@ void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, con
     }
 }
 
-// One thread's work: blocks of rows, through the background and all trees, into the result.
+// One thread's work: it takes blocks of rows through the background data and all trees and writes the
+// results.
 template <class T>
 class Worker {
  public:
@@ -119,14 +120,14 @@ class Worker {
   }
 
  private:
-  // A split that the walk is below of, and what its edge from above has changed.
+  // A node on the path of the walk, and the state that the edge to it replaced.
   struct Frame {
     int32_t node;
     int next;  // child to visit: 0 or 1; 2 when both are done
     size_t groups_begin, groups_end;
-    int position;  // of the edge's feature on the path, -1 above the root
+    int position;  // place of the edge's feature on the path, -1 at the root
     bool repeated;
-    uint64_t failing, satisfied[kBackgroundWords];  // of the feature before, if it is repeated
+    uint64_t failing, satisfied[kBackgroundWords];  // the feature's former state, if it is repeated
   };
 
   void find_factors(const Tile& tile) {
@@ -183,7 +184,7 @@ class Worker {
     flush(chunk);
   }
 
-  // Takes the edge to the next child of a split into the path, and splits the groups by it.
+  // Extend the path by the edge to the next child of a split; split the groups by its decision.
   Frame enter(const Frame& from, const TreeProgram& tree, int32_t child) {
     const uint32_t bit = static_cast<uint32_t>(kFirstWord + 2 * from.node) << 1 | (from.next != 0);
     const uint32_t slot =
@@ -217,7 +218,7 @@ class Worker {
     return below;
   }
 
-  // Groups of a repeated feature may come to fail the same features.
+  // Add a group, merged with another that fails the same features, which happens when a feature is repeated.
   void add_group(const BackgroundGroup& group, const Frame& below) {
     if (below.repeated)
       for (size_t i = below.groups_begin; i < groups_.size(); ++i)
@@ -259,7 +260,8 @@ class Worker {
     }
   }
 
-  // Adds what a tree gave to the sums: a leaf adds many numbers, too many for single precision over trees.
+  // Add a tree's values to the sums: each leaf adds so many numbers that single precision suits one tree
+  // only.
   void flush(const Chunk& chunk) {
     T* from = phi_.data();
     for (size_t o = 0; o < n_used_outputs(plan_, chunk); ++o)
@@ -285,8 +287,8 @@ class Worker {
   std::vector<uint64_t> words_, background_words_;  // the latter [word of a mask][n_words_]
   Aligned<T> phi_, factors_;                        // factors: [output][background row][64]
   TileSums sums_;
-  std::vector<uint32_t> slot_of_feature_;  // by column of X
-  // Of the path to the current node:
+  std::vector<uint32_t> slot_of_feature_;  // by feature
+  // State of the path to the current node:
   std::vector<int> position_;  // by slot; -1: not on it
   uint32_t n_path_ = 0;
   uint32_t slots_[kMaxPathFeatures];

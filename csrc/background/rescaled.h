@@ -1,10 +1,10 @@
 // SHAP values of a function of the margin against background data, by the rescale rule.
 //
-// For a row x and a background row b the values of the margin f are multiplied by the slope of the secant
+// For a row x and a background row b, the values of the margin f are multiplied by the slope of the secant
 //     s(x, b) = (link(f(x)) - link(f(b))) / (f(x) - f(b)),
-// the derivative of the link where both margins are equal, and averaged over the background: base value plus
-// values of a row is link(f(x)), the base value being the mean of link(f(b)). This is what shap calls
-// model_output="probability" and "log_loss" (Lundberg et al., 2020). See docs/which_shap.md.
+// or by the derivative of the link if both margins are equal, and averaged over the background rows. The base
+// value is the mean of link(f(b)), and the base value plus the values of a row is link(f(x)). shap has this
+// as model_output="probability" and "log_loss" (Lundberg et al., 2020). See docs/which_shap.md.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace skshap {
 
-// Functions of the margin m and, the last two, of a label y: 1 / (1 + exp(-m)), log(1 + exp(m)) - y m with y
-// of 0 or 1, (m - y)^2. The first two take `scale` times the margin for m.
+// Functions of the margin m and, for the last two, of a label y: 1 / (1 + exp(-m)), log(1 + exp(m)) - y m
+// with y of 0 or 1, (m - y)^2. In the first two, m is `scale` times the margin.
 enum class Link { kLogistic, kLogLoss, kSquaredError };
 
 struct RescaledPlan {
@@ -33,17 +33,17 @@ struct RescaledPlan {
   }
 };
 
-// `rows` are the background, with weights that add up to 1. Throws std::invalid_argument as make_plan does,
-// and if a path has more than 64 different features.
+// Compile a plan against the background rows `rows`, whose weights add up to 1. Throw std::invalid_argument
+// as make_plan does, and if a path has more than 64 different features.
 RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
                                 const double* weights, Link link, double scale);
 
-// As explain() of plan.h. `labels`: one for each row, or null for a link without labels. The margins of the
-// result are those of the model, before the link.
+// Explain rows like explain() of plan/plan.h. `labels`: one for each row, or null for a link without labels.
+// The margins of the result are those of the model, before the link.
 bool explain_rescaled(const RescaledPlan& plan, const Rows& rows, const double* labels, const Result& result,
                       int n_threads, const std::function<bool()>& interrupted);
 
-// Bytes that one thread of explain_rescaled() allocates.
+// Return the bytes that one thread of explain_rescaled() allocates.
 size_t scratch_bytes(const RescaledPlan& plan);
 
 }  // namespace skshap

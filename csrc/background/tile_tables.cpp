@@ -5,10 +5,10 @@
 namespace skshap {
 namespace {
 
-// Tables that rows go through together, some of them at a time: few enough that they stay in the L2 cache.
+// Size of the tables that rows go through together: few enough that they stay in the L2 cache.
 constexpr size_t kTableBytes = 512 << 10;
 constexpr size_t kMaxTables = 16;
-// Rows that go through them together: few enough that their phi stays in the L1 cache, if it can.
+// Rows that go through them together: few enough that their phi stays in the L1 cache, if possible.
 constexpr size_t kPartRows = 128;
 // Tables whose numbers are added up in the plan's precision: too many would lose digits.
 constexpr int kMaxAdded = 256;
@@ -27,7 +27,7 @@ size_t longest_row(const Plan& plan) {
   return longest;
 }
 
-// Elements of the tables: those of the longest leaf for a block of rows, at least.
+// Return the elements of the tables: at least those of the longest leaf for a block of rows.
 template <class T>
 size_t table_elements(const Plan& plan, uint32_t longest_path) {
   const size_t of_block = size_t{leaf_numbers(plan.order, longest_path)} * kBlockRows;
@@ -165,7 +165,7 @@ void TileTables<T>::add_group(const TreeProgram& tree, const TreeGroups& groups,
   count_table();
 }
 
-// Finds the leaf's pattern for each index of its group.
+// Sum the background weights of a leaf by its own pattern, which is found for each index of its group.
 template <class T>
 void TileTables<T>::sum_up_group_leaf(const PathStep* path, uint32_t n, const Counts& counts) {
   bits_.clear();
@@ -177,7 +177,7 @@ void TileTables<T>::sum_up_group_leaf(const PathStep* path, uint32_t n, const Co
   vectors_.sum_up(n, weights_.data());
 }
 
-// The features of a group's leaves, and the positions of these and of their pairs, ascending.
+// List the features of a group's leaves, and the positions of these and of their pairs, ascending.
 template <class T>
 void TileTables<T>::list_targets(const TreeGroups& groups, const TreeGroups::Group& group) {
   features_.clear();
@@ -191,7 +191,7 @@ void TileTables<T>::list_targets(const TreeGroups& groups, const TreeGroups::Gro
   targets_.clear();
   for (const int32_t feature : features_) targets_.push_back(slot_of_[feature]);
   if (plan_.order < 2) return;
-  uint32_t together[kGroupBits] = {};  // features on the path of a leaf with each
+  uint32_t together[kGroupBits] = {};  // by feature: the features that share a leaf's path with it
   for (size_t i = group.leaves; i < group.leaves_end; ++i) {
     const PathStep* const path = groups.steps.data() + groups.leaves[i].path;
     uint32_t places = 0;
@@ -207,7 +207,7 @@ void TileTables<T>::list_targets(const TreeGroups& groups, const TreeGroups::Gro
     }
 }
 
-// Where the numbers of a leaf stand in a vector of its group.
+// List the places of a leaf's numbers in a vector of its group.
 template <class T>
 void TileTables<T>::list_leaf_targets(const PathStep* path, uint32_t n) {
   leaf_targets_.clear();
@@ -218,7 +218,7 @@ void TileTables<T>::list_leaf_targets(const PathStep* path, uint32_t n) {
       leaf_targets_.push_back(pair_place_[leaf_targets_[i]][leaf_targets_[j]]);
 }
 
-// Replaces indices of rows by their numbers among those that occur.
+// Replace the indices of rows by their numbers among the indices that occur.
 template <class T>
 void TileTables<T>::number(uint16_t* index, uint32_t n_bits) {
   const size_t n_rows = n_blocks_ * kBlockRows;
@@ -280,16 +280,16 @@ void TileTables<T>::add_leaf(const TreeGroups& groups, const TreeGroups::Leaf& l
   count_table();
 }
 
-// --- Look-ups ---
+// --- Lookups ---
 
-// The indices of the rows for the table that is to be made.
+// Return where the rows' indices into the next table go.
 template <class T>
 uint16_t* TileTables<T>::new_index() {
   if (n_indices_ == kMaxTables) run_look_ups();
   return indices_[n_indices_++].data();
 }
 
-// For the table that is being made.
+// Make room in the table that is being built.
 template <class T>
 T* TileTables<T>::make_room(size_t n_elements) {
   if (n_elements_ + n_elements > capacity_) {

@@ -1,4 +1,4 @@
-// Tables of interactions against background data, made for the rows of a tile and forgotten.
+// Tables of interactions against background data, made for the rows of a tile and then discarded.
 #pragma once
 
 #include <vector>
@@ -11,35 +11,36 @@
 
 namespace skshap {
 
-// Leaves below one node share a table as long as its index has at most so many bits.
+// The most bits of the index of a table that several leaves below one node share.
 constexpr uint32_t kGroupBits = 10;
 
-// Finds the groups of a tree, with the features of each path in ascending order.
+// Find the groups of a tree, and sort the features of each path in ascending order.
 void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups);
 
 // One thread's work: rows go through the tables of one group of leaves after the other. A table has a vector
-// for each index that occurs in the tile; what it holds depends on nothing else, nor does the order in which
-// a row adds up vectors.
+// for each index that occurs in the tile. Neither its numbers nor the order in which a row adds up vectors
+// depend on anything else.
 template <class T>
 class TileTables {
  public:
   TileTables(const Plan& plan, size_t tile, uint32_t longest_path);
 
-  // Trees of a chunk, whose slots and pairs ascend, are going to add to sums[row][used feature, then pair].
+  // Begin a chunk, whose slots and pairs ascend. Its trees will add to sums[row][used feature, then pair].
   void begin(const Chunk& chunk, size_t n_rows, double* sums);
 
-  // `words` are the decisions of the rows; `values` holds those of the tree's leaves for one output.
+  // Add a tree. `words` are the decisions of the rows; `values` are those of the tree's leaves for one
+  // output.
   void add_tree(const TreeProgram& tree, const TreeGroups& groups, const PatternCounts& counts,
                 const double* values, const uint64_t* words);
 
   void end();
 
-  // What it allocates for each row of the tile, and beside that.
+  // Return the bytes allocated for each row of the tile, and those that do not depend on the rows.
   static size_t row_bytes(const Plan& plan);
   static size_t bytes(const Plan& plan, uint32_t longest_path);
 
  private:
-  // Of some rows of the tile.
+  // A table and the rows of the tile that use it.
   struct LookUp {
     size_t first_row, n_rows;
     const uint16_t* index;  // of all rows of the tile
@@ -47,7 +48,7 @@ class TileTables {
     size_t targets;
     uint32_t n_targets;
   };
-  // What the background has at a group of leaves, or at a leaf.
+  // Patterns and weights of the background rows at a group of leaves, or at a leaf.
   struct Counts {
     const uint64_t* patterns;
     const double* weights;
@@ -72,7 +73,7 @@ class TileTables {
   void flush();
 
   const Plan& plan_;
-  const size_t capacity_;  // elements of the tables that wait for rows
+  const size_t capacity_;  // of the tables that wait for rows, in elements
   const Chunk* chunk_ = nullptr;
   size_t n_rows_ = 0, n_blocks_ = 0;  // of the tile
   double* sums_ = nullptr;
@@ -82,7 +83,7 @@ class TileTables {
   Aligned<T> phi_;    // [row][row_size_]: the chunk's features, then its pairs
   int n_tables_ = 0;  // since the last flush
 
-  // Tables that wait for rows, and the one that is being made.
+  // Tables that wait for rows, and the one that is being built.
   std::vector<LookUp> look_ups_;
   Aligned<T> tables_;
   size_t n_elements_ = 0;
@@ -96,12 +97,12 @@ class TileTables {
   PatternIds ids_;
   std::vector<uint64_t> patterns_;  // of the rows
   std::vector<uint16_t> number_of_, leaf_number_of_, leaf_index_;
-  std::vector<uint16_t> group_index_;  // pattern of a leaf by index of its group
+  std::vector<uint16_t> group_index_;  // a leaf's pattern, by index of its group
   Aligned<T> group_table_, leaf_table_;
   std::vector<double> weights_;
   std::vector<uint32_t> slot_of_, pair_position_;  // by used feature; [slot][slot]
   std::vector<int32_t> features_;                  // of the group, ascending
-  std::vector<uint32_t> feature_place_;            // by used feature: its place there
+  std::vector<uint32_t> feature_place_;            // by used feature: its place in features_
   uint32_t pair_place_[kGroupBits][kGroupBits];
   std::vector<uint32_t> bits_, leaf_targets_;
 };

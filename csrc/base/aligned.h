@@ -27,7 +27,7 @@ class Aligned {
   size_t size_ = 0;
 };
 
-// For vectors that are aligned like that, and whose new elements hold anything.
+// Allocator of aligned memory for vectors; it leaves new elements uninitialized.
 template <class T>
 struct AlignedAllocator {
   using value_type = T;
@@ -51,7 +51,7 @@ struct AlignedAllocator {
   static constexpr std::align_val_t kAlignment{64};
 };
 
-// Grow a buffer to at least n elements; new ones are 0.
+// Grow a buffer to at least n elements, discarding what it holds and setting all elements to 0.
 template <class X>
 void grow(Aligned<X>& buffer, size_t n) {
   if (buffer.size() >= n) return;

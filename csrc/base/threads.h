@@ -13,15 +13,15 @@
 
 namespace skshap {
 
-// Runs work(calling) in up to n_threads threads: with true in the calling one, with false in the others.
-// Throws what one of them threw, after all have ended.
+// Run work(calling) in up to n_threads threads: with true in the calling thread, with false in the others.
+// Once all have ended, rethrow an exception that one of them threw.
 template <class Work>
 void run_threads(int64_t n_threads, const Work& work) {
   std::exception_ptr error;
   std::mutex error_mutex;
   const auto guarded = [&](bool calling) {
-    // What a thread needs for exceptions is allocated at its first use, and where that fails the process
-    // ends: now there is memory, unlike when there is an exception because there is none.
+    // The runtime allocates a thread's exception state at its first use, and ends the process if it cannot.
+    // Allocate it now, while there is memory, not when the exception is that there is none.
     static_cast<void>(std::current_exception());
     try {
       work(calling);
@@ -41,12 +41,12 @@ void run_threads(int64_t n_threads, const Work& work) {
   if (error) std::rethrow_exception(error);
 }
 
-// Asked now and then whether to stop.
+// A function that is called now and then and returns whether to stop.
 using Stop = std::function<bool()>;
 
-// Every thread calls make() for its worker, and worker(tile, stop), which returns false when `stop` asked
-// it to, for the tiles that it gets. `interrupted` is called from the calling thread only. Returns whether
-// all tiles were done; throws as run_threads does.
+// Divide tiles among threads. Every thread calls make() for its worker, then worker(tile, stop) for one tile
+// after the other; the worker returns false when `stop` returned true. `interrupted` is called from the
+// calling thread only. Return whether all tiles were done; throw as run_threads does.
 template <class Make>
 bool work_off(int64_t n_tiles, int64_t n_threads, const Stop& interrupted, const Make& make) {
   std::atomic<int64_t> next{0};

@@ -6,7 +6,7 @@
 
 namespace skshap {
 
-// The arrays of skshapgpu.Ensemble (see ensemble.py for their meaning), borrowed from NumPy.
+// The arrays of an Ensemble, borrowed from NumPy; skshapgpu/adapters/ensemble.py says what they mean.
 struct EnsembleView {
   int32_t n_features, n_outputs, n_trees;
   const int64_t* tree_offsets;
@@ -19,7 +19,7 @@ struct EnsembleView {
   int32_t value_width;
   const double* intercept;
   bool x_float32, strict;
-  const int32_t* player;  // per feature, or null: each is one
+  const int32_t* player;  // per feature, or null: each feature is a player
   int32_t n_players;
   const uint8_t* zero_missing;  // per feature, or null
   const int32_t* category_set;  // per node, or null
@@ -34,15 +34,17 @@ struct EnsembleView {
 
 enum class Precision { kSingle, kDouble };
 
-// What the values and interactions are: the Shapley interaction index, the Shapley-Taylor index of order 2
-// or the Banzhaf interaction index. The first two have the Shapley values, the last the Banzhaf values.
+// The kind of values and interactions: the Shapley interaction index, the Shapley-Taylor index of order 2 or
+// the Banzhaf interaction index. The values of the first two are Shapley values, those of the last Banzhaf
+// values.
 enum class Index { kShapley, kTaylor, kBanzhaf };
 
-// How path-dependent SHAP values are computed: by the walk (walk_kernel-inl.h), by the methods of
-// recursive.h, or by that of fast_v2.h. With the first and the last trees may have tables instead.
+// How path-dependent SHAP values are computed: by the walk (simd/walk_kernel-inl.h), by the recursions of
+// cpu/recursive.h, or by the tables of tables/fast_v2.h. With kWalk and kFastV2, trees may have tables
+// instead.
 enum class Method { kWalk, kTreeShap, kFastV1, kFastV2 };
 
-// Their names in Python, which the rows of skshapgpu/_engine/algorithms.py refer to.
+// The names of the methods in Python, which the entries of skshapgpu/_engine/algorithms.py refer to.
 struct NamedMethod {
   const char* name;
   Method method;
@@ -52,8 +54,8 @@ constexpr NamedMethod kMethods[] = {{"walk", Method::kWalk},
                                     {"fast_v1", Method::kFastV1},
                                     {"fast_v2", Method::kFastV2}};
 
-// Rows to explain: element (row, feature) lies row * row_stride + feature * column_stride bytes
-// after data. NaN is missing.
+// The rows to explain: element (row, feature) lies row * row_stride + feature * column_stride bytes after
+// data. NaN means missing.
 struct Rows {
   const void* data;
   bool is_float32;
@@ -61,7 +63,7 @@ struct Rows {
   int64_t row_stride, column_stride;
 };
 
-// Rows are handled in blocks of 64, so that one word holds a yes or no of each row of a block.
+// Rows are processed in blocks of 64, so that one word holds one bit for each row of a block.
 constexpr int kBlockRows = 64;
 
 }  // namespace skshap

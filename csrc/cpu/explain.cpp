@@ -1,4 +1,4 @@
-// explain(): how the rows of a tile go through the trees of a plan.
+// explain(): takes the rows of a tile through the trees of a plan.
 #include <algorithm>
 
 #include "base/aligned.h"
@@ -14,13 +14,13 @@
 namespace skshap {
 namespace {
 
-// Codes and sums of a tile of rows, per thread; larger tiles stream a large model less often. With tables, of
-// which each is read for a whole tile at once, more rows pay, but the sums, to which each tree adds, must
-// stay in the L2 cache.
+// Bytes for the codes and sums of a tile, per thread. Larger tiles stream a large model less often. Each
+// table is read once for a whole tile, so with tables larger tiles pay off, but the sums, to which each tree
+// adds, must stay in the L2 cache.
 constexpr size_t kTileBytes = 4 << 20, kTableTileBytes = 1 << 20;
 constexpr int64_t kMaxTileRows = 1024, kMaxTableTileRows = 4096;
 
-// What is summed for each row and output.
+// Return how many sums each row and output has.
 size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size() + plan.triples.size(); }
 
 size_t fast_v2_row_bytes(const Plan& plan) {
@@ -29,14 +29,14 @@ size_t fast_v2_row_bytes(const Plan& plan) {
                                               : FastV2<double>::row_bytes(plan);
 }
 
-// What a thread allocates for the methods of recursive.h and fast_v2.h, whatever the rows are.
+// Return the bytes that a thread allocates for cpu/recursive.h or tables/fast_v2.h, whatever the rows are.
 template <class T>
 size_t method_bytes(const Plan& plan) {
   if (plan.method == Method::kWalk) return 0;
   return plan.method == Method::kFastV2 ? FastV2<T>::bytes(plan) : Recursion<T>::bytes(plan);
 }
 
-// Bounded by memory, and few enough that every thread gets some.
+// Choose a tile size that fits the memory and is small enough that every thread gets some tiles.
 TileSize tile_size(const Plan& plan, int64_t n_threads) {
   const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) +
                            sizeof(double) * n_sums(plan) * plan.n_outputs + table_row_bytes(plan) +
@@ -69,7 +69,7 @@ StackSizes stack_sizes(const Plan& plan) {
   return sizes;
 }
 
-// One thread's work on a plan: tiles of rows, through all trees, into the result.
+// One thread's work on a plan: it takes tiles of rows through all trees and writes the results.
 template <class T>
 class Worker {
  public:
@@ -85,7 +85,7 @@ class Worker {
     triple_phi_.resize(sizes.triple_phi);
     stack_.resize(sizes.stack);
     words_.resize(kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1));
-    std::fill_n(words_.data(), words_.size(), uint64_t{0});  // those of leaves are read, too
+    std::fill_n(words_.data(), words_.size(), uint64_t{0});  // the words of leaves are read, too
     sums_.resize(plan.n_outputs, plan.features.size(), tile_rows);
     pair_sums_.resize(plan.n_outputs, plan.pairs.size(), tile_rows);
     triple_sums_.resize(plan.n_outputs, plan.triples.size(), tile_rows);
@@ -162,7 +162,7 @@ class Worker {
     add_sums(chunk, block, chunk.triples, plan_.leaf_scale, triple_phi_, triple_sums_);
   }
 
-  // Adds the sums of a chunk to those of the tile; `places` has the place of each of its slots.
+  // Add the sums of a chunk to those of the tile; places[slot] is the place of a slot's sum there.
   void add_sums(const Chunk& chunk, int block, const std::vector<int32_t>& places, double scale,
                 const Aligned<T>& phi, const TileSums& sums) const {
     const size_t n_outputs = n_used_outputs(plan_, chunk), first_output = std::max(chunk.output, 0);

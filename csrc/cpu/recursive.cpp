@@ -1,15 +1,14 @@
 // Both methods keep weights for a path with L different features,
-//     w_k = k! (L - k)! / (L + 1)! (sum over sets of k known features of the product of their one fractions
-//     and
-//                                   of the others' zero fractions),
-// add a feature to them (EXTEND in the papers) and take it out again (UNWIND) by recursions over k. At a leaf
-// the sum over k of the weights without a feature is what its value is made of.
+//     w_k = k! (L - k)! / (L + 1)! (sum over the sets of k known features of the product
+//                                   of their one fractions and the zero fractions of the others).
+// They add a feature (EXTEND in the papers) and take it out again (UNWIND) by recursions over k. At a leaf, a
+// feature's value is computed from the sum over k of the weights without it.
 //
-// TreeSHAP has weights of all features of the path. Fast TreeSHAP v1 has those of the features that the row
-// satisfies: the others must be unknown for the row to pass, so that the product of their zero fractions is a
-// factor of everything, and at a leaf they all get the same value.
+// TreeSHAP has weights of all features of the path. Fast TreeSHAP v1 has weights of the features that the row
+// satisfies only: the row reaches the leaf only if all others are unknown, so the product of their zero
+// fractions is a common factor, and at a leaf they all get the same value.
 //
-// Nodes come in preorder, so that the path to a node's parent still stands on the level above: no function
+// Nodes come in preorder, so the path to a node's parent is still stored at the level above. No function
 // calls itself, and deep trees need no deep stack.
 #include "cpu/recursive.h"
 
@@ -27,7 +26,7 @@ Sizes sizes_of(const Plan& plan) {
   for (const Chunk& chunk : plan.chunks) {
     const size_t outputs = chunk.output < 0 ? plan.n_outputs : 1;
     sizes.levels = std::max(sizes.levels, static_cast<size_t>(chunk.height) + 1);
-    // So many quadrature nodes are for twice as many features, and there is one weight more.
+    // This many quadrature nodes are for twice as many features, and there is one weight more than features.
     sizes.elements = std::max(sizes.elements, 2 * static_cast<size_t>(chunk.n_nodes) + 1);
     sizes.inner = std::max(sizes.inner, chunk.max_inner);
     sizes.leaf_values = std::max(sizes.leaf_values, (chunk.max_inner + 1) * outputs);
@@ -131,12 +130,13 @@ void Recursion<T>::explain_row(const uint64_t* words, int row, T* phi) {
   }
 }
 
-// The path to a child of a node.
+// Make the path to a child from the path to its parent.
 template <class T>
 template <bool kFast>
 void Recursion<T>::descend(const Path& above, T share, bool satisfied, Path& below) const {
   const Element element{above.split.slot, satisfied, above.split.zero_fraction * share};
-  // The feature passes neither known nor unknown. TreeSHAP could not take it out again.
+  // Whether the feature is known or not, no row comes here, and TreeSHAP could not take the feature out
+  // again.
   below.unreachable = above.unreachable || (!satisfied && element.zero_fraction == 0);
   if (below.unreachable) return;
   below.n_elements = above.n_elements;
@@ -168,8 +168,8 @@ void Recursion<T>::extend(const Element& element, Path& path) const {
   ++path.n_weights;
 }
 
-// The weights without an element of the path, which may take the place of the path's, and their sum. With
-// Fast TreeSHAP v1 those without an unsatisfied element do not depend on which it is.
+// Compute the weights without an element of the path, which may overwrite those of the path; return their
+// sum. With Fast TreeSHAP v1, the weights without an unsatisfied element do not depend on which one it is.
 template <class T>
 template <bool kFast>
 T Recursion<T>::unwind(const Path& path, const Element& element, T* weights) const {
@@ -196,7 +196,7 @@ T Recursion<T>::unwind(const Path& path, const Element& element, T* weights) con
   return sum;
 }
 
-// Makes a path end before a split on a feature: takes out what earlier splits on it have added.
+// Make a path end before a split on a feature: take out what earlier splits on the feature have added.
 template <class T>
 template <bool kFast>
 void Recursion<T>::take_out(const Node& node, Path& path) const {

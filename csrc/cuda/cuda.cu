@@ -1,4 +1,4 @@
-// The pipeline on one device: takes rows batch by batch, launches the kernels of a model.
+// The pipeline on one device: takes rows batch by batch and launches the kernels of a model.
 #include "cuda/cuda.h"
 
 #include <algorithm>
@@ -14,19 +14,19 @@
 namespace skshap {
 namespace {
 
-// Device memory that a call may use by itself: beyond it nothing gets faster.
+// Device memory that a call uses if it has no memory limit: with more, nothing gets faster.
 constexpr size_t kDefaultBytes = size_t{1} << 30;
-// What a call may use without asking whether it is free.
+// Memory that a call uses without asking how much is free.
 constexpr size_t kSmallBytes = size_t{1} << 27;
-// Rows of a batch when memory allows: enough work for the largest devices, short enough to overlap.
+// Rows of a batch if memory allows: enough work for the largest devices, few enough for batches to overlap.
 constexpr int64_t kBatchRows = 1 << 17;
-// Longest path, root included, that GPUTreeShap runs in single precision.
+// The longest path, root included, that GPUTreeShap runs in single precision.
 constexpr uint32_t kMaxSinglePath = 17;
-// Copies and kernels of one batch run beside those of the other.
+// The copies and kernels of one batch overlap with those of the other.
 constexpr int kLanes = 2;
 
-// Copies between host arrays by several threads: the pages of a fresh result are made at its first
-// writing, which takes one thread longer than the GPU.
+// Copy between host arrays by several threads: the pages of a new result are allocated when they are first
+// written, which takes one thread longer than the GPU computes.
 void copy(char* to, const char* from, size_t size) {
   constexpr size_t kPart = size_t{16} << 20, kMaxThreads = 16;
   const size_t n =
@@ -51,7 +51,7 @@ using Arrays = std::array<void*, kArrays>;
 
 Arrays arrays(const Result& result) { return {result.values, result.matrices, result.pairs}; }
 
-// What a batch in flight needs.
+// Stream and buffers of a batch in flight.
 struct Lane {
   Stream stream;
   Event done;  // its latest use
@@ -116,7 +116,7 @@ class Pipeline : public CudaPlan::Impl {
  public:
   static constexpr int kTile = cuda_tile_rows<T>();
 
-  // The device must be in use.
+  // Make the pipeline of a device, which must be the current one.
   Pipeline(const Plan& plan, int device, bool gputreeshap)
       : plan_(plan), device_(device), model_(plan, gputreeshap) {}
 
@@ -129,10 +129,10 @@ class Pipeline : public CudaPlan::Impl {
     const std::array<size_t, kArrays> out_rows = row_bytes(result.values);
     const size_t out_row = out_rows[0] + out_rows[1] + out_rows[2];
     const bool margins = result.values.margin || result.gap;
-    // Several batches for a large job, so that copies overlap with kernels.
+    // A large job has several batches, so that copies overlap with kernels.
     const int64_t several = std::max<int64_t>(rows.n_rows / 8, 1 << 14);
     const int64_t batch = batch_rows(rows.n_rows, several, x_row + out_row, margins, memory_limit);
-    for (const Lane& lane : lanes_) lane.done.wait(kComputing);  // a call on the device returns early
+    for (const Lane& lane : lanes_) lane.done.wait(kComputing);  // calls on the device return early
     reset_gap(result.gap, lanes_[0].stream.stream);
     check(cudaStreamSynchronize(lanes_[0].stream.stream), "clearing the gap");  // for both lanes
     struct Flight {
@@ -212,21 +212,21 @@ class Pipeline : public CudaPlan::Impl {
     const Arrays given = arrays(result.values);
     const std::array<size_t, kArrays> out_rows = row_bytes(result.values);
     const bool margins = result.gap;
-    // Two, so that the second fills the GPU where the first one ends.
+    // Two batches, so that the second fills the GPU when the first one comes to its end.
     const int64_t several = std::max<int64_t>(rows.n_rows / 2, 1 << 15);
     const int64_t batch = batch_rows(rows.n_rows, several, 0, margins, memory_limit);
-    // One batch needs no stream of its own.
+    // A single batch needs no stream of its own.
     const int n_lanes = rows.n_rows > batch ? kLanes : 1;
     const auto stream_of = [&](const Lane& lane) { return n_lanes > 1 ? lane.stream.stream : stream; };
     const bool refuses = input.refuses() && rows.n_rows && plan_.n_inputs;
     reset_gap(result.gap, stream);
     CudaCheck numbers{};
     if (refuses) numbers = start_check(input, stream);
-    // While they are coded, if all are.
+    // Check numbers while they are coded, if every column is.
     const bool beside = refuses && n_lanes == 1 && model_.codes_all;
     if (refuses && !beside) check_all(rows, numbers, stream);
     for (int l = 0; l < n_lanes; ++l) lanes_[l].done.delay(stream_of(lanes_[l]));
-    if (n_lanes > 1) {  // begin when the rows are there
+    if (n_lanes > 1) {  // begin once the rows are there
       begin_.record(stream);
       for (const Lane& lane : lanes_) begin_.delay(lane.stream.stream);
     }
@@ -249,7 +249,7 @@ class Pipeline : public CudaPlan::Impl {
                {out[0], result.values.is_float32, nullptr, out[1], out[2]}, margins, result.gap != nullptr,
                stream_of(lane));
       }
-      for (int l = 0; l < n_lanes; ++l) {  // what comes later on the caller's stream finds the values there
+      for (int l = 0; l < n_lanes; ++l) {  // the caller's stream sees the values from here on
         lanes_[l].done.record(stream_of(lanes_[l]));
         if (n_lanes > 1) lanes_[l].done.delay(stream);
       }
@@ -273,14 +273,14 @@ class Pipeline : public CudaPlan::Impl {
   size_t row_width() const { return static_cast<size_t>(plan_.n_outputs) * plan_.n_features; }
   size_t n_places() const { return plan_.features.size() + plan_.pairs.size(); }
 
-  // Of each array that is asked for.
+  // Return the bytes of a row of each array, 0 for those that are not requested.
   std::array<size_t, kArrays> row_bytes(const Result& result) const {
     const size_t item = result.is_float32 ? 4 : 8;
     return {item * row_width(), result.matrices ? item * row_width() * plan_.n_features : 0,
             result.pairs ? item * plan_.n_outputs * plan_.pairs.size() : 0};
   }
 
-  // Bytes of a lane for each row, inputs and result on the device aside.
+  // Return the bytes of a lane for each row, without the input and the result on the device.
   size_t lane_row_bytes(bool margins) const {
     return sizeof(T) * model_.n_slots + 2 * static_cast<size_t>(model_.n_columns) +
            (model_.paths.used ? 4 * plan_.columns.size() + 8 * plan_.n_outputs * plan_.features.size() : 0) +
@@ -288,14 +288,14 @@ class Pipeline : public CudaPlan::Impl {
            (plan_.interactions() ? 8 * plan_.n_outputs * n_places() : 0);
   }
 
-  // At most `most`, and as many as memory allows for; batches are of the same size, since a small one does
-  // not fill the GPU.
+  // Return the rows of a batch: at most `most`, and as many as memory allows. Batches have the same size,
+  // because a small one does not fill the GPU.
   int64_t batch_rows(int64_t n_rows, int64_t most, size_t io_row, bool margins, size_t memory_limit) const {
     const size_t fixed = kLanes * model_.frame_bytes, row = kLanes * (lane_row_bytes(margins) + io_row);
     size_t limit = memory_limit;
     most = std::min(most, kBatchRows);
     if (!limit && fixed + row * std::min(most, n_rows + kTile) <= kSmallBytes) {
-      limit = kSmallBytes;  // to ask for free memory takes as long as a small job
+      limit = kSmallBytes;  // asking for free memory takes as long as a small job
     } else if (!limit) {
       size_t free = 0, total = 0;
       check(cudaMemGetInfo(&free, &total), "reading free memory");
@@ -337,10 +337,10 @@ class Pipeline : public CudaPlan::Impl {
     reserve(lane.margin, 8 * n * plan_.n_outputs);
   }
 
-  // Tasks taken by each launch of the walk, and by the general one.
+  // Return the number of counters: the tasks taken by each launch of the walk, and by the general one.
   size_t n_counters() const { return model_.launches.size() + 1; }
 
-  // Where to note numbers that are refused. What is noted, finish_check gives.
+  // Prepare the place where rejected numbers are recorded; finish_check reads it.
   CudaCheck start_check(const CudaInput& input, cudaStream_t stream) {
     if (!none_found_) {
       refused_.reserve(8, kNoRoom);
@@ -378,8 +378,8 @@ class Pipeline : public CudaPlan::Impl {
     return first;
   }
 
-  // Copies rows to page-locked memory: column by column if they lie so, else row by row. Returns
-  // how they lie there.
+  // Copy rows to page-locked memory: column by column if they are stored so, otherwise row by row. Return
+  // their layout there.
   Rows gather(const Rows& rows, int64_t first, int64_t n, char* out) const {
     const char* from = static_cast<const char*>(rows.data) + first * rows.row_stride;
     const int64_t item = rows.is_float32 ? 4 : 8, row = item * plan_.n_inputs;
@@ -599,7 +599,7 @@ class Pipeline : public CudaPlan::Impl {
     a.codes = lane.path_codes.template as<uint32_t>();
     a.phi = lane.phi.template as<double>();
     a.values = out.values;
-    // Its recurrences lose digits with every feature on a path: float32 is good for about 16.
+    // The recurrences of GPUTreeShap lose digits with every feature on a path: float32 is good for about 16.
     const bool single = sizeof(T) == 4 && model_.paths.longest <= kMaxSinglePath;
     check(single ? (out.is_float32 ? launch_gputreeshap<float, float>(a, s)
                                    : launch_gputreeshap<float, double>(a, s))
@@ -608,7 +608,7 @@ class Pipeline : public CudaPlan::Impl {
           "running GPUTreeShap");
   }
 
-  // Nothing may run on when the caller's memory goes away.
+  // Wait for all work: none may continue when the caller's memory is freed.
   void finish() {
     for (const Lane& lane : lanes_) cudaStreamSynchronize(lane.stream.stream);
   }
@@ -634,7 +634,7 @@ class Pipeline : public CudaPlan::Impl {
   const CudaModel<T> model_;
   DeviceBuffer gap_, refused_;
   HostBuffer found_;
-  bool none_found_ = false;  // by the last check: what it looked into can be used again as it is
+  bool none_found_ = false;  // by the last check, whose buffers can then be reused as they are
   Event begin_, checked_;
   Lane lanes_[kLanes];
 };

@@ -11,11 +11,11 @@
 
 namespace skshap {
 
-// A CUDA call failed; the message is one sentence for users.
+// An error of a CUDA call; the message is one sentence for users.
 struct CudaError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-// The device has too little memory.
+// An error raised if the device has too little memory.
 struct CudaMemoryError : CudaError {
   using CudaError::CudaError;
 };
@@ -27,28 +27,28 @@ struct CudaDevice {
   size_t memory;
 };
 
-// Devices that the kernels can run on; throws CudaError that says why there are none.
+// Return the devices that the kernels can run on; throw a CudaError that says why there are none.
 std::vector<CudaDevice> cuda_devices();
 int cuda_driver_version();   // 0: no driver
-int cuda_runtime_version();  // that this was built with
+int cuda_runtime_version();  // of the build
 
-// Memory of devices, and page-locked memory, that this module holds now.
+// Return the bytes of device memory and page-locked memory that this module holds now.
 size_t cuda_allocated_bytes();
 
-// What a call fills. The arrays lie on the device for explain_device, which gives no margin, else on the
-// host.
+// The arrays that a call fills. For explain_device, which has no margin, they are on the device, otherwise on
+// the host.
 struct CudaResult {
   Result values;
   double* gap;  // host, or null: for each output the largest |base + sum of values - margin|
 };
 
-// What numbers mean in rows on the device (rows from the host have been checked and have NaN), and what was
-// found there.
+// The meaning of numbers in rows on the device (rows from the host have been checked and have NaN), and the
+// result of checking them.
 struct CudaInput {
-  double missing;        // means missing, besides NaN
-  bool allow_nan;        // else missing values are refused
-  double limit;          // magnitudes from here on are refused, unless NaN
-  int64_t refused = -1;  // the first such value, as row * n_features + feature; the result is void then
+  double missing;        // a number that means missing, besides NaN
+  bool allow_nan;        // otherwise missing values are rejected
+  double limit;          // from this magnitude on numbers are rejected, unless it is NaN
+  int64_t refused = -1;  // the first rejected one, as row * n_features + feature; the result is void then
 
   bool refuses() const { return !allow_nan || limit == limit; }
 };
@@ -56,18 +56,18 @@ struct CudaInput {
 // A plan uploaded to one device. Safe to use from several threads: calls on it wait for each other.
 class CudaPlan {
  public:
-  // `gputreeshap`: by that paper's own method instead of the quadrature.
+  // Upload a plan. `gputreeshap`: explain by the method of that paper instead of the quadrature.
   CudaPlan(const Plan& plan, int device, bool gputreeshap);
   ~CudaPlan();
   CudaPlan(const CudaPlan&) = delete;
   CudaPlan& operator=(const CudaPlan&) = delete;
 
-  // Rows and result on the host. `memory_limit`: device bytes for a call's buffers, 0 for a part of
-  // what is free. Returns whether it was completed, as skshap::explain.
+  // Explain rows on the host, with the result on the host. `memory_limit`: device bytes for a call's buffers,
+  // 0 for a part of what is free. Return whether the work was completed, like skshap::explain.
   bool explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
                const std::function<bool()>& interrupted);
-  // Rows and result on the device, in the order of `stream`; returns when all work is queued and the rows are
-  // checked, or, if a gap is asked for, done.
+  // Explain rows on the device, with the result on the device, in the order of `stream`. Return when all work
+  // is queued and the rows are checked or, if a gap is requested, when all work is done.
   bool explain_device(const Rows& rows, CudaInput& input, const CudaResult& result, size_t memory_limit,
                       uintptr_t stream, const std::function<bool()>& interrupted);
 

@@ -1,5 +1,5 @@
-// The walk in its general form: any number of nodes of the quadrature, any height, leaves of several
-// outputs. All state is in memory; models that need it are rare, so this is short rather than fast.
+// The walk in its general form: any number of quadrature nodes, any height, leaves of several outputs. All
+// state is in memory: models that need it are rare, so the code is short rather than fast.
 #pragma once
 
 #include "cuda/lanes.cuh"
@@ -23,9 +23,9 @@ struct CudaGeneralArgs {
   int32_t* next_task;
 };
 
-// Elements a lane for a walk: C[K] of each level and one more; base, delta, whether the row is
-// alive at the node and whether in the subtree at hand; a stack of results B[K] of each output; Q[K] of each
-// output.
+// Return the elements per lane for a walk: C[K] of each level and one more; for each level base, delta,
+// whether the row is alive at the node and whether it is alive in the current subtree; a stack of results
+// B[K] of each output; Q[K] of each output.
 __host__ __device__ constexpr size_t general_elements(size_t n_nodes, size_t n_outputs, size_t height) {
   return (height + 1) * n_nodes + 4 * (height + 1) + (height + 3) * n_nodes * n_outputs;
 }
@@ -49,7 +49,7 @@ __device__ bool general_decide(const CudaGeneralArgs<T>& a, const typename CudaP
   return left != static_cast<bool>(flags & kNodeFlip);
 }
 
-// One row a lane: `codes` and `phi` are that row's, with `stride` elements between columns or slots.
+// Walk one row per lane: `codes` and `phi` are that row's, with `stride` elements between columns or slots.
 template <class T>
 __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaProgram<T>::Element* p,
                              const int16_t* codes, T* phi, int stride, T* memory) {
@@ -64,8 +64,7 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
   const size_t result = static_cast<size_t>(K) * n_outputs * kWarp;
   T* const Q = results + (height + 2) * result;  // [output][k]
   p = dead + (a.pairs ? K : 0);
-  // What the node at hand added to its feature, differentiated by the features above it; `p` is at their
-  // list.
+  // Differentiate what the current node added to its feature by the features above it; `p` is at their list.
   const auto add_pairs = [&] {
     uint32_t n = static_cast<uint32_t>(*p++);
     for (; n; --n, p += 2 + K) {

@@ -1,15 +1,15 @@
-// GPUTreeShap (Mitchell, Frank, Holmes, arXiv:2010.13972): a lane for each element of a path, several
-// paths in a warp, the dynamic programming of TreeSHAP by shuffles.
+// GPUTreeShap (Mitchell, Frank, Holmes, arXiv:2010.13972): one lane for each element of a path, several paths
+// in a warp, and the dynamic programming of TreeSHAP by shuffles.
 //
-// Weight i of a path (lane i of its lanes) is the sum over all ways to know i of its features, of the
-// product of the one fractions of the known and the zero fractions of the other ones, times the share
-// i! (n - i)! / (n + 1)! of such a way among all orders. EXTEND takes one more feature into the weights:
+// Weight i of a path (held by lane i of its lanes) is the sum, over all sets of i known features, of the
+// product of the known features' one fractions and the other features' zero fractions, times the share
+// i! (n - i)! / (n + 1)! of such a set among all orders. EXTEND adds one more feature to the weights:
 //
 //   w_i <- (z (n - i) w_i + o i w_(i-1)) / (n + 1)      n: features so far, this one included
 //
-// The value of feature i needs the sum of the weights without it, all of them at once, a lane each. With
-// o = 1, EXTEND is solved for the old weights from the highest down. With o = 0, the old weight is
-// w_j (n + 1) / (z (n - j)), and z goes away against the factor o - z of the value.
+// The value of feature i needs the sum of the weights without it; all these sums are computed at once, a lane
+// each. With o = 1, EXTEND is solved for the old weights from the highest down. With o = 0, the old weight is
+// w_j (n + 1) / (z (n - j)), and z cancels against the factor o - z of the value.
 //
 // The sums are added with atomics, in any order: results differ in the last digits from run to run.
 #pragma once
@@ -24,13 +24,13 @@ constexpr int kPathRows = 1024;
 constexpr int kPathThreads = 256;
 
 struct CudaPathArgs {
-  // Of a PathSet.
+  // From the PathSet.
   const PathElement* elements;
   const int64_t* bins;
   const Path* paths;
   const uint32_t* category_bits;
   int64_t n_bins;
-  // Of the Plan.
+  // From the Plan.
   const double* leaf_values;
   const int32_t* features;
   int32_t n_used, n_outputs, n_features;
@@ -48,7 +48,7 @@ inline size_t cuda_path_code_elements(int64_t n_rows, size_t n_columns) {
   return (n_rows + kPathLanes - 1) / kPathLanes * kPathLanes * n_columns;
 }
 
-// A block takes a tile, a warp a column of it.
+// Code rows: a block takes a tile, a warp a column of it.
 template <class Read>
 __global__ void __launch_bounds__(kPathThreads) code_path_rows(CudaPathArgs args) {
   const CudaCodeArgs& a = args.code;
@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(kPathThreads) code_path_rows(CudaPathArgs args
   }
 }
 
-// The rows of a tile that follow the path as far as the element says: a bit each, the one fractions.
+// Return a bit for each row of a tile: whether it satisfies the path's splits on the element's feature. These
+// are the one fractions.
 __device__ inline uint32_t one_fractions(const CudaPathArgs& a, const PathElement& e, int64_t tile) {
   const uint32_t* codes = a.codes + tile * a.code.n_columns * kPathLanes;
   const auto test = [&](uint32_t column, auto passes) {
@@ -90,7 +91,7 @@ __device__ inline uint32_t one_fractions(const CudaPathArgs& a, const PathElemen
 
 template <class T>
 __global__ void __launch_bounds__(kPathThreads) add_paths(CudaPathArgs a) {
-  __shared__ T reciprocal[kPathLanes + 1];  // and 0 at 0, for steps that a path does not have
+  __shared__ T reciprocal[kPathLanes + 1];  // 0 at 0, for steps that a path does not have
   if (threadIdx.x <= kPathLanes) reciprocal[threadIdx.x] = threadIdx.x ? T(1) / threadIdx.x : T(0);
   __syncthreads();
   const int64_t bin =
@@ -98,11 +99,11 @@ __global__ void __launch_bounds__(kPathThreads) add_paths(CudaPathArgs a) {
   if (bin >= a.n_bins) return;
   const int lane = threadIdx.x % kPathLanes;
   const int64_t at = a.bins[bin] + lane;
-  // Lanes without an element are paths of one element. All lanes of a warp go through the steps of its
-  // longest path, as the shuffles of the whole warp need.
+  // Lanes without an element are paths of one element. All lanes of a warp take the steps of its longest
+  // path, because the shuffles need the whole warp.
   PathElement e{};
   e.zero_fraction = 1;
-  int length = 1, n_outputs = 0;  // to add to
+  int length = 1, n_outputs = 0;  // the outputs that the path adds to
   const double* values = nullptr;
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kPathRows;
   const int64_t row_size = static_cast<int64_t>(a.n_outputs) * a.n_used;
@@ -137,14 +138,14 @@ __global__ void __launch_bounds__(kPathThreads) add_paths(CudaPathArgs a) {
         const T known = path_ones >> n & 1 ? T(place) * left : T(0);
         w = n < length ? (added * T(n - place) * w + known) * reciprocal[n + 1] : w;
       }
-      // UNWOUND SUM, from weight length - 2 down to 0, over `length`.
+      // UNWOUND SUM, from weight length - 2 down to 0, divided by `length`.
       T next = __shfl_sync(~0u, w, first + length - 1), sum = 0;
       for (int n = 1; n < longest; ++n) {
         const int j = length - 1 - n;
         const T weight = __shfl_sync(~0u, w, first + j);
         const T old = (one ? next : weight) * reciprocal[j < 0 ? 0 : one ? j + 1 : n];
         sum += old;
-        next = weight - old * z * T(n);  // only of use with o = 1
+        next = weight - old * z * T(n);  // only used with o = 1
       }
       const double share = static_cast<double>(sum * T(length) * (one ? T(1) - z : T(-1)));
       for (int o = 0; o < n_outputs; ++o)
@@ -162,7 +163,7 @@ __global__ void __launch_bounds__(kPathThreads) write_path_values(CudaPathArgs a
         static_cast<Out>(a.phi[i]);
 }
 
-// Queues all work. T: the precision of the weights. Out: element type of `values`.
+// Queue all work. T: the precision of the weights. Out: the element type of `values`.
 template <class T, class Out>
 cudaError_t launch_gputreeshap(const CudaPathArgs& a, cudaStream_t stream) {
   const int64_t n_rows = a.code.n_rows, n_phi = n_rows * a.n_outputs * a.n_used;

@@ -1,4 +1,4 @@
-// Kernels of the device pipeline, launched by cuda.cu: codes, walk, margin, sums.
+// Kernels of the device pipeline, launched by cuda/cuda.cu: codes, walk, margin, sums.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,12 +17,12 @@ constexpr int cuda_tile_rows() {
   return cuda_lane_rows<T>() * kWarp;
 }
 
-// Frames of the walk in registers. More would save memory accesses, but each takes instances of all
-// operations, and their code is what the instruction caches hold least.
+// Frames of the walk in registers. More would save memory accesses, but each frame needs its own instances of
+// all operations, and room in the instruction caches is scarcest.
 constexpr int kWalkFrames = 2;
 
-// The walk for one K. Each warp of a block has a tile. All warps of a multiprocessor are in one block, of as
-// many threads as registers allow: that keeps them at the same operations, and so at the same code.
+// The walk for one K. Each warp of a block has a tile. All warps of a multiprocessor are in one block, with
+// as many threads as registers allow: this keeps them at the same operations, and so at the same code.
 template <class T>
 struct WalkKernel {
   void (*kernel)(CudaWalkArgs<T>);
@@ -37,7 +37,7 @@ WalkKernel<T> walk_with(bool shared) {
 
 template <class T>
 WalkKernel<T> walk_kernel(int n_nodes, bool shared);
-// The same for interactions.
+// Return the kernel for plans with interactions.
 template <class T>
 WalkKernel<T> pairs_kernel(int n_nodes, bool shared);
 

@@ -1,4 +1,4 @@
-// What the walks are written in: values of several rows a lane, and reads that all lanes share.
+// Building blocks of the walks: values of several rows per lane, and reads that all lanes share.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ __device__ __forceinline__ double as_value(uint64_t x, double) { return __longlo
 __device__ __forceinline__ float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ __forceinline__ double multiply_add(double a, double b, double c) { return fma(a, b, c); }
 
-// kN (a multiple of 4) elements of a segment, the same ones for all lanes.
+// Read kN (a multiple of 4) elements of a segment, the same ones for all lanes.
 template <int kN>
 __device__ __forceinline__ void fetch(const uint32_t* p, uint32_t (&out)[kN]) {
 #pragma unroll

@@ -1,4 +1,4 @@
-// Owners of what CUDA gives: device memory, page-locked memory, streams; and its errors as exceptions.
+// Owners of CUDA resources: device memory, page-locked memory, streams. CUDA's errors become exceptions.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@ namespace skshap {
 
 inline void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // not left for the next call to find
+  cudaGetLastError();  // so that the next call does not find it
   const std::string message = std::string("CUDA: ") + what + ": " + cudaGetErrorString(error);
   if (error == cudaErrorMemoryAllocation) throw CudaMemoryError(message);
   throw CudaError(message);
@@ -35,7 +35,7 @@ class UseDevice {
 
 inline std::atomic<size_t> cuda_allocated{0};
 
-// Memory of the device, or page-locked memory of the host; grows, never shrinks.
+// Memory of the device, or page-locked memory of the host; it grows and never shrinks.
 template <bool kHost>
 class Buffer {
  public:
@@ -82,7 +82,7 @@ DeviceBuffer upload(const std::vector<X>& x) {
   if (x.empty()) return buffer;
   constexpr const char* kWhat = "copying the model";
   check(cudaMemcpy(buffer.as<X>(), x.data(), x.size() * sizeof(X), cudaMemcpyHostToDevice), kWhat);
-  // From pageable memory it may return before all is there, and other streams do not wait for it.
+  // A copy from pageable memory may return before it is complete, and other streams do not wait for it.
   check(cudaStreamSynchronize(nullptr), kWhat);
   return buffer;
 }
@@ -93,9 +93,9 @@ class Event {
   ~Event() { cudaEventDestroy(event_); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  // Happens when what is queued in the stream now is done.
+  // Let the event happen when the work queued in the stream so far is done.
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "recording an event"); }
-  // What is queued in the stream later begins after it.
+  // Let work that is queued in the stream later begin after the event.
   void delay(cudaStream_t stream) const {
     check(cudaStreamWaitEvent(stream, event_), "waiting for an event");
   }

@@ -1,4 +1,4 @@
-// A plan on a device: everything that does not change from call to call, and how the kernels are launched.
+// A plan on a device: everything that is the same in all calls, and the code that launches the kernels.
 #pragma once
 
 #include <algorithm>
@@ -16,22 +16,23 @@ namespace skshap {
 
 // Memory of the general walk, which bounds how many warps run it.
 constexpr size_t kGeneralBytes = size_t{1} << 28;
-// Trees of a margin group: enough groups for a job of few rows.
+// Trees of a margin group: few enough that a job of few rows has many groups.
 constexpr size_t kMarginTrees = 32;
-// Decisions of a tree for the warps of a block; those of larger trees lie in global memory.
+// Memory for the decisions of a tree for the warps of a block; those of larger trees are in global memory.
 constexpr size_t kMaxSharedWords = size_t{1} << 15;
-// Features of matrices that add_matrices writes: beyond, most of them would be zeros, for which it is slow.
+// The largest number of features for which add_matrices writes matrices: in larger ones most elements are
+// zeros, for which it is slow.
 constexpr int kMaxSmallMatrix = 128;
-// Shared memory that a block has without asking for more.
+// Shared memory that a block has without requesting more.
 constexpr size_t kSharedBytes = size_t{48} << 10;
-// Shared memory that the kernels of the walk have beside the segments and phi.
+// Shared memory that the kernels of the walk have in addition to the segments and phi.
 constexpr size_t kStaticSharedBytes = 256;
 
 template <class T>
 struct CudaModel {
   static constexpr int kTile = cuda_tile_rows<T>();
 
-  // One kernel for all chunks of the same K.
+  // One launch, for all chunks with the same K.
   struct Launch {
     CudaWalkArgs<T> args;
     WalkKernel<T> kernel;
@@ -45,16 +46,16 @@ struct CudaModel {
     DeviceBuffer list;
   };
 
-  // Trees explained by tables.
+  // The trees that are explained by tables.
   struct Tables {
     CudaTableArgs<T> args{};
     int n_chunks = 0, n_blocks = 0;
     size_t shared = 0;
-    size_t words_bytes = 0;  // of all blocks, if they do not lie in shared memory
+    size_t words_bytes = 0;  // of all blocks, if the words are not in shared memory
     DeviceBuffer chunks, trees, nodes, look_ups, bits, targets, factors, entries;
   };
 
-  // The model as GPUTreeShap has it; replaces codes, walk and sums.
+  // The model as GPUTreeShap needs it; it replaces codes, walk and sums.
   struct Paths {
     bool used = false;
     DeviceBuffer elements, bins, paths, category_bits;
@@ -64,21 +65,21 @@ struct CudaModel {
 
   const Plan& plan;
   int multiprocessors = 0, n_groups = 0;
-  size_t max_shared = 0;  // of a block; without room for phi, phi is summed in the caches
+  size_t max_shared = 0;  // of a block; if phi does not fit, it is summed in the caches
   int32_t n_columns = 0, n_sums = 0;
   uint32_t n_slots = 0;
-  size_t frame_bytes = 0;  // memory of a walk, for all its warps
+  size_t frame_bytes = 0;  // memory of a walk for all its warps
   DeviceBuffer stream, chunks, category_bits, category_sets, nodes, tree_nodes, leaf_values, constant, base,
       columns, full_columns, thresholds, categories, groups, offsets, parts, features, partner_offsets,
       partners, place_of;
-  bool small_matrices = false;  // add_matrices can be used
-  bool codes_all = false;       // every feature is coded in each call
+  bool small_matrices = false;  // whether add_matrices can be used
+  bool codes_all = false;       // whether every feature is coded in each call
   std::vector<Launch> launches;
   General general;
   Tables tables;
   Paths paths;
 
-  // On the device in use.
+  // Upload the model to the current device.
   CudaModel(const Plan& of, bool gputreeshap) : plan(of) {
     const CudaProgram<T> program = make_cuda_program<T>(plan);
     int device = 0;
@@ -153,7 +154,7 @@ struct CudaModel {
     p.used = true;
   }
 
-  // Chunks of one launch; long tasks first, so that no device waits for one at the end.
+  // List the chunks of one launch; long tasks first, so that the device does not wait for one at the end.
   static std::vector<int32_t> list_chunks(const CudaProgram<T>& program, int n_nodes, bool general) {
     std::vector<int32_t> list;
     for (size_t i = 0; i < program.chunks.size(); ++i)
@@ -272,7 +273,7 @@ struct CudaModel {
     size_t phi_bytes = sizeof(T) * kTableWarps * kWarp * a.max_slots;
     const size_t words_bytes = sizeof(uint32_t) * kTableWarps * a.max_words;
     tables.shared = words_bytes <= kMaxSharedWords ? words_bytes : 0;
-    if (tables.shared + phi_bytes > max_shared / 2) phi_bytes = a.max_slots = 0;  // two blocks at once
+    if (tables.shared + phi_bytes > max_shared / 2) phi_bytes = a.max_slots = 0;  // two blocks at a time
     tables.shared += phi_bytes;
     const auto kernel = look_up_tables<T, kTile>;
     allow_shared(kernel);
@@ -284,8 +285,8 @@ struct CudaModel {
     frame_bytes = std::max(frame_bytes, tables.words_bytes);
   }
 
-  // The limit belongs to the kernel, not to a launch: with that of one model, launches of another that needs
-  // more would fail.
+  // Allow a kernel all shared memory of a block. The limit belongs to the kernel, not to a launch: with the
+  // limit of one model, launches for another model that needs more would fail.
   template <class Kernel>
   void allow_shared(Kernel kernel) const {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -327,7 +328,7 @@ struct CudaModel {
     if (plan.interactions()) list_partners();
   }
 
-  // The pairs of each feature, by the other feature.
+  // List the pairs of each feature, by the other feature.
   void list_partners() {
     std::vector<std::vector<CudaPartner>> partners(plan.features.size());
     for (size_t i = 0; i < plan.pairs.size(); ++i) {

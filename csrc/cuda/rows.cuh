@@ -10,15 +10,15 @@ struct CudaCodeColumn {
   uint32_t n;       // thresholds, or listed categories
   uint32_t origin;  // as in CudaColumn
   uint8_t categorical, zero_missing;
-  int64_t values;  // where they begin, among those of their kind
+  int64_t values;  // where they begin, among those of all columns of the kind
 };
 
-// Which numbers of X are refused, and where that is noted.
+// Rules for numbers of X that are rejected, and the place where they are recorded.
 struct CudaCheck {
   bool allow_nan;
-  double limit;               // magnitudes from here on are refused, unless NaN
+  double limit;               // from this magnitude on numbers are rejected, unless it is NaN
   double missing;             // taken for NaN
-  unsigned long long* first;  // smallest row * n_inputs + column that is refused
+  unsigned long long* first;  // smallest row * n_inputs + column that is rejected
   volatile int* found;        // on the host: set if there is one
 
   __device__ void look_at(double x, int64_t position) const {
@@ -40,16 +40,16 @@ struct CudaCodeArgs {
   const void* thresholds;  // in the precision in which the model reads X
   const int32_t* categories;
   int16_t* codes;     // [tile][column][row of the tile]
-  int32_t* counters;  // of the kernels that come next: set to 0
+  int32_t* counters;  // of the kernels that follow: set to 0
   int32_t n_counters;
-  bool checks;  // all columns of X are coded, and checked
+  bool checks;  // whether numbers are checked, as all columns of X are coded
   int32_t n_inputs;
   CudaCheck check;
 };
 
 constexpr float kCudaZeroMagnitude = 1e-35f;  // LightGBM's kZeroThreshold
 
-// A value's full rank, or the position of its category: the code that CodeTile has for it.
+// Return a value's full rank, or the position of its category: the code that a CodeTile has for it.
 template <class Read>
 __device__ uint32_t full_code(const CudaCodeArgs& a, const CudaCodeColumn& column, Read x) {
   const bool missing = isnan(x) || x == static_cast<Read>(a.missing) ||
@@ -81,7 +81,7 @@ __device__ uint32_t full_code(const CudaCodeArgs& a, const CudaCodeColumn& colum
   return low < column.n && categories[low] == wanted ? low : column.n;
 }
 
-// Read: the precision of the model's comparisons.
+// Code rows. Read: the precision of the model's comparisons.
 template <class Read, int kTile>
 __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
   if (blockIdx.x == 0 && blockIdx.y == 0 && static_cast<int>(threadIdx.x) < a.n_counters)
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
                       read * a.n_inputs + column.input);
     const uint32_t full = full_code(a, column, x);
     int32_t code;
-    if (column.categorical) {  // one of more categories than fit has its high halves in a column of their own
+    if (column.categorical) {  // the high halves of many categories are in a column of their own
       code = static_cast<int32_t>(column.origin ? full >> 16 : full);
     } else if (full == kMissingCode) {
       code = -1;
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
   }
 }
 
-// The same for columns of X that no tree uses, too.
+// Check all columns of X, including those that no tree uses.
 __global__ void __launch_bounds__(256) find_refused(CudaCodeArgs a) {
   const int64_t n = a.n_rows * a.n_inputs, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(256) find_refused(CudaCodeArgs a) {
   }
 }
 
-// Whether the row whose codes are given goes left at a node; its columns are `stride` apart.
+// Return whether a row with these codes goes left at a node; its columns are `stride` apart.
 __device__ __forceinline__ bool goes_left(const int16_t* codes, int stride, uint32_t column_flags,
                                           uint32_t operand, const uint32_t* category_bits) {
   const int16_t* p = codes + static_cast<int64_t>(column_flags >> kNodeColumnShift) * stride;
@@ -183,11 +183,11 @@ __global__ void __launch_bounds__(kTile) add_margins(CudaMarginArgs a) {
 }
 
 struct CudaSumArgs {
-  // Of each output and place (used features, then pairs), then of each output (its margin): where its parts
-  // begin in `parts`, slots of all chunks and sums of margins.
+  // For each output and place (used features, then pairs), then for each output (its margin): where its parts
+  // begin in `parts`, which lists slots of all chunks and sums of margins.
   const int64_t* part_offsets;
   const int32_t* parts;
-  const int32_t* features;  // used ones: columns of `values`; null if it has one for each place
+  const int32_t* features;  // used ones: columns of `values`; null if it has one per place
   int32_t n_used, n_places, n_outputs, n_features;
   uint32_t n_slots;
   int32_t n_sums;
@@ -200,8 +200,8 @@ struct CudaSumArgs {
   double* margin;  // [row][output], or null
 };
 
-// Adds up the chunks, in their order, and turns columns of rows into rows: a block takes the rows
-// of a tile and 32 columns of the result.
+// Add up the chunks, in their order, and transpose the result to rows: a block takes the rows of a tile and
+// 32 columns of the result.
 template <class T, class Out, int kTile>
 __global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
   __shared__ Out transposed[32][kTile + 1];
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
       double sum = 0;
       for (int64_t p = a.part_offsets[column]; p < a.part_offsets[column + 1]; ++p)
         sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile + i % kTile]);
-      // The walk finds twice the interaction of a pair.
+      // The walk computes twice the interaction of a pair.
       const bool half = column % a.n_places >= a.n_used;
       transposed[i / kTile][i % kTile] = static_cast<Out>(sum * (half ? a.scale / 2 : a.scale));
     }
@@ -245,26 +245,26 @@ __global__ void __launch_bounds__(256) finish_margins(CudaSumArgs a) {
   a.margin[i] = margin;
 }
 
-// Another feature that occurs on a path with the one at hand.
+// Another feature that occurs on a path with the current one.
 struct CudaPartner {
-  int32_t feature, place;  // column of X; of the pair in the sums
+  int32_t feature, place;  // column of X; place of the pair in the sums
 };
 
 struct CudaMatrixArgs {
   const double* sums;  // [row][output][place]
   const int64_t* partner_offsets;
-  const CudaPartner* partners;  // of each used feature, ascending
+  const CudaPartner* partners;  // by used feature, ascending
   const int32_t* features;
   int32_t n_used, n_places, n_features;
   int64_t n;                        // rows x outputs
-  bool subtract;                    // main effects on the diagonal, else what `values` has
+  bool subtract;                    // main effects on the diagonal, otherwise the numbers of `values`
   void *values, *matrices, *pairs;  // matrices, pairs: or null
-  // For add_matrices: of each element of a matrix its place in the sums of a row, or -1 if it is zero.
+  // For add_matrices: for each element of a matrix its place in the sums of a row, or -1 if it is zero.
   const int32_t* place_of;
 };
 
-// A warp for each row, output and used feature: its SHAP value, and its row of the matrix. All that
-// interactions leave of the SHAP value is the main effect.
+// Write the values, and the matrices by rows: a warp takes a row, an output and a used feature. The main
+// effect is the SHAP value minus all its interactions.
 template <class Out>
 __global__ void __launch_bounds__(256) write_matrices(CudaMatrixArgs a) {
   const int64_t warp = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
@@ -290,11 +290,12 @@ __global__ void __launch_bounds__(256) write_matrices(CudaMatrixArgs a) {
   }
 }
 
-// add_chunks and write_matrices in one, where the sums of a few rows fit shared memory: a block takes
-// kMatrixRows rows of a tile and an output.
+// Do the work of add_chunks and write_matrices at once, if the sums of a few rows fit shared memory: a block
+// takes kMatrixRows rows of a tile and an output.
 constexpr int kMatrixRows = 32;
 
-// Shared memory of a block: places, then main effects; of each all rows, padded against bank conflicts.
+// Return the shared memory of a block: places, then main effects, each for all rows and padded against bank
+// conflicts.
 constexpr size_t matrix_bytes(size_t n_places, size_t n_used) {
   return sizeof(double) * (n_places + n_used) * (kMatrixRows + 1);
 }
@@ -359,7 +360,7 @@ struct CudaGapArgs {
   unsigned long long* gap;  // per output: bits of the largest; NaN is larger than any number
 };
 
-// A warp for each row and output.
+// Find the largest gap of each output: a warp takes a row and an output.
 template <class Out>
 __global__ void __launch_bounds__(256) find_gaps(CudaGapArgs a) {
   const int64_t warp = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;

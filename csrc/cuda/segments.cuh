@@ -1,4 +1,4 @@
-// The stream of operations on its way to the walks: through shared memory, one segment ahead.
+// The stream of operations, read by the walks through shared memory, one segment ahead.
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
@@ -16,13 +16,13 @@ __device__ __forceinline__ E* shared_segments() {
 
 constexpr int padded(int n) { return (n + 3) / 4 * 4; }
 
-// The stream of a chunk on its way through shared memory: loaded by all threads of the block, one segment
-// ahead of the one at hand.
+// The stream of a chunk in shared memory: all threads of the block load it, one segment ahead of the current
+// one.
 template <class E>
 struct Segments {
-  uint32_t next;      // the operation after the one at hand, among the elements of both segments
+  uint32_t next;      // the operation after the current one, among the elements of both segments
   const E* coming;    // the segment that is loaded next
-  uint32_t n_coming;  // how many are still to load
+  uint32_t n_coming;  // how many are still to be loaded
 
   __device__ __forceinline__ void start(const E* begin, uint32_t n_segments) {
     coming = begin;
@@ -31,7 +31,8 @@ struct Segments {
     next = kCudaSegment;
     advance();
   }
-  // All warps come here at the same operation, so that none still reads what is overwritten.
+  // Go to the next segment. All warps come here at the same operation, so none still reads what is
+  // overwritten.
   __device__ __forceinline__ void advance() {
     const uint32_t buffer = next < kCudaSegment ? 1 : 0;
     __pipeline_wait_prior(0);
@@ -53,8 +54,8 @@ struct Segments {
   }
 };
 
-// What a warp without a tile does: its part of the loads and of the barriers. (Warps may come to one barrier
-// at different places of the code.) Not inlined, since it would take registers from the walk.
+// Do the part of a warp without a tile in the loads and barriers. (Warps may reach one barrier at different
+// places of the code.) Not inlined, because it would take registers from the walk.
 template <class E>
 __device__ __noinline__ void keep_up(const E* begin, uint32_t n_segments) {
   Segments<E> segments;

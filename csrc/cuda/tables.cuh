@@ -1,4 +1,4 @@
-// Look-ups in the tables of tables.h on a GPU: a row in each lane, the decisions of 32 rows in a word.
+// Lookups in the tables of plan/tables.h on a GPU: a row in each lane, the decisions of 32 rows in a word.
 #pragma once
 
 #include "cuda/lanes.cuh"
@@ -20,11 +20,11 @@ struct CudaTableArgs {
   int32_t n_tasks, n_groups;  // chunks x groups of kTableWarps times 32 rows
   int32_t n_tiles, n_columns;
   uint32_t n_slots;      // of all chunks
-  uint32_t max_slots;    // of a chunk if phi is summed in shared memory, else 0
+  uint32_t max_slots;    // of a chunk if phi is summed in shared memory, otherwise 0
   uint32_t max_words;    // of a tree
   const int16_t* codes;  // [tile][column][row of the tile]
   T* partial;            // [tile][slot of all chunks][row of the tile]
-  uint32_t* words;       // [warp][word] if there is no room in shared memory, else null
+  uint32_t* words;       // [warp][word] if shared memory has no room, otherwise null
 };
 
 __device__ __forceinline__ uint32_t bit_rows(const uint32_t* words, uint32_t bit) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ void load_entry(const double* p, double (&out)[2]) {
   out[0] = v.x, out[1] = v.y;
 }
 
-// What a leaf gives to the features of its path, as add_leaf in table_kernels-inl.h has it.
+// Add the contributions of a leaf to the features of its path, like add_leaf in simd/table_kernels-inl.h.
 template <class T>
 __device__ __forceinline__ void add_leaf(const CudaTableArgs<T>& a, const CudaLookUp& leaf, uint32_t index,
                                          T* phi, int stride) {
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kTableWarps* kWarp)
                               ? a.words + (static_cast<size_t>(blockIdx.x) * kTableWarps + warp) * a.max_words
                               : shared_words + warp * a.max_words;
   if (lane < kFirstWord) words[lane] = ~uint32_t{0};
-  // Warps go their own ways: nothing is shared between them.
+  // Warps run independently: nothing is shared between them.
   for (int32_t task = blockIdx.x; task < a.n_tasks; task += gridDim.x) {
     const int32_t rows = task % a.n_groups * kTableWarps + warp, tile = rows / kParts;
     if (tile >= a.n_tiles) continue;

@@ -1,14 +1,14 @@
-// The walk of walk_kernel-inl.h on a GPU: rows in the lanes of a warp, R of them in each lane.
+// The walk of simd/walk_kernel-inl.h on a GPU: rows in the lanes of a warp, R of them in each lane.
 //
-// All lanes of a warp run the same operations on the same constants, so that nothing diverges and
-// nothing is summed across lanes. The frames of the recursion nearest the leaves, where nearly all
-// visits are, stay in registers: each has operations of its own.
+// All lanes of a warp run the same operations on the same constants, so nothing diverges and nothing is
+// summed across lanes. The frames of the recursion nearest to the leaves, where nearly all visits are, stay
+// in registers: each has operations of its own.
 //
-// With u_k = z (1 - t_k) / a_k the left factor is g_k = base - delta u_k in every case:
+// With u_k = z (1 - t_k) / a_k, the left factor is g_k = base - delta u_k in every case:
 //   feature new on the path:  z = 1, so u_k = 1 - t_k; base = o, delta = o - r;
 //   repeated, row alive:      base = o, delta = o - r;
 //   repeated, row not alive:  base = r, delta = 0;
-// and G_k = u_k (1 - u_k) / (t_k (1 - t_k)). A repeated node thus needs K constants only.
+// and G_k = u_k (1 - u_k) / (t_k (1 - t_k)). A repeated node thus needs only K constants.
 #pragma once
 
 #include "cuda/lanes.cuh"
@@ -20,7 +20,7 @@ template <class T>
 struct CudaWalkArgs {
   const typename CudaProgram<T>::Element* stream;
   const CudaChunk* chunks;
-  const int32_t* chunk_list;  // those of this launch
+  const int32_t* chunk_list;  // the chunks of this launch
   int32_t n_tasks;            // chunks of the list x groups of as many tiles as a block has warps
   int32_t n_groups, n_tiles;
   int32_t n_columns;
@@ -37,7 +37,7 @@ struct CudaWalkArgs {
   T dead[kMaxFixedNodes];  // lambda_k of rows that left the path of a feature
 };
 
-// Elements of a frame, each of R values a lane: C[K], B of the left child [K], base, delta.
+// Return the elements of a frame, each of R values per lane: C[K], B of the left child [K], base, delta.
 constexpr size_t cuda_frame_elements(int n_nodes) { return 2 * static_cast<size_t>(n_nodes) + 2; }
 
 template <class T, int K, int R, int kFrames, bool kPairs>
@@ -47,7 +47,7 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
   using V = Lanes<T, R>;
 
   const CudaWalkArgs<T>& a;
-  E head[4];             // first elements of the operation at hand, then of the next
+  E head[4];             // first elements of the current operation, then of the next
   const int16_t* codes;  // of this lane
   T* phi;                // of this lane
   T* memory;             // frames of this lane beyond the registers
@@ -55,13 +55,13 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
   uint32_t alive_bits[R];
   V C[K], B[K];
   V frame_C[kFrames][K], frame_B[kFrames][K], frame_base[kFrames], frame_delta[kFrames];
-  V Q[K], Q_delta;  // what the latest node adds to its feature: delta sum_k Q_k
+  V Q[K], Q_delta;  // the latest node's contribution to its feature: delta sum_k Q_k
 
   explicit __device__ CudaWalker(const CudaWalkArgs<T>& args) : a(args) {}
 
   __device__ __forceinline__ T value(E x) const { return as_value(x, T()); }
 
-  // Reads the kN elements of the operation and the first ones of the next.
+  // Read the kN elements of the operation and the first ones of the next.
   template <int kN>
   __device__ __forceinline__ void take(E (&e)[padded(kN)]) {
     constexpr int kSize = padded(kN);
@@ -88,7 +88,7 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
     store_lanes<T, R>(p, sum);
   }
 
-  // Whether each row goes left, alive or not.
+  // Find out whether each row goes left, alive or not.
   __device__ __forceinline__ void decide(uint32_t node, uint32_t test, bool (&left)[R]) {
     const int16_t* p = codes + (node & 0xffff) * (kWarp * R);
     int code[R];
@@ -121,14 +121,15 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
     return test & kTestTracked ? 1u << (test >> kTestOwnShift & kTestBit) : 0;
   }
 
-  // Rows alive in the left subtree.
+  // Mark the rows that are alive in the left subtree.
   __device__ __forceinline__ void mark_left(uint32_t test, const bool (&left)[R]) {
     const uint32_t bit = own_bit(test);
 #pragma unroll
     for (int r = 0; r < R; ++r) alive_bits[r] = left[r] ? alive_bits[r] | bit : alive_bits[r] & ~bit;
   }
 
-  // From them to those alive in the right one: alive here, but not there.
+  // Change these marks to the rows alive in the right subtree: those that are alive here, but not on the
+  // left.
   template <bool kRepeated>
   __device__ __forceinline__ void mark_right(uint32_t test) {
     const uint32_t bit = own_bit(test);
@@ -136,7 +137,7 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
     for (int r = 0; r < R; ++r) alive_bits[r] ^= kRepeated && !alive(test, r) ? 0 : bit;
   }
 
-  // Decides a node; left becomes the rows that are alive and go left.
+  // Decide a node; `left` becomes the rows that are alive and go left.
   template <bool kRepeated>
   __device__ __forceinline__ void split(uint32_t node, uint32_t test, T share, V& base, V& delta) {
     bool left[R];
@@ -154,7 +155,7 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
     mark_left(test, left);
   }
 
-  // u_k and G_k of a node; `u` are its constants, if repeated.
+  // Compute u_k and G_k of a node; `u` are its constants, if it is repeated.
   template <bool kRepeated>
   __device__ __forceinline__ T u(const E* constants, int k) const {
     return kRepeated ? value(constants[k]) : T(1) - a.t[k];
@@ -271,7 +272,7 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
 
   // --- Fused subtrees ---
 
-  // The pair with elements p: takes C in x, leaves B there.
+  // Walk the pair with elements p: takes C in x, leaves B there.
   template <bool kRepeated>
   __device__ __forceinline__ void pair(const E* p, const E* constants, V (&x)[K]) {
     const uint32_t node = p[0], test = p[1];
@@ -324,7 +325,7 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
   template <bool kRepeated>
   __device__ __forceinline__ void join(uint32_t node, const E* constants, const V& base, const V& delta,
                                        const V (&left)[K]) {
-    // The right side is in B.
+    // The results of the right side are in B.
     V sum{};
 #pragma unroll
     for (int k = 0; k < K; ++k)
@@ -382,7 +383,7 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
     }
   }
 
-  // Three new features: a polynomial of degree 2 in t, which needs only the moments of C.
+  // Walk three new features: a polynomial of degree 2 in t, which needs only the moments of C.
   __device__ __forceinline__ void new_quad(const E* e) {
     bool go[R], go1[R], go2[R];
     decide(e[1], e[2], go);
@@ -418,8 +419,8 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
 
   // --- Interactions ---
 
-  // The pairs of the latest node's feature with others above it, two at a time. lambda_k is a constant for
-  // rows alive beyond the edge below the other feature, and another one for all others.
+  // Add the pairs of the latest node's feature with others above it, two at a time. lambda_k is one constant
+  // for rows that are alive beyond the edge below the other feature, and another for all other rows.
   __device__ __forceinline__ void add_pairs() {
     constexpr int kStep = cuda_pair_step(K);
     const E* p = shared_segments<E>() + next + 4;
@@ -464,7 +465,7 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
 
   __device__ __forceinline__ uint32_t code() const { return static_cast<uint32_t>(head[0]) & 255; }
 
-  // One instance for each frame in registers, and one for those in memory.
+  // Run one instance for each frame in registers, and one for those in memory.
   template <int kFrame = 0, class InRegisters, class InMemory>
   __device__ __forceinline__ void with_frame(uint32_t number, InRegisters in_registers, InMemory in_memory) {
     if constexpr (kFrame == kFrames)
@@ -587,8 +588,8 @@ struct CudaWalker : Segments<typename CudaProgram<T>::Element> {
   }
 };
 
-// Each block takes tasks: a chunk of trees, and as many tiles of 32 R rows as it has warps. Each
-// warp leaves phi in its part of `partial`. With kShared it is summed in shared memory, else there.
+// Take tasks in each block: a chunk of trees, and as many tiles of 32 R rows as the block has warps. Each
+// warp leaves phi in its part of `partial`. With kShared, phi is summed in shared memory, otherwise there.
 template <class T, int K, int R, int kFrames, bool kPairs, bool kShared, int kThreads>
 __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ CudaWalkArgs<T> args) {
   using E = typename CudaProgram<T>::Element;
@@ -625,7 +626,7 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
       walker.start(args.stream + chunk.begin, chunk.n_segments);
       walker.run();
       if constexpr (kShared) {
-        // Read again, since registers are better used by the walk.
+        // Read it again, because the walk makes better use of the registers.
         const int32_t same = *static_cast<volatile int32_t*>(&shared_task);
         const uint32_t n_slots = chunk_of(same).n_slots;
         T* const partial = partial_of(same);

@@ -7,8 +7,7 @@
 namespace skshap {
 namespace {
 
-// Thresholds as x meets them: x is float32, so the nearest float32 on the side of the comparison
-// decides the same.
+// Round a threshold to float32 on the side of the comparison: x is float32, so the decisions stay the same.
 float as_float(double threshold, bool strict) {
   const float rounded = static_cast<float>(threshold);
   constexpr float inf = std::numeric_limits<float>::infinity();
@@ -30,7 +29,7 @@ ColumnCoder::ColumnCoder(const EnsembleView& ensemble, Plan& plan)
     sort_unique(column.categories);
     most = std::max({most, column.thresholds_float.size(), column.thresholds_double.size()});
   }
-  // The largest code is kept for missing, and a rank plus its bias must not wrap.
+  // The largest code means missing, and a rank plus its bias must not wrap.
   plan_.wide_codes = most > 0xfffe;
   sort_unique(plan_.features);
 }
@@ -50,7 +49,7 @@ void ColumnCoder::add_test(int64_t node) {
     const int32_t set = e_.category_set[node];
     column.categories.insert(column.categories.end(), e_.category_values + e_.category_offsets[set],
                              e_.category_values + e_.category_offsets[set + 1]);
-    // A thousand nodes may list the same thousand categories: keep the list near its final size.
+    // A thousand nodes may list the same thousand categories: keep the list close to its final size.
     if (column.categories.size() > 2 * n_listed_ + 4096) {
       sort_unique(column.categories);
       n_listed_ = column.categories.size();
@@ -81,7 +80,7 @@ DecideNode ColumnCoder::code(int64_t node) {
   return d;
 }
 
-// Bits of the codes that go left: listed categories, then any other, then missing.
+// Write bits for the codes that go left: those of the listed categories, of any other, and of missing values.
 uint32_t ColumnCoder::write_categories(const Column& column, int32_t set, bool missing_left) {
   const size_t n_codes = column.categories.size() + 2, first = plan_.category_bits.size();
   if (first > std::numeric_limits<uint32_t>::max()) throw std::invalid_argument("too many categories");

@@ -1,4 +1,4 @@
-// The columns of X that trees test, and the tests of nodes in their codes.
+// The columns of X that trees test, and the nodes' tests in terms of codes.
 #pragma once
 
 #include <algorithm>
@@ -35,10 +35,10 @@ class ColumnCoder {
   const EnsembleView& e_;
   Plan& plan_;
   size_t n_listed_ = 0;
-  std::vector<int32_t> numeric_, categorical_;  // column of X -> column
+  std::vector<int32_t> numeric_, categorical_;  // by column of X: the column of the plan
 };
 
-// An ensemble whose features are numbered anew, without those that no tree splits on.
+// An ensemble with its features renumbered, leaving out those that no tree splits on.
 class UsedFeatures {
  public:
   explicit UsedFeatures(const EnsembleView& ensemble);
@@ -49,9 +49,9 @@ class UsedFeatures {
 
  private:
   EnsembleView view_;
-  std::vector<int32_t> number_;  // of each node's feature
+  std::vector<int32_t> number_;  // by node: the new number of its feature
   std::vector<int32_t> used_, players_;
-  std::vector<int32_t> player_;  // of each used feature
+  std::vector<int32_t> player_;  // by used feature: its player
   std::vector<uint8_t> zero_missing_;
 };
 

@@ -9,7 +9,7 @@
 namespace skshap {
 namespace {
 
-// Places are int32.
+// Places are stored as int32.
 constexpr size_t kMaxPlaces = std::numeric_limits<int32_t>::max();
 
 template <class Features, class Key>
@@ -36,7 +36,7 @@ void InteractionNumbers::begin_chunk() {
   triple_slots_.clear();
 }
 
-// And whether the number is new.
+// Return the number of an interaction, and whether it is new.
 std::pair<uint32_t, bool> InteractionNumbers::number(Numbers& numbers, uint32_t first, uint32_t second) {
   const uint64_t key = static_cast<uint64_t>(first) << 32 | second;
   const auto [found, is_new] = numbers.try_emplace(key, static_cast<uint32_t>(numbers.size()));

@@ -1,4 +1,4 @@
-// Numbers the pairs and triples of features that occur on one path.
+// The numbering of pairs and triples of features that occur on one path.
 #pragma once
 
 #include <unordered_map>
@@ -8,23 +8,24 @@
 
 namespace skshap {
 
-// While a plan is compiled: gives each interaction a slot in the last chunk, where the walk sums it, and a
-// place in the plan.
+// The numbers of interactions while a plan is compiled: each has a slot in the last chunk, where the walk
+// sums it, and a place in the plan.
 class InteractionNumbers {
  public:
   explicit InteractionNumbers(Plan& plan) : plan_(plan) {}
 
   void begin_chunk();
 
-  // The slot of an interaction, by the slots of its features in any order.
+  // Return the slot of an interaction, given the slots of its features in any order.
   uint32_t pair(uint32_t a, uint32_t b);
   uint32_t triple(uint32_t a, uint32_t b, uint32_t c);
 
-  // Brings the interactions of the plan into ascending order, at the end.
+  // Sort the interactions of the plan in ascending order, once all are known.
   void sort();
 
  private:
-  // In order of appearance. A triple is known by its first two features, as a pair, and the third.
+  // Numbers in order of appearance. The key of a triple is the number of its first two features and the
+  // third.
   using Numbers = std::unordered_map<uint64_t, uint32_t>;
 
   static std::pair<uint32_t, bool> number(Numbers& numbers, uint32_t first, uint32_t second);

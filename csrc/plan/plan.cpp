@@ -14,15 +14,15 @@
 namespace skshap {
 namespace {
 
-// Sums in single precision are moved to double after this many trees.
+// Sums in single precision are added to those in double precision after this many trees.
 constexpr size_t kMaxChunkTrees = 64;
 // Half of a common L2 cache, for the programs of a chunk.
 constexpr size_t kMaxChunkBytes = 512 << 10;
 
-// That many more features than nodes are no reason to number them anew.
+// Features are renumbered only if they outnumber the nodes by more than this.
 constexpr size_t kFewFeatures = 1 << 16;
 
-// A plan of which nothing is compiled yet.
+// Return a plan into which nothing has been compiled yet.
 Plan empty_plan(const EnsembleView& e, Precision precision, int order, Index index) {
   Plan plan;
   plan.n_features = e.n_players;
@@ -81,7 +81,7 @@ class Compiler {
     bool right;      // child of the parent
   };
 
-  // Of what each node has: streams that grow would be copied again and again.
+  // Reserve memory for what each node has: streams that grow would be copied again and again.
   void make_room() {
     const size_t n_leaves = static_cast<size_t>(plan_.n_leaves);
     const size_t n_inner = static_cast<size_t>(e_.tree_offsets[e_.n_trees]) - n_leaves;
@@ -91,7 +91,7 @@ class Compiler {
     plan_.leaf_values.reserve(n_leaves * width_);
   }
 
-  // Adds a tree of a single leaf.
+  // Add a tree of a single leaf.
   void add_constant(int32_t tree) {
     const int32_t output = std::max(e_.tree_output[tree], 0);
     for (int32_t o = 0; o < width_; ++o)
@@ -100,7 +100,7 @@ class Compiler {
 
   // --- Chunks ---
 
-  // Of all trees so far, with what is forgotten.
+  // Return the bytes of all trees so far, including programs that were dropped.
   size_t stream_bytes() const { return plan_.stream_bytes() + forgotten_bytes_; }
 
   void forget_walk() {
@@ -167,7 +167,7 @@ class Compiler {
     Chunk& chunk = plan_.chunks.back();
     chunk.tree_end = plan_.trees.size();
     chunk.height = std::max(chunk.height, shape.height);
-    // Fused subtrees keep K values of three nodes in registers, and one value a leaf.
+    // Fused subtrees keep K values of three nodes in registers, and one value per leaf.
     fuse_ = shape.n_nodes <= kMaxFixedNodes && chunk.output >= 0 && !plan_.interactions();
     writer_.begin_tree(tree);
   }
@@ -178,7 +178,8 @@ class Compiler {
     plan_.trees.back().n_inner = n_inner;
     Chunk& chunk = plan_.chunks.back();
     chunk.max_inner = std::max(chunk.max_inner, n_inner);
-    // Leaves were numbered ~0, ~1, ...; now that all inner nodes are, they follow them.
+    // Leaves were numbered ~0, ~1, ... while the number of inner nodes was unknown; now they follow the inner
+    // nodes.
     for (size_t i = first_child_; i < plan_.children.size(); ++i)
       if (plan_.children[i] < 0) plan_.children[i] = static_cast<int32_t>(n_inner) + ~plan_.children[i];
     for (size_t leaf = n_inner; leaf <= 2 * n_inner; ++leaf)
@@ -231,10 +232,10 @@ class Compiler {
   }
   int32_t last_inner() const { return static_cast<int32_t>(plan_.decide.size() - first_decide_) - 1; }
 
-  // Goes down an edge of the last node of the path.
+  // Take an edge of the last node of the path.
   const PathStep& take(const Label& n, bool right) { return path_.take(n.word << 1 | right, n.share); }
 
-  // Resolves a node, writes its decision and its children.
+  // Resolve a node; write its decision and its children.
   Label label(int64_t node, int32_t parent, bool right_of_parent) {
     Label n;
     n.left = 0;
@@ -285,7 +286,7 @@ class Compiler {
   const MeasuredTrees measured_;
   WalkWriter writer_;
   TreePath path_;
-  std::vector<Label> labels_;  // of the nodes of the path
+  std::vector<Label> labels_;  // the nodes of the path
   std::vector<Item> stack_;
   std::vector<int32_t> slot_of_feature_, slot_features_;
   size_t chunk_start_bytes_ = 0, forgotten_bytes_ = 0;
@@ -317,7 +318,7 @@ Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Ind
   const size_t n_nodes = static_cast<size_t>(ensemble.tree_offsets[ensemble.n_trees]);
   if (static_cast<size_t>(ensemble.n_features) <= n_nodes + kFewFeatures)
     return Compiler(ensemble, precision, order, index, walks).compile();
-  // The compiler has lists with a place for each feature, which would outgrow the trees.
+  // The compiler keeps lists with an element for each feature, which could outgrow the trees.
   const UsedFeatures used(ensemble);
   Plan plan = Compiler(used.view(), precision, order, index, walks).compile();
   plan.n_features = ensemble.n_players;

@@ -1,4 +1,4 @@
-// The compiled ensemble: what the core keeps of a model, and the whole API of the core.
+// The compiled ensemble and the whole API of the core.
 #pragma once
 
 #include <algorithm>
@@ -13,29 +13,29 @@
 
 namespace skshap {
 
-// A column of X as the trees test it. One that is numeric in some nodes and categorical in others is there
-// twice.
+// A column of X as the trees test it. A column that is numeric in some nodes and categorical in others is
+// listed twice.
 struct Column {
   int32_t feature;
-  int32_t input;  // column of X
+  int32_t input;  // the column of X
   bool categorical;
   bool zero_missing;
-  // Numeric: ascending thresholds, in the precision of x. Categorical: ascending listed codes;
-  // code n is any other category and code n + 1 missing.
+  // Numeric: ascending thresholds, in the precision of x. Categorical: ascending listed categories; with n of
+  // them, code n is any other category and code n + 1 missing.
   std::vector<float> thresholds_float;
   std::vector<double> thresholds_double;
   std::vector<int32_t> categories;
 };
 
-// Where a tree's programs lie in the plan's streams.
+// The places of a tree's programs in the plan's streams.
 struct TreeProgram {
   size_t decide, n_inner, ops, constants, children, leaves;
   int height;
-  bool walked;  // or explained by a recursion; else by tables, and it has no ops and constants
+  bool walked;  // false: explained by tables, without ops and constants; true for recursions, too
 };
 
-// Consecutive trees with the same output and node count, few enough to stay in the L2 cache and
-// to be summed in single precision.
+// Consecutive trees with the same output and number of quadrature nodes, few enough to stay in the L2 cache
+// and to be summed in single precision.
 struct Chunk {
   int32_t output;  // -1: each leaf holds all outputs
   int n_nodes;     // K
@@ -56,27 +56,28 @@ struct FeatureTriple {
   int32_t first, second, third;
 };
 
-// A feature here is a player of the ensemble: a column of X, or several that are known or unknown together.
+// The compiled ensemble. A feature here is a player of the ensemble: a column of X, or several columns that
+// are known or unknown together.
 struct Plan {
   int32_t n_features, n_outputs;
   int32_t n_inputs, n_used_inputs;  // columns of X, and those of them that trees test
   bool x_float32, strict;
   Precision precision;
-  int order;  // of the interactions: 1 for the values only, 2 for pairs of features also, 3 for triples also
+  int order;  // of the interactions: 1 for the values only, 2 for pairs also, 3 for triples also
   Index index;
-  Method method = Method::kWalk;  // another one for the values only
+  Method method = Method::kWalk;  // others than kWalk have values only
   bool wide_codes;                // 32-bit instead of 16-bit codes
   std::vector<Column> columns;
-  std::vector<int32_t> features;       // used ones, ascending
+  std::vector<int32_t> features;       // used features, ascending
   std::vector<FeaturePair> pairs;      // ascending; from order 2
   std::vector<FeatureTriple> triples;  // ascending; of order 3
   std::vector<TreeProgram> trees;
   std::vector<Chunk> chunks;
   std::vector<DecideNode> decide;
-  std::vector<double> shares;  // of each inner node: its left child's part of the cover
+  std::vector<double> shares;  // by inner node: cover fraction of its left child
   std::vector<uint32_t> category_bits;
   std::vector<uint32_t> ops;
-  std::vector<float> constants_float;  // the one of the plan's precision is filled
+  std::vector<float> constants_float;  // only those of the plan's precision are filled
   std::vector<double> constants_double;
   std::vector<int32_t>
       children;  // [node][2]: inner nodes in preorder, then leaves, which point to themselves
@@ -84,21 +85,21 @@ struct Plan {
   // not use up the digits of the precision.
   std::vector<double> leaf_values;
   std::vector<double> constant;        // per output: intercept and expected values of the trees
-  std::vector<double> base_value;      // per output: expected margin
-  std::vector<double> leaf_magnitude;  // per output: sum over the trees of the largest of leaf_values
+  std::vector<double> base_value;      // per output: the expected margin
+  std::vector<double> leaf_magnitude;  // per output: sum over the trees of the largest |leaf_values|
   int64_t n_leaves;
-  double leaf_scale;  // power of two; phi is computed from leaf values over it
+  double leaf_scale;  // a power of two; phi is computed from leaf values divided by it
   Tables tables;
 
   bool interactions() const { return order >= 2; }
 
-  // Position of a node's feature in `features`.
+  // Return the position of a node's feature in `features`.
   int32_t feature_of(const DecideNode& node) const {
     const auto found = std::lower_bound(features.begin(), features.end(), columns[node.column].feature);
     return static_cast<int32_t>(found - features.begin());
   }
 
-  // What the CPU kernels stream for each block of rows.
+  // Return the bytes that the CPU kernels stream for each block of rows.
   size_t stream_bytes() const;
   size_t bytes() const;
 };
@@ -106,7 +107,7 @@ struct Plan {
 // Return the bytes of a number in the plan's precision.
 inline size_t element_bytes(const Plan& plan) { return plan.precision == Precision::kSingle ? 4 : 8; }
 
-// Outputs of the trees of a chunk.
+// Return the number of outputs of the trees of a chunk.
 inline size_t n_used_outputs(const Plan& plan, const Chunk& chunk) {
   return chunk.output < 0 ? plan.n_outputs : 1;
 }
@@ -119,40 +120,42 @@ const std::vector<T>& constants(const Plan& plan) {
     return plan.constants_double;
 }
 
-// Elements of the stack with which the trees of a chunk are walked.
+// Return the size, in elements, of the stack on which the trees of a chunk are walked.
 size_t walk_stack(const Plan& plan, const Chunk& chunk);
 
-// Compiles. Throws std::invalid_argument for an ensemble beyond the core's integer ranges. The Shapley-Taylor
-// index is of order 2 at most. Without `walks` there are chunks and trees as otherwise, but no programs of
+// Compile an ensemble. Throw std::invalid_argument for one beyond the core's integer ranges. The order of the
+// Shapley-Taylor index is at most 2. Without `walks` there are the same chunks and trees, but no programs of
 // the walk, for plans whose trees are all explained by tables.
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
                Index index = Index::kShapley, bool walks = true);
 
-// The same for values against background data: `rows` and their weights, which add up to 1, with tables of at
-// most so many bytes. Throws std::invalid_argument if a path has more than 64 different features.
+// Compile a plan for values against background data: `rows` and their weights, which add up to 1. Tables take
+// at most table_bytes. Throw std::invalid_argument if a path has more than 64 different features.
 //
-// With `stored` what is in the tables is taken from there, whatever its size, and nothing is filled; see
-// stored_tables.h, which also says what is thrown.
+// With `stored`, the contents of the tables are taken from there, whatever their size, and nothing is filled;
+// see tables/stored_tables.h, which also says what is thrown.
 struct StoredTables;
 Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
                           const double* weights, size_t table_bytes, int64_t n_threads,
                           const StoredTables* stored = nullptr);
 
-// Tables that all trees must have need more bytes than they may take.
+// Error thrown if tables that all trees must have need more bytes than they may take.
 struct TableMemoryError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The same for path-dependent values, with tables of at most so many bytes for trees that split alike on each
-// level, and for others with at most max_nodes quadrature nodes, as far as these have room.
+// Compile a plan for path-dependent values with tables, of at most table_bytes: for trees that use the same
+// split throughout each level, then for others with at most max_nodes quadrature nodes, as far as memory
+// allows.
 Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, int max_nodes,
                      size_t table_bytes, int64_t n_threads, const StoredTables* stored = nullptr);
 
-// What explain() fills. values: [row][output][feature]; margin: [row][output], or null. Of a plan for
-// interactions also, each or null, pairs: [row][output][pair], half of each pair's interaction, and matrices:
-// [row][output][feature][feature], with the pairs in both places. On the diagonal stands what the pairs of a
-// feature leave of its value (for Shapley-Taylor that is what the feature does when it is the only one
-// known), or the Banzhaf value itself. Of order 3 also, or null, triples: [row][output][triple], whole.
+// The arrays that explain() fills. values: [row][output][feature]; margin: [row][output], or null. A plan for
+// interactions also fills, each unless it is null, pairs: [row][output][pair], half of each pair's
+// interaction, and matrices: [row][output][feature][feature], with the pairs in both places. On the diagonal
+// is a feature's value minus its pairs (for Shapley-Taylor, this is the contribution of the feature when it
+// is the only one known), or the Banzhaf value itself. A plan of order 3 also fills, unless null, triples:
+// [row][output][triple], not halved.
 struct Result {
   void* values;
   bool is_float32;
@@ -162,12 +165,12 @@ struct Result {
   void* triples = nullptr;
 };
 
-// `interrupted` is called now and then from the calling thread only; true ends the work early.
-// Returns whether the work was completed.
+// Explain rows. `interrupted` is called now and then from the calling thread only; true ends the work early.
+// Return whether the work was completed.
 bool explain(const Plan& plan, const Rows& rows, const Result& result, int n_threads,
              const std::function<bool()>& interrupted);
 
-// Bytes that one thread of explain() allocates.
+// Return the bytes that one thread of explain() allocates.
 size_t scratch_bytes(const Plan& plan);
 
 }  // namespace skshap

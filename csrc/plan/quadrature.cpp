@@ -5,12 +5,12 @@
 namespace skshap {
 namespace {
 
-// Nodes and weights on [0, 1], exact for polynomials of degree 2 n - 1.
+// Compute nodes and weights on [0, 1] that are exact for polynomials of degree 2 n - 1.
 void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weights) {
   nodes.assign(n, 0.0);
   weights.assign(n, 0.0);
   for (int i = 0; i < n; ++i) {
-    // Newton's method on the Legendre polynomial, from Tricomi's approximation of its root.
+    // Newton's method on the Legendre polynomial, started at Tricomi's approximation of its root.
     const long double pi = 3.14159265358979323846264338327950288L;
     long double x = std::cos(pi * (i + 0.75L) / (n + 0.5L)), derivative = 0;
     for (int step = 0; step < 100; ++step) {
@@ -32,8 +32,8 @@ void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weig
 
 }  // namespace
 
-// The derivative by one feature has degree n_features - 1 in t; one less by a pair, but for the weight of a
-// Shapley-Taylor pair.
+// The derivative by one feature has degree n_features - 1 in t, that by a pair one less, except that the
+// weight of a Shapley-Taylor pair adds one.
 int quadrature_nodes(Index index, int n_features) {
   return index == Index::kBanzhaf ? 1 : (n_features + 1) / 2;
 }

@@ -1,9 +1,9 @@
-// Trees explained by tables: what the builders write and look_up.cpp reads.
+// Trees explained by tables: written by the builders, read by tables/look_up.cpp.
 //
-// What a leaf gives to each feature depends on a row by its decisions on the leaf's path only, so it can be
-// computed beforehand, whatever stands for features that are not known. Leaves below one node share a table
-// and its index: the features of the path above the node, satisfied or not, and the decisions of the nodes
-// from there on. See docs/how_it_works.md.
+// A leaf's contribution to each feature depends on a row only by its decisions on the leaf's path, so it can
+// be computed beforehand, whatever replaces unknown features. Leaves below one node share a table and its
+// index: a bit for each feature of the path above the node, which says whether the row satisfies it, and a
+// bit for each decision from the node on. See docs/mathematics.md.
 #pragma once
 
 #include <cstddef>
@@ -19,57 +19,58 @@ namespace skshap {
 
 // Leaves that share a table.
 struct LookUp {
-  uint32_t bits, n_bits;        // of the index, among Tables::bits
-  uint32_t targets, n_targets;  // positions in the row of the batch, ascending, among Tables::targets
+  uint32_t bits, n_bits;        // of the index, in Tables::bits
+  uint32_t targets, n_targets;  // ascending positions in the row of the batch, in Tables::targets
   size_t table;                 // where it begins: [index][target]
 };
 
-// A leaf with too long a path for tables: the background's patterns, each once.
+// A leaf whose path is too long for a table, with the distinct patterns of the background data.
 struct PatternLeaf {
   uint32_t bits, n_bits;
   uint32_t targets;  // positions of the features' first outputs
   size_t patterns, n_patterns;
-  size_t leaf;  // its values, among those of the plan
+  size_t leaf;  // place of its values in Plan::leaf_values
 };
 
-// A leaf of a plan for Fast TreeSHAP v2, whose table has one number for each pattern; see fast_v2.h.
+// A leaf of a plan for Fast TreeSHAP v2, whose table has one number for each pattern; see tables/fast_v2.h.
 struct LeafTable {
-  uint32_t features, n_features;  // first one, among Tables::leaf_features
+  uint32_t features, n_features;  // the first one, in Tables::leaf_features
   size_t table;                   // where it begins
 };
 struct LeafFeature {
-  uint32_t bit, slot;  // as in Tables::bits; among those of the chunk
+  uint32_t bit, slot;  // as in Tables::bits; in the chunk
   double zero_fraction;
 };
 constexpr uint32_t kMaxLeafBits = 16;
 
 // A tree explained by tables.
 struct TableTree {
-  size_t tree;  // among those of the plan
+  size_t tree;  // in Plan::trees
   size_t batch;
   size_t look_ups, look_ups_end;
   size_t leaves, leaves_end;
-  // If all nodes of a level split alike: one node of each, and the leaf values by the index of the only
-  // look-up. n_levels is 0 for other trees.
+  // For a tree whose nodes of a level all split alike: one node of each level, and the leaf values by the
+  // index of the only lookup. n_levels is 0 for other trees.
   size_t levels, values;
   uint32_t n_levels;
 };
 
-// Consecutive ones of these trees, of one chunk, whose values are added up in one row before they leave it.
+// Consecutive trees with tables, of one chunk, whose values are added up in one row before they leave it.
 struct TableBatch {
   size_t chunk;
   size_t trees, trees_end;
-  size_t places, places_end;  // of each position, among Tables::places
-  size_t row_size;            // positions, padded
+  size_t places, places_end;  // in Tables::places, one for each position
+  size_t row_size;            // the number of positions, padded
 };
 
-// Numbers that were computed here, or that lie where somebody else keeps them: in a file mapped into memory.
+// Numbers that were computed here, or that another owner keeps in memory: for example a file mapped into
+// memory.
 template <class T>
 class Contents {
  public:
   using Own = std::vector<T, AlignedAllocator<T>>;
   Own& own() { return own_; }
-  // `owner` keeps them where they are.
+  // Use numbers that `owner` keeps in memory.
   void borrow(const T* data, size_t size, std::shared_ptr<const void> owner) {
     borrowed_ = data;
     n_borrowed_ = size;
@@ -92,7 +93,7 @@ struct Tables {
   std::vector<uint32_t> targets;
   std::vector<LookUp> look_ups;
   std::vector<PatternLeaf> leaves;
-  std::vector<LeafTable> leaf_tables;  // of each leaf, tree by tree
+  std::vector<LeafTable> leaf_tables;  // one per leaf, tree by tree
   std::vector<LeafFeature, AlignedAllocator<LeafFeature>> leaf_features;
   std::vector<TableTree> trees;
   std::vector<TableBatch> batches;
@@ -101,15 +102,16 @@ struct Tables {
   std::vector<double> level_values;
   Contents<uint64_t> patterns;  // ascending for each leaf
   Contents<double> weights;     // of the patterns
-  Contents<float> floats;       // the tables; those of the plan's precision are filled
+  Contents<float> floats;       // the tables; only those of the plan's precision are filled
   Contents<double> doubles;
-  size_t n_elements = 0;  // that they have, beyond the last table as much as a vector reads there
-  // What the layout depends on beside the ensemble: the bytes that trees which split alike on each level
-  // could take, or, against background data, the most features on the path of a leaf that has a table.
+  size_t n_elements = 0;  // of all tables, and as many beyond the last as a vector reads there
+  // Numbers that determine the layout together with the ensemble: the bytes for trees that use the same split
+  // throughout each level, or, against background data, the largest number of features on the path of a leaf
+  // that has a table.
   bool against_background = false;
   size_t level_limit = 0;
   uint32_t leaf_bits = 0;
-  double seconds = 0;  // that making them took
+  double seconds = 0;  // time to build the tables
 
   bool any() const { return n_elements > 0; }
   size_t table_bytes() const { return floats.size() * 4 + doubles.size() * 8; }
@@ -135,17 +137,17 @@ Contents<T>& stored_tables(Tables& tables) {
   return const_cast<Contents<T>&>(stored_tables<T>(const_cast<const Tables&>(tables)));
 }
 
-// Elements that a look-up reads beyond the end of a table.
+// Elements that a lookup reads beyond the end of a table.
 constexpr size_t kTablePadding = 16;
 
-// Rows end at cache lines, and so do not share one, nor does a vector cross them.
+// Rows end at cache lines, so that no two rows share one and no vector crosses one.
 constexpr size_t kRowBytes = 64;
 constexpr size_t padded_row(size_t n, size_t element) {
   return (n * element + kRowBytes - 1) / kRowBytes * (kRowBytes / element);
 }
 
-// Words that the decisions of a block take: an odd number of cache lines, so that the same word of many
-// blocks does not fall on few sets of the cache.
+// Return the number of words for the decisions of a block: an odd number of cache lines, so that the same
+// word of many blocks is not in a few sets of the cache.
 constexpr size_t block_words(size_t n_nodes) { return ((kFirstWord + 2 * n_nodes + 7) / 8 | 1) * 8; }
 
 }  // namespace skshap

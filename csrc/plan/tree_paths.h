@@ -1,10 +1,10 @@
-// Paths of trees: the one place where splits on the same feature are merged and their cover shares
+// Paths of trees: the one place where splits on the same feature are merged and their cover fractions
 // multiplied.
 //
-// A path has each feature once, however often it splits on it. A row satisfies a feature if it satisfies all
-// of the path's splits on it. `decide` asks at a split only the rows that satisfied the earlier ones, so the
-// latest edge tells. Where the feature is unknown, the path is taken with the feature's zero fraction, the
-// product of the cover shares of its edges.
+// A path lists each feature once, however often it splits on it. A row satisfies a feature if it satisfies
+// all of the path's splits on it. `decide` evaluates a split only for the rows that satisfied the earlier
+// ones, so the latest edge tells whether a row satisfies the feature. If the feature is unknown, the path is
+// taken with the feature's zero fraction, the product of the cover fractions of its edges.
 #pragma once
 
 #include <vector>
@@ -20,27 +20,28 @@ struct PathStep {
   double share;  // the zero fraction
 };
 
-// The bit of an edge stands for the rows that take it, of those that are alive at its node; see bit_rows.
+// Return the bit of an edge: it stands for the rows that take the edge, of those alive at its node; see
+// bit_rows.
 constexpr uint32_t bit_of(int32_t node, bool right) {
   return static_cast<uint32_t>(kFirstWord + 2 * node) << 1 | right;
 }
 constexpr int32_t bit_node(uint32_t bit) { return static_cast<int32_t>(bit >> 1) / 2 - kFirstWord / 2; }
 
-// The path from the root of a tree to the place of a walk.
+// The path from the root of a tree to the current node of a walk.
 class TreePath {
  public:
-  // Features are numbered from 0 to n_features - 1.
+  // Make an empty path of a tree whose features are numbered from 0 to n_features - 1.
   explicit TreePath(size_t n_features = 0) : place_(n_features, kAbsent) {}
 
-  // Each feature once, in the order in which the path meets them.
+  // Return the steps, one for each feature, in the order in which the path meets them.
   const std::vector<PathStep>& steps() const { return steps_; }
 
-  // Return the step of a feature, or null where it is new.
+  // Return the step of a feature, or null if it is new.
   const PathStep* find(int32_t feature) const {
     return place_[feature] == kAbsent ? nullptr : &steps_[place_[feature]];
   }
 
-  // Continue the path with a split. Its edges follow by `take`, one after the other.
+  // Continue the path with a split. Calls of `take` follow, one for each of its edges.
   void enter(int32_t feature) {
     int32_t& place = place_[feature];
     if (place == kAbsent) {
@@ -52,7 +53,7 @@ class TreePath {
     }
   }
 
-  // Take an edge of the last split, given the share of its cover that goes left; return the merged step.
+  // Take an edge of the last split, given the left child's cover fraction; return the merged step.
   const PathStep& take(uint32_t bit, double left_share) {
     const Split& split = splits_.back();
     const double share = bit & 1 ? 1 - left_share : left_share;
@@ -92,7 +93,7 @@ class TreePath {
 // Return the position in Plan::features of each column's feature.
 std::vector<int32_t> column_features(const Plan& plan);
 
-// An inner node as a walk meets it.
+// An inner node as a walk visits it.
 struct PathNode {
   int32_t node, feature;
   int32_t parent;            // -1: the root
@@ -101,12 +102,12 @@ struct PathNode {
   const PathStep* previous;  // the path's step on the same feature, or null
 };
 
-// When a walk meets leaves: each in its place, or those of a node before the subtrees below it, which is the
-// order of their numbers.
+// When a walk visits leaves: each in its place, or the leaves of a node before the subtrees below it, which
+// is the order of their numbers.
 enum class LeafOrder { kDepthFirst, kByNumber };
 
-// A depth-first walk of trees of a plan. Left children come before right ones, so inner nodes come in the
-// order of their numbers.
+// A depth-first walk of the trees of a plan. It visits left children before right ones, so inner nodes come
+// in the order of their numbers.
 class PathWalk {
  public:
   explicit PathWalk(const Plan& plan)
@@ -176,7 +177,7 @@ class PathWalk {
   void take(int32_t node, bool right) { path_.take(bit_of(node, right), plan_.shares[tree_->decide + node]); }
 
   const Plan& plan_;
-  const std::vector<int32_t> features_;  // of each column
+  const std::vector<int32_t> features_;  // by column
   const TreeProgram* tree_ = nullptr;
   TreePath path_;
   std::vector<Edge> edges_;

@@ -11,8 +11,8 @@ namespace skshap {
 namespace {
 
 // Each inner node has some numbers for each quadrature node, and the stack of a walk has some for each level:
-// with these limits about a gigabyte. No training makes trees beyond them, but the memory of a chain in a
-// file would grow like the square of its length.
+// with these limits, they take about a gigabyte. No training produces larger trees, but the memory of a chain
+// in a model file would grow with the square of its length.
 constexpr int kMaxNodes = 512;
 constexpr int64_t kMaxStackNodes = 1 << 20;
 
@@ -86,10 +86,10 @@ TreeShape MeasuredTrees::measure(int32_t tree) {
   return shape;
 }
 
-// Moves the expected value of a tree from its leaves into the constant of the output, and returns the
-// largest magnitude that its leaves have then. Values and interactions are differences of leaves and stay
-// as they are, but an offset that all leaves share, such as that of the target in a forest, would otherwise
-// use up the digits of the precision. It stays in the leaves only where moving it would overflow.
+// Move the expected value of a tree from its leaves into the constant of the output; return the largest
+// magnitude of its leaves after that. Values and interactions are differences of leaves and do not change,
+// but an offset that all leaves share, such as that of the target in a forest, would otherwise use up the
+// digits of the precision. It stays in the leaves only if moving it would overflow.
 double MeasuredTrees::center(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) {
   const size_t output = std::max(e_.tree_output[tree], 0) + o;
   double& center = centers_[static_cast<size_t>(tree) * e_.value_width + o];
@@ -102,8 +102,8 @@ double MeasuredTrees::center(int32_t tree, int32_t o, const std::vector<Leaf>& l
     largest = largest_leaf(tree, o, leaves);
   }
   plan_.leaf_magnitude[output] += largest;
-  // Rounding leaves an expected value other than 0, which the base value needs: the constant and the
-  // leaves may be much smaller than the center.
+  // Because of rounding, the expected value of the centered leaves is not exactly 0. The base value needs the
+  // rest: the constant and the leaves may be much smaller than the center.
   rest_[output] += expected(tree, o, leaves);
   return largest;
 }
@@ -124,8 +124,8 @@ double MeasuredTrees::largest_leaf(int32_t tree, int32_t o, const std::vector<Le
 }
 
 void MeasuredTrees::choose_scale() {
-  // Leaf values are brought near 1, exactly, so that neither they nor their differences leave
-  // the range of the precision.
+  // Leaf values are scaled to about 1, exactly, so that neither they nor their differences leave the range of
+  // the precision.
   double largest = 0;
   for (const TreeShape& shape : shapes_) largest = std::max(largest, shape.magnitude);
   if (largest > 0) std::frexp(largest, &exponent_);

@@ -1,4 +1,4 @@
-// The first pass over the trees of an ensemble: quadrature nodes, heights, and the centers of the leaves.
+// The first pass over the trees of an ensemble: quadrature nodes, heights and the centers of the leaves.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,10 @@ namespace skshap {
 struct TreeShape {
   int n_nodes = 0;  // K
   int height = 0;
-  double magnitude = 0;  // the largest of its leaves
+  double magnitude = 0;  // the largest magnitude of its leaves
 };
 
-// The trees of an ensemble, with the expected value of each taken out of its leaves.
+// The trees of an ensemble, with each tree's expected value subtracted from its leaves.
 class MeasuredTrees {
  public:
   // Measure all trees; fill the plan's constant, base value, magnitudes, number of leaves and scale.
@@ -22,7 +22,7 @@ class MeasuredTrees {
 
   const std::vector<TreeShape>& shapes() const { return shapes_; }
 
-  // Return a leaf's value less the center of its tree, and the same divided by the plan's scale.
+  // Return a leaf's value less the center of its tree, and that divided by the plan's scale.
   double leaf(int32_t tree, int64_t node, int32_t o) const {
     return e_.value[node * e_.value_width + o] - centers_[static_cast<size_t>(tree) * e_.value_width + o];
   }
@@ -33,7 +33,7 @@ class MeasuredTrees {
  private:
   struct Leaf {
     int64_t node;
-    double share;  // of the cover of the root
+    double share;  // of the root's cover
   };
 
   TreeShape measure(int32_t tree);
@@ -48,10 +48,10 @@ class MeasuredTrees {
   std::vector<double> centers_;  // [tree][value_width]
   std::vector<double> rest_;     // per output: expected values of the centered trees
   int exponent_ = 0;
-  std::vector<int32_t> depth_;  // nodes of the path, by feature: all that this pass asks of it
+  std::vector<int32_t> depth_;  // by feature: number of nodes of the path that split on it
 };
 
-// Return the share of the left child in the cover of both.
+// Return the cover fraction of the left child.
 double left_share(double left, double right);
 
 }  // namespace skshap

@@ -87,13 +87,13 @@ void WalkWriter::exit(const Label& n, const std::vector<Label>& above) {
   if (interactions_) list_interactions(n, above);
 }
 
-// --- Streams; walk_kernel-inl.h says what each operation reads ---
+// --- Streams; simd/walk_kernel-inl.h says what each operation reads ---
 
 void WalkWriter::push_leaf(int64_t node) {
   for (int32_t o = 0; o < width_; ++o) push(leaf(node, o));
 }
 
-// Left factor of an alive row of a repeated node, that goes right or left.
+// Return the left factor of an alive row that goes left or right at a repeated node.
 double WalkWriter::factor(const Label& n, double t, bool left) const {
   const double z = n.zero_fraction, a = z * (1 - t) + t;
   return (z * n.share * (1 - t) + (left ? t : 0)) / a;
@@ -115,7 +115,7 @@ void WalkWriter::split_stream(const Label& n, bool fused) {
   if (fused) derivative_stream(n);
 }
 
-// The generic form of a pair, for any K and number of outputs.
+// Write the generic form of a pair, for any K and number of outputs.
 void WalkWriter::pair_stream(const Label& n) {
   if (n.repeated) {
     derivative_stream(n);
@@ -129,7 +129,7 @@ void WalkWriter::pair_stream(const Label& n) {
   }
 }
 
-// The form in registers, with B itself instead of the factors.
+// Write the form that is kept in registers, with B itself instead of the factors.
 void WalkWriter::fused_pair(const Label& n) {
   slope_stream(n, 0);
   if (!n.repeated) return;
@@ -139,13 +139,13 @@ void WalkWriter::fused_pair(const Label& n) {
   for (const double t : t_) push(right + factor(n, t, true) * difference);
 }
 
-// Lambda of alive rows beyond an edge.
+// Write lambda of the rows that are alive beyond an edge.
 void WalkWriter::lambda_stream(double z) {
   for (const double t : t_) push(alive_lambda(plan_.index, z, t));
 }
 
-// The pairs of a node's feature with the other features of the path above it, and the triples with two of
-// them.
+// List the pairs of a node's feature with the other features of the path above it, and the triples with two
+// of them.
 void WalkWriter::list_interactions(const Label& n, const std::vector<Label>& above) {
   const size_t count = plan_.ops.size();
   plan_.ops.push_back(0);

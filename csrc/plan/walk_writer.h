@@ -1,4 +1,5 @@
-// The program of the walk: operations and constants, as program.h and walk_kernel-inl.h describe them.
+// The program of the walk: operations and constants, as plan/program.h and simd/walk_kernel-inl.h describe
+// them.
 #pragma once
 
 #include <vector>
@@ -9,13 +10,13 @@
 
 namespace skshap {
 
-// An inner node with its place on the path resolved. Where exactly one child is a leaf it is the
-// right one (`flip` tells that children were swapped).
+// An inner node with its place on the path resolved. If exactly one child is a leaf, it is the right one
+// (`flip` says whether the children were swapped).
 struct Label {
   int32_t left, right;
   uint32_t slot, word;
   bool flip, repeated;
-  double share;          // of the left child
+  double share;          // cover fraction of the left child
   double zero_fraction;  // of the path above, if repeated
 };
 
@@ -29,7 +30,7 @@ class WalkWriter {
   void end_tree() { op(kEnd, 0); }
 
   // Write a node: one with two leaves, fused subtrees by their root and its pairs, or any other in three
-  // parts. For interactions `above` are the nodes of the path, and z is the zero fraction of the node's
+  // parts. For interactions, `above` holds the nodes of the path, and z is the zero fraction of the node's
   // feature beyond the edge that follows.
   void pair(const Label& n, bool fused, const std::vector<Label>& above);
   void trio(const Label& n, const Label& first);
@@ -38,13 +39,13 @@ class WalkWriter {
   void middle(const Label& n, double z);
   void exit(const Label& n, const std::vector<Label>& above);
 
-  // Bring the interactions of the plan into ascending order, at the end.
+  // Sort the interactions of the plan in ascending order, once all are known.
   void sort_interactions() { numbers_.sort(); }
 
   size_t n_constants() const {
     return single_ ? plan_.constants_float.size() : plan_.constants_double.size();
   }
-  // Return the bytes of all that is written to the plan; remove it from there.
+  // Return the bytes of everything written to the plan; clear() removes it from there.
   size_t bytes() const { return plan_.ops.size() * 4 + n_constants() * element_bytes(plan_); }
   void clear();
 

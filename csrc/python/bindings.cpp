@@ -1,4 +1,4 @@
-// The Python boundary: checks arguments, releases the GIL. skshapgpu/_core.pyi documents it.
+// The Python boundary: checks arguments and releases the GIL. skshapgpu/_core.pyi documents it.
 #include "python/bindings.h"
 
 #include <pybind11/stl.h>
@@ -16,7 +16,8 @@ namespace {
 template <class T>
 using Array = py::array_t<T, py::array::c_style>;
 
-// An attribute of the ensemble, of exactly the documented dtype; `n` is its length, or -1.
+// Return an attribute of the ensemble, which must have exactly the documented dtype; `n` is its length, or
+// -1.
 template <class T>
 Array<T> attribute(const py::dict& ensemble, const char* name, py::ssize_t n) {
   const py::object value = ensemble[name];
@@ -60,8 +61,8 @@ void require_threads(int n_threads) {
   if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
 }
 
-// What `make` makes of an ensemble, without the GIL. Ensemble (ensemble.py) has validated all values; here
-// only types and lengths are checked.
+// Call `make` with a view of an ensemble, without the GIL, and return its result. Ensemble
+// (skshapgpu/adapters/ensemble.py) has validated all values; only types and lengths are checked here.
 template <class Make>
 auto with_view(const py::dict& ensemble, const Make& make) {
   const auto tree_output = attribute<int32_t>(ensemble, "tree_output", -1);
@@ -150,7 +151,7 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   });
 }
 
-// Background rows, checked; their weights add up to 1.
+// Return the background rows after checking them; their weights add up to 1.
 Rows background_rows(const py::dict& ensemble, const py::array& background, const py::array& weights) {
   require_floats(background, "background");
   const py::ssize_t n_features = ensemble["n_features"].cast<py::ssize_t>();
@@ -210,7 +211,7 @@ RescaledPlan compile_rescaled(const py::dict& ensemble, const std::string& preci
   });
 }
 
-// Runs `work`, which takes what it asks for signals, without the GIL.
+// Run `work` without the GIL; its argument tells it whether a signal has come.
 template <class Work>
 void run_interruptibly(const Work& work) {
   Interrupt interrupted;
@@ -271,7 +272,7 @@ void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::arr
   });
 }
 
-// [row][output]
+// Return [row][output].
 py::array_t<double> background_margin(const RescaledPlan& plan) {
   const py::ssize_t n = static_cast<py::ssize_t>(plan.weights.size());
   py::array_t<double> out({n, py::ssize_t{plan.plan.n_outputs}});
@@ -347,7 +348,7 @@ py::dict info(const Plan& plan) {
   return out;
 }
 
-// Of a plan that contains another.
+// Return the information about a plan that contains another plan.
 template <class Whole>
 py::dict whole_info(const Whole& plan) {
   py::dict out = info(plan.plan);

@@ -1,4 +1,4 @@
-// What the Python modules share: checks of arrays, and Ctrl-C.
+// Shared by the Python modules: checks of arrays, and Ctrl-C.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -17,7 +17,8 @@ namespace skshap {
 
 namespace py = pybind11;
 
-// In native byte order and aligned, so that elements can be read where they are.
+// Return whether an array has this type, in native byte order and aligned, so that its elements can be read
+// in place.
 template <class T>
 bool holds(const py::handle& array) {
   constexpr int kAligned = 0x0100;  // NPY_ARRAY_ALIGNED
@@ -44,7 +45,7 @@ inline Rows rows_of(const py::array& array) {
   return {array.data(), is_float32(array), array.shape(0), array.strides(0), array.strides(1)};
 }
 
-// Checks X.
+// Return the rows of X after checking it.
 inline Rows checked_rows(const Plan& plan, const py::array& X) {
   require_floats(X, "X");
   if (X.ndim() != 2 || X.shape(1) != plan.n_inputs)
@@ -52,7 +53,7 @@ inline Rows checked_rows(const Plan& plan, const py::array& X) {
   return rows_of(X);
 }
 
-// An optional result in float64.
+// Return the data of an optional float64 result.
 inline double* optional_doubles(const py::object& given, const char* name,
                                 const std::vector<py::ssize_t>& shape) {
   if (given.is_none()) return nullptr;
@@ -63,7 +64,8 @@ inline double* optional_doubles(const py::object& given, const char* name,
   return static_cast<double*>(array.mutable_data());
 }
 
-// Checks the results that every method has. The arguments of a call keep the arrays alive.
+// Return the results that every method has after checking them. The arguments of a call keep the arrays
+// alive.
 inline Result checked_result(const Plan& plan, py::ssize_t n_rows, py::array& values,
                              const py::object& margin) {
   require_floats(values, "values");
@@ -72,7 +74,7 @@ inline Result checked_result(const Plan& plan, py::ssize_t n_rows, py::array& va
           optional_doubles(margin, "margin", {n_rows, plan.n_outputs})};
 }
 
-// An optional result of the same dtype as the values.
+// Return the data of an optional result that has the same dtype as the values.
 inline void* optional_array(const py::object& given, const char* name, const py::array& like,
                             const std::vector<py::ssize_t>& shape) {
   if (given.is_none()) return nullptr;
@@ -83,7 +85,7 @@ inline void* optional_array(const py::object& given, const char* name, const py:
   return array.mutable_data();
 }
 
-// The results of interactions, beside the values.
+// Add the results of interactions to the result.
 inline void take_interactions(const Plan& plan, py::ssize_t n_rows, const py::array& values,
                               const py::object& matrices, const py::object& pairs, Result& result) {
   if (!plan.interactions() && !(matrices.is_none() && pairs.is_none()))
@@ -94,9 +96,9 @@ inline void take_interactions(const Plan& plan, py::ssize_t n_rows, const py::ar
                                 {n_rows, n_outputs, static_cast<py::ssize_t>(plan.pairs.size())});
 }
 
-// What `take` gives, which waits for the GIL. Where the interpreter is at its end, Python before 3.14 exits
-// the thread instead of giving it the GIL, which would unwind destructors that must not throw, and abort:
-// such a thread sleeps for what is left of the process, as later versions of Python make it.
+// Return the result of `take`, which waits for the GIL. When the interpreter is shutting down, Python before
+// 3.14 exits the thread instead of giving it the GIL. This would unwind destructors that must not throw, and
+// abort, so such a thread sleeps for the rest of the process, as in later versions of Python.
 template <class Take>
 auto gil_or_sleep(const Take& take) {
 #ifdef __GLIBCXX__
@@ -110,7 +112,7 @@ auto gil_or_sleep(const Take& take) {
 #endif
 }
 
-// As long as it lives the calling thread has no GIL.
+// A scope in which the calling thread does not hold the GIL.
 class WithoutGil {
  public:
   WithoutGil() : state_(PyEval_SaveThread()) {}
@@ -124,7 +126,7 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
-// Asks Python now and then, from a thread without the GIL, whether a signal has come.
+// A function that asks Python now and then, from a thread without the GIL, whether a signal has come.
 class Interrupt {
  public:
   bool operator()() {

@@ -70,8 +70,8 @@ py::dict path_summary(const Plan& plan, const std::string& packing) {
 }
 
 PYBIND11_MODULE(_cuda, module) {
-  py::module_::import("skshapgpu._core");  // which holds Plan
-  // The more special one last: translators are tried in reverse order.
+  py::module_::import("skshapgpu._core");  // the module that defines Plan
+  // The more specific one comes last: translators are tried in reverse order.
   py::register_exception<CudaError>(module, "CudaError", PyExc_RuntimeError);
   py::register_exception<CudaMemoryError>(module, "CudaMemoryError", PyExc_MemoryError);
   py::class_<DeviceArray>(module, "DeviceArray")

@@ -6,7 +6,7 @@
 namespace skshap {
 namespace {
 
-// One column of a block as X, the precision in which the model reads it.
+// Copy one column of a block into an array of X, the type that the model compares in.
 template <class X>
 void gather(const Rows& rows, int32_t feature, int64_t first_row, int n_rows, X* out) {
   const char* p =

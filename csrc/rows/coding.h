@@ -1,8 +1,8 @@
 // X -> codes: the one place where x is compared with thresholds.
 //
-// A numeric column is coded by the number of its thresholds that x has passed, so that
-// `x <= threshold` (or `x < threshold`) becomes `code <= rank of the threshold`, exact for every
-// comparison rule and precision. A categorical column is coded by the position of its category.
+// The code of a value in a numeric column is the number of the column's thresholds that x has passed, so that
+// `x <= threshold` (or `x < threshold`) becomes `code <= rank of the threshold`, exactly for every comparison
+// rule and precision. In a categorical column, it is the position of the value's category.
 #pragma once
 
 #include <vector>
@@ -23,11 +23,11 @@ struct CodeTile {
   const void* codes(const Plan& plan, int block) const;
 };
 
-// Codes rows first_row .. first_row + n_rows - 1; rows past them in the last block repeat a code.
+// Code n_rows rows from first_row on; the last block is filled up by repeating a code.
 void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
                CodeTile& tile);
 
-// Decides nodes of one tree for the rows of a block; `words` is what they write.
+// Decide nodes of one tree for the rows of a block, and write the decisions to `words`.
 void decide_block(const Plan& plan, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,
                   const CodeTile& codes, int block, uint64_t* words);
 

@@ -5,7 +5,7 @@
 namespace skshap {
 namespace {
 
-// leaf_sums takes time for each leaf, descend for each level; measured, they break even here.
+// leaf_sums takes time for each leaf, descend for each level; they were measured to break even here.
 constexpr size_t kLeavesPerLevel = 9;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Margins of rows, from the decisions that their values are computed from: what the values must add up to.
+// Margins of rows, from the decisions that their values are computed from: the values must add up to them.
 #pragma once
 
 #include "base/aligned.h"
@@ -11,8 +11,8 @@ class Margins {
  public:
   Margins(const Plan& plan, const Kernels& kernels);
 
-  // Adds the leaf values that a block's rows reach in a tree to margin[output * stride + row], which is
-  // aligned to 64 bytes. Words of as many nodes as the tree has, leaves included, are read.
+  // Add the leaf values that a block's rows reach in a tree to margin[output * stride + row], which is
+  // aligned to 64 bytes. Words of all nodes of the tree are read, including those of leaves.
   void add(const TreeProgram& tree, size_t n_outputs, const uint64_t* words, double* margin, size_t stride);
 
  private:
@@ -21,7 +21,7 @@ class Margins {
   Aligned<uint64_t> reach_;
 };
 
-// The largest number of inner nodes of a tree.
+// Return the largest number of inner nodes of a tree.
 size_t most_inner_nodes(const Plan& plan);
 
 }  // namespace skshap

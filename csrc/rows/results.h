@@ -1,4 +1,4 @@
-// Sums of the rows of a tile -> results.
+// Writes the sums of a tile's rows to the results.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace skshap {
 
-// Writes out[row][output][feature] from the sums of features. Some rows at a time, so that both what is read
-// and what is written stay in the cache: sums of a feature lie together, values of a row.
+// Write out[row][output][feature] from the sums of features. A few rows at a time, so that both the input and
+// the output stay in the cache: the input has the sums of a feature together, the output the values of a row.
 template <class Out>
 void write_values(const Plan& plan, const TileSums& sums, int n_rows, Out* out) {
   constexpr int kRows = 16;
@@ -27,16 +27,16 @@ void write_values(const Plan& plan, const TileSums& sums, int n_rows, Out* out) 
   }
 }
 
-// Writes out[place] from the sums of a row and output.
+// Write out[place] from the sums of a row and output.
 template <class Out>
 void write_places(const TileSums& sums, int32_t output, int row, Out* out) {
   const double* const from = sums.at(output) + row;
   for (size_t i = 0; i < sums.n_places(); ++i) out[i] = static_cast<Out>(from[i * sums.stride()]);
 }
 
-// Writes out[feature][feature] from the sums of features and of pairs, that lie `stride` elements apart; on
-// the diagonal stands what the pairs of a feature leave of its value, or its Banzhaf value. `main` has room
-// for an element of each used feature.
+// Write out[feature][feature] from the sums of features and of pairs, which are `stride` elements apart. On
+// the diagonal is a feature's value minus its pairs, or its Banzhaf value. `main` has room for one element
+// per used feature.
 template <class Out>
 void write_matrix(const Plan& plan, const double* values, const double* pairs, size_t stride, double* main,
                   Out* out) {

@@ -1,4 +1,4 @@
-// Tiles of rows: the loop that explains them, and what a thread keeps of one.
+// Tiles of rows: the loop that explains them, and what a thread stores for one.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace skshap {
 
-// Sums of the rows of a tile: [output][place][row], where a place is that of a feature, pair or triple.
+// Sums of the rows of a tile: [output][place][row], where a place belongs to a feature, pair or triple.
 class TileSums {
  public:
   void resize(size_t n_outputs, size_t n_places, size_t n_rows) {
@@ -21,12 +21,12 @@ class TileSums {
   }
   void clear() { std::fill_n(sums_.data(), sums_.size(), 0.0); }
 
-  // The sums of all rows.
+  // Return the sums of all rows at a place of an output.
   double* at(size_t output, size_t place = 0) const { return at_place(output * n_places_ + place); }
-  // The same, places being counted on from one output to the next.
+  // Return the sums of all rows at a place, with places counted through all outputs.
   double* at_place(size_t place) const { return sums_.data() + place * n_rows_; }
 
-  // From a place to the next.
+  // Return the elements from one place to the next.
   size_t stride() const { return n_rows_; }
   size_t n_places() const { return n_places_; }
 
@@ -45,13 +45,13 @@ struct Tile {
   int64_t first_row = 0;
   int n_rows = 0;
   CodeTile codes;
-  TileSums margin;  // starts at the constants of the plan
+  TileSums margin;  // starts with the constants of the plan
 
   int n_blocks() const { return (n_rows + kBlockRows - 1) / kBlockRows; }
 };
 
-// How rows are cut into tiles: a tile has as many as `most_rows`, to the next block, but each thread gets
-// `tiles_each`, if there are enough rows, and all tiles are about equal.
+// The rule for dividing rows into tiles. A tile has at most `most_rows` rows, rounded up to whole blocks;
+// each thread gets at least `tiles_each` tiles if there are enough rows; all tiles are about equal.
 struct TileSize {
   int64_t most_rows, tiles_each;
 
@@ -61,13 +61,13 @@ struct TileSize {
     const int64_t n_blocks = ((n_rows + n_tiles - 1) / n_tiles + kBlockRows - 1) / kBlockRows;
     return static_cast<int>(std::max<int64_t>(1, n_blocks)) * kBlockRows;
   }
-  // Those of a tile where there are enough.
+  // Return the number of rows of the largest tile.
   int most() const { return static_cast<int>((most_rows + kBlockRows - 1) / kBlockRows) * kBlockRows; }
 };
 
-// Explains rows in up to n_threads threads. Each calls make(rows of a tile) for its worker, and
-// worker.run(tile, stop), which adds margins to those of the tile and writes the values of its rows to the
-// result, and which returns false when `stop` asked it to. Returns whether all rows were explained.
+// Explain rows in up to n_threads threads. Each thread calls make(rows of a tile) for its worker, then
+// worker.run(tile, stop), which adds margins to the tile's, writes the values of the tile's rows to the
+// result, and returns false when `stop` returned true. Return whether all rows were explained.
 template <class Make>
 bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, const TileSize& size,
                    int64_t n_threads, const Stop& interrupted, const Make& make) {
@@ -89,7 +89,7 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, con
   });
 }
 
-// Calls work(number) with a number of the precision's type.
+// Call work(number) with a number of the precision's type.
 template <class Work>
 auto in_precision(Precision precision, const Work& work) {
   return precision == Precision::kSingle ? work(float()) : work(double());

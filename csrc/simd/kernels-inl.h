@@ -1,6 +1,6 @@
-// The kernels of one instruction set. Included once by each kernels_*.cpp, after its simd_*.h: everything
-// here and in what it includes has internal linkage, because functions compiled for one instruction set must
-// not be merged with those of another.
+// The kernels of one instruction set. Included once by each of simd/kernels_*.cpp, after its simd/simd_*.h.
+// Everything here and in the files that it includes has internal linkage, because the linker must not merge
+// functions compiled for one instruction set with those of another.
 #pragma once
 
 #include "simd/rescaled_kernel-inl.h"

@@ -1,4 +1,4 @@
-// Which kernels run: those of the best instruction set, or of the one that is asked for.
+// Selects the kernels: those of the best instruction set, or of the one that SKSHAPGPU_ISA names.
 #include "simd/kernels.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Functions that are compiled for each instruction set: their arguments, and which of them are in use.
+// The functions that are compiled for each instruction set: their arguments, and which of them are in use.
 #pragma once
 
 #include <string>
@@ -13,17 +13,17 @@ template <class T>
 struct WalkArgs {
   const uint32_t* ops;
   const T* constants;
-  const uint64_t* words;  // what `decide` wrote
+  const uint64_t* words;  // written by `decide`
   const T* nodes;         // t_k
   const T* weights;       // w_k
   int n_nodes;            // K
   int n_outputs;          // 1, or the outputs of a vector leaf
-  int height;             // of the tallest tree that the stack was made for
+  int height;             // of the tallest tree for which the stack has room
   int n_rows;             // of the block; the kernel may compute up to a full vector more
   T* phi;                 // [output][slot][64]
   size_t output_stride;   // elements between two outputs of phi
   T* stack;               // 64-byte aligned
-  // Interactions only:
+  // For interactions only:
   const T* dead;       // lambda_k of rows that left the path of the feature
   T* pair_phi;         // [output][slot of a pair][64]
   size_t pair_stride;  // elements between two outputs of pair_phi
@@ -41,32 +41,32 @@ struct DecideArgs {
   uint64_t* words;
 };
 
-// Where the decisions lead the rows of a block.
+// The node that each row of a block reaches by its decisions.
 struct ReachArgs {
   const int32_t* children;  // [node][2]: inner nodes in preorder, then leaves, which lead to themselves
   int32_t n_inner;
   int height;
-  const uint64_t* words;  // what `decide` wrote, with room for the leaves
-  // leaf_sums: adds the values of the leaves reached to margin[64]; reach: [node], scratch.
+  const uint64_t* words;  // written by `decide`, with room for the leaves
+  // For leaf_sums, which adds the values of the leaves reached to margin[64]; reach: [node], scratch.
   const double* leaf_values;
   uint64_t* reach;
   double* margin;
-  // descend: the leaf of each row, as a node.
+  // For descend: the leaf of each row, as a node.
   int32_t* leaves;
 };
 
-// Decisions of the rows of some blocks -> what they mean as a number.
+// The numbers that given bits of the decisions form, for the rows of some blocks.
 struct IndexArgs {
-  const uint64_t* words;  // what `decide` wrote, of each block
+  const uint64_t* words;  // written by `decide` for each block
   size_t block_words;     // from a block to the next
   size_t n_blocks;
-  const uint32_t* bits;  // as in tables.h, the lowest first, at most 16
+  const uint32_t* bits;  // as in plan/tables.h, the lowest first, at most 16
   uint32_t n_bits;
   uint16_t* index;  // [block][64]
 };
 
-// Rows that take numbers from a table: each adds those of its index. A vector beyond the end of the table is
-// read.
+// Rows that look up numbers in a table: each adds the entry of its index. A vector beyond the end of the
+// table is read.
 template <class T>
 struct LookUpArgs {
   const uint16_t* index;
@@ -74,38 +74,38 @@ struct LookUpArgs {
   const T* table;           // [index][target]
   const uint32_t* targets;  // positions in a row of phi, ascending
   uint32_t n_targets;
-  T* phi;  // [row][row_size], aligned to 64 bytes, as its rows are
+  T* phi;  // [row][row_size]; every row is aligned to 64 bytes
   size_t row_size;
 };
 
-// What a leaf gives to the features of its path, by the pattern of x; see tables.h. `weights`: by pattern,
-// how much of what stands for unknown features has it.
+// The table of a leaf: its contributions to the features of its path, by the pattern of x; see plan/tables.h.
+// `weights`: by pattern, its weight in the data that replace unknown features.
 struct LeafTableArgs {
   const double* weights;
   int n_features;
   int n_nodes;
-  const double* factors;  // [node][4][pattern]: of the weights, and of the three sums
+  const double* factors;  // [node][4][pattern]: for the weights and for the three sums
   const double* values;   // of the leaf
   size_t n_outputs;
   double* sums;  // [4][pattern], scratch
   double* out;   // [pattern][feature][output]
 };
 
-// Background rows of a tile: their masks have so many words.
+// Background rows of a tile, and the words of a mask over them.
 constexpr int kBackgroundWords = 4;
 constexpr int kBackgroundTile = 64 * kBackgroundWords;
 
-// Background rows that fail the same features of a path, and the rows of a block that satisfy these.
+// Background rows that fail the same features of a path, and the rows of a block that satisfy all of these.
 struct BackgroundGroup {
   uint64_t failed;  // bits of the features, in the order of the path
   uint64_t rows;
   uint64_t members[kBackgroundWords];
 };
 
-// A leaf that rows of a block reach together with background rows, each pair with a factor of its own.
+// A leaf that rows of a block reach together with background rows; each pair has its own factor.
 template <class T>
 struct PairLeafArgs {
-  const uint64_t* failing;  // of each feature of the path: the rows that do not satisfy it
+  const uint64_t* failing;  // by feature of the path: the rows that do not satisfy it
   const uint32_t* slots;
   uint32_t n_features;
   const BackgroundGroup* groups;
@@ -116,8 +116,8 @@ struct PairLeafArgs {
   T* phi;      // [slot][64]
 };
 
-// Ranks of the 64 values of a block in a sorted array: how many thresholds each value has passed, or that it
-// is missing.
+// The ranks of the 64 values of a block in a sorted array: how many thresholds each value has passed, or the
+// code for missing.
 template <class X>
 struct RankArgs {
   const X* values;
@@ -128,37 +128,38 @@ struct RankArgs {
   uint32_t* ranks;
 };
 
-// What the numbers of a leaf are made of, for all patterns of x of a path; see leaf_vectors.h.
+// The sums from which the numbers of a leaf are computed, for all patterns x of a path; see
+// background/leaf_vectors.h.
 struct SubsetSumsArgs {
-  const double* weights;  // of the background, by pattern
+  const double* weights;  // of the background rows, by pattern
   int n_features, n_nodes, n_sums;
   const double* coefficients;  // [node][sum]
   const double* on;            // [node][pattern]: t^|x|
   const double* off;           // [node][3][pattern]
-  const int* off_of_sum;       // which of the three
-  int n_off;                   // how many of them
+  const int* off_of_sum;       // by sum: which of the three
+  int n_off;                   // how many of the three are used
   double* scratch;             // [2][pattern]
   double* sums;                // [sum][pattern]
 };
 
-// Fills the tables of some leaves; see fast_v2.h.
+// Leaves whose tables are filled; see tables/fast_v2.h.
 template <class T>
 struct FillLeavesArgs {
   const LeafTable* leaves;
   size_t n_leaves;
   const LeafFeature* features;
-  // By number of features: how many nodes, t of each, and its weight over 1 - t.
+  // By number of features: the number of nodes, t of each, and its weight divided by 1 - t.
   const int* n_nodes;
   const std::vector<T>*t, *weights;
   T* scratch;  // nodes << features of the longest path
-  T* tables;   // those of leaves are aligned to 64 bytes
+  T* tables;   // those of each leaf are aligned to 64 bytes
 };
 
-// Rows of a block that take what each leaf of a tree gives them from its table.
+// Rows of a block that add each leaf's contributions from its table.
 template <class T>
 struct AddLeavesArgs {
-  const uint64_t* words;  // what `decide` wrote
-  int n_rows;             // of the block; as many as fill a vector are computed
+  const uint64_t* words;  // written by `decide`
+  int n_rows;             // of the block; a full vector may be computed
   const LeafTable* leaves;
   size_t n_leaves;
   const LeafFeature* features;
@@ -169,7 +170,7 @@ struct AddLeavesArgs {
   size_t output_stride;  // elements between two outputs of phi
 };
 
-// One set for each instruction set.
+// The kernels of one instruction set.
 struct Kernels {
   const char* name;
   void (*decide16)(const DecideArgs&);
@@ -197,7 +198,7 @@ struct Kernels {
   void (*walk_vector_double[kMaxOrder])(const WalkArgs<double>&);
 };
 
-// The walk of trees with K nodes, or of those with vector leaves.
+// Run the walk for trees with K nodes, or for those with vector leaves.
 inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<float>& args) {
   const auto& walks = kernels.walk_float[order - 1];
   const int n_fixed = args.n_nodes <= kMaxFixedNodes ? args.n_nodes : 0;
@@ -209,11 +210,11 @@ inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkA
   (vector ? kernels.walk_vector_double[order - 1] : walks[n_fixed])(args);
 }
 
-// The kernels in use: the best ones of this processor, or what SKSHAPGPU_ISA names.
+// Return the kernels in use: the best for this processor, or those that SKSHAPGPU_ISA names.
 const Kernels& kernels();
 std::vector<std::string> supported_kernels();
 
-// Kernels in use, by precision.
+// Call the kernels in use, by precision.
 inline void look_up(const LookUpArgs<float>& args) { kernels().look_up_float(args); }
 inline void look_up(const LookUpArgs<double>& args) { kernels().look_up_double(args); }
 inline void fill_leaves(const FillLeavesArgs<float>& args) { kernels().fill_leaves_float(args); }

@@ -1,14 +1,15 @@
-// What a leaf gives to a block of rows in pairs with background rows, rows in the lanes of a vector.
+// The contributions of a leaf to a block of rows in pairs with background rows, with rows in the lanes of a
+// vector.
 //
-// Of a path with the features P and a leaf with value v, let a background row b fail the features C, and a
-// row x fail Q. The pair reaches the leaf if no feature fails in both; with p = |C|, q = |Q| and the pair's
+// For a leaf with value v on a path with features P, let a background row b fail the features C, and a row x
+// fail Q. The pair reaches the leaf if no feature is in both C and Q. With p = |C|, q = |Q| and the pair's
 // factor s(x, b),
 //   phi_j += s v (p - 1)! q! / (p + q)!   for j in C,
 //   phi_j -= s v p! (q - 1)! / (p + q)!   for j in Q
 // (Lundberg et al., 2020). Background rows with the same C come as a group, so that their factors are added
-// up first: the weights then take as many operations as there are groups.
+// up first; the weights then take one operation per group.
 //
-// Included by kernels-inl.h: internal linkage, for the reason given there.
+// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
 #pragma once
 
 #include "simd/kernels.h"
@@ -16,7 +17,7 @@
 namespace skshap {
 namespace {
 
-// Vectors worked off together, so that a loop over background rows serves all of them.
+// Vectors that are processed together, so that one loop over background rows serves all of them.
 constexpr int kPairVectors = 4;
 
 template <class S>
@@ -77,7 +78,7 @@ void pair_leaf_part(const PairLeafArgs<typename S::T>& args, int first) {
       for (int i = 0; i < kPairVectors; ++i) total.v[i] = S::add(total.v[i], sum.v[i]);
     }
   }
-  // Where q is 0 no feature fails, and the quotient is not used.
+  // If q is 0, no feature fails, and the quotient is not used.
   for (int i = 0; i < kPairVectors; ++i) off.v[i] = S::div(off.v[i], q.v[i]);
   const typename S::V value = S::set1(args.value);
   for (uint32_t j = 0; j < n; ++j) {

@@ -1,6 +1,6 @@
-// Rows on their way to a tree and down it: ranks, decisions, the leaves that they reach, and sums.
+// Kernels for rows before and after a tree: ranks, decisions, the leaves that they reach, and sums.
 //
-// Included by kernels-inl.h: internal linkage, for the reason given there.
+// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
 #pragma once
 
 #include "simd/kernels.h"
@@ -8,7 +8,7 @@
 namespace skshap {
 namespace {
 
-// Binary search in lockstep: every value takes the same steps, so the inner loop vectorises.
+// A binary search in lockstep: every value takes the same steps, so the inner loop vectorises.
 template <class X>
 void rank(const RankArgs<X>& args) {
   uint32_t base[kBlockRows] = {};
@@ -42,7 +42,7 @@ void decide(const DecideArgs& args) {
       const Code* codes = static_cast<const Code*>(args.codes) + node->column * args.code_stride;
       left = passes(codes, node->bias, node->operand);
     }
-    // Without branches: which nodes are flipped or repeated is as good as random.
+    // Without branches: which nodes are flipped or repeated is unpredictable.
     const uint64_t flip = node->flags & kFlip ? ~uint64_t{0} : 0;
     const uint64_t right = node->flags & kPreviousRight ? ~uint64_t{0} : 0;
     const uint64_t* previous = args.words + node->previous;
@@ -73,7 +73,7 @@ void leaf_sums(const ReachArgs& args) {
   }
 }
 
-// Rows step down together, so that the loop vectorises: rows at a leaf stay there.
+// The rows go down together, so that the loop vectorises: rows at a leaf stay there.
 void descend(const ReachArgs& args) {
   int32_t node[kBlockRows] = {};
   for (int level = 0; level < args.height; ++level)

@@ -1,4 +1,4 @@
-// Vectors of 8 floats or 4 doubles. Included by kernels_avx2.cpp only.
+// Vectors of 8 floats or 4 doubles. Included by simd/kernels_avx2.cpp only.
 #pragma once
 
 #include <immintrin.h>
@@ -22,7 +22,7 @@ struct FloatVector {
   static V mul(V a, V b) { return _mm256_mul_ps(a, b); }
   static V div(V a, V b) { return _mm256_div_ps(a, b); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
-  // The lanes of vector `index` within the block whose bits are `word`.
+  // Return the lanes of vector `index` within the block whose bits are `word`.
   static M mask(const uint64_t* word, int index) {
     const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const __m256i bits = _mm256_set1_epi32(reinterpret_cast<const uint8_t*>(word)[index]);
@@ -30,7 +30,7 @@ struct FloatVector {
   }
   static V select(M m, V off, V on) { return _mm256_blendv_ps(off, on, m); }
   static V select_or_zero(M m, V on) { return _mm256_and_ps(m, on); }
-  // Which lane each lane takes; a negative one: zero.
+  // The source lane of each lane; a negative one gives zero.
   struct Permutation {
     __m256i from;
     M taken;
@@ -42,21 +42,21 @@ struct FloatVector {
   static V permute(const Permutation& p, V x) {
     return _mm256_and_ps(p.taken, _mm256_permutevar8x32_ps(x, p.from));
   }
-  // Indices of a table, made of bits.
+  // Indices of a table, assembled from bits.
   using Index = __m256i;
   static Index no_bits() { return _mm256_setzero_si256(); }
   static Index with_bit(Index x, M lanes, int bit) {
     return _mm256_or_si256(x, _mm256_and_si256(_mm256_castps_si256(lanes), _mm256_set1_epi32(1 << bit)));
   }
   static Index without_bit(Index x, int bit) { return _mm256_andnot_si256(_mm256_set1_epi32(1 << bit), x); }
-  // Takes from a table in 2^kVectors registers; higher bits than those of the index there must be none.
+  // Look up elements of a table in 2^kVectors registers; the indices must not have higher bits than that.
   static constexpr int kMostTableVectors = 2;
   template <int kVectors>
   static V take(const V* table, Index x) {
     if constexpr (kVectors == 0) {
       return _mm256_permutevar8x32_ps(table[0], x);
     } else {
-      // The bit that chooses the half becomes the sign, which is what blendv looks at.
+      // The bit that chooses the half becomes the sign bit, which blendv tests.
       const M upper = _mm256_castsi256_ps(_mm256_slli_epi32(x, 29 - kVectors));
       return select(upper, take<kVectors - 1>(table, x),
                     take<kVectors - 1>(table + (1 << (kVectors - 1)), x));
@@ -87,7 +87,7 @@ struct DoubleVector {
   }
   static V select(M m, V off, V on) { return _mm256_blendv_pd(off, on, m); }
   static V select_or_zero(M m, V on) { return _mm256_and_pd(m, on); }
-  // In halves of lanes, which are the lanes that an instruction permutes.
+  // Each lane moves as two halves, because the instruction permutes 32-bit lanes.
   struct Permutation {
     __m256i from;
     M taken;
@@ -111,10 +111,10 @@ struct DoubleVector {
   static V take(const T* table, Index x) { return _mm256_i64gather_pd(table, x, 8); }
 };
 
-// Numbers of the 64 rows of a block, made of bits.
+// Numbers of the 64 rows of a block, assembled from bits.
 class BlockIndex {
  public:
-  // Adds a number to those of some rows.
+  // Add a number to those of some rows.
   void add(uint64_t rows, uint16_t number) {
     const __m256i lane = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192,
                                            16384, static_cast<short>(32768));
@@ -134,7 +134,7 @@ class BlockIndex {
                       _mm256_setzero_si256()};
 };
 
-// Bits of the 64 codes c with (c + bias) <= operand, in the codes' own width.
+// Return a bit for each of 64 codes c: whether (c + bias) <= operand, in the codes' own width.
 inline uint64_t passes(const uint16_t* codes, uint32_t bias, uint32_t operand) {
   const __m256i b = _mm256_set1_epi16(static_cast<short>(bias));
   const __m256i limit = _mm256_set1_epi16(static_cast<short>(operand));
@@ -145,7 +145,7 @@ inline uint64_t passes(const uint16_t* codes, uint32_t bias, uint32_t operand) {
     const __m256i hi = _mm256_add_epi16(_mm256_loadu_si256(p + 1), b);
     const __m256i pass_lo = _mm256_cmpeq_epi16(_mm256_min_epu16(lo, limit), lo);
     const __m256i pass_hi = _mm256_cmpeq_epi16(_mm256_min_epu16(hi, limit), hi);
-    // packs works within 128-bit halves; the permutation puts the rows back in order.
+    // packs works within 128-bit halves; the permutation restores the order of the rows.
     const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(pass_lo, pass_hi), 0xD8);
     bits |= static_cast<uint64_t>(static_cast<uint32_t>(_mm256_movemask_epi8(bytes))) << (32 * i);
   }

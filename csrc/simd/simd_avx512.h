@@ -1,4 +1,4 @@
-// Vectors of 16 floats or 8 doubles with mask registers. Included by kernels_avx512.cpp only.
+// Vectors of 16 floats or 8 doubles with mask registers. Included by simd/kernels_avx512.cpp only.
 #pragma once
 
 #include <immintrin.h>
@@ -22,7 +22,7 @@ struct FloatVector {
   static V mul(V a, V b) { return _mm512_mul_ps(a, b); }
   static V div(V a, V b) { return _mm512_div_ps(a, b); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
-  // The lanes of vector `index` within the block whose bits are `word`.
+  // Return the lanes of vector `index` within the block whose bits are `word`.
   static M mask(const uint64_t* word, int index) {
     uint16_t bits;
     memcpy(&bits, reinterpret_cast<const char*>(word) + 2 * index, sizeof bits);
@@ -30,7 +30,7 @@ struct FloatVector {
   }
   static V select(M m, V off, V on) { return _mm512_mask_mov_ps(off, m, on); }
   static V select_or_zero(M m, V on) { return _mm512_maskz_mov_ps(m, on); }
-  // Which lane each lane takes; a negative one: zero.
+  // The source lane of each lane; a negative one gives zero.
   struct Permutation {
     __m512i from;
     M taken;
@@ -40,14 +40,14 @@ struct FloatVector {
     return {lanes, _mm512_cmpge_epi32_mask(lanes, _mm512_setzero_si512())};
   }
   static V permute(const Permutation& p, V x) { return _mm512_maskz_permutexvar_ps(p.taken, p.from, x); }
-  // Indices of a table, made of bits.
+  // Indices of a table, assembled from bits.
   using Index = __m512i;
   static Index no_bits() { return _mm512_setzero_si512(); }
   static Index with_bit(Index x, M lanes, int bit) {
     return _mm512_mask_or_epi32(x, lanes, x, _mm512_set1_epi32(1 << bit));
   }
   static Index without_bit(Index x, int bit) { return _mm512_and_si512(x, _mm512_set1_epi32(~(1 << bit))); }
-  // Takes from a table in 2^kVectors registers; higher bits than those of the index there must be none.
+  // Look up elements of a table in 2^kVectors registers; the indices must not have higher bits than that.
   static constexpr int kMostTableVectors = 3;
   template <int kVectors>
   static V take(const V* table, Index x) {
@@ -110,10 +110,10 @@ struct DoubleVector {
   static V take(const T* table, Index x) { return _mm512_mask_i64gather_pd(zero(), 0xff, x, table, 8); }
 };
 
-// Numbers of the 64 rows of a block, made of bits.
+// Numbers of the 64 rows of a block, assembled from bits.
 class BlockIndex {
  public:
-  // Adds a number to those of some rows.
+  // Add a number to those of some rows.
   void add(uint64_t rows, uint16_t number) {
     const __m512i x = _mm512_set1_epi16(static_cast<short>(number));
     lo_ = _mm512_mask_add_epi16(lo_, static_cast<__mmask32>(rows), lo_, x);
@@ -128,7 +128,7 @@ class BlockIndex {
   __m512i lo_ = _mm512_setzero_si512(), hi_ = _mm512_setzero_si512();
 };
 
-// Bits of the 64 codes c with (c + bias) <= operand, in the codes' own width.
+// Return a bit for each of 64 codes c: whether (c + bias) <= operand, in the codes' own width.
 inline uint64_t passes(const uint16_t* codes, uint32_t bias, uint32_t operand) {
   const __m512i b = _mm512_set1_epi16(static_cast<short>(bias));
   const __m512i limit = _mm512_set1_epi16(static_cast<short>(operand));

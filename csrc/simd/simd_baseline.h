@@ -1,5 +1,5 @@
-// Vectors of 128 bits by the compiler's vector extension: SSE2 on any x86-64, NEON on arm64.
-// Included by kernels_baseline.cpp only.
+// Vectors of 128 bits by the compiler's vector extension: SSE2 on any x86-64, NEON on arm64. Included by
+// simd/kernels_baseline.cpp only.
 #pragma once
 
 #include <stdint.h>
@@ -32,14 +32,14 @@ struct FloatVector {
   static V mul(V a, V b) { return a * b; }
   static V div(V a, V b) { return a / b; }
   static V fma(V a, V b, V c) { return a * b + c; }
-  // The lanes of vector `index` within the block whose bits are `word`.
+  // Return the lanes of vector `index` within the block whose bits are `word`.
   static M mask(const uint64_t* word, int index) {
     const int32_t bits = static_cast<int32_t>(*word >> (4 * index));
     return (M{bits, bits, bits, bits} & M{1, 2, 4, 8}) == M{1, 2, 4, 8};
   }
   static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
   static V select_or_zero(M m, V on) { return (V)((M)on & m); }
-  // Which lane each lane takes; a negative one: zero.
+  // The source lane of each lane; a negative one gives zero.
   struct Permutation {
     int32_t from[4];
     M taken;
@@ -55,7 +55,7 @@ struct FloatVector {
   static V permute(const Permutation& p, V x) {
     return (V)((M)V{x[p.from[0]], x[p.from[1]], x[p.from[2]], x[p.from[3]]} & p.taken);
   }
-  // Indices of a table, made of bits.
+  // Indices of a table, assembled from bits.
   using Index = Int4;
   static Index no_bits() { return Index{}; }
   static Index with_bit(Index x, M lanes, int bit) { return x | (lanes & (1 << bit)); }
@@ -111,10 +111,10 @@ struct DoubleVector {
   static V take(const T* table, Index x) { return V{table[x[0]], table[x[1]]}; }
 };
 
-// Numbers of the 64 rows of a block, made of bits.
+// Numbers of the 64 rows of a block, assembled from bits.
 class BlockIndex {
  public:
-  // Adds a number to those of some rows.
+  // Add a number to those of some rows.
   void add(uint64_t rows, uint16_t number) {
     const Short8 lane = {1, 2, 4, 8, 16, 32, 64, 128};
     const int16_t x = static_cast<int16_t>(number);
@@ -130,8 +130,8 @@ class BlockIndex {
   Short8 part_[8] = {};
 };
 
-// Bits of the 64 codes c with (c + bias) <= operand, in the codes' own width. The compiler
-// vectorises the comparison; eight bytes of 0 or 1 become eight bits by one multiplication.
+// Return a bit for each of 64 codes c: whether (c + bias) <= operand, in the codes' own width. The compiler
+// vectorises the comparison; one multiplication turns eight bytes of 0 or 1 into eight bits.
 template <class Code>
 inline uint64_t passes(const Code* codes, uint32_t bias, uint32_t operand) {
   alignas(16) uint8_t pass[64];

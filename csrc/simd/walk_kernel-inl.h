@@ -3,36 +3,36 @@
 // A leaf with value v and distinct path features P contributes to feature i
 //   phi_i = v (o_i - z_i) * integral over t in [0, 1] of the product over j in P, j != i of
 //           a_j(t) = z_j (1 - t) + o_j t,
-// z_j the product of cover shares of the path's splits on j (zero fraction), o_j whether the row
-// satisfies them all (one fraction). The integrand has degree |P| - 1, so Gauss-Legendre with
-// K = ceil(|P| / 2) nodes t_k is exact. Summed over leaves, the integrand is the multilinear
-// extension of the tree; it is evaluated bottom-up and differentiated top-down in one walk:
+// where z_j (zero fraction) is the product of the cover fractions of the path's splits on j, and o_j (one
+// fraction) is 1 if the row satisfies them all, else 0. The integrand has degree |P| - 1, so Gauss-Legendre
+// with K = ceil(|P| / 2) nodes t_k is exact. Summed over leaves, the integrand is the multilinear extension
+// of the tree; it is evaluated bottom-up and differentiated top-down in one walk:
 //
 //   visit(node, C):            C_k = w_k * product of the factors above; at the root C_k = w_k
-//     g_k = left factor given the path; the right factor is 1 - g_k, as shares add up to 1
+//     g_k = left factor given the path; the right factor is 1 - g_k, as cover fractions add up to 1
 //     B^L = visit(left, C g)
 //     B^R = visit(right, C - C g)
 //     D = B^L - B^R
 //     phi[feature] += delta * sum_k C_k G_k D_k
 //     return B^R + g D
 //
-// with r the left share, o = 1 where the row goes left, delta = o - r, and
+// with r the left cover fraction, o = 1 if the row goes left, delta = o - r, and
 //   feature new on the path:  g_k = r + delta t_k, G_k = 1;
 //   repeated, row alive:      g_k = (z r (1 - t_k) + o t_k) / a_k, G_k = z / a_k^2,
 //                             a_k = z (1 - t_k) + t_k, z the zero fraction so far;
-//   repeated, row not alive:  g_k = r, G_k = 0,
-// alive: the row satisfied every split on the feature so far. Nothing is ever divided by a zero
-// fraction and every factor lies in [0, 1]. See docs/how_it_works.md.
+//   repeated, row not alive:  g_k = r, G_k = 0.
+// A row is alive if it satisfied every split on the feature so far. Nothing is ever divided by a zero
+// fraction, and every factor lies in [0, 1]. See docs/mathematics.md.
 //
-// From order 2 the walk also adds up the interactions of each node's feature i with every other feature j of
+// From order 2, the walk also adds up the interactions of each node's feature i with every other feature j of
 // the path above, whose factor is a_j and whose derivative is 1 - z_j or -z_j:
 //   phi[i, j] += sum_k Q_k lambda_jk, Q_k = delta C_k G_k D_k,
-//   lambda_jk = (1 - z_j) / (z_j (1 - t_k) + t_k) for rows that are alive, else -1 / (1 - t_k),
-// twice the SHAP interaction value of i and j; for other indices lambda has a weight, pair_weight().
-// Every unordered pair is met once for each pair of nodes on a path. Of order 3 it adds up
-// sum_k Q_k lambda_jk lambda_lk for every two other features j and l, too.
+//   lambda_jk = (1 - z_j) / (z_j (1 - t_k) + t_k) for rows that are alive, else -1 / (1 - t_k).
+// This is twice the SHAP interaction value of i and j; for other indices lambda has a weight, pair_weight().
+// Every unordered pair of features is met once for each pair of nodes on a path. In order 3, the walk also
+// adds up sum_k Q_k lambda_jk lambda_lk for every two other features j and l.
 //
-// Included by kernels-inl.h: internal linkage, for the reason given there.
+// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
 #pragma once
 
 #include <utility>
@@ -61,7 +61,7 @@ struct Walker {
   T* phi;
   size_t output_stride;
   int any_nodes, n_outputs, first, n_vectors;
-  // Of order 2 and 3:
+  // For orders 2 and 3:
   const uint64_t* words;  // decisions of the first node
   const T *dead, *lambdas;
   T *pair_phi, *triple_phi, *scratch;
@@ -83,7 +83,7 @@ struct Walker {
     S::store(p, S::fma(x, y, S::load(p)));
   }
 
-  // K values of a node, in registers if K is fixed.
+  // The K values of a node, in registers if K is fixed.
   struct Weights {
     V x[kFixed];
     T* memory;
@@ -131,7 +131,7 @@ struct Walker {
     }
   }
 
-  // delta of a repeated node: 0 for rows that are not alive.
+  // Return delta of a repeated node: 0 for rows that are not alive.
   static SKSHAP_INLINE V repeated_delta(M alive, M alive_left, V off, V on) {
     return S::select(alive_left, S::select_or_zero(alive, off), on);
   }
@@ -139,8 +139,8 @@ struct Walker {
     return S::select(alive_left, S::select(alive, dead, off), on);
   }
 
-  // Every op begins with a copy of the walker: the copy's address is never taken, so the compiler
-  // keeps its members in registers although vector stores may alias anything in memory.
+  // Every op begins with a copy of the walker: the copy's address is never taken, so the compiler keeps its
+  // members in registers although vector stores may alias anything in memory.
 
   // Constants: r, -r, 1 - r; if repeated also g of alive rows that go right [K], left [K]; from order 2
   // lambda of alive rows that go left [K].
@@ -175,8 +175,8 @@ struct Walker {
     m += 2;
   }
 
-  // From the left to the right child: its C is what the left one did not take. Constants from order 2:
-  // lambda of alive rows that go right [K].
+  // Go from the left to the right child, whose C is the part that the left one did not take. Constants from
+  // order 2: lambda of alive rows that go right [K].
   SKSHAP_INLINE void middle(uint32_t number) {
     const Walker w = *this;
     T* parent = w.frame - w.frame_elements();
@@ -200,7 +200,7 @@ struct Walker {
     }
   }
 
-  // Constants: r if new, G[K] if repeated; then each output's right value if that is a leaf.
+  // Constants: r if new, G[K] if repeated; then, if the right child is a leaf, its value for each output.
   template <bool kRepeated, bool kRightLeaf>
   SKSHAP_INLINE void exit(uint32_t slot, const uint32_t* list) {
     frame -= frame_elements();
@@ -294,9 +294,9 @@ struct Walker {
     }
   }
 
-  // A pair in registers, the index-th node of the subtree: takes C in x, leaves B there. Constants: B at t =
-  // 0 if new, B of rows not alive if repeated; phi factor off, on; if repeated also G[K], B off [K], B on
-  // [K].
+  // A pair in registers, the node with number `index` of the subtree: takes C in x, leaves B there.
+  // Constants: B at t = 0 if new, B of rows not alive if repeated; phi factor off, on; if repeated also G[K],
+  // B off [K], B on [K].
   static constexpr int pair_constants(bool repeated) { return repeated ? 3 + 3 * K : 3; }
   template <bool kRepeated>
   SKSHAP_INLINE void pair(int v, int index, uint32_t slot, const T* p, V (&x)[kFixed]) const {
@@ -331,7 +331,7 @@ struct Walker {
     m += 2;
   }
 
-  // The root of a fused subtree, once both sides are known: adds to phi, stores B.
+  // Finish the root of a fused subtree, once both sides are known: add to phi, store B.
   template <bool kRepeated>
   SKSHAP_INLINE void join(uint32_t slot, int v, V d, const V (&factor)[kFixed], const V (&left)[kFixed],
                           const V (&right)[kFixed]) const {
@@ -345,7 +345,7 @@ struct Walker {
     add_phi(slot, v, d, sum);
   }
 
-  // A node with a pair on the left and a leaf on the right.
+  // Walk a node with a pair on the left and a leaf on the right.
   template <bool kRoot, bool kPair>
   SKSHAP_INLINE void trio(uint32_t slot, uint32_t pair_slot) {
     const Walker w = *this;
@@ -365,7 +365,7 @@ struct Walker {
     m += 4;
   }
 
-  // A node with two pairs.
+  // Walk a node with two pairs.
   template <bool kRoot, bool kFirst, bool kSecond>
   SKSHAP_INLINE void quad(uint32_t slot, uint32_t slot1, uint32_t slot2) {
     const Walker w = *this;
@@ -390,7 +390,7 @@ struct Walker {
     m += 6;
   }
 
-  // A quad whose three features are new is a polynomial of degree 2 in t, so it needs only the
+  // Walk a quad whose three features are new. It is a polynomial of degree 2 in t, so it needs only the
   // moments M_j = sum_k C_k t_k^j of its C, and is evaluated at the nodes once.
   SKSHAP_INLINE void new_quad(int v, uint32_t slot, uint32_t slot1, uint32_t slot2) const {
     V m0 = C(0, v), m1 = S::mul(m0, node(0));

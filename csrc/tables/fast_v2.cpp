@@ -14,12 +14,13 @@
 namespace skshap {
 namespace {
 
-// Zero fractions are not smaller: the ratio of a feature, which takes its zero fraction out of a number,
-// stays finite, and what it multiplies keeps its digits. A leaf that it changes is worth no more than that.
+// Smaller zero fractions are replaced by this one, so that the ratio by which a feature's zero fraction is
+// taken out of a number stays finite, and the product keeps its digits. A leaf that this changes contributes
+// no more than this fraction of its value.
 template <class T>
 constexpr double kLeastFraction = sizeof(T) == 4 ? 0x1p-64 : 0x1p-512;
 
-// Lists the leaves with the features of their paths.
+// The leaves of a plan and the features of their paths, laid out one after the other.
 class Layout {
  public:
   explicit Layout(Plan& plan)
@@ -34,7 +35,7 @@ class Layout {
     for (const Chunk& chunk : plan.chunks) height = std::max(height, chunk.height);
     for (const TreeProgram& tree : plan.trees) n_leaves += tree.n_inner + 1;
     out_.leaf_tables.resize(n_leaves);
-    // As many as there may be; memory that is not written to is none.
+    // Reserve the largest number that is possible; pages that are never written take no memory.
     out_.leaf_features.resize(n_leaves * std::min<size_t>(height, kMaxLeafBits));
     for (uint32_t n = 0; n <= kMaxLeafBits; ++n) size_[n] = padded_row(size_t{1} << n, element_bytes(plan));
   }
@@ -76,8 +77,8 @@ class Layout {
   const double least_fraction_;
   PathWalk walk_;
   size_t n_features_ = 0;
-  size_t size_[kMaxLeafBits + 1];  // of a table
-  std::vector<uint32_t> slot_of_;  // of a feature
+  size_t size_[kMaxLeafBits + 1];  // by number of features: elements of a table
+  std::vector<uint32_t> slot_of_;  // by feature
 };
 
 template <class T>

@@ -1,11 +1,11 @@
-// SHAP values by Fast TreeSHAP v2 (Yang, 2021, arXiv:2109.09847): for each leaf a table with one number for
+// SHAP values by Fast TreeSHAP v2 (Yang, 2021, arXiv:2109.09847): each leaf has a table with one number for
 // each set of its path's features that a row may satisfy.
 //
-// With z_i the zero fraction of feature i on the path, S the features that the row satisfies, n of the
-// path's,
-//     T[S] = integral over t of  prod_{i in S} (z_i (1 - t) + t)  prod_{i not in S} z_i (1 - t)  / (1 - t),
-// a leaf of value v gives -v T[S] to each feature that is not in S, and v (1 - z_i) / z_i T[S without i] to
-// one that is. T of all features is not used. See docs/how_it_works.md.
+// With z_i the zero fraction of feature i on the path, and S the features of the path that the row satisfies,
+//     T[S] = integral over t of  prod_{i in S} (z_i (1 - t) + t)  prod_{i not in S} z_i (1 - t)  / (1 - t).
+// A leaf of value v contributes -v T[S] to each feature that is not in S, and
+// v (1 - z_i) / z_i T[S without i] to each feature i in S. T of the set of all features is not used. See
+// docs/mathematics.md.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace skshap {
 
-// A plan of that method; otherwise as make_table_plan for all trees.
+// Compile a plan for this method; otherwise like make_table_plan for all trees.
 Plan make_fast_v2_plan(const EnsembleView& ensemble, Precision precision, Index index, size_t table_bytes,
                        int64_t n_threads, const StoredTables* stored = nullptr);
 
@@ -28,12 +28,13 @@ class FastV2 {
  public:
   FastV2(const Plan& plan, const Kernels& kernels, size_t tile);
 
-  // Adds to the sums of features and, unless it is null, to the margin. `words` has room for what is decided
-  // of a block. Returns false when `stop` asked to.
+  // Add to the sums of features and, unless it is null, to the margin. `words` has room for the decisions of
+  // a block. Return false when `stop` returned true.
   bool run(const CodeTile& codes, int n_rows, uint64_t* words, TileSums& sums, TileSums* margin,
            Margins& margins, const std::function<bool()>& stop);
 
-  // What it allocates for each row of a tile, and beside that.
+  // Return the bytes that a FastV2 allocates for each row of a tile, and those that do not depend on the
+  // rows.
   static size_t row_bytes(const Plan& plan);
   static size_t bytes(const Plan& plan);
 

@@ -1,4 +1,5 @@
-// The indices of a group of leaves as decisions, so that the kernels that decide for rows do for them, too.
+// The indices of a group of leaves as decision words, so that the kernels for rows can run on all indices,
+// too.
 #pragma once
 
 #include "base/aligned.h"
@@ -6,11 +7,11 @@
 
 namespace skshap {
 
-// Return bit `bit` of 64 consecutive indices, the first of which is 64 times `block`.
+// Return bit number `bit` of the 64 consecutive indices from 64 times `block` on.
 uint64_t index_bit(uint32_t bit, size_t block);
 
-// Decision words for every value of a group's index: of the path above the group and of its nodes. The index
-// may begin at a later bit.
+// Decision words for every value of a group's index, for the path above the group and for its nodes. The
+// first bits of the index may be left out.
 class GroupWords {
  public:
   explicit GroupWords(const Plan& plan) : plan_(plan) {}
@@ -18,10 +19,11 @@ class GroupWords {
   void make(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group,
             uint32_t first_bit = 0);
 
-  // A bit of the tree among those words; the first_bit first steps of the path have none.
+  // Return the bit of these words that stands for a bit of the tree; the first `first_bit` steps of the path
+  // have none.
   uint32_t local(uint32_t bit) const;
 
-  // The number that such bits are, for each row.
+  // Write the number that these bits form for each row.
   void index(const std::vector<uint32_t>& bits, Aligned<uint16_t>& out) const;
 
   const uint64_t* data() const { return words_.data(); }

@@ -6,10 +6,10 @@ namespace skshap {
 namespace {
 
 // Blocks that go through all tables of a tree together: few enough that their rows of phi stay in the L1
-// cache, and enough that most of a table does meanwhile.
+// cache, and enough to use most of a table while it is there.
 constexpr size_t kPartBlocks = 4;
 
-// (p - 1)! q! / (p + q)!
+// Return (p - 1)! q! / (p + q)!.
 double pattern_weight(int p, int q) {
   double weight = 1.0 / p;
   for (int i = 1; i <= q; ++i) weight *= static_cast<double>(i) / (p + i);
@@ -53,7 +53,7 @@ template <class T>
 TableRunner<T>::TableRunner(const Plan& plan, const Kernels& kernels, size_t tile)
     : plan_(plan), kernels_(kernels) {
   if (plan.tables.trees.empty()) return;
-  // Behind the last block's words those of its leaves are read.
+  // After the words of the last block, those of its leaves are read.
   words_.resize(tile / kBlockRows * block_words(most_decided(plan)) + 2 * (most_inner_nodes(plan) + 1));
   std::fill_n(words_.data(), words_.size(), uint64_t{0});
   index_.resize(tile);

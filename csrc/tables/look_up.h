@@ -1,4 +1,4 @@
-// The trees of a plan that are explained by tables, over the rows of a tile.
+// Explains the rows of a tile by the trees of a plan that have tables.
 #pragma once
 
 #include <functional>
@@ -11,15 +11,16 @@
 
 namespace skshap {
 
-// One thread's work. A tile goes through one tree after the other, and some of its blocks at a time through
-// one table after the other, so that a table stays in the cache while it is used and is read from memory once
-// for each tile.
+// One thread's work. A tile goes through one tree after the other, and a few of its blocks at a time through
+// one table after the other, so that a table stays in the cache while it is used, and is read from memory
+// once for each tile.
 template <class T>
 class TableRunner {
  public:
   TableRunner(const Plan& plan, const Kernels& kernels, size_t tile);
 
-  // Adds to the sums of features and, unless it is null, to the margin. Returns false when `stop` asked to.
+  // Add to the sums of features and, unless it is null, to the margin. Return false when `stop` returned
+  // true.
   bool run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin, Margins& margins,
            const std::function<bool()>& stop);
 
@@ -39,14 +40,14 @@ class TableRunner {
   Aligned<T> phi_;  // [row][row_size]
 };
 
-// Decisions of a table tree for all blocks of a tile; `words` has room for them.
+// Decide a tree with tables for all blocks of a tile; `words` has room for the decisions.
 void decide_blocks(const Plan& plan, const Kernels& kernels, const TableTree& tree, const CodeTile& codes,
                    size_t n_blocks, uint64_t* words);
 
-// Nodes that are decided.
+// Return how many nodes are decided.
 size_t n_decided(const Plan& plan, const TableTree& tree);
 
-// What a runner allocates for each row.
+// Return the bytes that a TableRunner allocates for each row.
 size_t table_row_bytes(const Plan& plan);
 
 }  // namespace skshap

@@ -1,9 +1,11 @@
-// Plan -> tables of path-dependent values, of groups of leaves and of trees that split alike on each level.
+// Plan -> tables of path-dependent values, for groups of leaves and for trees that use the same split
+// throughout each level.
 //
-// Features that are not known are independent in path-dependent values, and a path's feature is satisfied
-// with its zero fraction z. What Fast TreeSHAP v2 (fast_v2.h) makes of the numbers of several leaves is
-// stored here ready for the features of a group of leaves. Tables of trees that split alike on each level are
-// filled by the walk itself, run on rows of each index.
+// In path-dependent values, unknown features are independent, and a feature of a path is satisfied with
+// probability z, its zero fraction. Fast TreeSHAP v2 (tables/fast_v2.h) computes a row's values from the
+// numbers of several leaves; here the sums are stored, ready for the features of a group of leaves. The
+// tables of trees that use the same split throughout each level are filled by the walk itself, run on a row
+// for each index.
 #include <atomic>
 #include <stdexcept>
 
@@ -18,12 +20,12 @@
 namespace skshap {
 namespace {
 
-// Levels of a tree whose table is a single one.
+// Levels of a tree that has a single table.
 constexpr size_t kMaxLevels = 10;
-// At most so many indices of such a table for each leaf: those of lopsided trees are mostly waste.
+// Indices of such a table for each leaf, at most: the tables of lopsided trees would be mostly waste.
 constexpr size_t kMaxIndicesPerLeaf = 2;
 
-// --- Trees that split alike on each level ---
+// --- Trees that use the same split throughout each level ---
 
 bool same_categories(const Plan& plan, const DecideNode& a, const DecideNode& b) {
   const uint32_t* const bits = plan.category_bits.data();
@@ -38,7 +40,7 @@ bool same_split(const Plan& plan, const DecideNode& a, const DecideNode& b) {
   return plan.columns[a.column].categorical ? same_categories(plan, a, b) : a.operand == b.operand;
 }
 
-// How many nodes lie above each inner node.
+// Return how many nodes are above each inner node.
 std::vector<size_t> node_levels(const Plan& plan, const TreeProgram& tree) {
   const int32_t* const children = plan.children.data() + tree.children;
   std::vector<size_t> level(tree.n_inner, 0);
@@ -48,7 +50,7 @@ std::vector<size_t> node_levels(const Plan& plan, const TreeProgram& tree) {
   return level;
 }
 
-// The first node of each level, or none if one of the level splits otherwise.
+// Return the first node of each level, or nothing if another node of a level has another split.
 std::vector<int32_t> levels_of(const Plan& plan, const TreeProgram& tree) {
   const size_t n_levels = static_cast<size_t>(tree.height);
   if (n_levels > kMaxLevels || size_t{1} << n_levels > kMaxIndicesPerLeaf * (tree.n_inner + 1)) return {};
@@ -67,7 +69,7 @@ size_t level_bytes(const Plan& plan, const Chunk& chunk, size_t n_levels) {
   return n_used_outputs(plan, chunk) * (n_levels * element_bytes(plan) + sizeof(double)) << n_levels;
 }
 
-// As many such trees as have room; takes it from table_bytes.
+// Take as many such trees as memory allows; subtract their bytes from table_bytes.
 std::vector<LevelTree> take_level_trees(Plan& plan, size_t& table_bytes) {
   std::vector<LevelTree> found;
   for (const Chunk& chunk : plan.chunks)
@@ -82,7 +84,7 @@ std::vector<LevelTree> take_level_trees(Plan& plan, size_t& table_bytes) {
   return found;
 }
 
-// Fills the tables of such trees, one thread's work.
+// One thread's work: fills the tables of such trees.
 template <class T>
 class LevelWriter {
  public:
@@ -147,16 +149,16 @@ class LevelWriter {
 
 // --- Other trees ---
 //
-// With a_jk the factor z_j (1 - t_k) + o_j t_k of feature j at node k of the quadrature, a leaf gives to
+// With a_jk = z_j (1 - t_k) + o_j t_k, the factor of feature j at quadrature node k, a leaf contributes to
 // feature f the sum over k of w_k v (o_f - z_f) times the a_jk of the path's other features. Features of a
-// group's index that stand only on the path to it contribute the same to all of its leaves, so that with
-// these as the bits x and the others as y
+// group's index that occur only on the path to the group contribute the same factors to all of its leaves.
+// With their bits as x and the other bits as y,
 //     table[x, y][f] = sum_k low_k[x][f] high_k[y][f].
-// Nothing is divided, and a zero fraction of 0 needs no care.
+// Nothing is divided, so a zero fraction of 0 is no special case.
 
 static_assert(kMaxTableBits <= 2 * kMaxFixedNodes);
 
-// The tables' rows for one y.
+// Compute the rows of a table for one y.
 template <class T, int K>
 void combine(const T* __restrict low, size_t n_x, const T* __restrict high, size_t n_targets,
              T* __restrict out) {
@@ -169,7 +171,7 @@ void combine(const T* __restrict low, size_t n_x, const T* __restrict high, size
     }
 }
 
-// Fills the tables of such trees, one thread's work.
+// One thread's work: fills the tables of such trees.
 template <class T>
 class GroupWriter {
  public:
@@ -232,7 +234,7 @@ class GroupWriter {
     }
   }
 
-  // low_[k][x][target]
+  // Fill low_[k][x][target].
   void make_low(int n_nodes, const TreeGroups::Group& group, size_t n_targets) {
     const size_t size = n_targets << group.n_settled;
     low_.resize(n_nodes * size);
@@ -254,7 +256,7 @@ class GroupWriter {
     }
   }
 
-  // high_[output][y][row][k]: the first row is for features that only the path to the group has.
+  // Fill high_[output][y][row][k]; the first row is for features that only the path to the group has.
   template <int K>
   void make_high(const TreeGroups::Group& group, size_t n_slots) {
     row_of_.assign(n_slots, 1);
@@ -283,7 +285,8 @@ class GroupWriter {
     }
   }
 
-  // The same of one leaf of value 1, [pattern of its features among those of y][row][k]; returns its rows.
+  // Fill leaf_ like high_, for one leaf of value 1: [pattern of its features that are among y][row][k].
+  // Return the number of its rows.
   template <int K>
   size_t make_leaf(const TreeGroups::Leaf& leaf) {
     leaf_rows_.assign(1, 0);
@@ -316,7 +319,8 @@ class GroupWriter {
     return n_rows;
   }
 
-  // Adds a bit to the numbers of rows: those with it are times `on`, the others times `off`.
+  // Double the rows by a further bit of their number: those with it are multiplied by `on`, the others by
+  // `off`.
   template <class X>
   static void multiply(X* rows, size_t row_size, size_t bit, const X* on, const X* off) {
     const size_t size = row_size << bit;
@@ -334,10 +338,10 @@ class GroupWriter {
   GroupWords words_;
   const TreeProgram* tree_ = nullptr;
   size_t width_ = 1, n_rows_ = 1;
-  std::vector<uint32_t> slot_;     // of a feature among those of a group
-  std::vector<size_t> row_of_;     // of a slot in high_
-  std::vector<size_t> from_;       // of a target in high_
-  std::vector<size_t> leaf_rows_;  // of a leaf's rows in high_
+  std::vector<uint32_t> slot_;     // by feature: its slot in the group
+  std::vector<size_t> row_of_;     // by slot: its row in high_
+  std::vector<size_t> from_;       // by target: where its numbers begin in high_
+  std::vector<size_t> leaf_rows_;  // the rows in high_ that a leaf adds to
   std::vector<uint32_t> bits_;
   std::vector<double> shares_, high_, leaf_, leaf_on_, leaf_off_;
   std::vector<T> low_, on_, off_, factors_;
@@ -362,7 +366,8 @@ void write_tables(Plan& plan, const TableLimits& limits, int64_t n_threads) {
   });
 }
 
-// At most max_nodes quadrature nodes, so that tables of all trees with no more have room.
+// Return the number of quadrature nodes, at most max_nodes, up to which the tables of all trees fit the
+// memory.
 int affordable_nodes(const Plan& plan, int max_nodes, size_t table_bytes) {
   int affordable = 0;
   for (const TableCost& cost : table_costs(plan, kMaxTableBits)) {

@@ -62,7 +62,7 @@ class Writer {
     const uint32_t d = leaf.n_features;
     const size_t size = size_t{1} << d;
     PathStep* const path = groups_.steps.data() + leaf.path;
-    // In the order of the targets, which the look-up needs.
+    // Sort the path in the order of the targets, which the lookup needs.
     std::sort(path, path + d, [&](const PathStep& a, const PathStep& b) {
       return position_[a.feature] < position_[b.feature];
     });
@@ -90,7 +90,7 @@ class Writer {
 
   int n_nodes(uint32_t d) const { return quadrature_nodes(plan_.index, static_cast<int>(d)); }
 
-  // What the sums of a leaf with d features are made with; see leaf_table in table_kernels-inl.h.
+  // Return the factors of the sums of a leaf with d features; see leaf_table in simd/table_kernels-inl.h.
   const std::vector<double>& factors(uint32_t d) {
     std::vector<double>& out = factors_[d];
     if (!out.empty()) return out;
@@ -122,7 +122,7 @@ class Writer {
   GroupWords words_;
   const TreeProgram* tree_ = nullptr;
   size_t width_ = 1;
-  std::vector<uint32_t> position_;  // of a feature in the batch
+  std::vector<uint32_t> position_;  // by feature: its position in the batch
   std::vector<uint32_t> bits_, targets_;
   std::vector<double> weights_, scaled_, factors_[kMaxTableBits + 1];
   Aligned<uint16_t> index_;

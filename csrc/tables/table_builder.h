@@ -1,12 +1,12 @@
-// Fills tables whose weights are known: for each leaf, how much of what stands for unknown features satisfies
-// which features of the path.
+// Fills tables from weights: for each leaf, the weight of each pattern of the path's features in the data
+// that replace unknown features.
 //
-// With the features of a leaf's path as bits, x the set of those that the row satisfies and b the same of
-// what stands for unknown features, leaf value v, and p features that only x satisfies and q that only b
-// does, all others being satisfied by both, a feature gets
+// Let the features of a leaf's path be bits, x the set of those that the row satisfies and b the set that the
+// replacing data satisfy. With leaf value v, p features that only x satisfies, q that only b satisfies, and
+// all others satisfied by both, a feature gets
 //     v (p - 1)! q! / (p + q)! if only x satisfies it, -v p! (q - 1)! / (p + q)! if only b does
-// (Lundberg et al., 2020). p depends on b only and q on x only, so that quadrature in t separates them:
-// (p - 1)! q! / (p + q)! is the integral of t^(p - 1) (1 - t)^q. See docs/how_it_works.md.
+// (Lundberg et al., 2020). p depends only on b and q only on x, so quadrature in t separates them:
+// (p - 1)! q! / (p + q)! is the integral of t^(p - 1) (1 - t)^q. See docs/mathematics.md.
 #pragma once
 
 #include <chrono>
@@ -18,21 +18,21 @@
 
 namespace skshap {
 
-// A leaf of a group, as its table is computed.
+// A leaf of a group while its table is computed.
 struct TableLeaf {
-  size_t tree;     // among Tables::trees
-  size_t look_up;  // among Tables::look_ups
+  size_t tree;     // in Tables::trees
+  size_t look_up;  // in Tables::look_ups
   uint32_t n_features;
-  const uint16_t* pattern;  // by index
+  const uint16_t* pattern;  // by index of the group
   size_t size;              // of the table
-  const double* values;     // of the plan
+  const double* values;     // the leaf's own, as in the plan
   size_t n_outputs;
 };
 
-// Add to weights[pattern], zeros before.
+// A function that adds to weights[pattern], which are zeros before.
 using WeighPatterns = std::function<void(const TableLeaf& leaf, double* weights)>;
 
-// A clock that notes in the plan how long its tables took to make.
+// A clock that records in the plan how long building its tables took.
 class TableClock {
  public:
   void stop(Plan& plan) const {

@@ -12,7 +12,7 @@ namespace skshap {
 struct TableCost {
   int n_nodes;
   size_t n_trees, n_leaves, n_look_ups, bytes;
-  size_t n_places;  // sums that a row adds to after the look-ups, of trees that do not share them with others
+  size_t n_places;  // sums that a row adds to after the lookups, for trees that do not share them with others
   uint32_t longest_path;
 };
 
@@ -23,7 +23,7 @@ size_t tables_bytes(const Plan& plan, const TableLimits& limits);
 // Return the largest number of features on a path.
 uint32_t longest_path(const Plan& plan);
 
-// Throw std::invalid_argument if a path has more features than tables have bits, and TableMemoryError if
+// Throw std::invalid_argument if a path has more features than tables have bits, and TableMemoryError if the
 // tables that all trees must have need more bytes than they may take.
 void require_short_paths(const Plan& plan);
 void require_room(size_t needed, size_t table_bytes);

@@ -11,10 +11,11 @@
 namespace skshap {
 namespace {
 
-// Look-ups of a batch, whose numbers are added up in the plan's precision: too many would lose digits.
+// Lookups of a batch, whose numbers are added up in the plan's precision: too many would lose digits.
 constexpr size_t kBatchLookUps = 256;
 
-// The list's entry of a tree, or null; trees are asked for in the order of the plan.
+// A list of trees with an iterator: find() returns a tree's entry or null, for trees in the order of the
+// plan.
 class LevelTrees {
  public:
   explicit LevelTrees(const std::vector<LevelTree>& list) : next_(list.data()), end_(next_ + list.size()) {}
@@ -62,7 +63,7 @@ class Layout {
     const size_t first_bit = out_.bits.size(), first_target = out_.targets.size();
     for (size_t level = 0; level < level_tree.nodes.size(); ++level) {
       DecideNode node = plan_.decide[tree.decide + level_tree.nodes[level]];
-      node.previous = 0;  // what the row does on this level alone
+      node.previous = 0;  // only what the row does on this level counts
       node.flags &= kCategorical;
       out_.levels.push_back(node);
       out_.bits.push_back(bit_of(static_cast<int32_t>(level), false));
@@ -79,7 +80,7 @@ class Layout {
   }
 
  private:
-  // Makes room for a tree's features in the last batch, or in a new one.
+  // Make room for a tree's features in the last batch, or in a new one.
   void begin_batch(size_t chunk, const std::vector<int32_t>& features, size_t n_look_ups) {
     const size_t width = n_used_outputs(plan_, plan_.chunks[chunk]);
     size_t n_new = 0;
@@ -160,8 +161,8 @@ class Layout {
   Tables& out_;
   const TableLimits limits_;
   TreeGroups groups_;
-  std::vector<int32_t> position_;  // of a feature in the batch, or -1
-  std::vector<int32_t> placed_;    // features of the batch
+  std::vector<int32_t> position_;  // by feature: its position in the batch, or -1
+  std::vector<int32_t> placed_;    // the features of the batch
   std::vector<int32_t> features_;
   size_t width_ = 1, n_look_ups_ = 0, n_elements_ = 0;
 };
@@ -184,7 +185,8 @@ void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const Tabl
 
 namespace {
 
-// On pages of 2 MiB where the system has them: otherwise to make a table costs a fault for every 4 KiB of it.
+// Resize on pages of 2 MiB if the system has them: otherwise building a table costs a page fault for every 4
+// KiB.
 template <class X>
 void resize_on_large_pages(X& table, size_t n) {
   table.reserve(n);
@@ -196,7 +198,7 @@ void resize_on_large_pages(X& table, size_t n) {
 #endif
   table.resize(n);
   std::fill(table.end() - std::min(n, kTablePadding), table.end(),
-            0);  // no table writes there, but all is stored
+            0);  // no table writes there, but files store all of it
 }
 
 }  // namespace
@@ -210,7 +212,7 @@ void allocate_tables(Plan& plan) {
 
 namespace {
 
-// What is left of a stream when only some of its parts are kept, and where these begin then.
+// The parts of a stream that are kept; keep() returns where a part begins afterwards.
 template <class X>
 class Kept {
  public:

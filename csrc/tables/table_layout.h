@@ -1,4 +1,4 @@
-// Plan -> layout of its tables: which leaves share one, where it lies, and what its index is made of.
+// Plan -> layout of its tables: which leaves share a table, where it begins, and which bits form its index.
 #pragma once
 
 #include <vector>
@@ -8,23 +8,23 @@
 
 namespace skshap {
 
-// Positions of a batch of several trees: as many as a vector holds.
+// Positions of a batch of several trees: as many as fit into a vector.
 constexpr size_t kBatchPositions = 16;
 
-// A tree whose nodes of each level all split alike, with one node of each level.
+// A tree that uses the same split throughout each level, with one node of each level.
 struct LevelTree {
-  size_t tree;  // among those of the plan
+  size_t tree;  // in Plan::trees
   std::vector<int32_t> nodes;
 };
 
-// Lay out tables: everything but their numbers. Each tree of `levels`, in the order of the plan, has a single
-// table, indexed by its answers on each level. The limits are for all other trees.
+// Lay out tables: everything except their numbers. Each tree of `levels`, in the order of the plan, has a
+// single table, indexed by its decisions on each level. The limits apply to all other trees.
 void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const TableLimits& limits);
 
 // Allocate the numbers of the tables.
 void allocate_tables(Plan& plan);
 
-// Remove the walk's programs of trees with tables.
+// Remove the walk's programs of trees that have tables.
 void drop_walks(Plan& plan);
 
 }  // namespace skshap

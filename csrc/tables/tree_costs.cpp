@@ -31,7 +31,7 @@ class Groups {
         group(batch.chunk, true).n_places += batch.places_end - batch.places;
   }
 
-  // Adds the tables of Fast TreeSHAP v2: one for each leaf.
+  // Add the tables of Fast TreeSHAP v2, one for each leaf.
   void add_leaf_tables() {
     const LeafTable* leaf = plan_.tables.leaf_tables.data();
     for (size_t c = 0; c < plan_.chunks.size(); ++c)
@@ -57,7 +57,7 @@ class Groups {
 
   const Plan& plan_;
   const size_t element_;
-  std::map<std::pair<int, bool>, TableCost> found_;  // by number of nodes, and whether they have tables
+  std::map<std::pair<int, bool>, TableCost> found_;  // by number of nodes, and whether the trees have tables
 };
 
 }  // namespace

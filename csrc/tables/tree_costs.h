@@ -1,4 +1,4 @@
-// How much work the trees of a plan are: what the cost model (costs.py) weighs.
+// The amount of work that the trees of a plan take, for the cost model (skshapgpu/_engine/costs.py).
 #pragma once
 
 #include <vector>
@@ -8,17 +8,17 @@
 
 namespace skshap {
 
-// Trees with as many quadrature nodes, all of which are walked or all of which have tables.
+// Trees with the same number of quadrature nodes that are all walked or all have tables.
 struct TreeGroup {
   bool tables;
   TableCost cost;
 };
 
-// By ascending number of nodes.
+// Return the groups by ascending number of nodes.
 std::vector<TreeGroup> tree_groups(const Plan& plan);
 
-// What tables would take for the trees that are walked, by ascending number of nodes. Trees are left out with
-// all others of as many nodes if one has a longer path than tables allow for.
+// Return the costs of tables for the trees that are walked, by ascending number of nodes. All trees with the
+// same number of nodes are left out if one of them has a longer path than tables allow.
 std::vector<TreeGroup> possible_tables(const Plan& plan);
 
 }  // namespace skshap

@@ -5,7 +5,7 @@
 namespace skshap {
 namespace {
 
-// A table of several leaves: most of it stays in the L1 cache while it is used.
+// The size of a table of several leaves, small enough that most of it stays in the L1 cache while it is used.
 constexpr size_t kGroupBytes = 40 << 10;
 
 }  // namespace

@@ -9,11 +9,11 @@
 
 namespace skshap {
 
-// Bits of an index, and of a leaf without a table.
+// The largest numbers of bits of an index, and of the pattern of a leaf without a table.
 constexpr uint32_t kMaxTableBits = 16, kMaxPatternBits = kMaxPathFeatures;
 
-// Which leaves have tables: of trees with at most so many quadrature nodes, those with at most leaf_bits
-// features on their path.
+// Which leaves have tables: those with at most leaf_bits features on their path, in trees with at most
+// max_nodes quadrature nodes.
 struct TableLimits {
   uint32_t leaf_bits;
   int max_nodes = std::numeric_limits<int>::max();
@@ -23,15 +23,15 @@ struct TableLimits {
 class TreeGroups {
  public:
   struct Leaf {
-    size_t value;  // its first one, among those of the tree
-    size_t path;   // among `steps`, if it has at most kMaxPatternBits features
+    size_t value;  // the first one, among the leaf values of the tree
+    size_t path;   // in `steps`, if it has at most kMaxPatternBits features
     uint32_t n_features;
     bool grouped;
   };
-  // Below one node, in preorder: leaves and inner nodes are consecutive.
+  // The subtree below one node. In preorder, its leaves and its inner nodes are consecutive.
   struct Group {
-    size_t above, n_above;  // path to the node, among `steps`
-    uint32_t n_settled;     // features of it that no node of the group splits on: they come first
+    size_t above, n_above;  // the path to the node, in `steps`
+    uint32_t n_settled;     // features of that path on which no node of the group splits: they come first
     int32_t first_node, n_nodes;
     size_t leaves, leaves_end;
     uint32_t n_bits() const { return static_cast<uint32_t>(n_above) + n_nodes; }
@@ -47,7 +47,7 @@ class TreeGroups {
   std::vector<PathStep> steps;
   std::vector<Leaf> leaves;
   std::vector<Group> groups;
-  std::vector<int32_t> features;  // of the tree, in the order in which nodes meet them
+  std::vector<int32_t> features;  // of the tree, in the order in which the nodes first use them
 
  private:
   void enter(const PathNode& at);
@@ -61,8 +61,8 @@ class TreeGroups {
   PathWalk walk_;
   size_t width_ = 1;
   int32_t n_inner_ = 0;
-  std::vector<int32_t> inner_below_;  // a node's subtree, itself included
-  std::vector<char> met_;             // features
+  std::vector<int32_t> inner_below_;  // by node: inner nodes of its subtree, itself included
+  std::vector<char> met_;             // by feature
 };
 
 }  // namespace skshap

@@ -1,4 +1,4 @@
-// The coded columns of a plan on a GPU, and the tests of nodes on them.
+// The coded columns of a plan on a GPU, and the nodes' tests on them.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ class CudaColumns {
   };
   Decision decision(const DecideNode& from) const;
 
-  // Return a node as the margin kernel descends it, without children.
+  // Return a node without children, in the form for the margin kernel.
   CudaNode margin_node(const DecideNode& node) const;
 
   // Return the first column on the GPU of a column of the plan, and whether its categories need two.
@@ -29,7 +29,7 @@ class CudaColumns {
  private:
   const Plan& plan_;
   std::vector<CudaColumn> list_;
-  std::vector<uint32_t> first_;  // of each column of the plan
+  std::vector<uint32_t> first_;  // by column of the plan
 };
 
 }  // namespace skshap

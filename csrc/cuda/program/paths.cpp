@@ -39,24 +39,25 @@ class Extractor {
         [&](int32_t leaf) { add_path(tree.leaves + leaf * width, chunk.output); });
   }
 
-  // An element that every row passes.
+  // Return an element that every row passes.
   static PathElement always(int32_t feature, uint32_t column) {
     return {1, feature, 0, column, 0, kMissingCode, column, kNoSet, 1, 0};
   }
 
-  // What a row passes that takes an edge and, above it, every edge on the same feature.
+  // Return the test of an edge: a row passes if it takes the edge and, above it, every edge on the same
+  // feature.
   PathElement& test(uint32_t bit) { return tests_[2 * level_[bit_node(bit)] + (bit & 1)]; }
 
-  // Adds the test of an edge of a node to those above it on the same feature.
+  // Add the test of an edge of a node to those above it on the same feature.
   PathElement narrow(PathElement e, const DecideNode& d, bool right) {
-    const bool holds = right == static_cast<bool>(d.flags & kFlip);  // what the node tests
+    const bool holds = right == static_cast<bool>(d.flags & kFlip);  // whether the test holds on this edge
     if (d.flags & kCategorical) {
       require_same(e.set == kNoSet, e.set_column, d.column);
       e.set_column = d.column;
       e.set = intersect(e.set, d, holds);
       return e;
     }
-    const uint32_t end = d.operand - d.bias + 1;  // of the ranks for which it holds
+    const uint32_t end = d.operand - d.bias + 1;  // of the ranks for which the test holds
     require_same(e.lower == 0 && e.upper == kMissingCode, e.column, d.column);
     e.column = d.column;
     if (holds)
@@ -67,7 +68,7 @@ class Extractor {
     return e;
   }
 
-  // An element has one numeric and one categorical test.
+  // Reject tests of several columns: an element has room for one numeric and one categorical test.
   static void require_same(bool is_first, uint32_t tested, uint32_t column) {
     if (is_first || tested == column) return;
     throw std::invalid_argument(
@@ -88,7 +89,7 @@ class Extractor {
     return static_cast<uint32_t>(first);
   }
 
-  // Adds the path that the walk has taken to a leaf.
+  // Add the path to the leaf that the walk has reached.
   void add_path(size_t values, int32_t output) {
     const std::vector<PathStep>& steps = walk_.steps();
     if (steps.size() >= kPathLanes)
@@ -108,7 +109,7 @@ class Extractor {
     out_.paths.push_back({static_cast<int64_t>(values), output, static_cast<uint32_t>(n)});
   }
 
-  // From the order of the trees into that of the bins.
+  // Rearrange elements from the order of the trees to that of the bins.
   void arrange(Packing packing) {
     std::vector<uint8_t> lengths;
     for (const Path& path : out_.paths) lengths.push_back(static_cast<uint8_t>(path.length));
@@ -130,8 +131,8 @@ class Extractor {
   const Plan& plan_;
   PathWalk walk_;
   std::vector<PathElement> tests_;     // of both edges of each node of the path, by level
-  std::vector<uint32_t> level_;        // of a node
-  PathElement path_[kPathLanes];       // that is added
+  std::vector<uint32_t> level_;        // by node
+  PathElement path_[kPathLanes];       // the path being added
   std::vector<PathElement> elements_;  // path by path, in the order of the trees
   PathSet out_;
 };
@@ -150,9 +151,9 @@ Bins next_fit(const std::vector<uint8_t>& sizes) {
   return out;
 }
 
-// First fit takes the oldest bin that has room, best fit the one with the least room left (of several, the
-// oldest). Sizes are small whole numbers, so bins are kept by their room: an item costs a look at each
-// and a step in two heaps.
+// Pack in order of decreasing size. First fit takes the oldest bin with enough room, best fit the one with
+// the least room left (of several, the oldest). Sizes are small integers, so bins are kept by their room: an
+// item costs a look at each size of room and a step in two heaps.
 Bins decreasing(const std::vector<uint8_t>& sizes, bool best_fit) {
   std::vector<uint32_t> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);

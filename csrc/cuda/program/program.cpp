@@ -1,4 +1,4 @@
-// Plan -> CudaProgram: which trees make a chunk, and in which form. Host only, needs no CUDA.
+// Plan -> CudaProgram: which trees form a chunk, and in which form. Host only, needs no CUDA.
 #include "cuda/program/program.h"
 
 #include <algorithm>
@@ -8,14 +8,14 @@
 namespace skshap {
 namespace {
 
-// A chunk is what one warp walks for one tile of rows: enough work to hide its start, and few
-// enough trees that their sum is safe in single precision and that a job of few rows fills a GPU.
+// A warp walks one chunk for one tile of rows: enough work to hide its start, and few enough trees that their
+// sum is safe in single precision and that a job of few rows fills a GPU.
 constexpr size_t kMaxChunkTrees = 32;
 constexpr size_t kMaxChunkLeaves = 512;
-// Small models have smaller chunks, about so many, since there one chunk's time is that of a job.
+// Small models have smaller chunks, about this many, because the time of one chunk is then that of a job.
 constexpr size_t kChunks = 5, kMinChunkLeaves = 16;
 
-// Nodes of the quadrature that a kernel exists for.
+// Round a number of quadrature nodes up to one for which a kernel exists.
 template <class T>
 int rounded_nodes(int n) {
   return sizeof(T) == 4 ? n : n + (n & 1);
@@ -70,7 +70,7 @@ class CudaCompiler {
            tree_.most_tracked > alive_bits || tree_.n_sets > kMaxCudaIndex || tree_.n_slots > kMaxCudaIndex;
   }
 
-  // Whether the open chunk has room for the open tree.
+  // Return whether the open chunk has room for the open tree.
   bool fits(bool general) const {
     const CudaChunk& c = out_.chunks.back();
     return c.general == general && chunk_trees_ < kMaxChunkTrees &&
@@ -115,7 +115,7 @@ class CudaCompiler {
   CudaTree tree_;
   CudaProgram<T> out_;
   CudaWriter<T> writer_;
-  int launched_nodes_[kMaxFixedNodes + 1] = {};  // K that trees of a K are walked with
+  int launched_nodes_[kMaxFixedNodes + 1] = {};  // by K of a tree: the K that it is walked with
   size_t chunk_leaves_ = 0;
   size_t chunk_trees_ = 0, chunk_sets_ = 0;
 };

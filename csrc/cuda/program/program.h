@@ -1,9 +1,9 @@
 // The compiled form of the trees for a GPU: cuda/program/writer.cpp writes it, the CUDA kernels read it.
 //
-// A chunk of trees is one stream of elements (32-bit words with single precision, 64-bit ones with
-// double) that all lanes of a warp read together: operations with their constants, in the order in
-// which the walk of walk_kernel-inl.h meets the nodes. It is made from the labelled trees that a Plan
-// holds, so that CPU and GPU share every decision about thresholds, order and shares.
+// A chunk of trees is one stream of elements (32-bit words in single precision, 64-bit words in double
+// precision) that all lanes of a warp read together: operations with their constants, in the order in which
+// the walk of simd/walk_kernel-inl.h visits the nodes. It is made from the labelled trees that a Plan holds,
+// so CPU and GPU share every decision about thresholds, order and cover fractions.
 #pragma once
 
 #include <functional>
@@ -15,9 +15,9 @@
 
 namespace skshap {
 
-// Operations. The low byte of an op's first element is its code; the frame of a node (its height
-// above the fused subtrees) is in bits 8 to 31. A walk goes down by `enter` to a fused subtree, and
-// then up by `exit` to the next `middle` or the next tree: a kernel need never choose among all.
+// Operations. The low byte of an op's first element is its code; the frame of a node (its height above the
+// fused subtrees) is in bits 8 to 31. A walk goes down by `enter` to a fused subtree, and then up by `exit`
+// to the next `middle` or the next tree, so a kernel never has to choose among all operations.
 constexpr uint32_t kCudaFrames = 8;  // in a code; the last stands for all higher ones
 enum CudaKind : uint32_t { kCudaEnter, kCudaMiddle, kCudaExit, kCudaExitLeaf };
 constexpr uint32_t cuda_code(CudaKind kind, uint32_t frame, bool repeated) {
@@ -31,13 +31,13 @@ constexpr uint32_t kCudaEndSegment = kCudaNextTree + 1;
 constexpr uint32_t kCudaEnd = kCudaNextTree + 2;
 constexpr uint32_t kCudaPairs = kCudaNextTree + 3;
 
-// Elements of a segment of the stream: what a block of warps holds in shared memory at a time. No
-// operation lies in two of them.
+// Elements of a segment, the part of the stream that a block of warps holds in shared memory at a time. No
+// operation crosses from one segment to the next.
 constexpr size_t kCudaSegment = 1024;
 
-// A node is two elements. First: slot << 16 | column. Second, its test:
+// A node is two elements. The first is slot << 16 | column, the second its test:
 constexpr uint32_t kTestOperand = 0xffff;  // rank + bias, or number of the category set in the chunk
-constexpr uint32_t kTestBias = 1u << 16;   // what is added to the code before it is compared
+constexpr uint32_t kTestBias = 1u << 16;   // added to the code before it is compared
 constexpr uint32_t kTestCategorical = 1u << 17;
 constexpr uint32_t kTestFlip = 1u << 18;     // children were swapped
 constexpr uint32_t kTestTracked = 1u << 19;  // a node below repeats the feature: sets its alive bit
@@ -45,43 +45,43 @@ constexpr int kTestOwnShift = 20, kTestPreviousShift = 25;  // alive bits: own, 
 constexpr uint32_t kTestBit = 31;
 constexpr uint32_t kAliveBits = 32;
 
-// In a program for interactions only subtrees of two leaves are fused, and `exit` and `pair` are followed by
-// `pairs`, if there are other features above: the number of steps in bits 8 to 31 of its first element, and
+// In a program for interactions, only subtrees of two leaves are fused. If there are other features above,
+// `exit` and `pair` are followed by `pairs`: the number of steps in bits 8 to 31 of its first element, and
 // four elements later the steps, each with two pairs of features: slot | alive bit of the other feature's
-// latest node << kPairBitShift for each, then lambda_k of alive rows for each. An odd one out stands beside
+// latest node << kPairBitShift for each, then lambda_k of alive rows for each. An odd last pair is joined by
 // one that adds nothing, to the slot of the node's own feature.
 constexpr uint32_t kPairSlot = 0xffff;
 constexpr int kPairBitShift = 16;
 constexpr uint32_t kAlwaysAlive = kAliveBits - 1;  // a bit that no node has
 constexpr int cuda_pair_step(int n_nodes) { return (2 + 2 * n_nodes + 3) / 4 * 4; }
 
-// Trees that these cannot hold (more nodes of the quadrature than have kernels of their own, leaves
-// of several outputs, more alive bits, columns, slots or categories than fit) have chunks of
-// their own, in a general form without fused subtrees. Such a stream begins with K, the number of outputs,
-// the height, t_k and w_k, and for interactions lambda_k of rows not alive; a node there is
+// Trees that do not fit this form (more quadrature nodes than have kernels of their own, leaves of several
+// outputs, more alive bits, columns, slots or categories than there is room for) have chunks of their own, in
+// a general form without fused subtrees. Such a stream begins with K, the number of outputs, the height, t_k
+// and w_k, and for interactions lambda_k of rows that are not alive. A node there is
 //   op | repeated << 3 | level << 4, slot, column, test flags, operand, level of `previous`, share,
-// if repeated u_k and G_k, and the values of those of its children that are leaves, right ones first. For
-// interactions, exits and pairs end with the number of pairs of features, and for each its slot, the level
-// of the other feature's latest node, and lambda_k of alive rows.
+// if repeated u_k and G_k, and the values of those children that are leaves, the right ones first. For
+// interactions, exits and pairs end with the number of pairs of features, and for each its slot, the level of
+// the other feature's latest node, and lambda_k of alive rows.
 enum CudaGeneralOp : uint32_t {
-  kGeneralEnter,  // with nothing behind the constants
+  kGeneralEnter,  // nothing follows the constants
   kGeneralMiddle,
   kGeneralExit,
-  kGeneralExitLeaf,  // then the right leaf
-  kGeneralPair,      // then both
-  kGeneralNextTree,  // op alone
+  kGeneralExitLeaf,  // the right leaf follows
+  kGeneralPair,      // both leaves follow
+  kGeneralNextTree,  // the op alone
   kGeneralEnd,
 };
 constexpr int kGeneralHeader = 3, kGeneralNode = 7;
 
-// Codes on the GPU are int16: -1 is missing, and a column with more thresholds than fit is split
-// into several, each with its part of the ranks. Categorical columns are read as uint16; one of
-// more categories than fit takes two, the low and the high halves of its codes.
+// Codes on the GPU are int16: -1 is missing, and a column with too many thresholds is split into several,
+// each with its part of the ranks. Categorical columns are read as uint16; a column with too many categories
+// takes two, for the low and the high halves of its codes.
 constexpr uint32_t kCudaRanks = 32767, kCudaCategories = 65534;
 
 struct CudaColumn {
-  int32_t column;   // of Plan::columns
-  uint32_t origin;  // rank that becomes code 0; of a categorical one 0, or 1 for the high halves
+  int32_t column;   // in Plan::columns
+  uint32_t origin;  // rank that becomes code 0; if categorical, 0, or 1 for the high halves
 };
 
 struct CudaChunk {
@@ -97,14 +97,14 @@ struct CudaChunk {
 };
 
 struct CudaSlot {
-  int32_t output, place;  // in Plan::features, or behind them in Plan::pairs
+  int32_t output, place;  // in Plan::features, or after them in Plan::pairs
 };
 
-// A node of the trees as the margin kernel descends them.
+// A node of the trees, in the form for the margin kernel.
 struct alignas(16) CudaNode {
   uint32_t column_flags;  // column << 4 | flags
   uint32_t operand;
-  int32_t left, right;  // < 0: leaf ~index, of all leaves
+  int32_t left, right;  // < 0: leaf ~index, among all leaves
 };
 enum CudaNodeFlag : uint32_t { kNodeBias = 1, kNodeCategorical = 2, kNodeFlip = 4, kNodeWide = 8 };
 constexpr int kNodeColumnShift = 4;
@@ -118,7 +118,7 @@ struct CudaProgram {
   std::vector<Element> stream;
   std::vector<uint32_t> category_sets;  // first word in Plan::category_bits
   std::vector<CudaNode> nodes;
-  std::vector<int64_t> tree_nodes;  // [tree]: first node; the root
+  std::vector<int64_t> tree_nodes;  // [tree]: its first node, the root
   std::vector<int32_t> tree_output;
   CudaTables<T> tables;
 };
@@ -126,10 +126,10 @@ struct CudaProgram {
 template <class T>
 CudaProgram<T> make_cuda_program(const Plan& plan);
 
-// The test of a node on the columns of the program, without children.
+// A function that returns the test of a node on the columns of the program, without children.
 using CudaTest = std::function<CudaNode(const DecideNode&)>;
 
-// Adds the plan's trees that are explained by tables, and their slots, which follow those of the chunks.
+// Add the plan's trees that are explained by tables, and their slots, which follow those of the chunks.
 template <class T>
 void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program);
 

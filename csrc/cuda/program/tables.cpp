@@ -1,4 +1,4 @@
-// The tables of a plan -> those of a GPU, whose entries lie where a lane loads 16 bytes at once.
+// The tables of a plan -> those of a GPU, with entries placed so that a lane can load 16 bytes at once.
 #include <algorithm>
 
 #include "cuda/program/program.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kLoadBytes = 16;
 
-// The nodes of a tree that has so many look-ups.
+// Begin a tree with `n_look_ups` lookups, and add its nodes.
 template <class T>
 void begin_tree(const DecideNode* nodes, size_t n_nodes, size_t n_look_ups, const CudaTest& test,
                 CudaTables<T>& out) {
@@ -43,7 +43,7 @@ void add_tree(const Plan& plan, const TableTree& tree, const CudaTest& test, Cud
   }
 }
 
-// A tree of Fast TreeSHAP v2, whose features have `slots` in its chunk.
+// Add a tree of Fast TreeSHAP v2, whose features have `slots` in its chunk.
 template <class T>
 void add_leaves(const Plan& plan, const Chunk& chunk, const TreeProgram& tree, const LeafTable* leaves,
                 const CudaTest& test, CudaTables<T>& out) {

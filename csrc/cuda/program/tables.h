@@ -1,4 +1,4 @@
-// The tables of tables.h for a GPU: what cuda/program/tables.cpp writes and cuda/tables.cuh reads.
+// The tables of plan/tables.h for a GPU: written by cuda/program/tables.cpp, read by cuda/tables.cuh.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace skshap {
 // A node whose decision is part of an index.
 struct alignas(16) CudaTableNode {
   uint32_t column_flags, operand;  // as in CudaNode
-  uint32_t alive;                  // the rows that are, as a bit of Tables::bits
+  uint32_t alive;                  // the rows alive at the node, as a bit of Tables::bits
   uint32_t unused;
 };
 
@@ -18,9 +18,9 @@ struct CudaLookUp {
   uint32_t bits, n_bits;
   uint32_t targets, n_targets;
   uint32_t
-      entry_size;    // of the table: targets, padded to what a lane loads at once; 0: a leaf's, see fast_v2.h
-  uint32_t factors;  // of a leaf: the ratio of each bit, then the values
-  size_t table;      // [index][entry], or of a leaf [index]
+      entry_size;    // targets, padded to what a lane loads at once; 0: a leaf's table, see tables/fast_v2.h
+  uint32_t factors;  // for a leaf: the ratio of each bit, then the values
+  size_t table;      // [index][entry], or for a leaf [index]
 };
 
 struct CudaTableTree {

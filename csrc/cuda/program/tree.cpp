@@ -60,7 +60,7 @@ void CudaTree::label(size_t width) {
       [](int32_t) {});
 }
 
-// Preorder: children come after their parent.
+// Measure the heights from the last node to the first: in preorder, children come after their parent.
 void CudaTree::measure_heights() {
   n_frames = 0;
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {

@@ -60,7 +60,7 @@ void CudaWriter<T>::end_chunk() {
   open_ = false;
 }
 
-// Slot of a feature, or of a pair behind the features.
+// Return the slot of a feature, or of a pair, which follow the features.
 template <class T>
 uint32_t CudaWriter<T>::slot(int32_t place) {
   if (slot_[place] < 0) {
@@ -149,7 +149,7 @@ void CudaWriter<T>::emit_pairs(int32_t i) {
   close();
 }
 
-// lambda_k of alive rows beyond that edge of `above` which leads to the node.
+// Write lambda_k of rows that are alive beyond the edge of `above` that leads to the node.
 template <class T>
 void CudaWriter<T>::lambda(int32_t above, int32_t node) {
   while (tree_.nodes[node].parent != above) node = tree_.nodes[node].parent;
@@ -195,8 +195,8 @@ void CudaWriter<T>::emit_fused(int32_t i) {
   give_bit(i);
 }
 
-// Slot, column, test; B of rows that are not alive; delta times the difference of the leaves for
-// rows that go right, left; if repeated, the leaves' values: right, left.
+// Write slot, column and test; B of rows that are not alive; delta times the difference of the leaves for
+// rows that go right, left; if repeated, the values of the leaves: right, left.
 template <class T>
 void CudaWriter<T>::pair_elements(int32_t i) {
   const CudaTree::Node& n = tree_.nodes[i];
@@ -210,7 +210,7 @@ void CudaWriter<T>::pair_elements(int32_t i) {
   value(left);
 }
 
-// u_k = z (1 - t_k) / a_k with a_k = z (1 - t_k) + t_k: g_k = o - delta u_k for alive rows.
+// Write u_k = z (1 - t_k) / a_k with a_k = z (1 - t_k) + t_k: g_k = o - delta u_k for alive rows.
 template <class T>
 void CudaWriter<T>::factors(const CudaTree::Node& n) {
   for (const double t : t_) {
@@ -219,13 +219,13 @@ void CudaWriter<T>::factors(const CudaTree::Node& n) {
   }
 }
 
-// `decides`: the first time that the walk meets the node.
+// Write a node. `decides`: whether the walk visits the node for the first time.
 template <class T>
 void CudaWriter<T>::node(int32_t i, bool decides) {
   const CudaTree::Node& n = tree_.nodes[i];
   CudaColumns::Decision d{};
   uint32_t test = 0;
-  if (decides) {  // else only the alive bits are needed
+  if (decides) {  // otherwise only the alive bits are needed
     d = columns_.decision(tree_.decide[i]);
     if (d.flags & kNodeCategorical) d.operand = set_number(d.operand);
     if (d.flags & kNodeBias) test |= kTestBias;

@@ -1,4 +1,4 @@
-// Writes chunks of trees into the stream of a GPU's program, as cuda/program/program.h describes it.
+// Writes chunks of trees to the stream of a GPU's program, as cuda/program/program.h describes it.
 #pragma once
 
 #include <cstring>
@@ -14,7 +14,7 @@ class CudaWriter {
  public:
   CudaWriter(const Plan& plan, const CudaColumns& columns, CudaTree& tree, CudaProgram<T>& program);
 
-  // Begin a chunk, which is walked with n_nodes quadrature nodes, and end it if one is open.
+  // Begin a chunk, which is walked with n_nodes quadrature nodes; end_chunk ends it, if one is open.
   void begin_chunk(const Chunk& chunk, int n_nodes, bool general);
   void end_chunk();
   bool is_open() const { return open_; }
@@ -58,7 +58,8 @@ class CudaWriter {
     const size_t begin = out_.chunks.back().begin;
     out_.stream.resize(begin + (out_.stream.size() - begin + multiple - 1) / multiple * multiple);
   }
-  // Ends an operation: pads it to 16 bytes, and moves it to a new segment where it would not leave
+  // End an operation: pad it to 16 bytes, and move it to a new segment if it would leave no room for the
+  // segment's end.
   // room for the segment's end.
   void close() {
     std::vector<Element>& stream = out_.stream;
@@ -81,7 +82,7 @@ class CudaWriter {
   int32_t output_ = 0;
   bool open_ = false;
   std::vector<double> t_;
-  std::vector<int32_t> slot_, slot_places_;  // of the chunk: place -> slot, and those that have one
+  std::vector<int32_t> slot_, slot_places_;  // of the chunk: place -> slot, and the places that have one
   std::vector<int32_t> own_;                 // alive bit of a tracked node
   uint32_t free_bits_ = 0;
   size_t op_begin_ = 0;
