@@ -1,4 +1,4 @@
-"""The GPU half of the compiled core; built where there is a CUDA toolkit, imports without a GPU."""
+"""The GPU half of the compiled core: built if there is a CUDA toolkit, importable without a GPU."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ import numpy as np
 from ._core import Plan
 
 class CudaError(RuntimeError):
-    """A CUDA call failed, or there is no usable device: one sentence says why."""
+    """Error of a CUDA call, or raised if there is no usable device; its message is one sentence."""
 
 class CudaMemoryError(MemoryError):
-    """The device has too little memory."""
+    """Error raised if the device has too little memory."""
 
 class Device:
-    """Index, name, multiprocessors, memory (bytes) and compute capability of a device."""
+    """Properties of a device; ``memory`` is in bytes."""
 
     index: int
     name: str
@@ -33,7 +33,7 @@ class CudaPlan:
     """A plan on a device; safe to use from several threads, whose calls wait for each other."""
 
     def __init__(self, plan: Plan, device: int, gputreeshap: bool) -> None:
-        """Upload; ``gputreeshap``: explain by that paper's own method instead of the quadrature."""
+        """Upload a plan; ``gputreeshap``: explain by the method of that paper instead of the quadrature."""
 
     def explain(
         self,
@@ -45,12 +45,12 @@ class CudaPlan:
         matrices: np.ndarray | None = None,
         pairs: np.ndarray | None = None,
     ) -> None:
-        """As ``Plan.explain``, from and to host memory.
+        """Compute values like ``Plan.explain``, from and to host memory.
 
         ``gap`` (float64, (n_outputs,)) receives the largest absolute difference between the base
         value plus the values of a row and its margin. ``memory_limit`` bounds the bytes of the
-        call's buffers on the device; 0 leaves it to the core. Releases the GIL; Ctrl-C
-        interrupts it.
+        call's buffers on the device; 0 leaves the limit to the core. The GIL is released; Ctrl-C
+        interrupts the call.
         """
 
     def explain_device(
@@ -67,30 +67,30 @@ class CudaPlan:
         matrices: int = 0,
         pairs: int = 0,
     ) -> int:
-        """The same for arrays on the device, results as addresses, in the order of a stream.
+        """Compute values of rows on the device in the order of a stream; results are given by address.
 
-        Returns -1, or the first value of X that is refused, as row * n_features + feature: NaN (or
-        ``missing``, which means it) unless ``allow_nan``, and magnitudes from ``limit`` on unless
-        that is NaN. The results are void then.
+        Return -1, or the position of the first value of X that is rejected, as
+        row * n_features + feature; the results are then void. NaN (and ``missing``, which means NaN)
+        is rejected unless ``allow_nan``, and magnitudes from ``limit`` on unless that is NaN.
         """
 
 def devices() -> list[Device]:
-    """Usable devices; raises ``CudaError`` that says why there are none."""
+    """Return the usable devices; raise a ``CudaError`` that says why there are none."""
 
 def pack(sizes: list[int], packing: str) -> tuple[list[int], int]:
-    """Bin of 32 lanes that each path goes to, given the paths' lengths, and the number of bins.
+    """Return the bin of 32 lanes for each path, given the paths' lengths, and the number of bins.
 
     ``packing``: "none", "next_fit", "first_fit_decreasing" or "best_fit_decreasing".
     """
 
 def path_summary(plan: Plan, packing: str) -> dict[str, Any]:
-    """``lengths`` of the plan's paths, ``n_bins`` and ``utilisation`` (elements over lanes)."""
+    """Return ``lengths`` of the plan's paths, ``n_bins`` and ``utilisation`` (elements over lanes)."""
 
 def allocated_bytes() -> int:
-    """Memory on devices, and page-locked memory, that the module holds now."""
+    """Return the bytes of device memory and page-locked memory that the module holds now."""
 
 def driver_version() -> int:
-    """CUDA version that the driver supports, 13020 for 13.2; 0 without a driver."""
+    """Return the CUDA version that the driver supports, 13020 for 13.2; 0 without a driver."""
 
 def runtime_version() -> int:
-    """CUDA version that the module was built with."""
+    """Return the CUDA version that the module was built with."""
