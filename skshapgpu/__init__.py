@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ._versions import __version__, show_versions
 
 if find_spec(f"{__name__}._core") is None:
-    # A checkout in the current folder goes before an installed package.
+    # A checkout in the current folder takes precedence over an installed package.
     raise ImportError(
         f"skshapgpu in {__path__[0]!r} has not been compiled: run 'pip install -e .' in the folder above, or "
         "start Python in another folder if skshapgpu is installed"
@@ -61,8 +61,8 @@ __all__ = [
 ]
 
 
-#: Modules of the public names. They are imported when a name is first used, as scikit-learn takes a second:
-#: the command line does not wait for it to print its help.
+#: Modules of the public names. Each is imported when one of its names is first used: importing scikit-learn
+#: takes a second, which the command line need not wait for to print its help.
 _MODULES = {
     "BatchesResult": "batches",
     "CallPlan": "_engine.costs",

@@ -1,8 +1,8 @@
 """From a fitted model to SHAP values and interactions: adapt it, compile it once, explain many rows.
 
-A model goes through ``pipelines.unwrap`` (pipelines, searches, frozen estimators), ``adapters.adapt``
-and ``_core.Plan``; X goes through ``inputs.Reader``, the leading steps of the pipeline included, and, in
-chunks of rows, ``runs.py``, which runs the plan on a CPU or on GPUs.
+The model passes through ``pipelines.unwrap`` (pipelines, searches, frozen estimators), ``adapters.adapt`` and
+``_core.Plan``. X passes through ``inputs.Reader``, which applies the leading steps of a pipeline, and then in
+batches through ``calls.py``, which runs the plan on the CPU or on GPUs.
 """
 
 from __future__ import annotations
@@ -69,18 +69,18 @@ def explain(
     model : fitted model
         As for :class:`TreeExplainer`.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-        What ``model.predict`` takes.
+        Rows to explain, in any form that ``model.predict`` accepts.
     y : array-like of shape (n_rows,), default=None
         Labels; as for :meth:`TreeExplainer.explain`.
     interactions : bool, default=False
-        Whether to give interactions.
+        Whether to compute interactions instead of SHAP values.
     pairs : {"all", "occurring"}, int or list, default="all"
-        Of interactions; as for :meth:`TreeExplainer.explain_interactions`.
+        Which interactions to return; as for :meth:`TreeExplainer.explain_interactions`.
     index : str or None, default=None
-        As for :meth:`TreeExplainer.explain` or :meth:`TreeExplainer.explain_interactions`; None is
+        As for :meth:`TreeExplainer.explain` or :meth:`TreeExplainer.explain_interactions`; None means
         their default, "sv" or "sii".
     order : {2, 3}, default=2
-        Of interactions; as for :meth:`TreeExplainer.explain_interactions`.
+        Number of features that interact; as for :meth:`TreeExplainer.explain_interactions`.
     progress : bool or callable, default=False
         As for :meth:`TreeExplainer.explain`.
     **options
@@ -89,7 +89,7 @@ def explain(
     Returns
     -------
     Explanation or InteractionExplanation
-        The latter with ``interactions=True``.
+        An InteractionExplanation if ``interactions=True``.
 
     Examples
     --------
@@ -120,85 +120,88 @@ def explain(
 class TreeExplainer:
     """Exact SHAP values and interactions of a tree model, compiled once for many calls.
 
-    Immutable, safe to use from several threads, and picklable without the model's library.
+    An explainer is immutable, can be used from several threads at once, and can be pickled and unpickled
+    without the model's library.
 
-    One output (regression, ranking, or the positive class of a binary classifier) gives values
-    of shape (n_rows, n_features) and a scalar base value; k > 1 outputs give (n_rows,
-    n_features, k) and (k,). Values are float32 for float32 X, else float64. They are in the
-    space in which the trees add up (log-odds of a boosted classifier, the probability of a
-    forest), unless ``model_output`` says otherwise: the base value plus the values of a row is its
-    margin.
+    For one output (regression, ranking, or the positive class of a binary classifier), values have the shape
+    (n_rows, n_features) and the base value is a scalar; for k > 1 outputs, the shapes are (n_rows,
+    n_features, k) and (k,). Values are float32 for float32 X, else float64. They explain the margin, the raw
+    score to which the trees add up (the log-odds of a boosted classifier, the probability of a forest),
+    unless ``model_output`` says otherwise: the base value plus the values of a row is its margin.
 
-    SHAP values are path-dependent, or interventional when background data is given; see Lundberg et
-    al. (2020, doi:10.1038/s42256-019-0138-9) for both, and Janzing, Minorics & Blöbaum (2020,
-    arXiv:1910.13413) for the latter.
+    SHAP values are path-dependent, or interventional if background data is given. Both are described by
+    Lundberg et al. (2020, doi:10.1038/s42256-019-0138-9), interventional values also by Janzing, Minorics &
+    Blöbaum (2020, arXiv:1910.13413).
 
     Parameters
     ----------
     model : fitted model, str or path
-        Of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, cuML, NGBoost, scikit-survival or
-        quantile-forest, or of a registered adapter; or the path of a model file. Of a ``Pipeline``
-        the last step is explained, with the columns that it sees; the others, of which copies are kept,
-        transform X. A fitted search stands for its ``best_estimator_``, a ``FrozenEstimator`` for what it
-        holds; docs/models.md lists all classes that are explained by the model inside.
+        Model of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, cuML, NGBoost, scikit-survival or
+        quantile-forest, or of a class with a registered adapter; or the path of a model file. For a
+        ``Pipeline``, the last step is explained, in terms of the columns that it receives; the other steps,
+        of which copies are kept, transform X. For a fitted search, its ``best_estimator_`` is explained, and
+        for a ``FrozenEstimator`` the model inside; docs/models.md lists all classes of which the model
+        inside is explained.
     data : array-like, sparse matrix or data frame of shape (n_background, n_features), default=None
-        Background rows, anything that X may be on the host; kept as an encoded copy. With them the
-        worth of a set of known features is the mean margin of rows that have these from the row
-        explained and the others from a background row, and the base value is the mean margin of
-        the background. At most 64 different features on a path.
+        Background data, in any form that X may have on the host; an encoded copy is kept. With background
+        data, a coalition's value is the mean margin over the background rows, with the coalition's features
+        replaced by those of the explained row, and the base value is the mean margin of the background
+        rows. A path may have at most 64 different features.
     feature_perturbation : {"auto", "tree_path_dependent", "interventional"}, default="auto"
-        What stands for features that are not known: the covers of the trees, or ``data``. "auto" is
-        "interventional" when ``data`` is given. Interventional interactions and Banzhaf values are
-        computed on the CPU; triples are path-dependent only.
+        How unknown features are treated: branches are averaged by their covers, or the features are taken
+        from ``data``. "auto" is "interventional" if ``data`` is given, else "tree_path_dependent".
+        Interventional interactions and Banzhaf values are computed on the CPU only; interactions of triples
+        are path-dependent only.
     data_weights : array-like of shape (n_background,), default=None
-        Weight of each background row, not negative; they are divided by their sum. None: all weigh
-        the same.
+        Non-negative weight of each background row; weights are divided by their sum. None gives all rows
+        the same weight.
     cover : {"auto", "count", "weight"}, default="auto"
-        Which covers path-dependent values use, where the model has both: the numbers of training rows at
-        its nodes, or what these weigh, which in boosting is the sum of their hessians. Trees of scikit-learn
-        and models of LightGBM have both, those of treelite may. "auto" is what the library itself uses:
-        counts for LightGBM and HistGradientBoosting, else weights.
+        Which covers path-dependent values use if the model has both: the number of training rows at each
+        node, or their total weight, which in boosting is the sum of their hessians. Trees of scikit-learn and
+        models of LightGBM have both, and models of treelite may. "auto" selects what the library itself
+        uses: counts for LightGBM and HistGradientBoosting, else weights.
     model_output : {"raw", "probability", "log_loss"}, default="raw"
-        What is explained, against ``data``: the margin; the probability of a classifier; or the loss of
-        the prediction for a row with the label ``y``, which is the log loss of a binary classifier and
-        the squared error of a regressor trained with it. The last two take time for each pair of a row
-        and a background row, and are SHAP values of the margin, rescaled for each pair; see
-        docs/which_shap.md.
+        What is explained: the margin; the probability of a classifier; or the loss of the prediction for a
+        row with the label ``y``, which is the log loss of a binary classifier, or the squared error of a
+        regressor trained with it. Probabilities and losses are explained against ``data``, by SHAP values of
+        the margin that are rescaled for each pair of a row and a background row, which takes time for each
+        pair; see docs/which_shap.md.
     algorithm : {"auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_v1"}, default="auto"
-        "auto" is the exact quadrature; trees of up to 10 levels that ask the same in all nodes of a
-        level, as those of CatBoost, are looked up in tables that are filled beforehand, and others in
-        tables that a call on the CPU makes if it has so many rows that they pay: see :meth:`plan`. With
-        "quadrature" there are no tables. "fast_v2" looks up each leaf in a table of its own, as Fast
-        TreeSHAP v2 does (Yang, 2021, arXiv:2109.09847): SHAP values and Banzhaf values, at most 16
-        features on a path, and tables within ``memory_limit``. The others are slower, for comparison, and
-        compute path-dependent SHAP values only. "gputreeshap" is the method of Mitchell, Frank and Holmes
-        (arXiv:2010.13972): on GPUs only, at most 31 features on a path, its last digits change from run to
-        run; with more than 16 features on a path it computes in double precision. "treeshap" is algorithm 2
-        of Lundberg et al. (2020), "fast_v1" Fast TreeSHAP v1 (Yang, 2021): both on the CPU only. Their
-        rounding errors grow with the number of features on a path: they were found to be below 1e-6 of the
-        largest leaf for up to 16 features in single and 32 in double precision; beyond that the additivity
-        check refuses values that have too few digits left.
+        "auto" is the exact quadrature, with lookup tables where they are faster: tables filled in advance
+        for trees of up to 10 levels with the same split in all nodes of a level, like those of CatBoost; and
+        for other trees tables that a call on the CPU builds if it has enough rows to make them worthwhile,
+        see :meth:`plan`. "quadrature" uses no tables. "fast_v2" looks up each leaf in a table of its own,
+        like Fast TreeSHAP v2 (Yang, 2021, arXiv:2109.09847). It computes SHAP values and Banzhaf values, for
+        at most 16 features on a path, with tables within ``memory_limit``. The other algorithms are slower,
+        are provided for comparison, and compute path-dependent SHAP values only. "gputreeshap" is the method
+        of Mitchell, Frank and Holmes (arXiv:2010.13972): on GPUs only, for at most 31 features on a path.
+        Its last digits vary from run to run, and with more than 16 features on a path it computes in double
+        precision. "treeshap" is algorithm 2 of Lundberg et al. (2020), and "fast_v1" is Fast TreeSHAP v1
+        (Yang, 2021); both run on the CPU only. Their rounding errors grow with the number of features on a
+        path. Errors were below 1e-6 of the largest leaf for up to 16 features in single precision, and for
+        up to 32 in double; beyond that, the additivity check rejects values with too few correct digits.
     device : {"auto", "cpu", "cuda", "cuda:N"} or list of "cuda:N", default="auto"
-        Where to compute. "cuda" is the first GPU; with a list the rows are split. "auto" takes the
-        first GPU when there is one and enough work for it, else the CPU; the environment variable
-        ``SKSHAPGPU_DEVICE`` overrides it. X that lies on a GPU is explained there.
+        Where to compute. "cuda" is the first GPU; a list splits the rows among its GPUs. "auto" uses the
+        first GPU if there is one and the call is large enough, else the CPU; the environment variable
+        ``SKSHAPGPU_DEVICE`` overrides "auto". X on a GPU is explained there.
     precision : {"single", "double"}, default="single"
-        Arithmetic inside a tree; trees are added up in float64 in both.
+        Precision of the arithmetic within a tree; sums over trees are float64 in both cases.
     outputs : {"auto", "all"}, default="auto"
         "all" gives a binary classifier an output for each of its two classes.
     n_jobs : int or None, default=None
-        Threads, as joblib counts them: None is 1 unless a ``joblib.parallel_config`` says
-        otherwise, -1 all processors.
+        Number of threads, as in joblib: None means 1 unless a ``joblib.parallel_config`` is active, and -1
+        means all processors.
     memory_limit : int, str or None, default=None
-        Bytes that a call may allocate, result included: a number or a text such as "500MB" or
-        "2GiB". X is worked off in chunks of rows to stay below it. Tables count, too, unless they are
-        mapped from a file, and take at most half of it, those of "auto" never more than 256 MiB; so it can
-        change the last digits. None lets the result take what the machine has, buffers beside it about
-        256 MiB, the tables of "auto" 256 MiB, and those of "fast_v2" a quarter of the machine's memory.
+        Bytes that a call may allocate, result included, as a number or a string such as "500MB" or "2GiB".
+        To stay within the limit, X is processed in batches of rows. Tables count as well, unless they are
+        mapped from a file. They take at most half of the limit, and those of "auto" at most 256 MiB, so the
+        limit can change the last digits of the values. With None, the result may take all memory of the
+        machine, buffers about 256 MiB, the tables of "auto" 256 MiB, and those of "fast_v2" a quarter of
+        the machine's memory.
     check_additivity : bool, default=True
-        Compare base value plus SHAP values with the margin of each row, found in the same pass.
-        They may differ by 2^-18 (2^-40 in double precision with float64 X) of the sum over all trees
-        of the largest distance of a leaf from the tree's expected value, plus the rounding of float64.
+        Compare the base value plus the SHAP values with the margin of each row, which is computed in the
+        same pass. They may differ by 2^-18 (2^-40 in double precision with float64 X) of the sum over all
+        trees of the largest distance of a leaf from the tree's expected value, plus the rounding of float64.
 
     Raises
     ------
@@ -207,15 +210,15 @@ class TreeExplainer:
     NotFittedError
         The model is not fitted.
     ValueError, TypeError
-        An option has no such value, options contradict each other, ``data`` is nothing that the
-        model takes, a text or path is not that of a model file, or a path through a tree has more
-        features than interventional values or "fast_v2" can be computed for.
+        An option has an invalid value, options contradict each other, ``data`` has a type, shape or dtype
+        that the model does not accept, a string or path is not the path of a model file, or a path through
+        a tree has more features than interventional values or "fast_v2" allow.
     ImportError
-        A model file can be read by its library only, which is not installed.
+        A model file can only be read by its library, which is not installed.
     MemoryError
-        The tables of "fast_v2" need more than they may take.
+        The tables of "fast_v2" need more memory than they may take.
     RuntimeError
-        A GPU is asked for that cannot be had.
+        The requested GPU is not available.
 
     Examples
     --------
@@ -279,12 +282,12 @@ class TreeExplainer:
         model_output: str,
         tables: dict[str, np.ndarray] | None = None,
     ) -> None:
-        """Compile the adapted model; ``tables``: with what :meth:`Runner.contents` gave."""
+        """Compile the adapted model, with ``tables`` that :meth:`Runner.contents` returned, if given."""
         adapted, self._outputs, self._model_output = self._adapted, outputs, model_output
         if background is None and not adapted.has_cover:
             raise UnsupportedModelError(
                 f"this {adapted.family} model has no covers, the training weight at each node that "
-                "path-dependent SHAP values depend on; give it background rows as data="
+                "path-dependent SHAP values depend on; give background rows as data="
             )
         widen = outputs == "all" and adapted.binary is not None
         link = link_of(adapted, model_output, outputs == "all")
@@ -309,9 +312,9 @@ class TreeExplainer:
 
     @property
     def expected_value(self) -> Any:
-        """Base value: float, or float64 array of shape (n_outputs,) if there are several.
+        """Base value: float, or float64 array of shape (n_outputs,) if there are several outputs.
 
-        Of a log loss it depends on the label: a function of a label, or of an array of them.
+        The base value of a loss depends on the label: then this is a function of a label or an array of them.
         """
         if self._has_labels:
             return self._base_values_of
@@ -323,7 +326,7 @@ class TreeExplainer:
         return link is not None and link.has_labels
 
     def _base_values_of(self, y: Any) -> Any:
-        """Return the mean loss of the predictions for the background, were ``y`` their label."""
+        """Return the mean loss of the predictions for the background rows if all had the label ``y``."""
         assert self._runner.link is not None
         given = [y] if np.ndim(y) == 0 else y
         base = self._runner.base_value(self._runner.link.read_labels(given, len(given)))[:, 0]
@@ -336,19 +339,19 @@ class TreeExplainer:
 
     @property
     def explains_probabilities(self) -> bool:
-        """Whether the values are of probabilities of classes: asked for, or what the trees add up."""
+        """Whether the values explain probabilities of classes: by ``model_output``, or as the margin."""
         return self._model_output == "probability" or (
             self._model_output == "raw" and self._adapted.link == "identity"
         )
 
     @property
     def feature_perturbation(self) -> str:
-        """Meaning of unknown features: "tree_path_dependent" or "interventional"."""
+        """Treatment of unknown features: "tree_path_dependent" or "interventional"."""
         return "tree_path_dependent" if self._runner.background is None else "interventional"
 
     @property
     def output_names(self) -> tuple[Any, ...] | None:
-        """Class labels or target names of the outputs; None if there is one."""
+        """Class labels or target names of the outputs; None if there is only one output."""
         return self._output_names
 
     @property
@@ -358,76 +361,76 @@ class TreeExplainer:
 
     @property
     def steps(self) -> tuple[Any, ...]:
-        """Transformers that X goes through first: copies of the leading steps of a pipeline."""
+        """Transformers that are applied to X first: copies of the leading steps of a pipeline."""
         return tuple(self._reader.steps)
 
     @property
     def n_features(self) -> int:
-        """Columns that the model proper expects."""
+        """Number of columns that the model expects, after the leading steps of a pipeline."""
         return self._adapted.schema.n_features
 
     @property
     def feature_names_in(self) -> tuple[str, ...] | None:
-        """Names that X must have if it has any; None if unknown, or if X goes through a pipeline first."""
+        """Column names that X must have if it has any; None if unknown, or if a pipeline transforms X."""
         return None if self._reader.steps else self._adapted.schema.feature_names
 
     @property
     def precision(self) -> str:
-        """Arithmetic inside a tree: "single" or "double"."""
+        """Precision of the arithmetic within a tree: "single" or "double"."""
         return self._runner.options.precision
 
     @property
     def memory_limit(self) -> int | None:
-        """Bytes that a call may allocate; None: no limit."""
+        """Bytes that a call may allocate; None if there is no limit."""
         return self._runner.options.memory_limit
 
     @property
     def blank_as_underscore(self) -> bool:
-        """Whether ``feature_names_in`` have an underscore where the names of columns had a blank."""
+        """Whether ``feature_names_in`` has underscores in place of the blanks in the names of columns."""
         return self._adapted.schema.blank_as_underscore
 
     @property
     def has_encoders(self) -> bool:
-        """Whether columns that the model proper sees may be categorical."""
+        """Whether columns that the model receives may be categorical."""
         return self._adapted.schema.has_encoders
 
     @property
     def takes_codes(self) -> bool:
-        """Whether the codes that a data frame has for its categories are used as they are."""
+        """Whether the model uses a data frame's category codes as they are."""
         return self._adapted.schema.takes_codes
 
     def plan_info(self) -> dict[str, Any]:
-        """Count the parts of the compiled model; see :meth:`plan`, too.
+        """Return counts and sizes of the compiled model; see also :meth:`plan`.
 
         Returns
         -------
         dict
-            Counts of trees and leaves, bytes, and the groups of trees.
+            Counts of trees and leaves, sizes in bytes, and the groups of trees.
         """
         return dict(self._runner.info)
 
     def plan(self, n_rows: int, *, dtype: str = "float64") -> CallPlan:
-        """Return what :meth:`explain` does with so many rows from the host, and about how long it takes.
+        """Plan a call of :meth:`explain` for a number of rows from the host, and estimate its time.
 
         Parameters
         ----------
         n_rows : int
             Number of rows.
         dtype : {"float64", "float32"}, default="float64"
-            That of the values: float32 for float32 X.
+            Type of the values: float32 for float32 X.
 
         Returns
         -------
         CallPlan
-            The device, how each group of trees is explained, bytes and seconds; ``print`` shows it. What it
-            says is what is done: the choices of ``algorithm="auto"`` and ``device="auto"`` depend on nothing
-            else than the model, the options and the number of rows. A call that would raise ``MemoryError``
-            has its message as ``refusal``.
+            The device, how each group of trees is explained, bytes and seconds; ``print`` shows it. The call
+            will do exactly this, because the choices of ``algorithm="auto"`` and ``device="auto"`` depend
+            only on the model, the options and the number of rows. If the call would raise ``MemoryError``,
+            ``refusal`` holds its message.
 
         Raises
         ------
         ValueError, TypeError
-            ``n_rows`` is no number of rows, or ``dtype`` has no such value.
+            ``n_rows`` or ``dtype`` is invalid.
 
         Examples
         --------
@@ -447,12 +450,12 @@ class TreeExplainer:
         return call_plan(self._runner, self._reader.count(int(n_rows), dtype))
 
     def occurring_pairs(self, order: int = 2) -> np.ndarray:
-        """Return the pairs of features that occur together on a path; all others do not interact.
+        """Return the pairs of features that occur together on a path; no other pairs interact.
 
         Parameters
         ----------
         order : {2, 3}, default=2
-            3 for triples.
+            3 returns triples instead.
 
         Returns
         -------
@@ -468,22 +471,23 @@ class TreeExplainer:
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            What the model's ``predict`` takes. A data frame must have the columns of the
-            training data in the same order. A ``DMatrix`` of XGBoost, a ``Dataset`` of LightGBM and a
-            ``Pool`` of CatBoost are opened where they hold all numbers; see docs/models.md. An array on
-            a GPU (of CuPy, PyTorch, or by ``__cuda_array_interface__`` or DLPack) is explained there, on
-            its library's current stream, and the values are an array of that library.
+            Rows to explain, in any form that the model's ``predict`` accepts. A data frame must have the
+            columns of the training data in the same order. A ``DMatrix`` of XGBoost, a ``Dataset`` of
+            LightGBM and a ``Pool`` of CatBoost are accepted if they hold all numbers; see docs/models.md.
+            An array on a GPU (of CuPy or PyTorch, or with ``__cuda_array_interface__`` or DLPack) is
+            explained there, on its library's current stream, and the values are an array of that library.
         y : array-like of shape (n_rows,), default=None
-            With ``model_output="log_loss"`` the label of each row: a class of the model, or a number for a
+            Label of each row, for ``model_output="log_loss"``: a class of the model, or a number for a
             regressor.
         index : {"sv", "bv"}, default="sv"
-            "sv" gives SHAP values, that is Shapley values. "bv" gives Banzhaf values, in which every
-            set of other features has the same weight (Hammer & Holzman, Approximations of
-            pseudo-Boolean functions; applications to game theory, ZOR 36, 1992). They do not add up
-            to the margin, so that nothing is checked.
+            "sv" computes SHAP values, that is, Shapley values. "bv" computes Banzhaf values, in which every
+            coalition of the other features has the same weight (Hammer & Holzman, Approximations of
+            pseudo-Boolean functions; applications to game theory, ZOR 36, 1992). They do not add up to the
+            margin, so additivity is not checked.
         progress : bool or callable, default=False
-            True draws a bar, with tqdm or rich. A function is called now and then, with the number of rows
-            done and that of all; what it raises ends the work. Neither has an influence on the values.
+            True draws a progress bar with tqdm or rich. A function is called now and then with the number of
+            rows done and the total number of rows; if it raises an exception, the call ends with it. Neither
+            affects the values.
 
         Returns
         -------
@@ -493,13 +497,14 @@ class TreeExplainer:
         Raises
         ------
         ValueError, TypeError
-            X is nothing that the model takes; the message names the row and column. Or labels are
-            missing, too many or unknown, or ``index`` has no such value, or is one that the device
-            asked for or the model output does not have.
+            X has a type, shape or value that the model does not accept; for a value, the message names its
+            row and column. Or labels are missing, too many or unknown, or ``index`` is invalid, or not
+            available on the requested device or for the model output.
         MemoryError
-            The result alone exceeds ``memory_limit`` or the memory of the machine, or a GPU has too little.
+            The result alone exceeds ``memory_limit`` or the memory of the machine, or a GPU has too little
+            memory.
         RuntimeError
-            Values of a row do not add up to its margin.
+            The values of a row do not add up to its margin.
         """
         start = perf_counter()
         require_one_of("index", index, tuple(_VALUE_KINDS))
@@ -539,42 +544,43 @@ class TreeExplainer:
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             As for :meth:`explain`.
         pairs : {"all", "occurring"}, int or list, default="all"
-            "all" gives a symmetric matrix for each row, in which a pair has half of its index at
-            each of its two places, and main effects on the diagonal: its rows add up to SHAP
-            values. The other forms give each pair once, with its whole index:
-            "occurring" those that occur on a path, as all others are zero; a number so many of the
-            strongest, by mean magnitude over all rows of X, summed over the outputs, the strongest
-            first, which are found in a first pass over X; a list of pairs of names or positions
-            those, in this order.
+            "all" returns a symmetric matrix for each row and output. It has half of a pair's index at each
+            of the pair's two entries, and main effects on the diagonal, so that each of its rows adds up to
+            a SHAP value. The other forms return each pair once, with its full index: "occurring" returns all
+            pairs that occur on a path (all others are zero); a number n returns the n strongest pairs, the
+            strongest first, by mean magnitude over all rows of X, summed over the outputs, which takes a
+            first pass over X to find them; a list of pairs of names or positions returns these, in the
+            order of the list.
         index : {"sii", "stii", "bii"}, default="sii"
-            "sii": Shapley interaction index (Grabisch & Roubens, 1999, doi:10.1007/s001820050125),
-            of which "all" are the SHAP interaction values of Lundberg et al. (2020,
-            doi:10.1038/s42256-019-0138-9). "stii": Shapley-Taylor interaction index (Sundararajan,
-            Dhamdhere & Agarwal, 2020, arXiv:1902.05622). "bii": Banzhaf interaction index
-            (Grabisch & Roubens, 1999), in which every set of other features has the same weight;
-            it does not add up, so that nothing is checked, and "all" has Banzhaf values on the
-            diagonal.
+            "sii" is the Shapley interaction index (Grabisch & Roubens, 1999, doi:10.1007/s001820050125); its
+            form "all" contains the SHAP interaction values of Lundberg et al. (2020,
+            doi:10.1038/s42256-019-0138-9). "stii" is the Shapley-Taylor interaction index (Sundararajan,
+            Dhamdhere & Agarwal, 2020, arXiv:1902.05622). "bii" is the Banzhaf interaction index (Grabisch &
+            Roubens, 1999), in which every coalition of the other features has the same weight; it does not
+            add up to the margin, so additivity is not checked, and "all" has Banzhaf values on the diagonal.
         order : {2, 3}, default=2
-            3 gives the index of triples: "sii" or "bii", on the CPU, path-dependent, and not as "all".
+            3 computes interactions of triples: index "sii" or "bii", on the CPU, path-dependent, and in any
+            form but "all".
         progress : bool or callable, default=False
-            As for :meth:`explain`. The strongest pairs take two passes; rows are counted when both are done.
+            As for :meth:`explain`. For the strongest pairs, a row counts as done after the second pass.
 
         Returns
         -------
         InteractionExplanation
-            Its values are of shape (n_rows, n_features, n_features[, n_outputs]) for "all", else
+            Interactions, of shape (n_rows, n_features, n_features[, n_outputs]) for "all", else
             (n_rows, n_pairs[, n_outputs]); float32 for float32 X, else float64.
 
         Raises
         ------
         ValueError, TypeError
-            X is nothing that the model takes; or an argument has no such value, names an unknown
-            feature or a pair twice, or asks for what the device asked for does not have.
+            X has a type, shape or value that the model does not accept; or an argument is invalid, names an
+            unknown feature or a pair twice, or requests interactions that the requested device does not
+            compute.
         MemoryError
-            The result exceeds ``memory_limit`` or what the machine has; the message says what
-            needs less.
+            The result exceeds ``memory_limit`` or the memory of the machine; the message says what to
+            request instead.
         RuntimeError
-            Values of a row do not add up to its margin.
+            The values of a row do not add up to its margin.
         """
         start = perf_counter()
         require_progress(progress)
@@ -592,42 +598,42 @@ class TreeExplainer:
         )
 
     def shap_values(self, X: Any, y: Any = None) -> np.ndarray:
-        """SHAP values alone.
+        """Compute SHAP values, and return the array alone.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            As for :meth:`explain`, which also says what is raised.
+            As for :meth:`explain`, which also lists the errors.
         y : array-like of shape (n_rows,), default=None
             As for :meth:`explain`.
 
         Returns
         -------
         array of float32 or float64, shape (n_rows, n_features[, n_outputs])
-            Of NumPy, or of the library of X if X lies on a GPU.
+            SHAP values: an array of NumPy, or of the library of X if X is on a GPU.
         """
         rows = self._read(X, SHAP_VALUES)
         values, _ = self._execute(rows, SHAP_VALUES, shap_values, self._read_labels(y, rows))
         return _shaped(values)
 
     def shap_interaction_values(self, X: Any) -> np.ndarray:
-        """SHAP interaction values of all pairs of features alone.
+        """Compute SHAP interaction values of all pairs of features, and return the array alone.
 
-        The matrix of a row and output is symmetric. Off the diagonal lies half of the Shapley interaction
-        index of two features, on it the main effect of a feature: what its interactions leave of its SHAP
-        value (Lundberg et al., 2020, doi:10.1038/s42256-019-0138-9). So each row of the matrix adds up to
-        a SHAP value, and the whole matrix to the margin without the base value.
+        Each row and output has a symmetric matrix. Its elements off the diagonal are half of the Shapley
+        interaction index of two features. A diagonal element is the main effect of a feature: its SHAP value
+        minus the other elements in its row (Lundberg et al., 2020, doi:10.1038/s42256-019-0138-9). Each row
+        of the matrix thus adds up to a SHAP value, and the whole matrix to the margin without the base value.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            As for :meth:`explain_interactions`, which also says what is raised, and offers results
+            As for :meth:`explain_interactions`, which also lists the errors, and has forms of the result
             that need less memory.
 
         Returns
         -------
         array of float32 or float64, shape (n_rows, n_features, n_features[, n_outputs])
-            Of NumPy, or of the library of X if X lies on a GPU.
+            SHAP interaction values: an array of NumPy, or of the library of X if X is on a GPU.
         """
         found, _, _ = self._interactions(X, _ALL_PAIRS)
         return _shaped(found.values)
@@ -644,7 +650,7 @@ class TreeExplainer:
         return found, run, rows
 
     def _read(self, X: Any, kind: Kind, what: str = "") -> Rows:
-        """Read X, after making sure that ``what``, which is of this kind, can be computed where X lies."""
+        """Read X, after checking that results of this kind, called ``what``, can be computed where X is."""
         require = partial(self._runner.require, kind, what)
         return self._reader.read(X, self._runner.options.devices, require)
 
@@ -660,7 +666,7 @@ class TreeExplainer:
             return execute(self._runner, rows, kind, work, labels, tracker)
 
     def _read_labels(self, y: Any, rows: Rows) -> np.ndarray | None:
-        """Read the labels of the rows as the runner takes them, where the model output needs them."""
+        """Return the labels in the runner's form if the model output needs them, else None."""
         if not self._has_labels:
             if y is not None:
                 raise ValueError(
@@ -674,7 +680,7 @@ class TreeExplainer:
         return rows.names or self.names_seen()
 
     def _facts(self, rows: Rows, run: Run) -> dict[str, Any]:
-        """Return what explanations of any kind say beside their values."""
+        """Return the attributes that explanations of all kinds have beside their values."""
         return {
             "base_values": self.expected_value,
             "data": rows.data,
@@ -687,7 +693,7 @@ class TreeExplainer:
         }
 
     def names_seen(self, input_features: Any = None) -> tuple[str, ...]:
-        """Return the names of the columns that the model proper sees, behind the leading steps of a pipeline.
+        """Return the names of the columns that the model receives, after the leading steps of a pipeline.
 
         Parameters
         ----------
@@ -702,35 +708,35 @@ class TreeExplainer:
         return self._reader.names_seen(input_features)
 
     def save(self, path: str | os.PathLike[str], *, tables: bool = True) -> None:
-        """Write the explainer to a file, from which :meth:`load` makes it again without the model.
+        """Write the explainer to a file, from which :meth:`load` restores it without the model.
 
-        The file is an uncompressed ``.npz`` of NumPy with a JSON header, without pickled objects; it
-        appears complete or not at all. It has the model's trees, names and categories, the options
-        that shape the values, the background, and the tables that every call for SHAP values uses.
+        The file is an uncompressed ``.npz`` file of NumPy with a JSON header and no pickled objects; it is
+        written completely or not at all. It contains the model's trees, names and categories, the options
+        that affect the values, the background data, and the tables that every call for SHAP values uses.
 
         Parameters
         ----------
         path : path-like
-            A file that this method wrote is replaced by a new one: explainers that were loaded from the old
-            one keep it. A file that something else wrote is never replaced.
+            File to write. If this method wrote an existing file, the new one replaces it, while explainers
+            that were loaded from the old one still use that. Any other existing file is never replaced.
         tables : bool, default=True
-            Whether to keep the tables, ``plan_info()["table_bytes"]``. Without them the file is small, and
-            they are filled again when it is loaded.
+            Whether to store the tables, ``plan_info()["table_bytes"]`` bytes. Without them, the file is
+            small, and loading it fills the tables again.
 
         Raises
         ------
         ValueError
-            X goes through the leading steps of a pipeline first, which a file cannot keep, or labels
-            or categories of the model are neither numbers nor texts.
+            The explainer applies the leading steps of a pipeline, which a file cannot hold, or labels or
+            categories of the model are neither numbers nor strings.
         FileExistsError
-            There is a file that this method did not write.
+            The path is an existing file that this method did not write.
         OSError
             The file cannot be written.
         """
         if self._reader.steps:
             raise ValueError(
-                "X goes through the leading steps of a Pipeline, which a file cannot keep: save the "
-                "explainer of the last step, and transform X before"
+                "the explainer applies the leading steps of a Pipeline, which a file cannot keep: save an "
+                "explainer of the last step instead, and transform X yourself"
             )
         options = {
             "algorithm": self._runner.options.algorithm,
@@ -754,23 +760,23 @@ class TreeExplainer:
     ) -> TreeExplainer:
         """Load an explainer from a file that :meth:`save` wrote; the model's library is not needed.
 
-        Nothing in the file is executed. Its tables are neither filled again nor read: they are mapped into
-        memory, so that a call reads what its rows need, and processes that load the same file share it. As
-        long as the explainer is in use the file must not be changed in place or cut off. To replace or
-        delete it, as :meth:`save` does, is safe.
+        Nothing in the file is executed. Its tables are neither filled again nor read in full: they are mapped
+        into memory, so a call reads only the parts that its rows need, and processes that load the same file
+        share the memory. While the explainer is in use, the file must not be modified in place or truncated;
+        replacing it, as :meth:`save` does, or deleting it is safe.
 
-        All of the file is compared with its checksums, but for tables of more than 16 MiB. These are read
-        where a row needs them only, and compared with ``verify``; without, the additivity check of each row
-        refuses what changes the sum of its values.
+        The whole file is compared with its checksums, except for tables of more than 16 MiB, which are read
+        only where a row needs them. ``verify`` compares these as well. Without it, the additivity check of
+        each row rejects damage that changes the sum of its values.
 
         Parameters
         ----------
         path : path-like
-            The file.
+            File that :meth:`save` wrote.
         device, n_jobs, memory_limit, check_additivity
             As for :class:`TreeExplainer`.
         verify : bool, default=False
-            Compare large tables, too, which reads all of them.
+            Also compare large tables with their checksums, which reads all of them.
 
         Returns
         -------
@@ -779,10 +785,10 @@ class TreeExplainer:
         Raises
         ------
         ValueError
-            The file is none of an explainer, damaged, or of a later version, or its tables are of another
-            version; or an option has no such value.
+            The file is not that of an explainer, is damaged, or was written by a later version, or its
+            tables by a different one; or an option has an invalid value.
         MemoryError
-            The file has no tables, and those of "fast_v2" need more than they may take.
+            The file has no tables, and those of "fast_v2" need more memory than they may take.
         OSError
             The file cannot be read.
         """
@@ -838,9 +844,9 @@ def read_options(
     outputs: str,
     **others: Any,
 ) -> Options:
-    """Check the options of a :class:`TreeExplainer`; return those that say how to compute.
+    """Check the options of a :class:`TreeExplainer`, and return those that say how to compute.
 
-    It raises what :class:`TreeExplainer` does, as far as no model is needed.
+    It raises the errors of :class:`TreeExplainer` that do not depend on the model.
     """
     require_one_of("outputs", outputs, _OUTPUTS)
     require_perturbation(feature_perturbation, data, data_weights, cover)
@@ -849,8 +855,8 @@ def read_options(
 
 
 def _shaped(values: Any) -> Any:
-    """[row][output]... as users see it, without a copy: outputs last if there are several.
+    """Return values [row][output]... in the public layout, outputs last or dropped, without a copy.
 
-    The matrices of interactions are symmetric, so that swapping two axes is as good as moving one.
+    As matrices of interactions are symmetric, swapping two axes has the same effect as moving one.
     """
     return values[:, 0] if values.shape[1] == 1 else values.swapaxes(1, values.ndim - 1)
