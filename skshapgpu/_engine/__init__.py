@@ -1,1 +1,1 @@
-"""From compiled plans to values: algorithms, plans, calls and their costs."""
+"""Everything from compiled plans to values: algorithms, plans, calls and their costs."""

@@ -1,7 +1,7 @@
 """The table of algorithms: which results each of them computes, where, and with which tables.
 
-All rules about algorithms are read from here: values of options, refusals, the core's method, whether a GPU
-can be chosen, and the README's table. A new algorithm is a new row.
+All rules about algorithms are read from here: the values of options, which calls are rejected, the core's
+method, whether a GPU can be chosen, and the README's table. A new algorithm is a new row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Kind(NamedTuple):
 
     @property
     def adds_up(self) -> bool:
-        """Whether base value plus values of a row is its margin."""
+        """Whether the base value plus the values of a row is its margin."""
         return self.index != "bii"
 
 
@@ -68,11 +68,11 @@ class Algorithm:
         No two of them contain the same result.
     precisions : tuple of {"single", "double"}
     method : str
-        How ``_core.Plan`` computes its path-dependent results: a name in ``kMethods`` of csrc/types.h.
+        How ``_core.Plan`` computes its path-dependent results: a name in ``kMethods`` of csrc/base/types.h.
     tables : {"none", "worthwhile", "all"}
-        Which trees have tables for path-dependent values: trees that split alike on each level, and those for
-        which a call with many rows makes tables; or all trees, in as much memory as it takes. Interventional
-        values have tables with every algorithm.
+        Which trees have tables for path-dependent values. "worthwhile": trees with the same split in all
+        nodes of a level, and those for which a call with many rows builds tables; "all": all trees, in as
+        much memory as they may take. Interventional values use tables with every algorithm.
     gpu_method : {"walk", "gputreeshap"}
         How ``_cuda.CudaPlan`` explains trees without tables.
     deterministic : bool
@@ -98,7 +98,7 @@ class Algorithm:
         return any(found.interventional for found in self.results)
 
     def find(self, kind: Kind, interventional: bool = False, model_output: str = "raw") -> Results | None:
-        """Return the results that contain those of this kind; None if the algorithm does not compute them."""
+        """Return the entry for results of this kind; None if the algorithm does not compute them."""
         return self._by_case.get((kind, interventional, model_output))
 
     @cached_property
@@ -126,7 +126,7 @@ _QUADRATURE = (
 )
 _SHAP_VALUES_ON_CPU = (Results((SHAP_VALUES,), ("cpu",), estimated=False),)
 
-#: The first computes all that any of them does: refusals recommend it.
+#: The first one computes everything that any of them does, so error messages recommend it.
 ALGORITHMS = (
     Algorithm("auto", _QUADRATURE, tables="worthwhile"),
     Algorithm("quadrature", _QUADRATURE),
@@ -140,7 +140,7 @@ ALGORITHMS = (
         "gputreeshap",
         (Results((SHAP_VALUES,), ("cuda",), estimated=False),),
         gpu_method="gputreeshap",
-        deterministic=False,  # it adds atomically
+        deterministic=False,  # it uses atomic additions
     ),
     Algorithm("treeshap", _SHAP_VALUES_ON_CPU, method="treeshap"),
     Algorithm("fast_v1", _SHAP_VALUES_ON_CPU, method="fast_v1"),
@@ -160,7 +160,7 @@ def named(name: str) -> Algorithm:
 
 
 def indices_of(order: int) -> tuple[str, ...]:
-    """Return the indices that there are of an order."""
+    """Return the names of the indices that exist for an order."""
     kinds = (kind for found in AUTO.results for kind in found.kinds)
     return tuple(dict.fromkeys(kind.index for kind in kinds if kind.order == order))
 

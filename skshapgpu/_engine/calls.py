@@ -1,8 +1,8 @@
-"""Calls: the rows of one, worked off in chunks on the CPU or on GPUs, and checked for additivity.
+"""Calls: rows processed in batches on the CPU or on GPUs, and checked for additivity.
 
-How results are laid out and kept is up to whoever asks (:func:`shap_values` here, ``interactions.py``): a
-function of a :class:`Run`, which offers the same whether rows come from the host or lie on a GPU. Arrays are
-those of the core, [row][output]... , until ``explainer.py`` hands them to the user.
+The layout and the lifetime of results are up to a function of a :class:`Run` (:func:`shap_values` here,
+others in ``pairs.py``). A run has the same interface for rows from the host and for rows on a GPU. Arrays
+have the layout of the core, [row][output]..., until ``explainer.py`` returns them to the user.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .sharing import Sharing
 
 T = TypeVar("T")
 
-#: Rows that a thread of the core takes at least: kBlockRows of csrc/types.h.
+#: Least number of rows that a thread of the core takes: kBlockRows of csrc/base/types.h.
 _BLOCK_ROWS = 64
 
-#: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and what compares them.
+#: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and temporary arrays.
 _CHECK_BYTES = 40
 
 
@@ -42,9 +42,9 @@ def execute(
     labels: np.ndarray | None = None,
     progress: Progress | None = None,
 ) -> tuple[T, Run]:
-    """Return the results of ``work``, and the run that it was given; ``labels`` are those of a link.
+    """Return the results of ``work`` and the run that it received; ``labels`` are for the link.
 
-    Rows on a GPU are explained there. Where ``device="auto"`` sent rows from the host to a GPU, and the run
+    Rows on a GPU are explained there. If ``device="auto"`` sends rows from the host to a GPU, and the run
     fails there, it is repeated on the CPU.
     """
 
@@ -65,21 +65,21 @@ def execute(
 
 
 class Run(ABC):
-    """One call: rows, a plan, which :meth:`compile` makes, and where it runs.
+    """A call: its rows, its plan, which :meth:`compile` provides, and its device.
 
     Attributes
     ----------
     n_rows, n_features, n_outputs : int
-        ``n_outputs`` with the one that is added by ``widen``.
+        ``n_outputs`` includes the output that ``widen`` adds.
     dtype : numpy dtype
-        Of the results.
+        Type of the results.
     plan : _core.Plan
     gap : float or None
-        Largest additivity gap so far; None when it is not checked.
+        Largest additivity gap so far; None if additivity is not checked.
     device : str
-        Where it runs, as users call it.
+        Name of the device, as users write it.
     progress : Progress or None
-        Reports the rows that are computed.
+        Receiver of the number of rows that are computed.
     passes : int
         How often each row is computed.
     """
@@ -99,37 +99,38 @@ class Run(ABC):
         self.gap: float | None = 0.0 if self._checked else None
 
     def compile(self) -> None:
-        """Compile what the run needs, tables included, unless an earlier one did."""
+        """Compile the plan and its tables, unless an earlier run did."""
         self.plan = self._runner.plan(self._kind, self._table_nodes)
 
     @property
     def computed_outputs(self) -> int:
-        """Outputs that the core computes: without the one that is added."""
+        """Number of outputs that the core computes, without the output that ``widen`` adds."""
         return self._runner.ensemble.n_outputs
 
     def sets(self, part: str) -> np.ndarray:
-        """Return the sets as :meth:`Runner.sets` does."""
+        """Return the sets of columns, as :meth:`Runner.sets` does."""
         return self._runner.sets(self._kind, part)
 
     @abstractmethod
     def empty(self, *shape: int) -> Any:
-        """Return a new array of the results' kind and dtype."""
+        """Return a new array of the library and dtype of the results."""
 
     @abstractmethod
     def to_native(self, values: Any) -> Any:
-        """Convert an array that :meth:`empty` made to the library that the user gets it from."""
+        """Convert an array made by :meth:`empty` to the library of the array that the user receives."""
 
     @abstractmethod
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
-        """Return the rows to work off at once, as :meth:`memory.Need.rows_at_once` says and raises.
+        """Return the number of rows to process at once.
 
-        ``work_row`` counts the buffers of the caller.
+        ``result_row`` and ``work_row`` are bytes for each row of the result and of the caller's buffers.
+        Errors are those of :meth:`memory.Need.rows_at_once`.
         """
 
     def compute(self, start: int, values: Any, **parts: Any) -> None:
-        """Fill C-contiguous arrays with the results of the rows from ``start`` on, as many as they hold.
+        """Fill C-contiguous arrays with the results of as many rows as they hold, from ``start`` on.
 
-        They are of the outputs that the core computes. ``parts``: other arrays that ``Plan.explain`` fills.
+        The arrays have the outputs that the core computes. ``parts`` are further arrays for ``Plan.explain``.
         """
         if self.progress is None:
             self._compute(start, values, parts)
@@ -144,7 +145,7 @@ class Run(ABC):
 
     @abstractmethod
     def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
-        """Compute the rows of :meth:`compute` at once."""
+        """Do the work of :meth:`compute` in one step."""
 
     def fill(self, start: int, values: Any, **parts: Any) -> None:
         """Fill arrays as :meth:`compute` does, with the results of all outputs."""
@@ -159,7 +160,7 @@ class Run(ABC):
             self.spread(computed[name], out)
 
     def spread(self, computed: Any, out: Any) -> None:
-        """Copy results of the outputs that the core computes, which are lost, to all outputs."""
+        """Write results of the core's outputs to all outputs; ``computed`` is overwritten."""
         if not self._runner.widen:
             out[...] = computed
             return
@@ -169,7 +170,7 @@ class Run(ABC):
 
 
 class HostRun(Run):
-    """Rows from the host, on the CPU or, each with a part of them, on GPUs."""
+    """Run for rows from the host, on the CPU, or on GPUs of which each gets a part of the rows."""
 
     _rows: HostRows
 
@@ -197,18 +198,18 @@ class HostRun(Run):
 
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
         limit = self._runner.options.memory_limit
-        # Only a limit asks for the scratch of a plan, which is counted anew in each call.
+        # Scratch memory, which is counted anew in each call, matters only if there is a limit.
         need = self.need(result_row, work_row, what, advice, scratch=limit is not None)
         return need.rows_at_once(limit, memory.machine_bytes())
 
     def need(
         self, result_row: int, work_row: int, what: str, advice: str, *, scratch: bool = True
     ) -> memory.Need:
-        """Return the bytes that the run takes, with those of its threads if ``scratch``."""
-        # A thread gets whole blocks of rows; on GPUs there are none.
+        """Return the memory that the run takes, including that of its threads if ``scratch``."""
+        # A thread takes entire blocks of rows; runs on GPUs have no threads.
         n_threads = 0 if self._choice.indices else min(self._choice.n_threads, -(-self.n_rows // _BLOCK_ROWS))
         work_row += self._rows.row_bytes
-        if self._checked and n_threads:  # GPUs keep margins to themselves
+        if self._checked and n_threads:  # GPUs do not return margins
             work_row += _CHECK_BYTES * self.n_outputs
         sharing = self._runner.sharing
         if sharing is not None:
@@ -220,7 +221,7 @@ class HostRun(Run):
         fixed = 0
         if scratch and n_threads:
             fixed = n_threads * self._runner.plan(self._kind).info()["scratch_bytes_per_thread"]
-        if self._runner.options.memory_limit is None:  # of this run alone
+        if self._runner.options.memory_limit is None:  # then only the tables of this run count
             tables = self._runner.own_table_bytes(self._kind) + self._choice.tables_to_make
         else:
             tables = self._runner.table_bytes
@@ -241,7 +242,7 @@ class HostRun(Run):
         values: np.ndarray,
         parts: dict[str, np.ndarray],
     ) -> None:
-        """Explain a block where columns share the values of players."""
+        """Explain a batch of rows of a model whose columns share the values of players."""
         of_players = np.empty((*values.shape[:2], sharing.n_players), values.dtype)
         if not parts:
             self._explain(block, start, of_players, {})
@@ -256,7 +257,7 @@ class HostRun(Run):
     def _explain(
         self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
     ) -> None:
-        """Explain a block: the results of the players."""
+        """Compute the results of the players for a batch of rows."""
         if self._gpus:
             self._compute_on_gpus(block, start, values, parts)
             return
@@ -272,7 +273,7 @@ class HostRun(Run):
     def _compute_on_gpus(
         self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
     ) -> None:
-        """Explain a block, a part of it on each GPU; GPUs find the gaps themselves."""
+        """Explain a batch of rows, a part on each GPU; the GPUs compute the additivity gaps."""
         limit = self._runner.call_limit
         allocated = values.nbytes + sum(part.nbytes for part in parts.values())
         limit = 0 if limit is None else max(1, (limit - allocated) // 2)
@@ -300,7 +301,7 @@ class HostRun(Run):
 
 
 class DeviceRun(Run):
-    """Rows that lie on a GPU, and their results there."""
+    """Run for rows on a GPU, whose results stay there."""
 
     _rows: GpuArray
 
@@ -319,7 +320,7 @@ class DeviceRun(Run):
         return self._rows.to_native(values)
 
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
-        if not work_row:  # the plan itself works off its rows in batches
+        if not work_row:  # the plan itself divides its rows into batches
             return max(1, self.n_rows)
         need = memory.Need(self.n_rows, result_row, work_row, self._runner.table_bytes, 0, what, advice)
         return need.rows_at_once(self._runner.options.memory_limit)
@@ -369,7 +370,7 @@ def shap_values(run: Run) -> Any:
 
 
 def _rows_and_texts(run: Run) -> tuple[int, int, str, str]:
-    """Return the bytes of each row of SHAP values and in work, and the texts of :class:`memory.Need`."""
+    """Return a row's bytes of SHAP values and of buffers, and the texts for :class:`memory.Need`."""
     row = run.n_features * run.dtype.itemsize
     widened = row if run.n_outputs > run.computed_outputs else 0
     what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
@@ -377,7 +378,7 @@ def _rows_and_texts(run: Run) -> tuple[int, int, str, str]:
 
 
 def call_plan(runner: Runner, X: HostRows) -> CallPlan:
-    """Return what a call for the SHAP values of rows does, which are counted and not read."""
+    """Plan a call for SHAP values; only the number of rows is used, and the rows are not read."""
     choice, options = runner.choose(SHAP_VALUES, X.n_rows), runner.options
     run = HostRun(runner, SHAP_VALUES, X, choice, None)
     need, refusal = run.need(*_rows_and_texts(run)), None
@@ -401,5 +402,5 @@ def call_plan(runner: Runner, X: HostRows) -> CallPlan:
 
 
 def chunk_of(array: Any, start: int, size: int) -> Any:
-    """Return ``size`` elements from ``start`` on; a slice is left out where it is all of an array."""
+    """Return ``size`` elements from ``start`` on; if these are all, return the array itself."""
     return array if size >= len(array) else array[start : start + size]

@@ -1,4 +1,4 @@
-"""The cost model of calls, by which tables or quadrature, and CPU or GPU, are chosen."""
+"""The cost model of calls, which chooses between tables and quadrature, and between CPU and GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CPU_PLACE = 4e-9
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
-#: kMaxChunkLeaves of csrc/cuda_program.cpp. Numbers of X and values are transferred over the bus.
+#: kMaxChunkLeaves of csrc/cuda/program/program.cpp. Numbers of X and values are transferred over the bus.
 _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOK_UP, _CUDA_NUMBER = 8e-5, 3.5e-7, 2e-11, 6e-10
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES = 512
@@ -75,7 +75,7 @@ class CallPlan:
     device : str
         "cpu", "cuda:0" or several of the latter.
     groups : tuple of TreeGroup
-        How the trees are explained. Empty for algorithms that take all trees alike, without tables.
+        How the trees are explained. Empty for algorithms that treat all trees alike, without tables.
     table_bytes : int
         Size of all tables.
     result_bytes : int
@@ -83,14 +83,14 @@ class CallPlan:
     peak_bytes : int
         Peak memory of the call on the host: values, tables, scratch memory of the threads and buffers, but
         not X and the compiled model, which exist before. If X is not an array of float32 or float64, it is
-        converted in chunks, which take up to 256 MiB more.
+        converted in batches, which take up to 256 MiB more.
     refusal : str or None
-        Message of the ``MemoryError`` that the call raises before any work; None: it raises none.
+        Message of the ``MemoryError`` that the call raises before any work; None if it raises none.
     building : float
-        Seconds to build those tables that only a call with so many rows uses: once, or in each call if
-        there is a memory limit. They are part of ``seconds``.
+        Seconds to build tables that only a call with this many rows uses: once, or in each call if there
+        is a memory limit. They are included in ``seconds``.
     seconds : float or None
-        Duration of the call, without the leading steps of a pipeline, by the cost model of
+        Duration of the call, without the leading steps of a pipeline, estimated by the cost model of
         ``algorithm="auto"`` and ``device="auto"``. For many rows it is right within a factor of 2 where the
         model was measured, and of 2 or 3 on other machines. None if the model does not cover the algorithm.
     """
@@ -136,7 +136,7 @@ def cpu_seconds(
     work: float = 1.0,
     precision: str = "single",
 ) -> float:
-    """Return the seconds of a call in trees; ``work``: how often the work for one output's values is done."""
+    """Return the seconds that a call spends in trees; ``work``: how often it does the work for one output."""
     blocks, vectors = -(-n_rows // 64), -(-n_rows // 16)
     seconds = 0.0
     for group in groups:
@@ -160,7 +160,7 @@ def cpu_row_seconds(n_rows: int, n_features: int, n_outputs: int, n_threads: int
 def cuda_seconds(
     groups: Sequence[TreeGroup], n_rows: int, work: float = 1.0, precision: str = "single"
 ) -> float:
-    """Return the seconds of a call in trees on a GPU."""
+    """Return the seconds that a call spends in trees on a GPU."""
     seconds, n_leaves, n_trees = _CUDA_CALL, 0, 0
     for group in groups:
         if group.algorithm == "tables":
@@ -193,10 +193,10 @@ def worthwhile_tables(
     table_bytes: int,
     work: float = 1.0,
 ) -> tuple[TreeGroup, ...]:
-    """Return those of the possible tables with which a call is fastest, building them included.
+    """Return the subset of the possible tables with which a call is fastest, building them included.
 
-    They are those of all trees with up to some number of quadrature nodes, and take at most ``table_bytes``.
-    ``work`` is that of :func:`cpu_seconds`.
+    The subset has the tables of all trees with up to a certain number of quadrature nodes, and takes at most
+    ``table_bytes``; ``work`` is as for :func:`cpu_seconds`.
     """
     walked = {group.n_nodes: group for group in groups if group.algorithm == "quadrature"}
     best: tuple[TreeGroup, ...] = ()

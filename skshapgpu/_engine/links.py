@@ -48,7 +48,7 @@ class Link:
 
     @property
     def model_output(self) -> str:
-        """Value of the option ``model_output`` that asks for it."""
+        """Value of the option ``model_output`` that selects this link."""
         return "log_loss" if self.has_labels else "probability"
 
     @property
@@ -74,16 +74,16 @@ class Link:
         if self.name == "log_loss":
             negative, positive = (weights @ self.of(margin, np.full(len(margin), y)) for y in (0, 1))
             return np.where(labels[:, np.newaxis] > 0, positive, negative)
-        mean = weights @ margin  # its spread is added: the square of a label may be much larger
+        mean = weights @ margin  # the spread is added, for accuracy: the square of a label may be much larger
         return weights @ np.square(margin - mean) + np.square(mean - labels[:, np.newaxis])
 
     def allowed_gap(
         self, of_margin: np.ndarray, center: np.ndarray, reach: np.ndarray, labels: np.ndarray | None
     ) -> np.ndarray:
-        """Return the largest additivity gap to accept, given that of the margin.
+        """Return the largest acceptable additivity gap, given that of the margin.
 
-        The margin lies within ``reach`` of ``center``. The values of each pair of a row and a background
-        row are those of the margin times a slope, so a bound of the slope bounds the gap.
+        The margin lies within ``reach`` of ``center``. For each pair of an explained row and a background
+        row, the values are those of the margin times a slope, so a bound on the slope bounds the gap.
         """
         if self.name == "logistic":
             return of_margin * self.scale / 4 + _ROUNDING
@@ -129,7 +129,7 @@ class Link:
 
 
 def require_model_output(model_output: Any, data: Any, device: Any) -> None:
-    """Refuse an option ``model_output`` that is invalid or contradicts other options.
+    """Reject an option ``model_output`` that is invalid or contradicts other options.
 
     Raises
     ------

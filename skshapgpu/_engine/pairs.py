@@ -1,8 +1,8 @@
-"""Interactions: which sets of features are asked for, and how they are computed and kept.
+"""Interactions: which sets of features are requested, and how they are computed and kept.
 
-A dense result holds a matrix for each row; all others a number for each set of features. The core
-computes all sets that occur on a path, chunk by chunk; what is not asked for never outlives its
-chunk. Arrays are laid out as in ``runner.py``.
+A dense result has a matrix for each row, all other results a number for each row and set of features. The
+core computes all sets that occur on a path, one batch of rows at a time; sets that were not requested are
+dropped with their batch. Arrays have the layouts of ``calls.py``.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NOUNS = {2: "pair", 3: "triple"}
 
 @dataclass(frozen=True)
 class Request:
-    """Interactions that the arguments ``pairs``, ``index`` and ``order`` ask for.
+    """Interactions that are requested by the arguments ``pairs``, ``index`` and ``order``.
 
     Attributes
     ----------
     kind : Kind
     form : {"all", "occurring", "strongest", "listed"}
     count : int
-        How many of the strongest.
+        Number of the strongest sets to keep.
     listed : tuple of tuples of str or int
         Features of each set, by name or position.
     """
@@ -42,12 +42,12 @@ class Request:
 
     @classmethod
     def parse(cls, pairs: Any, index: Any = "sii", order: Any = 2) -> Request:
-        """Read the arguments.
+        """Parse the arguments.
 
         Raises
         ------
         ValueError, TypeError
-            One of them has no such value.
+            An argument has an invalid value.
         """
         if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order not in _NOUNS:
             raise ValueError(f"order must be 2 or 3, not {order!r}")
@@ -77,7 +77,7 @@ class Request:
         for members in pairs:
             is_set = isinstance(members, (Sequence, np.ndarray)) and not isinstance(members, str)
             if not is_set or len(members) != order:
-                raise ValueError(f"pairs must be a list of {noun}s of features, but {members!r} is none")
+                raise ValueError(f"pairs must be a list of {noun}s of features, but {members!r} is no {noun}")
         return cls(kind, "listed", listed=tuple(map(tuple, pairs)))
 
     @property
@@ -96,12 +96,12 @@ class Request:
         return 2 if self.kind.order == 2 else 1
 
     def positions(self, names: Sequence[str]) -> np.ndarray:
-        """Return the features of the listed sets, each by its position: int32, (n_sets, order).
+        """Return the positions of the features of the listed sets: int32, (n_sets, order).
 
         Raises
         ------
         ValueError
-            A feature is unknown or stands in a set twice, or a set is listed twice.
+            A feature is unknown or occurs twice in a set, or a set is listed twice.
         """
         number = {name: i for i, name in enumerate(names)}
         found: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -147,12 +147,12 @@ class Interactions:
 
 
 def interactions(run: Run, request: Request, positions: np.ndarray | None) -> Interactions:
-    """Compute the interactions that a request asks for; ``positions`` are those of listed sets.
+    """Compute the requested interactions; ``positions`` are those of the features of listed sets.
 
     Raises
     ------
     MemoryError
-        The result does not fit; the message says what to ask for instead.
+        The result does not fit into memory; the message says what to request instead.
     """
     if request.form == "all":
         return _all(run, request)
@@ -200,7 +200,7 @@ def _occurring(run: Run, request: Request) -> Interactions:
 
 
 def _strongest(run: Run, request: Request) -> Interactions:
-    """Compute all sets, twice if there are several chunks, so that only the strongest are kept."""
+    """Compute all sets, twice if there are several batches, to keep the strongest only."""
     sets = run.sets(request.result)
     count = min(request.count, len(sets))
     size, memory, read = _chunk_reader(run, request, len(sets), count)
@@ -212,7 +212,7 @@ def _strongest(run: Run, request: Request) -> Interactions:
     columns = np.argsort(-total, kind="stable")[:count]
     values = memory.allocate(run.n_outputs, count)
     for start in range(0, run.n_rows, size):
-        if run.passes == 2:  # else everything is still there
+        if run.passes == 2:  # otherwise, the buffer still holds all rows
             found = read(start)
         chosen = found[:, :, columns.tolist()]
         chosen *= request.factor
@@ -242,13 +242,13 @@ def _listed(run: Run, request: Request, positions: np.ndarray) -> Interactions:
 def _chunk_reader(
     run: Run, request: Request, n_sets: int, n_kept: int
 ) -> tuple[int, _ResultMemory, Callable[[int], Any]]:
-    """Return the rows of a chunk, the memory for the result, and a function of the first row of a chunk.
+    """Return the number of rows of a batch, the memory for the result, and a function that reads a batch.
 
-    The function computes all sets of the chunk, into a buffer that its next call uses again.
+    The function takes the first row of a batch and computes all sets, in a buffer that its next call reuses.
     """
     item = run.dtype.itemsize
     memory = _ResultMemory(run, *_texts(run, request, n_kept))
-    # The buffers; beside them the magnitudes, or what is kept of a chunk and a copy of it.
+    # The buffers, and either the magnitudes, or the part of a batch that is kept and a copy of it.
     work = run.n_features + n_sets + max(n_sets, 2 * n_kept)
     size = memory.chunk_rows(run.n_outputs * n_kept * item, run.computed_outputs * work * item)
     n_buffered = min(size, run.n_rows)
@@ -264,7 +264,7 @@ def _chunk_reader(
 
 
 class _ResultMemory:
-    """Memory for a result, with one message wherever it is found too small."""
+    """Memory for a result, with the same error message wherever it turns out to be too small."""
 
     def __init__(self, run: Run, what: str, advice: str) -> None:
         self._run, self._what, self._advice = run, what, advice
@@ -274,7 +274,7 @@ class _ResultMemory:
         return self._run.chunk_rows(result_row, work_row, self._what, advice)
 
     def allocate(self, *shape: int) -> Any:
-        """Return an array with an element of this shape for each row."""
+        """Return a new array with an element of this shape for each row."""
         try:
             return self._run.empty(self._run.n_rows, *shape)
         except MemoryError as error:

@@ -1,7 +1,6 @@
-"""The compiled plans of one model, and what is decided about them: devices, tables, memory, what is refused.
+"""The compiled plans of a model, and all decisions about them: devices, tables, memory, rejected calls.
 
-What is computed is a *kind*, the order and the index of a plan. ``runs.py`` computes it, for the rows of a
-call.
+A plan belongs to a *kind* of results: an order and an index. ``calls.py`` runs it on the rows of a call.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ from .costs import TreeGroup
 from .links import Link
 from .sharing import PairSharing, Sharing
 
-#: Largest additivity gap of values computed (or, as float32, stored) in each precision, relative to the
-#: sum over the trees of their largest centered leaf. The gap adds up the rounding at a tree's nodes, of which
-#: each is a few units in the last place of that leaf: 2^-18 is 32 units of float32, of which 1 to 3 are seen
-#: in practice. A wrong path shows as a good part of one leaf, far above it.
+#: Largest additivity gap of values computed (or, as float32, stored) in each precision, relative to the sum
+#: over the trees of their largest centered leaf. The gap is the sum of the rounding errors at a tree's nodes,
+#: each of which is a few units in the last place of that leaf. 2^-18 is 32 units of float32, and 1 to 3 are
+#: observed in practice. A wrong path changes the sum by a good part of a leaf, which is far above the limit.
 _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 
-#: An interaction plan does about this many times the work of one for values, at each leaf, and each further
-#: output of a leaf takes about this part of the work for the first.
+#: At each leaf, a plan for interactions does about this many times the work of a plan for values, and each
+#: further output of the leaf takes about this fraction of the work for the first.
 _INTERACTION_WORK, _OUTPUT_WORK = 3, 0.7
 
 
 class Choice(NamedTuple):
     """GPUs of a call (none: the CPU), its threads, and the trees that have tables, by quadrature nodes.
 
-    ``groups`` are all trees then, ``seconds`` the estimate, of which ``building`` are for tables that are
-    not there yet, of ``tables_to_make`` bytes.
+    ``groups`` then has all trees, and ``seconds`` is the estimated time. It includes ``building`` seconds for
+    tables that do not exist yet, of ``tables_to_make`` bytes.
     """
 
     indices: tuple[int, ...]
@@ -79,14 +78,14 @@ class Options:
         check_additivity: bool,
         interventional: bool,
     ) -> Options:
-        """Read them; ``interventional``: there is background data.
+        """Parse and check the options; ``interventional``: there is background data.
 
         Raises
         ------
         ValueError, TypeError
-            An option has no such value, or options contradict each other.
+            An option has an invalid value, or options contradict each other.
         RuntimeError
-            A GPU is asked for that cannot be had.
+            The requested GPU is not available.
         """
         require_one_of("algorithm", algorithm, algorithms.NAMES)
         entry, option = algorithms.named(algorithm), f"algorithm={algorithm!r}"
@@ -103,29 +102,29 @@ class Options:
 
 
 class Runner:
-    """The plans of one ensemble, each compiled and sent to a GPU at its first use; safe among threads.
+    """The plans of an ensemble, each compiled, and sent to a GPU, at its first use; thread-safe.
 
     Parameters
     ----------
     ensemble : Ensemble
     options : Options
     widen : bool
-        Give a second output, the negative of the first, before it.
+        Add an output before the only one: its negative.
     output_names : tuple or None
         Names of several outputs, for error messages.
     background : Background or None
-        With one values and interactions are interventional, else path-dependent.
+        Background data for interventional values and interactions; None: they are path-dependent.
     link : Link or None
-        With one, and a background, SHAP values are of this function of the margin, else of the margin.
+        Function of the margin that SHAP values explain, which takes background data; None: the margin itself.
     tables : dict of str to ndarray, or None
-        What :meth:`contents` gave of the same ensemble, options and background: tables are not filled again.
+        Result of :meth:`contents` for the same ensemble, options and background; tables are not filled again.
     sharing : Sharing or None
-        How columns of X share the values of players; None: each is one.
+        How columns of X share the values of players; None: each column is a player.
 
     Attributes
     ----------
     n_features, n_outputs : int
-        Of results.
+        Numbers of features and outputs of the results.
     """
 
     def __init__(
@@ -159,7 +158,7 @@ class Runner:
         self._table_bytes: dict[tuple[Kind, int], int] = {}
         plan = self._plans[SHAP_VALUES, 0] = self._compiled(SHAP_VALUES, 0, tables or None)
         self.constant, self.leaf_magnitude = plan.constant, plan.leaf_magnitude
-        # Margins are sums in float64 that start at the constant: each tree added rounds once.
+        # Margins are sums in float64 that start at the constant; adding a tree rounds once.
         largest = np.abs(self.constant) + self.leaf_magnitude
         self._rounding = (self.ensemble.n_trees + 4) * 2.0**-53 * largest
         if self.link is None:
@@ -168,7 +167,7 @@ class Runner:
         self._groups = {SHAP_VALUES: costs.groups_of(self.info["groups"])}
 
     def base_value(self, labels: np.ndarray | None) -> np.ndarray:
-        """Base values of the outputs that the core computes: (n_outputs,), or (n_rows, 1) with labels."""
+        """Return base values of the core's outputs: (n_outputs,), or (n_rows, 1) with labels."""
         if self.link is None:
             return self._base_value
         assert self.background is not None
@@ -192,7 +191,7 @@ class Runner:
         self._compile()
 
     def plan(self, kind: Kind, table_nodes: int = 0) -> Any:
-        """The ``_core.Plan`` of a kind, in which trees with at most so many quadrature nodes have tables."""
+        """Return the ``_core.Plan`` of a kind, with tables for trees of up to ``table_nodes`` nodes."""
         found = self._plans.get((kind, table_nodes))
         if found is not None:
             return found
@@ -202,18 +201,20 @@ class Runner:
             return self._plans[kind, table_nodes]
 
     def sets(self, kind: Kind, part: str) -> np.ndarray:
-        """Sets of columns of X that a kind's results of this name are of: int32, (n_sets, order).
+        """Return the sets of columns of X to which results of a kind belong: int32, (n_sets, order).
+
+        ``part`` is "pairs" or "triples".
 
         Raises
         ------
         ValueError
-            They are triples, but columns share values.
+            Triples are requested, but columns share values.
         """
         self._require_pairs(kind)
         return getattr(self.plan(kind), part) if self.sharing is None else self.pair_sharing(kind).sets
 
     def pair_sharing(self, kind: Kind) -> PairSharing:
-        """How columns of X share the results of a kind's pairs of players."""
+        """Return how columns of X share the results of a kind for pairs of players."""
         assert self.sharing is not None
         if kind not in self._pair_sharings:
             self._pair_sharings[kind] = PairSharing(self.sharing, self.plan(kind).pairs, kind.adds_up)
@@ -222,12 +223,12 @@ class Runner:
     def _require_pairs(self, kind: Kind) -> None:
         if self.sharing is not None and kind.order > 2:
             raise ValueError(
-                "columns of this model share contributions, as CTRs of CatBoost combine them: there are "
-                "interactions of pairs only, order=2"
+                "columns of this model share contributions, as CTRs of CatBoost combine them: only "
+                "interactions of pairs are available, order=2"
             )
 
     def contents(self) -> dict[str, np.ndarray]:
-        """What is in the tables that every call for SHAP values uses; empty if there are none."""
+        """Return the contents of the tables that every call for SHAP values uses; empty without tables."""
         return {} if self.link is not None else self.plan(SHAP_VALUES).contents()
 
     def _compiled(self, kind: Kind, table_nodes: int, stored: dict[str, np.ndarray] | None = None) -> Any:
@@ -254,7 +255,7 @@ class Runner:
                 return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
             return _core.background_plan(attributes, precision, rows, weights, table_bytes, n_threads, stored)
         tables = "level_uniform" if entry.tables == "worthwhile" and kind.order == 1 else "none"
-        # Of a kind that the algorithm does not compute, only the list of sets that occur is wanted.
+        # For a kind that the algorithm does not compute, only the list of occurring sets is needed.
         method = "walk" if entry.find(kind) is None else entry.method
         try:
             return _core.Plan(
@@ -284,48 +285,48 @@ class Runner:
             raise
 
     def results(self, kind: Kind, algorithm: Algorithm | None = None) -> Results | None:
-        """Return what the table of algorithms has for results of this kind; None if they are not computed.
+        """Return the entry of the table of algorithms for results of this kind; None if not computed.
 
-        ``algorithm``: another one than that of the options.
+        ``algorithm`` replaces the algorithm of the options.
         """
         model_output = "raw" if self.link is None else self.link.model_output
         return (algorithm or self.options.entry).find(kind, self.background is not None, model_output)
 
     def _on_gpus(self, found: Results | None) -> bool:
-        """Return whether GPUs compute results of the table for this model."""
+        """Return whether GPUs compute these results of the table of algorithms for this model."""
         if found is None or "cuda" not in found.devices:
             return False
         return not found.only_tables_on_gpus or self.info["n_leaves_without_table"] == 0
 
     def _table_room(self, kind: Kind) -> int:
-        """Bytes that the tables of a plan may take, whatever was called before."""
+        """Return the bytes that the tables of a plan may take, which do not depend on earlier calls."""
         limit, asked = self.options.memory_limit, self.options.entry.tables == "all"
         room = memory.table_bytes(limit, asked)
         if limit is None or kind == SHAP_VALUES:
             return room
-        # Beside those of SHAP values: tables of Banzhaf values, or what is counted for these and for three
-        # kinds of interactions.
+        # Besides the tables of SHAP values, there may be tables of Banzhaf values, or, with background data,
+        # counts of patterns for Banzhaf values and for three kinds of interactions.
         left = max(0, room - self._table_bytes[SHAP_VALUES, 0])
         return left if self.background is None else left // 4
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of memory that tables take as long as the explainer lives; those of a file take none."""
+        """Memory in bytes that tables take during the explainer's lifetime; tables in a file take none."""
         return sum(tuple(self._table_bytes.values()))
 
     def own_table_bytes(self, kind: Kind) -> int:
-        """Return the bytes of memory that the tables take which every call of a kind uses."""
+        """Return the memory in bytes of the tables that every call of a kind uses."""
         self.plan(kind)
         return self._table_bytes[kind, 0]
 
     @property
     def call_limit(self) -> int | None:
-        """Bytes that the memory limit leaves to a call beside the tables."""
+        """Bytes that the memory limit leaves for a call in addition to the tables."""
         limit = self.options.memory_limit
         return None if limit is None else limit - self.table_bytes
 
     def cuda_plan(self, kind: Kind, index: int) -> Any:
-        """The plan of a kind on a GPU: ``_cuda.CudaPlan``."""
+        """Return the plan of a kind on a GPU: ``_cuda.CudaPlan``."""
         found = self._cuda_plans.get((kind, index))
         if found is not None:
             return found
@@ -336,7 +337,7 @@ class Runner:
             return self._cuda_plans[kind, index]
 
     def require(self, kind: Kind, what: str, on_gpu: bool) -> None:
-        """Refuse what the options, or X on a GPU, ask for in vain.
+        """Reject results that are not computed with these options, or not for X on a GPU.
 
         Raises
         ------
@@ -366,7 +367,7 @@ class Runner:
         raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
 
     def choose(self, kind: Kind, n_rows: int) -> Choice:
-        """What a call with so many rows from the host does: the one place where that is decided."""
+        """Decide how to run a call with ``n_rows`` rows from the host; nothing else decides this."""
         on_cpu = self.on_cpu(kind, n_rows)
         if not n_rows or self.options.devices.none or not self._on_gpus(self.results(kind)):
             return on_cpu
@@ -379,7 +380,7 @@ class Runner:
         return Choice(indices, 0, groups, 0.0, cuda / len(indices), on_cpu.n_threads)
 
     def on_cpu(self, kind: Kind, n_rows: int) -> Choice:
-        """What such a call does where there is no GPU, or where one fails."""
+        """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""
         n_threads = effective_n_jobs(self.options.n_jobs)
         precision = self.options.precision
         groups, tables = self._groups_of(kind), self._worthwhile_tables(kind, n_rows, n_threads)
@@ -410,7 +411,7 @@ class Runner:
         )
 
     def _work(self, kind: Kind) -> float:
-        """Return how many times the work is done, at each leaf, that SHAP values of one output need."""
+        """Return the work at each leaf, relative to SHAP values of one output."""
         n_leaf_outputs = self.ensemble.value.shape[1]
         return (_INTERACTION_WORK if kind.order > 1 else 1) * (1 + _OUTPUT_WORK * (n_leaf_outputs - 1))
 
@@ -420,7 +421,7 @@ class Runner:
         return self._groups[kind]
 
     def allowed_gap(self, dtype: Any, labels: np.ndarray | None = None) -> np.ndarray:
-        """Largest additivity gap of each output (and row, if there are labels), for values of this dtype."""
+        """Return the largest allowed additivity gap of each output (and row, if there are labels)."""
         precision = "single" if dtype == np.float32 else self.options.precision
         allowed = _RELATIVE_GAP[precision] * self.leaf_magnitude + self._rounding
         if self.link is None:
@@ -435,15 +436,15 @@ class Runner:
         start: int,
         labels: np.ndarray | None = None,
     ) -> float:
-        """The largest additivity gap of rows from ``start`` on.
+        """Return the largest additivity gap of rows from ``start`` on.
 
-        ``index`` holds the labels, in the sense of pandas, of all rows; ``labels`` those of a link,
-        of these rows.
+        ``index`` holds the row labels of all rows, as in pandas; ``labels`` are what the link compares the
+        margins of these rows with.
 
         Raises
         ------
         RuntimeError
-            It is larger than rounding can make it.
+            The gap is larger than rounding can explain.
         """
         total = values.sum(axis=2, dtype=np.float64) + self.base_value(labels)
         explained = margin if self.link is None else self.link.of(margin, labels)

@@ -1,14 +1,14 @@
 """Conversion of values of players to values of columns of X, where several columns form one player.
 
-A player is a set of columns of X whose contributions cannot be told apart, like those that a CTR of
+A player is a set of columns of X whose contributions cannot be separated, like those that a CTR of
 CatBoost combines. With S[p, a] = 1/m for each of the m columns a of player p, and 0 elsewhere, values v of
 the players become v S. A matrix Phi of interactions whose rows add up to v becomes S' Phi S, whose rows add
-up to v S: half of a pair's index is shared among all pairs of a column of the one player and a column of
-the other, and the main effect of a player with several columns among all pairs of these, pairs of a column
-with itself included. Rows of Banzhaf interactions do not add up to v: there, only the indices of pairs of
-players are shared, and the diagonal holds v S.
+up to v S: half of a pair's index is shared among all pairs of a column of one player and a column of the
+other, and the main effect of a player with several columns among all pairs of its columns, including pairs
+of a column with itself. Rows of Banzhaf interactions do not add up to v: for them, only the indices of pairs
+of players are shared, and the diagonal holds v S.
 
-Arrays are laid out as in ``runner.py``.
+Arrays have the layouts of ``calls.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
-#: Numbers that are converted at once: they should stay in the L2 cache.
+#: Numbers that are converted at once, few enough to stay in the L2 cache.
 _TILE = 2**17
 
 
@@ -43,7 +43,7 @@ class Sharing:
         self._shares = sp.csr_matrix(by_player, (self.n_players, n_features)).T.tocsr()
 
     def share(self, of_players: np.ndarray, out: np.ndarray) -> None:
-        """Write the values of columns, [row][output][column]."""
+        """Write the values of columns, [row][output][column], to ``out``."""
         _apply([(self._shares, of_players)], out)
 
 
@@ -70,7 +70,7 @@ class PairSharing:
         first, second = pairs.T.astype(np.int64)
         found = [_products(sharing, numbers, first, second)]
         alone = np.empty((3, 0), np.int64), np.empty(0)
-        if adds_up:  # a player's main effect is its value less all its pairs
+        if adds_up:  # a player's main effect is its value minus all its pairs
             players = np.flatnonzero(np.diff(sharing.starts) > 1)
             alone = _products(sharing, players, players, players)
             found += [_products(sharing, numbers, player, player, -1.0) for player in (first, second)]
@@ -95,7 +95,7 @@ class PairSharing:
         pairs: np.ndarray | None = None,
         matrices: np.ndarray | None = None,
     ) -> None:
-        """Write pairs of columns, halved like pairs of players, and matrices; ``values`` are of columns."""
+        """Write pairs of columns, halved like those of players, and matrices; ``values`` are of columns."""
         if pairs is None:
             pairs = np.empty((*values.shape[:2], len(self.sets)), values.dtype)
         _apply([(self._of_pairs, of_pairs), (self._of_values, of_players)], pairs)
@@ -111,9 +111,9 @@ class PairSharing:
 def _products(
     sharing: Sharing, source: np.ndarray, first: np.ndarray, second: np.ndarray, sign: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return source, two columns, ascending, and S[p, a] S[q, b] for all columns of pairs of players.
+    """Return source, two columns in ascending order, and S[p, a] S[q, b] for all columns of pairs.
 
-    For two different players, a pair of columns may occur twice; for a player with itself, (a, b) and (b, a)
+    For two different players, a pair of columns may occur twice. For a player with itself, (a, b) and (b, a)
     are one pair, which occurs once.
     """
     sizes = np.diff(sharing.starts)
@@ -129,7 +129,7 @@ def _products(
 
 
 def _apply(terms: Sequence[tuple[sp.csr_matrix, np.ndarray]], out: np.ndarray) -> None:
-    """Write the sum over all terms of the matrix times the last axis of the array."""
+    """Write to ``out`` the sum over all terms of a matrix times the last axis of an array."""
     width = sum(array.shape[1] * array.shape[2] for _, array in terms)
     size = max(1, _TILE // max(width, 1))
     for start in range(0, len(out), size):

@@ -23,7 +23,7 @@ ALWAYS = {
     "CPU": lambda draw: draw.device == "cuda",  # "computed on the CPU only"
     "is a dictionary of PyArrow with nulls": lambda draw: draw.family == "histograms",
     "have none": lambda draw: draw.mode == "triples",
-    "there are interactions of pairs only": lambda draw: draw.mode == "triples" and draw.family == "catboost",
+    "interactions of pairs are available": lambda draw: draw.mode == "triples" and draw.family == "catboost",
 }
 
 #: Of categories in a container that does not keep them.
