@@ -1,1 +1,1 @@
-"""Devices, memory, progress and numbers: what all other rooms use."""
+"""Devices, memory, progress and numbers, for all other folders."""

@@ -1,7 +1,7 @@
-"""Where values are computed: the one place where a device is chosen.
+"""Devices: the only place that decides where values are computed.
 
-The module ``_cuda`` is imported at the first use of a GPU only; it imports without a driver, and its
-errors are the sentences that users read.
+The module ``_cuda`` is imported at the first use of a GPU. It can be imported without a driver, and its error
+messages are shown to users as they are.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-#: Overrides ``device="auto"``.
+#: Environment variable that overrides ``device="auto"``.
 DEVICE_VARIABLE = "SKSHAPGPU_DEVICE"
 
 
 def cuda_info() -> dict[str, Any]:
-    """What ``device="cuda"`` would find.
+    """Describe the GPUs that ``device="cuda"`` can use, or say why there are none.
 
     Returns
     -------
     dict
-        ``available``: bool; ``reason``: str that says why not, else None; ``driver`` and ``runtime``: CUDA
-        versions such as "13.0" that the driver supports and that the package was built with, None where
-        there is none; ``devices``: a dict for each device with its ``name``, ``memory`` in bytes,
-        ``compute_capability`` and ``multiprocessors``.
+        ``available``: whether a GPU can be used; ``reason``: str that says why not, else None; ``driver`` and
+        ``runtime``: the CUDA versions, such as "13.0", that the driver supports and that the package was
+        built with, None where there is none; ``devices``: a dict for each device with its ``name``,
+        ``memory`` in bytes, ``compute_capability`` and ``multiprocessors``.
     """
     info: dict[str, Any] = {
         "available": False,
@@ -60,18 +60,18 @@ def load_cuda() -> ModuleType:
         from .. import _cuda
     except ImportError as error:
         raise RuntimeError(
-            "this skshapgpu was built without its GPU half: install it where there is a CUDA toolkit (nvcc)"
+            "this skshapgpu was built without its GPU module: install it where there is a CUDA toolkit (nvcc)"
         ) from error
     return _cuda
 
 
-#: Whether options are read for another process, which has GPUs and an environment of its own.
+#: Whether options are parsed for another process, which has its own GPUs and environment.
 _elsewhere: ContextVar[bool] = ContextVar("_elsewhere", default=False)
 
 
 @contextmanager
 def elsewhere() -> Iterator[None]:
-    """Options ``device`` are read for other processes: neither GPUs nor the environment of this one count."""
+    """Parse options ``device`` for other processes: ignore the GPUs and the environment of this one."""
     token = _elsewhere.set(True)
     try:
         yield
@@ -81,17 +81,17 @@ def elsewhere() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Devices:
-    """What the option ``device`` asks for.
+    """Value of the option ``device``.
 
     Attributes
     ----------
     auto : bool
-        Use the first GPU when it is there and pays.
+        Whether to use the first GPU if there is one and it is faster.
     indices : tuple of int
-        GPUs to use; empty: the CPU.
+        GPUs to use; empty for the CPU.
     by_default : bool
-        Whether the option is "auto", even if the environment says what that is. It is pickled as "auto",
-        and the process that loads it asks its own environment.
+        Whether the option is "auto", even if the environment overrides it. It is pickled as "auto", and the
+        process that unpickles it consults its own environment.
     """
 
     auto: bool = False
@@ -100,14 +100,14 @@ class Devices:
 
     @classmethod
     def parse(cls, device: Any) -> Devices:
-        """Read the option, and make sure that GPUs named in it are there.
+        """Parse the option, and check that the GPUs that it names are available.
 
         Raises
         ------
         ValueError, TypeError
-            The option has no such value.
+            The option has an invalid value.
         RuntimeError
-            A GPU is asked for that cannot be had; the message says why.
+            A requested GPU is not available; the message says why.
         """
         by_default = isinstance(device, str) and device == "auto"
         if by_default:
@@ -146,19 +146,19 @@ class Devices:
 
     @classmethod
     def default_here(cls) -> Devices:
-        """What "auto" stands for in this process; its GPUs are looked for when they are used."""
+        """Return the meaning of "auto" in this process; GPUs are looked for when they are used."""
         return cls._read(_default_device(), True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Devices.default_here, ()) if self.by_default else (Devices, (self.auto, self.indices))
 
     def insist(self, what: str) -> Devices:
-        """Return the GPUs for something that runs on GPUs only.
+        """Return the GPUs for an algorithm that runs on GPUs only; ``what`` names it in messages.
 
         Raises
         ------
         ValueError
-            The option is the CPU.
+            The option requests the CPU.
         RuntimeError
             There is no GPU.
         """
@@ -170,24 +170,24 @@ class Devices:
 
     @property
     def none(self) -> bool:
-        """Whether :meth:`choose` gives no GPU, whatever the seconds, as far as is known."""
+        """Whether it is already known that :meth:`choose` never returns a GPU."""
         return _available is False if self.auto else not self.indices
 
     def choose(self, cpu: float, cuda: float) -> tuple[int, ...]:
-        """GPUs for a call that takes so many seconds on the CPU, and on a GPU; empty: the CPU."""
+        """Return the GPUs for a call, given its seconds on the CPU and on a GPU; empty for the CPU."""
         if not self.auto:
             return self.indices
         return (0,) if cuda <= cpu and cuda_available() else ()
 
 
 def _default_device() -> str | list[str]:
-    """What ``device="auto"`` stands for in this process."""
+    """Return the option that ``device="auto"`` stands for in this process."""
     forced = os.environ.get(DEVICE_VARIABLE, "") or "auto"
     return forced.split(",") if "," in forced else forced
 
 
 def require_cpu(device: Any, what: str) -> None:
-    """Refuse an option ``device`` that insists on a GPU.
+    """Reject an option ``device`` that requires a GPU.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def require_cpu(device: Any, what: str) -> None:
 
 
 def cuda_available() -> bool:
-    """Whether there is a GPU; asked once."""
+    """Return whether there is a GPU; the answer is cached."""
     global _available
     if _available is None:
         _available = cuda_info()["available"]
@@ -210,16 +210,16 @@ _available: bool | None = None
 
 @lru_cache(64)
 def label(indices: tuple[int, ...]) -> str:
-    """Name of the devices as users give them."""
+    """Return the name of the devices, as users write it."""
     return ", ".join(f"cuda:{index}" for index in indices) or "cpu"
 
 
 def is_cuda_error(error: BaseException) -> bool:
-    """Whether an error came from a GPU, or from looking for one."""
+    """Return whether an error came from a GPU, or from looking for one."""
     cuda = sys.modules.get("skshapgpu._cuda")
     return cuda is not None and isinstance(error, (cuda.CudaError, cuda.CudaMemoryError))
 
 
 def compile_on(plan: Any, index: int, method: str) -> Any:
-    """Return the plan on a GPU: ``_cuda.CudaPlan``, which explains by the method "walk" or "gputreeshap"."""
+    """Return the plan on a GPU: a ``_cuda.CudaPlan`` with the method "walk" or "gputreeshap"."""
     return load_cuda().CudaPlan(plan, index, method == "gputreeshap")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: Size of one chunk's buffers without a memory limit: larger ones would not be faster.
+#: Size of the buffers for a batch without a memory limit: larger ones would not be faster.
 CHUNK_BYTES = 256 * 2**20
 
 #: Size of tables that were not requested, without a memory limit. Leaves of interventional values that do not
@@ -94,7 +94,7 @@ class Need(NamedTuple):
         return self.n_rows * self.result_row
 
     def rows_at_once(self, limit: int | None, available: int | None = None) -> int:
-        """Return the number of rows of a chunk.
+        """Return the number of rows of a batch.
 
         Parameters
         ----------
@@ -124,5 +124,5 @@ class Need(NamedTuple):
         return f"{self.n_rows} rows need {self.result:,} for their {self.what}"
 
     def peak(self, rows_at_once: int) -> int:
-        """Return the bytes of everything together, if chunks have ``rows_at_once`` rows."""
+        """Return the bytes of everything together, for batches of ``rows_at_once`` rows."""
         return self.result + self.tables + self.fixed + min(rows_at_once, self.n_rows) * self.work_row

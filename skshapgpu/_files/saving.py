@@ -27,7 +27,7 @@ _FORMAT, _VERSION = "skshapgpu explainer", 1
 #: Prefix, in files, of the names of the arrays in ``_core.Plan.contents``.
 _TABLES = "tables_"
 
-#: Those of them that may be large, and of which a call reads only some parts.
+#: Arrays that may be large, and of which a call reads only some parts.
 _LARGE = [f"{_TABLES}floats", f"{_TABLES}doubles"]
 
 #: Module and class of the encoders and derived columns that can be saved, by their names in files.
@@ -161,7 +161,7 @@ def library_version(path: str | os.PathLike[str]) -> str:
 
 
 def _check(adapted: AdaptedModel) -> None:
-    """Raise ``ValueError`` unless all fields are valid; nothing is checked again where it is used."""
+    """Raise ``ValueError`` unless all fields are valid, as nothing is checked again when it is used."""
     schema, n_features = adapted.schema, adapted.schema.n_features
     n_outputs = adapted.ensemble.n_outputs
     for owner, name, n in (
@@ -209,7 +209,7 @@ def _check(adapted: AdaptedModel) -> None:
 def _background(given: Any, ensemble: Ensemble) -> Background | None:
     if given is None:
         return None
-    rows, weights = (np.array(array, order="C") for array in given)  # copies, as the file may change
+    rows, weights = (np.array(array, order="C") for array in given)  # copies, because the file may change
     if rows.ndim != 2 or rows.shape[1] != ensemble.n_features or rows.dtype != ensemble.x_dtype:
         raise ValueError("its background does not fit the model")
     if weights.shape != rows.shape[:1] or weights.dtype != np.float64 or not len(rows):
@@ -220,7 +220,7 @@ def _background(given: Any, ensemble: Ensemble) -> Background | None:
 
 
 class _Packer:
-    """Converter of values to JSON; arrays are set aside by name."""
+    """Converter of values to JSON, which collects their arrays under names."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
@@ -251,7 +251,7 @@ class _Packer:
 
 
 class _Unpacker:
-    """Converter of JSON and arrays back to values."""
+    """Converter of JSON and named arrays back to values."""
 
     def __init__(self, arrays: dict[str, np.ndarray]) -> None:
         self._arrays = arrays

@@ -45,7 +45,7 @@ _PADDING_FIELD = 0xD935
 
 
 def is_ours(path: str | os.PathLike[str]) -> bool:
-    """Return whether, by its content, :func:`write` wrote a file, or the file is empty."""
+    """Return whether a file is empty or was written by :func:`write`, judging by its content."""
     try:
         if not os.path.getsize(path):
             return True
@@ -59,7 +59,7 @@ def is_ours(path: str | os.PathLike[str]) -> bool:
 
 
 def require_ours(path: str | os.PathLike[str], is_ours: Callable[[Any], bool] = is_ours) -> None:
-    """Refuse to replace a file that somebody else wrote.
+    """Raise an error if replacing a file would destroy one that is not ours.
 
     Raises
     ------
@@ -72,17 +72,18 @@ def require_ours(path: str | os.PathLike[str], is_ours: Callable[[Any], bool] = 
 
 def _not_ours(path: str | os.PathLike[str]) -> FileExistsError:
     return FileExistsError(
-        f"{os.fspath(path)!r} exists, and is no file that skshapgpu would replace: name another, or delete it"
+        f"{os.fspath(path)!r} exists, and is not a file that skshapgpu would replace: choose another "
+        "path, or delete it"
     )
 
 
 def put(beside: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: Callable[[Any], bool]) -> None:
-    """Rename a complete file from ``beside`` to ``path``, replacing only a file of ours.
+    """Rename a complete file from ``beside`` to ``path``; only a file that is ours is replaced.
 
     Raises
     ------
     FileExistsError
-        The path is a file that is not ours, or was created in the meantime.
+        The path is a file that is not ours, or that was created in the meantime.
     OSError
         The file cannot be renamed.
     """
@@ -91,7 +92,7 @@ def put(beside: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: C
         os.replace(beside, path)
         return
     try:
-        os.link(beside, path)  # which never replaces a file, as a rename would
+        os.link(beside, path)  # unlike a rename, this never replaces a file
     except FileExistsError as error:
         raise _not_ours(path) from error
     except OSError:  # a file system without links
@@ -106,7 +107,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
     Parameters
     ----------
     path : path-like
-        A file that this function wrote is replaced when the new one is complete.
+        Path of the file. A file that this function wrote before is replaced when the new one is complete.
     header : mapping
         Must be serializable by ``json``.
     arrays : mapping of str to ndarray
@@ -121,7 +122,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
     """
     target = Path(path)
     require_ours(target)
-    # Not with tempfile, whose files are readable by their owner only.
+    # Files made by tempfile would be readable by their owner only.
     beside = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     try:
         with open(beside, "xb") as file:
@@ -130,7 +131,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
             os.fsync(file.fileno())
         put(beside, target, is_ours)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):  # an interrupt may come after it has been renamed
+        with contextlib.suppress(FileNotFoundError):  # an interrupt may come after the file has been renamed
             os.unlink(beside)
         raise
 
@@ -153,7 +154,7 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _member(file: BinaryIO, name: str) -> zipfile.ZipInfo:
-    """Return a member whose data will begin at an aligned position, with the same date in every file."""
+    """Return a member whose data will begin at an aligned position; its date is the same in every file."""
     member = zipfile.ZipInfo(name)
     begin = file.tell() + _LOCAL_BYTES + len(name.encode()) + 4 + _ZIP64_BYTES
     padding = -begin % _ALIGNMENT
@@ -170,9 +171,9 @@ def read(
     ----------
     path : path-like
     lazy : collection of str
-        Arrays of which, if they are large, only the position is checked.
+        Arrays that are only checked for their position if they are large.
     verify : bool
-        Compare these with their checksums, too.
+        Also compare these with their checksums.
 
     Returns
     -------
@@ -231,11 +232,11 @@ def _read(
 
 
 def _data(raw: np.ndarray, member: zipfile.ZipInfo) -> np.ndarray:
-    """Return the bytes of a member, from the position that its own header implies."""
+    """Return the bytes of a member, at the position that follows from its own header."""
     begin = member.header_offset
     local = raw[begin : begin + _LOCAL_BYTES].tobytes()
     if begin < 0 or len(local) < _LOCAL_BYTES or local[:4] != _LOCAL_SIGNATURE:
-        raise ValueError(f"the place of {member.filename!r} is wrong")
+        raise ValueError(f"the position of {member.filename!r} is wrong")
     if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
         raise ValueError(f"{member.filename!r} is compressed")
     n_name, n_extra = struct.unpack("<HH", local[26:30])
@@ -252,7 +253,7 @@ def _compare(name: str, data: np.ndarray, crc32: int) -> None:
 
 
 def _require_place(name: str, member: np.ndarray, array: np.ndarray) -> None:
-    """Check that the array lies where it should in the ``.npy``, as no checksum covers its bytes here."""
+    """Check that an array is at its proper position in the ``.npy``; its checksum has not been compared."""
     start = len(member) - array.nbytes
     fields = f"{{'descr': {array.dtype.str!r}, 'fortran_order': False, 'shape': {array.shape}, }}"
     begin = member[:start].tobytes()
@@ -260,11 +261,11 @@ def _require_place(name: str, member: np.ndarray, array: np.ndarray) -> None:
         begin[:10] != npy.magic(1, 0) + struct.pack("<H", start - 10)
         or begin[10:].rstrip() != fields.encode()
     ):
-        raise ValueError(f"{name!r} does not lie where it should")
+        raise ValueError(f"{name!r} is not at its proper position")
 
 
 def _array(name: str, member: np.ndarray, about: dict[str, Any]) -> np.ndarray:
-    """Return the array at the end of an ``.npy`` without a copy, with the dtype and shape in the header."""
+    """Return the array at the end of an ``.npy``, with the header's dtype and shape, without a copy."""
     if not re.fullmatch(r"[<|][biufU][0-9]{1,6}", about["dtype"]):
         raise ValueError(f"{name!r} has the dtype {about['dtype']!r}")
     dtype, shape = np.dtype(about["dtype"]), about["shape"]

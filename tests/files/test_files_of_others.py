@@ -101,7 +101,9 @@ def test_a_file_that_comes_while_rows_are_explained_stays(sink: str, tmp_path: P
     def put_there(done: int, n_rows: int | None) -> None:
         of_user(tmp_path / sink)
 
-    with pytest.raises(FileExistsError, match=f"{sink}' exists, and is no file that skshapgpu would replace"):
+    with pytest.raises(
+        FileExistsError, match=f"{sink}' exists, and is not a file that skshapgpu would replace"
+    ):
         explain(tmp_path / sink, progress=put_there)
     content = (tmp_path / sink).read_bytes()
     assert content == of_user(tmp_path / "again" / sink).read_bytes()
@@ -123,7 +125,7 @@ def test_a_file_that_comes_at_the_last_moment_stays(tmp_path: Path, monkeypatch:
 
         with monkeypatch.context() as patched:
             patched.setattr(os, "link", late)
-            with pytest.raises(FileExistsError, match="no file that skshapgpu would replace"):
+            with pytest.raises(FileExistsError, match="not a file that skshapgpu would replace"):
                 explain(tmp_path / sink)
         assert values_in(tmp_path / sink).shape == (100, 1)
 
@@ -227,7 +229,7 @@ def test_explainers_are_saved_over_explainers_only(tmp_path: Path) -> None:
         path = tmp_path / name
         content = path.read_bytes() if path.exists() else b""
         with pytest.raises(
-            FileExistsError, match=f"{name}' exists, and is no file that skshapgpu would replace"
+            FileExistsError, match=f"{name}' exists, and is not a file that skshapgpu would replace"
         ):
             EXPLAINER.save(path)
         assert (path.read_bytes() if path.exists() else b"") == content
@@ -246,7 +248,7 @@ def test_a_file_that_comes_while_an_explainer_is_written_stays(
         link(source, target)
 
     monkeypatch.setattr(os, "link", late)
-    with pytest.raises(FileExistsError, match="no file that skshapgpu would replace"):
+    with pytest.raises(FileExistsError, match="not a file that skshapgpu would replace"):
         EXPLAINER.save(tmp_path / "explainer.npz")
     assert [path.name for path in tmp_path.iterdir()] == ["explainer.npz"]
     assert (tmp_path / "explainer.npz").read_text() == "mine"
@@ -264,5 +266,5 @@ def test_the_command_line_replaces_its_own_files_only(
     assert "exists, and is no output of this command" in capsys.readouterr().err
     monkeypatch.setattr(storage, "write", None)  # it is refused before any work
     assert main(["save", str(tmp_path / "model.npz"), "-o", str(mine)]) == 1
-    assert "no file that skshapgpu would replace" in capsys.readouterr().err
+    assert "not a file that skshapgpu would replace" in capsys.readouterr().err
     assert mine.read_bytes() == content
