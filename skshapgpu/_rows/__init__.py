@@ -1,1 +1,1 @@
-"""Reading X and background data."""
+"""Readers of X and of background data."""

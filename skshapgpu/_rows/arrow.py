@@ -1,4 +1,4 @@
-"""Types and columns of Arrow: those of texts and categories, and numbers by column and by row."""
+"""Types and columns of Arrow: strings, categories, and numbers by column and by row."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-#: Key of the metadata of a field that tells what a null of it is among objects of a pandas frame, and its
-#: values. Some transformers tell one from the other.
+#: Key, in the metadata of a field, that says which object represents a null in a pandas frame, and its two
+#: values. Some transformers treat NaN and None differently.
 MISSING_KEY, MISSING_NAN, MISSING_NONE = b"skshapgpu missing", b"nan", b"None"
 
-#: Rows that are turned from columns into rows at once, or back: so many of some columns fit into a cache.
+#: Rows that are transposed at once; this number of rows of a few columns fits into a cache.
 _TILE = 512
 
 
@@ -21,7 +21,7 @@ def require_arrow() -> Any:
     Raises
     ------
     ImportError
-        It is not installed; the message says how to install it.
+        pyarrow is not installed; the message says how to install it.
     """
     try:
         import pyarrow
@@ -33,7 +33,7 @@ def require_arrow() -> Any:
 
 
 def is_text(kind: Any) -> bool:
-    """Tell whether a type of Arrow is one of texts, without a dictionary."""
+    """Return whether a type of Arrow is a string type without a dictionary."""
     return str(kind) in ("string", "large_string", "string_view")
 
 
@@ -42,7 +42,7 @@ def is_category(kind: Any) -> bool:
 
 
 def decoded(column: Any) -> Any:
-    """Return the values of a column that has a dictionary."""
+    """Return a column with values in place of dictionary codes, if it has any."""
     return column.cast(column.type.value_type) if is_dictionary(column.type) else column
 
 
@@ -63,7 +63,7 @@ def to_pandas(batch: Any) -> Any:
         import pandas
     except ImportError as error:
         raise ImportError(
-            "the steps of a Pipeline that was fitted on a data frame take one: pip install pandas"
+            "a Pipeline that was fitted on a data frame needs pandas to transform rows: pip install pandas"
         ) from error
     frame = batch.to_pandas()
     for field in batch.schema:
@@ -76,7 +76,7 @@ def to_pandas(batch: Any) -> Any:
 
 
 def rows_of_columns(columns: Sequence[Any], dtype: Any) -> np.ndarray:
-    """Return columns of one type side by side, a row in one piece; a null is NaN."""
+    """Return columns of the same type as an array [row][column], contiguous by row; nulls become NaN."""
     parts = [column.to_numpy(zero_copy_only=False) for column in columns]
     n_rows = len(parts[0])
     block = np.empty((n_rows, len(parts)), dtype)
@@ -88,7 +88,7 @@ def rows_of_columns(columns: Sequence[Any], dtype: Any) -> np.ndarray:
 
 
 def columns_of_rows(values: np.ndarray) -> np.ndarray:
-    """Return rows as columns: [column][row], each column in one piece."""
+    """Return the transpose of rows, [column][row], contiguous by column."""
     columns = np.empty(values.shape[::-1], values.dtype)
     for start in range(0, len(values), _TILE):
         columns[:, start : start + _TILE] = values[start : start + _TILE].T

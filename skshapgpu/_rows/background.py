@@ -17,12 +17,12 @@ from .inputs import HostRows
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """Background rows of interventional values; they supply the features outside a coalition.
+    """Background rows of interventional values, from which the features outside a coalition are taken.
 
     Attributes
     ----------
     rows : ndarray of float32 or float64, shape (n_rows, n_features)
-        Encoded rows, C-contiguous; NaN is missing.
+        Encoded rows, C-contiguous; NaN means missing.
     weights : ndarray of float64, shape (n_rows,)
         Weights of the rows, non-negative, with sum 1.
     """
@@ -32,7 +32,7 @@ class Background:
 
     @classmethod
     def read(cls, data: Any, weights: Any, reader: Callable[[Any], HostRows], x_dtype: str) -> Background:
-        """Read background rows, like X, as the trees compare them; divide weights by their sum.
+        """Read and encode background rows as X is read; divide the weights by their sum.
 
         Raises
         ------
@@ -49,7 +49,7 @@ class Background:
         except NotFittedError:
             raise
         except (TypeError, ValueError) as error:
-            if error.args == (str(error),):  # some classes build their text from other arguments
+            if error.args == (str(error),):  # some classes build their message from other arguments
                 error.args = (_about_data(str(error)),)
             raise
         if not given.n_rows:
@@ -60,7 +60,7 @@ class Background:
 
 
 def require_perturbation(asked: str, data: Any, weights: Any, cover: str) -> None:
-    """Refuse an option ``feature_perturbation`` that is invalid or contradicts other options.
+    """Reject an option ``feature_perturbation`` that is invalid or contradicts other options.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def require_perturbation(asked: str, data: Any, weights: Any, cover: str) -> Non
 
 
 def _about_data(message: str) -> str:
-    """Reword a message about X, of this package or of a step of a pipeline, so that it is about ``data``."""
+    """Reword a message about X, from this package or from a step of a pipeline, to be about ``data``."""
     named = re.sub(r"(?<!column )(?<!- )\bX(?=\Z| (?:has|holds|is|contains|must|does)\b)", "data", message)
     return f"data: {message}" if named == message else named
 

@@ -1,4 +1,4 @@
-"""Columns of the rows explained as numbers, to place and colour points of a picture by."""
+"""Columns of the explained rows as numbers, which give the points of a plot their positions and colours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from .tables import select, to_array
 
-#: Percentiles between which colours change, from the robust pair to all values.
+#: Pairs of percentiles between which colours change, tried in this order, from robust to all values.
 _PERCENTILES = ((5, 95), (1, 99), (0, 100))
 
 
@@ -23,9 +23,9 @@ class Column:
     Attributes
     ----------
     numbers : ndarray of float64, shape (n_rows,)
-        NaN where missing; of categories their positions in ``categories``.
+        Numbers, or positions in ``categories``; NaN where missing.
     categories : tuple of str or None
-        In the order of the column's type, else sorted; None of numbers.
+        Names of the categories, in the order of the column's type or else sorted; None for numbers.
     """
 
     numbers: np.ndarray
@@ -36,7 +36,7 @@ class Column:
         return np.isnan(self.numbers)
 
     def limits(self) -> tuple[float, float] | None:
-        """Numbers between which colours change; None if there is no number."""
+        """Return the numbers between which colours change; None if there are no numbers."""
         finite = self.numbers[np.isfinite(self.numbers)]
         if not len(finite):
             return None
@@ -50,7 +50,7 @@ class Column:
         return float(low), float(high)
 
     def scaled(self) -> np.ndarray:
-        """From 0, low, to 1, high; 0.5 of a constant; NaN where missing."""
+        """Return numbers from 0 (low) to 1 (high); 0.5 if all are equal; NaN where missing."""
         limits = self.limits()
         if limits is None or limits[0] == limits[1]:
             return np.where(self.missing, np.nan, 0.5)
@@ -58,7 +58,7 @@ class Column:
         return (np.clip(self.numbers, low, high) - low) / (high - low)
 
     def most_frequent(self, n: int) -> Column:
-        """Return the column with at most n categories, the rarest in one, which is the last."""
+        """Return the column with at most n categories; the last one combines the rarest."""
         categories = self.categories
         if categories is None or len(categories) <= n:
             return self
@@ -83,7 +83,7 @@ def read_column(data: Any, feature: int, rows: np.ndarray) -> Column:
 
 
 def numbers_of(data: Any) -> tuple[np.ndarray, bool]:
-    """Return any ``Explanation.data`` as an array of numbers, and whether some columns are categories."""
+    """Return any ``Explanation.data`` as an array of numbers, and whether any column is categorical."""
     n_rows, n_features = data.shape
     columns = [read_column(data, feature, np.arange(n_rows)) for feature in range(n_features)]
     numbers = [column.numbers for column in columns]
@@ -121,7 +121,7 @@ def _of_codes(codes: Any, names: Any) -> Column:
 
 
 def _of_values(values: np.ndarray) -> Column:
-    """Read numbers where all that is not missing is a number, else categories, in sorted order."""
+    """Read numbers if all values that are not missing are numbers, else categories in sorted order."""
     if values.dtype.kind in "fiub":
         return Column(values.astype(np.float64))
     given = np.array([not _is_missing(value) for value in values], bool)

@@ -1,4 +1,4 @@
-"""Columns of the data frames of pandas, polars and PyArrow, read a part of the rows at a time."""
+"""Columns of the data frames of pandas, polars and PyArrow, read in batches of rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from .arrow import is_text
 from .real_numbers import is_long, require_real
 
-#: Values of one column in the rows start to stop, and dictionary codes if it is categorical.
+#: Function that returns a column's values in the rows start to stop, and its codes if it is categorical.
 ColumnSource = Callable[[int, int], tuple[np.ndarray, np.ndarray | None]]
 
 
@@ -27,9 +27,9 @@ class Frame:
         Whether all columns are float32.
     sources : list of callable
     texts, long : frozenset of int
-        Columns of text, and of 64-bit integers or of floats of more bits.
+        Positions of columns of strings, and of columns of 64-bit integers or floats of more than 64 bits.
     array : ndarray or None
-        All columns in one, if they lie in one.
+        Array of all columns, if they are views of a single one.
     """
 
     names: Sequence[Any]
@@ -51,7 +51,7 @@ def _pandas_frame(frame: Any) -> Frame:
             require_real(series.dtype.kind, f"column {series.name}")
     block = None
     if columns and all(isinstance(series.dtype, np.dtype) for series in columns):
-        # Columns that are views of one array lie in one block, which to_numpy then does not copy.
+        # If all columns are views of one array, to_numpy returns that array without a copy.
         views = [series.to_numpy() for series in columns]
         if len({(id(view.base), view.dtype) for view in views}) == 1 and views[0].base is not None:
             block = frame.to_numpy()
@@ -80,14 +80,14 @@ def _pandas_source(series: Any) -> ColumnSource:
         return lambda start, stop: (values[start:stop], None)
     if type(dtype).__name__ == "CategoricalDtype":
         return lambda start, stop: (np.asarray(array[start:stop]), array.codes[start:stop].astype(np.int64))
-    if _is_arrow_dictionary(dtype):  # whose codes no library takes
+    if _is_arrow_dictionary(dtype):  # no library accepts its codes
         column = array.__arrow_array__()
         return _arrow_source(column.cast(column.type.value_type))
     if dtype.kind not in "fiub":
         return lambda start, stop: (np.asarray(array[start:stop], dtype=object), None)
 
     def numbers(start: int, stop: int) -> tuple[np.ndarray, None]:
-        """Return nullable, sparse or Arrow-backed numbers: integers stay integers if none is missing."""
+        """Return nullable, sparse or Arrow-backed numbers; integers remain integers if none is missing."""
         part = array[start:stop]
         if dtype.kind in "iu" and not np.asarray(part.isna()).any():
             return part.to_numpy(dtype=np.dtype(f"{dtype.kind}8")), None
@@ -108,7 +108,7 @@ def _polars_frame(frame: Any) -> Frame:
     single = all(str(series.dtype) == "Float32" for series in columns)
     polars = sys.modules["polars"]
     sources = [_polars_source(series) for series in columns]
-    # The codes of a Categorical depend on what else the process has read.
+    # The codes of a Categorical depend on other data that the process has read.
     texts = _positions(columns, lambda series: series.dtype in (polars.String, polars.Categorical))
     long = _positions(columns, lambda series: series.dtype in (polars.Int64, polars.UInt64))
     return Frame(frame.columns, single, sources, texts, long)
@@ -150,7 +150,7 @@ def _arrow_source(column: Any) -> ColumnSource:
         return lambda start, stop: (column.slice(start, stop - start).to_numpy(zero_copy_only=False), None)
     if isinstance(column, arrow.ChunkedArray):
         if column.num_chunks > 1 and any(chunk.dictionary.null_count for chunk in column.chunks):
-            column = column.cast(column.type.value_type).dictionary_encode()  # those are not unified
+            column = column.cast(column.type.value_type).dictionary_encode()  # as those cannot be unified
         column = column.unify_dictionaries().combine_chunks()
 
     def categorical(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Arrays of other libraries in the memory of a GPU: taken as X, and results made beside them."""
+"""Arrays of other libraries in the memory of a GPU: X, and the results that are allocated there."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .._common.devices import load_cuda
 
 @dataclass(frozen=True)
 class Numbers:
-    """Meaning of the numbers of an array on a GPU, and which are refused.
+    """Meaning of the numbers of an array on a GPU, and rules for rejecting them.
 
     Attributes
     ----------
     missing : float
-        Means missing, besides NaN.
+        Number that means missing, besides NaN.
     allow_nan : bool
         Whether missing values are allowed.
     limit : float
-        Magnitudes from here on are refused; NaN: none.
+        Magnitudes from this one on are rejected; NaN if there is no limit.
     x_dtype : {"float32", "float64"}
         Precision in which the model's library reads X.
     rounded_to : {"float32", "float64"}
-        Precision to which it rounds numbers that are neither, such as integers.
+        Precision to which the library rounds other numbers, such as integers.
     """
 
     missing: float
@@ -46,7 +46,7 @@ class GpuArray:
     data : array
         X.
     array : array of PyTorch or CuPy
-        The numbers of X, without a copy where it is possible.
+        The numbers of X, without a copy if possible.
     gpu, stream : int
     view : _cuda.DeviceArray
     shape : (int, int)
@@ -75,14 +75,14 @@ class GpuArray:
 
     def to_native(self, values: Any) -> Any:
         """Convert an array made by :meth:`empty` to the library of X."""
-        if _root(self.data) in (_root(values), "numba"):  # Numba takes CuPy's arrays as they are
+        if _root(self.data) in (_root(values), "numba"):  # Numba accepts CuPy's arrays
             return values
         namespace = import_module(_root(self.data))
         convert = getattr(getattr(namespace, "dlpack", namespace), "from_dlpack", None)
         return values if convert is None else convert(values)
 
     def empty(self, shape: tuple[int, ...]) -> Any:
-        """Return a new array of this kind and dtype on the same GPU."""
+        """Return a new array of the same library and dtype on the same GPU."""
         if _root(self.array) == "torch":
             import torch
 
@@ -106,7 +106,7 @@ def _root(X: Any) -> str:
 
 
 def on_gpu(X: Any) -> bool:
-    """Tell whether X lies in the memory of a GPU."""
+    """Return whether X is in the memory of a GPU."""
     if isinstance(X, np.ndarray):
         return False
     if _root(X) == "torch":
@@ -118,18 +118,18 @@ def on_gpu(X: Any) -> bool:
 
 
 def take(X: Any, numbers: Numbers, names: tuple[str, ...]) -> GpuArray:
-    """Take an array on a GPU, without a copy unless its dtype needs one.
+    """Take an array on a GPU as X, without a copy unless its dtype requires one.
 
-    Arrays of CuPy and PyTorch are taken as they are; others, by ``__cuda_array_interface__`` or
-    DLPack, through CuPy, which must be installed then. Numbers that are neither float32 nor float64, such
-    as integers, are rounded to ``numbers.rounded_to``, as those of an array on the host are.
+    Arrays of CuPy and PyTorch are taken as they are. Others are read with ``__cuda_array_interface__`` or
+    DLPack through CuPy, which must be installed. Numbers that are neither float32 nor float64, such as
+    integers, are rounded to ``numbers.rounded_to``, as for an array on the host.
 
     Raises
     ------
     ValueError
         X is not two-dimensional.
     TypeError
-        X holds no real numbers, or it cannot be read without CuPy.
+        X does not hold real numbers, or cannot be read without CuPy.
     """
     cuda, given = load_cuda(), X
     if _root(X) == "torch":
@@ -175,14 +175,14 @@ def address(array: Any) -> int:
 
 
 def magnitudes(values: Any) -> np.ndarray:
-    """Sum the magnitudes over all axes but the last of three, of any library, as float64 of NumPy."""
+    """Sum magnitudes over the first two of three axes, for an array of any library, to NumPy's float64."""
     double = sys.modules["torch"].float64 if _root(values) == "torch" else np.float64
     flat = abs(values).reshape(values.shape[0] * values.shape[1], values.shape[2])
     return to_host(flat.sum(0, dtype=double))
 
 
 def to_host(values: Any) -> np.ndarray:
-    """Return an array of any library as one of NumPy."""
+    """Return an array of any library as an array of NumPy."""
     if isinstance(values, np.ndarray):
         return values
     if _root(values) == "torch":

@@ -1,10 +1,10 @@
-"""From any X to numbers: the one place where data is checked and converted, and where it lies is asked.
+"""From any X to numbers: the only place that checks and converts data, and asks if it is on a GPU.
 
-:class:`Reader` reads X for one model, from the host or where it lies on a GPU (``gpu_arrays.py``), and
-returns one interface, ``rows.py``. From the host, :func:`read` checks what can be known of X as a whole
-(kind, shape, names); the :class:`HostRows` it returns convert, encode and check values one chunk of rows at
-a time, so that neither a sparse matrix nor a data frame is ever held densely as a whole. float32 and float64
-arrays are handed on as they are, whatever their strides.
+:class:`Reader` reads X for one model, from the host or from the memory of a GPU (``gpu_arrays.py``), and
+returns the interface of ``rows.py`` for both. For X on the host, :func:`read` checks what concerns X as a
+whole (kind, shape, names). The :class:`HostRows` that it returns convert, encode and check values one batch
+of rows at a time, so that a dense copy of an entire sparse matrix or data frame is never made. float32 and
+float64 arrays are passed on as they are, whatever their strides.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from .tables import Table, check_names, listed, open_table, row_labels
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 
-#: float32 rounds a magnitude from here on to infinity: its largest number plus half its last digit.
+#: Least magnitude that float32 rounds to infinity: its largest number plus half a unit in the last place.
 FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
 
 
 class Reader:
-    """Reads X as one model takes it.
+    """Reader of X for one model.
 
     Parameters
     ----------
     steps : sequence of transformers
-        Leading steps of a pipeline, through which X goes first.
+        Leading steps of a pipeline, which transform X first.
     adapted : AdaptedModel
     """
 
@@ -50,23 +50,24 @@ class Reader:
         self._schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
 
     def read(self, X: Any, devices: Devices, require: Callable[[bool], None]) -> Rows:
-        """Read X where it lies.
+        """Read X on the host or on its GPU.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame
             As for :meth:`.TreeExplainer.explain`.
         devices : Devices
-            Those that may compute.
+            Devices that may be used.
         require : callable
-            Called with whether X lies on a GPU, before X is read; raises if the results cannot be computed.
+            Function that is called before X is read, with True if X is on a GPU, else False; it raises an
+            error if the results cannot be computed.
         """
         on_gpu = gpu_arrays.on_gpu(X)
         require(on_gpu)
         return self._read_on_gpu(X, devices) if on_gpu else self.read_on_host(X)
 
     def read_on_host(self, X: Any) -> HostRows:
-        """Read X from the host; its values are checked chunk by chunk, when they are needed."""
+        """Read X from the host; its values are checked one batch at a time, when they are needed."""
         if not self.steps:
             return read(X, self._schema, self._x_dtype)
         prepared = X if isinstance(X, Prepared) else prepare(self.steps, X)
@@ -77,7 +78,7 @@ class Reader:
         return rows
 
     def _read_on_gpu(self, X: Any, devices: Devices) -> GpuArray:
-        """Take X where it lies on a GPU, which checks its numbers when it explains them."""
+        """Take X on a GPU, which checks its numbers when it explains them."""
         if self.steps:
             raise TypeError(
                 "X lies on a GPU, but goes through the leading steps of a Pipeline first: copy it to the host"
@@ -104,13 +105,13 @@ class Reader:
         )
 
     def count(self, n_rows: int, dtype: str) -> HostRows:
-        """Return so many rows from the host that have no values, for the estimates of a call."""
+        """Return a number of rows from the host without their values, for the estimates of a call."""
         rows = read(np.empty((0, self._schema.n_features), dtype), self._schema, self._x_dtype)
         rows.n_rows = n_rows
         return rows
 
     def names_seen(self, input_features: Any = None) -> tuple[str, ...]:
-        """Return the names of the columns that the model proper sees, behind the steps."""
+        """Return the names of the columns that the model receives, after the steps."""
         names, n_features = input_features, self._schema.n_features
         if self.steps:
             names = names_behind(self.steps, names)
@@ -123,28 +124,28 @@ class Reader:
         return origins_of(self.steps, self._schema.n_features) if self.steps else None
 
     def origins_of(self, X: Any) -> Origins | None:
-        """Return where the columns come from that the model proper sees; None: they are those of X."""
+        """Return the origins of the columns that the model receives; None if they are those of X."""
         if self._origins is None:
             return None
         return with_data(self._origins, X.given if isinstance(X, Prepared) else X)
 
 
 class HostRows:
-    """X from the host as the core takes it, chunk by chunk: ``rows.Rows``; made by :func:`read`.
+    """X from the host, converted for the core in batches: ``rows.Rows``; created by :func:`read`.
 
     Attributes
     ----------
     data : array, sparse matrix or data frame
-        X itself, except that sequences became arrays and sparse matrices CSR.
+        X itself, except that sequences have become arrays, and sparse matrices CSR.
     n_rows : int
     dtype : numpy dtype
-        What the SHAP values of this X should have: float32 for float32 data, else float64.
+        Type of the results for this X: float32 for float32 data, else float64.
     names : tuple of str or None
         Column names of a data frame.
     index : pandas.Index or None
         Row labels of a pandas data frame.
     row_bytes : int
-        What :meth:`chunk` allocates for each row, about.
+        Bytes that :meth:`chunk` allocates for each row, approximately.
     """
 
     def __init__(
@@ -187,7 +188,7 @@ class HostRows:
         decoded = bool(schema.encoders) or schema.derived is not None
         if self._array is not None and not decoded and missing != missing:
             self._as_it_is = self._array.dtype in (_FLOAT32, _FLOAT64) and self._array.flags.aligned
-        if not self._as_it_is:  # the row, what is missing in it, and one column before its conversion
+        if not self._as_it_is:  # the row, its mask of missing values, and one column before conversion
             self.row_bytes += (self._x_dtype.itemsize + 1) * schema.n_columns + 32
         if schema.derived is not None:
             self.row_bytes += schema.derived.row_bytes
@@ -207,7 +208,7 @@ class HostRows:
             repeated = sorted({name for name in names if names.count(name) > 1})
             raise ValueError(f"X has several columns of the same name:\n{listed(repeated)}")
         expected = self._schema.feature_names
-        # Names that are no strings are positions, unless the model knows its columns by them.
+        # Names that are not strings are positions, unless the model knows its columns by these names.
         if self._schema.blank_as_underscore:
             names = tuple(name.replace(" ", "_") for name in names)
         if expected is not None and (
@@ -216,7 +217,7 @@ class HostRows:
             check_names(names, expected)
 
     def _number_categories(self, frame: Frame) -> None:
-        """Count columns of categories, and of text, which stands for categories."""
+        """Find the categorical columns, which include columns of strings, and check how many there are."""
         categorical = [
             i for i, source in enumerate(frame.sources) if i in frame.texts or source(0, 0)[1] is not None
         ]
@@ -231,7 +232,7 @@ class HostRows:
             )
 
     def _is_sparse(self) -> bool:
-        """Tell whether scikit-learn reads X as a sparse matrix."""
+        """Return whether scikit-learn reads X as a sparse matrix."""
         if self._array is not None:
             return False
         if self._package != "pandas":
@@ -244,22 +245,22 @@ class HostRows:
         return names[feature] if names else str(feature)
 
     def chunk(self, start: int, stop: int) -> np.ndarray:
-        """Encoded and checked rows ``start`` to ``stop - 1``.
+        """Return rows ``start`` to ``stop - 1``, encoded and checked.
 
         Returns
         -------
         ndarray of float32 or float64, shape (stop - start, n_columns)
-            NaN is missing; derived columns stand last. A view of X where X can be taken as it is.
+            NaN means missing; derived columns come last. A view of X if X needs no conversion.
 
         Raises
         ------
         ValueError, TypeError
-            A value, named by row and column, is none that the model's library takes.
+            The model's library does not accept a value; the message names its row and column.
         """
         if self._as_it_is:
             block = self._array[start:stop]
         else:
-            with np.errstate(over="ignore"):  # to infinity, which the check below judges
+            with np.errstate(over="ignore"):  # to infinity, which the check below handles
                 block = self._convert(start, stop)
         self._check(block, start)
         return block
@@ -283,7 +284,7 @@ class HostRows:
             if schema.object_dtype is not None and self._package is None:
                 block[:, : schema.n_features] = block[:, : schema.n_features].astype(schema.object_dtype)
         missing = schema.missing_value
-        if missing == missing:  # encoders have judged their columns themselves
+        if missing == missing:  # encoders have treated missing values themselves
             is_missing = block == self._x_dtype.type(missing)
             is_missing[:, list(schema.encoders)] = False
             block[is_missing] = np.nan
@@ -292,7 +293,7 @@ class HostRows:
         return block
 
     def _fill_from_sparse(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
-        """Fill the columns of a block; ``encoded`` takes those that are needed for derived ones."""
+        """Fill the columns of a batch; ``encoded`` receives those that derived columns are made from."""
         csr, schema = self.data, self._schema
         block[...] = np.nan if schema.sparse_zero_missing else 0.0
         stored = slice(csr.indptr[start], csr.indptr[stop])
@@ -309,7 +310,7 @@ class HostRows:
             self._keep(feature, column, encoded)
 
     def _fill_by_column(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
-        """Fill the columns of a block as :meth:`_fill_from_sparse` does, from X that is not sparse."""
+        """Fill the columns of a batch as :meth:`_fill_from_sparse` does, from X that is not sparse."""
         for feature in range(self._schema.n_features):
             name = self.name(feature)
             if self._sources:
@@ -321,7 +322,7 @@ class HostRows:
                 block[:, feature] = self._encoded(feature, column, start)
             except OverflowError as error:
                 raise ValueError(f"column {name!r} holds a number that is too large: {error}") from error
-            except (LookupError, AttributeError) as error:  # of an encoder that was edited, or registered
+            except (LookupError, AttributeError) as error:  # from a modified or registered encoder
                 raise ValueError(
                     f"column {name!r} cannot be encoded: {type(error).__name__}: {error}"
                 ) from error
@@ -353,10 +354,10 @@ class HostRows:
         return encoder.encode(replace(column, category_number=number or 0))
 
     def _require_one_rounding(self, values: np.ndarray, name: str = "") -> None:
-        """Refuse numbers whose float32 depends on whether they become float64 in between.
+        """Reject numbers whose float32 value depends on whether they are converted to float64 in between.
 
-        Libraries convert 64-bit integers in both ways, depending on the types of all columns of a frame
-        and on whether some are missing; arrays of NumPy become float32 at once.
+        Libraries convert the 64-bit integers of a data frame directly or by way of float64, depending on the
+        types of all columns and on whether values are missing; arrays of NumPy become float32 directly.
         """
         if self._x_dtype != _FLOAT32 or not is_wide(values):
             return
@@ -374,7 +375,7 @@ class HostRows:
             return self._sources[feature](start, stop)
         except (ValueError, TypeError, MemoryError):
             raise
-        except Exception as error:  # the frame's library has its own
+        except Exception as error:  # the library of the data frame may raise errors of its own
             raise ValueError(f"column {self.name(feature)!r} cannot be read: {error}") from error
 
     def _check(self, block: np.ndarray, start: int) -> None:
@@ -383,7 +384,7 @@ class HostRows:
         if (allow_nan and schema.allow_inf) or not block.size:
             return
         limit = np.inf if schema.allow_inf or self._x_dtype == np.float64 else FLOAT32_OVERFLOW
-        # Two passes without a temporary; fmin and fmax skip NaN, minimum and maximum hand it on.
+        # Two passes without a temporary array; fmin and fmax skip NaN, minimum and maximum propagate it.
         low, high = (np.fmin, np.fmax) if allow_nan else (np.minimum, np.maximum)
         if -limit < float(low.reduce(block, axis=None)) and float(high.reduce(block, axis=None)) < limit:
             return
@@ -407,9 +408,9 @@ def read(X: Any, schema: InputSchema, x_dtype: str) -> HostRows:
     Parameters
     ----------
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-        NumPy arrays of any real dtype and order, objects that are numbers, nested sequences,
-        SciPy sparse matrices and arrays, data frames of pandas and polars, tables of PyArrow; DMatrix
-        of XGBoost, Dataset of LightGBM and Pool of CatBoost where they hold all numbers.
+        NumPy arrays of any order and any real dtype, or of objects that are numbers; nested sequences;
+        sparse matrices and arrays of SciPy; data frames of pandas and polars; tables of PyArrow; and DMatrix
+        of XGBoost, Dataset of LightGBM and Pool of CatBoost if they hold all numbers.
     schema : InputSchema
     x_dtype : {"float32", "float64"}
         Precision in which the model's library reads X.
@@ -421,18 +422,18 @@ def read(X: Any, schema: InputSchema, x_dtype: str) -> HostRows:
     Raises
     ------
     ValueError
-        X is not two-dimensional, is complex, holds text where the model expects numbers, or its
-        number of columns or their names are not the model's.
+        X is not two-dimensional, is complex, or holds strings where the model expects numbers, or the number
+        or the names of its columns are not those of the model.
     TypeError
-        X holds dates or time spans, is masked, is no table at all, or is a library's own container whose
-        numbers cannot be had.
+        X holds dates or time spans, is masked, is not a table at all, or is a library's own container whose
+        numbers are not available.
     """
     table = open_table(X)
     if table.missing_apart:
         if not schema.sparse_zero_missing or schema.encoders:
             raise TypeError(
-                "X is an xgboost.DMatrix, but the model is none of XGBoost, or has categories: pass the "
-                "array or data frame that it was made of"
+                "X is an xgboost.DMatrix, but the model is not from XGBoost, or has categories: pass the "
+                "array or data frame that it was made from"
             )
         schema = replace(schema, missing_value=np.nan)
     if isinstance(table.data, np.ndarray):
@@ -443,7 +444,7 @@ def read(X: Any, schema: InputSchema, x_dtype: str) -> HostRows:
 
 
 def _text_codes(values: np.ndarray) -> np.ndarray:
-    """Number texts in the order in which they appear; -1 is missing."""
+    """Return codes of strings, numbered in order of appearance; -1 means missing."""
     numbers: dict[str, int] = {}
     codes = (numbers.setdefault(v, len(numbers)) if isinstance(v, str) else -1 for v in values.tolist())
     return np.fromiter(codes, np.int64, len(values))

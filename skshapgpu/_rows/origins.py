@@ -1,10 +1,10 @@
 """Origins of the columns that a model sees: the columns of X from which the steps of a pipeline made them.
 
-Scalers, encoders, imputers and selectors make each of their columns from a single one; which one follows
+Scalers, encoders, imputers and selectors make each of their columns from a single input column, which follows
 from their class and their fitted attributes. Names prove nothing: "a_b_c" may be "c" of "a_b" or "b_c" of
 "a", and ``Normalizer`` keeps the names of columns that it mixes. Therefore only known classes are trusted,
-and not their subclasses, which may do something else. The columns that any other step makes have no origin,
-unless all columns given to the step have a single origin.
+and not their subclasses, which may do something else. Columns made by any other step have no origin, unless
+all input columns of the step have the same origin.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def _through_columns(transformer: Any, columns: np.ndarray) -> np.ndarray:
         if place.stop == place.start:
             continue
         taken = columns[_numbers(chosen, names)]
-        if len(taken) and (taken == taken[0]).all():  # a single origin for all that is made
+        if len(taken) and (taken == taken[0]).all():  # all columns made from them have the same origin
             made[place] = taken[0]
             continue
         origins = _part(transformer, name, step, taken)
@@ -381,7 +381,7 @@ def _flagged(step: Any, n_columns: int) -> np.ndarray:
 
 
 def _imputed(step: Any, n_columns: int) -> np.ndarray:
-    """Drop columns without a statistic, as the imputer does; those of its indicator come last."""
+    """Drop columns without a statistic, as the imputer does; columns of its indicator come last."""
     empty = [isinstance(value, Real) and value != value for value in step.statistics_]
     kept = np.flatnonzero(np.logical_not(empty))
     return kept if step.indicator_ is None else np.concatenate([kept, step.indicator_.features_])

@@ -77,7 +77,7 @@ _PREDICTING = (
 
 @dataclass(frozen=True, eq=False)
 class Lent:
-    """Model that is not refitted while its explainer is in use, so its steps need not be copied."""
+    """Model that is not refitted while its explainer is in use, so that its steps need not be copied."""
 
     model: Any
 
@@ -235,7 +235,7 @@ def copies_of(steps: Sequence[Any]) -> list[Any]:
             copies.append(deepcopy(step, memo))
         except MemoryError:
             raise
-        except Exception as error:  # whatever a step's own copying raises
+        except Exception as error:  # a step may raise anything when it is copied
             raise UnsupportedModelError(
                 f"cannot copy a {type(step).__name__}; the explainer needs a copy because the pipeline "
                 f"may be refitted: {error}. Call explain(model, X) instead, or explain the last step, "

@@ -1,4 +1,4 @@
-"""Which values are real numbers, and which integers float32 may round in two ways."""
+"""Checks that values are real numbers, and that their rounding to float32 is unambiguous."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 def require_real(kind: str, where: str, *, text: bool = False) -> None:
-    """Refuse a dtype that holds no real numbers; objects are judged one by one later."""
+    """Reject a dtype that does not hold real numbers; objects are checked one by one later."""
     if kind in "fiubO" or (kind in "UT" and text):
         return
     if kind == "c":
@@ -23,11 +23,11 @@ def require_real(kind: str, where: str, *, text: bool = False) -> None:
         raise ValueError(
             f"could not convert string to float: {where} holds text, where the model expects numbers"
         )
-    raise TypeError(f"{where} holds values that are no numbers")
+    raise TypeError(f"{where} holds values that are not numbers")
 
 
 def real_numbers(values: np.ndarray, start: int, name: str) -> np.ndarray:
-    """Return a column without encoder as numbers; None and pandas.NA become NaN."""
+    """Return a column without an encoder as numbers; None and pandas.NA become NaN."""
     require_real(values.dtype.kind, f"column {name}")
     if values.dtype.kind != "O":
         return values
@@ -63,9 +63,9 @@ def is_wide(values: np.ndarray) -> bool:
 
 
 def rounds_twice(values: np.ndarray) -> np.ndarray:
-    """Return where float32 differs if numbers become float64 first, or may if they did so already."""
+    """Return where rounding to float32 differs, or may have differed, by way of float64."""
     double = values.astype(np.float64)
     if values.dtype != _FLOAT64:
         return (values.astype(np.float32) != double.astype(np.float32)) & ~np.isnan(double)
-    # These were integers: one beyond 2^53 may have been rounded to a number halfway between two of float32.
+    # These were integers. One beyond 2^53 may have been rounded to the midpoint of two float32 numbers.
     return (np.abs(double) > 2.0**53) & (double.view(np.int64) & (2**29 - 1) == 2**28)

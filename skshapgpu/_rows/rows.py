@@ -1,4 +1,4 @@
-"""X after it was read, wherever it lies: the interface between reading X and computing with it."""
+"""X after reading, on the host or on a GPU: the interface between reading X and computing with it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Rows(Protocol):
     Attributes
     ----------
     data : array, sparse matrix or data frame
-        X as explanations keep it.
+        X, in the form that explanations keep.
     n_rows : int
     dtype : numpy dtype
-        Of the results: float32 for float32 X, else float64.
+        Type of the results: float32 for float32 X, else float64.
     names : tuple of str or None
-        Names of the columns; None if X has none, and messages do not need them.
+        Names of the columns; None if X has none and error messages do not need them.
     index : pandas.Index or None
         Row labels.
     """

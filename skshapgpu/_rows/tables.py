@@ -1,4 +1,4 @@
-"""X as a table of any library: checked as a whole, and its rows, columns, names and labels."""
+"""Tables of any library as X: their checks as a whole, and their rows, columns, names and labels."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .gpu_arrays import to_host
 
 
 def select(data: Any, rows: Any, columns: np.ndarray | None = None) -> Any:
-    """Select rows (a slice or numbers) and columns (numbers) of any X; of a sequence only rows, by number."""
+    """Select rows (slice or positions) and columns (positions) of any X; sequences: rows by position only."""
     package = package_of(data)
     if row_labels(data) is not None:
         return data.iloc[rows] if columns is None else data.iloc[rows, columns]
-    if hasattr(data, "iloc"):  # a series, whose own labels are no positions
+    if hasattr(data, "iloc"):  # a series, whose own labels are not positions
         return data.iloc[rows]
     if package == "polars":
         part = data[np.arange(data.height)[rows]]
@@ -39,7 +39,7 @@ def n_rows_of(data: Any) -> int:
 
 
 def names_of(data: Any) -> list[str] | None:
-    """Return the names of the columns of a data frame, else None."""
+    """Return the names of the columns of a data frame; None for any other X."""
     package = package_of(data)
     if package is None:
         return None
@@ -47,7 +47,7 @@ def names_of(data: Any) -> list[str] | None:
 
 
 def to_array(data: Any) -> np.ndarray:
-    """Return any ``HostRows.data`` as one dense array, of objects where columns are no numbers."""
+    """Return any ``HostRows.data`` as a dense array, of objects if some columns are not numbers."""
     if sp.issparse(data):
         return data.toarray()
     if package_of(data) == "pyarrow":
@@ -56,13 +56,13 @@ def to_array(data: Any) -> np.ndarray:
 
 
 def row_labels(X: Any) -> Any:
-    """Return the index of a pandas data frame or series, else None."""
+    """Return the index of a pandas data frame or series; None for any other X."""
     pandas = sys.modules.get("pandas")
     return X.index if pandas is not None and isinstance(X, (pandas.DataFrame, pandas.Series)) else None
 
 
 def package_of(X: Any) -> str | None:
-    """Return the name of the package whose data frame X is, without importing any."""
+    """Return the name of the package whose data frame X is, or None, without importing any package."""
     for name, classes in _FRAME_CLASSES.items():
         package = sys.modules.get(name)
         if package is not None and isinstance(X, tuple(getattr(package, cls) for cls in classes)):
@@ -79,12 +79,12 @@ class Table(NamedTuple):
     package : {"pandas", "polars", "pyarrow"} or None
         The library of a data frame.
     names : sequence of str or None
-        Names of the columns that a container has beside its data.
+        Names of the columns that a container stores separately from its data.
     index : pandas.Index or None
     missing_apart : bool
         As for :class:`Opened`.
     was_array : bool
-        Whether X, or what a container holds, is an array of NumPy.
+        Whether X, or the content of a container, is an array of NumPy.
     """
 
     data: Any
@@ -96,7 +96,7 @@ class Table(NamedTuple):
 
 
 def open_table(X: Any) -> Table:
-    """Return X, or what a container holds, as a table.
+    """Return X, or the content of a container, as a table.
 
     Raises ``ValueError`` or ``TypeError`` as :func:`.inputs.read` does.
     """
@@ -110,9 +110,9 @@ def open_table(X: Any) -> Table:
 
 
 def table(X: Any) -> Any:
-    """Return X as a two-dimensional array, a canonical CSR matrix, or the known data frame that it is.
+    """Return X as a two-dimensional array or canonical CSR matrix; a known data frame is returned as it is.
 
-    Raises ``ValueError`` or ``TypeError`` as :func:`read` does.
+    Raises ``ValueError`` or ``TypeError`` as :func:`.inputs.read` does.
     """
     if type(X) is not np.ndarray:
         package = package_of(X)
@@ -125,7 +125,7 @@ def table(X: Any) -> Any:
         refuse(X)
         if isinstance(X, np.ma.MaskedArray):
             raise TypeError("X is a masked array: fill it first, with NaN where values are missing")
-        if hasattr(X, "collect") or hasattr(X, "columns"):  # its names and types would be lost in an array
+        if hasattr(X, "collect") or hasattr(X, "columns"):  # an array would lose its names and types
             raise TypeError(
                 f"X is a {type(X).__module__}.{type(X).__qualname__}: convert it to a data "
                 "frame of pandas or polars, a PyArrow table or an array first"
@@ -133,7 +133,7 @@ def table(X: Any) -> Any:
         try:
             X = np.asarray(X)
         except ValueError as error:
-            raise ValueError(f"X is no table; its rows may differ in length: {error}") from error
+            raise ValueError(f"X is not a table; its rows may differ in length: {error}") from error
     if X.ndim != 2:
         got = "scalar" if X.ndim == 0 else f"{X.ndim}D"
         raise ValueError(
@@ -156,7 +156,7 @@ def _csr(X: Any) -> Any:
 
 
 def _is_whole(X: Any) -> bool:
-    """Tell whether the indices of a sparse matrix lie inside it: SciPy looks at none that are set later."""
+    """Return whether the indices of a sparse matrix are valid; SciPy does not check those set later."""
     if X.format == "coo":
         parts = list(zip((X.row, X.col), X.shape))
         return all(len(part) == len(X.data) and _is_inside(part, n) for part, n in parts)
@@ -178,17 +178,17 @@ def _is_whole(X: Any) -> bool:
 
 
 def _is_inside(numbers: np.ndarray, n: int) -> bool:
-    """Tell whether these are whole numbers from 0 to n - 1, in one dimension."""
+    """Return whether numbers are integers from 0 to n - 1 in one dimension."""
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         return False
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < n)
 
 
 def check_names(names: Sequence[str], expected: Sequence[str]) -> None:
-    """Refuse, with ``ValueError``, names that are not those of the training data, in their order."""
+    """Raise ``ValueError`` unless the names are those of the training data, in the same order."""
     if tuple(names) == tuple(expected):
         return
-    # The sentences of scikit-learn, so that users meet one wording.
+    # The wording of scikit-learn, so that users see the same message everywhere.
     message = "The feature names should match those that were passed during fit.\n"
     unexpected = sorted(set(names) - set(expected))
     missing = sorted(set(expected) - set(names))
@@ -208,11 +208,11 @@ def listed(names: Sequence[str]) -> str:
 _FRAME_CLASSES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Table", "RecordBatch")}
 
 
-# Containers of libraries: DMatrix of XGBoost, Dataset of LightGBM, Pool of CatBoost. They are opened where
-# they hold the numbers that the library itself would predict with, and rejected otherwise: numbers that are
-# binned, freed or kept outside memory, and categories, whose codes are the library's own.
+# Containers of libraries: DMatrix of XGBoost, Dataset of LightGBM, Pool of CatBoost. They are opened if they
+# hold the numbers with which the library itself would predict. They are rejected if numbers are binned, freed
+# or kept outside memory, or if there are categories, because their codes are the library's own.
 
-_INSTEAD = "pass the array or data frame that it was made of"
+_INSTEAD = "pass the array or data frame that it was made from"
 
 
 @dataclass(frozen=True)
@@ -223,9 +223,9 @@ class Opened:
     ----------
     data : array, sparse matrix or data frame
     names : sequence of str or None
-        Names of the columns, if the container has some beside the data.
+        Names of the columns, if the container stores them separately from the data.
     missing_apart : bool
-        Whether missing entries are those that a sparse ``data`` does not store, and no others.
+        Whether the missing entries are exactly those that a sparse ``data`` does not store.
     """
 
     data: Any
@@ -234,27 +234,27 @@ class Opened:
 
 
 def opened(X: Any) -> Opened | None:
-    """Return the rows of a container; None if X is no container.
+    """Return the rows of a container; None if X is not a container.
 
     Raises
     ------
     TypeError
-        Its numbers cannot be had exactly.
+        The exact numbers are not available.
     ValueError
-        It has a margin that predictions start from.
+        The container has a margin to which predictions are added.
     """
     read = _reader_of(X)
     return None if read is None else read(X)
 
 
 def refuse(X: Any) -> None:
-    """Raise ``TypeError`` if X is a container, where rows are not only to be explained."""
+    """Raise ``TypeError`` if X is a container, for callers that do more than explain rows."""
     if _reader_of(X) is not None:
         raise _refused(X, "cannot be used here")
 
 
 def _reader_of(X: Any) -> Callable[[Any], Opened] | None:
-    """Return what opens a container, without importing any package."""
+    """Return the function that opens X if it is a container, without importing any package."""
     if isinstance(X, np.ndarray):
         return None
     for package, name, read in _CONTAINERS:
@@ -289,8 +289,8 @@ def _of_lightgbm(X: Any) -> Opened:
     data = X.data
     if data is None or X.used_indices is not None:
         try:
-            data = X.get_data()  # of a subset its rows
-        except Exception as error:  # of no class of its own where the Dataset is not constructed
+            data = X.get_data()  # for a subset, only its rows
+        except Exception as error:  # the class is not specific if the Dataset is not constructed
             raise _refused(X, "has no raw data, as free_raw_data=False would keep it") from error
     if not hasattr(data, "shape"):
         raise _refused(X, "was read from a file or in pieces")

@@ -130,11 +130,11 @@ def test_containers_whose_numbers_are_lost_are_refused() -> None:
         (boosted, xgboost.QuantileDMatrix(HOLES), "xgboost.QuantileDMatrix, which holds bins"),
         (categorical, xgboost.DMatrix(table, enable_categorical=True), "codes of its own for categories"),
         (categorical, xgboost.DMatrix(HOLES), "or has categories"),
-        (RandomForestRegressor(2).fit(X, Y), xgboost.DMatrix(X), "none of XGBoost"),
+        (RandomForestRegressor(2).fit(X, Y), xgboost.DMatrix(X), "not from XGBoost"),
         (cat, quantized, "catboost.Pool, which holds categories, texts, embeddings or bins"),
         (cat, catboost.Pool(texts, cat_features=["color"]), "which holds categories"),
     ):
-        with pytest.raises(TypeError, match=f"{why}.*pass the array or data frame that it was made of"):
+        with pytest.raises(TypeError, match=f"{why}.*pass the array or data frame that it was made from"):
             explain(model, given)
         with pytest.raises(TypeError, match=why):
             TreeExplainer(model, given)

@@ -294,7 +294,7 @@ def test_sparse_is_never_densified_as_a_whole() -> None:
         (np.array([[1, 2, 3], [1, "7", 3]], object), ValueError, "row 1 of column 1 is '7'"),
         (np.array([[1, b"2", 3]], object), ValueError, "row 0 of column 1 is b'2'"),
         (np.ma.masked_array(np.zeros((2, 3))), TypeError, "masked array"),
-        (np.zeros(3, [("a", "f8")])[:, None], TypeError, "values that are no numbers"),
+        (np.zeros(3, [("a", "f8")])[:, None], TypeError, "values that are not numbers"),
     ],
 )
 def test_refused(X: Any, error: type[Exception], message: str) -> None:

@@ -26,7 +26,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (X[:5] * 1j, ValueError, "^Complex data not supported: data$"),
     (np.ma.masked_array(X[:5]), TypeError, "^data is a masked array"),
     (np.full((2, 10), "a"), ValueError, "could not convert string to float: data holds text"),
-    ([[1.0, 2.0], [3.0]], ValueError, "^data is no table"),
+    ([[1.0, 2.0], [3.0]], ValueError, "^data is not a table"),
     (np.full((2, 10), "a", object), ValueError, "^data: could not convert .* row 0 of column 0 is 'a'"),
     (np.zeros((2, 10), "M8[s]"), TypeError, "^data holds dates"),
     (sp.csr_array(X[:5, :4]), ValueError, "^data has 4 features"),
