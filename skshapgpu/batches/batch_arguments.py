@@ -1,4 +1,4 @@
-"""Arguments of runs over batches: an explainer of anything that stands for one, and what is asked for."""
+"""Arguments of runs over batches: the explainer, and the requested values."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from ..explainer import TreeExplainer
 
 _VALUE_INDICES = ("sv", "bv")
 
-#: How a file begins that TreeExplainer.save wrote; no model file does.
+#: First bytes of files that TreeExplainer.save wrote; no model file begins with them.
 _EXPLAINER_FILE = b"PK\x03\x04"
 
 
 def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
-    """Return an explainer of anything that stands for one, for rows without labels.
+    """Return an explainer for an explainer, a model or a file, for rows without labels.
 
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
-        A path is that of a model file, or of a file that ``TreeExplainer.save`` wrote; its content tells.
+        A path is that of a model file, or of a file that ``TreeExplainer.save`` wrote; the content decides.
     options : dict
-        Options of ``TreeExplainer``, or of ``TreeExplainer.load`` for such a file.
+        Options of ``TreeExplainer``, or of ``TreeExplainer.load`` for a saved explainer.
 
     Raises
     ------
     TypeError
-        ``model`` is an explainer, which has its options.
+        Options are given for an explainer, which has its own.
     ValueError, TypeError, UnsupportedModelError, NotFittedError, OSError
-        As ``TreeExplainer`` and ``TreeExplainer.load`` raise; or labels are needed.
+        As for ``TreeExplainer`` and ``TreeExplainer.load``; or labels are needed.
     """
     if options.get("model_output") == "log_loss":
         raise _no_labels()
@@ -43,7 +43,7 @@ def explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
 def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
     if isinstance(model, TreeExplainer):
         if options:
-            raise TypeError(f"the explainer has its options: {', '.join(options)} must be given to it")
+            raise TypeError(f"an explainer has its own options: pass {', '.join(options)} when you create it")
         return model
     if isinstance(model, (str, os.PathLike)) and os.path.isfile(model):
         with open(model, "rb") as file:
@@ -53,12 +53,12 @@ def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
 
 
 def request_of(interactions: bool, pairs: Any, index: str | None) -> tuple[Request | None, str]:
-    """Return the pairs that are asked for of each batch, None for values of single features, and their index.
+    """Return the requested interactions, None for values of single features, and the index.
 
     Raises
     ------
     ValueError, TypeError
-        An argument has no such value, or what is asked for depends on other rows than those of a batch.
+        An argument has an invalid value, or the result would depend on rows of other batches.
     """
     if not interactions:
         index = "sv" if index is None else index

@@ -1,4 +1,4 @@
-"""Fingerprints of explainers, by which a run over batches knows the explainer that began it."""
+"""Fingerprints of explainers, by which a resumed run over batches recognizes the explainer that began it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..explainer import TreeExplainer
 def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
     """Return a JSON-compatible fingerprint: equal fingerprints mean bit-identical SHAP values.
 
-    Explainers that were made alike have the same, in any process. A step of a pipeline that cannot be
-    pickled is known by its text, which may differ from process to process.
+    Explainers that were created in the same way have equal fingerprints, in any process. If a step of a
+    pipeline cannot be pickled, the ``repr`` of the steps is used, which may differ from process to process.
     """
     adapted, runner = explainer._adapted, explainer._runner
     about = {f.name: getattr(adapted, f.name) for f in fields(adapted) if f.name != "ensemble"}
@@ -24,7 +24,7 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
     if explainer._reader.steps:
         try:
             steps = joblib.hash(explainer._reader.steps)
-        except Exception:  # whatever a step's own pickling raises
+        except Exception:  # a step may raise anything when it is pickled
             steps = repr(explainer._reader.steps)
     return {
         "trees": saving.digest(adapted.ensemble),

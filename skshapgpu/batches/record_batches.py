@@ -1,8 +1,9 @@
-"""Arrow record batches in, record batches of contributions out: what every run over many rows is made of.
+"""Record batches of Arrow in, record batches of contributions out: the basis of all runs over many rows.
 
-A batch is explained by itself, so that batches may be worked off in any process and in any order; the
-names and types of the columns are known before the first. Columns of numbers go into one block without
-a data frame in between. Where a pipeline comes first, its steps get the pandas frame that pyarrow makes.
+Each batch is explained independently, so batches can be processed by any process and in any order, and the
+names and types of the output columns are known in advance. Numeric columns are copied into one array without
+an intermediate data frame. If there is a pipeline, its first step receives the pandas frame that pyarrow
+makes of a batch.
 """
 
 from __future__ import annotations
@@ -32,61 +33,63 @@ from ..errors import require_one_of
 from ..explainer import TreeExplainer
 from .batch_arguments import explainer_of, parse_names, request_of
 
-#: Key of the metadata of a schema under which base values and the like stand, as JSON.
+#: Key of a schema's metadata that holds base values and other facts about the explainer, as JSON.
 METADATA_KEY = b"skshapgpu"
 
 _DTYPES = ("auto", "float32", "float64")
 
-#: So many of the largest numbers of a row are found faster one by one than by sorting all.
+#: Up to this many of the largest numbers of a row are found faster one by one than by sorting the row.
 _FEW = 12
 
 
 class BatchExplainer:
-    """Explains Arrow record batches: rows in, contributions out.
+    """Callable that turns an Arrow record batch of rows into a record batch of their contributions.
 
-    Picklable, as its explainer is, which is compiled again where it is unpickled. The values are those that
-    :meth:`.TreeExplainer.explain` gives for the same rows: as an array where all features are float32 or all
-    float64 columns, as the pandas frame of ``RecordBatch.to_pandas`` where the model is a
-    ``Pipeline`` that was fitted on a frame, else as an Arrow table. A null is missing. Columns of text
-    count as categories, where the model has some.
+    It can be pickled like its explainer, which is compiled again when it is unpickled. The values are equal
+    to those of :meth:`.TreeExplainer.explain` for the same rows: as an array if all features are float32
+    columns or all are float64 columns, as the pandas frame of ``RecordBatch.to_pandas`` if the model is a
+    ``Pipeline`` that was fitted on a frame, and otherwise as an Arrow table. Nulls are missing values. If the
+    model has categorical features, columns of strings are treated as categorical.
 
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
-        An explainer, or what :class:`.TreeExplainer` takes, or the path of a file that
+        An explainer, a model or path that :class:`.TreeExplainer` accepts, or the path of a file that
         :meth:`.TreeExplainer.save` wrote.
     features : sequence of str or None, default=None
-        Names of the columns that the model takes, in its order. None: those that it was trained with, by
-        name, where it knows names and all are there; else all columns that are not in ``keep``, in order.
+        Names of the columns that are the model's features, in its order. None selects the columns with the
+        names of the training data if the model knows names and all are present; otherwise all columns that
+        are not in ``keep``, in order.
     keep : sequence of str, default=()
-        Names of columns that are carried through unchanged, such as row ids; first in the output.
+        Names of columns that are copied to the output unchanged, such as row ids; they come first.
     top : int or None, default=None
-        Give only so many values of each row, those of largest magnitude, the largest first, of equal ones
-        the first: columns "feature_1", "shap_1", "feature_2", and so on, where "feature_1" holds a name; of
-        interactions "pair_1" and "interaction_1". Several outputs have each their own: "feature_1__cat".
+        Return only this many values of each row, those of largest magnitude, the largest first; ties are in
+        the order of the columns. The output columns are "feature_1", "shap_1", "feature_2", and so on, where
+        "feature_1" holds a name; for interactions, they are "pair_1" and "interaction_1". If there are
+        several outputs, each has its own columns: "feature_1__cat".
     interactions : bool, default=False
-        Whether to give interactions of pairs, a column each.
+        Whether to compute interactions of pairs, with a column for each pair.
     pairs : {"all", "occurring"} or list of pairs, default="all"
-        Of interactions: all that occur on a path of the model, as others are zero, or those listed, by names
-        or positions of the columns that the model sees.
+        Pairs for interactions: "all" and "occurring" are all pairs that occur on a path of the model, as
+        others are zero; a list has names or positions of the columns that the model receives.
     index : str or None, default=None
-        As for :func:`skshapgpu.explain`: "sv" or "bv", of interactions "sii", "stii" or "bii".
+        As for :func:`skshapgpu.explain`: "sv" or "bv", for interactions "sii", "stii" or "bii".
     prefix : str, default=""
-        What the names of the columns of values begin with. Without one they are those that
-        ``get_feature_names_out`` of :class:`.ShapTransformer` or :class:`.ShapInteractionTransformer` gives.
+        Beginning of the names of the columns of values. Without a prefix, the names are those of
+        ``get_feature_names_out`` of :class:`.ShapTransformer` or :class:`.ShapInteractionTransformer`.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        Of the values in the output. "auto" is float32 where all features are float32 columns, else
-        float64, and float64 for every ``Pipeline``, as what its steps make is not known beforehand.
+        Type of the values in the output. "auto" is float32 if all features are float32 columns, else
+        float64; it is always float64 for a ``Pipeline``, as the result of its steps is not known in advance.
     **options
-        Options of :class:`.TreeExplainer`, unless ``model`` is one; of a saved one those of
-        :meth:`.TreeExplainer.load`. ``model_output="log_loss"`` is refused, as there are no labels.
+        Options of :class:`.TreeExplainer`, unless ``model`` is one; for a saved explainer, options of
+        :meth:`.TreeExplainer.load`. ``model_output="log_loss"`` is rejected, as there are no labels.
 
     Raises
     ------
     ImportError
         pyarrow is not installed.
     ValueError, TypeError
-        An argument has no such value.
+        An argument has an invalid value.
     UnsupportedModelError, NotFittedError
         As for :class:`.TreeExplainer`.
 
@@ -135,26 +138,26 @@ class BatchExplainer:
 
     @property
     def explainer(self) -> TreeExplainer:
-        """Explainer of the batches."""
+        """Explainer that explains the batches."""
         return self._explainer
 
     @property
     def keep(self) -> tuple[str, ...]:
-        """Names of the columns that are carried through."""
+        """Names of the columns that are copied to the output."""
         return self._keep
 
     @property
     def base_values(self) -> Any:
-        """Base value: float, or float64 array of shape (n_outputs,) if there are several."""
+        """Base value: float, or float64 array of shape (n_outputs,) if there are several outputs."""
         return self._explainer.expected_value
 
     def arguments(self) -> dict[str, Any]:
-        """Return what shapes the output beside the model.
+        """Return the arguments that affect the output, besides the model.
 
         Returns
         -------
         dict
-            Arguments of the constructor, in a form that JSON can write.
+            Arguments of the constructor, in a JSON-compatible form.
         """
         request = self._request
         return {
@@ -183,8 +186,8 @@ class BatchExplainer:
         Raises
         ------
         ValueError
-            Columns are missing, or there are too many or too few, or several of one name, or their names
-            are not those of the training data, or the model takes codes that a batch does not tell.
+            Columns are missing, too many or too few, several have the same name, their names are not those of
+            the training data, or the model uses category codes, which may differ between batches.
         """
         names = self._features
         known, n_expected, blank = self._expected()
@@ -212,21 +215,21 @@ class BatchExplainer:
         if any(is_category(schema.field(name).type) for name in names):
             raise ValueError(
                 "the model takes the codes of categories as they are, but each batch may have other codes "
-                "for them: give columns of whole numbers, the codes of the training data"
+                "for them: pass columns of integers, the codes of the training data"
             )
 
     @property
     def takes_all_columns(self) -> bool:
-        """Whether the features are all columns that are not kept, as nobody has named them."""
+        """Whether all columns that are not kept are features, because nothing names the features."""
         return self._features is None and self._expected()[0] is None
 
     @property
     def takes_numbers(self) -> bool:
-        """Whether the model takes nothing but numbers."""
+        """Whether the model takes only numbers."""
         return not self._explainer.steps and not self._explainer.has_encoders
 
     def _expected(self) -> tuple[Sequence[str] | None, int | None, bool]:
-        """Return the names of the columns, if known, how many there must be, and whether blanks are lost."""
+        """Return the expected names of columns and their number, if known, and if "_" replaces blanks."""
         explainer = self._explainer
         if not explainer.steps:
             return explainer.feature_names_in, explainer.n_features, explainer.blank_as_underscore
@@ -237,17 +240,17 @@ class BatchExplainer:
         return names, getattr(explainer.steps[0], "n_features_in_", None), False
 
     def output_schema(self, schema: Any) -> Any:
-        """Return names and types of the columns of the output; base values are in the metadata.
+        """Return the schema of the output; base values are in its metadata.
 
         Parameters
         ----------
         schema : pyarrow.Schema
-            Of the batches.
+            Schema of the batches.
 
         Returns
         -------
         pyarrow.Schema
-            Under the key ``skshapgpu`` its metadata have JSON with ``base_values``, ``output_names``,
+            Its metadata has, under the key ``skshapgpu``, JSON with ``base_values``, ``output_names``,
             ``feature_names``, ``index``, ``model_output``, ``feature_perturbation`` and ``precision``.
 
         Raises
@@ -261,7 +264,7 @@ class BatchExplainer:
         return self.schema_of(kept, names, single and not self._explainer.steps)
 
     def schema_of(self, kept: Sequence[Any], names: Sequence[str] | None, single: bool) -> Any:
-        """Return names and types of the columns of the output for given features.
+        """Return the schema of the output for given features.
 
         Parameters
         ----------
@@ -275,7 +278,7 @@ class BatchExplainer:
         Returns
         -------
         pyarrow.Schema
-            As :meth:`output_schema` returns it.
+            Schema as from :meth:`output_schema`.
         """
         arrow = require_arrow()
         value_names = self.value_names(names)
@@ -306,7 +309,7 @@ class BatchExplainer:
         return arrow.schema([*kept, *fields], {METADATA_KEY: json.dumps(self._about(names)).encode()})
 
     def _ranked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        """Return the names of the features, or pairs, that have a value for each output."""
+        """Return the names of the features, or pairs, for which each output has a value."""
         seen = self._explainer.names_seen(names)
         return seen if self._request is None else set_names(seen, self._pairs(seen))
 
@@ -359,16 +362,17 @@ class BatchExplainer:
         Returns
         -------
         pyarrow.RecordBatch
-            With the schema that :meth:`output_schema` gives; as many rows, in their order.
+            Values of the same rows in the same order, with the schema that :meth:`output_schema` returns.
 
         Raises
         ------
         ValueError, TypeError
-            A column is missing, or holds what the model does not take; the message names it, and the row.
+            A column is missing, or holds a value that the model does not accept; the message names the column
+            and the row.
         MemoryError, RuntimeError
             As for :meth:`.TreeExplainer.explain`.
         """
-        last = self._last  # batches of a run have one schema; a tuple, for the sake of threads
+        last = self._last  # batches of a run have the same schema; replacing a tuple is thread-safe
         if last is None or not last[0].equals(batch.schema, check_metadata=False):
             last = self._last = (
                 batch.schema,
@@ -378,7 +382,7 @@ class BatchExplainer:
         return self.explain_batch(batch, *last[1:])
 
     def explain_batch(self, batch: Any, names: Sequence[str], schema: Any) -> Any:
-        """Explain a batch whose schema has been checked before.
+        """Explain a batch whose schema has already been checked.
 
         Parameters
         ----------
@@ -392,14 +396,14 @@ class BatchExplainer:
         Returns
         -------
         pyarrow.RecordBatch
-            As many rows, in their order.
+            Values of the same rows in the same order.
         """
         kept = [batch.column(name) for name in self._keep]
         X = self.rows(batch, names) if batch.num_rows else None
         return self._batch(schema, kept, X, names)
 
     def explain_rows(self, X: Any, schema: Any) -> Any:
-        """Explain rows that are no record batch.
+        """Explain rows that are not a record batch.
 
         Parameters
         ----------
@@ -411,7 +415,7 @@ class BatchExplainer:
         Returns
         -------
         pyarrow.RecordBatch
-            As many rows, in their order.
+            Values of the same rows in the same order.
         """
         return self._batch(schema, [], X if X.shape[0] else None, None)
 
@@ -476,7 +480,7 @@ class BatchExplainer:
         return made
 
     def rows(self, batch: Any, names: Sequence[str]) -> Any:
-        """Return the features of a batch as ``explain`` takes them.
+        """Return the features of a batch in a form that ``explain`` accepts.
 
         Parameters
         ----------
@@ -492,7 +496,7 @@ class BatchExplainer:
         """
         explainer = self._explainer
         arrow = require_arrow()
-        self._require_no_codes(batch.schema, names)  # the first of several files may have had no value
+        self._require_no_codes(batch.schema, names)  # in the first file, the column may have had no values
         columns = [batch.column(name) for name in names]
         columns = [c.cast(arrow.float64()) if arrow.types.is_null(c.type) else c for c in columns]
         types = {str(column.type) for column in columns}
@@ -501,23 +505,23 @@ class BatchExplainer:
         if len(types) == 1 and types <= {"float", "double"} and plain:
             return rows_of_columns(columns, np.float32 if types == {"float"} else np.float64)
         if explainer.steps:
-            if explainer.takes_codes:  # a step may encode texts; text that reaches the model is refused there
+            if explainer.takes_codes:  # steps may encode strings; those left are rejected later
                 columns = [decoded(column) for column in columns]
             fields = [batch.schema.field(name).with_type(c.type) for name, c in zip(names, columns)]
-            if self._of_texts:  # a vectorizer refuses NaN by name, and None by accident
+            if self._of_texts:  # a vectorizer's message about NaN is better than about None
                 fields = [field.with_metadata({MISSING_KEY: MISSING_NAN}) for field in fields]
             frame = to_pandas(arrow.RecordBatch.from_arrays(columns, schema=arrow.schema(fields)))
             return frame if of_frame else frame.to_numpy()
-        if explainer.family == "sklearn":  # reads values, and refuses dictionaries with nulls
+        if explainer.family == "sklearn":  # it reads values, and rejects dictionaries with nulls
             columns = [decoded(column) for column in columns]
         return arrow.Table.from_arrays(columns, names=list(names))
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_last": None}  # a schema of pyarrow
+        return vars(self) | {"_last": None}  # a cache of pyarrow schemas
 
 
 def largest(values: np.ndarray, n: int) -> np.ndarray:
-    """Find the n numbers of largest magnitude of each row, the largest first, of equal ones the first.
+    """Find the n numbers of largest magnitude in each row, the largest first, and ties in their order.
 
     Parameters
     ----------
@@ -528,6 +532,7 @@ def largest(values: np.ndarray, n: int) -> np.ndarray:
     Returns
     -------
     ndarray of int64, shape (n_rows, n)
+        Positions of the numbers.
     """
     magnitudes = np.abs(values)
     if n > _FEW:
@@ -540,7 +545,7 @@ def largest(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def _plain(names: Any) -> Any:
-    """Return labels, or pairs of them, as JSON has them."""
+    """Return labels, or pairs of labels, in a JSON-compatible form."""
     if isinstance(names, (tuple, list)):
         return [_plain(name) for name in names]
     name = names.item() if isinstance(names, np.generic) else names
@@ -548,9 +553,9 @@ def _plain(names: Any) -> Any:
 
 
 def _takes_texts(step: Any) -> bool:
-    """Tell whether a transformer takes texts in one dimension, as CountVectorizer does, and no table."""
+    """Return whether a transformer takes strings in one dimension, like CountVectorizer, not a table."""
     try:
         tags = get_tags(step).input_tags
-    except Exception:  # whatever a transformer that is not of scikit-learn raises: it takes tables
+    except Exception:  # a transformer outside scikit-learn may raise anything; it takes tables
         return False
     return tags.string and not tags.two_d_array
