@@ -16,7 +16,7 @@ from ..errors import UnsupportedModelError
 from .ensemble import Ensemble, Tree
 from .schema import AdaptedModel, Column, ColumnEncoder, DerivedColumns, InputSchema
 
-#: What an adapter needs. :func:`register_adapter` is a name of the package itself, too.
+#: Names that adapters use; :func:`register_adapter` is also a name of the package itself.
 __all__ = [
     "AdaptedModel",
     "Column",

@@ -406,7 +406,7 @@ def _symmetric_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule
 
 
 def _nested_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int) -> _Parts:
-    """Number the nodes of a nested tree breadth first, so that parents precede their children."""
+    """Flatten a nested tree, with its nodes numbered breadth first, so that parents precede children."""
     nodes = [tree]
     zeros = [0.0] * n_outputs
     left, rules, cover, value = [], [], [], []
