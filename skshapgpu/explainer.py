@@ -189,8 +189,8 @@ class TreeExplainer:
     outputs : {"auto", "all"}, default="auto"
         "all" gives a binary classifier an output for each of its two classes.
     n_jobs : int or None, default=None
-        Number of threads, as in joblib: None means 1 unless a ``joblib.parallel_config`` is active, and -1
-        means all processors.
+        Number of threads, as in joblib: None means 1 unless a ``joblib.parallel_config`` sets another number,
+        and -1 means all processors.
     memory_limit : int, str or None, default=None
         Bytes that a call may allocate, result included, as a number or a string such as "500MB" or "2GiB".
         To stay within the limit, X is processed in batches of rows. Tables count as well, unless they are
