@@ -1,4 +1,4 @@
-"""Settings of a test run: hypothesis profiles, devices, and a last line on skipped ones."""
+"""Settings of a test run: hypothesis profiles, devices, and a last line on skipped tests."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from hypothesis import settings
 
 from skshapgpu import cuda_info
 
-# So that failures of what tests share show their values, too.
+# Failed assertions in the helpers should show their values, too.
 pytest.register_assert_rewrite("helpers")
 
-# Else the libraries' threads of all processes of the run wait for each other, on a large machine for hours.
+# Otherwise the libraries' threads of all test processes wait for each other, on a large machine for hours.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # In CI a failure must not depend on luck; elsewhere every run tries new examples.
@@ -29,13 +29,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Without it "auto" would choose by the work, and a test could compare digits of two devices.
+    # Otherwise "auto" would choose the device by the amount of work, and a test could compare digits of two
+    # devices.
     os.environ["SKSHAPGPU_DEVICE"] = config.getoption("--device")
 
 
 @pytest.fixture(scope="session")
 def gpu() -> None:
-    """Asks for a GPU: the test is skipped where there is none."""
+    """Request for a GPU: the test is skipped on machines without one."""
     info = cuda_info()
     if not info["available"]:
         pytest.skip(f"no GPU: {info['reason']}")
@@ -43,7 +44,7 @@ def gpu() -> None:
 
 @pytest.fixture
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Explainers that are not told where compute on the CPU, for what there is nowhere else."""
+    """Request for the CPU: explainers without a ``device`` compute there, as for work that no GPU does."""
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "cpu")
 
 

@@ -1,4 +1,4 @@
-"""An explainer of the model of ``helpers.batches``, and the values of its rows."""
+"""An explainer of the model of ``helpers.batches`` and the values of its rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from skshapgpu import TreeExplainer
 
-# What needs PyArrow is imported where it is used: other files of this folder may run without.
+# PyArrow is imported where it is needed: other files of this folder run without it.
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The command line as a function, and files for it."""
+"""The command line as a function, and files to run it on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skshapgpu.command_line import main
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs the command line, and gives the exit code and what was printed."""
+    """Function that runs the command line and returns the exit code and the output."""
 
     def call(*args: Any) -> tuple[int, str, str]:
         code = main([str(arg) for arg in args])
@@ -26,7 +26,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
 
 @pytest.fixture
 def fails(run: Any) -> Any:
-    """Runs a command that must fail, and gives its one line on stderr."""
+    """Function that runs a command that must fail and returns its single line on stderr."""
 
     def call(*args: Any, exit_code: int = 1) -> str:
         code, out, err = run(*args)
@@ -54,7 +54,7 @@ def saved(forest: Any, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Rows in a file, with a column that is no feature, and the features in another order."""
+    """Rows in a file with one column that is no feature, and with the features in another order."""
     pytest.importorskip("pyarrow")
     frame().assign(id=range(len(X)))[["id", *NAMES[::-1]]].to_parquet(tmp_path / "data.parquet")
     return tmp_path / "data.parquet"

@@ -1,4 +1,4 @@
-"""Explanations to draw; no figure is left behind."""
+"""Explanations to draw, and a fixture that closes all figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The core of the kernels' tests: on the CPU, and on a GPU where there is one."""
+"""The core for the tests of the kernels: on the CPU, and on a GPU if there is one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from helpers.kernels import ISA, CudaPlan
 
 @pytest.fixture(scope="session", params=["cpu", "cuda"])
 def core(request: pytest.FixtureRequest) -> Any:
-    """The core's module, or what looks like it and computes on a GPU."""
+    """The core's module, or an object with the same functions that computes on a GPU."""
     from skshapgpu import _core
 
     if request.param == "cpu":

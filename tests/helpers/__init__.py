@@ -1,4 +1,4 @@
-"""Models, data, truths and comparisons that several test files share."""
+"""Models, data, reference values and comparisons that several test files share."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Rows of iris for explain_batches, in tables and files, and what its outputs must hold."""
+"""Rows of iris for explain_batches, in tables and files, and the expected content of its outputs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ TABLE = pa.Table.from_pandas(ROWS, preserve_index=False)
 MODEL = RandomForestClassifier(3, max_depth=3, random_state=0).fit(IRIS, SPECIES)
 KEPT = ["name", "id"]
 
-#: Of processes that are to find this package.
+#: Environment of processes that must find this package.
 ALONE = os.environ | {"PYTHONPATH": str(Path(skshapgpu.__file__).parents[1]), "OPENBLAS_NUM_THREADS": "1"}
 
 
 def content(path: Path) -> Any:
-    """What an output holds: a table or an array."""
+    """Return the content of an output: a table or an array."""
     if path.suffix == ".npy":
         return np.load(path)
     if path.suffix == ".arrow":
@@ -61,7 +61,7 @@ def check(path: Path, values: np.ndarray, kept: list[str] = KEPT) -> None:
 
 
 def parquet_folder(folder: Path) -> Path:
-    """Three files of 60, 0 and 90 rows in row groups of 25, and one that is none of the data."""
+    """Write three files of 60, 0 and 90 rows in row groups of 25, and a file that is not part of the data."""
     (folder / "deep").mkdir(parents=True)
     pq.write_table(TABLE.slice(0, 60), folder / "a.parquet", row_group_size=25)
     pq.write_table(TABLE.slice(0, 0), folder / "b.parquet")

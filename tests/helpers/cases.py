@@ -1,4 +1,4 @@
-"""Models of every family with the options that change values: each with rows."""
+"""Models of every family with the options that change values, each with rows to explain."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ N_ROWS = 240
 N_FEATURES = 6
 
 Builder = Callable[[], tuple[Any, Any]]
-#: Every model that the tests share: a function that fits it and gives rows to explain.
+#: Every model that the tests share: a function that fits it and returns rows to explain.
 CASES: dict[str, Builder] = {}
 
 
 def data(target: str = "number", *, nan: bool = False, zeros: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Six columns, of which one has few values and one says nothing, and a target with interactions."""
+    """Draw six columns, one with few values and one uninformative, and a target with interactions."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N_ROWS, N_FEATURES))
     X[:, 3] = rng.integers(0, 4, N_ROWS) / 10
@@ -62,7 +62,7 @@ COLOURS = ["red", "a", "blue", "", "z", "green"]
 
 
 def category_data(target: str = "number", *, nan: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """A column of 6 codes, one of 40, and two numbers; every code says something."""
+    """Draw a column of 6 codes, one of 40, and two numbers; every code is informative."""
     rng = np.random.default_rng(1)
     X = np.column_stack(
         [rng.integers(N_COLOURS, size=600), rng.integers(N_CODES, size=600), rng.normal(size=(600, 2))]
@@ -74,7 +74,7 @@ def category_data(target: str = "number", *, nan: bool = True) -> tuple[np.ndarr
 
 
 def category_frame(target: str = "number") -> tuple[Any, np.ndarray]:
-    """The same as a frame; the colours are words, whose order is none of the alphabet."""
+    """Return ``category_data`` as a frame; the colours are words that are not in alphabetical order."""
     pd = pytest.importorskip("pandas")
     codes, y = category_data(target)
     colour, code = np.nan_to_num(codes[:, :2], nan=-1).astype(int).T
@@ -158,7 +158,7 @@ def hist_categories(name: str, target: str, *, frame: bool) -> None:
         if not frame:
             X, y = category_data(target)
             model = cls(categorical_features=[1, 0], **HIST).fit(X, y)
-            X[:4, :2] = [[7, 3], [2, 99], [-1, 5], [100, 100]]  # unseen ones count as missing
+            X[:4, :2] = [[7, 3], [2, 99], [-1, 5], [100, 100]]  # unseen categories count as missing
             return model, X[:60]
         X, y = category_frame(target)
         model = cls(categorical_features="from_dtype", **HIST).fit(X, y)
@@ -409,7 +409,7 @@ catboost_one_hot("one-hot, Lossguide", iterations=15, **UNEVEN["Lossguide"])
 catboost_one_hot("one-hot, three classes", "three")
 
 
-# What the libraries themselves say
+# References from the libraries themselves
 
 
 def version(module: Any) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Models of CatBoost with CTRs, their rows, and CatBoost's own margins and values."""
+"""CatBoost models with CTRs, their rows, and CatBoost's own margins and values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPTIONS = {
     "random_seed": 0,
     "one_hot_max_size": 3,
     "max_ctr_complexity": 4,
-    "model_size_reg": 0,  # else few combinations are found worth their size
+    "model_size_reg": 0,  # otherwise few combinations are found worth their size
     "allow_writing_files": False,
     "logging_level": "Silent",
 }
@@ -35,7 +35,7 @@ CATEGORIES = ["colour", "number", "shape", "letter"]
 
 
 def rows(seed: int = 0, n_rows: int = N_ROWS, *, nan: bool = False) -> Any:
-    """Four categorical columns, of which the third has few enough for one-hot splits, and two numbers."""
+    """Draw four categorical columns, the third small enough for one-hot splits, and two numbers."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -54,7 +54,7 @@ def rows(seed: int = 0, n_rows: int = N_ROWS, *, nan: bool = False) -> Any:
 
 
 def target(frame: Any) -> np.ndarray:
-    """What needs combinations of up to four categories, of categories with numbers, and categories alone."""
+    """Draw a target that needs combinations of up to four columns, some with numbers, and single ones."""
     colour = frame["colour"].map({c: i for i, c in enumerate(["red", "green", "blue", "é漢", "", "1", "0"])})
     colour, letter = colour.fillna(9).to_numpy(), frame["letter"].map(ord).to_numpy()
     signs = np.where(letter % 2, 1.0, -1.0) * np.where(frame["shape"] == "flat", 1.0, -0.5)
@@ -65,7 +65,7 @@ def target(frame: Any) -> np.ndarray:
 
 
 def unseen(frame: Any) -> Any:
-    """The same with categories that training did not have, numbers on borders, and what is not finite."""
+    """Return the rows with categories unseen in training, numbers on borders, and non-finite numbers."""
     frame = frame.copy()
     frame.loc[::7, "colour"] = "new"
     frame.loc[::5, "number"] = 1000
@@ -99,14 +99,14 @@ def raw(model: Any, X: Any) -> np.ndarray:
 
 
 def own_values(model: Any, X: Any) -> np.ndarray:
-    """CatBoost's ShapValues, outputs last, and without the base value."""
+    """Return CatBoost's ShapValues with the outputs last and without the base value."""
     pool = catboost.Pool(X, cat_features=CATEGORIES)
     values = model.get_feature_importance(pool, type="ShapValues")[..., :-1]
     return values if values.ndim == 2 else values.swapaxes(1, 2)
 
 
 def shares(adapted: AdaptedModel) -> np.ndarray:
-    """How much each column of X gets of each player."""
+    """Return the share of each player that each column of X receives."""
     n = adapted.schema.n_features
     matrix = np.zeros((adapted.ensemble.n_players, n))
     matrix[range(n), range(n)] = 1
@@ -125,7 +125,7 @@ def assert_margin(model: Any, X: Any) -> AdaptedModel:
 
 
 def assert_values(model: Any, X: Any) -> AdaptedModel:
-    """Margins and values are CatBoost's, in both precisions."""
+    """Check margins and values against CatBoost's, in both precisions."""
     adapted = assert_margin(model, X)
     expected = own_values(model, X)
     scale = np.abs(expected).max()
@@ -137,7 +137,7 @@ def assert_values(model: Any, X: Any) -> AdaptedModel:
 
 
 def ctr_types(model: Any, folder: Path) -> set[tuple[str, int]]:
-    """Type and number of elements of each CTR of the export."""
+    """Return the type and the number of elements of each CTR of the export."""
     ctrs = export(model, folder)["features_info"]["ctrs"]
     return {(ctr["ctr_type"], len(ctr["elements"])) for ctr in ctrs}
 

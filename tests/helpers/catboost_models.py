@@ -1,4 +1,4 @@
-"""Small models of CatBoost, their data, and their margins beside those of their ensembles."""
+"""Small CatBoost models, their data, and comparisons of their margins with those of their ensembles."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from skshapgpu.adapters.schema import AdaptedModel, Column
 
 catboost = pytest.importorskip("catboost")
 
-#: CatBoost adds leaf values in double precision, tree by tree as we do; only the scale is applied
-#: in another order.
+#: CatBoost adds leaf values in double precision and tree by tree, as we do; only the scale is applied in
+#: another order.
 RTOL = 1e-13
 TINY: dict[str, Any] = {
     "iterations": 8,
@@ -36,7 +36,7 @@ def data(n_rows: int = 300, n_features: int = 5, seed: int = 0) -> tuple[np.ndar
 
 
 def raw(model: Any, X: Any) -> np.ndarray:
-    """RawFormulaVal; only the base class lets a ranker give it by name."""
+    """Predict RawFormulaVal; a ranker accepts this name only through the base class."""
     return catboost.CatBoost.predict(model, X, prediction_type="RawFormulaVal")
 
 
@@ -60,7 +60,7 @@ CATEGORIES = ["red", "green", "", "é", "1", "0", "-7", "x" * 40]
 
 
 def category_model(**options: Any) -> tuple[Any, Any]:
-    """A model of one numeric and two one-hot columns, with the training frame."""
+    """Fit a model of one numeric and two one-hot columns; return it with the training frame."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     n_rows = 600

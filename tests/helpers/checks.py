@@ -20,12 +20,11 @@ def hard_rows(
     inf: bool = True,
     unseen: bool = True,
 ) -> np.ndarray:
-    """Encoded rows that meet every comparison of the trees at its edge.
+    """Draw encoded rows that meet every comparison of the trees at its edge.
 
-    Each value is drawn from: a threshold of its feature; the next number of the model's
-    ``x_dtype`` above or below it; a number between thresholds; zero, minus zero and denormal
-    zeros; NaN; both infinities. A categorical column holds listed codes, and unseen, negative
-    and fractional ones.
+    Each value is drawn from: a threshold of its feature; the next number of the model's ``x_dtype`` above or
+    below it; a number between thresholds; zero, minus zero and denormal numbers; NaN; both infinities. A
+    categorical column holds listed codes, and unseen, negative and fractional ones.
 
     Returns
     -------
@@ -74,7 +73,7 @@ def hard_rows(
 
 
 def assert_margin(ensemble: Ensemble, X: np.ndarray, expected: np.ndarray, rtol: float) -> None:
-    """``Ensemble.margin`` equals the library's raw prediction, relative to max(1, |expected|)."""
+    """Check ``Ensemble.margin`` against the library's raw prediction, relative to max(1, |expected|)."""
     expected = np.asarray(expected, np.float64).reshape(len(X), ensemble.n_outputs)
     error = np.abs(ensemble.margin(X) - expected) / np.maximum(1.0, np.abs(expected))
     worst = np.unravel_index(np.argmax(error), error.shape)
@@ -82,9 +81,10 @@ def assert_margin(ensemble: Ensemble, X: np.ndarray, expected: np.ndarray, rtol:
 
 
 def refused_when_damaged(path: Path, n_rounds: int) -> int:
-    """How often a model file is refused: cut off, or with a byte or number changed, n_rounds times each.
+    """Damage a model file in three ways, n_rounds times each, and count how often it is refused.
 
-    It is read or refused, never anything else. Afterwards it is as before.
+    The file is cut off, or a byte or a number is changed. It is read or refused, never anything else, and is
+    as before afterwards.
     """
     content = path.read_bytes()
     rng = np.random.default_rng(0)
@@ -108,14 +108,14 @@ def refused_when_damaged(path: Path, n_rounds: int) -> int:
 
 
 def corrupt(rng: np.random.Generator, whole: bytes, kind: int) -> bytes:
-    """Damage the bytes of a file, by its kind: flip bits, cut the end off, exchange parts or replace one."""
+    """Damage the bytes of a file according to its kind: flip bits, cut off the end, swap or replace parts."""
     data = bytearray(whole)
     if kind == 0:  # bits
         for place in rng.integers(len(data), size=rng.integers(1, 4)):
             data[place] ^= 1 << int(rng.integers(8))
     elif kind == 1:
         del data[int(rng.integers(len(data))) :]
-    elif kind == 2:  # two parts change places
+    elif kind == 2:  # two parts swap places
         n = int(rng.integers(1, 200))
         a, b = sorted(rng.integers(len(data) - n, size=2).tolist())
         data[a : a + n], data[b : b + n] = data[b : b + n], data[a : a + n]

@@ -1,4 +1,4 @@
-"""Rows as the core gets them, and a schema of codes."""
+"""Rows in the chunks that the core gets, and an encoder of codes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SMALL = np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8], [120, 0, 1]])
 
 
 def chunk(X: Any, schema: InputSchema | None = None, x_dtype: str = "float64") -> np.ndarray:
-    """All rows of X, put together from chunks of two."""
+    """Join all rows of X from chunks of two rows."""
     rows = read(X, schema or InputSchema(3), x_dtype)
     parts = [rows.chunk(start, min(start + 2, rows.n_rows)) for start in range(0, rows.n_rows, 2)]
     return np.concatenate(parts) if parts else rows.chunk(0, 0)
 
 
 class Codes:
-    """Encoder that keeps what it was given."""
+    """Encoder that returns its input unchanged."""
 
     def __init__(self) -> None:
         self.columns: list[Column] = []

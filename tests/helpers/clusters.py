@@ -1,4 +1,4 @@
-"""What the tests of the engines share: data, models, and rows that wait until a worker was killed."""
+"""Shared data and models of the cluster tests, and a step that makes rows wait until a worker was killed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sklearn.datasets import load_iris
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.pipeline import Pipeline
 
-#: Seconds after which a test fails instead of waiting on.
+#: Seconds after which a test fails instead of waiting any longer.
 PATIENCE = 120.0
 
 
 def flowers(n_rows: int = 400) -> pd.DataFrame:
-    """Four features with missing values, a row id, and labels for the index that are no positions."""
+    """Return four features with missing values, a row id, and index labels that are not positions."""
     rng = np.random.default_rng(0)
     X = load_iris(as_frame=True).data.sample(n_rows, replace=True, random_state=0)
     X = X + rng.normal(scale=0.01, size=X.shape)
@@ -46,9 +46,9 @@ def classifier(X: Any) -> Any:
 
 
 class Gate(TransformerMixin, BaseEstimator):
-    """First step of a pipeline, which tells in files what becomes of it in other processes.
+    """First step of a pipeline, which records its progress in other processes in files.
 
-    Of all calls, in whichever process, the first ones pass; the others wait until the gate is open.
+    The first few calls, in whichever process, pass; all others wait until the gate is open.
     """
 
     def __init__(self, folder: str, first: int) -> None:
@@ -78,18 +78,18 @@ class Gate(TransformerMixin, BaseEstimator):
         return input_features
 
     def before(self, model: Any) -> Pipeline:
-        """The pipeline of the gate and a fitted model."""
+        """Return the pipeline of the gate and a fitted model."""
         return Pipeline([("gate", self), ("model", model)])
 
     def open(self) -> None:
         (Path(self.folder) / "open").touch()
 
     def waiting(self) -> list[int]:
-        """Ids of the processes that wait, or waited."""
+        """Return the ids of the processes that wait or have waited."""
         return sorted(int(path.name.split("-")[1]) for path in Path(self.folder).glob("waits-*"))
 
     def arrivals(self) -> list[int]:
-        """Ids of the processes that unpickled it, each as often as it did."""
+        """Return the ids of the processes that unpickled the gate, one entry for each time."""
         return sorted(int(path.name.split("-")[1]) for path in Path(self.folder).glob("arrived-*"))
 
 
@@ -101,7 +101,7 @@ def wait_for(condition: Any) -> None:
 
 
 def count_compilations() -> None:
-    """From now on count how often this process compiles a model."""
+    """Count, from now on, how often this process compiles a model."""
     runner = _runner_class()
     if not hasattr(runner, "compilations"):
         compile_model = runner._compile
@@ -119,7 +119,7 @@ def compilations() -> int:
 
 
 def _runner_class() -> Any:
-    """The class whose method is replaced, imported where the function runs."""
+    """Return the class whose method is replaced, imported where the function runs."""
     from skshapgpu._engine.plans import Runner
 
     return Runner

@@ -1,4 +1,4 @@
-"""Data and model files for the command line."""
+"""Data and model files for the tests of the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def frame() -> Any:
 
 
 def model_file(family: str, folder: Path, frame_names: bool = False) -> tuple[Any, Path]:
-    """A small model of a family, and its file."""
+    """Write a small model of a family to a file; return both."""
     data = frame() if frame_names else X
     if family == "treelite":
         sklearn = pytest.importorskip("treelite.sklearn")

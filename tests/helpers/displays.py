@@ -1,4 +1,4 @@
-"""Explanations to draw, and what holds for every picture of them."""
+"""Explanations to draw, and checks that every figure must pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DISPLAYS = (ShapBarDisplay, ShapBeeswarmDisplay, ShapDependenceDisplay, ShapWate
 
 
 def made(n_rows: int = 50, n_features: int = 5, **changes: Any) -> Explanation:
-    """An explanation of random values, the magnitude of which falls from feature to feature."""
+    """Make an explanation of random values whose magnitude falls from feature to feature."""
     rng = np.random.default_rng(0)
     facts: dict[str, Any] = {
         "values": rng.normal(size=(n_rows, n_features)) * np.linspace(2, 0.1, n_features),
@@ -47,7 +47,7 @@ def rgba(color: Any) -> np.ndarray:
 
 
 def texts(figure: Any) -> list[Any]:
-    """Everything that is written in a figure and seen."""
+    """Return all visible texts of a figure."""
     found = []
     for axes in figure.axes:
         (left, right), (low, high) = sorted(axes.get_xlim()), sorted(axes.get_ylim())
@@ -61,7 +61,7 @@ def texts(figure: Any) -> list[Any]:
 
 
 def assert_readable(figure: Any) -> np.ndarray:
-    """Texts lie inside the figure and apart from one another; the pixels, which are not blank."""
+    """Check that texts lie inside the figure and do not overlap; return the pixels, which are not blank."""
     figure.canvas.draw()
     pixels = np.asarray(figure.canvas.buffer_rgba())[::-1]  # the first row is the lowest
     page, boxes = figure.bbox, [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
@@ -75,7 +75,7 @@ def assert_readable(figure: Any) -> np.ndarray:
         for other, neighbour in boxes[i + 1 :]:
             width = min(box.x1, neighbour.x1) - max(box.x0, neighbour.x0)
             height = min(box.y1, neighbour.y1) - max(box.y0, neighbour.y0)
-            # Boxes have the height of a whole line, so that letters are apart where boxes touch.
+            # Boxes have the height of a whole line, so letters do not touch where boxes do.
             assert width <= 1 or height <= 2, (text, other)
     assert len(np.unique(np.ascontiguousarray(pixels).view(np.uint32))) > 10
     return pixels
@@ -86,7 +86,7 @@ def row_names(display: Any) -> list[str]:
 
 
 def assert_filled(pixels: np.ndarray, bar: Any) -> None:
-    """Nine tenths of the pixels within a bar have its colour."""
+    """Check that nine tenths of the pixels within a bar have its colour."""
     box = bar.get_window_extent()
     if box.width < 4:
         return

@@ -1,4 +1,4 @@
-"""Random ensembles and rows, and values and interactions of trees too deep for the definition."""
+"""Random ensembles and rows, and reference values and interactions of trees too deep for the definition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHAPES = ("random", "chain", "perfect", "oblivious", "leaf")
 COVERS = ("consistent", "independent", "extreme", "zero")
 ORDERS = ("preorder", "breadth_first", "shuffled")
 
-#: Both zeros, infinities, denormal and huge numbers, and some that only float64 tells apart.
+#: Both zeros, infinities, denormal and huge numbers, and some that only float64 can distinguish.
 THRESHOLDS = np.array(
     [
         0.0,
@@ -48,9 +48,9 @@ THRESHOLDS = np.array(
         16777217.0,
     ]
 )
-#: The largest number that ``zero_missing`` takes for a zero.
+#: The largest number that ``zero_missing`` treats as zero.
 ZERO = float(np.float32(1e-35))
-#: Ends of 32- and 64-bit words, of a byte, of float32's whole numbers and of int32.
+#: Limits of 32- and 64-bit words, of a byte, of the whole numbers exact in float32, and of int32.
 CODES = np.array([0, 1, 2, 3, 30, 31, 32, 33, 63, 64, 65, 255, 256, 1000, 70000, 2**24 + 1, 2**31 - 1])
 
 
@@ -71,11 +71,11 @@ def random_ensemble(
     categorical: bool = False,
     zero_missing: bool = False,
 ) -> Ensemble:
-    """Random trees; each draws its shape and its kind of covers from those given.
+    """Draw random trees, each with its shape and its kind of covers from those given.
 
-    A tree splits only on ``n_used`` of the columns, so features repeat on a path and others
-    stay unused. ``categorical`` makes about half of the used features categorical, some of them
-    not in every node; ``zero_missing`` lets zeros be missing in about half of all features.
+    A tree splits on ``n_used`` of the columns only, so features repeat on a path and others stay unused.
+    ``categorical`` makes about half of the used features categorical, some of them only in some nodes;
+    ``zero_missing`` makes zero a missing value in about half of all features.
     """
     rng = np.random.default_rng(seed)
     used = rng.permutation(n_features)[: n_features if n_used is None else n_used]
@@ -123,7 +123,7 @@ def random_ensemble(
 
 
 def _grow(rng: np.random.Generator, shape: str, max_leaves: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Children and level of each node; a parent stands before its children."""
+    """Return the children and the level of each node; a parent stands before its children."""
     if shape == "leaf":
         n_leaves = 1
     elif shape in ("perfect", "oblivious"):
@@ -133,7 +133,7 @@ def _grow(rng: np.random.Generator, shape: str, max_leaves: int) -> tuple[np.nda
     left, right, level = [-1], [-1], [0]
     leaves = [0]
     while len(leaves) < n_leaves:
-        if shape == "chain":  # the children of the node split last stand at the end
+        if shape == "chain":  # the children of the last split node stand at the end
             which = -int(rng.integers(1, min(2, len(leaves)) + 1))
         else:
             which = int(rng.integers(len(leaves))) if shape == "random" else 0
@@ -162,7 +162,7 @@ def _covers(rng: np.random.Generator, kind: str, left: np.ndarray, right: np.nda
 
 
 def _reorder(rng: np.random.Generator, tree: Tree, order: str) -> Tree:
-    """The same tree with its nodes stored in another order, the root first."""
+    """Return the tree with its nodes stored in another order, the root first."""
     left, right = np.asarray(tree.left), np.asarray(tree.right)
     nodes, pending = [], [0]
     while pending:
@@ -171,7 +171,7 @@ def _reorder(rng: np.random.Generator, tree: Tree, order: str) -> Tree:
         if left[node] >= 0:
             children = [int(left[node]), int(right[node])]
             pending += children if order == "breadth_first" else children[::-1]
-    shuffled = rng.permutation(len(nodes) - 1) + 1  # drawn in any case: no order changes what follows
+    shuffled = rng.permutation(len(nodes) - 1) + 1  # always drawn: no order changes later draws
     if order == "shuffled":
         nodes = [0, *shuffled.tolist()]
     position = np.empty(len(nodes), int)
@@ -196,7 +196,7 @@ def _reorder(rng: np.random.Generator, tree: Tree, order: str) -> Tree:
 
 @st.composite
 def ensemble_options(draw: st.DrawFn, max_used: int = 7) -> dict[str, Any]:
-    """Arguments of :func:`random_ensemble`, so that a failing example can be called again as printed."""
+    """Draw arguments of :func:`random_ensemble`, so that a failing example can be repeated as printed."""
     n_features = draw(st.integers(1, 9))
     one_shape = st.sampled_from([(shape,) for shape in SHAPES])
     one_kind = st.sampled_from([(kind,) for kind in COVERS])
@@ -219,11 +219,11 @@ def ensemble_options(draw: st.DrawFn, max_used: int = 7) -> dict[str, Any]:
 
 
 def random_rows(seed: int | np.random.Generator, ensemble: Ensemble, n_rows: int) -> np.ndarray:
-    """Encoded float64 rows at the edges of every comparison of the ensemble.
+    """Draw encoded float64 rows at the edges of every comparison of the ensemble.
 
-    A numeric column holds thresholds, their neighbours in both float types, zeros, infinities and
-    ordinary numbers; a categorical one listed, neighbouring, fractional, negative, infinite and
-    enormous codes; every column NaN.
+    A numeric column holds thresholds, their neighbours in both float types, zeros, infinities and ordinary
+    numbers; a categorical one listed, neighbouring, fractional, negative, infinite and enormous codes; every
+    column holds NaN.
     """
     rng = np.random.default_rng(seed)
     X = np.empty((n_rows, ensemble.n_features))
@@ -268,7 +268,7 @@ def random_rows(seed: int | np.random.Generator, ensemble: Ensemble, n_rows: int
 
 
 def hard_ensemble(seed: int, shape: str, vector: bool, n_used: int) -> Ensemble:
-    """Trees of a shape with so few features that most repeat; categories; zeros that are missing."""
+    """Draw trees with so few features that most repeat, with categories, and with zeros that are missing."""
     return random_ensemble(
         seed,
         n_trees=4,
@@ -286,14 +286,14 @@ def hard_ensemble(seed: int, shape: str, vector: bool, n_used: int) -> Ensemble:
 
 
 def random_weights(seed: int, n_rows: int) -> np.ndarray:
-    """Of background rows, some of which have none; their sum is 1."""
+    """Draw weights of background rows, some of them 0; their sum is 1."""
     weights = np.random.default_rng(seed).integers(0, 5, n_rows) + 0.0
     weights[0] += 1
     return weights / weights.sum()
 
 
 def leaf_scale(ensemble: Ensemble) -> np.ndarray:
-    """Sum of the absolute leaf values of each output, (n_outputs,): the unit of every tolerance."""
+    """Sum the absolute leaf values of each output, (n_outputs,): the unit of every tolerance."""
     magnitude = np.abs(ensemble.value) * (ensemble.left < 0)[:, np.newaxis]
     if ensemble.n_trees and ensemble.tree_output[0] < 0:
         return magnitude.sum(axis=0)
@@ -302,7 +302,7 @@ def leaf_scale(ensemble: Ensemble) -> np.ndarray:
 
 
 def full_tree(rng: np.random.Generator, depth: int, n_features: int) -> Tree:
-    """All leaves at ``depth``, breadth first; level l splits on feature l modulo ``n_features``."""
+    """Build a tree with all leaves at ``depth``, breadth first; level l splits on feature l % n_features."""
     node = np.arange(2 ** (depth + 1) - 1)
     inner = node < 2**depth - 1
     level = np.repeat(np.arange(depth + 1), 2 ** np.arange(depth + 1))
@@ -318,7 +318,7 @@ def full_tree(rng: np.random.Generator, depth: int, n_features: int) -> Tree:
 
 
 def oblivious_tree(seed: int, depth: int, n_features: int) -> Tree:
-    """Complete, breadth first, with one split on each level."""
+    """Build a complete tree, breadth first, with one split on each level."""
     rng = np.random.default_rng(seed)
     n_nodes = 2 ** (depth + 1) - 1
     node = np.arange(n_nodes)
@@ -336,9 +336,9 @@ def oblivious_tree(seed: int, depth: int, n_features: int) -> Tree:
 
 
 def random_chain(seed: int, depth: int, n_features: int) -> Ensemble:
-    """One chain of ``depth`` splits x <= 0.5; features differ as long as there are enough of them.
+    """Build one chain of ``depth`` splits x <= 0.5; features differ as long as there are enough of them.
 
-    The way on is at random on the left or the right and has 0 to 16 sixteenths of the cover.
+    The chain continues at random on the left or the right, with 0 to 16 sixteenths of the cover.
     """
     rng = np.random.default_rng(seed)
     order = np.concatenate([rng.permutation(n_features) for _ in range(-(-depth // n_features))])
@@ -359,12 +359,12 @@ def random_chain(seed: int, depth: int, n_features: int) -> Ensemble:
 
 
 def exact_shap(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
-    """Shapley values of one row, (n_outputs, n_features), from each path's polynomial in exact arithmetic.
+    """Compute the Shapley values of a row, (n_outputs, n_features), from each path's polynomial, exactly.
 
-    Of a leaf of value v, let ``on`` be the path's features that x follows everywhere, ``off`` the
-    others, and z_j the product of the shares of j's nodes. Only coalitions inside ``on`` reach the
-    leaf, and those of size k have the weights |S|! (d - |S| - 1)! / d! and together the worth
-    v prod_off(z) A_k, where A(y) = prod_on(z_j + y).
+    For a leaf of value v, let ``on`` be the features of its path that x satisfies at every node, ``off`` the
+    others, and z_j the product of the cover shares of feature j's nodes. Only coalitions inside ``on`` reach
+    the leaf. Those of size k have the weights |S|! (d - |S| - 1)! / d! and together the value v prod_off(z)
+    A_k, where A(y) = prod_on(z_j + y).
     """
     with np.errstate(over="ignore"):
         x = np.asarray(x, np.float64).astype(ensemble.x_dtype)
@@ -392,7 +392,7 @@ def exact_shap(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
 
 
 def _leaf_shares(path: dict[int, tuple[Fraction, bool]]) -> dict[int, Fraction]:
-    """Shapley value of each feature of a path that ends in a leaf of value 1."""
+    """Compute the Shapley value of each feature of a path that ends in a leaf of value 1."""
     on = {f: z for f, (z, follows) in path.items() if follows}
     off = [z for z, follows in path.values() if not follows]
     outside = Fraction(1)
@@ -424,7 +424,7 @@ def _leaf_shares(path: dict[int, tuple[Fraction, bool]]) -> dict[int, Fraction]:
 
 
 def chain_rows(seed: int, ensemble: Ensemble, n_rows: int) -> np.ndarray:
-    """Rows of a chain of different features, that satisfy most of them on the way to its end."""
+    """Draw rows that satisfy most splits of a chain of different features on the way to its end."""
     rng = np.random.default_rng(seed)
     onward = np.empty(ensemble.n_features)
     for node in np.flatnonzero(ensemble.left >= 0):
@@ -436,11 +436,11 @@ def chain_rows(seed: int, ensemble: Ensemble, n_rows: int) -> np.ndarray:
 def path_interactions(
     ensemble: Ensemble, row: np.ndarray, index: str, order: int
 ) -> dict[tuple[int, ...], float]:
-    """Whole indices of one row, of one tree whose features never repeat on a path, leaf by leaf.
+    """Compute whole indices of one row, for one tree whose features never repeat on a path, leaf by leaf.
 
-    A leaf with ones and zero fractions o and z of its path is a product game: v(S) is the leaf's value
-    times the product of o in S and of z elsewhere. The differences by some features are the product of
-    their o - z with the worth of the others, whose sum over subsets of one size is a coefficient of the
+    A leaf with ones and zero fractions o and z of its path is a product game: v(S) is the leaf's value times
+    the product of o in S and of z elsewhere. The discrete derivative by some features is the product of their
+    o - z and of the value of the others, whose sum over the coalitions of one size is a coefficient of the
     product of z + o y.
     """
     total: dict[tuple[int, ...], float] = {}
@@ -476,12 +476,13 @@ def path_interactions(
 def background_matrix(
     ensemble: Ensemble, row: np.ndarray, background: np.ndarray, weights: np.ndarray, index: str
 ) -> np.ndarray:
-    """Interventional interactions of one row, of one tree whose features never repeat on a path.
+    """Compute interventional interactions of one row, for one tree whose features never repeat on a path.
 
-    Whole indices off the diagonal, values of the single features on it: Shapley values, or with "bii"
-    Banzhaf values. At a leaf that x and b reach together, p features are satisfied by x only and q by b only,
-    and only these take part in its game, which is worth the leaf's value if the p are known and the q are
-    not, else nothing: so the differences by some of them differ from 0 for one subset of the others.
+    Whole indices are off the diagonal, values of the single features on it: Shapley values, or Banzhaf values
+    with "bii". At a leaf that x and b reach together, p features are satisfied by x only and q by b only, and
+    only these take part in its game. The game has the leaf's value if the p are known and the q are not, and
+    0 otherwise, so the discrete derivative by some of the features is nonzero for one coalition of the others
+    only.
     """
     total = np.zeros((ensemble.n_features, ensemble.n_features))
     for b, weight in zip(background, weights, strict=True):
@@ -513,7 +514,7 @@ def background_matrix(
 
 
 def _index_weight(index: str, size: int, n_players: int, order: int) -> float:
-    """Of one subset of a size without the members, in an index of that many members."""
+    """Return an index's weight of one coalition of a size without the members, for that many members."""
     if index == "bii":
         return 0.5 ** (n_players - order)
     if index == "stii":

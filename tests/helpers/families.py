@@ -1,4 +1,4 @@
-"""Small models of every family, what they predict, and the values of their features by that alone."""
+"""Small models of every family, their predictions, and values of features computed from predictions alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def library(name: str) -> Any:
 
 
 def regressor(family: str, **options: Any) -> Any:
-    """A small regressor of a family, not fitted."""
+    """Return a small, unfitted regressor of a family."""
     if family == "sklearn":
         return HistGradientBoostingRegressor(max_iter=8, max_leaf_nodes=8, random_state=0, **options)
     if family == "xgboost":
@@ -39,7 +39,7 @@ def regressor(family: str, **options: Any) -> Any:
 
 
 def classifier(family: str, **options: Any) -> Any:
-    """A small classifier of a family, not fitted."""
+    """Return a small, unfitted classifier of a family."""
     if family == "sklearn":
         return HistGradientBoostingClassifier(max_iter=8, max_leaf_nodes=8, random_state=0, **options)
     if family == "xgboost":
@@ -52,17 +52,17 @@ def classifier(family: str, **options: Any) -> Any:
 
 
 def forest(n_trees: int = 4, max_depth: int | None = 4, **options: Any) -> RandomForestRegressor:
-    """A small forest of regression trees, not fitted."""
+    """Return a small, unfitted forest of regression trees."""
     return RandomForestRegressor(n_trees, max_depth=max_depth, random_state=0, **options)
 
 
 def forest_classifier(n_trees: int = 4, max_depth: int | None = 4, **options: Any) -> RandomForestClassifier:
-    """A small forest of classification trees, not fitted."""
+    """Return a small, unfitted forest of classification trees."""
     return RandomForestClassifier(n_trees, max_depth=max_depth, random_state=0, **options)
 
 
 def raw_prediction(model: Any, X: Any) -> np.ndarray:
-    """The margin, as the library of the model gives it."""
+    """Compute the margin with the model's own library."""
     module = type(model).__module__.partition(".")[0]
     if module == "xgboost":
         return model.predict(X, output_margin=True)
@@ -74,7 +74,7 @@ def raw_prediction(model: Any, X: Any) -> np.ndarray:
 
 
 def assert_adds_up(model: Any, X: Any, expected: Any = None, **options: Any) -> Explanation:
-    """Base value plus values of each row is the model's raw prediction, or what is expected."""
+    """Check that base value plus values of each row are the model's raw prediction, or the one expected."""
     explanation = explain(model, X, **options)
     expected = raw_prediction(model, X) if expected is None else expected
     total = explanation.base_values + explanation.values.sum(axis=1)
@@ -84,7 +84,7 @@ def assert_adds_up(model: Any, X: Any, expected: Any = None, **options: Any) -> 
 
 
 def values_by_definition(margin: Callable[[Any], np.ndarray], X: Any, background: Any) -> np.ndarray:
-    """Interventional SHAP values of a frame by the model's own prediction alone, over all sets of columns."""
+    """Compute a frame's interventional SHAP values from the model's predictions, over all sets of columns."""
     import pandas as pd
 
     columns, n, m = list(X), len(X), len(background)
@@ -106,7 +106,7 @@ def values_by_definition(margin: Callable[[Any], np.ndarray], X: Any, background
 
 
 def frame_with_categories(n_rows: int = 150) -> tuple[Any, np.ndarray]:
-    """Colours, in an order that no threshold of their codes separates, and two numbers, one with NaN."""
+    """Draw colours, in an order that no threshold of their codes separates, and two numbers, one with NaN."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     color = rng.choice(["amber", "blue", "coral", "denim", "ebony", "fern"], n_rows)
@@ -117,7 +117,7 @@ def frame_with_categories(n_rows: int = 150) -> tuple[Any, np.ndarray]:
 
 
 def with_categories(family: str, X: Any, y: np.ndarray) -> Any:
-    """A regressor of the family fitted to a frame whose category columns are read by their dtype."""
+    """Fit a regressor of the family to a frame whose category columns are recognized by their dtype."""
     options: dict[str, dict[str, Any]] = {
         "sklearn": {"categorical_features": "from_dtype", "min_samples_leaf": 5},
         "xgboost": {"enable_categorical": True, "tree_method": "hist", "max_cat_to_onehot": 1},

@@ -1,4 +1,4 @@
-"""A model that is an ensemble already, for tests of what only edited ensembles have."""
+"""A model that wraps an ensemble, for tests of properties that only edited ensembles have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
 
 class Given:
-    """A model that is an ensemble already."""
+    """Model that wraps a given ensemble."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         self.ensemble = ensemble

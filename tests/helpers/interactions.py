@@ -1,4 +1,4 @@
-"""Data for explain_interactions, and strengths and pairs of dense results."""
+"""Data for explain_interactions, and strengths and pairs from dense results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CASES = [
 
 
 def whole_pairs(dense: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of a dense result, occurring or not, and their whole indices."""
+    """Return all pairs of a dense result, occurring or not, and their whole indices."""
     first, second = np.triu_indices(dense.shape[1], 1)
     return np.column_stack([first, second]), 2 * dense[:, first, second]
 

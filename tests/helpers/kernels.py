@@ -1,4 +1,4 @@
-"""The compiled kernels on the CPU and on a GPU, calls of them, and what must hold for every call."""
+"""The compiled kernels on the CPU and on a GPU, ways to call them, and checks that hold for every call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ both_precisions = pytest.mark.parametrize("precision", ["single", "double"])
 
 
 class CudaPlan:
-    """``Plan`` with another ``explain``: on the first GPU."""
+    """``Plan`` whose ``explain`` runs on the first GPU."""
 
     def __init__(self, attributes: dict[str, Any], precision: str) -> None:
         from skshapgpu import _core, _cuda
@@ -57,7 +57,7 @@ def state(ensemble: Ensemble) -> dict[str, Any]:
 def explain(
     plan: Any, ensemble: Ensemble, X: np.ndarray, *, dtype: str = "float64", n_threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values and margin, in arrays that hold NaN wherever the core has not written."""
+    """Compute values and margin into arrays that hold NaN wherever the core has not written."""
     values = np.full((len(X), ensemble.n_outputs, ensemble.n_features), np.nan, dtype)
     margin = np.full((len(X), ensemble.n_outputs), np.nan)
     plan.explain(X, values, margin, n_threads)
@@ -65,7 +65,7 @@ def explain(
 
 
 def splits_on(ensemble: Ensemble) -> np.ndarray:
-    """Whether a tree of the output splits on the feature, (n_outputs, n_features)."""
+    """Return whether a tree of the output splits on the feature, (n_outputs, n_features)."""
     used = np.zeros((ensemble.n_outputs, ensemble.n_features), bool)
     for start, stop, output in zip(ensemble.tree_offsets, ensemble.tree_offsets[1:], ensemble.tree_output):
         features = ensemble.feature[start:stop][ensemble.left[start:stop] >= 0]
@@ -74,7 +74,7 @@ def splits_on(ensemble: Ensemble) -> np.ndarray:
 
 
 def assert_within(got: np.ndarray, expected: np.ndarray, tolerance: np.ndarray, what: str) -> None:
-    wrong = ~(np.abs(got - expected) <= tolerance)  # so that NaN is wrong
+    wrong = ~(np.abs(got - expected) <= tolerance)  # so that an unwritten NaN fails
     if wrong.any():
         worst = tuple(int(i) for i in np.argwhere(wrong)[0])
         limit = np.broadcast_to(tolerance, wrong.shape)[worst]
@@ -87,7 +87,7 @@ def assert_within(got: np.ndarray, expected: np.ndarray, tolerance: np.ndarray, 
 def assert_consistent(
     ensemble: Ensemble, X: np.ndarray, plan: Any, precision: str, values: np.ndarray, margin: np.ndarray
 ) -> None:
-    """What needs no expected values: margin, additivity, nothing for unused features."""
+    """Check margin, additivity and zeros of unused features, which need no reference values."""
     largest = np.abs(ensemble.intercept) + leaf_scale(ensemble)
     expected = ensemble.margin(X)
     assert_within(margin, expected, 1e-9 * np.abs(expected) + 1e-14 * largest, "margin")
@@ -100,7 +100,7 @@ def assert_consistent(
 def assert_exact(
     core: ModuleType, ensemble: Ensemble, X: np.ndarray, precision: str, dtype: str = "float64"
 ) -> None:
-    """Everything at once, against the definition."""
+    """Check all results at once against the definition."""
     plan = core.Plan(state(ensemble), precision)
     values, margin = explain(plan, ensemble, X, dtype=dtype)
     assert_consistent(ensemble, X, plan, precision, values, margin)

@@ -1,4 +1,4 @@
-"""Data for LightGBM, boosters trained on it, and their margins beside those of their ensembles."""
+"""Data for LightGBM, boosters trained on it, and comparisons of margins with those of their ensembles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RF = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6}
 
 
 def data(seed: int = 0, *, nan: bool = False, zeros: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Four numeric columns, the second with many zeros, and a target that needs all of them."""
+    """Draw four numeric columns, the second with many zeros, and a target that needs all of them."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N_ROWS, 4))
     if zeros:
@@ -64,7 +64,7 @@ def raw(model: Any, X: Any, *, rf: bool = False) -> np.ndarray:
 
 
 def check(model: Any, *, rf: bool = False, **rows: Any) -> AdaptedModel:
-    """The margin of ``model`` on hard rows, and on some of them as float32."""
+    """Check the margin of ``model`` on hard rows, and on some of them as float32."""
     adapted = adapt(model)
     X = hard_rows(adapted.ensemble, **rows)
     for hard in (X, X[:200].astype(np.float32)):
@@ -75,7 +75,7 @@ def check(model: Any, *, rf: bool = False, **rows: Any) -> AdaptedModel:
 
 
 def base_values(ensemble: Ensemble) -> np.ndarray:
-    """Mean leaf value of each output when every node hands its rows on in proportion to covers."""
+    """Compute the mean leaf value of each output if every node splits its rows in proportion to covers."""
     base = ensemble.intercept.copy()
     for start, output in zip(ensemble.tree_offsets, ensemble.tree_output):
         stack = [(start, 1.0)]
@@ -91,7 +91,7 @@ def base_values(ensemble: Ensemble) -> np.ndarray:
 
 
 def edited(model: Any, field: str, tree: int, index: int, value: object) -> str:
-    """The model text with one number of one tree changed."""
+    """Return the model text with one number of one tree changed."""
     head, *trees = model.model_to_string().split("\nTree=")
     lines = trees[tree].split("\n")
     (at,) = (i for i, line in enumerate(lines) if line.startswith(field + "="))
@@ -99,12 +99,12 @@ def edited(model: Any, field: str, tree: int, index: int, value: object) -> str:
     numbers[index] = str(value)
     lines[at] = f"{field}={' '.join(numbers)}"
     trees[tree] = "\n".join(lines)
-    # Without tree_sizes LightGBM reads the trees one after the other, whatever their length.
+    # Without tree_sizes LightGBM reads the trees one after another, whatever their length.
     return "\nTree=".join([head, *trees])
 
 
 def reload(text: str) -> Any:
-    """A Booster from an edited text, whose ``tree_sizes`` are made to fit."""
+    """Load a Booster from an edited text, whose ``tree_sizes`` are adjusted."""
     head, *trees = text.split("\nTree=")
     last, end, tail = trees[-1].partition("\nend of trees")
     blocks = [f"Tree={tree}\n" for tree in [*trees[:-1], last]]
@@ -137,7 +137,7 @@ CATEGORICAL = {
 def categorical_data(
     n_codes: int, *, nan: bool = False, n_rows: int = N_ROWS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Column 1 holds codes that matter one by one, code 0 included; column 0 is numeric."""
+    """Draw codes in column 1 that matter one by one, code 0 included, and numbers in column 0."""
     rng = np.random.default_rng(n_codes)
     codes = rng.permutation(np.arange(n_rows) % n_codes)
     codes[rng.random(n_rows) < 0.05] = 0

@@ -1,4 +1,4 @@
-"""Fitted models of every family with rows to explain, and what their trees see of these rows."""
+"""Fitted models of every family with rows to explain, and these rows as their trees see them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ MODELS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
 
 
 def as_trees_see_them(model: Any, rows: np.ndarray) -> tuple[Ensemble, np.ndarray]:
-    """The model's ensemble, and rows with categories encoded as its trees compare them."""
+    """Return the model's ensemble, and the rows with categories encoded as its trees compare them."""
     adapted = adapt(model)
     encoded = read(rows, adapted.schema, adapted.ensemble.x_dtype).chunk(0, len(rows))
     return adapted.ensemble, encoded

@@ -20,11 +20,11 @@ from skshapgpu.adapters import adapt
 from skshapgpu.adapters.schema import AdaptedModel
 from skshapgpu.reference import path_dependent_shap
 
-# What the libraries themselves say
+# The libraries' own results
 
 
 def own_margin(model: Any, X: Any) -> np.ndarray:
-    """What the model's library predicts, in the space where trees add up, (n_rows, n_outputs)."""
+    """Predict with the model's library in the space where trees add up, (n_rows, n_outputs)."""
     margin = _OWN_MARGIN[type(model).__module__.partition(".")[0]](model, X)
     return np.asarray(margin, np.float64).reshape(len(X), -1)
 
@@ -69,7 +69,7 @@ _OWN_MARGIN = {
 
 
 def _matrix(model: Any, X: Any) -> Any:
-    """X for a native XGBoost call, with the settings of the wrapper, if it is one."""
+    """Return X for a native XGBoost call, with the settings of the wrapper, if it is one."""
     xgb = pytest.importorskip("xgboost")
     types = getattr(model, "feature_types", None)
     return xgb.DMatrix(
@@ -81,7 +81,7 @@ def _matrix(model: Any, X: Any) -> Any:
 
 
 def xgboost_values(model: Any, X: Any) -> np.ndarray:
-    """pred_contribs, (n_rows, n_features, n_outputs)."""
+    """Compute XGBoost's pred_contribs, (n_rows, n_features, n_outputs)."""
     booster, rounds = model, (0, 0)
     if hasattr(model, "get_booster"):
         booster = model.get_booster()
@@ -104,7 +104,7 @@ def catboost_values(model: Any, X: Any) -> np.ndarray:
 
 
 def shap_values(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Values and base values of shap, in our shapes: of a binary classifier the positive class alone."""
+    """Compute shap's values and base values in our shapes: one output for a binary classifier."""
     shap = pytest.importorskip("shap")
     explainer = shap.TreeExplainer(model, feature_perturbation="tree_path_dependent")
     values = np.asarray(explainer.shap_values(X, check_additivity=False), np.float64)
@@ -126,7 +126,7 @@ class Fitted:
     margin: np.ndarray
 
     def explain(self, precision: str) -> tuple[np.ndarray, np.ndarray]:
-        """Values (n_rows, n_features, n_outputs) and base values through the public interface."""
+        """Compute values (n_rows, n_features, n_outputs) and base values through the public interface."""
         explainer = TreeExplainer(self.model, precision=precision)
         values = explainer.shap_values(self.X)
         assert values.dtype == np.float64
@@ -139,7 +139,7 @@ class Fitted:
 
 @functools.cache
 def fitted(name: str) -> Fitted:
-    """Training rows and, where codes and numbers are all there is, rows at the edge of each comparison."""
+    """Fit a case; its rows are training rows and, if all columns are numbers, rows at edges of comparisons."""
     model, X = CASES[name]()
     adapted = adapt(model)
     if isinstance(X, np.ndarray) and not (adapted.family == "sklearn" and adapted.schema.encoders):
@@ -157,7 +157,7 @@ def definition(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def error(values: np.ndarray, expected: np.ndarray, unit: np.ndarray) -> float:
-    """The largest difference, in units of each output's own."""
+    """Return the largest difference, in units of each output."""
     assert values.shape == expected.shape
     difference = np.abs(values - expected)
     assert (difference[..., unit == 0] == 0).all()
@@ -172,17 +172,18 @@ def shap_only(model: Any, X: Any) -> np.ndarray:
 
 
 OWN_VALUES: dict[str, tuple[Callable[[Any, Any], np.ndarray], float]] = {
-    # All three compute in float64, as we do: only the order of the sums differs.
+    # All three compute in float64, as we do: only the order of the additions differs.
     "sklearn": (shap_only, 1e-12),
     "lightgbm": (lightgbm_values, 1e-12),
     "catboost": (catboost_values, 1e-12),
-    # XGBoost computes in float32 and returns it; from 3.3 on with 8 quadrature points, which suffice for
-    # the at most 6 features of a path here.
+    # XGBoost computes in float32 and returns it; from 3.3 on with 8 quadrature points, enough for the at most
+    # 6 features of a path here.
     "xgboost": (xgboost_values, 1e-6),
 }
-#: Where the others have no values or wrong ones. The definition covers all of them; more on most below.
+#: Cases in which the other libraries have no values or wrong ones. The definition covers all of them; most
+#: have comments below.
 NOT_OWN = [
-    # shap has no such models, or reads categorical splits as numeric ones
+    # shap does not support these models, or reads categorical splits as numeric ones
     "sklearn boosting, huber, from zero",
     "sklearn boosting, three classes",
     "sklearn bagging",
@@ -196,7 +197,7 @@ NOT_OWN = [
     "lightgbm forest",
     "lightgbm forest, three classes",
     "lightgbm codes, forest",
-    # CatBoost's do not add up where leaves stand at different depths, nor with a scale
+    # CatBoost's values do not add up if leaves stand at different depths or with a scale
     "catboost one-hot, Lossguide",
     "catboost scale and bias",
     "catboost scale and bias, MultiRMSE",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-#: Tables of trees that split alike on each level, or of all, as "auto" makes them or Fast TreeSHAP v2 does.
+#: Tables of level-uniform trees only, as "auto" builds them, or of all trees, as in Fast TreeSHAP v2.
 KINDS: dict[str, dict[str, Any]] = {
     "level_uniform": {"tables": "level_uniform"},
     "groups": {"tables": "level_uniform", "table_nodes": 99},

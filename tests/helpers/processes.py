@@ -1,4 +1,4 @@
-"""Python in a process of its own."""
+"""Python code run in a separate process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 def run_python(code: str, **environment: str) -> str:
-    """What a fresh interpreter prints."""
+    """Run code in a fresh interpreter; return its output."""
     run = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Models of scikit-learn of every kind and setting, their data, and their own margins."""
+"""scikit-learn models of every kind and setting, their data, and their own margins."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ HIST_MODELS = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 def make_data(
     target: str, *, nan: bool = False, n_rows: int = 250, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """X with two columns of few distinct values, and a target of the given kind."""
+    """Draw X with two columns of few distinct values, and a target of the given kind."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, N_FEATURES))
     X[:, 3] = np.round(X[:, 3])
     X[:, 4] = rng.integers(0, 4, n_rows) / 10
     signal = X[:, 0] + X[:, 1] * (X[:, 3] > 0) + 3 * X[:, 4] + rng.normal(scale=0.3, size=n_rows)
     if nan:
-        # Missing values say something: in one column they go with high targets, in one with low ones.
+        # Missing values are informative: in one column they go with high targets, in another with low ones.
         X[(signal > 1) & (rng.random(n_rows) < 0.5), 0] = np.nan
         X[(signal < 0) & (rng.random(n_rows) < 0.5), 1] = np.nan
         X[rng.random(n_rows) < 0.1, 3] = np.nan
@@ -63,7 +63,7 @@ def weights(n_rows: int = 250) -> np.ndarray:
 
 
 def own_margin(model: Any, X: np.ndarray) -> np.ndarray:
-    """What the fitted model itself predicts, in the space that its trees add up in."""
+    """Predict with the fitted model itself in the space where its trees add up."""
     if isinstance(model, IsolationForest):
         n = model._max_samples
         average = 2 * (np.log(n - 1) + np.euler_gamma) - 2 * (n - 1) / n

@@ -1,4 +1,4 @@
-"""A writer of Universal Binary JSON, in the form that XGBoost gives it."""
+"""A writer of Universal Binary JSON as XGBoost writes it."""
 
 from __future__ import annotations
 

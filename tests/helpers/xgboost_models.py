@@ -1,4 +1,4 @@
-"""Data for XGBoost, boosters trained on it, and their margins beside those of their ensembles."""
+"""Data for XGBoost, boosters trained on it, and comparisons of margins with those of their ensembles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ keeps_categories = pytest.mark.skipif(VERSION < (3, 1), reason="XGBoost keeps ca
 
 
 def data(n_rows: int = 300, n_features: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """X with missing values and ties, and a target that needs interactions."""
+    """Draw X with missing values and ties, and a target that needs interactions."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, n_features)).round(2)
     y = X[:, 0] + np.where(X[:, 1] > 0, X[:, 2], -X[:, 3]) + rng.normal(size=n_rows) * 0.1
@@ -35,7 +35,7 @@ def data(n_rows: int = 300, n_features: int = 5, seed: int = 0) -> tuple[np.ndar
 def train(
     params: dict[str, Any], label: np.ndarray, n_rounds: int = 12, X: np.ndarray | None = None, **options: Any
 ) -> Any:
-    """A booster; ``options`` named as those of ``xgb.train`` go there, the others to the matrix."""
+    """Train a booster; ``options`` named as those of ``xgb.train`` go there, all others to the matrix."""
     params = {"max_depth": 4, "eta": 0.3, "tree_method": "hist", "nthread": 1, "seed": 0} | params
     training = {key: options.pop(key) for key in ("obj", "xgb_model") if key in options}
     matrix = xgb.DMatrix(data()[0] if X is None else X, label, **options)
@@ -47,7 +47,7 @@ def document(booster: Any) -> dict[str, Any]:
 
 
 def check_booster(booster: Any) -> Ensemble:
-    """The margin of a booster of numeric features on 2,000 hard rows."""
+    """Check the margin of a booster of numeric features on 2,000 hard rows."""
     ensemble = adapt(booster).ensemble
     X = hard_rows(ensemble, inf=False)
     names = booster.feature_names
@@ -64,7 +64,7 @@ def check_wrapper(model: Any) -> AdaptedModel:
 
 
 def check_input(model: Any, X: Any) -> None:
-    """As :func:`check_wrapper`, from X as a user passes it."""
+    """Check the margin as :func:`check_wrapper` does, with X as a user passes it."""
     adapted = adapt(model)
     rows = inputs.read(X, adapted.schema, adapted.ensemble.x_dtype)
     encoded = rows.chunk(0, rows.n_rows)
@@ -72,7 +72,7 @@ def check_input(model: Any, X: Any) -> None:
 
 
 def category_data() -> tuple[np.ndarray, np.ndarray]:
-    """A column of 5 codes, one of 40, and a number."""
+    """Draw a column of 5 codes, one of 40, and a number."""
     rng = np.random.default_rng(0)
     X = np.stack([rng.integers(5, size=400), rng.integers(40, size=400), rng.normal(size=400)], axis=1)
     y = (X[:, 0] % 2) * 2 + np.sin(X[:, 1] * 3) * 3 + X[:, 2]

@@ -1,4 +1,4 @@
-"""Small forests, and the explainers of them that interactions are tried with."""
+"""Small forests and their explainers, for the tests of interactions."""
 
 from __future__ import annotations
 
