@@ -1,9 +1,9 @@
-"""Explains for a while in many threads, over changing models, and fails if anything changes or memory grows.
+"""A soak test: many threads explain changing models; results must not change nor memory grow.
 
 ``./dev soak [--seconds N]``. Each thread picks a model, options and a kind of work at random, makes an
-explainer, at times by way of a file or a pickle, and explains a random part of the rows. The same work must
-give the same bits whenever and in whichever thread it is done. Every explanation adds up, as it is checked.
-What is resident in memory is sampled all the while: after a warm-up it must stay where it is.
+explainer, sometimes from a file or a pickle, and explains a random part of the rows. Equal work must give
+equal bits at any time and in any thread. Every explanation is checked to add up. Resident memory is sampled
+throughout: after a warm-up it must not grow.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from skshapgpu import TreeExplainer
 
 N_THREADS = 8
 
-#: Of the time, after which memory must not grow any more: by then every thread has met most of the work.
+#: Share of the time after which memory must not grow: by then every thread has met most of the work.
 WARM_UP = 0.4
 
-#: By how much the last samples may exceed those after the warm-up: allocators keep what threads gave back.
+#: Growth permitted from the samples after the warm-up to the last ones: allocators keep freed memory.
 ALLOWED_GROWTH, ALLOWED_SHARE = 24 * 2**20, 0.03
 
 RNG = np.random.default_rng(0)
@@ -61,7 +61,7 @@ class Sample(NamedTuple):
 
 
 def models() -> dict[str, Any]:
-    """Fitted models of every family that is installed."""
+    """Fit models of every family that is installed."""
     small = {"random_state": 0}
     found: dict[str, Any] = {
         "forest": RandomForestRegressor(20, max_depth=6, **small).fit(X, Y),
@@ -109,7 +109,7 @@ def _catboost(catboost: Any) -> dict[str, Any]:
     }
 
 
-#: Ways to make an explainer, and what it is asked for then.
+#: Ways to make an explainer, and the work that it then does.
 WORK: dict[str, tuple[dict[str, Any], Callable[[TreeExplainer, np.ndarray], Any]]] = {
     "values": ({}, lambda e, rows: e.shap_values(rows)),
     "double": ({"precision": "double"}, lambda e, rows: e.shap_values(rows)),
@@ -133,7 +133,7 @@ WAYS = ("made", "made", "saved and loaded", "pickled")
 
 
 class Soak:
-    """The threads' work and what they share."""
+    """Work of the threads, and the data that they share."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.seed, self.folder = seed, folder
@@ -169,7 +169,7 @@ class Soak:
             start = 32 * chance.randrange(8)
             rows = X[start : start + chance.choice([1, 64, 300])]
             values = explain(explainer, rows)
-            # A file keeps no limit of memory; without one more rows are worked off at once.
+            # A file does not store the memory limit; without one, more rows are processed at once.
             key = (name, work, start, len(rows))
             digest = hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=8).digest()
             if self.digests.setdefault(key, digest) != digest:
@@ -185,7 +185,7 @@ class Soak:
 
 
 def soak(seconds: float, seed: int = 0) -> list[Sample]:
-    """Work for so many seconds in N_THREADS threads; what a thread raised is raised here.
+    """Work for so many seconds in N_THREADS threads; errors of the threads are raised here.
 
     Returns
     -------
@@ -213,7 +213,7 @@ def soak(seconds: float, seed: int = 0) -> list[Sample]:
 
 
 def growth(samples: list[Sample]) -> tuple[int, int]:
-    """Bytes by which memory grew after the warm-up, by medians, and how many it may."""
+    """Return the bytes by which the median memory grew after the warm-up, and how many it may grow by."""
     resident = [sample.resident_bytes for sample in samples]
     n = len(resident)
     first = int(np.median(resident[int(WARM_UP * n) : int((WARM_UP + 0.2) * n)]))

@@ -139,7 +139,7 @@ class Fitted:
 
 @functools.cache
 def fitted(name: str) -> Fitted:
-    """Fit a case; its rows are training rows and, if all columns are numbers, rows at edges of comparisons."""
+    """Fit a case with training rows and, if all columns are numbers, rows at edges of comparisons."""
     model, X = CASES[name]()
     adapted = adapt(model)
     if isinstance(X, np.ndarray) and not (adapted.family == "sklearn" and adapted.schema.encoders):

@@ -1,7 +1,7 @@
-"""Looks for wrong numbers: random models, data and calls, compared with truth that shares nothing with us.
+"""Search for wrong numbers: random models, data and calls, checked against independently computed references.
 
-``./dev hunt --seconds N`` runs seeds one after another; ``./dev hunt --seed S`` carries out one of them and
-tells all about it. A case in which the process dies, or that takes more than a minute, is a finding, too.
+``./dev hunt --seconds N`` runs seeds one after another; ``./dev hunt --seed S`` runs one of them and reports
+everything about it. A case that kills its process or takes more than a minute is a finding, too.
 """
 
 from __future__ import annotations

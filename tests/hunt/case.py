@@ -1,4 +1,4 @@
-"""A draw carried out: data, the fitted model, X in its container, and what everything is compared with."""
+"""One case of a draw: data, the fitted model, X in its container, and the references for comparison."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .margins import margin_of
 from .report import NotDrawnError
 from .trees import Tree, is_encodable, used_columns, worth
 
-#: Rows to explain; the definition is asked for the first of them.
+#: Number of rows to explain; the definition is evaluated for the first of them.
 N_EXPLAIN, N_DEFINED = 14, 6
 
 
 def _neighbour(threshold: float, rng: np.random.Generator) -> float:
-    """The number, or one next to it in one of both float types."""
+    """Return the number, or a neighbour of it in one of the two float types."""
     with np.errstate(over="ignore"):
         single = np.float32(threshold)
     beside: list[Any] = [threshold, single]
@@ -29,21 +29,21 @@ def _neighbour(threshold: float, rng: np.random.Generator) -> float:
         for side in (-np.inf, np.inf)
     ]
     number = float(beside[int(rng.integers(len(beside)))])
-    # LightGBM itself reads numbers around its zero, 1e-35, in one way from arrays and in another from Arrow.
+    # LightGBM itself reads numbers around its zero, 1e-35, differently from arrays and from Arrow.
     return number if np.isfinite(number) and abs(number) > 1.1e-35 else 0.0
 
 
 class Case:
-    """A fitted model with rows to explain.
+    """Fitted model with rows to explain.
 
     Attributes
     ----------
     fitted : wrappers.Fitted
     given : containers.Given
     X : container
-        What is handed to the package.
+        Rows that the package gets.
     seen : container
-        The same rows as the libraries are asked about: X itself where they take it, else ``given.plain``.
+        The same rows as the libraries get them: X itself if they accept it, else ``given.plain``.
     """
 
     def __init__(self, draw: Draw) -> None:
@@ -71,7 +71,7 @@ class Case:
         self.n_columns = containers.n_columns(self.made)
 
     def nest(self, outer: str) -> wrappers.Nest:
-        """What is fitted, with something around it."""
+        """Build the unfitted estimator and wrap it in ``outer``."""
         draw, categorical = self.draw, self.data.categorical
         p = len(draw.columns)
         numeric = [i for i in range(p) if i not in categorical]
@@ -107,8 +107,8 @@ class Case:
         return found
 
     def _early_stopping(self) -> dict[str, Any]:
-        """Rounds are compared on labels that have nothing to do with their rows, so that few are kept."""
-        # Every class must be there, and twice, or XGBoost and LightGBM refuse the labels.
+        """Stop early on labels unrelated to their rows, so that few rounds are kept."""
+        # Every class must occur twice, or XGBoost and LightGBM refuse the labels.
         pairs = [(self.train, self.rng.permutation(self.y))]
         if self.draw.family == "lightgbm":
             import lightgbm
@@ -118,12 +118,12 @@ class Case:
         return {"eval_set": pairs, "verbose": False, **more}
 
     def params_of(self, nested: wrappers.Nest, rows: np.ndarray) -> dict[str, Any]:
-        """Parameters of ``fit`` for some of the rows."""
+        """Select the parameters of ``fit`` for some of the rows."""
         found = nested.routed(self.fit_params).items()
         return {name: value[rows] if len(value) == len(self.y) else value for name, value in found}
 
     def _fit(self) -> wrappers.Fitted:
-        if self.draw.outer == "transformer":  # ours: what it raises is no refusal of the library
+        if self.draw.outer == "transformer":  # ours: an error that it raises is no refusal of the library
             self.library("fit", wrappers.build, self.nest("none"), self.train, self.y, self.fit_params)
             return wrappers.build(self.nest("transformer"), self.train, self.y, self.fit_params)
         return self.library(
@@ -131,7 +131,7 @@ class Case:
         )
 
     def library(self, what: str, call: Any, *args: Any, **named: Any) -> Any:
-        """What the libraries themselves do; what they raise is no finding."""
+        """Call a library; an error that it raises is no finding."""
         try:
             return call(*args, **named)
         except Exception as error:
@@ -144,7 +144,7 @@ class Case:
         return self.library("container", convert)
 
     def _hardened(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Some numbers replaced by thresholds of the model, or their next neighbours."""
+        """Replace some numbers by thresholds of the model or their next neighbours."""
         if self.draw.steps != "none" or not self._readable():
             return frame
         frame = frame.copy()
@@ -167,7 +167,7 @@ class Case:
         return frame
 
     def _seen(self) -> Any:
-        """X, if the libraries predict it; else the plain container, which they must."""
+        """Return X if the libraries can predict it, else the plain container, which they must predict."""
         try:
             if self._is_misread():
                 raise TypeError("the library crashes, or reads other numbers")
@@ -181,14 +181,17 @@ class Case:
         return self.given.plain
 
     def _is_misread(self) -> bool:
-        """CatBoost 1.2.10 reads foreign memory in frames of polars with categories, XGBoost other bytes."""
+        """Return whether the library misreads X: CatBoost 1.2.10 reads foreign memory in frames of polars.
+
+        This happens to frames with categories; XGBoost reads the bytes of other byte orders wrongly.
+        """
         polars = type(self.X).__module__.startswith("polars")
         if self.draw.family == "xgboost" and self.draw.container == "big-endian":
             return True
         return self.draw.family == "catboost" and polars and bool(self.data.categorical)
 
     def margin(self, X: Any, *, contrast: bool = False) -> np.ndarray:
-        """The libraries' own margin of rows of X."""
+        """Compute the libraries' own margin of rows of X."""
         return margin_of(self.fitted.last, self.fitted.made(X), contrast=contrast)
 
     @cached_property
@@ -205,13 +208,13 @@ class Case:
 
     @cached_property
     def spread(self) -> np.ndarray:
-        """Of the margins over training rows and those explained, for each output."""
+        """Range of the margins over training and explained rows, for each output."""
         trained = self.library("predict", lambda: self.margin(self.train, contrast=True))
         return np.ptp(np.concatenate([trained, self.contrasts]), axis=0)
 
     @cached_property
     def magnitude(self) -> np.ndarray:
-        """Of what is added up for a margin, before it cancels, but for the intercept."""
+        """Magnitude of the terms that add up to a margin, before they cancel, without the intercept."""
         found = np.abs(self.contrasts).max(axis=0) + self.spread
         if self._readable():
             of_trees = [np.abs(tree.value).max(axis=0) for tree in readers.trees_of(self.fitted.last)]
@@ -240,11 +243,11 @@ class Case:
         factor: float = 1.0,
         float32: bool = False,
     ) -> np.ndarray:
-        """By which values of all rows may differ, for each output; ``right``: outputs last.
+        """Return how far the values of all rows may differ, for each output; ``right`` has the outputs last.
 
-        ``whole``: predictions with their offset are involved on either side, so that what the library's type
-        cannot hold cannot be asked for. Without, the truth was computed from contrasts, or, if it is
-        ``exact``, without the library, in float64.
+        With ``whole``, predictions with their offset are involved on either side, so digits that the
+        library's type cannot hold cannot be required. Without it, the reference was computed from contrasts,
+        or, if it is ``exact``, without the library, in float64.
         """
         flat = np.abs(right).reshape(-1, right.shape[-1])
         scale = np.maximum(flat.max(axis=0, initial=0.0), self._wide(self.spread, right))
@@ -256,7 +259,7 @@ class Case:
         return found + self._wide(tolerance.of_sums(self.fitted.last, magnitude, exact=exact), right)
 
     def _wide(self, of_outputs: np.ndarray, like: np.ndarray) -> np.ndarray:
-        """Of a binary classifier's only output, for both of its classes if these are asked for."""
+        """Repeat a binary classifier's only output for both of its classes, if both are asked for."""
         if like.shape[-1] == 2 and len(of_outputs) == 1:
             return np.repeat(of_outputs, 2)
         return of_outputs
@@ -265,7 +268,7 @@ class Case:
 
     @cached_property
     def categories(self) -> dict[int, list[Any]]:
-        """Categories in training of the columns that the model proper sees."""
+        """Categories in training, for the columns that the model proper sees."""
         if not self.data.categorical:
             return {}
         made = self.library("transform", self.fitted.made, self.train)
@@ -275,14 +278,14 @@ class Case:
         return {j: list(d.categories) for j, d in dtypes if isinstance(d, pd.CategoricalDtype)}
 
     def _readable(self) -> bool:
-        """Whether trees can be read here; CatBoost writes no border between infinite numbers."""
+        """Return whether trees can be read here; CatBoost writes no border between infinite numbers."""
         if self.draw.family == "catboost" and "infinite" in self.draw.columns:
             return False
         return readers.readable(self.fitted.last)
 
     @cached_property
     def trees(self) -> tuple[list[Tree], np.ndarray] | None:
-        """The trees, as read here, and the first rows as they compare them."""
+        """The trees, as read here, and the first rows as the trees compare them."""
         if self.n_columns > truth.MOST_COLUMNS or not self._readable():
             return None
         made = (
@@ -294,12 +297,12 @@ class Case:
 
     @cached_property
     def path_worth(self) -> np.ndarray | None:
-        """Path-dependent worth of the first rows, without the intercept."""
+        """Path-dependent values of the coalitions of the first rows, without the intercept."""
         return None if self.trees is None else worth(*self.trees, self.n_outputs)
 
     @cached_property
     def unused(self) -> list[int]:
-        """Columns that no tree asks about."""
+        """Columns that no tree splits on."""
         if self.trees is None:
             return []
         return sorted(set(range(self.n_columns)) - used_columns(self.trees[0]))
@@ -309,7 +312,7 @@ class Case:
         chosen = self.rng.choice(len(self.data.train), self.draw.background, replace=False)
         frame = self.data.train.iloc[chosen].reset_index(drop=True)
         for name, dtype in self.data.explain.dtypes.items():
-            if isinstance(dtype, pd.CategoricalDtype):  # the order, too, which equal types may differ in
+            if isinstance(dtype, pd.CategoricalDtype):  # including the order, in which equal types may differ
                 frame[name] = frame[name].cat.set_categories(dtype.categories)
         return frame
 
@@ -331,7 +334,7 @@ class Case:
 
     @cached_property
     def pair_worth(self) -> np.ndarray | None:
-        """Worth of each pair of one of the first rows and a background row, by mixtures of model columns."""
+        """Coalition values for pairs of first rows and background rows, by mixtures of model columns."""
         if self.n_columns > truth.MOST_COLUMNS or self.has_combinations:
             return None
         made = containers.rows(self.made, range(N_DEFINED))
@@ -347,7 +350,7 @@ class Case:
 
     @property
     def has_combinations(self) -> bool:
-        """Whether columns of a CatBoost model share players, so that columns are not the players."""
+        """Whether columns of a CatBoost model share players, so that columns and players differ."""
         return (
             self.draw.family == "catboost"
             and bool(self.data.categorical)

@@ -1,7 +1,7 @@
 """Kinds of containers for X, and mixtures of their rows, column by column.
 
 Each container comes with ``plain``, an array or a pandas frame with the same numbers, which every library
-reads: what a container rounds is rounded there, too.
+reads: numbers that a container rounds are rounded there, too.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import scipy.sparse as sp
 
 
 class Given(NamedTuple):
-    """X as it is handed over, and the same rows in a container that all libraries take."""
+    """X as the package gets it, and the same rows in a container that all libraries accept."""
 
     X: Any
     plain: Any
 
 
-#: Of numbers only.
+#: Containers of numbers only.
 ARRAYS = [
     "array",
     "fortran",
@@ -49,7 +49,7 @@ FRAMES = [
     "arrow",
     "arrow chunks",
 ]
-#: Of categories, too.
+#: Containers that also hold categories.
 TYPED = [
     "frame",
     "frame shuffled",
@@ -69,7 +69,7 @@ def choices(data_categories: bool) -> list[str]:
     return [*ARRAYS, *SPARSE, *FRAMES, "frame shuffled", "frame repeated labels", "frame named rows"]
 
 
-#: What models are trained on.
+#: Containers that models are trained on.
 TRAINING = [
     "array",
     "frame",
@@ -83,7 +83,7 @@ TRAINING = [
 ]
 
 
-#: What holds float32, so that results do.
+#: Containers that hold float32, so that results are float32, too.
 SINGLE = ("float32", "csr float32", "frame float32")
 
 
@@ -92,12 +92,12 @@ def is_frame(kind: str) -> bool:
 
 
 def training(kind: str, frame: pd.DataFrame) -> Any:
-    """The training data in a container."""
+    """Return the training data in a container."""
     return _CONVERT[kind](_rounded(kind, frame), np.random.default_rng(0))
 
 
 def convert(name: str, frame: pd.DataFrame, trained_on: str, rng: np.random.Generator) -> Given:
-    """The rows of a frame in a container; ``plain`` is of the kind that the model was trained on."""
+    """Convert the rows of a frame to a container; ``plain`` is of the kind that the model was trained on."""
     changed = _rounded(name, frame)
     X = _CONVERT[name](changed, rng)
     if name.startswith(("csr", "csc", "coo")):
@@ -109,12 +109,12 @@ def convert(name: str, frame: pd.DataFrame, trained_on: str, rng: np.random.Gene
     return Given(X, plain)
 
 
-#: What holds float64.
+#: Containers that hold float64.
 _DOUBLES = {*ARRAYS, *SPARSE[:4]} - {"float32", "float16", "int64", "int32"}
 
 
 def _rounded(name: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with the numbers that the container holds."""
+    """Return the frame with the numbers that the container holds."""
     if (
         name
         in ("array", "fortran", "strided", "objects", "lists", "big-endian", "memory-mapped", "read-only")
@@ -157,7 +157,7 @@ def _read_only(values: np.ndarray) -> np.ndarray:
 
 
 def _with_stored_zeros(values: np.ndarray) -> Any:
-    """Half of the zeros are stored, which XGBoost does not read as missing."""
+    """Store half of the zeros, so that XGBoost does not read them as missing."""
     stored = (values != 0) | (np.indices(values.shape).sum(axis=0) % 2 == 0)
     return sp.csr_matrix((values[stored], np.nonzero(stored)), shape=values.shape)
 
@@ -214,7 +214,7 @@ def _sparse_columns(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_text(frame: pd.DataFrame) -> pd.DataFrame:
-    """Categories as the values that they are."""
+    """Store categories by their values instead of their codes."""
     names = [name for name, dtype in frame.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
     return frame.astype({name: frame[name].cat.categories.dtype for name in names})
 
@@ -295,7 +295,7 @@ def n_columns(X: Any) -> int:
 
 
 def rows(X: Any, which: Any) -> Any:
-    """Some rows, by number, in the container that X is."""
+    """Select some rows, by number, from any container."""
     which = np.asarray(which, int)
     if isinstance(X, pd.DataFrame):
         return X.iloc[which]
@@ -309,7 +309,7 @@ def rows(X: Any, which: Any) -> Any:
 
 
 def stacked(first: Any, second: Any) -> Any:
-    """Rows of both, one below the other, in the same kind of container."""
+    """Stack the rows of two containers of one kind."""
     if isinstance(first, pd.DataFrame):
         return pd.concat([first, second], ignore_index=True)
     if isinstance(first, list):
@@ -324,7 +324,7 @@ def stacked(first: Any, second: Any) -> Any:
         import pyarrow
 
         return pyarrow.concat_tables([_whole(first), _whole(second)])
-    return np.concatenate([first, second]).astype(first.dtype, copy=False)  # also of another byte order
+    return np.concatenate([first, second]).astype(first.dtype, copy=False)  # other byte orders included
 
 
 def _whole(table: Any) -> Any:
@@ -334,7 +334,7 @@ def _whole(table: Any) -> Any:
 
 
 def mixture(X: Any, which: np.ndarray) -> Any:
-    """Rows whose entry in column j is that of row ``which[:, j]`` of X; dtypes stay."""
+    """Return rows whose entry in column j is that of row ``which[:, j]`` of X; dtypes stay."""
     columns = range(which.shape[1])
     if isinstance(X, pd.DataFrame):
         parts = [X.iloc[:, j].iloc[which[:, j]].reset_index(drop=True) for j in columns]

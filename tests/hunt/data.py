@@ -23,14 +23,14 @@ NUMERIC = [
     "mostly zero",
 ]
 
-#: Only where the model's library takes them.
+#: Kinds of columns drawn only if the model's library accepts them.
 SPECIAL = ["missing", "all missing but few", "infinite", "huge integer"]
 
 CATEGORIES = ["text", "whole numbers", "many"]
-#: Not of CatBoost, which wants a text for what is missing.
+#: Not drawn for CatBoost, which requires missing categories as text.
 WITH_GAPS = "text with gaps"
 
-#: Categories of an array, where the model is told of them.
+#: Categories of an array, declared to the model.
 CODES = "codes"
 
 NAMES = {
@@ -46,7 +46,7 @@ NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Rows to train on, rows to explain, and what goes with them."""
+    """Rows to train on, rows to explain, and their labels and weights."""
 
     train: pd.DataFrame
     explain: pd.DataFrame
@@ -59,7 +59,7 @@ class Data:
 
 
 def column(kind: str, n: int, rng: np.random.Generator, others: list[pd.Series]) -> pd.Series:
-    """One column of n rows."""
+    """Draw a column of n rows."""
     normal = rng.normal(size=n)
     if kind == "few":
         return pd.Series(rng.choice([-1.5, 0.0, 0.25, 3.0], n))
@@ -108,7 +108,7 @@ def column(kind: str, n: int, rng: np.random.Generator, others: list[pd.Series])
 
 
 def _ranks(series: pd.Series) -> np.ndarray:
-    """A column as numbers of unit scale, whatever it holds."""
+    """Convert any column to numbers of unit scale."""
     if isinstance(series.dtype, pd.CategoricalDtype):
         codes = series.cat.codes.to_numpy().astype(float)
         return np.cos(3 * codes)
@@ -130,7 +130,7 @@ def make(
 ) -> Data:
     """Draw the columns, and a signal that depends on them alone, in pairs and with noise.
 
-    ``unseen``: some rows to explain have categories that no row to train on has.
+    With ``unseen``, some rows to explain have categories that no training row has.
     """
     n = n_train + n_explain
     columns: list[pd.Series] = []
@@ -160,7 +160,7 @@ def make(
 
 
 def _with_other_categories(frame: pd.DataFrame, unseen: bool, rng: np.random.Generator) -> pd.DataFrame:
-    """Categories in another order than in training, so that codes alone would say another thing."""
+    """Store categories in another order than in training, so that codes alone would have another meaning."""
     frame = frame.copy()
     for name in frame:
         series = frame[name]
@@ -174,12 +174,12 @@ def _with_other_categories(frame: pd.DataFrame, unseen: bool, rng: np.random.Gen
 
 
 def target(task: str, style: str, offset: float, scale: float, signal: np.ndarray, rng: Any) -> np.ndarray:
-    """Labels of a task; of classes in a style, of numbers with an offset and a scale."""
+    """Draw the labels of a task: classes in a style, or numbers with an offset and a scale."""
     if task == "regression":
         return offset + scale * signal
     if task == "outputs":
         others = rng.permutation(signal) + 0.5 * signal
-        # Outputs of other offsets and scales: each is measured by itself.
+        # Outputs have different offsets and scales: each is measured by its own.
         return np.column_stack([offset + scale * signal, scale * (0.001 * others + 3), others])
     if task == "counts":
         return np.floor(np.exp(np.clip(signal + 0.5, -3, 3)))

@@ -1,7 +1,7 @@
-"""What a case is: one deterministic draw from the choices of every dimension.
+"""Draws of cases: deterministic choices in every dimension.
 
-``draw(seed)`` gives the same case for ever, as long as the lists of choices stay as they are; names in
-``fixed`` are not drawn: ``draw(7, family="lightgbm", mode="batches")``.
+``draw(seed)`` returns the same case as long as the lists of choices stay the same; names in ``fixed`` are not
+drawn: ``draw(7, family="lightgbm", mode="batches")``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from . import containers, data, models, wrappers
 
-#: How often, relative to the others.
+#: Frequencies relative to the other choices.
 MODES = {
     "values": 6,
     "background": 5,
@@ -41,7 +41,7 @@ MODES = {
     "command line": 1,
 }
 
-#: Modes that are refused, or have nothing to check, of models other than these.
+#: Modes that would be refused, or have nothing to check, for other models than these.
 UNLIKELY: dict[str, Any] = {
     "probability": lambda family, task: task in ("binary", "rare binary"),
     "log_loss": lambda family, task: task in ("binary", "rare binary", "regression"),
@@ -54,7 +54,7 @@ SCALES = [1.0, 1.0, 1.0, 1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12]
 
 @dataclass(frozen=True)
 class Draw:
-    """A case; what it consists of, by dimension."""
+    """One choice in each dimension of a case."""
 
     seed: int
     family: str
@@ -86,7 +86,7 @@ class Draw:
         return ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
 
     def dimensions(self) -> dict[str, str]:
-        """What is counted in the table."""
+        """Return the choices that the table counts."""
         offset = "0" if self.offset == 0 else f"{abs(self.offset):.0e}"
         plain = self.task not in ("regression", "outputs")
         found = {
@@ -104,9 +104,9 @@ class Draw:
 
 
 class Chooser:
-    """Draws one of several choices, unless it is fixed by its name.
+    """Choice of one of several values, unless it is fixed by its name.
 
-    Each name has numbers of its own, so that a choice more in one list changes no other draw.
+    Each name has its own random numbers, so that one more choice in a list changes no other draw.
     """
 
     def __init__(self, seed: int, fixed: dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ class Chooser:
 
 
 def draw(seed: int, **fixed: Any) -> Draw:
-    """The case of a seed."""
+    """Draw the case of a seed."""
     choose = Chooser(seed, fixed)
     name = choose("family", models.installed())
     family = models.FAMILIES[name]
@@ -208,7 +208,7 @@ def _columns(choose: Chooser, family: models.Family, steps: str, native: bool) -
         kinds += data.CATEGORIES * 3
     if native and family.library != "catboost":
         kinds += [data.WITH_GAPS] * 3
-    # Few where each becomes several: the definition takes all sets of columns of the model.
+    # Few columns if each becomes several: the definition takes all sets of columns of the model.
     n = choose("n_columns", [2, 3, 4] if steps in ("one-hot", "union") else [2, 3, 4, 5, 6, 7, 8])
     columns = [choose("kind", kinds) for _ in range(n)]
     if steps in wrappers.WITH_CATEGORIES:
@@ -221,7 +221,7 @@ def _columns(choose: Chooser, family: models.Family, steps: str, native: bool) -
 def _with_codes(
     choose: Chooser, columns: tuple[str, ...], params: dict[str, Any]
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Some columns as codes of categories, which the model is told by their positions."""
+    """Draw some columns as codes of categories, which are declared to the model by their positions."""
     where = [i for i in range(len(columns)) if choose("code", [False, False, True])]
     if not where or not choose("codes", [False, False, True]):
         return columns, params
@@ -235,7 +235,7 @@ def _names(family: str) -> list[str]:
 
 
 def hasattr_importances(family: models.Family) -> bool:
-    """Whether fitted models have importances for RFE."""
+    """Return whether fitted models have importances for RFE."""
     return family not in (
         models.FAMILIES["histograms"],
         models.FAMILIES["bagging"],

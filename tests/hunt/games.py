@@ -1,7 +1,7 @@
-"""Shapley values, Banzhaf values and interactions from the worth of every coalition, by their definitions.
+"""Shapley values, Banzhaf values and interactions from the value of every coalition, by their definitions.
 
-``worth[mask, ...]`` is the worth of the coalition whose members are the bits set in ``mask``; all axes
-behind the first are kept. Nothing here knows of trees, and nothing comes from the package.
+``worth[mask, ...]`` is the value of the coalition whose members are the bits set in ``mask``; all axes after
+the first are kept. Nothing here depends on trees or comes from the package.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _sizes(masks: np.ndarray) -> np.ndarray:
 
 
 def differences(worth: np.ndarray, players: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Discrete derivative of the worth by the players, at every coalition without them, and their sizes."""
+    """Compute the discrete derivative by the players at coalitions without them, and the sizes of these."""
     masks = np.arange(len(worth))
     together = sum(1 << i for i in players)
     without = masks[masks & together == 0]
@@ -34,13 +34,13 @@ def differences(worth: np.ndarray, players: tuple[int, ...]) -> tuple[np.ndarray
 
 
 def weighted(worth: np.ndarray, players: tuple[int, ...], weight: Callable[[int], float]) -> np.ndarray:
-    """Sum over coalitions S without the players of weight(|S|) times the derivative at S."""
+    """Sum weight(|S|) times the derivative at S over all coalitions S without the players."""
     gains, sizes = differences(worth, players)
     return np.tensordot(np.array([weight(int(size)) for size in sizes]), gains, axes=1)
 
 
 def shapley_index(worth: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
-    """Shapley interaction index of the players; of a single one its Shapley value."""
+    """Compute the Shapley interaction index of the players; for one player, its Shapley value."""
     n, k = n_players(worth), len(players)
     return weighted(worth, players, lambda s: factorial(s) * factorial(n - s - k) / factorial(n - k + 1))
 
@@ -51,7 +51,7 @@ def banzhaf_index(worth: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
 
 
 def taylor_index(worth: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
-    """Shapley-Taylor index of order 2; of a single player its worth alone."""
+    """Compute the Shapley-Taylor index of order 2; for one player, the value of its own coalition."""
     n = n_players(worth)
     if len(players) == 1:
         return worth[1 << players[0]] - worth[0]
@@ -62,20 +62,20 @@ INDICES = {"sii": shapley_index, "stii": taylor_index, "bii": banzhaf_index}
 
 
 def values(worth: np.ndarray, index: str = "sv") -> np.ndarray:
-    """Shapley or Banzhaf values: the axis of the players is the second."""
+    """Compute Shapley or Banzhaf values: the axis of the players is the second."""
     of = {"sv": shapley_index, "bv": banzhaf_index}[index]
     parts = [of(worth, (i,)) for i in range(n_players(worth))]
     return np.stack(parts, axis=1) if parts else np.zeros((worth.shape[1], 0, *worth.shape[2:]))
 
 
 def sets(worth: np.ndarray, members: list[tuple[int, ...]], index: str) -> np.ndarray:
-    """Whole indices of some pairs or triples: their axis is the second."""
+    """Compute whole indices of some pairs or triples: their axis is the second."""
     parts = [INDICES[index](worth, tuple(players)) for players in members]
     return np.stack(parts, axis=1) if parts else np.zeros((worth.shape[1], 0, *worth.shape[2:]))
 
 
 def matrices(worth: np.ndarray, index: str) -> np.ndarray:
-    """Half of each pair's index at both of its places, main effects on the diagonal."""
+    """Put half of each pair's index at both of its places, and main effects on the diagonal."""
     n = n_players(worth)
     found = np.zeros((worth.shape[1], n, n, *worth.shape[2:]))
     for i, j in combinations(range(n), 2):

@@ -1,4 +1,4 @@
-"""Where a case is computed: a GPU if there is one and the draw says so; arrays to it and from it."""
+"""Devices: cases run on a GPU if there is one and the draw says so; copies of arrays to and from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skshapgpu._engine import algorithms
 
 from .draws import Draw
 
-#: Computed on the CPU only.
+#: Modes that run on the CPU only.
 ON_CPU = ("triples", "probability", "log_loss", "background interactions")
 
 
@@ -23,14 +23,14 @@ def available() -> bool:
 
 
 def device_of(draw: Draw) -> str:
-    """The device to ask for."""
+    """Return the device to ask for."""
     algorithm = algorithms.named(draw.options.get("algorithm", "auto"))
     on_cpu = draw.mode in ON_CPU or "cuda" not in algorithm.devices
     return draw.device if available() and not on_cpu else "cpu"
 
 
 def handed_over(draw: Draw, X: Any) -> Any:
-    """X, or a copy on the GPU of an array that a library of GPU arrays can hold."""
+    """Return X, or a copy on the GPU if a GPU array library can hold it."""
     if draw.gpu_arrays == "none" or device_of(draw) != "cuda" or type(X) is not np.ndarray:
         return X
     if X.dtype not in (np.float32, np.float64) or X.flags.writeable is False:
@@ -47,7 +47,7 @@ def handed_over(draw: Draw, X: Any) -> Any:
 
 
 def on_host(values: Any) -> np.ndarray:
-    """Values as an array of NumPy, wherever they lie."""
+    """Return values as a NumPy array, whichever device holds them."""
     if hasattr(values, "get"):
         return values.get()
     return values.cpu().numpy() if hasattr(values, "cpu") else values

@@ -1,4 +1,4 @@
-"""The margin of a fitted model, as its library gives it."""
+"""The margin of a fitted model, computed by its library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def library_of(model: Any) -> str:
 
 
 def n_rounds(model: Any) -> int:
-    """Trees that a margin adds up for an output, at most: what bounds its rounding errors."""
+    """Bound the number of trees that add up to an output's margin, and with it the rounding errors."""
     library = library_of(model)
     if library == "xgboost":
         booster = model if type(model).__name__ == "Booster" else model.get_booster()
@@ -30,16 +30,16 @@ def n_rounds(model: Any) -> int:
 
 
 def by_output(values: Any) -> np.ndarray:
-    """Predictions as float64 of shape (n_rows, n_outputs)."""
+    """Return predictions as float64 of shape (n_rows, n_outputs)."""
     values = np.asarray(values, np.float64)
     return values.reshape(len(values), -1)
 
 
 def margin_of(model: Any, X: Any, *, contrast: bool = False) -> np.ndarray:
-    """What the library itself says is the margin, of shape (n_rows, n_outputs).
+    """Compute the margin with the library itself, shape (n_rows, n_outputs).
 
-    ``contrast``: without the intercept, where the library can leave it out and adds up in float32 otherwise,
-    so that differences between rows keep their digits.
+    With ``contrast``, without the intercept, if the library can leave it out and would add it in float32, so
+    that differences between rows keep their digits.
     """
     library = library_of(model)
     if library == "xgboost":
@@ -60,7 +60,7 @@ def _xgboost_margin(model: Any, X: Any, contrast: bool) -> Any:
     booster = model if is_native else model.get_booster()
     stop = 0 if is_native else getattr(model, "best_iteration", -1) + 1
     missing = np.nan if is_native else model.missing
-    # As the wrapper has it, an array has no names, whatever the booster was trained on.
+    # The wrapper passes an array without names, whatever the booster was trained on.
     names = {} if is_native or hasattr(X, "columns") else {"feature_names": booster.feature_names}
     rows = xgboost.DMatrix(X, missing=missing, enable_categorical=True, **names)
     if contrast:
@@ -96,12 +96,12 @@ def _sklearn_margin(model: Any, X: Any) -> Any:
 
 
 def average_path(n: int) -> float:
-    """Mean depth of an unsuccessful search in a binary search tree of n items (Liu et al., 2008)."""
+    """Return the mean depth of an unsuccessful search in a search tree of n items (Liu et al., 2008)."""
     if n <= 1:
         return 0.0
     return 1.0 if n == 2 else 2 * (np.log(n - 1.0) + np.euler_gamma) - 2 * (n - 1) / n
 
 
 def is_probability(model: Any) -> bool:
-    """Whether the margin of a classifier is a probability already."""
+    """Return whether the margin of a classifier is already a probability."""
     return library_of(model) == "sklearn" and "Boosting" not in type(model).__name__

@@ -1,4 +1,4 @@
-"""Families of models: what may be drawn of each, and how it is made.
+"""Families of models: the options drawn for each, and how its models are built.
 
 A family is one entry of ``FAMILIES``; a new option is one more choice in its ``options``.
 """
@@ -23,11 +23,11 @@ class Family:
     library : str
         Top-level module.
     tasks : tuple of str
-        Of ``data.target``.
+        Tasks of ``data.target``.
     options : callable
-        Draws the parameters, by a chooser and the task.
+        Draws the parameters from a chooser and the task.
     build : callable
-        Makes the model, not fitted, of the task, the parameters and the categorical columns.
+        Builds the unfitted model from the task, the parameters and the categorical columns.
     missing, infinite, categories : bool
         Whether training data may have them.
     """
@@ -161,7 +161,7 @@ def _xgboost_options(choose: Choose, task: str) -> dict[str, Any]:
         "n_jobs": 1,
         "random_state": 0,
     }
-    if found["max_depth"] == 0:  # no limit of depth: "exact" does not know that
+    if found["max_depth"] == 0:  # no limit of depth, which "exact" does not support
         found |= {"tree_method": "hist", "max_leaves": 12}
     if choose("booster", ["gbtree", "gbtree", "dart"]) == "dart":
         found |= {"booster": "dart", "rate_drop": 0.3}

@@ -1,4 +1,4 @@
-"""What is asked of the package, and what it must answer. A mode is one entry of ``MODES``."""
+"""Modes: requests to the package, and checks of its results. A mode is one entry of ``MODES``."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ Mode = Callable[[Case, Report], None]
 def explainer_of(case: Case, *, background: bool = False, **options: Any) -> TreeExplainer:
     options = {"device": case.device, **case.draw.options, **options}
     if background:
-        assert len(case.background_margins)  # what the library refuses is no background
+        assert len(case.background_margins)  # rows that the library refuses are no background
         options |= {"data": case.background.X, "data_weights": case.background_weights}
     return TreeExplainer(case.fitted.top, **options)
 
 
 def outputs_last(values: np.ndarray, ndim: int) -> np.ndarray:
-    """Values with an axis of outputs, also if there is one output, on the host."""
+    """Return values with an axis of outputs, even for a single output, on the host."""
     values = on_host(values)
     return values if values.ndim == ndim else values[..., None]
 
 
 def widened(case: Case, right: np.ndarray) -> np.ndarray:
-    """The truth for both classes, where both are asked for: minus that of the positive class, and it."""
+    """Widen the reference to both classes, if both are asked for; the negative class has the negated values."""
     return np.concatenate([-right, right], axis=-1) if case.draw.options.get("outputs") == "all" else right
 
 
 def widened_base(case: Case, base: np.ndarray, probabilities: bool) -> np.ndarray:
-    """Base values or margins of both classes; probabilities of both add up to 1, margins to 0."""
+    """Widen base values or margins to both classes; probabilities of both add up to 1, margins to 0."""
     if case.draw.options.get("outputs") != "all":
         return base
     return np.concatenate([float(probabilities) - base, base], axis=-1)
@@ -50,7 +50,7 @@ def adds_up_probabilities(case: Case) -> bool:
 
 
 def shape_and_names(case: Case, report: Report, explanation: Any) -> None:
-    """The rows, labels and dtype of the result."""
+    """Check the rows, labels and dtype of the result."""
     n, k = containers.n_rows(case.X), case.n_outputs
     k = 2 if case.draw.options.get("outputs") == "all" else k
     shape = (n, case.n_columns) if k == 1 else (n, case.n_columns, k)
@@ -69,7 +69,7 @@ def shape_and_names(case: Case, report: Report, explanation: Any) -> None:
 
 
 def adds_up(case: Case, report: Report, explanation: Any, check: str = "additivity") -> None:
-    """Base value plus values of each row is the library's own margin."""
+    """Check that base value plus values of each row are the library's own margin."""
     values = outputs_last(on_host(explanation.values).astype(np.float64), 3)
     total = np.asarray(explanation.base_values, np.float64).reshape(1, -1) + values.sum(axis=1)
     right = widened_base(case, case.margins, adds_up_probabilities(case))
@@ -79,9 +79,9 @@ def adds_up(case: Case, report: Report, explanation: Any, check: str = "additivi
 
 
 def same_rows(case: Case, report: Report, explain: Callable[[Any], np.ndarray], values: np.ndarray) -> None:
-    """Rows keep their bits in another order, and alone."""
+    """Check that rows keep their bits in another order, and one at a time."""
     if case.device == "auto" or case.handed is not case.X:
-        return  # other numbers of rows may go to another device
+        return  # another number of rows may select another device
     if case.draw.steps == "neighbours":
         return  # KNNImputer breaks ties between neighbours by rounding errors that depend on the other rows
     order = case.rng.permutation(containers.n_rows(case.X))
@@ -90,13 +90,13 @@ def same_rows(case: Case, report: Report, explain: Callable[[Any], np.ndarray], 
 
 
 def unused_are_zero(case: Case, report: Report, values: np.ndarray) -> None:
-    """Columns that no tree asks about have values of exactly zero."""
+    """Check that columns that no tree splits on have values of exactly zero."""
     if case.unused:
         report.true("unused columns", not values[:, case.unused].any(), f"columns {case.unused}")
 
 
 def values(case: Case, report: Report, index: str = "sv") -> None:
-    """Path-dependent SHAP values, or Banzhaf values."""
+    """Check path-dependent SHAP or Banzhaf values."""
     explainer = explainer_of(case)
     explanation = explainer.explain(case.handed, index=index)
     shape_and_names(case, report, explanation)
@@ -106,7 +106,7 @@ def values(case: Case, report: Report, index: str = "sv") -> None:
         same_rows(case, report, explainer.shap_values, explanation.values)
     worth = case.path_worth
     if worth is not None:
-        # The reader is right only if all columns known give the library's margin, but for the intercept.
+        # The reader is right only if all columns together give the library's margin, up to the intercept.
         intercept = case.contrasts[:N_DEFINED] - worth[-1]
         report.close("reader", intercept, intercept[:1].repeat(N_DEFINED, 0), case.allowed(case.contrasts))
         right = widened(case, games.values(worth, index))
@@ -134,7 +134,7 @@ def own_categorical(case: Case) -> list[int]:
 
 
 def background(case: Case, report: Report, index: str = "sv") -> None:
-    """Interventional values against background rows."""
+    """Check interventional values against background rows."""
     explainer = explainer_of(case, background=True)
     explanation = explainer.explain(case.handed, index=index)
     shape_and_names(case, report, explanation)
@@ -159,7 +159,7 @@ def background(case: Case, report: Report, index: str = "sv") -> None:
 
 
 def whole_pipeline(case: Case, report: Report, got: np.ndarray, index: str) -> None:
-    """The definition by mixtures of rows of X itself, through all steps."""
+    """Check the definition by mixtures of rows of X itself, through all steps."""
     rows = containers.rows(case.seen, range(N_DEFINED))
     p = len(case.draw.columns)
     pairs = truth.pairs_worth(lambda X: case.margin(X, contrast=True), rows, case.seen_background, p)
@@ -169,7 +169,7 @@ def whole_pipeline(case: Case, report: Report, got: np.ndarray, index: str) -> N
 
 
 def interactions(case: Case, report: Report, with_background: bool = False, order: int = 2) -> None:
-    """Interactions of pairs in all forms, or of triples."""
+    """Check interactions of pairs in all forms, or of triples."""
     draw = case.draw
     form = "occurring" if order == 3 and draw.form == "all" else draw.form
     index = "sii" if order == 3 and draw.index == "stii" else draw.index
@@ -180,7 +180,7 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
     explainer = explainer_of(case, background=with_background)
     found = explainer.explain_interactions(case.handed, pairs=asked, index=index, order=order)
     got = found.values
-    listed = cast(np.ndarray, found.pairs)  # None for a dense result, where it is not read
+    listed = cast(np.ndarray, found.pairs)  # None for a dense result, for which it is not used
     n, k = containers.n_rows(case.X), case.n_outputs * (2 if draw.options.get("outputs") == "all" else 1)
     ways = (case.n_columns,) * 2 if form == "all" else (len(listed),)
     report.equal("shape of interactions", got.shape, (n, *ways) if k == 1 else (n, *ways, k))
@@ -189,7 +189,7 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
         worth = None if pairs is None else truth.mean_worth(pairs, case.background_weights)
     else:
         worth = case.path_worth
-    exact = not with_background  # of which the library has predicted mixtures
+    exact = not with_background  # mixtures of these are predicted by the library
     if form == "all":
         got = outputs_last(got, 4)
         report.true("symmetry", np.array_equal(got, got.swapaxes(1, 2)))
@@ -222,7 +222,7 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
 
 
 def probability(case: Case, report: Report) -> None:
-    """Values of probabilities, by the rescale rule; of what adds up probabilities they are the margin's."""
+    """Check values of probabilities by the rescale rule; if the margin is a probability, they are its values."""
     explainer = explainer_of(case, background=True, model_output="probability")
     explanation = explainer.explain(case.X)
     got = outputs_last(explanation.values, 3)
@@ -256,7 +256,7 @@ def probability(case: Case, report: Report) -> None:
 
 
 def allowed_of_link(case: Case, right: np.ndarray, got: np.ndarray, steepest: Any) -> np.ndarray:
-    """Errors of margins times the steepest slope of the link, and of values themselves."""
+    """Bound the errors: those of margins times the steepest slope of the link, plus those of the values."""
     margins = np.broadcast_to(case.contrasts.max(axis=0), case.contrasts.shape)
     precision = 3e-6 if case.draw.options.get("precision", "single") == "single" else 1e-11
     own = precision * np.abs(got).reshape(-1, got.shape[-1]).max(axis=0)
@@ -271,14 +271,14 @@ def link_scale(case: Case) -> float:
 
 
 def log_loss(case: Case, report: Report) -> None:
-    """Values of the loss, by the rescale rule, of binary classifiers and regressors of squared errors."""
+    """Check values of the loss by the rescale rule, for binary classifiers and squared-error regressors."""
     explainer = explainer_of(case, background=True, model_output="log_loss")
     classes = models.is_classes(case.draw.task)
     number = case.rng.integers(0, 2, N_DEFINED)
     if classes:
         labels = np.unique(case.y)[number]
         if case.draw.outer in ("native", "file") and case.draw.family == "lightgbm":
-            labels = number  # which are not in LightGBM's own models
+            labels = number  # which LightGBM's own models lack
         link, slope = truth.log_loss(link_scale(case))
         y, steepest = number.astype(float), 1.0
     else:
@@ -313,7 +313,7 @@ def log_loss(case: Case, report: Report) -> None:
 
 
 def many_rows(case: Case, report: Report) -> None:
-    """So many rows that tables are worth it, or a GPU: the same few, over and over, have the same values."""
+    """Check so many rows that tables or a GPU pay off: a few rows, repeated, keep their values."""
     with_background = case.draw.form in ("all", "list")
     n = containers.n_rows(case.X)
     repeats = int(case.rng.choice([50, 400, 3000]))

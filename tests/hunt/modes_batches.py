@@ -1,4 +1,4 @@
-"""explain_batches, from sources of all kinds to sinks of all kinds, against the libraries' predictions."""
+"""Modes of explain_batches, from all kinds of sources to all kinds of sinks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SINKS = ["values.parquet", "values.arrow", "values.npy", "values/"]
 
 
 def batches(case: Case, report: Report) -> None:
-    """The values of explain, whatever the files, in their order, with the columns that are kept."""
+    """Check that the values are those of explain for all kinds of files, in order, with the columns kept."""
     rng = np.random.default_rng([case.draw.seed, 4])
     folder = Path(wrappers.FOLDER or ".")
     X = case.given.plain
@@ -97,7 +97,7 @@ def _as_read(name: str, X: Any) -> Any:
 
 
 def _may_refuse(case: Case, name: str, text: str) -> bool:
-    """Whether the documentation has a reason: types of a file that are not those in training."""
+    """Return whether a refusal is documented: a file's types are not those in training."""
     if name.startswith("csv") and (case.data.categorical or "infinit" in text):
         if "column" in text:
             return True
@@ -131,7 +131,7 @@ def _parquet(X: Any, folder: Path, rng: Any) -> Any:
 
 
 def _differing(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
-    """Two files: one has its columns in another order, and narrower types."""
+    """Write two files: one has its columns in another order, and narrower types."""
     import pyarrow.parquet
 
     half = len(X) // 2
@@ -144,7 +144,7 @@ def _differing(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
 
 
 def _narrow(X: pd.DataFrame) -> pd.DataFrame:
-    """Numbers as float32, and whole ones as int32."""
+    """Narrow numbers to float32, and whole ones to int32."""
     X = X.copy()
     with np.errstate(over="ignore"):
         for name in X:
@@ -155,7 +155,7 @@ def _narrow(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def _lacking(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
-    """Two files, of which the second lacks a column."""
+    """Write two files, of which the second lacks a column."""
     import pyarrow.parquet
 
     paths, more = _differing(X, folder, rng)
@@ -179,7 +179,7 @@ def _csv(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
 
 
 def _strange_csv(X: pd.DataFrame, folder: Path, rng: Any) -> Any:
-    """The columns in another order, with one more, that the model does not know."""
+    """Write the columns in another order, with an additional one that the model does not know."""
     frame = _numbered(X).assign(other="text")
     frame = frame.iloc[:, rng.permutation(frame.shape[1])]
     frame.to_csv(folder / "rows.csv", index=False)
@@ -220,7 +220,7 @@ SOURCES: dict[str, Any] = {
 
 
 def _read(sink: Path, result: Any, keep: list[str]) -> tuple[np.ndarray, list[Any]]:
-    """The values in a sink, a row each, and what was kept."""
+    """Read the values in a sink, one row each, and the columns kept."""
     if sink.suffix == ".npy":
         values = np.load(sink)
         return values.reshape(len(values), -1), []

@@ -1,4 +1,4 @@
-"""The same values by other ways: importances, tables, selections, the command line."""
+"""Modes that reach the same values in other ways: importances, tables, selections, the command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .report import NotDrawnError, Report
 
 
 def importances(case: Case, report: Report) -> None:
-    """Means over rows and parts, from the values by hand."""
+    """Check means over rows and parts against means of the values, computed here."""
     options = {"device": case.device, **case.draw.options}
     values = outputs_last(explain(case.fitted.top, case.X, **options).values.astype(float), 3)
     how = ["mean_abs", "rms", "max_abs"][case.draw.background % 3]
@@ -40,7 +40,7 @@ def importances(case: Case, report: Report) -> None:
 
 
 def views(case: Case, report: Report) -> None:
-    """Slices, tables and arrays of an explanation hold its values; main effects and matrices their sums."""
+    """Check slices, tables and arrays of an explanation against its values; main effects, against sums."""
     explainer = explainer_of(case)
     explanation = explainer.explain(case.X)
     adds_up(case, report, explanation)
@@ -68,7 +68,7 @@ def views(case: Case, report: Report) -> None:
 
 
 def covers(case: Case, report: Report) -> None:
-    """Trees of scikit-learn by counts of rows in place of weights."""
+    """Check scikit-learn's trees with counts of rows in place of weights."""
     model = case.fitted.last
     if type(model).__module__.partition(".")[0] != "sklearn" or type(model).__name__.startswith("Hist"):
         raise NotDrawnError("covers: of trees of scikit-learn only")
@@ -87,7 +87,7 @@ def covers(case: Case, report: Report) -> None:
 
 
 def command_line(case: Case, report: Report) -> None:
-    """``skshapgpu explain`` of a model file or a saved explainer, from a file to a file."""
+    """Check ``skshapgpu explain`` of a model file or a saved explainer, from a file to a file."""
     folder = Path(wrappers.FOLDER or ".")
     X = case.given.plain
     if case.fitted.steps or not isinstance(X, (pd.DataFrame, np.ndarray)):

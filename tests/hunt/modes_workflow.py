@@ -1,4 +1,4 @@
-"""Files, cross-validation, transformers and selectors: what they answer, and whether they agree."""
+"""Modes of files, cross-validation, transformers and selectors: their results, and whether they agree."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .margins import is_probability, library_of, margin_of
 from .modes import adds_up, background, explainer_of, outputs_last, values
 from .report import NotDrawnError, Report
 
-#: Options that transformers and cross-validation take.
+#: Options that transformers and cross-validation accept.
 _COMMON = ("precision", "n_jobs", "memory_limit", "outputs", "algorithm")
 
 
@@ -44,7 +44,7 @@ def options_of(case: Case) -> dict[str, Any]:
 
 
 def saved(case: Case, report: Report) -> None:
-    """An explainer in a file, a pickle or a copy gives the same bits, and these are right."""
+    """Check that an explainer from a file, a pickle or a copy returns identical bits, and right ones."""
     with_background = case.draw.form in ("all", "list")
     explainer = explainer_of(case, background=with_background)
     others = {"pickle": pickle.loads(pickle.dumps(explainer)), "copy": copy.deepcopy(explainer)}
@@ -69,7 +69,7 @@ def saved(case: Case, report: Report) -> None:
 
 
 def permuted(case: Case, report: Report) -> None:
-    """Columns of X in another order, which a step in front puts right, change nothing."""
+    """Check that reordering columns of X, undone by a step in front, changes nothing."""
     order = case.rng.permutation(len(case.draw.columns))
     back = np.argsort(order)
 
@@ -93,7 +93,7 @@ def permuted(case: Case, report: Report) -> None:
 
 
 def grouped(case: Case, report: Report) -> None:
-    """Values summed by the columns of X that the model's columns are made of."""
+    """Check values summed by the columns of X from which the model's columns are derived."""
     explanation = explainer_of(case).explain(case.X)
     adds_up(case, report, explanation)
     by_input = None
@@ -117,7 +117,7 @@ def grouped(case: Case, report: Report) -> None:
 
 
 def summed(case: Case, of_model: np.ndarray, origins: wrappers.Origins) -> np.ndarray:
-    """Values of the model's columns added up for those of X; zeros where nothing is made of a column."""
+    """Sum the values of the model's columns by columns of X; unused columns get zeros."""
     total = np.zeros((len(of_model), len(case.draw.columns), *of_model.shape[2:]))
     for j, i in enumerate(origins):
         total[:, i] += of_model[:, j]
@@ -125,7 +125,7 @@ def summed(case: Case, of_model: np.ndarray, origins: wrappers.Origins) -> np.nd
 
 
 def transformer(case: Case, report: Report) -> None:
-    """Columns of ShapTransformer, fitted and from a fitted model, and importances in the order of X."""
+    """Check ShapTransformer's columns, fitted or from a fitted model, and importances in the order of X."""
     if case.draw.outer == "self-training":
         raise NotDrawnError("transformer: self-training takes more containers than the model")
     nested = case.nest("none")
@@ -180,7 +180,7 @@ def _splits(cv: Any, case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def cross_validated(case: Case, report: Report) -> None:
-    """Rows by models that were not trained on them, compared with what these predict, fitted here again."""
+    """Check rows explained by models not trained on them, against predictions of models fitted here."""
     draw = case.draw
     if draw.task in ("ranking", "outliers"):
         raise NotDrawnError("cross-validation: of rankings and outliers")
@@ -244,7 +244,7 @@ def cross_validated(case: Case, report: Report) -> None:
 def allowed_sum(
     last: Any, margins: np.ndarray, of_rows: np.ndarray, options: dict[str, Any], single: bool
 ) -> np.ndarray:
-    """As ``Case.allowed`` for a sum, of a model that is not the case's."""
+    """Return ``Case.allowed`` for a sum, for a model that is not the case's."""
     scale = np.nan_to_num(np.abs(of_rows).sum(axis=1)).max(axis=0) + np.ptp(margins, axis=0)
     magnitude = np.abs(margins).max(axis=0) + scale + 1.0 * (library_of(last) == "xgboost")
     precision = options.get("precision", "single")
@@ -252,7 +252,7 @@ def allowed_sum(
 
 
 def selected(case: Case, report: Report) -> None:
-    """The only column that the target depends on wins over noise, wherever the steps put it."""
+    """Check that the only column that the target depends on beats noise, wherever the steps put it."""
     draw = case.draw
     rng, n, p = np.random.default_rng([draw.seed, 3]), 150, max(len(draw.columns), 3)
     winner = int(rng.integers(1, p))
@@ -260,7 +260,8 @@ def selected(case: Case, report: Report) -> None:
     steps = draw.steps if draw.steps not in (*wrappers.WITH_CATEGORIES, "pca") else "reorder"
     classes = models.is_classes(draw.task)
     y = frame.iloc[:, winner].to_numpy()
-    # A larger offset would be all that XGBoost keeps of the target, in float32, and a smaller gain no split.
+    # With a larger offset XGBoost, in float32, would keep nothing of the target; with a smaller gain it would
+    # not split.
     offset = np.clip(draw.offset, -100, 100)
     scale = max(draw.scale, 1e-2)
     y = (y > 0).astype(int) if classes else scale * (offset + y)
@@ -295,7 +296,7 @@ def selected(case: Case, report: Report) -> None:
 
 
 def _strong_model(family: str, classes: bool) -> Any:
-    """A model that finds what is to be found."""
+    """Return a model strong enough to find the signal."""
     from sklearn import ensemble, tree
 
     kind = "Classifier" if classes else "Regressor"
@@ -318,7 +319,7 @@ def _strong_model(family: str, classes: bool) -> Any:
 
 
 def unfitted(case: Case, report: Report) -> None:
-    """What is not fitted is refused by NotFittedError, and fitting it later changes no explainer."""
+    """Check that unfitted models raise NotFittedError, and that fitting one later changes no explainer."""
     nested = case.nest(case.draw.outer if case.draw.outer in wrappers.HOLDERS else "none")
     try:
         TreeExplainer(nested.estimator)

@@ -1,4 +1,4 @@
-"""Processes that carry out seeds; what kills one, or keeps it for a minute, becomes a finding."""
+"""Processes that run seeds; a seed that kills one, or keeps it for a minute, becomes a finding."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MOST_SECONDS = 60.0
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
-#: A process is ended after so many cases, and the next one has the next instruction set.
+#: A process ends after this number of cases, and the next one has the next instruction set.
 _CASES = 500
 
 
 def instruction_sets() -> list[str]:
-    """Those of this processor that there are kernels for; a process has one."""
+    """Return this processor's instruction sets that have kernels; a process uses one."""
     from numpy._core._multiarray_umath import __cpu_features__ as has
 
     avx512 = all(has.get(name) for name in ("AVX512F", "AVX512BW", "AVX512VL", "AVX512DQ"))
@@ -67,7 +67,7 @@ class _Worker:
 
 
 class Pool:
-    """So many processes, started again when one is lost."""
+    """Processes, restarted when one is lost."""
 
     def __init__(self, jobs: int, fixed: dict[str, Any]) -> None:
         self.jobs, self.fixed = jobs, fixed
@@ -75,7 +75,7 @@ class Pool:
         self._instructions = cycle(instruction_sets())
 
     def results(self, start: int, end: float) -> Iterator[Result]:
-        """Results of seeds from ``start`` on, as they come, until ``time.monotonic()`` is ``end``."""
+        """Yield results of seeds from ``start`` on as they come, until ``time.monotonic()`` is ``end``."""
         seeds = count(start)
         workers = self.workers = [self._start() for _ in range(self.jobs)]
         try:

@@ -1,7 +1,7 @@
-"""Trees as their libraries store them, read a second time.
+"""Trees as their libraries store them, read independently of the package.
 
 Only these modules and the libraries' own documents are involved, neither the package's adapters nor its
-formulas. A reader proves itself: the worth of all columns must be the library's margin.
+formulas. A reader is checked: the value of the coalition of all columns must be the library's margin.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .trees import Tree, encoded
 
 
 def readable(model: Any) -> bool:
-    """Whether :func:`trees_of` knows the model: all but those of CatBoost with categories."""
+    """Return whether :func:`trees_of` supports the model: all but those of CatBoost with categories."""
     return library_of(model) != "catboost" or not model.get_cat_feature_indices()
 
 
 def trees_of(model: Any) -> list[Tree]:
-    """The trees of a model, scaled as they are added."""
+    """Read the trees of a model, scaled as they are added."""
     read = {
         "sklearn": readers_sklearn.trees,
         "xgboost": readers_boosting.xgboost_trees,
@@ -32,12 +32,12 @@ def trees_of(model: Any) -> list[Tree]:
 
 
 def rows_of(model: Any, made: Any, categories: dict[int, list[Any]]) -> np.ndarray:
-    """Rows as the trees of a model compare them; ``categories``: of the training frame, by column."""
+    """Return rows as a model's trees compare them; ``categories``: of the training frame, by column."""
     library = library_of(model)
     if library == "sklearn":
         return readers_sklearn.rows(model, made)
     if library == "lightgbm":
-        # A booster rounds what is no float of this machine; a wrapper has made float64 of objects before.
+        # A booster rounds numbers that are no native floats; a wrapper converts objects to float64 first.
         exact = "f4 f8".split() if type(model).__name__ == "Booster" else "f4 f8 O".split()
         if isinstance(made, np.ndarray) and made.dtype not in [np.dtype(name) for name in exact]:
             made = made.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Trees of XGBoost, LightGBM and CatBoost, from the documents that these write."""
+"""Trees of XGBoost, LightGBM and CatBoost, read from the documents that these write."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def xgboost_trees(model: Any) -> Iterator[Tree]:
 
 
 def _singles(numbers: list[float]) -> np.ndarray:
-    """float32, which the text has as few digits as tell them apart."""
+    """Parse float32 numbers, which the text writes with just enough digits to distinguish them."""
     return np.array(numbers, np.float32).astype(np.float64)
 
 
@@ -80,7 +80,7 @@ def lightgbm_trees(model: Any) -> Iterator[Tree]:
 def _lightgbm_tree(root: dict[str, Any], output: int, n_outputs: int, factor: float) -> Tree:
     nodes: list[dict[str, Any]] = [root]
     left, right = [], []
-    for node in nodes:  # grows while it is walked
+    for node in nodes:  # grows during the loop
         if "left_child" in node:
             left.append(len(nodes))
             right.append(len(nodes) + 1)
@@ -102,7 +102,7 @@ def _lightgbm_tree(root: dict[str, Any], output: int, n_outputs: int, factor: fl
         missing, default = node["missing_type"], bool(node["default_left"])
         x = np.where(np.isnan(x) & (missing != "NaN"), 0.0, x)
         limit = node["threshold"]
-        if abs(limit) >= 1e300:  # LightGBM writes infinities so
+        if abs(limit) >= 1e300:  # LightGBM's form of infinities
             limit = np.copysign(np.inf, limit)
         side = np.where(np.abs(x) <= np.float32(1e-35), 0.0, x) <= limit
         if missing == "Zero":
@@ -118,7 +118,7 @@ def _lightgbm_tree(root: dict[str, Any], output: int, n_outputs: int, factor: fl
 
 
 def catboost_trees(model: Any) -> Iterator[Tree]:
-    """Trees of a model without categories; a symmetric one asks its last question first."""
+    """Read the trees of a model without categories; a symmetric one has its last question at the root."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
         model.save_model(str(path), format="json")
@@ -138,7 +138,7 @@ def catboost_trees(model: Any) -> Iterator[Tree]:
 def _unfolded(
     splits: list[Any], values: np.ndarray, weights: list[float], leaf: int, level: int
 ) -> dict[str, Any]:
-    """A symmetric tree as nested nodes; the answer to split b is bit b of a leaf's number."""
+    """Unfold a symmetric tree into nested nodes; the answer to split b is bit b of a leaf's number."""
     if level == 0:
         return {"value": values[leaf], "weight": weights[leaf]}
     right = leaf | 1 << (level - 1)
@@ -152,7 +152,7 @@ def _unfolded(
 def _catboost_tree(root: dict[str, Any], floats: dict[int, Any], scale: float) -> Tree:
     nodes: list[dict[str, Any]] = [root]
     left, right = [], []
-    for node in nodes:  # grows while it is walked
+    for node in nodes:  # grows during the loop
         is_leaf = "split" not in node
         left.append(-1 if is_leaf else len(nodes))
         right.append(-1 if is_leaf else len(nodes) + 1)

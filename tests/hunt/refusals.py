@@ -1,17 +1,17 @@
-"""What the package documents that it refuses: parts of messages, and which draws may meet them."""
+"""Documented refusals of the package: parts of their messages, and the draws in which they may occur."""
 
 from __future__ import annotations
 
 from . import containers
 from .draws import Draw
 
-#: Categories that are numbers are numbers there.
+#: Categories that are numbers are numbers in these containers.
 TYPES_LOST = ("polars", "polars enum", "arrow", "arrow text", "frame of text")
 
-#: What scikit-learn reads as sparse matrices, in which it takes NaN and sends it anywhere.
+#: Containers read by scikit-learn as sparse matrices, in which it accepts NaN and sends it anywhere.
 SPARSE = (*containers.SPARSE, "frame sparse")
 
-#: In every container.
+#: Refusals in every container.
 ALWAYS = {
     "model_output='probability' needs": lambda draw: draw.mode == "probability",
     "model_output='log_loss' needs": lambda draw: draw.mode == "log_loss",
@@ -26,7 +26,7 @@ ALWAYS = {
     "interactions of pairs are available": lambda draw: draw.mode == "triples" and draw.family == "catboost",
 }
 
-#: Of categories in a container that does not keep them.
+#: Refusals of categories in a container that does not keep them.
 OF_TYPES = (
     "columns must have the types that they had in training",
     "was categorical in training",
@@ -34,10 +34,10 @@ OF_TYPES = (
 
 
 def refusal(draw: Draw, accepted: bool, error: str, container: str | None = None) -> str | None:
-    """The kind of a refusal that is documented, or that the library agrees with; None if it is a finding.
+    """Return the kind of a refusal that is documented or shared by the library; None if it is a finding.
 
-    ``accepted``: whether the library predicts these rows. ``container``: of the rows, if it is not the one
-    of the draw; "file" is one whose types are its own.
+    ``accepted``: whether the library predicts these rows. ``container``: that of the rows, if it is not the
+    one of the draw; "file" is one with types of its own.
     """
     container = container or draw.container
     for part, may in ALWAYS.items():

@@ -1,4 +1,4 @@
-"""What the checks of a case found."""
+"""Findings of the checks of a case."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 
 class NotDrawnError(Exception):
-    """The library itself cannot fit or predict what was drawn: nothing can be tested."""
+    """Failure of the library itself to fit or predict a draw: there is nothing to test."""
 
 
 @dataclass
 class Report:
-    """What the checks of a case found."""
+    """Findings of the checks of a case."""
 
     findings: list[str] = field(default_factory=list)
     checks: Counter[str] = field(default_factory=Counter)

@@ -31,7 +31,7 @@ NAMED = (UnsupportedModelError, ValueError, TypeError)
 
 @dataclass
 class Result:
-    """What became of a seed."""
+    """The outcome of a seed."""
 
     seed: int
     description: str = ""
@@ -44,7 +44,7 @@ class Result:
 
 
 def run(seed: int, fixed: dict[str, Any] | None = None) -> Result:
-    """Carry out the case of a seed; nothing it does is raised here."""
+    """Run the case of a seed; its errors are recorded, not raised."""
     start = time.perf_counter()
     drawn = draw(seed, **(fixed or {}))
     result = Result(seed, str(drawn), drawn.dimensions())

@@ -36,7 +36,7 @@ def versions() -> dict[str, str]:
 
 
 class Tally:
-    """What many results add up to."""
+    """Totals over many results."""
 
     def __init__(self) -> None:
         self.cases = self.n_checks = 0
@@ -45,7 +45,7 @@ class Tally:
         self.checks: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()
         self.not_drawn: Counter[str] = Counter()
-        #: Of each dimension and choice: cases, checks, findings.
+        #: For each dimension and choice: cases, checks, findings.
         self.by_dimension: dict[str, dict[str, list[int]]] = defaultdict(
             lambda: defaultdict(lambda: [0, 0, 0])
         )

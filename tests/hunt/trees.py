@@ -1,7 +1,7 @@
-"""One tree as this package reads it a second time, and the path-dependent worth of coalitions.
+"""One tree, read independently of the package, and the path-dependent values of coalitions.
 
-The worth of a coalition is a walk down each tree that follows the row at nodes of known columns, and averages
-both children by their covers at the others.
+The value of a coalition is computed by walking down each tree: nodes of known columns follow the row, and all
+others average both children by their covers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Tree:
 
 
 def worth(trees: list[Tree], X: np.ndarray, n_outputs: int) -> np.ndarray:
-    """Worth of all coalitions of columns, without any intercept: (2^p, n_rows, n_outputs)."""
+    """Compute the values of all coalitions of columns, without any intercept: (2^p, n_rows, n_outputs)."""
     p = X.shape[1]
     masks = np.arange(2**p)
     known = [((masks >> j) & 1 == 1)[:, None, None] for j in range(p)]
@@ -52,17 +52,17 @@ def _expected(tree: Tree, node: int, X: np.ndarray, known: list[np.ndarray]) -> 
 
 
 def used_columns(trees: list[Tree]) -> set[int]:
-    """Columns that some node asks about."""
+    """Return the columns that some node splits on."""
     return {int(j) for tree in trees for j in tree.feature[tree.left >= 0]}
 
 
 def is_encodable(made: Any) -> bool:
-    """Whether :func:`encoded` takes it; only X itself may be anything else."""
+    """Return whether :func:`encoded` supports X; only X itself may be of another kind."""
     return isinstance(made, (np.ndarray, pd.DataFrame)) or sp.issparse(made)
 
 
 def encoded(made: Any, categories: dict[int, list[Any]], absent: float = 0.0) -> np.ndarray:
-    """An array, frame or sparse matrix as float64; categories by their position in training, else NaN."""
+    """Return an array, frame or sparse matrix as float64; categories by position in training, else NaN."""
     if sp.issparse(made):
         coo = made.tocoo()
         dense = np.full(made.shape, absent)

@@ -1,8 +1,8 @@
-"""What is right, by the definition and the libraries alone.
+"""References by the definition and the libraries alone.
 
-Interventional: each coalition's worth is the library's own prediction of mixtures, rows whose columns in the
-coalition are those of the row explained and whose others are those of a background row. Path-dependent:
-``readers.py``, or what CatBoost itself says the values of symmetric trees are.
+Interventional: a coalition's value is the library's own prediction of mixtures, rows with the coalition's
+columns from the explained row and the others from a background row. Path-dependent: ``readers.py``, or
+CatBoost's own values for symmetric trees.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 from . import containers, games
 from .margins import library_of
 
-#: Coalitions of more columns take too long.
+#: More columns have too many coalitions.
 MOST_COLUMNS = 9
 
 
 def pairs_worth(predict: Callable[[Any], np.ndarray], X: Any, background: Any, n_columns: int) -> np.ndarray:
-    """Worth of every coalition for each pair of a row and a background row.
+    """Compute the value of every coalition for each pair of an explained row and a background row.
 
     Parameters
     ----------
     predict : callable
-        From rows like those of X to margins of shape (n, n_outputs).
+        Maps rows like those of X to margins of shape (n, n_outputs).
     X, background : array, frame or matrix
-        In the same container.
+        Rows in containers of one kind.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def shares(weights: np.ndarray | None, n_background: int) -> np.ndarray:
 
 
 def mean_worth(worth: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Worth of each coalition against the background as a whole: (2^p, n_rows, n_outputs)."""
+    """Compute the value of each coalition against the whole background: (2^p, n_rows, n_outputs)."""
     return np.einsum("cnmk,m->cnk", worth, shares(weights, worth.shape[2]))
 
 
@@ -63,7 +63,7 @@ def rescaled(
     weights: np.ndarray | None,
     labels: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values by the rescale rule of docs/which_shap.md, and base values of each row.
+    """Compute values by the rescale rule of docs/which_shap.md, and base values of each row.
 
     Each pair's SHAP values of the margin are multiplied by the slope of the link between both margins.
 
@@ -72,7 +72,7 @@ def rescaled(
     worth : ndarray of shape (2^p, n_rows, n_background, n_outputs)
     margins, of_background : ndarray of shape (n_rows, n_outputs) and (n_background, n_outputs)
     link, derivative : callable
-        Of margins and labels, which broadcast.
+        Functions of margins and labels, which broadcast.
     """
     labels = np.zeros(len(margins)) if labels is None else labels
     y = labels[:, None, None]
@@ -117,9 +117,9 @@ def squared_error_slope(z: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def own_values(model: Any, made: Any, categorical: list[int]) -> tuple[np.ndarray, np.ndarray] | None:
-    """SHAP values by CatBoost itself, (n_rows, p, n_outputs), and base values.
+    """Compute SHAP values with CatBoost itself, (n_rows, p, n_outputs), and base values.
 
-    None where these are not right, as of trees that are not symmetric (catboost/catboost#1703).
+    Return None if CatBoost's are wrong, as for trees that are not symmetric (catboost/catboost#1703).
     """
     if library_of(model) != "catboost" or model.get_all_params().get("grow_policy") != "SymmetricTree":
         return None

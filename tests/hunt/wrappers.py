@@ -1,7 +1,7 @@
-"""What stands around a model: leading steps of a pipeline, and what holds the pipeline.
+"""Wrappers of a model: leading steps of a pipeline, and estimators around the pipeline.
 
-Steps say of each column that they give which column of X it is made of, by their own construction, so
-that nobody has to ask the package. An entry is one line in ``STEPS`` or ``OUTER``.
+Steps state, by their own construction, which column of X each of their output columns derives from, so that
+the package need not be asked. An entry is one line in ``STEPS`` or ``OUTER``.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ from sklearn.utils import check_array
 
 from .margins import library_of
 
-#: Where files go; the runner deletes it.
+#: Folder for files; the runner deletes it.
 FOLDER: str | None = None
 
-#: For each column that the steps give, the number of the column of X it is made of alone; None: of several.
+#: For each output column of the steps, the number of the only column of X that it derives from; None:
+#: several.
 Origins = list[Any]
 
 
 @dataclass(eq=False)
 class Fitted:
-    """A fitted nest, and what it is made of.
+    """A fitted nest and its parts.
 
     Attributes
     ----------
     top : object
-        What the package is given.
+        The estimator that the package gets.
     steps : list
         Fitted transformers in front of the model proper.
     last : object
@@ -57,7 +58,7 @@ class Fitted:
     origins : list
         Origins of the columns that ``last`` sees.
     one_to_one : bool
-        Whether each of them is made of one column of X, each time of another.
+        Whether each of them derives from one column of X, each from another one.
     """
 
     top: Any
@@ -67,7 +68,7 @@ class Fitted:
     one_to_one: bool
 
     def made(self, X: Any) -> Any:
-        """X as the model proper sees it."""
+        """Transform X to the rows that the model proper sees."""
         for step in self.steps:
             X = step.transform(X)
         return X
@@ -89,7 +90,7 @@ def _same(p: int) -> Callable[[list[Any]], Origins]:
 
 
 def _halves(p: int) -> tuple[list[int], list[int]]:
-    """Columns for two parts of a ColumnTransformer, none of them in order."""
+    """Split columns into two parts of a ColumnTransformer, neither of them in order."""
     return list(range(p - 1, -1, -2)), list(range(p - 2, -1, -2))
 
 
@@ -116,7 +117,7 @@ def _scaling_last(p: int, numeric: list[int], categorical: list[int], select: Ca
 
 
 def _encoding(p: int, numeric: list[int], categorical: list[int], select: Callable[..., Any]) -> Steps:
-    """Numbers behind one-hot columns."""
+    """Place numbers after one-hot columns."""
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False, max_categories=3)
     parts = [("one", encoder, select(categorical)), ("rest", "passthrough", select(numeric))]
 
@@ -129,7 +130,7 @@ def _encoding(p: int, numeric: list[int], categorical: list[int], select: Callab
 
 
 def _one_hot_columns(encoder: OneHotEncoder) -> list[list[str]]:
-    """Columns of each input: counted by encoding each known category."""
+    """Return the columns of each input: one for each known category or group of infrequent ones."""
     widths = []
     for i, categories in enumerate(encoder.categories_):
         infrequent = encoder.infrequent_categories_[i]
@@ -150,7 +151,7 @@ def _selecting(p: int, numeric: list[int], categorical: list[int], select: Calla
 
 
 def _by_position(X: Any, y: Any) -> np.ndarray:
-    """Scores that drop the first column."""
+    """Return scores that drop the first column."""
     return np.arange(X.shape[1], dtype=float)
 
 
@@ -181,7 +182,7 @@ def _nested(p: int, numeric: list[int], categorical: list[int], select: Callable
     return [("outer", Pipeline([("columns", columns), ("id", "passthrough")]))], lambda steps: first + second
 
 
-#: Steps by name. Those behind "categories" need some; the others take numbers only, but the first.
+#: Steps by name. Those behind "categories" need some; all others except the first accept numbers only.
 STEPS: dict[str, Callable[..., Steps]] = {
     "none": lambda p, *rest: ([], _same(p)),
     "scaler": lambda p, *rest: ([("scale", StandardScaler())], _same(p)),
@@ -208,7 +209,7 @@ STEPS: dict[str, Callable[..., Steps]] = {
 }
 
 WITH_CATEGORIES = ["one-hot", "ordinal"]
-#: Whose origins the package must know; those of the others it may refuse to tell.
+#: Steps whose origins the package must know; it may refuse to tell those of the others.
 KNOWN_ORIGINS = [
     "none",
     "scaler",
@@ -221,12 +222,12 @@ KNOWN_ORIGINS = [
     "one-hot",
     "ordinal",
 ]
-#: Which also take categories, for models that know them.
+#: Steps that also accept categories, for models that support them.
 ANY_COLUMNS = ["none", "reorder", "drop", "reversed", "without first", "scale some"]
 
 
 class _Checked:
-    """What SelfTrainingClassifier makes of X before the model sees it."""
+    """X as SelfTrainingClassifier converts it before the model sees it."""
 
     def transform(self, X: Any) -> Any:
         return check_array(X, accept_sparse=True, ensure_all_finite=False)
@@ -234,7 +235,7 @@ class _Checked:
 
 @dataclass(eq=False)
 class Nest:
-    """An estimator that is not fitted: a model, steps in front of it, and what stands around both."""
+    """An unfitted estimator: a model, its leading steps, and the estimators around both."""
 
     steps_name: str
     outer: str
@@ -243,12 +244,12 @@ class Nest:
     find_origins: Callable[[list[Any]], Origins]
 
     def routed(self, fit_params: dict[str, Any]) -> dict[str, Any]:
-        """Parameters of the model's ``fit``, named for that of the nest."""
+        """Name the parameters of the model's ``fit`` for that of the nest."""
         prefix = "model__" if self.has_steps else ""
         return {prefix + name: value for name, value in fit_params.items()}
 
     def taken_apart(self, fitted: Any) -> tuple[list[Any], Any]:
-        """The steps and the model proper of the nest after it was fitted."""
+        """Return the steps and the model proper of the fitted nest."""
         if self.outer == "RFE":
             return [fitted], fitted.estimator_
         for name in ("best_estimator_", "estimator_"):
@@ -263,8 +264,8 @@ class Nest:
 
 
 def nest(steps_name: str, outer: str, model: Any, X: Any, categorical: list[int]) -> Nest:
-    """The estimator of a draw; ``categorical``: columns of X."""
-    frame = hasattr(X, "columns")  # of pandas or polars
+    """Build the estimator of a draw; ``categorical``: columns of X."""
+    frame = hasattr(X, "columns")  # a frame of pandas or polars
     names = list(X.columns) if frame else []
     p = X.shape[1]
     numeric = [i for i in range(p) if i not in categorical]
@@ -304,7 +305,7 @@ def _transformer(inner: Any) -> Any:
     return ShapTransformer(inner)
 
 
-#: What is fitted with the pipeline inside.
+#: Wrappers fitted with the pipeline inside.
 HOLDERS: dict[str, Callable[[Any], Any]] = {
     "search": lambda inner: GridSearchCV(inner, {}, cv=KFold(2), error_score="raise"),
     "fixed threshold": lambda inner: FixedThresholdClassifier(inner, threshold=0.3),
@@ -326,7 +327,7 @@ def build(nested: Nest, X: Any, y: np.ndarray, fit_params: dict[str, Any]) -> Fi
 
 
 def _outside(outer: str, top: Any, last: Any) -> tuple[Any, Any]:
-    """What is handed over instead of the fitted model, and what predicts as it does behind the steps."""
+    """Return the object passed instead of the fitted model, and one that predicts alike behind the steps."""
     if outer == "frozen":
         return FrozenEstimator(top), last
     if outer == "frozen in a pipeline":
@@ -342,7 +343,7 @@ def _outside(outer: str, top: Any, last: Any) -> tuple[Any, Any]:
 
 
 def _file_and_model(last: Any) -> tuple[Path, Any]:
-    """The model in a file of its library, and what the library reads from that."""
+    """Save the model in a file of its library; return the file and the library's own reading of it."""
     library = library_of(last)
     folder = Path(tempfile.mkdtemp(dir=FOLDER))
     path = folder / {"xgboost": "m.ubj", "lightgbm": "m.txt", "catboost": "m.cbm"}[library]
@@ -375,12 +376,12 @@ OUTER = [
     "sampler",
 ]
 
-#: Whose model is that of the pipeline alone.
+#: Wrappers with the model of the pipeline alone.
 SAME_MODEL = ["none", "frozen", "search", "pickled", "frozen in a pipeline", "transformer"]
 
-#: Of classifiers only; some know no weights.
+#: Wrappers of classifiers only; some do not support weights.
 OF_CLASSIFIERS = ["fixed threshold", "tuned threshold", "self-training", "sampler"]
 WITHOUT_WEIGHTS = ["fixed threshold", "tuned threshold", "RFE", "self-training", "sampler"]
 
-#: Only of a library's own model without steps.
+#: Only for a library's own model without steps.
 NATIVE = ["native", "file"]
