@@ -23,24 +23,24 @@ QUICK_MODELS = ("cal_housing-small",)
 BACKGROUNDS, ROWS = (100, 1_000, 10_000), (1_000, 10_000)
 QUICK_BACKGROUNDS, QUICK_ROWS = (20, 100), (100,)
 
-#: The same on a GPU.
+#: Models, backgrounds and rows on a GPU.
 CUDA_MODELS, CUDA_BACKGROUNDS, CUDA_ROWS = ("cal_housing-d6",), (1_000, 1_000_000), (1_000_000,)
 
-#: name: (precision, whether the timed call makes the explainer, tables included).
+#: name: (precision, whether the timed call includes making the explainer and its tables).
 OURS = {"ours": ("single", False), "ours-with-building": ("single", True), "ours-double": ("double", False)}
 
-#: System that ratios refer to: their name.
+#: System that ratios refer to: name of these ratios.
 RATIOS = {"ours": "seconds_over_ours", "ours-with-building": "seconds_over_building"}
 
-#: Largest error that is still timed: the largest difference over the largest magnitude. Ours in double
-#: precision against the definition, in single against double, and the mean margin of the background plus
-#: values against the model's own prediction; others against ours in double.
+#: Largest error with which a system is still timed: the largest difference over the largest magnitude. Ours
+#: in double precision against the definition, in single against double, and the mean margin of the background
+#: plus values against the model's own prediction; other libraries against ours in double.
 TOLERANCE = {"definition": 1e-10, "single": 5e-6, "additivity": 1e-5, "peer": 1e-3}
 
 #: Rows on which all systems are checked, and rows and background rows for the definition.
 CHECKED_ROWS, DEFINITION_ROWS, DEFINITION_BACKGROUND = 8, 4, 100
 
-#: What our tables may take for the definition's one tree.
+#: Memory limit of our tables for the single tree of the definition.
 TABLE_BYTES = 2**28
 
 
@@ -107,14 +107,14 @@ def measure_background(
 
 
 def whole_calls(runner: peers.Runner, n_rows: int, seconds: float, entry: dict[str, Any]) -> dict[str, Any]:
-    """Calls with all rows, whose cost is not proportional to them; one where a single row is long."""
+    """Plan calls with all rows, for costs not proportional to them; one call if a single row takes long."""
     if entry["one_row_seconds"] > seconds / 20:
         return {"call_rows": n_rows, "calls": 1, "extrapolated": False}
     return gpu.all_rows(runner, n_rows, seconds)
 
 
 def some_rows(runner: peers.Runner, n_rows: int, seconds: float, entry: dict[str, Any]) -> dict[str, Any]:
-    """Calls of about so many seconds, for costs proportional to the rows: nothing to take out of them."""
+    """Plan calls of about so many seconds, for costs proportional to the rows, without a fixed part."""
     if entry["one_row_seconds"] > seconds:
         return {"call_rows": 1, "calls": 1, "extrapolated": False}
     return peers.plan_calls(runner, n_rows, seconds) | {"extrapolated": False}
@@ -123,7 +123,7 @@ def some_rows(runner: peers.Runner, n_rows: int, seconds: float, entry: dict[str
 def check_ours(
     case: models.Case, background: np.ndarray, tree: Any
 ) -> tuple[np.ndarray, dict[str, float | None]]:
-    """Our values of the first rows in double precision, and our errors."""
+    """Compute our values of the first rows in double precision, and our errors."""
     X = case.X[:CHECKED_ROWS]
     options: dict[str, Any] = {"device": "cpu", "check_additivity": False}
     double = TreeExplainer(case.model, background, precision="double", **options)
@@ -138,7 +138,7 @@ def check_ours(
 
 
 def definition_error(tree: Any, X: np.ndarray, background: np.ndarray) -> float | None:
-    """Error of our double precision on a tree; None if it is too large for the definition."""
+    """Compute our error in double precision on a tree; None if it is too large for the definition."""
     used = len(np.unique(tree.feature[tree.left >= 0]))
     if used > MAX_USED_FEATURES or len(tree.left) * 2.0**used > 2e7:
         return None
@@ -169,7 +169,7 @@ def ours(name: str, case: models.Case, background: np.ndarray, device: str) -> p
 def _shap(case: models.Case, background: np.ndarray) -> peers.System:
     import shap
 
-    # Given rows alone, it would keep 100 of them.
+    # Given only rows, it would keep 100 of them.
     masker = shap.maskers.Independent(background, max_samples=len(background))
     explainer = shap.TreeExplainer(case.model, masker, feature_perturbation="interventional")
     return peers.System(
@@ -228,7 +228,7 @@ BUILDERS: dict[str, Callable[[models.Case, np.ndarray], peers.System]] = {
     "woodelf": _woodelf,
 }
 
-#: Peers whose cost for a call is not proportional to its rows.
+#: Peers with a cost per call that is not proportional to its rows.
 WHOLE_CALLS = ("woodelf",)
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ[_variable] = "1"  # before anything that reads them is imported
+    os.environ[_variable] = "1"  # before the imports that read them
 
 import argparse
 import importlib.metadata
@@ -81,7 +81,7 @@ QUICK_MODELS = (
     "catboost-adult",
 )
 
-#: name: (precision, threads, forced instruction set). The first is what ratios refer to.
+#: name: (precision, threads, forced instruction set). Ratios refer to the first.
 OURS: dict[str, tuple[str, int, str | None]] = {
     "ours": ("single", 1, None),
     "ours-double": ("double", 1, None),
@@ -89,10 +89,10 @@ OURS: dict[str, tuple[str, int, str | None]] = {
     "ours-avx2": ("single", 1, "avx2"),
 }
 
-#: Largest error that is still timed: the largest difference over the largest magnitude. Ours in double
-#: precision against the definition and in single against double, and the model's margin against base value
-#: plus values (libraries add margins up in float32); other libraries, some of which compute in float32 or
-#: with a fixed number of quadrature nodes, against ours in double.
+#: Largest error with which a system is still timed: the largest difference over the largest magnitude. Ours
+#: in double precision against the definition and in single against double, and the model's margin against
+#: base value plus values (libraries add margins up in float32); other libraries, some of which compute in
+#: float32 or with a fixed number of quadrature nodes, against ours in double.
 TOLERANCE = {"definition": 1e-11, "single": 1e-5, "additivity": 1e-5, "peer": 1e-3}
 
 #: Rows on which all systems are checked.
@@ -502,7 +502,7 @@ def cases(
     report: dict[str, Any],
     refuse: Callable[[str], None],
 ) -> Iterator[models.Case]:
-    """The models that were asked for, without those whose library is not installed."""
+    """Yield the requested models, without those whose library is not installed."""
     patterns = arguments.models or defaults
     chosen = [name for name in models.names() if any(fnmatch(name, pattern) for pattern in patterns)]
     if not chosen:
@@ -534,8 +534,8 @@ def start_report(benchmark: str, arguments: argparse.Namespace) -> dict[str, Any
 
 
 def write(report: dict[str, Any], arguments: argparse.Namespace) -> None:
-    """Store what there is so far."""
-    report["versions"] = versions()  # again: those of carried packages are known when they are imported
+    """Store the results so far."""
+    report["versions"] = versions()  # again: versions of carried packages are known once they are imported
     report["load_average_after"] = os.getloadavg()
     if arguments.output is not None:
         store.add_run(arguments.output, report)
@@ -562,7 +562,7 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
                 allowed = TOLERANCE["single" if name in OURS else "peer"]
                 peers.check(runner, truth, allowed, arguments.slowest, entry)
                 entry |= peers.plan_calls(runner, len(case.X), arguments.seconds)
-                if name in OURS:  # its one row fills a vector of many: no fixed cost to take out
+                if name in OURS:  # a single row fills a vector of many: no fixed cost to subtract
                     entry["extrapolated"] = False
             except Exception as error:
                 if name == "ours":
@@ -579,7 +579,7 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
 
 
 def start(name: str, case: models.Case, arguments: argparse.Namespace) -> peers.Runner | peers.RemoteRunner:
-    """A runner of one system; in a process of its own where the environment or interpreter differs."""
+    """Start a runner of one system, in a process of its own if the environment or interpreter differs."""
     if name in OURS:
         precision, threads, instruction_set = OURS[name]
         payload = {"model": case.model, "device": "cpu", "precision": precision, "n_jobs": threads}
@@ -596,9 +596,9 @@ def start(name: str, case: models.Case, arguments: argparse.Namespace) -> peers.
 def check_ours(
     case: models.Case, ensemble: Any, algorithm: str = "auto"
 ) -> tuple[np.ndarray, dict[str, float | None]]:
-    """Our values of the first rows in double precision, and our errors.
+    """Compute our values of the first rows in double precision, and our errors.
 
-    The error against the definition is None where no tree is small enough for it.
+    The error against the definition is None if no tree is small enough for it.
     """
     X = case.X[:CHECKED_ROWS]
     options: dict[str, Any] = {"device": "cpu", "check_additivity": False, "algorithm": algorithm}
@@ -614,7 +614,7 @@ def check_ours(
 
 
 def definition_error(ensemble: Any, X: np.ndarray) -> float | None:
-    """Error of our double precision on the first, middle and last tree that the definition can do."""
+    """Compute our error in double precision on the first, middle and last tree that the definition can do."""
 
     def feasible(tree: int) -> bool:
         nodes = slice(ensemble.tree_offsets[tree], ensemble.tree_offsets[tree + 1])
@@ -636,7 +636,7 @@ def definition_error(ensemble: Any, X: np.ndarray) -> float | None:
 
 
 def one_tree(ensemble: Any, tree: int) -> Any:
-    """The ensemble that has only this tree."""
+    """Return an ensemble of only this tree."""
     start, stop = ensemble.tree_offsets[tree : tree + 2]
     per_node = ("left", "right", "feature", "threshold", "missing_left", "cover", "value", "category_set")
     return replace(
@@ -648,7 +648,7 @@ def one_tree(ensemble: Any, tree: int) -> Any:
 
 
 def conditions(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Machine, versions, commit and options of this run."""
+    """Return the machine, versions, commit and options of this run."""
     cpu = {}
     if os.path.exists("/proc/cpuinfo"):
         lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()

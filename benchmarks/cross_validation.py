@@ -1,4 +1,4 @@
-"""What explaining adds to a cross-validation: cross_val_explain against cross_validate, on one thread."""
+"""Extra time of explaining in a cross-validation: cross_val_explain against cross_validate, on one thread."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 
 from skshapgpu import cross_val_explain
 
-#: How text columns are encoded.
+#: Encoders of text columns.
 ENCODINGS = ("one-hot-dense", "one-hot-sparse", "ordinal")
 
-#: Levels of the text columns of Adult, for data that is generated.
+#: Sizes of the text columns' categories in Adult, for generated data.
 LEVELS = (9, 16, 7, 15, 6, 5, 2, 42)
 
 
@@ -36,10 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace, encoding: str) -> dict[str, Any]:
-    """Time both in turns, the first of a pair by turns too, and compare their scores.
+    """Time both in turn, alternating which goes first, and compare their scores.
 
-    The model is XGBoost behind a ``ColumnTransformer`` that encodes text columns; all other options are those
-    that it has if nothing is said.
+    The model is XGBoost behind a ``ColumnTransformer`` that encodes text columns; all other options have
+    their defaults.
     """
     from sklearn.compose import make_column_transformer
     from sklearn.model_selection import cross_validate
@@ -90,7 +90,7 @@ def encoder(encoding: str) -> Any:
 
 
 def read(arguments: argparse.Namespace) -> tuple[Any, np.ndarray, list[str]]:
-    """Adult with its text columns, or a table like it, and the names of these columns."""
+    """Read Adult with its text columns, or generate a similar table; return it with these columns' names."""
     import pandas as pd
 
     if arguments.data:

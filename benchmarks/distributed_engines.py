@@ -1,4 +1,4 @@
-"""Rows per second of Dask, Spark and Ray with one and two worker processes, beside this process alone."""
+"""Rows per second of Dask, Spark and Ray with one and two worker processes, and of this process alone."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from skshapgpu.distributed import explain_dask, explain_ray, explain_spark
 ENGINES = ("dask", "spark", "ray")
 WORKERS = (1, 2)
 
-#: The same arithmetic however many rows a part has.
+#: Options that give the same arithmetic however many rows a part has.
 OPTIONS: dict[str, Any] = {"algorithm": "quadrature", "device": "cpu"}
 
-#: Rows of a part in the call that shows what does not depend on rows.
+#: Rows per part in the call that measures the costs independent of rows.
 FEW = 10
 
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Dask:
-    """A local cluster; with one worker the rows lie there."""
+    """A local cluster; with a single worker, the rows are stored there."""
 
     def __init__(self, model: Any, frames: dict[str, Any], n_parts: int) -> None:
         import dask.dataframe as dd
@@ -146,10 +146,10 @@ _CLASSES: dict[str, Any] = {"dask": Dask, "spark": Spark, "ray": Ray}
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Time all in turns, each round in another order, after a check that their values are the same bits.
+    """Time all in turn, each round in another order, after a check that their values are bit-identical.
 
-    Each engine is given the rows before, in memory, and explains them all; few rows in as many parts show
-    what a call takes beside.
+    Each engine gets the rows before, in memory, and explains them all; a call with few rows in as many parts
+    measures the overhead.
     """
     import pandas as pd
 
@@ -223,7 +223,7 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 
 def _same(found: Any, X: Any, expected: np.ndarray) -> bool:
-    """Whether values are the same bits; those of Spark come with their rows, in any order."""
+    """Return whether values are bit-identical; those of Spark come with their rows, in any order."""
     names = list(X)
     if len(found.columns) > len(names):
         order = np.lexsort(X.to_numpy().T), np.lexsort(found[names].to_numpy().T)

@@ -1,7 +1,7 @@
-"""The benchmarks that need a GPU: SHAP values there, and where it starts to pay.
+"""Benchmarks that need a GPU: SHAP values on it, and the number of rows from which it pays off.
 
-*Kernel time* is what CUDA events measure around ``shap_values`` of rows that are on the device already, to a
-result that stays there. All other times are those of a whole call from and to host memory.
+*Kernel time* is measured by CUDA events around ``shap_values`` of rows already on the device, with a result
+that stays there. All other times are those of a whole call from and to host memory.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ DEFAULT_MODELS = (
     "lightgbm-adult",
 )
 
-#: Rows of a model, of one whose trees are deep, and the largest result: its values in float64.
+#: Rows for a model, rows for one with deep trees, and the largest result, in bytes of float64 values.
 ROWS, DEEP_ROWS, DEEP, MAX_RESULT_BYTES = 1_000_000, 100_000, 12, 8e9
 
-#: name: (precision, algorithm, additivity check), timed as kernels. The first is what ratios refer to.
+#: name: (precision, algorithm, additivity check), timed as kernels. Ratios refer to the first.
 KERNELS: dict[str, tuple[str, str, bool]] = {
     "kernel": ("single", "auto", False),
     "kernel-checked": ("single", "auto", True),
@@ -47,18 +47,18 @@ KERNELS: dict[str, tuple[str, str, bool]] = {
     "gputreeshap": ("single", "gputreeshap", False),
 }
 
-#: Largest error that is still timed: the largest difference over the largest magnitude. Our GPU against our
-#: CPU, both in single and both in double precision; each system against our CPU in double precision. Peers
-#: and their method may lose digits that ours keep.
+#: Largest error with which a system is still timed: the largest difference over the largest magnitude. Our
+#: GPU against our CPU, both in single and both in double precision; each system against our CPU in double
+#: precision. Peers and their method may lose digits that ours keep.
 TOLERANCE = {"single": 1e-5, "double": 1e-10, "peer": 1e-3}
 
 #: Rows on which our GPU is compared with our CPU, and on which all systems are checked.
 COMPARED_ROWS, CHECKED_ROWS = 10_000, 1_000
 
-#: Rows with which the two matrices of XGBoost are tried.
+#: Rows with which both matrices of XGBoost are tried.
 TRIED_ROWS = 20_000
 
-#: FMA a second of an H100 or H200 (132 multiprocessors at 1.98 GHz) in each precision.
+#: FMAs per second of an H100 or H200 (132 multiprocessors at 1.98 GHz) in each precision.
 FMA_RATE = {"single": 3.35e13, "double": 1.675e13}
 FMA_RATE_OF = ("H100", "H200")
 
@@ -79,7 +79,7 @@ FEWEST_CALLS, MOST_CALLS = 5, 300
 
 
 def conditions() -> dict[str, Any]:
-    """The GPUs and their driver."""
+    """Return the GPUs and their driver."""
     query = "name,driver_version,clocks.max.sm,power.limit"
     try:
         smi = subprocess.run(
@@ -102,10 +102,10 @@ def default_rows(ensemble: Any) -> int:
 
 
 class KernelRunner(peers.Runner):
-    """A system that takes rows on the device, timed by CUDA events on the current stream."""
+    """A system that accepts rows on the device, timed by CUDA events on the current stream."""
 
     def time(self, n_rows: int, n_calls: int = 1) -> tuple[float, float]:
-        """Seconds between the events, and CPU seconds, of one call, averaged over ``n_calls``."""
+        """Measure the seconds between the events, and CPU seconds, of one call, averaged over ``n_calls``."""
         import cupy
 
         rows, call = self._input(n_rows), self._system.call
@@ -154,13 +154,13 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
                 entry |= all_rows(runner, n_rows, arguments.seconds)
             else:
                 entry |= peers.plan_calls(runner, n_rows, arguments.seconds)
-                runner.time(entry["call_rows"])  # whether there is memory for it; what it caches
+                runner.time(entry["call_rows"])  # fails here if memory is short; fills caches
         except Exception as error:
             entry["refused"] = peers.reason(error)
             runners.pop(name, None)
     try:
         seconds = peers.time_in_turn(runners, systems, n_rows, arguments.repeats)
-    except Exception as error:  # memory may be short only now; the next model has its chance
+    except Exception as error:  # memory may be short only now; the next model may have enough
         result["refused"] = f"failed while it was timed: {peers.reason(error)}"
         return result
     peers.add_ratios(systems, seconds, "kernel", "seconds_over_kernel")
@@ -186,7 +186,7 @@ def compare(case: models.Case, errors: dict[str, float]) -> np.ndarray:
 
 
 def fma_per_row(case: models.Case, ensemble: Any) -> float | None:
-    """FMA that the arithmetic of our kernel takes at least; None if leaves are vectors.
+    """Count the FMAs that the arithmetic of our kernel needs at least; None if leaves are vectors.
 
     An inner node of a tree with K quadrature nodes takes 4.5 K + 3.5, the mean over the kinds of nodes.
     """
@@ -201,14 +201,14 @@ def known_gpu() -> bool:
 
 
 def all_rows(runner: peers.Runner, n_rows: int, seconds: float) -> dict[str, Any]:
-    """A call with all rows, repeated while that is short; see :func:`peers.plan_calls`."""
+    """Plan a call with all rows, repeated if it is short; see :func:`peers.plan_calls`."""
     once = runner.time(n_rows)[0]
     calls = min(20, math.ceil(seconds / 20 / once))
     return {"call_rows": n_rows, "calls": max(1, calls), "extrapolated": False}
 
 
 def ours(name: str, case: models.Case) -> peers.Runner:
-    """Our kernels on arrays of CuPy, or our whole call on those of NumPy, as users make it."""
+    """Build our kernels on CuPy arrays, or our whole call on NumPy arrays as users make it."""
     if name not in KERNELS:
         explainer = TreeExplainer(case.model, device="cuda")
         return peers.Runner(
@@ -231,7 +231,7 @@ def ours(name: str, case: models.Case) -> peers.Runner:
 
 
 def _xgboost(case: models.Case, truth: np.ndarray) -> peers.Runner:
-    """XGBoost with the matrix that it is faster with, where its values are right with that."""
+    """Build XGBoost with its faster matrix, if its values are right with that."""
     import xgboost
 
     if not xgboost.build_info().get("USE_CUDA"):
@@ -277,7 +277,7 @@ def _woodelf(case: models.Case, truth: np.ndarray) -> peers.Runner:
 
 
 def woodelf_system(case: models.Case, background: Any) -> peers.System:
-    """Woodelf's function for GPUs: its explainer would put arrays of the GPU in a data frame.
+    """Build Woodelf's function for GPUs: its explainer would put GPU arrays into a data frame.
 
     ``background``: a data frame, or None for path-dependent values.
     """
@@ -312,7 +312,7 @@ BUILDERS: dict[str, Callable[[models.Case, np.ndarray], peers.Runner]] = {
     "woodelf": _woodelf,
 }
 
-#: Of ``peers.PEERS``, those that have a GPU mode.
+#: Systems of ``peers.PEERS`` that have a GPU mode.
 PEERS = tuple(BUILDERS)
 
 
@@ -352,7 +352,7 @@ def print_model(result: dict[str, Any]) -> None:
 
 
 def measure_latency(case: models.Case, rows: list[int], seconds: float) -> dict[str, Any]:
-    """Seconds of calls with few and many rows, each explainer in turn."""
+    """Measure seconds of calls with few and many rows, each explainer in turn."""
     ensemble = peers.ensemble_of(case.model)
     result: dict[str, Any] = {**peers.describe(case, ensemble), "rows": {}, "left_out": {}}
     explainers = {}
@@ -370,7 +370,7 @@ def measure_latency(case: models.Case, rows: list[int], seconds: float) -> dict[
 
 
 def time_calls(explainers: dict[str, TreeExplainer], X: np.ndarray, seconds: float) -> dict[str, Any]:
-    """For each explainer the median seconds of its calls, and the device that it chose."""
+    """Return the median seconds of each explainer's calls, and the device that it chose."""
     found: dict[str, Any] = {name: {"device": its.explain(X).device} for name, its in explainers.items()}
     taken: dict[str, list[float]] = {name: [] for name in explainers}
     names = list(explainers)
@@ -394,9 +394,9 @@ def time_calls(explainers: dict[str, TreeExplainer], X: np.ndarray, seconds: flo
 
 
 def crossover(rows: dict[int, Any], cpu: str) -> float | None:
-    """Rows from which on the GPU is faster, read off a line between logarithms; None if it never is.
+    """Interpolate, in logarithms, the rows from which the GPU is faster; None if it never is.
 
-    If it always is, the fewest rows measured.
+    If it always is, return the fewest rows measured.
     """
     before: tuple[int, float] | None = None
     for n_rows, systems in rows.items():

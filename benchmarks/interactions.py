@@ -19,7 +19,7 @@ from skshapgpu.reference import MAX_USED_FEATURES, path_dependent_interactions
 
 DEFAULT_MODELS = ("cal_housing-med", "adult-med", "covtype-med", "rf-adult-8")
 
-#: Those of table 7 of the GPUTreeShap paper.
+#: Models of table 7 of the GPUTreeShap paper.
 CUDA_MODELS = tuple(
     f"{data}-{size}"
     for size in ("med", "small", "large")
@@ -28,14 +28,14 @@ CUDA_MODELS = tuple(
 
 ROWS, CUDA_ROWS = 2_000, 20_000
 
-#: Largest result on a GPU: fewer rows of a model of which more would be larger.
+#: Largest result on a GPU; a model with a larger one gets fewer rows.
 MAX_RESULT_BYTES = 8e9
 
-#: name: (precision, threads). The first is what ratios refer to.
+#: name: (precision, threads). Ratios refer to the first.
 OURS = {"ours": ("single", 1), "ours-double": ("double", 1), "ours-2-threads": ("single", 2)}
 
-#: name: (precision, additivity check, whether rows and result are on the GPU). Without a check there is no
-#: margin to compute. The first is what ratios refer to.
+#: name: (precision, additivity check, whether rows and result are on the GPU). Without a check no margin is
+#: computed. Ratios refer to the first.
 ON_GPU = {
     "kernel": ("single", False, True),
     "kernel-checked": ("single", True, True),
@@ -43,8 +43,9 @@ ON_GPU = {
     "ours": ("single", True, False),
 }
 
-#: Largest error that is still timed: the largest difference over the largest magnitude. Ours in double
-#: precision against the definition, in single against double; others against ours in double.
+#: Largest error with which a system is still timed: the largest difference over the largest magnitude. Ours
+#: in double precision against the definition, in single against double; other libraries against ours in
+#: double.
 TOLERANCE = {"definition": 1e-10, "single": 5e-6, "double": 1e-10, "peer": 1e-3}
 
 
@@ -87,7 +88,7 @@ def measure(
                 entry |= gpu.all_rows(runner, len(case.X), arguments.seconds)
                 continue
             entry |= peers.plan_calls(runner, len(case.X), arguments.seconds)
-            if name in mine:  # its one row fills a vector of many: no fixed cost to take out
+            if name in mine:  # a single row fills a vector of many: no fixed cost to subtract
                 entry["extrapolated"] = False
         except Exception as error:
             if name == "ours":
@@ -107,7 +108,7 @@ def default_rows(ensemble: Any, device: str) -> int:
 
 
 def definition_error(tree: Any, X: np.ndarray) -> float | None:
-    """Error of our double precision on a tree; None if it is too large for the definition."""
+    """Compute our error in double precision on a tree; None if it is too large for the definition."""
     used = len(np.unique(tree.feature[tree.left >= 0]))
     if used > MAX_USED_FEATURES or len(tree.left) * 2.0**used > 2e7:
         return None
@@ -119,7 +120,7 @@ def definition_error(tree: Any, X: np.ndarray) -> float | None:
 
 
 def outputs_first(matrices: np.ndarray, _: int = 0) -> np.ndarray:
-    """(n_rows, n_outputs, n_features, n_features) of (n_rows, n_features, n_features[, n_outputs])."""
+    """Reorder (n_rows, n_features, n_features[, n_outputs]) to (n_rows, n_outputs, ...)."""
     return matrices[:, np.newaxis] if matrices.ndim == 3 else np.moveaxis(matrices, -1, 1)
 
 
@@ -149,7 +150,7 @@ def ours_on_gpu(name: str, case: models.Case) -> peers.Runner:
 
 
 def xgboost_values(raw: np.ndarray, n_rows: int) -> np.ndarray:
-    """Without the base value, as (n_rows, n_outputs, n_features, n_features)."""
+    """Drop the base value; return (n_rows, n_outputs, n_features, n_features)."""
     n_features = raw.shape[-1] - 1
     return raw.reshape(n_rows, -1, n_features + 1, n_features + 1)[..., :-1, :-1]
 
@@ -180,7 +181,7 @@ def _shap(case: models.Case, device: str) -> peers.Runner:
     return peers.Runner(system, case.X)
 
 
-#: By name, with the devices that they compute on.
+#: Peers by name, with the devices that they compute on.
 BUILDERS: dict[str, tuple[Callable[[models.Case, str], peers.Runner], tuple[str, ...]]] = {
     "xgboost": (_xgboost, ("cpu", "cuda")),
     "shap": (_shap, ("cpu",)),

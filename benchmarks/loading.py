@@ -1,4 +1,4 @@
-"""Time from a file with large tables to the values of a first row, in processes that have just started."""
+"""Time from a file with large tables to the values of a first row, in freshly started processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from skshapgpu import TreeExplainer
 
-#: What a process measures, in milliseconds; and page faults, which `explain_ms` waits for.
+#: Measurements of a process, in milliseconds, and the page faults that ``explain_ms`` waits for.
 TIMES = ("load_ms", "explain_ms", "total_ms", "next_row_ms")
 
 
@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Train on generated data, fill the tables, save them, and load the file in one process after the other.
+    """Train on generated data, fill the tables, save them, and load the file in one process after another.
 
-    The file has just been written, so that it lies in the page cache.
+    The file has just been written, so it is in the page cache.
     """
     import xgboost
 
@@ -78,7 +78,7 @@ def load_elsewhere(path: Path, rows: Path) -> dict[str, Any]:
 
 
 def load_here(path: str, rows: np.ndarray) -> dict[str, Any]:
-    """What this process needs, after its imports, to load a file and to explain a first row and a second."""
+    """Time this process, after its imports, as it loads a file and explains a first and a second row."""
     import resource
 
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

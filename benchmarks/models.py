@@ -1,8 +1,8 @@
-"""The models that the benchmarks explain: data, training, and the cache of both.
+"""Models that the benchmarks explain: data, training, and the cache of both.
 
 A case is a fitted model and the rows to explain. XGBoost models follow table 3 of the GPUTreeShap paper
-(arXiv 2010.13972), random forests and the XGBoost models "xgb" tables 5 and 6 of the Fast TreeSHAP paper
-(arXiv 2109.09847).
+(arXiv 2010.13972); random forests and the XGBoost models "xgb" follow tables 5 and 6 of the Fast TreeSHAP
+paper (arXiv 2109.09847).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHAPES = {
     "superconductor": (21_263, 81, 0),
 }
 
-#: Sets of --data that stand for those of the papers; both have fewer rows, which the results note.
+#: Data sets of --data used in place of the papers'; both have fewer rows, which the results note.
 STORED = {
     "covtype": "covertype",
     "fashion_mnist": "mnist_10k",
@@ -44,7 +44,7 @@ LARGE_ROUNDS = 100
 
 FOREST_DEPTHS = (4, 8, 12, 16)
 
-#: Data of the Fast TreeSHAP paper, by kind of model; covtype, of 7 classes too, stands for its Crop.
+#: Data of the Fast TreeSHAP paper, by kind of model; covtype, with 7 classes as well, replaces its Crop.
 FOREST_DATA = {"rf": ("adult", "superconductor", "covtype"), "xgb": ("adult", "superconductor")}
 
 #: Iterations and depth of the oblivious trees, by name.
@@ -72,17 +72,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Options:
-    """What decides which models are trained: part of the name of a cached case."""
+    """Options that decide which models are trained: part of the name of a cached case."""
 
     data: str | None = None
     full: bool = False
     quick: bool = False
-    #: Of XGBoost's training, "cpu" or "cuda".
+    #: Device of XGBoost's training, "cpu" or "cuda".
     train_device: str = "cpu"
 
 
 def names() -> list[str]:
-    """All cases."""
+    """Return the names of all cases."""
     datasets = ("cal_housing", "adult", "covtype", "fashion_mnist")
     boosted = [f"{dataset}-{size}" for size in XGBOOST_SIZES for dataset in datasets]
     forests = [
@@ -95,7 +95,7 @@ def names() -> list[str]:
 
 
 def load_case(name: str, options: Options, cache: Path) -> Case:
-    """A case from the cache, trained and stored there first if it is missing."""
+    """Load a case from the cache, trained and stored there first if it is missing."""
     family = _family(name)
     parts = [
         name,
@@ -116,7 +116,7 @@ def load_case(name: str, options: Options, cache: Path) -> Case:
 
 
 def margin(case: Case, X: np.ndarray) -> np.ndarray:
-    """What the model itself predicts, in the space of its SHAP values: (n_rows, n_outputs)."""
+    """Predict with the model itself, in the space of its SHAP values: (n_rows, n_outputs)."""
     if case.family == "xgboost":
         import xgboost
 
@@ -135,7 +135,7 @@ def margin(case: Case, X: np.ndarray) -> np.ndarray:
 
 
 def take_rows(X: np.ndarray, n_rows: int) -> np.ndarray:
-    """The first rows of the sample, or more rows drawn from it."""
+    """Return the first rows of the sample, or more rows drawn from it."""
     if n_rows <= len(X):
         return X[:n_rows]
     return X[np.random.default_rng(1).integers(len(X), size=n_rows)]
@@ -184,7 +184,7 @@ def _train(name: str, options: Options) -> tuple[Any, np.ndarray, str]:
 
 
 def _data(dataset: str, directory: str | None) -> tuple[np.ndarray, np.ndarray, str]:
-    """X as float32, y, and what the data is."""
+    """Return X as float32, y, and a description of the data."""
     n_rows, _, classes = SHAPES[dataset]
     if directory is None:
         return *_generate(dataset), "generated data"
@@ -199,7 +199,7 @@ def _data(dataset: str, directory: str | None) -> tuple[np.ndarray, np.ndarray, 
 
 
 def loader(directory: str) -> Callable[..., Any]:
-    """The ``load`` of the ``load.py`` in a directory."""
+    """Import the ``load`` function of the ``load.py`` in a directory."""
     spec = importlib.util.spec_from_file_location("stored_data", Path(directory) / "load.py")
     assert spec is not None and spec.loader is not None
     stored_data = importlib.util.module_from_spec(spec)
@@ -208,7 +208,7 @@ def loader(directory: str) -> Callable[..., Any]:
 
 
 def _generate(dataset: str) -> tuple[np.ndarray, np.ndarray]:
-    """Data like the original in rows, columns and their kinds: always the same."""
+    """Generate data like the original in rows, columns and their kinds, always identical."""
     n_rows, n_columns, classes = SHAPES[dataset]
     rng = np.random.default_rng(zlib.crc32(dataset.encode()))
     hidden = rng.normal(size=(n_rows, 8)).astype(np.float32)
@@ -252,12 +252,12 @@ def _xgboost(
         parameters["num_class"] = classes
     parameters["device"] = device
     booster = xgboost.train(parameters, xgboost.QuantileDMatrix(X, y, nthread=1), rounds)
-    booster.set_param({"device": "cpu"})  # where it predicts unless a benchmark says otherwise
+    booster.set_param({"device": "cpu"})  # its device for prediction, unless a benchmark sets another
     return booster
 
 
 def _random_forest(X: np.ndarray, y: np.ndarray, classes: int, trees: int, max_depth: int) -> Any:
-    """A regressor for a binary target too: its trees are the same, and no library explains a second class."""
+    """Build a regressor, also for binary targets: the trees are equal, and nobody explains a second class."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     columns = "sqrt" if classes else 1.0  # scikit-learn's defaults for classifiers and regressors

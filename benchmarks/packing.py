@@ -1,4 +1,4 @@
-"""How well the paths of a model fill the warps of GPUTreeShap: table 5 of arXiv 2010.13972. Needs no GPU."""
+"""Packing of a model's paths into the warps of GPUTreeShap: table 5 of arXiv 2010.13972. Needs no GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import peers
 from skshapgpu import TreeExplainer, _cuda
 from skshapgpu._engine.algorithms import SHAP_VALUES
 
-#: Our name of a heuristic: that of the paper.
+#: Our name of a heuristic: the paper's name.
 PACKINGS = {
     "none": "none",
     "next_fit": "NF",
@@ -29,7 +29,7 @@ DEFAULT_MODELS = tuple(
 
 
 def measure(case: models.Case) -> dict[str, Any]:
-    """Bins, utilisation and seconds of each heuristic for one model."""
+    """Measure bins, utilisation and seconds of each heuristic for one model."""
     plan = TreeExplainer(case.model, device="cpu")._runner.plan(SHAP_VALUES)
     lengths = _cuda.path_summary(plan, "none")["lengths"]
     result = {**peers.describe(case, peers.ensemble_of(case.model)), "paths": len(lengths), "packings": {}}

@@ -1,8 +1,8 @@
-"""The systems that are compared, each behind the same three functions, and how they are timed in turn.
+"""The compared systems, each behind the same three functions, and the code that times them in turn.
 
-Everything here runs on one thread of the CPU unless its name says otherwise; gpu.py has the GPU's
-systems. ``python peers.py`` serves a :class:`Runner` to a parent through pipes, in another environment
-or with another interpreter; that side imports nothing but NumPy and the peer.
+Everything here runs on one thread of the CPU unless its name says otherwise; gpu.py has the GPU's systems.
+``python peers.py`` serves a :class:`Runner` to a parent process through pipes, in another environment or with
+another interpreter; that side imports nothing but NumPy and the peer.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from typing import Any
 
 import numpy as np
 
-#: FastTreeSHAP v2 makes tables of leaves x 2^depth entries in every call: at 2^30 this takes minutes.
+#: FastTreeSHAP v2 builds tables of leaves x 2^depth entries in every call: at 2^30 this takes minutes.
 MAX_TABLE_ENTRIES = 2**30
 
 #: Woodelf spends 0.3 to 0.7 ms on each leaf in every call, for any number of rows.
 MAX_WOODELF_LEAVES = 100_000
 
-#: NumPy 1.26 reads what NumPy 2 pickled up to this protocol.
+#: Highest protocol of NumPy 2's pickles that NumPy 1.26 can read.
 PROTOCOL = 4
 
 
 class NotApplicable(Exception):
-    """The system has no exact path-dependent SHAP values for this model, or none in reasonable time."""
+    """Lack of exact path-dependent SHAP values of a system for this model, or of any in reasonable time."""
 
 
 @dataclass
 class System:
     """One way to compute the SHAP values of a model."""
 
-    #: Rows of float32 -> what ``call`` takes; not timed.
+    #: Converts float32 rows to the argument of ``call``; not timed.
     prepare: Callable[[np.ndarray], Any]
     #: The call that is timed.
     call: Callable[[Any], Any]
-    #: What ``call`` returned, and the number of rows -> (n_rows, n_outputs, n_features).
+    #: Maps the result of ``call`` and the number of rows to (n_rows, n_outputs, n_features).
     values: Callable[[Any, int], np.ndarray]
     note: str = ""
 
 
 class Runner:
-    """Times one system on the first rows of X."""
+    """Timer of one system on the first rows of X."""
 
     def __init__(self, system: System, X: np.ndarray) -> None:
         self._system = system
@@ -58,13 +58,13 @@ class Runner:
         self.note = system.note
 
     def _input(self, n_rows: int) -> Any:
-        if n_rows not in self._prepared:  # of one row it is kept: some calls are timed with one and many
+        if n_rows not in self._prepared:  # that of one row is kept: some calls are timed with one and many
             self._prepared = {n: rows for n, rows in self._prepared.items() if n == 1}
             self._prepared[n_rows] = self._system.prepare(self._X[:n_rows])
         return self._prepared[n_rows]
 
     def time(self, n_rows: int, n_calls: int = 1) -> tuple[float, float]:
-        """Wall-clock and CPU seconds of one call, averaged over ``n_calls``."""
+        """Measure wall-clock and CPU seconds of one call, averaged over ``n_calls``."""
         rows, call = self._input(n_rows), self._system.call
         wall, cpu = perf_counter(), process_time()
         for _ in range(n_calls):
@@ -72,12 +72,12 @@ class Runner:
         return (perf_counter() - wall) / n_calls, (process_time() - cpu) / n_calls
 
     def values(self, n_rows: int) -> np.ndarray:
-        """SHAP values as float64, shape (n_rows, n_outputs, n_features)."""
+        """Compute SHAP values as float64, shape (n_rows, n_outputs, n_features)."""
         raw = self._system.call(self._input(n_rows))
         return np.asarray(self._system.values(raw, n_rows), np.float64)
 
     def close(self) -> None:
-        """Nothing to end; see :class:`RemoteRunner`."""
+        """Do nothing; see :class:`RemoteRunner`."""
 
 
 class RemoteRunner:
@@ -132,7 +132,7 @@ class RemoteRunner:
 def serve() -> None:
     """Answer the requests of a :class:`RemoteRunner` until it closes the pipe."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the libraries print must not get among the answers
+    os.dup2(2, 1)  # output of the libraries must not get between the answers
     runner: Runner | None = None
     while True:
         try:
@@ -153,14 +153,14 @@ def serve() -> None:
 
 
 def reason(error: Exception) -> str:
-    """Why a system cannot be used, in one line."""
+    """Say in one line why a system cannot be used."""
     if isinstance(error, NotApplicable):
         return str(error)
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
 def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """Largest difference over the largest magnitude."""
+    """Return the largest difference over the largest magnitude."""
     if found.shape != expected.shape:
         raise NotApplicable(f"its result has shape {found.shape}, not {expected.shape}")
     scale = float(np.abs(expected).max())
@@ -179,11 +179,11 @@ def check(runner: Any, truth: np.ndarray, allowed: float, slowest: float, entry:
 
 
 def plan_calls(runner: Any, n_rows: int, seconds: float) -> dict[str, Any]:
-    """How many rows a timed call has, and how many calls are timed at once.
+    """Choose the rows of a timed call, and the number of calls timed at once.
 
-    So many rows that a call takes about ``--seconds``. A system whose call has a notable fixed cost
-    (its time for one row) gets rows enough to outweigh it: all of them where it is long; with fewer
-    the time for all is extrapolated from both.
+    A call takes about ``--seconds``. A system with a notable fixed cost per call (its time for one row) gets
+    enough rows to outweigh it: all of them if the cost is high; with fewer, the time for all is extrapolated
+    from both.
     """
     one_row = runner.time(1)[0]
     if one_row > seconds / 2 and runner.time(min(8, n_rows))[0] < 2 * one_row:
@@ -206,9 +206,9 @@ def plan_calls(runner: Any, n_rows: int, seconds: float) -> dict[str, Any]:
 def time_in_turn(
     runners: dict[str, Any], systems: dict[str, Any], n_rows: int, repeats: int
 ) -> dict[str, list[float]]:
-    """Rounds in which every system is timed once; each round starts with another one.
+    """Time every system once per round; each round starts with another one.
 
-    Returns the seconds per row of each system in each round.
+    Return the seconds per row of each system in each round.
     """
     names = list(runners)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -232,7 +232,7 @@ def time_in_turn(
 
 
 def add_ratios(systems: dict[str, Any], seconds: dict[str, list[float]], reference: str, name: str) -> None:
-    """Seconds per row over those of ``reference`` in the same round, as ``systems[...][name]``."""
+    """Add seconds per row over those of ``reference`` in the same round, as ``systems[...][name]``."""
     for system, its in seconds.items() if reference in seconds else ():
         systems[system][name] = summary([s / other for s, other in zip(its, seconds[reference])])
 
@@ -246,12 +246,12 @@ def same(X: np.ndarray) -> np.ndarray:
 
 
 def outputs_second(raw: np.ndarray, _: int = 0) -> np.ndarray:
-    """(n_rows, n_features[, n_outputs]), as shap and we order them, in the order of all results here."""
+    """Reorder (n_rows, n_features[, n_outputs]), the order of shap and ours, to that of all results here."""
     return raw[:, np.newaxis] if raw.ndim == 2 else raw.transpose(0, 2, 1)
 
 
 def without_base(raw: np.ndarray, n_rows: int) -> np.ndarray:
-    """(n_rows, [n_outputs,] n_features + 1), the last column the base value."""
+    """Drop the base value, the last column of (n_rows, [n_outputs,] n_features + 1)."""
     return raw.reshape(n_rows, -1, raw.shape[-1])[:, :, :-1]
 
 
@@ -322,7 +322,7 @@ def shap_system(case: Any, explainer_class: Any) -> System:
     native = case.family == "sklearn"
     model = case.model if native else plain_trees(case.model)
     explainer = explainer_class(model, feature_perturbation="tree_path_dependent")
-    # It hands models of the other libraries back to these; its own code runs on trees given as arrays.
+    # It passes models of the other libraries back to these; its own code runs on trees given as arrays.
     return System(
         same,
         lambda X: explainer.shap_values(X, check_additivity=False),
@@ -341,7 +341,7 @@ def _shapiq(case: Any) -> System:
     for explainer in explainers:
         explainer.explain(case.X[0])  # makes the arguments of its kernel
 
-    # The public explain() takes one row, but its kernel takes many: called as explain() calls it.
+    # The public explain() accepts one row, but its kernel many: the kernel is called as in explain().
     def call(X: np.ndarray) -> list[np.ndarray]:
         results = []
         for explainer in explainers:
@@ -378,7 +378,7 @@ def _woodelf(case: Any) -> System:
 
 
 def woodelf_trees(case: Any) -> tuple[list[str], list[Any]]:
-    """Names for the columns, and Woodelf's trees of each output."""
+    """Return names for the columns, and Woodelf's trees of each output."""
     from woodelf.core.trees.parse_models import load_decision_tree_ensemble_model
 
     ensemble = ensemble_of(case.model)
@@ -393,7 +393,7 @@ def _fasttreeshap(model: dict[str, Any]) -> System:
     import fasttreeshap
 
     algorithm = model.get("algorithm") or ("v2" if model["table_entries"] <= MAX_TABLE_ENTRIES else "v1")
-    # It warns where it takes v1 in place of v2, for want of memory.
+    # It warns when it runs v1 instead of v2 for lack of memory.
     warnings.filterwarnings("error", message=".*Switched to algorithm v1")
     explainer = fasttreeshap.TreeExplainer(
         model, feature_perturbation="tree_path_dependent", algorithm=algorithm, n_jobs=1
@@ -411,14 +411,14 @@ def _fasttreeshap(model: dict[str, Any]) -> System:
 
 
 def ensemble_of(model: Any) -> Any:
-    """The trees of a model as skshapgpu reads them."""
+    """Read the trees of a model with skshapgpu."""
     from skshapgpu.adapters import adapt
 
     return adapt(model).ensemble
 
 
 def depths(ensemble: Any) -> np.ndarray:
-    """Depth of every node."""
+    """Compute the depth of every node."""
     depth = np.zeros(ensemble.n_nodes, np.int64)
     root = np.repeat(ensemble.tree_offsets[:-1], np.diff(ensemble.tree_offsets))
     level = ensemble.tree_offsets[:-1]
@@ -430,7 +430,7 @@ def depths(ensemble: Any) -> np.ndarray:
 
 
 def describe(case: Any, ensemble: Any) -> dict[str, Any]:
-    """Name and size of a model, for its result."""
+    """Return the name and size of a model, for its result."""
     return {
         "name": case.name,
         "family": case.family,
@@ -444,12 +444,12 @@ def describe(case: Any, ensemble: Any) -> dict[str, Any]:
 
 
 def plain_trees(model: Any) -> dict[str, Any]:
-    """A model as the dict of trees that shap and FastTreeSHAP take."""
+    """Convert a model to the dict of trees that shap and FastTreeSHAP accept."""
     ensemble = ensemble_of(model)
     if len(ensemble.category_offsets) or ensemble.zero_missing.any():
         raise NotApplicable("categorical splits and zeros that are missing do not fit in its trees")
     threshold = ensemble.threshold
-    if ensemble.strict:  # their trees compare with <=, rows are float32
+    if ensemble.strict:  # they compare with <=, rows are float32
         threshold = np.nextafter(threshold.astype(np.float32), np.float32(-np.inf)).astype(np.float64)
     trees = []
     for i, (start, stop) in enumerate(zip(ensemble.tree_offsets, ensemble.tree_offsets[1:])):

@@ -1,4 +1,4 @@
-"""Calls of two checkouts of this package, timed in turn: how much faster or slower one is than the other."""
+"""Calls of two checkouts of this package, timed in turn to compare their speed."""
 
 from __future__ import annotations
 

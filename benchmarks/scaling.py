@@ -1,6 +1,7 @@
 """Rows from Parquet to Parquet by explain_batches: time that grows with the rows, and memory that does not.
 
-Each run is a fresh process. Rows are generated and written in row groups, so that no process ever holds all.
+Each run is a fresh process. Rows are generated and written in row groups, so no process ever holds all of
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 from skshapgpu import TreeExplainer, _core
 from skshapgpu._files import saving
 
-#: Largest relative difference to double precision of rows of the output.
+#: Largest permitted difference between rows of the output and double precision, relative.
 TOLERANCE = 1e-5
 
 ROWS, CUDA_ROWS = (50_000, 200_000, 800_000), (10**6, 4 * 10**6, 16 * 10**6)
@@ -30,7 +31,7 @@ TRAINING_ROWS = 20_000
 ROW_GROUP = 65_536
 CHECKED_ROWS = 64
 
-#: What a process that explains runs; it prints one line of JSON.
+#: Program of a process that explains; it prints one line of JSON.
 CHILD = """
 import json, resource, sys, time
 begin = time.perf_counter()
@@ -72,9 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Results for each number of rows in one process, and for the most of them on several GPUs, too.
+    """Measure each number of rows in one process, and the largest one on several GPUs, too.
 
-    Several processes have a part of the rows each, at the same time.
+    Several processes explain a part of the rows each, at the same time.
     """
     model = _model(arguments)
     root = Path(tempfile.mkdtemp(dir=arguments.folder))
@@ -113,7 +114,7 @@ def print_result(result: dict[str, Any]) -> None:
 
 
 def _model(arguments: argparse.Namespace) -> Path:
-    """The file of an explainer of a forest, trained if it is not there."""
+    """Return the file of a forest's explainer; train the forest first if the file is missing."""
     from sklearn.ensemble import RandomForestRegressor
 
     name = f"scaling-{arguments.trees}-{arguments.depth}-{arguments.features}.npz"
@@ -132,7 +133,7 @@ def _model(arguments: argparse.Namespace) -> Path:
 
 
 def _write_rows(folder: Path, n_rows: int, n_features: int, n_files: int) -> list[Path]:
-    """Files of as many rows each, in row groups."""
+    """Write files of equally many rows, in row groups."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -159,7 +160,7 @@ def _in_processes(
     sinks: list[Path],
     arguments: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Runs at the same time, one for each source; the times of all together, the peak of the largest."""
+    """Run one process per source at the same time; return the times of all and the peak of the largest."""
     begin = time.perf_counter()
     running = []
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -194,7 +195,7 @@ def _in_processes(
 
 
 def _error(model: Path, folder: Path, sinks: list[Path], arguments: argparse.Namespace) -> float:
-    """Largest relative difference of rows of the output to double precision; all ids must be there."""
+    """Return the largest relative difference of the output to double precision; check all ids."""
     import pyarrow.dataset as ds
 
     total = 0
@@ -219,7 +220,7 @@ def _error(model: Path, folder: Path, sinks: list[Path], arguments: argparse.Nam
 
 
 def _double(model: Path, X: np.ndarray) -> np.ndarray:
-    """Values in double precision of the trees in the file."""
+    """Compute values in double precision from the trees in the file."""
     ensemble = saving.load(model).adapted.ensemble
     values = np.empty((len(X), 1, X.shape[1]))
     plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, "double")

@@ -1,7 +1,7 @@
 """Files of results: one for each benchmark and kind of device, with the latest run of each model.
 
-A file holds ``benchmark`` and ``runs``, each run with its date, commit, machine and versions. A new run takes
-the place of earlier results of the same models; the results that it replaces are in the history of git.
+A file holds ``benchmark`` and ``runs``, each run with its date, commit, machine and versions. A new run
+replaces earlier results of the same models; the replaced results are in the history of git.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-#: Fields that tell one case of a benchmark from the others.
+#: Fields that distinguish the cases of a benchmark.
 CASE = ("name", "encoding", "rows", "processes", "devices")
 
 
 def case(model: dict[str, Any]) -> str:
-    """Return a key of the case that a result is of."""
+    """Return a key of the case that a result belongs to."""
     if "name" in model:
         return model["name"]
     return json.dumps([model.get(field) for field in CASE])

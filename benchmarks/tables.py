@@ -1,4 +1,4 @@
-"""Tables made beforehand: the time to make them and the time to explain with them, on one thread of the CPU.
+"""Tables built in advance: the time to build them and to explain with them, on one thread of the CPU.
 
 Forests: the algorithms that tables 3 and 4 of the Fast TreeSHAP paper (arXiv 2109.09847) compare, in this
 package and in the paper's own. Oblivious trees: ours and CatBoost's.
@@ -31,8 +31,8 @@ DEFAULT_MODELS = (
 )
 QUICK_MODELS = ("rf-adult-4", "catboost-adult-6")
 
-#: Of forests and of oblivious trees: name: (algorithm, precision). The first is what ratios refer to. The
-#: paper computes in double precision.
+#: Our systems on forests and on oblivious trees, by name: (algorithm, precision). Ratios refer to the first.
+#: The paper computes in double precision.
 OURS = {
     "fast_v2": ("fast_v2", "single"),
     "auto": ("auto", "single"),
@@ -47,30 +47,31 @@ OURS_OBLIVIOUS = {
     "auto-double": ("auto", "double"),
 }
 
-#: What the core is told of the tables of an algorithm, and how many bytes they may take.
+#: The core's options for the tables of an algorithm, and the memory limit of the tables.
 TABLES: dict[str, dict[str, Any]] = {"fast_v2": {"method": "fast_v2"}, "auto": {"tables": "level_uniform"}}
 TABLE_BYTES = 2**28
 
-#: Making tables is repeated so long, at most so often.
+#: Building tables is repeated for so many seconds, at most so often.
 PREP_SECONDS, PREP_CALLS = 0.05, 25
 
-#: Largest error that is still timed: the largest difference over the largest magnitude. The first three as of
-#: `values`; our other algorithms in double precision, and other libraries, against our quadrature in double.
+#: Largest error with which a system is still timed: the largest difference over the largest magnitude. The
+#: first three as for `values`; our other algorithms in double precision, and other libraries, against our
+#: quadrature in double.
 TOLERANCE = {"definition": 1e-11, "single": 1e-5, "additivity": 1e-5, "double": 1e-9, "peer": 1e-3}
 
 
-#: Least part of the time of making tables that the rows of the same call must take to be told from it.
+#: Rows must take at least this share of the time of building tables in one call to be distinguished from it.
 MEASURABLE = 0.1
 
 
 @dataclass
 class Timer:
-    """What is timed of one system in each round."""
+    """Timed calls of one system in each round."""
 
     runner: peers.Runner | peers.RemoteRunner
-    #: Rows of a call that spends its time on tables, if the system makes them in each call.
+    #: Rows of a call that spends its time on tables, if the system builds them in each call.
     fixed_rows: int | None = None
-    #: Seconds to make the tables, if it keeps them.
+    #: Measures seconds to build the tables, if the system keeps them.
     prep: Callable[[], float] | None = None
     call_rows: int = 0
     calls: int = 1
@@ -85,12 +86,12 @@ class Timer:
         per_row = max(taken / tried, 1e-9)
         self.call_rows = min(n_rows, max(16, math.ceil(max(seconds, fixed) / per_row)))
         self.calls = max(1, math.ceil(seconds / 5 / (fixed + per_row * self.call_rows)))
-        # As often as ours is repeated, so that both find their code and data in the caches.
+        # Repeated as often as ours, so that both find their code and data in the caches.
         self.fixed_calls = max(self.calls, min(PREP_CALLS, math.ceil(PREP_SECONDS / max(fixed, 1e-6))))
         return {"call_rows": self.call_rows, "calls": self.calls}
 
     def time(self) -> tuple[float | None, float, float]:
-        """Seconds of making the tables and, with these, of a row; CPU time over wall time."""
+        """Measure seconds of building the tables and, with these, of a row; and CPU time over wall time."""
         wall, cpu = self.runner.time(self.call_rows, self.calls)
         if self.fixed_rows is None:
             return self.prep and self.prep(), wall / self.call_rows, cpu / wall
@@ -136,7 +137,7 @@ def measure(
 def starters(
     case: models.Case, ensemble: Any, arguments: argparse.Namespace
 ) -> dict[str, tuple[Callable[[], Timer], float]]:
-    """Name: what makes the timer of a system, and how large its error may be."""
+    """Return, for each name, a function that makes the system's timer, and the largest permitted error."""
     oblivious = case.family == "catboost"
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
     found: dict[str, tuple[Callable[[], Timer], float]] = {
@@ -171,14 +172,14 @@ def ours(case: models.Case, attributes: dict[str, Any], algorithm: str, precisio
 
 
 def tables_made(attributes: dict[str, Any], precision: str, algorithm: str) -> tuple[float, int]:
-    """Seconds that making the tables of a plan takes, laying them out included, and their bytes."""
+    """Return the seconds that building a plan's tables takes, laying them out included, and their bytes."""
     plan = _core.Plan(attributes, precision, table_bytes=TABLE_BYTES, n_threads=1, **TABLES[algorithm])
     info = plan.info()
     return info["table_seconds"], info["table_bytes"]
 
 
 def fasttreeshap(case: models.Case, version: str, python: str) -> Timer:
-    """It makes the tables of a tree in each call, before the first row: a call without rows makes all."""
+    """Make a timer of FastTreeSHAP, which builds all tables in each call, even one without rows."""
     trees = peers.plain_trees(case.model)
     if version == "v2" and trees["table_entries"] > peers.MAX_TABLE_ENTRIES:
         raise peers.NotApplicable(f"not timed: its tables have {trees['table_entries']:,} entries")
@@ -186,8 +187,8 @@ def fasttreeshap(case: models.Case, version: str, python: str) -> Timer:
     return Timer(runner, fixed_rows=0 if version == "v2" else None)
 
 
-#: Of its calls. It makes the values of all leaves in each call, or else goes through the trees for each row;
-#: left alone it does the former where there are more rows than leaves in a tree.
+#: Options of CatBoost's calls. It computes the values of all leaves in each call, or else walks the trees for
+#: each row; by default it does the former if there are more rows than leaves in a tree.
 CATBOOST = {
     "catboost": {"shap_mode": "UsePreCalc"},
     "catboost-direct": {"shap_mode": "NoPreCalc"},
@@ -207,7 +208,7 @@ def catboost(case: models.Case, options: dict[str, str]) -> Timer:
 
 
 def time_in_turn(timers: dict[str, Timer], systems: dict[str, Any], n_rows: int, repeats: int) -> None:
-    """Rounds in which every system is timed once; each round starts with another one."""
+    """Time every system once per round; each round starts with another one."""
     names = list(timers)
     prep: dict[str, list[float]] = {name: [] for name in names}
     score: dict[str, list[float]] = {name: [] for name in names}
@@ -224,7 +225,7 @@ def time_in_turn(timers: dict[str, Timer], systems: dict[str, Any], n_rows: int,
     for name in names:
         entry = systems[name]
         entry["cpu_over_wall"] = median(busy[name])
-        # Of a call of theirs, which makes the tables; ours has them.
+        # For peers, a whole call, which builds the tables; ours has them already.
         made_in_call = timers[name].fixed_rows is not None
         call = [p + s for p, s in zip(prep[name], score[name])] if made_in_call else score[name]
         entry["call_seconds"] = peers.summary(call)
@@ -236,7 +237,7 @@ def time_in_turn(timers: dict[str, Timer], systems: dict[str, Any], n_rows: int,
                 entry["prep_over_ours"] = over(prep[name], prep[reference])
         rows = timers[name].call_rows / n_rows
         if made_in_call and median(score[name]) * rows < MEASURABLE * median(prep[name]):
-            continue  # lost in the noise of making the tables
+            continue  # lost in the noise of building the tables
         entry["score_seconds"] = peers.summary(score[name])
         if reference in timers:
             entry["score_over_ours"] = over(score[name], score[reference])

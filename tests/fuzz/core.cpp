@@ -1,8 +1,8 @@
-// The boundary of the core: ensembles that keep the rules of Ensemble.validate (ensemble.py), and no other,
-// through every plan, with sanitizers. Bytes are choices, so that each input is such an ensemble.
+// The boundary of the core: ensembles that keep the rules of Ensemble.validate (ensemble.py), and no others,
+// through every plan, with sanitizers. Bytes are choices, so each input is such an ensemble.
 //
-// What a plan gives is compared: margins with a plain evaluation of the trees, base value plus values with
-// the margin, and the values of each method with those of the walk in double precision.
+// The results of a plan are compared: margins with a plain evaluation of the trees, base value plus values
+// with the margin, and the values of each method with those of the walk in double precision.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Tables of a plan, and stack of a thread: small, so that what finds no room is met, too.
+// Limits of a plan's tables and of a thread's stack: small, so that running out of them is tested, too.
 constexpr size_t kTableBytes = 1 << 20;
 constexpr size_t kMaxScratch = size_t{1} << 28;
 
@@ -33,7 +33,7 @@ class Bytes {
 
   uint8_t byte() { return at_ < end_ ? *at_++ : 0; }
   bool flag() { return byte() & 1; }
-  // Of 0 to n - 1.
+  // Draws a number from 0 to n - 1.
   int number(int n) { return n > 256 ? (byte() << 8 | byte()) % n : byte() % n; }
 
   uint64_t word() {
@@ -42,7 +42,7 @@ class Bytes {
     return bits;
   }
 
-  // Any number that is none of NaN.
+  // Draws any number except NaN.
   double any() {
     const uint64_t bits = word();
     double x;
@@ -67,7 +67,7 @@ class Bytes {
     return std::isfinite(x) ? x : 1.0;
   }
 
-  // Not negative.
+  // Draws a number that is not negative.
   double cover() {
     const int kind = number(8);
     const double x = kind == 0 ? any() : kind == 1 ? special() : number(64);
@@ -114,7 +114,7 @@ struct Ensemble {
   }
 
  private:
-  // Each feature is of a player that there is already, or of the next one.
+  // Each feature belongs to an existing player or to the next one.
   void make_players(Bytes& bytes) {
     view.n_players = 0;
     for (int f = 0; f < view.n_features; ++f) {
@@ -300,7 +300,8 @@ std::vector<double> margins(const EnsembleView& e, const Input& input) {
   return out;
 }
 
-// Sum of the largest magnitude of each tree: what rounding is relative to. Infinite where sums may overflow.
+// Sum of the largest magnitude of each tree: rounding errors are relative to it. Infinite where sums may
+// overflow.
 double scale_of(const EnsembleView& e) {
   double sum = 0;
   for (int32_t o = 0; o < e.n_outputs; ++o) sum += std::fabs(e.intercept[o]);
@@ -377,7 +378,7 @@ const auto kNever = [] { return false; };
 
 bool is_small(size_t scratch) { return scratch < kMaxScratch; }
 
-// Contents that a file might hold for a plan's tables: any numbers, and now and then too few.
+// Possible contents of a file for a plan's tables: any numbers, and occasionally too few.
 template <class Make>
 void stored(Bytes& bytes, const Plan& plan, const Input& input, const Make& make) {
   if (!plan.tables.any()) return;

@@ -1,7 +1,7 @@
-"""What all targets share: what any input may lead to, edits of documents, and the fuzzer.
+"""Shared parts of all targets: limits and checks of any input, edits of documents, and the fuzzer.
 
 A target is a module with a function ``test_one(data: bytes)`` and a tuple ``INSTRUMENT`` of the modules whose
-branches guide the fuzzer. Whatever it raises is a finding.
+branches guide the fuzzer. Any error that it raises is a finding.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
 CORPUS = Path(__file__).parent / "corpus"
 
-#: What an input may take: seconds of this thread for each million bytes beside one second, bytes of memory
-#: for each byte beside a mebibyte. The documentation promises them.
+#: Limits of an input: seconds of this thread per million bytes plus one second, and bytes of memory per byte
+#: plus a mebibyte. The documentation promises them.
 SECONDS_PER_MEGABYTE, SECONDS = 1.0, 1.0
 MEMORY_PER_BYTE, MEMORY = 200, 2**20
 
-#: Address space beside what is in use before an input: nothing that it says may ask for more.
+#: Address space in addition to that in use before an input: no input may request more.
 _ROOM = 2**30
 
 
 class Finding(Exception):
-    """A promise that was not kept."""
+    """A broken promise."""
 
 
 @contextlib.contextmanager
 def limits(n_bytes: int) -> Iterator[None]:
-    """Named errors pass, and end the block; what takes too long or too much memory does not."""
+    """Let documented errors end the block; raise a finding if it takes too much time or memory."""
     if not tracemalloc.is_tracing():  # and never stopped: each start and stop leaks
         tracemalloc.start()
     tracemalloc.reset_peak()
@@ -65,7 +65,7 @@ def limits(n_bytes: int) -> Iterator[None]:
 
 
 class Given:
-    """Stands for a model that was read already."""
+    """Wrapper of a model that was read already."""
 
     def __init__(self, adapted: AdaptedModel) -> None:
         self.adapted = adapted
@@ -73,7 +73,7 @@ class Given:
 
 register_adapter(f"{Given.__module__}.Given", lambda given: given.adapted)
 
-#: Options of the explainers that an input is explained with, by its last byte.
+#: Options of the explainers for an input, by its last byte.
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"algorithm": "quadrature", "precision": "double"},
@@ -85,18 +85,18 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"data": True, "interactions": True},
 )
 
-#: Of more columns no rows are explained: these, not the model, would take the memory.
+#: With more columns no rows are explained: the rows, not the model, would take the memory.
 _MAX_COLUMNS = 2**10
 
 
 def adapted_from(ensemble: Ensemble) -> AdaptedModel:
-    """With each feature a player, whatever the ensemble says."""
+    """Wrap an ensemble with each feature as a player, whatever the ensemble says."""
     plain = replace(ensemble, player=np.empty(0, np.int32))
     return AdaptedModel(plain, InputSchema(ensemble.n_features), "fuzz")
 
 
 def explain_some(adapted: AdaptedModel, which: int) -> None:
-    """Explain rows of a model that was accepted; their sums must be what the trees say."""
+    """Explain rows of an accepted model; their sums must be the margins of the trees."""
     ensemble = adapted.ensemble
     plain = Given(adapted_from(ensemble))
     if ensemble.n_features > _MAX_COLUMNS:
@@ -106,7 +106,7 @@ def explain_some(adapted: AdaptedModel, which: int) -> None:
 
 
 def rows_for(ensemble: Ensemble) -> np.ndarray:
-    """A row of thresholds, one of zeros and one of missing values."""
+    """Build a row of thresholds, one of zeros and one of missing values."""
     X = np.zeros((3, ensemble.n_features))
     inner = ensemble.left >= 0
     with np.errstate(over="ignore"):
@@ -119,7 +119,7 @@ def explain_rows(model: Any, ensemble: Ensemble, X: np.ndarray, options: dict[st
     interactions = options.pop("interactions", False)
     if options.get("data"):
         options["data"] = X
-    # A little memory, as the limit must hold whatever the model is.
+    # A small memory limit, which must hold whatever the model is.
     explainer = TreeExplainer(
         model, device="cpu", n_jobs=1, memory_limit=2**28, check_additivity=False, **options
     )
@@ -141,7 +141,7 @@ def explain_rows(model: Any, ensemble: Ensemble, X: np.ndarray, options: dict[st
         raise Finding(f"base value plus values differ from the margin by {gap}, of {scale}")
 
 
-#: Numbers, texts and structures that no honest document has.
+#: Numbers, texts and structures that no honest document contains.
 HOSTILE: tuple[Any, ...] = (
     0, 1, -1, 2, 7, 255, 2**15, 2**24, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**62, 2**63 - 1,
     -(2**63), 2**64, 0.5, -0.0, 1e-320, 1e38, 1e308, -1e308, math.inf, -math.inf, math.nan,
@@ -151,13 +151,13 @@ HOSTILE: tuple[Any, ...] = (
 
 
 class Choices:
-    """Bytes as choices; zeros when there are none left."""
+    """Bytes as choices; zeros when no bytes are left."""
 
     def __init__(self, data: bytes) -> None:
         self._data = iter(data)
 
     def number(self, n: int) -> int:
-        """Of 0 to n - 1."""
+        """Draw a number from 0 to n - 1."""
         found = next(self._data, 0)
         if n > 256:
             found = found << 16 | next(self._data, 0) << 8 | next(self._data, 0)
@@ -167,14 +167,14 @@ class Choices:
         return things[self.number(len(things))]
 
     def hostile(self) -> Any:
-        return copy.deepcopy(self.one_of(HOSTILE))  # what comes into a document may be edited, too
+        return copy.deepcopy(self.one_of(HOSTILE))  # values put into a document may be edited, too
 
     def number_as_text(self) -> str:
         return str(self.one_of([h for h in HOSTILE if isinstance(h, (int, float, str))]))
 
 
 def edited(document: Any, choices: Choices) -> Any:
-    """A copy of a nested document with up to four changes."""
+    """Copy a nested document with up to four changes."""
     document = copy.deepcopy(document)
     for _ in range(1 + choices.number(4)):
         _edit(document, choices)
@@ -217,7 +217,7 @@ def _replace(here: Any, key: Any, choices: Choices) -> None:
 
 
 def changed_array(array: np.ndarray, choices: Choices) -> np.ndarray:
-    """A copy with other entries, another length or another dtype."""
+    """Copy an array with other entries, another length or another dtype."""
     action = choices.number(8)
     if action == 0:
         return array[: choices.number(len(array) + 1)]
@@ -245,12 +245,12 @@ def changed_array(array: np.ndarray, choices: Choices) -> np.ndarray:
 
 
 def seeds(target: str) -> list[bytes]:
-    """The files of a target's corpus, in the order of their names."""
+    """Return the files of a target's corpus, in the order of their names."""
     return [path.read_bytes() for path in sorted((CORPUS / target).iterdir())]
 
 
 def main() -> None:
-    """``harness.py TARGET ARGUMENTS``: run a target with the arguments of libFuzzer."""
+    """Run ``harness.py TARGET ARGUMENTS``: a target with the arguments of libFuzzer."""
     import atheris
 
     name = sys.argv[1]
@@ -266,12 +266,12 @@ def main() -> None:
         _limit_memory()
         test_one(data)
 
-    # What is imported and made at the first call is no input's.
+    # Imports and objects made at the first call do not count as an input's.
     files = seeds(name) if (CORPUS / name).exists() else []
     for seed in (b"", bytes(range(8, 40)), bytes(range(40, 72)), *files):
         with contextlib.suppress(Finding):
             test_one(seed)
-    # Warnings of hostile numbers; the tests see to those of honest ones.
+    # Hostile numbers cause warnings; the tests check those of honest ones.
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     atheris.Setup([sys.argv[0], *sys.argv[2:]], test_one_in_limits, enable_python_coverage=True)
@@ -279,7 +279,7 @@ def main() -> None:
 
 
 def _limit_memory() -> None:
-    """Leave some address space beside what is in use now, as atheris keeps something of each input."""
+    """Leave some address space beyond the current use, as atheris keeps a part of each input."""
     with open("/proc/self/statm") as file:
         in_use = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (in_use + _ROOM, resource.RLIM_INFINITY))

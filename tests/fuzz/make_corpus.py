@@ -1,6 +1,6 @@
-"""Writes the corpora of the readers: small models of each library, a few kilobytes each.
+"""A writer of the readers' corpora: small models of each library, a few kilobytes each.
 
-Run it with the newest versions of the libraries when a reader learns something new.
+Run it with the newest versions of the libraries when a reader supports something new.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Runs fuzz targets one after the other: ``./dev fuzz [NAMES] [--seconds N]``.
+"""Fuzz targets, run one after another: ``./dev fuzz [NAMES] [--seconds N]``.
 
-What they learn is kept in .cache/fuzz, and is the start of the next run. A finding ends its target; the input
-that made it lies in .cache/fuzz/findings, and ``./dev fuzz NAME --input FILE`` shows it again.
+Inputs that reach new branches are kept in .cache/fuzz and start the next run. A finding ends its target; its
+input is stored in .cache/fuzz/findings, and ``./dev fuzz NAME --input FILE`` repeats it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ ROOT = HERE.parent.parent
 CACHE = ROOT / ".cache" / "fuzz"
 BUILD = ROOT / "build" / "fuzz"
 
-#: Seconds of a process, at most: atheris keeps a few thousand bytes of each input.
+#: Longest time of a process in seconds: atheris keeps a few thousand bytes of each input.
 LONGEST = 600
 
 PYTHON_TARGETS = sorted(path.stem.removeprefix("target_") for path in HERE.glob("target_*.py"))
 
 
 def clang() -> str | None:
-    """A clang that may have libFuzzer; None if there is none."""
+    """Find a clang that may have libFuzzer; None if there is none."""
     names = [os.environ.get("FUZZ_CXX", ""), "clang++", *(f"clang++-{n}" for n in range(22, 13, -1))]
     return next((found for name in names if name and (found := shutil.which(name))), None)
 
 
 def command(target: str) -> list[str]:
-    """What runs a target, without its arguments."""
+    """Return the command that runs a target, without the target's arguments."""
     if target != "core":
         return [sys.executable, str(HERE / "harness.py"), target]
     compiler = clang()
@@ -46,12 +46,12 @@ def command(target: str) -> list[str]:
 
 
 def run(target: str, seconds: int, log: Path) -> bool:
-    """Whether so many seconds of a target found nothing."""
+    """Run a target for so many seconds; return whether it found nothing."""
     return all(run_process(target, min(LONGEST, seconds - at), log) for at in range(0, seconds, LONGEST))
 
 
 def run_process(target: str, seconds: int, log: Path) -> bool:
-    """The same in one process; a line of the log says the rest."""
+    """Run a target in one process; a line of the log has the details."""
     learnt, findings = CACHE / target, CACHE / "findings"
     for folder in (learnt, findings):
         folder.mkdir(parents=True, exist_ok=True)

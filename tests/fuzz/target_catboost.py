@@ -28,7 +28,7 @@ def documents() -> list[Any]:
 
 
 def test_one(data: bytes) -> None:
-    """Bytes that begin as an object are a file, others are edits of one of the corpus."""
+    """Read bytes that begin as an object as a file; all others are edits of a file of the corpus."""
     if data[:1] == b"{":
         try:
             document = json.loads(data)

@@ -21,7 +21,7 @@ INSTRUMENT = (
     "skshapgpu.adapters.ensemble",
 )
 
-#: In memory where there is such a place.
+#: In memory, if the system has a file system there.
 _FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -36,7 +36,7 @@ def contents() -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
 
 
 def test_one(data: bytes) -> None:
-    """Bytes that begin as a ZIP archive are a file; others are edits of one, which gets right checksums."""
+    """Read bytes that begin as a ZIP archive as a file; others are edits of one, with right checksums."""
     if data[:2] == b"PK":
         path().write_bytes(data)
     else:
@@ -48,7 +48,7 @@ def test_one(data: bytes) -> None:
         try:
             storage.write(path(), dict(whole["header"]), whole["arrays"])
         except (LookupError, TypeError, ValueError, AttributeError):
-            return  # what JSON or ZIP cannot say
+            return  # values that JSON or ZIP cannot store
     with harness.limits(path().stat().st_size):
         explainer = TreeExplainer.load(path(), device="cpu", n_jobs=1, memory_limit=2**28, verify=True)
         if explainer.n_features > 2**10:
@@ -57,6 +57,6 @@ def test_one(data: bytes) -> None:
         X[1:] = np.nan
         try:
             explainer.shap_values(X)
-        except RuntimeError as error:  # tables of other numbers; nothing else tells of these
+        except RuntimeError as error:  # tables of other numbers, which no check can detect
             if "additivity check failed" not in str(error):
                 raise

@@ -1,4 +1,4 @@
-"""Model files by their path: checkpoints of treelite, the JSON of XGBoost, and what is none of them."""
+"""Model files by their path: checkpoints of treelite, the JSON of XGBoost, and other files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSTRUMENT = (
     "skshapgpu.adapters.ensemble",
 )
 
-#: How content begins that is taken as it is.
+#: First bytes of content that is used unchanged.
 STARTS = (b"{", b"[", b"tree", b"\4\0\0\0")
 
 FOLDER = tempfile.TemporaryDirectory()
@@ -29,13 +29,13 @@ PATH = Path(FOLDER.name) / "model"
 
 @cache
 def corpus() -> list[tuple[bytes, Any]]:
-    """Each file, and the document in it if it is JSON."""
+    """Return each file, and the document in it if it is JSON."""
     files = harness.seeds("model_file")
     return [(data, json.loads(data) if data[:1] == b"{" else None) for data in files]
 
 
 def changed(data: bytes, choices: harness.Choices) -> bytes:
-    """A file that ends early, or with up to four numbers of one to eight bytes replaced."""
+    """Truncate a file, or replace up to four numbers of one to eight bytes."""
     if choices.number(8) == 0:
         return data[: choices.number(len(data))]
     changed = bytearray(data)
@@ -47,7 +47,7 @@ def changed(data: bytes, choices: harness.Choices) -> bytes:
 
 
 def test_one(data: bytes) -> None:
-    """Bytes that begin as a file does are one, others are edits of one of the corpus."""
+    """Read bytes that begin like a model file as a file; all others are edits of a file of the corpus."""
     content = data
     if not data.startswith(STARTS):
         choices = harness.Choices(data)

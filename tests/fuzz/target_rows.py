@@ -66,7 +66,7 @@ def array(choices: harness.Choices, data: bytes) -> np.ndarray:
 
 
 def laid_out(out: np.ndarray, choices: harness.Choices) -> np.ndarray:
-    """The same, or nearly so, with other strides."""
+    """Return an array with equal, or nearly equal, content in other strides."""
     layout = choices.number(8)
     if layout == 1:
         return np.asfortranarray(out)
@@ -100,7 +100,7 @@ def table(choices: harness.Choices, data: bytes) -> Any:
 def frame(choices: harness.Choices, data: bytes) -> Any:
     try:
         out = pd.DataFrame(array(choices, data))
-    except Exception:  # what pandas itself cannot hold
+    except Exception:  # values that pandas itself cannot hold
         return None
     for name in list(out):
         change = choices.number(8)
@@ -114,7 +114,7 @@ def frame(choices: harness.Choices, data: bytes) -> Any:
 
 
 def sparse(choices: harness.Choices) -> Any:
-    """A sparse matrix, whose parts may contradict each other: SciPy does not look at what is set later."""
+    """Build a sparse matrix whose parts may be inconsistent: SciPy does not check attributes set later."""
     made = choices.one_of(
         [sp.csr_matrix, sp.csc_matrix, sp.coo_matrix, sp.csr_array, sp.lil_matrix, sp.bsr_matrix]
     )

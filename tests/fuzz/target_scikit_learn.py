@@ -45,7 +45,7 @@ def models() -> list[Any]:
 
 
 def trees_of(model: Any) -> list[Any]:
-    """What has nodes to change: trees, or predictors of histograms."""
+    """Return the objects with nodes to change: trees, or predictors of histograms."""
     if hasattr(model, "_predictors"):
         return [predictor for iteration in model._predictors for predictor in iteration]
     if hasattr(model, "tree_"):

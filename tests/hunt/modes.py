@@ -34,7 +34,7 @@ def outputs_last(values: np.ndarray, ndim: int) -> np.ndarray:
 
 
 def widened(case: Case, right: np.ndarray) -> np.ndarray:
-    """Widen the reference to both classes, if both are asked for; the negative class has the negated values."""
+    """Widen the reference to both classes, if both are asked for; the negative one has negated values."""
     return np.concatenate([-right, right], axis=-1) if case.draw.options.get("outputs") == "all" else right
 
 
@@ -222,7 +222,7 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
 
 
 def probability(case: Case, report: Report) -> None:
-    """Check values of probabilities by the rescale rule; if the margin is a probability, they are its values."""
+    """Check values of probabilities by the rescale rule; margins that are probabilities keep theirs."""
     explainer = explainer_of(case, background=True, model_output="probability")
     explanation = explainer.explain(case.X)
     got = outputs_last(explanation.values, 3)

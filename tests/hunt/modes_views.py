@@ -40,7 +40,7 @@ def importances(case: Case, report: Report) -> None:
 
 
 def views(case: Case, report: Report) -> None:
-    """Check slices, tables and arrays of an explanation against its values; main effects, against sums."""
+    """Check slices, tables and arrays of an explanation against its values, and main effects."""
     explainer = explainer_of(case)
     explanation = explainer.explain(case.X)
     adds_up(case, report, explanation)
