@@ -1,4 +1,4 @@
-"""CatBoost: what its models predict, read from their trees."""
+"""CatBoost: its models' predictions, computed from their trees."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_regression_settings(options):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise", "Lossguide"])
 def test_cover_is_the_training_weight(grow_policy, weighted):
-    """Also catboost#1703: leaves at different depths still share out the whole weight."""
+    """Also catboost#1703: leaves at different depths still share the whole weight."""
     X, y = data()
     weight = np.random.default_rng(1).uniform(0.5, 2.0, len(X)) if weighted else np.ones(len(X))
     model = catboost.CatBoostRegressor(**TINY, grow_policy=grow_policy).fit(X, y, sample_weight=weight)
@@ -292,7 +292,7 @@ def test_loaded_model(tmp_path, format):
     assert check(pickle.loads(pickle.dumps(model))).schema.n_features == 5
 
 
-# The columns of X
+# Columns of X
 
 
 def test_feature_names():
@@ -318,7 +318,7 @@ def test_dropped_features_leave_column_numbers_alone():
 
 
 def test_input_rules():
-    """inf and NaN are predicted; float64 beyond float32 counts as inf (checked by hard_rows too)."""
+    """inf and NaN are accepted; float64 numbers beyond float32 count as inf (also checked by hard_rows)."""
     X, y = data()
     model = regressor(X, y)
     schema, ensemble = adapt(model).schema, adapt(model).ensemble
@@ -351,7 +351,7 @@ def expectation(ensemble, tree, node, x, known):
 
 
 def shapley(ensemble, x):
-    """Shapley values of the trees from the definition."""
+    """Compute Shapley values of the trees from the definition."""
     n = ensemble.n_features
     subsets = [frozenset(s) for r in range(n + 1) for s in itertools.combinations(range(n), r)]
     worth = {s: sum(expectation(ensemble, t, 0, x, s) for t in range(ensemble.n_trees)) for s in subsets}
@@ -432,7 +432,7 @@ def documents(tmp_path_factory):
 
 
 def paths_of(node, path=()):
-    """Every place in a nested document except inside model_info."""
+    """Yield every place in a nested document except inside model_info."""
     if path[:1] == ("model_info",):
         return
     if path:
@@ -445,7 +445,7 @@ def paths_of(node, path=()):
 @pytest.mark.parametrize("policy", ["SymmetricTree", "Depthwise"])
 @pytest.mark.parametrize("wrong", ["delete", None, -1, 3, 1e9, "text", [], {}, math.nan])
 def test_edited_document_never_crashes(documents, policy, wrong):
-    """Any one field replaced: an error that callers expect, or an ensemble that is valid."""
+    """With any one field replaced: a documented error, or a valid ensemble."""
     document = documents[policy]
     refused = 0
     for path in list(paths_of(document))[::4]:

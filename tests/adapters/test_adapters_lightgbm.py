@@ -98,7 +98,7 @@ LINKS = {
 @pytest.mark.parametrize("boosting", ["gbdt", "rf"])
 @pytest.mark.parametrize("objective", LINKS)
 def test_link_of_the_margin_is_predict(objective, boosting):
-    """Of a random forest the average passes the link, not the sum; of the others the sum."""
+    """The link applies to the average for a random forest, and to the sum for all others."""
     X, y = data(1)
     y = {"poisson": np.exp(y), "binary": y > 0.5, "multiclass": np.digitize(y, [0.0, 1.0])}.get(objective, y)
     classes = {"num_class": 3} if objective == "multiclass" else {}
@@ -224,7 +224,7 @@ def test_model_from_file(tmp_path):
 
 @pytest.mark.parametrize("params", [{}, RF], ids=["gbdt", "rf"])
 def test_single_leaf_trees(params):
-    """Their text leaves out every array of splits, and in LightGBM 4.0 the count too."""
+    """Their text leaves out all arrays of splits, and in LightGBM 4.0 also the count."""
     X, y = data()
     model = train(X, y + 5.0, 3, objective="regression", min_data_in_leaf=N_ROWS, **params)
     ensemble = adapt(model).ensemble
@@ -233,7 +233,7 @@ def test_single_leaf_trees(params):
 
 
 def test_single_leaf_trees_among_others():
-    """A class that no row has gets one leaf in every iteration."""
+    """A class without rows gets one leaf in every iteration."""
     X, y = data()
     model = train(X, y > 0.5, objective="multiclass", num_class=3)
     sizes = np.diff(check(model).ensemble.tree_offsets)
@@ -262,7 +262,7 @@ def test_missing_settings(name, nan):
 
 
 def test_zeros_at_their_edge():
-    """Every x of magnitude up to the float32 1e-35 is 0.0 to predict(), also on a threshold there."""
+    """predict() treats every x of magnitude up to the float32 1e-35 as 0.0, also on a threshold there."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=N_ROWS)
     x[: N_ROWS // 3] = 0.0
@@ -290,7 +290,7 @@ def test_thresholds_between_zeros():
 
 
 def test_zeros_missing_in_some_nodes_only():
-    """Mixtures that no training writes: refused where a zero and a NaN would part."""
+    """No training writes these mixtures: they are refused where a zero and a NaN would go different ways."""
     X, y = data(3, nan=True)
     model = train(X, y, 2, objective="regression", zero_as_missing=True, num_leaves=4)
     ensemble = adapt(model).ensemble
@@ -374,7 +374,7 @@ def test_wrappers(boosting):
 
 
 def test_classifiers_with_other_objectives():
-    """Minus the margin is the negative class's only where the link is symmetric."""
+    """Minus the margin is the margin of the negative class only if the link is symmetric."""
     X, y = data()
 
     def logistic(label, margin):
@@ -453,7 +453,7 @@ def test_cycle_is_refused():
     child = int(getattr(ensemble, side[:-6])[parent])
     grandparent = next(i for i in range(5) if parent in (ensemble.left[i], ensemble.right[i]))
     grandside = "left_child" if ensemble.left[grandparent] == parent else "right_child"
-    # parent and child point at each other; the leaf that child loses hangs where parent was.
+    # parent and child point at each other; the leaf that child loses takes the place of parent.
     leaf = int(ensemble.left[child]) - 5
     assert leaf >= 0
     changed = reload(edited(model, "left_child", 0, child, parent))

@@ -115,7 +115,7 @@ def test_feature_that_is_categorical_in_a_part_of_the_trees():
 
 @pytest.mark.parametrize("listed", [0, 5])
 def test_codes_of_a_feature_whose_zeros_are_missing_in_other_trees(listed):
-    """A zero cannot be the listed code 0 in one node and missing in another."""
+    """A zero cannot be the listed code 0 in one node and a missing value in another."""
     X, _ = categorical_data(10)
     y = (X[:, 1] == listed) + 0.01 * X[:, 1]
     first = train(
@@ -149,7 +149,7 @@ def test_codes_of_a_feature_whose_zeros_are_missing_in_other_trees(listed):
 
 
 def encoded(adapted: AdaptedModel, X) -> np.ndarray:
-    """X as the trees test it."""
+    """Return X as the trees compare it."""
     return read(X, adapted.schema, adapted.ensemble.x_dtype).chunk(0, len(X))
 
 
@@ -199,7 +199,7 @@ def test_pandas_categories(kind):
 
 
 def test_pandas_categories_as_codes():
-    """An array holds codes already."""
+    """An array already holds codes."""
     frame, y = frame_data("text")
     model = train(frame, y, objective="regression", **CATEGORICAL)
     codes = frame.assign(kind=frame["kind"].cat.codes, other=frame["other"].cat.codes).to_numpy(np.float64)
@@ -223,7 +223,7 @@ def test_frames_must_have_the_categorical_columns_of_training():
 
 
 def test_trained_on_an_array_explained_on_a_frame():
-    """LightGBM then takes the codes of the frame's own categories, whatever the values are."""
+    """LightGBM then uses the codes of the frame's own categories, whatever their values are."""
     pd = pytest.importorskip("pandas")
     X, y = categorical_data(9)
     model = train(X, y, categorical=[1], objective="regression", **CATEGORICAL)
@@ -237,7 +237,7 @@ def test_trained_on_an_array_explained_on_a_frame():
 
 
 def test_integer_arrays_are_rounded_to_float32():
-    """As LightGBM does with arrays, and not with frames."""
+    """As LightGBM does for arrays, but not for frames."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(3)
     X = 2**26 + rng.integers(0, 40, (N_ROWS, 2))
@@ -261,7 +261,7 @@ def test_pandas_categories_among_columns_that_are_none():
 
 
 def test_pandas_categories_beside_a_count():
-    """A column of small integers could hold a list of categories, but no list is left for it."""
+    """A column of small integers could have a list of categories, but no list is left for it."""
     frame, y = frame_data("text")
     frame.insert(1, "count", np.arange(N_ROWS) % 3)
     model = train(frame, y, objective="regression", **CATEGORICAL)
@@ -312,6 +312,6 @@ def test_feature_names():
     frame = pd.DataFrame(X, columns=["Ünicode", "Tree=0", "a b", "end"])
     model = lgb.LGBMRegressor(n_estimators=3, verbose=-1, n_jobs=1).fit(frame, y)
     adapted = adapt(model)
-    # LightGBM writes underlines for blanks.
+    # LightGBM writes underscores for blanks.
     assert adapted.schema.feature_names == ("Ünicode", "Tree=0", "a_b", "end")
     assert_margin(adapted.ensemble, X, model.predict(frame), RTOL)

@@ -29,7 +29,7 @@ TIME = np.ceil(10 * np.exp(Y / 2))
 
 
 def check(model: Any, margin: Callable[[np.ndarray], np.ndarray]) -> AdaptedModel:
-    """The margin on 2,000 hard rows, and values of some of them by the definition."""
+    """Check the margin on 2,000 hard rows, and values of some of them by the definition."""
     adapted = adapt(model)
     rows = hard_rows(adapted.ensemble, nan=adapted.schema.allow_nan, inf=False).astype(np.float64)
     expected = np.asarray(margin(rows), np.float64)
@@ -51,7 +51,7 @@ def check(model: Any, margin: Callable[[np.ndarray], np.ndarray]) -> AdaptedMode
 
 
 def assert_as_predict_reads(model: Any, predict: Callable[[Any], Any]) -> None:
-    """NaN and infinities are refused where the library itself refuses them."""
+    """Check that NaN and infinities are refused exactly if the library itself refuses them."""
     for number in (np.nan, np.inf, 1e300):
         rows = X[:3].copy()
         rows[1, 0] = number
@@ -73,7 +73,7 @@ def ngb(kind: str, **options: Any) -> Any:
 
 
 def parameters(model: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """As ``pred_dist`` gets them from the model."""
+    """Return the parameters as ``pred_dist`` gets them from the model."""
     return lambda rows: model.pred_param(rows)
 
 
@@ -219,7 +219,7 @@ def test_survival_forest(module, name, rows, low_memory):
     model = survival(module, name, low_memory=low_memory, **options)
     try:
         model.fit(rows, outcome())
-    except ValueError:  # random splits take no missing values
+    except ValueError:  # random splits do not support missing values
         assert np.isnan(rows).any() and "Extra" in name
         return
     adapted = check(model, model.predict)
@@ -287,7 +287,7 @@ def test_quantile_forest_mean(name, kept):
     if kept == 1:
         np.testing.assert_allclose(margin, default, rtol=0, atol=1e-12)
     elif kept is None:
-        # Leaves that keep every target predict what the same forest of scikit-learn would.
+        # Leaves that keep every target predict as the equal forest of scikit-learn would.
         trees = [tree.predict(X.astype(np.float32)) for tree in model.estimators_]
         np.testing.assert_allclose(margin, np.mean(trees, axis=0), atol=1e-12)
         assert np.abs(margin - default).max() > 0.01  # and the default is another number
@@ -295,7 +295,7 @@ def test_quantile_forest_mean(name, kept):
 
 @pytest.mark.parametrize("name", FORESTS)
 def test_quantile_forest_missing_values_and_targets(name):
-    """It is fitted without missing values, but predicts rows that have them."""
+    """It is fitted without missing values, but predicts rows with them."""
     model = quantile(name).fit(X, np.c_[Y, Y**2])
     adapted = check(model, lambda rows: model.predict(rows, quantiles="mean"))
     assert adapted.ensemble.n_outputs == 2 and adapted.schema.allow_nan

@@ -1,4 +1,4 @@
-"""What else than its trees changes what a model predicts: subclasses, and parameters of ``predict``."""
+"""Effects on predictions besides the trees: subclasses, and parameters of ``predict``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HIGH = (Y > 1).astype(int)
 
 
 def subclass_of(cls: type, *methods: str) -> type:
-    """A subclass whose methods give something else."""
+    """Return a subclass whose methods return other results."""
 
     def other(self: Any, X: Any, *args: Any, **options: Any) -> Any:
         return np.zeros(len(X))
@@ -28,7 +28,7 @@ def subclass_of(cls: type, *methods: str) -> type:
 
 
 def made(cls: type, model: Any) -> Any:
-    """A model of a class with the parameters of another."""
+    """Return a model of a class with the parameters of another."""
     return cls(**model.get_params())
 
 
@@ -117,7 +117,7 @@ def test_other_parameters_of_lightgbm_are_not_read_by_predict(params: dict[str, 
 
 @pytest.mark.usefixtures("on_cpu")
 def test_parameters_that_are_set_later() -> None:
-    """Where ``predict`` reads them, they count, too."""
+    """They count, too, if ``predict`` reads them."""
     xgboost = library("xgboost")
     rows = np.where(X > 1, 0, X)
     model = xgboost.XGBRegressor(n_estimators=5, booster="dart", rate_drop=0.5, n_jobs=1).fit(rows, Y)

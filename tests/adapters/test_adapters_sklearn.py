@@ -135,7 +135,7 @@ def test_schema_accepts_what_the_model_accepts(fitted):
         (-np.inf, schema.allow_inf),
     ):
         assert accepts(model, np.full_like(row, value)) == allowed, value
-    # Beyond float32 a number is an infinity to all but HistGradientBoosting.
+    # All models but HistGradientBoosting treat a number beyond float32 as infinity.
     huge = np.full_like(row, 1e39)
     assert accepts(model, huge) == schema.allow_inf
     assert adapted.ensemble.x_dtype == ("float64" if isinstance(model, HIST_MODELS) else "float32")
@@ -181,7 +181,7 @@ def test_adapted_model_survives_pickling(fitted):
     ids=lambda m: type(m).__name__,
 )
 def test_float64_rows_next_to_a_threshold(model):
-    """A float64 number between two float32 numbers is rounded first, or not, as the model does."""
+    """A float64 number between two float32 numbers is rounded first, or not, as in the model."""
     X, y = make_data("number")
     adapted = adapt(model.fit(X, y))
     e = adapted.ensemble
@@ -208,7 +208,7 @@ def test_float64_rows_next_to_a_threshold(model):
 
 
 def test_nan_goes_both_ways():
-    """Missing values are not always sent left: each node says where."""
+    """Missing values do not always go left: each node has its own direction."""
     X, y = make_data("number", nan=True)
     for model in (
         DecisionTreeRegressor(**TREE),
@@ -262,13 +262,13 @@ def test_log_link_is_left_out():
 
 
 def test_bagging_maps_features_and_missing_classes():
-    """A tree of a bag may see some of the columns, some twice, and some of the classes only."""
+    """A tree of a bag may see only some of the columns, some twice, and only some of the classes."""
     X, _ = make_data("number")
     y = np.array(["x"] * 245 + ["y"] * 3 + ["z"] * 2)
     X[y != "x", 4] = 9.0
 
     class FirstRows(DecisionTreeClassifier):
-        """Has no ``sample_weight``: the bag then draws rows, and rare classes go missing."""
+        """Classifier without ``sample_weight``: the bag then draws rows, and rare classes go missing."""
 
         def fit(self, X, y):
             return super().fit(X, y)
@@ -442,7 +442,7 @@ def test_boosting_from_a_start_that_varies_is_refused(init):
 
 
 class PlainForest(RandomForestRegressor):
-    """A subclass that predicts as its base does."""
+    """Subclass that predicts as its base does."""
 
 
 class MedianForest(RandomForestRegressor):

@@ -1,4 +1,4 @@
-"""Every treelite model is read so that its margin, on the hardest rows, is that of treelite's GTIL."""
+"""Treelite models: their margins equal those of treelite's GTIL on the hardest rows."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ CLASSES = np.digitize(Y, [-0.5, 0.5])
 
 
 def gtil(model: Any, rows: Any) -> np.ndarray:
-    """Margins (n_rows, n_outputs), the outputs of each target side by side without padding."""
+    """Compute margins (n_rows, n_outputs), the outputs of each target side by side without padding."""
     margin = treelite.gtil.predict(model, rows, pred_margin=True, nthread=1)
     n_classes = model.get_header_accessor().get_field("num_class")
     return np.concatenate([margin[:, t, :n] for t, n in enumerate(n_classes)], axis=1).astype(np.float64)
 
 
 def from_xgboost(booster: Any) -> Any:
-    """Releases of treelite from before one of XGBoost may not know its format."""
+    """Convert an XGBoost model; older releases of treelite may not support the format of a newer XGBoost."""
     try:
         return treelite.frontend.from_xgboost(booster)
     except treelite.TreeliteError as error:
@@ -57,7 +57,7 @@ def from_xgboost(booster: Any) -> Any:
 
 
 def check(model: Any, rtol: float | None = None) -> AdaptedModel:
-    """The margin on 2,000 hard rows; float32 models are added up in float32 by GTIL."""
+    """Check the margin on 2,000 hard rows; GTIL adds up float32 models in float32."""
     adapted = adapt(model)
     rows = hard_rows(adapted.ensemble)
     expected = gtil(model, rows)
@@ -83,7 +83,7 @@ def test_xgboost():
         model = from_xgboost(booster)
         adapted = check(model)
         own = adapt(booster)
-        # The same covers, so that the values are the same, too.
+        # Equal covers give equal values.
         np.testing.assert_allclose(
             TreeExplainer(model).shap_values(X[:20]),
             TreeExplainer(booster).shap_values(X[:20]),
@@ -132,7 +132,7 @@ def test_lightgbm_categories():
     adapted = check(model)
     assert list(adapted.schema.encoders) == [2]
     rows = np.array([[0.0, 0.0, c] for c in (-0.5, -1.0, 0.0, 0.5, 39.9, 40.0, 1e10, np.inf, np.nan)])
-    # Not the rows as the ensemble takes them, but as users pass them.
+    # Rows as users pass them, not as the ensemble takes them.
     explanation = explain(model, rows)
     total = explanation.base_values + explanation.values.sum(axis=1)
     np.testing.assert_allclose(total, gtil(model, rows)[:, 0], atol=1e-5)
@@ -197,7 +197,7 @@ def built(
     postprocessor: str = "identity",
     thresholds: tuple[float, ...] = (0.25, -0.5, 0.0),
 ) -> Any:
-    """Trees of three numerical nodes, with these operators in turn, and four leaves."""
+    """Build trees of three numerical nodes, with these operators in turn, and four leaves."""
     builder = ModelBuilder(
         threshold_type=dtype,
         leaf_output_type=dtype,
@@ -246,7 +246,7 @@ def built(
     ids=" ".join,
 )
 def test_operators(operators, dtype):
-    """On every threshold, next to it, and at both zeros; also where strict and other operators are mixed."""
+    """On every threshold, next to it, and at both zeros; also with strict and other operators mixed."""
     model = built(operators, dtype=dtype)
     adapted = check(model)
     edges = [0.25, -0.5, 0.0, -0.0, np.nan, np.inf, -np.inf, 0.1]
@@ -293,7 +293,7 @@ def test_without_covers_an_explainer_is_saved(tmp_path):
 
 
 def test_trees_with_some_of_the_outputs():
-    """Two targets of two and three classes; each tree is of one class, or of one target."""
+    """Two targets of two and three classes; each tree belongs to one class, or to one target."""
     for class_id, shape, target_id in (([0, 1], (2, 1), [-1, -1]), ([-1, -1], (1, 3), [0, 1])):
         builder = ModelBuilder(
             threshold_type="float64",
@@ -343,7 +343,7 @@ def test_trees_with_some_of_the_outputs():
 
 @pytest.mark.parametrize("field", ["category_list_begin", "leaf_vector_begin"])
 def test_shared_segments_are_refused(field):
-    """Else a small file could make a large model."""
+    """Otherwise a small file could make a large model."""
     lgb = library("lightgbm")
     if field.startswith("category"):
         options = {"verbose": -1, "min_data_per_group": 5, "cat_smooth": 1, "num_threads": 1}
@@ -438,7 +438,7 @@ def test_damaged_checkpoints(tmp_path):
 
 
 def stand_in(**methods: Any) -> Any:
-    """A model of a class of cuML, which cannot be installed without a GPU."""
+    """Wrap a model in a class of cuML, which cannot be installed without a GPU."""
     cls = type(
         "RandomForestClassifier", (), {"__module__": "cuml.ensemble.randomforestclassifier", **methods}
     )

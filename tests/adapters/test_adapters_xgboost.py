@@ -1,4 +1,4 @@
-"""Every XGBoost model is read so that its margin, on the hardest rows, is XGBoost's own."""
+"""XGBoost models: their margins equal XGBoost's own on the hardest rows."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ xgb = pytest.importorskip("xgboost")
 
 
 def trees_of(booster: Any) -> dict[str, Any]:
-    """The part of the document that holds the trees."""
+    """Return the part of the document that holds the trees."""
     booster = document(booster)["gradient_booster"]
     return booster.get("gbtree", booster)["model"]
 
 
 def base_value(ensemble: Ensemble) -> np.ndarray:
-    """Expected margin, by the definition: each leaf weighed by the shares of cover on its path."""
+    """Compute the expected margin by the definition: each leaf weighted by the cover shares on its path."""
     total = ensemble.intercept.copy()
     for start, output in zip(ensemble.tree_offsets, ensemble.tree_output):
         stack = [(start, 1.0)]
@@ -101,7 +101,7 @@ def test_objective(objective, base_score):
     ensemble = check_booster(booster)
     assert ensemble.n_outputs == (3 if objective.startswith("multi") or "quantile" in objective else 1)
     assert ensemble.n_leaves > 3 * ensemble.n_trees
-    # XGBoost's own bias term, the only public number in which covers and intercept both stand.
+    # XGBoost's own bias term is the only public number that depends on both covers and intercept.
     X = xgb.DMatrix(data()[0][:1])
     bias = booster.predict(X, pred_contribs=True).reshape(ensemble.n_outputs, -1)[:, -1]
     np.testing.assert_allclose(base_value(ensemble), bias, rtol=2e-5, atol=2e-5)
@@ -162,7 +162,7 @@ def test_dart(classes):
 
 @pytest.mark.parametrize("parallel", [1, 4])
 def test_multiclass_trees_by_their_output(parallel):
-    """With several trees per class in a round, the output of tree i is not i modulo the classes."""
+    """With several trees per class in a round, the output of tree i is not i modulo the number of classes."""
     booster = train(
         {"objective": "multi:softprob", "num_class": 3, "num_parallel_tree": parallel, "subsample": 0.6},
         CLASSES,
@@ -230,7 +230,7 @@ def test_pruned_categories():
 
 @pytest.mark.parametrize("refresh_leaf", [0, 1])
 def test_refreshed_trees(refresh_leaf):
-    """Rows without weight leave zero covers; float32 sums of children and parents need not agree."""
+    """Rows without weight leave zero covers; float32 sums of children and parents may differ."""
     X, y = data(seed=1)
     params = {"process_type": "update", "updater": "refresh", "refresh_leaf": refresh_leaf}
     refreshed = train(params, y, X=X, weight=np.arange(300) < 20, xgb_model=train({}, Y))
@@ -267,7 +267,7 @@ def test_covers_are_those_of_the_dump():
 
 
 def test_float64_rows_are_rounded_first():
-    """A float64 next to a threshold rounds onto it, and then does not go left."""
+    """A float64 next to a threshold is rounded to it, and then does not go left."""
     booster = train({}, Y)
     ensemble = adapt(booster).ensemble
     X = hard_rows(ensemble, inf=False, nan=False).astype(np.float64)

@@ -63,7 +63,7 @@ def test_categories_of_every_output():
 
 
 def frame_model(pd: Any, colours: tuple[str, ...] = ("red", "a", "blue", "", "z")) -> tuple[Any, Any]:
-    """A model of string, integer and numeric columns; the codes are not in alphabetical order."""
+    """Fit a model of string, integer and numeric columns; the codes are not in alphabetical order."""
     codes, y = category_data()
     sizes = [30, 10, 20, 7, 5]
     small = np.nan_to_num(codes[:, 1] % 5, nan=-1).astype(int)
@@ -88,10 +88,10 @@ def test_categories_of_a_frame():
     assert set(adapted.schema.encoders) == {0, 1}
     assert len(adapted.ensemble.category_values) > 0
     check_input(model, frame)
-    # From 3.1 on reordered categories are matched by value; before, their codes count as they stand.
+    # From 3.1 on reordered categories are matched by value; before, their codes are used unchanged.
     reordered = frame.copy()
     for name in ("colour", "size"):
-        # A list, as XGBoost before 3.4 misreads integer categories that are a reversed view.
+        # A list, as XGBoost before 3.4 misreads integer categories in a reversed view.
         reordered[name] = frame[name].cat.reorder_categories(frame[name].cat.categories.tolist()[::-1])
     same = np.array_equal(model.predict(reordered), model.predict(frame))
     assert same == (VERSION >= (3, 1))
@@ -140,7 +140,7 @@ def test_unseen_category_is_refused():
         unseen = frame.copy()
         unseen[name] = frame[name].cat.add_categories([value])
         unseen.loc[7, name] = value
-        if VERSION >= (3, 3):  # until then XGBoost notices only those beyond the last one it knows
+        if VERSION >= (3, 3):  # until then XGBoost notices only codes beyond the last one it knows
             with pytest.raises(xgb.core.XGBoostError, match="not in the training set"):
                 model.predict(unseen)
         with pytest.raises(ValueError, match=f"'{name}'.*{value}.*training set"):
@@ -148,7 +148,7 @@ def test_unseen_category_is_refused():
 
 
 def test_categories_beyond_ascii():
-    """Up to 3.3 XGBoost cuts them at the wrong bytes: here "é" swallows "b", and "b" would be code 2."""
+    """Up to 3.3 XGBoost splits the text at wrong bytes: here "é" swallows "b", and "b" would be code 2."""
     pd = pytest.importorskip("pandas")
     model, frame = frame_model(pd, ("é", "b", "c", "dd", "e"))
     if (3, 1) <= VERSION < (3, 4):

@@ -1,4 +1,4 @@
-"""The XGBoost adapter: models that it does not explain, and documents that were edited."""
+"""The XGBoost adapter: models that it does not explain, and edited documents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_refused():
 
 
 class Edited(xgb.Booster):
-    """A booster that writes an edited document; XGBoost itself can crash on loading such."""
+    """Booster that writes an edited document; XGBoost itself can crash when loading one."""
 
     learner: dict[str, Any]
     version: list[int]
@@ -50,7 +50,7 @@ DTYPES = {
 
 
 def edited(params: dict[str, Any] | None = None) -> tuple[Edited, dict[str, Any]]:
-    """A booster of two trees, and the first of them to change."""
+    """Return a booster of two trees, and the first of them for changes."""
     X, y = category_data()
     booster = train(
         {"max_depth": 2} | (params or {}),
@@ -75,7 +75,7 @@ def edited(params: dict[str, Any] | None = None) -> tuple[Edited, dict[str, Any]
 def test_edited_document_is_read():
     model, tree = edited()
     assert tree["split_type"][0] == 1
-    tree["split_conditions"][0] = np.nan  # XGBoost 2.1 leaves the threshold of a categorical split so
+    tree["split_conditions"][0] = np.nan  # as in XGBoost 2.1, for categorical splits
     assert adapt(model).ensemble.n_trees == 2
 
 
@@ -135,7 +135,7 @@ def test_training_that_diverged(n_estimators):
 
 def test_edited_cycle_in_a_pruned_tree_is_refused():
     model, tree = edited()
-    tree["left_children"][2] = tree["right_children"][2] = -1  # as pruning leaves it
+    tree["left_children"][2] = tree["right_children"][2] = -1  # as left by pruning
     tree["split_conditions"][2] = 0.0
     assert adapt(model).ensemble.n_nodes < 14
     tree["right_children"][1] = 0
@@ -194,7 +194,7 @@ def test_absurd_number_of_classes_without_trees():
     [("binary:logistic", "1E0"), ("binary:logistic", "[0E0]"), ("count:poisson", "0E0")],
 )
 def test_infinite_start(objective, base_score):
-    """What XGBoost estimates of labels that are all alike."""
+    """XGBoost's estimate from labels that are all equal."""
     model, _ = edited()
     model.learner["objective"]["name"] = objective
     model.learner["learner_model_param"]["base_score"] = base_score

@@ -1,4 +1,4 @@
-"""Ensemble: what it refuses, how a row walks, and that it stays as it was made."""
+"""Ensemble: its validation, the path of a row, and its immutability."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MAX32 = float(np.finfo(np.float32).max)
 
 
 def fields_of(ensemble: Ensemble) -> dict[str, object]:
-    """Everything needed to build the ensemble again, arrays writeable."""
+    """Return all fields needed to build the ensemble again, with writeable arrays."""
     return {f.name: copy.deepcopy(getattr(ensemble, f.name)) for f in dataclasses.fields(ensemble)}
 
 
 def two_trees(**changes: object) -> Ensemble:
-    """Tree 0: node 0 -> (1, 2), node 2 -> (3, 4). Tree 1: node 0 -> (1, 2), categorical."""
+    """Build tree 0: node 0 -> (1, 2), node 2 -> (3, 4); and tree 1: node 0 -> (1, 2), categorical."""
     good = {
         "n_features": 3,
         "tree_offsets": [0, 5, 8],
@@ -135,7 +135,7 @@ def test_refuses(changes, message):
 
 
 def test_refuses_a_cycle_beside_the_tree():
-    """Nodes 1 and 2 are each other's parents: every node has one parent, but the root is alone."""
+    """Nodes 1 and 2 are each other's parents: every node has one parent, but the root has no children."""
     with pytest.raises(ValueError, match="a tree contains a cycle"):
         two_trees(
             left=[-1, 2, 1, -1, -1, 1, -1, -1], right=[-1, 3, 4, -1, -1, 2, -1, -1], value=np.zeros((8, 1))
@@ -143,7 +143,7 @@ def test_refuses_a_cycle_beside_the_tree():
 
 
 def test_ignored_numbers_may_be_anything():
-    """Features and thresholds of leaves; offsets between sets may repeat; codes start anew in each set."""
+    """Features and thresholds of leaves; offsets between sets may repeat; codes start again in each set."""
     two_trees(feature=[0, 99, 1, -5, 0, 2, 0, 0], threshold=[0.5, NAN, 1.5, NAN, NAN, 0, NAN, NAN])
     two_trees(category_offsets=[0, 2, 2, 3], category_values=[1, 4, 0], category_listed_left=[True] * 3)
 
@@ -151,7 +151,7 @@ def test_ignored_numbers_may_be_anything():
 @given(ensemble_options())
 @settings(max_examples=50)
 def test_order_of_nodes_changes_nothing(options):
-    """Any order of nodes behind the root is accepted, and no row notices it."""
+    """Any order of nodes after the root is accepted and does not change any row's path."""
     first, *others = [random_ensemble(**options | {"order": order}) for order in ORDERS]
     X = random_rows(options["seed"], first, 20)
     margin = first.margin(X)
@@ -170,7 +170,7 @@ def stump(
     codes: list[int] | None = None,
     listed_left: bool = True,
 ) -> Ensemble:
-    """Margin -1 where the row goes left, 1 where it goes right."""
+    """Build a stump with margin -1 where the row goes left, 1 where it goes right."""
     tree = Tree(
         left=[1, -1, -1],
         right=[2, -1, -1],
@@ -205,7 +205,7 @@ def test_at_and_beside_a_threshold(threshold, x_dtype):
 
 
 def test_infinite_thresholds():
-    """`<= inf` keeps infinity, `< -inf` keeps nothing."""
+    """`<= inf` holds for infinity, `< -inf` for no number."""
     assert goes_left(stump(INF), INF, 1e308, -INF) == [True, True, True]
     assert goes_left(stump(INF, strict=True), INF, 1e308, -INF) == [False, True, True]
     assert goes_left(stump(-INF), INF, -1e308, -INF) == [False, False, True]
@@ -219,7 +219,7 @@ def test_both_zeros_are_one_number(zero):
 
 
 def test_rows_are_rounded_to_float32_but_thresholds_are_not():
-    """Of the float64 numbers next to 0.1 all become float32(0.1) = 0.10000000149, right of 0.1."""
+    """The float64 numbers next to 0.1 all become float32(0.1) = 0.10000000149, right of 0.1."""
     near = [np.nextafter(0.1, 0), 0.1, np.nextafter(0.1, 1)]
     assert goes_left(stump(0.1), *near) == [True, True, False]
     assert goes_left(stump(0.1, x_dtype="float32"), *near) == [False, False, False]
@@ -239,7 +239,7 @@ def test_missing(missing_left, strict):
 
 
 def test_zeros_that_are_missing():
-    """LightGBM compares float64 with the float32 next to 1e-35."""
+    """LightGBM compares float64 numbers with the float32 next to 1e-35."""
     limit = float(np.float32(1e-35))
     x = [0.0, -0.0, 1e-35, limit, -limit, DENORMAL, np.nextafter(limit, 1), -np.nextafter(limit, 1)]
     assert goes_left(stump(-1.0, missing_left=True, zero_missing=True), *x) == [True] * 6 + [False] * 2
@@ -351,7 +351,7 @@ def test_copies_are_equal_and_still_read_only(duplicate):
 
 
 def test_a_broken_pickle_is_refused():
-    """Unpickling validates again: what was written over the arrays on the way does not get in."""
+    """Unpickling validates again: edited arrays in a pickle are refused."""
     rebuild, (state,) = two_trees().__reduce__()
     with pytest.raises(ValueError, match="child outside its tree"):
         rebuild(state | changed("right", 2, 5))

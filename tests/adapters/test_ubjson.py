@@ -1,4 +1,4 @@
-"""The reader of Universal Binary JSON: what it returns, and that hostile bytes end in ValueError."""
+"""The reader of Universal Binary JSON: its results, and ValueError for hostile bytes."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_reads_xgboost_as_json_does():
             return {key: plain(item) for key, item in value.items()}
         if isinstance(value, list):
             return [plain(item) for item in value]
-        if isinstance(value, np.ndarray):  # JSON has the shortest digits that give back the float32
+        if isinstance(value, np.ndarray):  # JSON has the shortest digits that restore the float32
             return [float(str(x)) for x in value] if value.dtype.kind == "f" else value.tolist()
         return value
 

@@ -166,7 +166,7 @@ def test_kept_columns_of_all_types(tmp_path: Path, explainer: Any) -> None:
 
 
 def test_partitions_and_files_that_differ(tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
-    """Columns of folders' names, and a file with other types and another order of columns."""
+    """Columns from the names of folders, and a file with other types and another order of columns."""
     for year, part in (
         (2020, TABLE.slice(0, 70)),
         (2021, TABLE.slice(70).select([*TABLE.column_names[::-1]])),
@@ -204,7 +204,7 @@ def test_a_large_row_group_is_read_in_pieces(tmp_path: Path, explainer: Any) -> 
 
 
 def test_what_fails_ends_everything(tmp_path: Path, explainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever fails, the error comes out, batches before it stay, and no thread is left."""
+    """Whichever part fails, the error is raised, earlier batches are kept, and no thread is left."""
 
     def bad(wrong: Any) -> Iterator[Any]:
         yield from (ARRAY[:50], ARRAY[50:100])
@@ -271,7 +271,7 @@ def test_overlapped_keeps_order_and_few_items() -> None:
 
 
 def test_the_stages_overlap(tmp_path: Path) -> None:
-    """The second item is read while the first is worked off, and the third while the first is written."""
+    """The second item is read while the first is processed, and the third while the first is written."""
     second, third = threading.Event(), threading.Event()
 
     def items() -> Iterator[int]:
@@ -377,7 +377,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, explainer: Any) -> None:
     assert not (tmp_path / "out").exists()
 
 
-#: Prints the most memory that each of the runs had, in kilobytes, each in a process of its own.
+#: Prints the peak memory of each run in kilobytes, each measured in a process of its own.
 MEMORY = """
 import json, os, sys
 import pyarrow.dataset, pyarrow.parquet
@@ -399,7 +399,7 @@ for source, sink in json.loads(sys.argv[2]):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
-    """Eight times the rows, 31 MB of them with as much of values, in about the same memory."""
+    """Eight times the rows, 31 MB of them with as many bytes of values, in about the same memory."""
     chance = np.random.default_rng(0)
     X = chance.random((240_000, 32), np.float32)
     model = RandomForestRegressor(2, max_depth=3, random_state=0).fit(X[:500], X[:500, 0])
@@ -409,7 +409,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
         np.save(tmp_path / f"{n_rows}.npy", X[:n_rows])
         calls.append([f"{tmp_path}/{n_rows}.npy", f"{tmp_path}/{n_rows}-out.npy"])
         table = pa.Table.from_arrays([*X[:n_rows].T.copy()], names=[f"x{i}" for i in range(32)])
-        # Of a column a page and its dictionary are held, each of 1 MB if there are so many values.
+        # A page of each column and its dictionary are held, each 1 MB if there are so many values.
         pq.write_table(table, tmp_path / f"{n_rows}.parquet", row_group_size=10**6, use_dictionary=False)
         calls.append([f"{tmp_path}/{n_rows}.parquet", f"{tmp_path}/{n_rows}-out.parquet"])
     run = subprocess.run(

@@ -1,4 +1,4 @@
-"""CSV in explain_batches and on the command line: what pandas.read_csv reads, and explain gives for it."""
+"""CSV in explain_batches and on the command line: pandas.read_csv and explain are the references."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def found_in(path: Path, text: str, explainer: Any = EXPLAINER, **options: Any) 
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block has a few rows, so that types differ from block to block."""
+    """Blocks of a few rows, so that types differ from block to block."""
     monkeypatch.setattr(csv_files, "_BLOCK_BYTES", 400)
 
 
-#: Values of the column b: the first of 150 rows in turn, the last ones.
+#: Values of the column b by the number of the row, of 150; often the last rows differ from the first ones.
 COLUMNS: dict[str, Callable[[int], str]] = {
     "whole": lambda i: str(i - 70),
     "whole, then not": lambda i: str(i) if i < 100 else f"{i}.25",
@@ -89,7 +89,7 @@ def test_columns_are_those_of_pandas(name: str, tmp_path: Path) -> None:
 
 
 def test_text_is_missing_where_it_is_for_pandas(tmp_path: Path) -> None:
-    """Also for transformers, for which None and NaN are two categories, and True is not "True"."""
+    """Also for transformers, to which None and NaN are two categories, and True is not "True"."""
     n = np.arange(150)
     columns = {
         "text": np.array(["x", "", "y", '"q, ""r"""', "NA", " z"], object)[n % 6],
@@ -115,7 +115,7 @@ def test_text_is_missing_where_it_is_for_pandas(tmp_path: Path) -> None:
     model = make_pipeline(steps, RandomForestRegressor(5, random_state=0))
     model.fit(frame, 100 * frame.isna().sum(axis=1) + X["a"])
     want = TreeExplainer(model).shap_values(frame)
-    # Each of the batches has rows with and without missing values, but for the last.
+    # Each batch except the last has rows with and without missing values.
     np.testing.assert_array_equal(found_in(tmp_path, text, TreeExplainer(model), batch_size=149), want)
 
 
@@ -150,7 +150,7 @@ def test_delimiters_quotes_decimals_and_null_values(tmp_path: Path) -> None:
         )
     with pytest.raises(ValueError, match="finished output of another call"):
         explain_batches(EXPLAINER, tmp_path / "rows.csv", tmp_path / "out.npy")
-    # A null value that is a number is one however it is written, as for pandas.
+    # A numeric null value is recognized in every notation, as by pandas.
     text = gaps.assign(b=gaps["b"].fillna(-999)).to_csv(index=False)
     assert "-999.0" in text
     want = EXPLAINER.shap_values(read(text, na_values=["-999"])[list(X)])
@@ -168,7 +168,7 @@ def test_a_file_of_other_delimiters_is_named(tmp_path: Path) -> None:
         found_in(tmp_path, X.to_csv(sep=";", decimal=",", index=False), delimiter=";")
     with pytest.raises(ValueError, match=r"delimiter and decimal are both ','.* use delimiter=';'"):
         found_in(tmp_path, X.to_csv(sep=";", decimal=",", index=False), decimal=",")
-    # A thousand's point is no decimal point.
+    # A thousands separator is no decimal point.
     with pytest.raises(ValueError, match=r"row 1 of column 'a' of .* is '1\.234', where the model"):
         found_in(tmp_path, "a;b;c\n1,5;2;3\n1.234;2;3\n", delimiter=";", decimal=",")
     # A single column may have such a name.
@@ -226,7 +226,7 @@ def test_lines_in_quotes_compression_marks_and_no_rows(tmp_path: Path) -> None:
 
 
 def test_types_of_all_files(tmp_path: Path) -> None:
-    """What is kept is text where one file has text; what the model gets must agree."""
+    """A kept column is text if one file has text in it; the model's columns must agree."""
     for i, (ids, b) in enumerate((("1", "1"), ("x2", "1.5"), ("", ""), ("2020-01-01", "2"))):
         (tmp_path / f"{i}.csv").write_text(f"id,a,b,c\n{ids},1,{b},1\n")
     paths = sorted(tmp_path.glob("*.csv"))
@@ -274,7 +274,7 @@ def test_options_of_csv_for_other_files(tmp_path: Path) -> None:
 
 
 def test_kinds_are_those_of_the_whole_file(tmp_path: Path) -> None:
-    """Types that pandas has, whatever the order of the values."""
+    """Types are those of pandas, whatever the order of the values."""
     values = {
         ("1", "-2"): "int64",
         ("1", str(2**63)): "uint64",

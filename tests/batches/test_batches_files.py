@@ -1,4 +1,4 @@
-"""explain_batches over files, and items of iterators, that differ: each is explained as if it were alone."""
+"""explain_batches over files, and items of iterators, that differ: each is explained as it would be alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pd = pytest.importorskip("pandas")
 pq = pytest.importorskip("pyarrow.parquet")
 ds = pytest.importorskip("pyarrow.dataset")
 
-#: Numbers that float32 does not hold, close to each other, so that a narrowed column shows.
+#: Numbers that float32 cannot hold, so close together that narrowing a column becomes visible.
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(
     {"a": 1e6 + RNG.integers(0, 9, 200) / 64, "b": RNG.integers(-9, 9, 200) * 1.0, "c": RNG.random(200)}
@@ -210,7 +210,7 @@ def test_further_columns_matter_to_a_model_without_names(suffix: str, tmp_path: 
 
 
 def test_datasets_of_the_user(tmp_path: Path) -> None:
-    """A dataset has the schema of its first file, to which pyarrow would cast and fill the others."""
+    """A dataset has the schema of its first file; pyarrow would cast other files to it and add nulls."""
     (tmp_path / "in").mkdir()
     paths = as_files([narrow(X), X], tmp_path / "in", ".parquet")
     with pytest.raises(
@@ -329,7 +329,7 @@ def test_codes_that_come_with_a_later_item_are_refused(tmp_path: Path) -> None:
 
 
 def test_steps_may_encode_the_categories_of_a_model_that_takes_codes(tmp_path: Path) -> None:
-    """LightGBM trained on an array of codes takes those of a frame, which a batch makes up."""
+    """LightGBM trained on an array of codes uses the codes of a frame, which a batch makes up."""
     pandas = pytest.importorskip("pandas")
     lightgbm = pytest.importorskip("lightgbm")
     rng = np.random.default_rng(0)
@@ -348,7 +348,7 @@ def test_steps_may_encode_the_categories_of_a_model_that_takes_codes(tmp_path: P
         np.testing.assert_array_equal(found, expected)
     assert np.abs(expected[:, 0]).max() > 1
 
-    # Steps that hand the categories on, to a model whose codes nobody can tell.
+    # Steps that pass the categories on to a model whose codes cannot be determined.
     codes = frame.assign(color=frame["color"].cat.codes).to_numpy()
     model.fit(codes, y, categorical_feature=[0])
     through = make_pipeline(FunctionTransformer().fit(frame), model)
@@ -396,7 +396,7 @@ def test_a_vectorizer_takes_one_column_of_texts(tmp_path: Path) -> None:
     model.fit(texts, 5.0 * (np.arange(120) % 4))
     frame = pd.DataFrame({"id": np.arange(120), "text": texts})
     want = TreeExplainer(model).explain(frame["text"])
-    np.testing.assert_allclose(  # sums of float32 rounding
+    np.testing.assert_allclose(  # sums of float32 rounding errors
         want.values.sum(axis=1) + want.base_values, model.predict(frame["text"]), atol=1e-5
     )
     sources = {

@@ -31,11 +31,11 @@ IRIS, SPECIES = load_iris(return_X_y=True, as_frame=True)
 
 
 class Killed(BaseException):
-    """What nothing catches."""
+    """Exception that no handler catches."""
 
 
 def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
-    """Every step that others could see raises at its ``at``-th turn; how many turns there were."""
+    """Make every externally visible step raise at its ``at``-th call; return the number of calls."""
     turns = [0]
 
     def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,7 +95,7 @@ def test_resumes_after_a_crash_at_every_step(
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("skshapgpu")]
 
 
-#: Forks a process for each run, and kills it with SIGKILL after a random time; no thread was started before.
+#: Forks a process for each run and kills it with SIGKILL after a random time; no thread was started before.
 LAUNCHER = """
 import json, os, random, signal, sys, time
 import pyarrow.dataset, pyarrow.parquet, pyarrow.csv
@@ -183,7 +183,7 @@ def test_iterators_are_read_again(tmp_path: Path, explainer: Any, values: np.nda
     check(result.path, values)
     del read[:]
     assert explain_batches(explainer, items(), tmp_path / "out.parquet", keep=KEPT).n_resumed == 150
-    assert read == [0]  # its columns, no more
+    assert read == [0]  # its columns only
 
 
 def other_calls(folder: Path) -> dict[str, tuple[dict[str, Any], str]]:

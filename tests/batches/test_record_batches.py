@@ -1,4 +1,4 @@
-"""BatchExplainer: Arrow record batches in, record batches of contributions out."""
+"""BatchExplainer: record batches of contributions from Arrow record batches."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_largest_takes_the_first_of_equals(n: int) -> None:
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "mixed", "whole", "half"])
 def test_types_and_nulls(regression: Any, kind: str) -> None:
-    """Values and their type are those of the data frame, whatever the columns are."""
+    """Values and their type are those for the data frame, whatever the types of the columns are."""
     model = HistGradientBoostingRegressor(max_iter=5).fit(DIABETES * 1000, PROGRESSION)
     frame = (DIABETES * 1000).round(0)
     types = {
@@ -163,7 +163,7 @@ def test_pipeline_fitted_on_an_array() -> None:
 
 @pytest.mark.parametrize("as_text", [False, True])
 def test_categories(as_text: bool) -> None:
-    """Matched by value, whatever the dictionary of a batch is; texts are categories, too."""
+    """They are matched by value, whatever the dictionary of a batch is; text columns are categories, too."""
     lightgbm = pytest.importorskip("lightgbm")
     city = pd.Categorical(np.array(["x", "y", "z"])[np.arange(442) % 3])
     frame = DIABETES.assign(city=city)

@@ -1,4 +1,4 @@
-"""GPUs of explain_batches, and of the workers of Dask and Ray, each of which sees one of its own."""
+"""GPUs of explain_batches, and of the workers of Dask and Ray, each of which sees only its own."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from skshapgpu.distributed import explain_dask, explain_ray
 
 pytestmark = pytest.mark.usefixtures("gpu")
 
-#: GPUs in use here; with one, two workers share it; without any, tests are skipped.
+#: GPUs in use here; a single one is shared by two workers; without any, tests are skipped.
 NAMES = [f"cuda:{index}" for index in range(min(2, len(cuda_info()["devices"])))] or ["cuda:0"]
 
-#: The same arithmetic however many rows a part has.
+#: Options that give the same arithmetic however many rows a part has.
 OPTIONS = {"algorithm": "quadrature", "device": "cuda"}
 
 X = flowers().reset_index(drop=True)
@@ -31,7 +31,7 @@ A = X[FEATURES].to_numpy()
 
 
 def n_visible() -> int:
-    """GPUs that a process sees."""
+    """Return the number of GPUs that a process sees."""
     return len(cuda_info()["devices"])
 
 

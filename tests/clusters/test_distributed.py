@@ -1,4 +1,4 @@
-"""What the engines share: a parcel is opened once, and devices are those of the process that opens it."""
+"""Code that the engines share: a parcel is opened once, on the devices of the process that opens it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_device_that_was_named_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "graphics")
     on_cpu = TreeExplainer(MODEL, device="cpu")
     assert pickle.loads(pickle.dumps(on_cpu))._runner.options.devices.indices == ()
-    with elsewhere():  # GPUs that are not here
+    with elsewhere():  # GPUs that this machine lacks
         elsewhere_on = TreeExplainer(MODEL, device=["cuda:70", "cuda:71"])
         with pytest.raises(ValueError, match="device must be"):
             TreeExplainer(MODEL, device="graphics")

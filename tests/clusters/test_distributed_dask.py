@@ -1,4 +1,4 @@
-"""Dask: the values of the workers are those of this process, also when one of the workers is killed."""
+"""Dask: the workers' values equal those of this process, also if one of the workers is killed."""
 
 # ruff: noqa: E402
 from __future__ import annotations
@@ -231,7 +231,7 @@ def test_workers_look_for_their_own_device(client: Any, monkeypatch: pytest.Monk
 
     of_the_run = os.environ["SKSHAPGPU_DEVICE"]
     client.run(set_device, "cpu")
-    # Of no process here: what "auto" stands for is not asked for before the rows are explained.
+    # Not a device of this process: "auto" is resolved only when the rows are explained.
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "graphics")
     lazy = explain_dask(regressor(A), array(), precision="double")
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "cpu")

@@ -1,4 +1,4 @@
-"""Spark: the values of its Python workers are those of this process, also when these are killed."""
+"""Spark: its Python workers' values equal those of this process, also if these are killed."""
 
 # ruff: noqa: E402
 from __future__ import annotations
@@ -70,7 +70,7 @@ def rows(spark: Any) -> Any:
 
 
 def collected(df: Any) -> Any:
-    """The rows in the order of X, by their ids."""
+    """Collect the rows in the order of X, by their ids."""
     found = df.toPandas().set_index("id", drop=False)
     assert sorted(found.index) == sorted(X.index)
     return found.loc[X.index]

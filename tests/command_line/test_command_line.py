@@ -1,4 +1,4 @@
-"""The command line: what is no model, doctor, help, errors and exit codes."""
+"""The command line: files without a model, doctor, help, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from skshapgpu import TreeExplainer
 from skshapgpu.command_line import arguments, doctor
 from skshapgpu.command_line.answers import bytes_text
 
-# What is no model
+# Files without a model
 
 
 def test_scikit_learn_models_are_not_unpickled(fails: Any, forest: Any, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_paths_that_are_no_files(fails: Any, saved: Path, tmp_path: Path) -> Non
 
 @pytest.fixture
 def few_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Extras whose libraries are imported anyway, or not there."""
+    """Extras whose libraries are imported anyway, or are missing."""
     extras = {"one": ("numpy", "numpy", "for arrays"), "other": ("no_such_module", "no-such", "for nothing")}
     monkeypatch.setattr(doctor, "EXTRAS", extras)
 
@@ -152,7 +152,7 @@ def test_extras_are_those_of_the_project() -> None:
 
 
 def parsers(parser: argparse.ArgumentParser, *words: str) -> list[tuple[str, ...]]:
-    """The words of all commands, and of none."""
+    """Return the words of all commands, and of the main parser, which has none."""
     found: list[tuple[str, ...]] = [words]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -169,7 +169,7 @@ def test_help(words: tuple[str, ...], run: Any) -> None:
 
 
 def written_commands() -> list[str]:
-    """Command lines as the help and the pages show them."""
+    """Yield the command lines shown in the help and on the pages."""
     texts = [value for name, value in vars(arguments).items() if name.endswith("EXAMPLES")]
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     texts += [page.read_text() for page in pages if page.exists()]
@@ -311,7 +311,7 @@ def test_bytes(n_bytes: int, text: str) -> None:
 
 
 def test_module_and_broken_pipe(saved: Path) -> None:
-    """Nobody reads what is printed: silence."""
+    """If nobody reads the output, there is no error message."""
     read_end, write_end = os.pipe()
     os.close(read_end)
     command = [sys.executable, "-m", "skshapgpu", "info", str(saved)]

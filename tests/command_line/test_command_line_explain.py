@@ -1,4 +1,4 @@
-"""``skshapgpu info``, ``save`` and ``explain``: what they answer, write and refuse."""
+"""``skshapgpu info``, ``save`` and ``explain``: their output, their files and their errors."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def test_interactions(run: Any, fails: Any, saved: Path, data: Path, forest: Any
 
 
 def test_texts_are_categories(run: Any, fails: Any, tmp_path: Path) -> None:
-    """A CSV file has no types: texts are categories in DATA, in a background, and where pairs are ranked."""
+    """A CSV file has no types: text is categorical in DATA, in a background, and when pairs are ranked."""
     pandas, xgboost = pytest.importorskip("pandas"), library("xgboost")
     pytest.importorskip("pyarrow")
     if tuple(map(int, xgboost.__version__.split(".")[:2])) < (3, 1):
@@ -328,7 +328,7 @@ def test_texts_are_categories(run: Any, fails: Any, tmp_path: Path) -> None:
 
 
 def test_drawn_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """However the file is read, each row has the same chance, and none comes twice."""
+    """However the file is read, each row has the same chance, and none is drawn twice."""
     monkeypatch.setattr(rows, "_PIECE", 70)
     np.save(tmp_path / "data.npy", np.arange(1000.0).reshape(-1, 1))
     counts = np.zeros(1000, int)

@@ -1,4 +1,4 @@
-"""``skshapgpu info``: categorical columns of each family, and estimates of what cannot be done."""
+"""``skshapgpu info``: categorical columns of each family, and estimates of calls that are impossible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ N_ROWS = 400
 
 @pytest.fixture
 def info(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Gives what the command says of a file: as JSON, and the line of the categorical columns."""
+    """Function that returns the command's output for a file: as JSON, and the line of categorical columns."""
 
     def call(path: Path) -> tuple[dict[str, Any], str]:
         assert main(["info", str(path), "--json"]) == 0
@@ -33,7 +33,7 @@ def info(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def mixed_frame(n_categorical: int = 3, n_unused: int = 1) -> tuple[Any, np.ndarray]:
-    """Numbers between categories c0, c1, ... on which y depends, and last categories that say nothing."""
+    """Draw numbers between categories c0, c1, ... on which y depends, and final, uninformative categories."""
     pd = pytest.importorskip("pandas")
     rng, columns, y = np.random.default_rng(0), {}, np.zeros(N_ROWS)
     for i in range(n_categorical):
@@ -47,7 +47,7 @@ def mixed_frame(n_categorical: int = 3, n_unused: int = 1) -> tuple[Any, np.ndar
 
 
 def test_lightgbm_columns_of_a_data_frame(info: Any, tmp_path: Path) -> None:
-    """LightGBM keeps how many they are; which ones, only the splits tell."""
+    """LightGBM stores how many there are; only the splits show which ones."""
     lightgbm = library("lightgbm")
     X, y = mixed_frame(8, n_unused=2)
     model = lightgbm.LGBMRegressor(n_estimators=60, min_child_samples=5, verbose=-1).fit(X, y)

@@ -1,4 +1,4 @@
-"""ShapInteractionDisplay: what is drawn of dense and other explanations."""
+"""ShapInteractionDisplay: figures of dense and other explanations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers in pictures and in representations: all that a reader needs of them can be read."""
+"""Numbers in figures and representations show all digits that a reader needs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_numbers(value: float, digits: int, text: str) -> None:
 @pytest.mark.parametrize("offset", [0.0, 1e-7, 3.0, 209642.0, -1.7e9, 1e12])
 @pytest.mark.parametrize("spread", [1e-7, 1e-3, 5.0, 3e4, 1e8])
 def test_differences_of_a_hundredth_are_seen(offset: float, spread: float) -> None:
-    """As far as float64 holds them: 1e-16 of the number, of which 15 digits are shown."""
+    """Up to the limit of float64: 1e-16 of the number, of which 15 digits are shown."""
     base, other = offset, offset + 0.37 * spread
     texts = [number(x, digits_for(x, spread), padded=True) for x in (base, other)]
     found, expected = float(texts[1]) - float(texts[0]), other - base
@@ -68,7 +68,7 @@ def test_waterfalls_resolve_values_beside_any_base_value(base_value: float, scal
     np.testing.assert_allclose([read(step) for step in steps], values[0], rtol=5e-3)
     assert read(top) - read(bottom) == pytest.approx(values.sum(), rel=0.02)
     assert len({*steps, top, bottom}) == 5
-    # The axis tells the ends apart: its ticks differ, and stand between its limits.
+    # The axis distinguishes its ends: ticks differ, and lie within its limits.
     display.figure_.draw_without_rendering()
     low, high = display.ax_.get_xlim()
     assert low < base_value < high and high - low < 3 * scale

@@ -1,4 +1,4 @@
-"""Options of the displays: rows by position and label, and numbers that are none."""
+"""Options of the displays: rows by position and label, and invalid numbers of features and rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def close_figures() -> Any:
 
 
 def explanation(index: Any = None) -> Explanation:
-    """Five rows: all values of row i are i + 1."""
+    """Make an explanation of five rows: all values of row i are i + 1."""
     values = np.repeat(np.arange(1.0, 6.0)[:, None], 3, axis=1)
     return Explanation(values, 10.0, values, ("a", "b", "c"), index=index)
 

@@ -1,4 +1,4 @@
-"""Bar and beeswarm displays, and all displays together: what is drawn, where text stands, and pixels."""
+"""Bar and beeswarm displays, and all displays together: content, positions of text, and pixels."""
 
 from __future__ import annotations
 
@@ -312,7 +312,7 @@ def test_only_explanations_are_drawn(cls: type) -> None:
 
 @pytest.mark.parametrize("cls", DISPLAYS)
 def test_conventions(cls: type) -> None:
-    """__init__ stores, plot draws on the axes it is given and returns the display."""
+    """__init__ stores; plot draws on the given axes and returns the display."""
     figure, ax = pyplot.subplots(layout="constrained")
     display = draw(cls, made(), ax=ax)
     assert display.ax_ is ax and display.figure_ is figure

@@ -1,4 +1,4 @@
-"""Dependence and waterfall displays: what is drawn and where text stands."""
+"""Dependence and waterfall displays: content and positions of text."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_dependence_of_categories() -> None:
 
 
 def interacting(n_rows: int = 1_500) -> tuple[np.ndarray, np.ndarray]:
-    """Feature 0 acts with 3; feature 2 acts most, but alone; feature 1 is much like feature 0."""
+    """Make an explanation: feature 0 interacts with 3; 2 is strongest, but alone; 1 is similar to 0."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, 5))
     X[:, 1] = X[:, 0] + 0.1 * rng.normal(size=n_rows)

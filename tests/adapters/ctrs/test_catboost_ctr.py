@@ -1,4 +1,4 @@
-"""CatBoost's CTRs: its own predictions and values, kinds of tables, and what explainers are used in."""
+"""CatBoost's CTRs: its own predictions and values, kinds of tables, and uses of their explainers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_complexity(max_ctr_complexity: int, kind: str) -> None:
 
 
 def test_questions_in_combinations() -> None:
-    """A CTR may also ask for numbers and for single categories."""
+    """A CTR may also contain splits on numbers and on single categories."""
     found: list[Combination] = []
     for nan_mode in ("Min", "Max"):
         frame = rows(nan=True)
@@ -164,7 +164,7 @@ def test_several_targets(loss: str) -> None:
 
 
 def test_uncertainty() -> None:
-    """CatBoost gives values of its first output only."""
+    """CatBoost returns values of its first output only."""
     model, X = fit(loss_function="RMSEWithUncertainty"), unseen(rows(1))
     adapted = assert_margin(model, X)
     assert adapted.ensemble.n_outputs == 2
@@ -197,7 +197,7 @@ def test_loaded_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("grow_policy", ["Depthwise", "Lossguide"])
 def test_other_trees(grow_policy: str) -> None:
-    """CatBoost's own values of them do not add up. They have no combinations."""
+    """CatBoost's own values of these trees do not add up. They have no combinations."""
     model = fit(grow_policy=grow_policy, iterations=8)
     adapted = assert_margin(model, unseen(rows(1)))
     assert adapted.ensemble.n_features > adapted.ensemble.n_players
@@ -226,7 +226,7 @@ def test_options(options: dict[str, Any], on_cpu: None) -> None:
 
 
 def test_types_that_only_gpus_train(tmp_path: Path) -> None:
-    """Their tables are those of other types: CatBoost predicts with them after the export was edited."""
+    """Their tables have the form of the other types: CatBoost predicts with them from an edited export."""
     for old, new in (("BinarizedTargetMeanValue", "FloatTargetMeanValue"), ("Counter", "FeatureFreq")):
         ctr = f"{old}:Prior=0.5/1"
 
@@ -263,7 +263,7 @@ def test_types_that_only_gpus_train(tmp_path: Path) -> None:
     ids=str,
 )
 def test_several_binarizations_of_one_type(ctrs: dict[str, list[str]], tmp_path: Path) -> None:
-    """CatBoost's export has one table for both: its own prediction from it is another one."""
+    """CatBoost's export has one table for both, and its own prediction from the export is another one."""
     model = fit(**ctrs)
     same = edited_model(model, tmp_path, lambda document: None)
     assert np.abs(same.predict(rows()) - model.predict(rows())).max() > 0.1
@@ -347,7 +347,7 @@ def test_progress_and_chunks_change_no_bit(on_cpu: None) -> None:
     np.testing.assert_array_equal(np.concatenate(parts), expected)
 
 
-# What explainers are used in
+# Uses of explainers
 
 
 def test_pickle_and_file(tmp_path: Path) -> None:
@@ -389,6 +389,6 @@ def test_scikit_learn() -> None:
     np.testing.assert_array_equal(found, explain(model, frame).values)
     model = catboost.CatBoostRegressor(
         **OPTIONS | {"iterations": 5}
-    )  # one with cat_features cannot be cloned
+    )  # a model with cat_features cannot be cloned
     result = cross_val_explain(model, frame, y, cv=3, params={"cat_features": CATEGORIES})
     assert result["explanation"].values.shape == (N_ROWS, 6)

@@ -44,7 +44,7 @@ WRONG = ["delete", None, -1, 3, 1e9, 10**30, "text", "7", [], {}, math.nan, math
 
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
 def test_edited_document_never_crashes(document: dict[str, Any], wrong: Any) -> None:
-    """Any one field of CTRs replaced: an error that callers expect, or a model that computes."""
+    """With any one field of CTRs replaced: a documented error, or a model that computes."""
     places = [("features_info", "ctrs", *path) for path in paths_of(document["features_info"]["ctrs"])]
     for name, table in document["ctr_data"].items():
         found = list(paths_of(table))
@@ -192,7 +192,7 @@ def changed(columns: CtrColumns, **values: Any) -> CtrColumns:
 def test_derived_columns_that_contradict_themselves(
     document: dict[str, Any], change: Callable[[CtrColumns], CtrColumns]
 ) -> None:
-    """As a damaged file has them."""
+    """A damaged file may contain these."""
     derived = read_document(document, 6).derived
     assert derived is not None
     changed(derived)

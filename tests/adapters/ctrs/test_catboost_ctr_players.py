@@ -23,7 +23,7 @@ from skshapgpu.reference import (
 
 @pytest.fixture(scope="module")
 def small() -> Any:
-    """Few enough players for the definition."""
+    """A model with few enough players for the definition."""
     model = fit(iterations=30, depth=4)
     adapted = adapt(model)
     assert len(adapted.shared) >= 3 and adapted.ensemble.n_players <= 12
@@ -77,7 +77,7 @@ def test_definition_with_background(
 
 
 def banzhaf_matrices(adapted: AdaptedModel, E: np.ndarray, banzhaf: np.ndarray) -> np.ndarray:
-    """Pairs of players shared, and Banzhaf values on the diagonal."""
+    """Compute the shared indices of pairs of players, with Banzhaf values on the diagonal."""
     S = shares(adapted)
     of_players = path_dependent_interactions(adapted.ensemble, E, "bii")[:, 0]
     np.einsum("rpp->rp", of_players)[...] = 0
