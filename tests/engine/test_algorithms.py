@@ -1,4 +1,4 @@
-"""The table of algorithms: its results are exact, all else is refused, and the texts agree with it."""
+"""The table of algorithms: exact results, refusal of all others, and documentation that agrees."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOLERANCE = {"single": 5e-6, "double": 1e-10}
 
 ORDERS, INDICES = (1, 2, 3), ("sii", "stii", "bii")
 
-#: All that can be asked for, also what no algorithm computes. SHAP and Banzhaf values have no third index.
+#: All options, including those that no algorithm supports. SHAP and Banzhaf values have no third index.
 KINDS = [Kind(order, index) for order in ORDERS for index in INDICES if (order, index) != (1, "stii")]
 
 CANCER, Y = load_breast_cancer(return_X_y=True)
@@ -52,7 +52,7 @@ every_device = pytest.mark.parametrize("device", DEVICES)
 
 @cache
 def model() -> HistGradientBoostingClassifier:
-    """A binary classifier with a logistic link, which has all model outputs."""
+    """Fit a binary classifier with a logistic link, which has all model outputs."""
     few = HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=9, learning_rate=0.5)
     return few.fit(CANCER[:, COLUMNS], Y)
 
@@ -71,7 +71,7 @@ def explainer_of(
 
 
 def compute(explainer: TreeExplainer, kind: Kind, X: Any) -> np.ndarray:
-    """Results of this kind; of triples in the order of ``occurring_pairs``."""
+    """Compute results of this kind; triples are in the order of ``occurring_pairs``."""
     if kind.order == 1:
         labels = LABELS if explainer.model_output == "log_loss" else None
         return explainer.explain(X, labels, index={"sii": "sv", "bii": "bv"}[kind.index]).values
@@ -84,7 +84,7 @@ def compute(explainer: TreeExplainer, kind: Kind, X: Any) -> np.ndarray:
 
 @cache
 def expected(kind: Kind, interventional: bool, model_output: str) -> np.ndarray:
-    """Return the same by the definition, which shares no formula with the core."""
+    """Compute the result by the definition, which shares no formula with the core."""
     ensemble = adapt(model()).ensemble
     given = (ensemble, X, BACKGROUND) if interventional else (ensemble, X)
     if model_output != "raw":
@@ -161,7 +161,7 @@ def test_all_that_the_table_has_is_exact(
 
 @pytest.mark.parametrize("name", ["fast_v2", "treeshap", "fast_v1"])
 def test_each_uses_its_own_method(name: str) -> None:
-    """All are exact; only the last bits tell which method has computed values."""
+    """All are exact; only the last bits tell which method has computed the values."""
     ensemble = adapt(model()).ensemble
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
     values = np.full((len(X), 1, len(COLUMNS)), np.nan)
@@ -178,7 +178,7 @@ def test_each_uses_its_own_method(name: str) -> None:
     "algorithm", [row for row in ALGORITHMS if "cpu" in row.devices], ids=lambda row: row.name
 )
 def test_trees_have_the_tables_that_the_row_says(algorithm: Algorithm) -> None:
-    """Path-dependent values of trees that split alike on each level, as stumps do, and of others."""
+    """Path-dependent values of level-uniform trees, such as stumps, and of other trees."""
     stumps = HistGradientBoostingClassifier(max_iter=4, max_depth=1).fit(CANCER[:, COLUMNS], Y)
     alike = TreeExplainer(stumps, algorithm=algorithm.name, device="cpu")
     assert alike.plan_info()["n_table_trees"] == (0 if algorithm.tables == "none" else 4)
@@ -193,7 +193,7 @@ def test_trees_have_the_tables_that_the_row_says(algorithm: Algorithm) -> None:
 
 
 class Untouched:
-    """A model, or rows, at which nothing may look before the error."""
+    """Model, or rows, that must not be inspected before the error."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"looked at {name}")
@@ -205,7 +205,7 @@ def computes(algorithm: Algorithm, device: str, kind: Kind, interventional: bool
 
 
 def reason_of_options(algorithm: Algorithm, device: str, interventional: bool, model_output: str) -> str:
-    """Why an explainer with these options would compute nothing, and what to do instead."""
+    """Say why an explainer with these options could compute nothing, and what to do instead."""
     option = f"algorithm='{algorithm.name}'"
     if model_output != "raw" and not interventional:
         return f"model_output='{model_output}' is defined against background rows only: give data=, or use"
@@ -221,7 +221,7 @@ def reason_of_options(algorithm: Algorithm, device: str, interventional: bool, m
 def reason_of_call(
     algorithm: Algorithm, device: str, kind: Kind, interventional: bool, model_output: str
 ) -> str:
-    """Why such an explainer does not compute these results, and what to do instead."""
+    """Say why this explainer does not compute these results, and what to do instead."""
     if kind == (3, "stii"):
         return "order=3 has index 'sii' or 'bii', not 'stii', which is of order 2"
     if model_output != "raw":
@@ -308,7 +308,7 @@ def test_indices() -> None:
     assert [indices_of(order) for order in ORDERS] == [("sii", "bii"), INDICES, ("sii", "bii")]
 
 
-# Texts
+# Documentation
 
 
 def test_docstring_lists_the_values_of_the_options() -> None:
@@ -317,7 +317,7 @@ def test_docstring_lists_the_values_of_the_options() -> None:
         assert f'    {option} : {{{listed}}}, default="{values[0]}"\n' in str(TreeExplainer.__doc__)
 
 
-#: Rows of the README's table, and which results each is about.
+#: Rows of the README's table, with the results of each.
 README_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
     "SHAP values, Banzhaf values": [(SHAP_VALUES, False, "raw"), (BANZHAF_VALUES, False, "raw")],
     "interventional SHAP values (background data)": [(SHAP_VALUES, True, "raw")],

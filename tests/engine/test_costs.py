@@ -1,4 +1,4 @@
-"""What a call is said to do, and that it does it."""
+"""The predicted work of a call against the work that it does."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def tables(n_nodes: int, n_look_ups: int, table_bytes: int, n_places: int = 0) -
 
 
 def test_tables_are_for_many_rows_and_short_paths() -> None:
-    """A million numbers, and 500 look-ups instead of 10,000 leaves; or 10,000 look-ups in large tables."""
+    """A million numbers, and 500 lookups instead of 10,000 leaves; or 10,000 lookups in large tables."""
     groups = [walked(3), walked(7)]
     short, long = tables(3, 500, 4_000_000), tables(7, 10_000, 10_000_000_000)
 
@@ -95,7 +95,7 @@ def test_a_call_does_what_the_plan_says(forest: RandomForestRegressor) -> None:
     assert many.table_bytes == sum(group["table_bytes"] for group in by_tables.info()["groups"])
     assert explainer.plan(1_000_000) == many
 
-    # The bits of a call tell what has computed it.
+    # The bits of a result tell which method has computed it.
     n_rows = next(n for n in range(5_000, 500_000, 5_000) if explainer.plan(n).table_bytes)
     rows = np.resize(X, (n_rows, X.shape[1]))
     quadrature = explainer_of(forest, algorithm="quadrature").shap_values(rows)
@@ -121,7 +121,7 @@ def test_other_algorithms_make_no_tables(forest: RandomForestRegressor, algorith
 
 
 def test_paths_too_long_for_tables_are_walked() -> None:
-    """A group of trees with one path of more than 16 features has no tables, those with shorter ones do."""
+    """A group of trees with one path of more than 16 features has no tables; groups with shorter paths do."""
     rng = np.random.default_rng(0)
     wide = rng.normal(size=(2000, 30))
     model = HistGradientBoostingRegressor(max_iter=3, max_depth=25, max_leaf_nodes=None, min_samples_leaf=1)
@@ -140,7 +140,7 @@ def test_interventional_values_and_functions_of_the_margin(forest: RandomForestR
 
 
 def test_leaves_of_several_outputs_take_longer() -> None:
-    """One forest of three outputs has three numbers at a leaf; boosting has trees for each of them."""
+    """One forest of three outputs has three numbers per leaf; boosting has separate trees for each output."""
     one, three = (
         RandomForestRegressor(10, max_depth=5, random_state=0).fit(X, np.column_stack([Y] * n).squeeze())
         for n in (1, 3)

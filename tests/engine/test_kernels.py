@@ -1,7 +1,7 @@
 """The compiled kernels against the definition, for both precisions and every instruction set.
 
-The run in this process uses the fastest instruction set, or the one that SKSHAPGPU_ISA names;
-the last tests start this file and test_kernels_calls.py again for each of the others that the processor has.
+The tests in this process use the fastest instruction set, or the one that SKSHAPGPU_ISA names; the last tests
+start this file and test_kernels_calls.py again for each other one that the processor supports.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_large_trees_with_repeated_features(core, precision, shape):
 @both_precisions
 @pytest.mark.parametrize("depth, n_features", [(10, 10), (12, 7)])
 def test_full_trees(core, precision, depth, n_features):
-    """One that asks each feature once on each path, and one that asks again."""
+    """A tree with each feature once on each path, and one with repeated features."""
     rng = np.random.default_rng(9)
     ensemble = Ensemble.from_trees([full_tree(rng, depth, n_features)], n_features=n_features, intercept=0)
     X = rng.random((16, n_features))
@@ -123,7 +123,7 @@ def test_wide_rows(core, precision):
 @pytest.mark.parametrize("x_dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n_thresholds", [65533, 65534, 65535, 65536, 65537, 131071])
 def test_as_many_thresholds_as_16_bits_count(core, precision, x_dtype, n_thresholds):
-    """A tree of one feature alone gives that feature margin minus base value, without the definition."""
+    """A tree of one feature gives that feature margin minus base value, without the definition."""
     rng = np.random.default_rng(14)
     depth = 17
     tree = full_tree(rng, depth, 1)
@@ -166,7 +166,7 @@ def test_as_many_thresholds_as_16_bits_count(core, precision, x_dtype, n_thresho
     expected[:, 0, 0] += alone.margin(X)[:, 0] - expected_leaf[0]
     plan = core.Plan(state(both), precision)
     values, margin = explain(plan, both, X)
-    # The sum over 131,072 leaves would allow anything: use the largest leaf of each tree.
+    # The sum over 131,072 leaves would permit any error: use the largest leaf of each tree.
     tolerance = TOLERANCE[precision] * (np.abs(big.value).max() + 5)
     assert_within(values, expected, np.full(expected.shape, tolerance), "values")
     assert_within(plan.base_value, base + expected_leaf[0], np.array([1e-9]), "base_value")
@@ -197,14 +197,14 @@ def test_more_categories_than_16_bits_count(core, precision):
 
 @functools.cache
 def solved_chain(depth: int, n_features: int, n_rows: int) -> tuple[Ensemble, np.ndarray, np.ndarray]:
-    """A chain, rows, and their values in exact rational arithmetic."""
+    """Return a chain, rows, and their values in exact rational arithmetic."""
     ensemble = random_chain(depth, depth, n_features)
     X = np.random.default_rng(depth).random((n_rows, n_features))
     return ensemble, X, np.array([exact_shap(ensemble, x) for x in X])
 
 
 def assert_chain(core: ModuleType, precision: str, depth: int, n_features: int, n_rows: int) -> None:
-    """Exact values for a few rows; more rows must only add up."""
+    """Check exact values for a few rows; for more rows, only additivity."""
     ensemble, X, expected = solved_chain(depth, n_features, n_rows)
     assert np.abs(expected).max() > 1e-3
     plan = core.Plan(state(ensemble), precision)
@@ -254,9 +254,9 @@ def test_deep_chains(core, precision, depth, n_features):
     ],
 )
 def test_rows_that_follow_a_deep_chain_all_or_not_at_all(core, precision, depth, share):
-    """None of the features followed, or one: (1 - t)^d is the hardest integrand. Up to 40, also all."""
+    """The row satisfies no feature, or one: (1 - t)^d is the hardest integrand. Up to 40, also all."""
     node = np.arange(2 * depth + 1)
-    # Even nodes go on to the next even one on their left; odd ones are leaves.
+    # Even nodes continue with the next even one on their left; odd ones are leaves.
     left = np.where((node % 2 == 0) & (node < 2 * depth), node + 2, -1)
     right = np.where(left >= 0, node + 1, -1)
     cover = np.where(node % 2 == 0, share, 1 - share)

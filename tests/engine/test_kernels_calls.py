@@ -1,4 +1,4 @@
-"""The compiled kernels as they are called: the same bits in every call, interruption, wrong arguments."""
+"""Calls of the compiled kernels: equal bits in every call, interruption, wrong arguments."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from helpers.kernels import assert_consistent, both_precisions, explain, once, r
 
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 
-# The same bits
+# Equal bits
 
 
 def mixed_ensemble(x_dtype: str = "float32") -> Ensemble:
-    """Every shape, categories and all outputs in one model."""
+    """Draw a model with every shape, categories and all outputs."""
     return random_ensemble(
         19,
         n_trees=40,
@@ -144,7 +144,7 @@ def test_base_value_is_not_a_handle_into_the_plan(core):
     try:
         changed[...] = 99
     except ValueError:
-        pass  # read-only is as good as a copy
+        pass  # read-only works like a copy
     np.testing.assert_array_equal(plan.base_value, before)
 
 
@@ -162,7 +162,7 @@ def test_info_counts(core):
 
 
 def test_ctrl_c_and_other_threads_get_through(core):
-    """The timer can only fire when the GIL is free, and its interrupt must end a job of minutes."""
+    """The timer can only fire while the GIL is free, and its interrupt must end a job of minutes."""
     tree = full_tree(np.random.default_rng(26), 9, 4)
     ensemble = Ensemble.from_trees([tree] * 300, n_features=4, intercept=0)
     plan = core.Plan(state(ensemble), "double")
@@ -171,7 +171,7 @@ def test_ctrl_c_and_other_threads_get_through(core):
     ended = threading.Event()
 
     def interrupt():
-        for _ in range(3):  # Python drops an interrupt that comes while it finalizes an object
+        for _ in range(3):  # Python drops an interrupt that arrives while it finalizes an object
             _thread.interrupt_main()
             if ended.wait(1.4):
                 break
@@ -314,7 +314,7 @@ def test_leaves_beyond_the_precision(core, precision, value):
     np.testing.assert_allclose(values.ravel(), [value, -value], rtol=1e-6)
 
 
-# In processes of their own, which these could end
+# In separate processes, which these tests could crash
 
 
 PREAMBLE = f"""

@@ -1,8 +1,8 @@
-"""Leaves that share a large offset, as those of a forest do whose target is far from zero, lose no digits.
+"""Leaves with a large common offset, as in forests with a target far from zero, lose no digits.
 
-SHAP values and interactions are differences of leaves. The truth here are those of the same trees with the
-first leaf of each tree subtracted from all of its leaves, which is exact where the offset is large: another
-offset than the core takes out, computed by ``reference.py`` from the definition.
+SHAP values and interactions are differences of leaves. The reference is computed from trees with the first
+leaf of each tree subtracted from all of its leaves, which is exact if the offset is large. This is another
+offset than the one that the core subtracts, and ``reference.py`` computes from the definition.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from skshapgpu.adapters import _REGISTERED, adapt
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
-#: Of the largest value of an output; see docs/exactness.md.
+#: Tolerance relative to the largest value of an output; see docs/exactness.md.
 TOLERANCE = {"single": 3e-6, "double": 1e-13}
 
 ISA = os.environ.get("SKSHAPGPU_ISA")
 
 
 class Given:
-    """A model that is an ensemble."""
+    """Model that wraps a given ensemble."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         self.ensemble = ensemble
@@ -53,14 +53,14 @@ def given_is_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def first_leaves(ensemble: Ensemble) -> np.ndarray:
-    """Values of the first leaf of each tree, for each node of the tree."""
+    """Return the value of the first leaf of each tree, for each node of the tree."""
     leaves = np.flatnonzero(ensemble.left < 0)
     first = leaves[np.searchsorted(leaves, ensemble.tree_offsets[:-1])]
     return np.repeat(ensemble.value[first], np.diff(ensemble.tree_offsets), axis=0)
 
 
 def shifted(ensemble: Ensemble, by_tree: np.ndarray) -> Ensemble:
-    """The ensemble with an offset added to all leaves of each tree."""
+    """Add an offset to all leaves of each tree of an ensemble."""
     offset = np.repeat(by_tree, np.diff(ensemble.tree_offsets))[:, np.newaxis]
     return replace(ensemble, value=np.where(ensemble.left[:, np.newaxis] < 0, ensemble.value + offset, 0.0))
 
@@ -71,7 +71,7 @@ def without_offsets(ensemble: Ensemble) -> Ensemble:
 
 
 def assert_close(found: np.ndarray, expected: np.ndarray, precision: str) -> None:
-    """``found`` as explainers shape it, ``expected`` with the outputs in axis 1."""
+    """Compare ``found``, in the shapes of explainers, with ``expected``, which has the outputs in axis 1."""
     found = found[:, np.newaxis] if found.ndim < expected.ndim else np.moveaxis(found, -1, 1)
     axes = (0, *range(2, expected.ndim))
     largest = np.abs(expected).max(axis=axes, keepdims=True)
@@ -92,7 +92,7 @@ def check_values(model: Any, exact: Ensemble, X: np.ndarray, precision: str = "s
 
 
 def check_many_rows(model: Any, exact: Ensemble, X: np.ndarray, precision: str = "single") -> None:
-    """So many rows that "auto" makes tables for them."""
+    """Check so many rows that "auto" builds tables for them."""
     expected, _ = reference.path_dependent_shap(exact, X)
     explainer = TreeExplainer(model, precision=precision, device="cpu")
     n_copies = 400_000 // len(X)
@@ -123,7 +123,7 @@ CHECKS = [check_values, check_many_rows, check_interactions, check_background]
 @pytest.mark.parametrize("offset", [1e3, 1e6, 1e9, 1e12])
 @pytest.mark.parametrize("check", CHECKS)
 def test_ensembles(check: Callable[..., None], offset: float) -> None:
-    """Offsets of either sign, in each tree another one."""
+    """Offsets of either sign, different in each tree."""
     rng = np.random.default_rng(7)
     for vector in (False, True):
         ensemble = random_ensemble(
@@ -137,10 +137,10 @@ def test_ensembles(check: Callable[..., None], offset: float) -> None:
 
 
 def models() -> dict[str, tuple[Callable[[], Any], float]]:
-    """Regressors of all families, and how many standard deviations the target may be from zero.
+    """Return regressors of all families, and how many standard deviations their target may be from zero.
 
-    XGBoost, LightGBM and CatBoost hold targets as float32, and scikit-learn finds the splits of a tree by the
-    squares of targets.
+    XGBoost, LightGBM and CatBoost hold targets as float32, and scikit-learn finds the splits of a tree from
+    the squares of targets.
     """
     made: dict[str, tuple[Callable[[], Any], float]] = {
         "tree": (lambda: DecisionTreeRegressor(max_depth=5, random_state=0), 1e6),
@@ -230,7 +230,7 @@ def test_forest_of_two_targets_with_unlike_offsets() -> None:
 
 
 def test_squared_errors_of_far_targets() -> None:
-    """Losses are differences of margins and labels, which share the offset, too."""
+    """Losses are differences of margins and labels, which share the offset."""
     rng = np.random.default_rng(3)
     ensemble = random_ensemble(rng, n_trees=6, n_features=4, shapes=("random",))
     by_tree = np.full(6, 1e8)
@@ -262,7 +262,7 @@ def test_the_additivity_bound_is_that_of_the_centered_leaves(offset: float) -> N
 
 
 def stump(left: Any, right: Any, output: int = 0) -> Tree:
-    """A quarter of the rows goes left."""
+    """Build a stump in which a quarter of the rows goes left."""
     value = np.array([np.zeros_like(left), left, right])
     return Tree([1, -1, -1], [2, -1, -1], [0] * 3, [0.0] * 3, [False] * 3, [4, 1, 3], value, output)
 
@@ -310,7 +310,8 @@ def test_leaves_that_would_overflow_keep_their_offset() -> None:
     np.testing.assert_array_equal(plan.leaf_magnitude, [1.7e308])
     values, margin = np.empty((2, 1, 1)), np.empty((2, 1))
     plan.explain(np.array([[-1.0], [1.0]]), values, margin, 1)
-    # The value of a row is a leaf less the expected value, 0.85e308; that of the left one is beyond float64.
+    # The value of a row is its leaf minus the expected value, 0.85e308; that of the left leaf exceeds
+    # float64.
     np.testing.assert_allclose(values[:, 0, 0], [-np.inf, 0.85e308], rtol=1e-15)
     np.testing.assert_array_equal(margin, [[-1.7e308], [1.7e308]])
 

@@ -1,4 +1,4 @@
-"""The paths of algorithm="gputreeshap" and how they are packed into warps; needs no GPU."""
+"""Paths of algorithm="gputreeshap" and their packing into warps; needs no GPU."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def compile_plan(ensemble: Ensemble) -> _core.Plan:
 
 
 def fill_bins(sizes: list[int], packing: str) -> list[int]:
-    """The bin of each item by the definition of the packing, looking at every bin for every item."""
+    """Return the bin of each item by the definition of the packing, checking every bin for every item."""
     bins = [0] * len(sizes)
     filled: list[int] = []
     decreasing = packing.endswith("decreasing")
@@ -54,7 +54,10 @@ def fill_bins(sizes: list[int], packing: str) -> list[int]:
 
 
 def fewest_bins(sizes: list[int]) -> int:
-    """By the least (bins begun, level of the last) of each subset, over the item that is added last."""
+    """Return the fewest bins, from the least (bins begun, level of the last) of each subset.
+
+    The minimum is over the item that is added last.
+    """
 
     @functools.cache
     def best(left: int) -> tuple[int, int]:
@@ -89,7 +92,7 @@ def test_few_items_against_the_fewest_bins(cuda: ModuleType, sizes: list[int]) -
 
 @given(seed=st.integers(0, 2**32 - 1), n_full=st.integers(1, 200))
 def test_many_items_against_the_fewest_bins(cuda: ModuleType, seed: int, n_full: int) -> None:
-    # Full bins cut into pieces: no packing of these has fewer.
+    # Full bins cut into pieces: no packing of these needs fewer bins.
     rng = np.random.default_rng(seed)
     most_cuts = rng.integers(0, 8)
     cuts = [
@@ -122,7 +125,7 @@ def test_unknown_packing_is_refused(cuda: ModuleType) -> None:
 
 
 def path_lengths(ensemble: Ensemble) -> list[int]:
-    """Distinct features of each leaf's path, and one; trees of a single leaf have no path."""
+    """Count the distinct features of each leaf's path, and one; trees of a single leaf have no path."""
     lengths = []
     for root in ensemble.tree_offsets[:-1]:
         pending: list[tuple[int, frozenset[int]]] = [(int(root), frozenset())]
@@ -153,7 +156,7 @@ def test_paths_of_random_ensembles(cuda: ModuleType, options: dict) -> None:
 def test_a_path_may_fill_a_warp_but_no_more(cuda: ModuleType) -> None:
     deepest = cuda.path_summary(compile_plan(random_chain(0, LANES - 1, LANES - 1)), "best_fit_decreasing")
     assert max(deepest["lengths"]) == LANES
-    # Features that repeat are one element, so such a path may be as long as it likes.
+    # Features that repeat are one element, so such a path may have any length.
     repeating = cuda.path_summary(compile_plan(random_chain(0, 500, LANES - 1)), "best_fit_decreasing")
     assert max(repeating["lengths"]) == LANES
     with pytest.raises(ValueError, match="more than 31 distinct features; use algorithm='quadrature'"):

@@ -1,4 +1,4 @@
-"""Memory of a call: what ``TreeExplainer.plan`` says of it, what is refused, and what a process takes."""
+"""Memory of a call: predicted by ``TreeExplainer.plan``, limited by errors, and used by a process."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def explainer_of(model: Any, **options: Any) -> TreeExplainer:
     return TreeExplainer(model, **{"device": "cpu", "n_jobs": 1, **options})
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_call_is_refused_as_the_plan_says(forest: RandomForestRegressor, dtype: str) -> None:
-    """By the same message, at the same number of bytes; float32 takes half."""
+    """The message is the plan's, at the same number of bytes; float32 takes half."""
     rows = X.astype(dtype)
     enough = explainer_of(forest, memory_limit="1GB").plan(len(X), dtype=dtype)
     assert enough.refusal is None and enough.result_bytes == rows.nbytes
@@ -117,7 +117,7 @@ def test_several_outputs() -> None:
     )
 
 
-# What a process takes
+# Peak memory of a process
 
 PROGRAM = """
 import numpy as np
@@ -153,8 +153,8 @@ for model, dtype, options in (
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peaks are read from /proc")
 def test_peaks_are_those_of_the_process() -> None:
-    """Within a fifth, and 3 MB that allocators and threads keep."""
-    # glibc keeps what is freed, unless it came from the system in one piece.
+    """Within a fifth, plus 3 MB that allocators and threads keep."""
+    # glibc keeps freed memory, unless it was mapped in one piece.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144", "MALLOC_TRIM_THRESHOLD_": "262144"}
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True

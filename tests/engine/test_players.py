@@ -1,4 +1,4 @@
-"""Features that are one player: every kind of plan against the definition, with the players drawn anew."""
+"""Features that share a player: every kind of plan against the definition, with randomly drawn players."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PLANS: dict[str, dict[str, Any]] = {
 
 
 def with_players(seed: int, ensemble: Ensemble) -> Ensemble:
-    """About half as many players as features."""
+    """Draw about half as many players as features."""
     drawn = np.random.default_rng(seed).integers(0, ensemble.n_features // 2 + 1, ensemble.n_features)
     return replace(ensemble, player=np.unique(drawn, return_inverse=True)[1])
 
@@ -62,7 +62,7 @@ def attributes(ensemble: Ensemble) -> dict[str, Any]:
 def assert_computes(
     plan: Any, ensemble: Ensemble, rows: np.ndarray, tolerance: float, values: np.ndarray, **parts: np.ndarray
 ) -> None:
-    """``parts`` are named as the core's results; margins are compared, too."""
+    """Check ``parts``, named as the core's results, and the margins."""
     scale = leaf_scale(ensemble)
     margin = np.full((len(rows), ensemble.n_outputs), np.nan)
     found = {name: np.full(truth.shape, np.nan) for name, truth in {"values": values, **parts}.items()}
@@ -201,7 +201,7 @@ def test_gputreeshap_refuses_several_columns_of_a_player() -> None:
 
 
 def chain(player: np.ndarray) -> Ensemble:
-    """One leaf behind three columns."""
+    """Build a tree with one leaf behind three columns."""
     return Ensemble(
         n_features=3,
         tree_offsets=[0, 7],
@@ -219,7 +219,7 @@ def chain(player: np.ndarray) -> Ensemble:
 
 
 def test_by_hand() -> None:
-    """Columns 0 and 2 are one player: it takes the leaf from 1 in 8 to 1 in 2 alone, and from 1 in 4 to 1."""
+    """Columns 0 and 2 are one player: alone it moves the leaf from 1 in 8 to 1 in 2, and from 1 in 4 to 1."""
     ensemble, rows = chain(np.array([1, 0, 1])), np.ones((1, 3))
     expected = [[[(2.0 - 1.0 + 8.0 - 4.0) / 2, (4.0 - 1.0 + 8.0 - 2.0) / 2]]]
     np.testing.assert_allclose(path_dependent_shap(ensemble, rows)[0], expected, rtol=1e-15)
@@ -227,7 +227,7 @@ def test_by_hand() -> None:
 
 
 def test_far_more_features_than_nodes() -> None:
-    """The core numbers features anew then."""
+    """The core then renumbers the features."""
     n_features = 200_000
     used = np.array([3, 70_000, 70_001, 199_999])
     narrow = random_ensemble(1, n_trees=4, n_features=4, shapes=("random",), max_leaves=9, zero_missing=True)

@@ -1,6 +1,6 @@
-"""algorithm="treeshap" and "fast_v1": against the definition, the quadrature, exact chains; what they refuse.
+"""algorithm="treeshap" and "fast_v1": the definition, the quadrature, exact chains, and their refusals.
 
-They compute on the CPU only, so that every explainer here is told to.
+They compute on the CPU only, so every explainer here asks for it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ each_method = pytest.mark.parametrize("method", METHODS)
 def compute(
     ensemble: Ensemble, rows: np.ndarray, method: str, precision: str = "double", n_threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values and margins of the core."""
+    """Compute values and margins with the core."""
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
     plan = _core.Plan(attributes, precision, method=method)
     shape = len(rows), ensemble.n_outputs, ensemble.n_features
@@ -55,7 +55,7 @@ def compute(
 
 
 def assert_are(expected: np.ndarray, ensemble: Ensemble, rows: np.ndarray) -> None:
-    """What all methods compute in all precisions."""
+    """Check a result that all methods compute in all precisions."""
     scale = leaf_scale(ensemble)
     for method in METHODS:
         for precision, tolerance in TOLERANCE.items():
@@ -121,9 +121,9 @@ def test_chains(depth: int, n_features: int) -> None:
 
 
 def chain(depth: int, share: float) -> Ensemble:
-    """Zeros satisfy all splits, each on a feature of its own; the way on has this share of the cover."""
+    """Build a chain: zeros satisfy all splits, each on its own feature; ``share`` of the cover continues."""
     node = np.arange(2 * depth + 1)
-    # Even nodes go on to the next even one on their left; odd ones are leaves.
+    # Even nodes continue with the next even one on their left; odd ones are leaves.
     left = np.where((node % 2 == 0) & (node < 2 * depth), node + 2, -1)
     right = np.where(left >= 0, node + 1, -1)
     cover = np.where(node % 2 == 0, share, 1 - share)
@@ -139,7 +139,7 @@ def chain(depth: int, share: float) -> Ensemble:
 def test_accuracy_that_the_documentation_promises(
     method: str, share: float, precision: str, depth: int, tolerance: float
 ) -> None:
-    """Rows that follow a chain to its end, or nearly: the longest recursions. Errors relative to a leaf."""
+    """Rows that follow a chain (almost) to its end: the longest recursions. Errors relative to a leaf."""
     ensemble = chain(depth, share)
     rows = np.stack([np.zeros(depth), np.arange(depth) == 3, np.arange(depth) % 8 == 0, np.ones(depth)]) * 1.0
     values, _ = compute(ensemble, rows, method, precision)
@@ -276,7 +276,7 @@ def test_what_the_explainer_refuses(method: str) -> None:
 
 
 class OnGpu:
-    """What says that it lies on a GPU, and is never read."""
+    """Array that claims to lie on a GPU, and is never read."""
 
     __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
 

@@ -1,4 +1,4 @@
-"""The definition itself: hand-computed values, Shapley's axioms, and exact arithmetic beside it."""
+"""The definition itself: hand-computed values, Shapley's axioms, and comparisons with exact arithmetic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from skshapgpu.reference import (
 
 
 def and_tree(cover: tuple[float, float, float, float, float] = (4, 1, 3, 1, 2)) -> Ensemble:
-    """x0 <= 0.5: 1, else x1 <= 0.5: 2, else 10; covers (root, leaf 1, inner, leaf 2, leaf 10)."""
+    """Build x0 <= 0.5: 1, else x1 <= 0.5: 2, else 10; covers (root, leaf 1, inner, leaf 2, leaf 10)."""
     tree = Tree(
         left=[1, -1, 3, -1, -1],
         right=[2, -1, 4, -1, -1],
@@ -51,7 +51,7 @@ def test_two_features_by_hand():
 
 
 def test_indices_of_two_features_by_hand():
-    """Of two players there is one difference of differences, which every index weighs with 1."""
+    """Two players have a single difference of differences, which every index weights with 1."""
     x, together = [[1.0, 1.0, 0.0]], 10 - 22 / 3 - 31 / 4 + 23 / 4
     np.testing.assert_allclose(
         path_dependent_banzhaf(and_tree(), x), path_dependent_shap(and_tree(), x)[0], rtol=1e-14
@@ -67,7 +67,7 @@ def test_indices_of_two_features_by_hand():
 
 
 def test_indices_of_three_features_by_hand():
-    """All three must be 1 for the leaf that is worth 8; half of the cover goes each way at every split."""
+    """All three must be 1 for the leaf of 8; half of the cover goes each way at every split."""
     tree = Tree(
         left=[1, -1, 3, -1, 5, -1, -1],
         right=[2, -1, 4, -1, 6, -1, -1],
@@ -98,7 +98,7 @@ def test_indices_of_three_features_by_hand():
 
 
 def test_triples_of_four_features():
-    """v = 2^|S|, so every difference by three is 2^|S|, too: of S empty or the fourth feature."""
+    """v = 2^|S|, so every difference by three is 2^|S|, too: S is empty or the fourth feature."""
     nodes = np.arange(9)
     inner = (nodes % 2 == 0) & (nodes < 8)
     tree = Tree(
@@ -111,7 +111,7 @@ def test_triples_of_four_features():
         value=np.where(nodes == 8, 16.0, 0.0),
     )
     ensemble = Ensemble.from_trees([tree], n_features=4, intercept=[0.0])
-    for index in ("sii", "bii"):  # two subsets weigh the same in both
+    for index in ("sii", "bii"):  # two subsets have equal weights in both
         values, triples = path_dependent_triples(ensemble, np.ones((1, 4)), index)
         np.testing.assert_allclose(values, [[[1.5] * 4]], rtol=1e-14)
         assert triples.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
@@ -173,7 +173,7 @@ def test_outputs_of_scalar_trees_and_of_vector_leaves():
 @given(ensemble_options())
 @settings(max_examples=60)
 def test_axioms(options):
-    """Additivity against ``margin``; nothing for unused features; the sum of trees is the sum of values."""
+    """Additivity against ``margin``; zeros for unused features; values of all trees are sums over trees."""
     ensemble = random_ensemble(**options)
     X = random_rows(options["seed"], ensemble, 8)
     values, base = path_dependent_shap(ensemble, X)
@@ -222,7 +222,7 @@ def test_wrong_shape_of_X(shape):
 
 
 def test_float64_rows_are_rounded_to_float32_first():
-    """0.1 lies below the next float64, but both are one float32."""
+    """0.1 is below the next float64, but both are the same float32."""
     above = np.nextafter(0.1, 1)
     tree = Tree(
         left=[1, -1, -1],
@@ -251,7 +251,7 @@ def test_interventional_one_feature_by_hand():
         feature=[0] * 3,
         threshold=[0.5, 0, 0],
         missing_left=[True, False, False],
-        cover=[9, 1, 8],  # plays no part
+        cover=[9, 1, 8],  # is not involved
         value=[0, 1, 10],
     )
     ensemble = Ensemble.from_trees([tree], n_features=2, intercept=[100.0])
@@ -268,8 +268,8 @@ def test_interventional_one_feature_by_hand():
 def test_interventional_two_features_by_hand():
     """x goes to the leaf of 10, the background rows to those of 1 and 2.
 
-    Beside the first row v() = 1, with x0: 2, with x1: 1, with both: 10; beside the second v() = 2,
-    with x0: 2, with x1: 10, with both: 10.
+    Against the first row v() = 1, with x0: 2, with x1: 1, with both: 10; against the second v() = 2, with x0:
+    2, with x1: 10, with both: 10.
     """
     background = [[0.0, 0.0, 5.0], [1.0, 0.0, 6.0]]
     of_first = np.array([((2 - 1) + (10 - 1)) / 2, ((1 - 1) + (10 - 2)) / 2, 0])
@@ -290,8 +290,9 @@ def test_interventional_two_features_by_hand():
 
 
 def test_interventional_indices_of_two_features_by_hand():
-    """Of the worths above: together the two add 10 - 2 - 1 + 1 = 8 beside the first row, 10 - 2 - 10 + 2 = 0
-    beside the second, where x1 alone makes all the difference.
+    """The coalition values above give 10 - 2 - 1 + 1 = 8 for both against the first row.
+
+    Against the second row they give 10 - 2 - 10 + 2 = 0, as x1 alone makes the whole difference.
     """
     background = [[0.0, 0.0, 5.0], [1.0, 0.0, 6.0]]
     x, shares = [[1.0, 1.0, 0.0]], np.array([0.25, 0.75])
@@ -311,7 +312,7 @@ def test_interventional_indices_of_two_features_by_hand():
 @given(ensemble_options(max_used=5))
 @settings(max_examples=40)
 def test_interventional_axioms(options):
-    """Additivity, nothing for unused features, nothing for a row that is the background, linearity."""
+    """Additivity, zeros for unused features, zeros for a row that is the background, linearity."""
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, 5)
     X, background = rows[:2], rows[2:]
@@ -336,7 +337,7 @@ def test_interventional_axioms(options):
 
 
 def test_interventional_many_subsets_at_once():
-    """2^12 subsets of 40 background rows are more than are evaluated at once; additivity sees all of them."""
+    """2^12 subsets of 40 background rows are too many to evaluate at once; additivity involves them all."""
     ensemble = random_chain(2, depth=14, n_features=12)
     rows = np.random.default_rng(2).random((41, 12))
     values, base = interventional_shap(ensemble, rows[:1], rows[1:])

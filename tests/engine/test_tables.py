@@ -1,5 +1,7 @@
-"""Path-dependent values by tables, of all trees or of those that split alike on each level: the core and the
-option ``algorithm`` against the definition and the walk."""
+"""Path-dependent values from tables, of all trees or of level-uniform ones only.
+
+The core and the option ``algorithm`` are compared with the definition and the walk.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,7 @@ def test_too_deep_a_level_uniform_tree_walks() -> None:
 
 @pytest.mark.parametrize("field", ["feature", "threshold", "missing_left"])
 def test_a_split_that_differs_on_one_level(field: str) -> None:
-    """One node of the last level asks something else than the others."""
+    """One node of the last level has another split than the others."""
     tree = oblivious_tree(3, 4, 6)
     changed = np.array(getattr(tree, field))
     changed[10] = not changed[10] if field == "missing_left" else (changed[10] + 1) % 6
@@ -128,7 +130,7 @@ def test_a_split_that_differs_on_one_level(field: str) -> None:
 
 
 def test_categories_of_a_level() -> None:
-    """Equal sets make a level, however they are stored; another set does not."""
+    """Equal sets make a level uniform, however they are stored; another set does not."""
     tree = oblivious_tree(4, 3, 3)
     feature = np.array([0, 1, 1, 2, 2, 2, 2] + [0] * 8)
     same = {i: [1, 5, 33] for i in (1, 2)}
@@ -143,7 +145,7 @@ def test_categories_of_a_level() -> None:
 
 
 def test_tables_and_walks_in_one_plan() -> None:
-    """Trees of either kind between each other, of three outputs."""
+    """Trees of either kind alternate, with three outputs."""
     rng = np.random.default_rng(5)
     trees = []
     for seed in range(24):
@@ -189,7 +191,7 @@ def test_tables_take_the_place_of_the_walk() -> None:
 
 
 def test_memory_of_level_uniform_trees() -> None:
-    """Trees beyond the memory walk."""
+    """Trees beyond the memory limit are walked."""
     ensemble = Ensemble.from_trees([oblivious_tree(i, 6, 6) for i in range(9)], n_features=6, intercept=0.0)
     rows = random_rows(0, ensemble, 70)
     expected, _ = compute(plan_of(ensemble), ensemble, rows)
@@ -199,7 +201,7 @@ def test_memory_of_level_uniform_trees() -> None:
 
 
 def test_memory_of_fast_v2() -> None:
-    """A number for each set of the features on a path, and whole cache lines."""
+    """Each subset of the features on a path takes one number; tables take whole cache lines."""
     tree = full_tree(np.random.default_rng(2), 6, 40)
     ensemble = Ensemble.from_trees([tree], n_features=40, intercept=0.0)
     needed = plan_of(ensemble, "single", method="fast_v2").info()["table_bytes"]
@@ -210,7 +212,7 @@ def test_memory_of_fast_v2() -> None:
 
 
 def test_memory_of_groups() -> None:
-    """Trees whose tables have no room are walked."""
+    """Trees whose tables do not fit are walked."""
     ensemble = random_ensemble(2, n_trees=5, shapes=("perfect",), max_leaves=16)
     assert plan_of(ensemble, **KINDS["groups"]).info()["n_table_trees"] == 5
     some = plan_of(ensemble, table_bytes=1000, **KINDS["groups"]).info()
@@ -218,7 +220,7 @@ def test_memory_of_groups() -> None:
 
 
 def test_zero_covers_and_tiny_ones() -> None:
-    """Fast TreeSHAP v2 takes zero fractions out of its numbers by division."""
+    """Fast TreeSHAP v2 removes zero fractions from its numbers by division."""
     for cover in (0.0, 1e-300, 1e-30):
         for seed in range(20):
             tree = full_tree(np.random.default_rng(seed), 4, 5)
@@ -232,7 +234,7 @@ def test_zero_covers_and_tiny_ones() -> None:
 
 @pytest.mark.parametrize("depth", range(1, 17))
 def test_fast_v2_of_each_length(depth: int) -> None:
-    """Tables in one register, in several, and in memory, of as many features as the path has nodes."""
+    """Tables in one register, in several, and in memory, with as many features as the path has nodes."""
     ensemble = random_chain(depth, depth, depth)
     rows = random_rows(depth, ensemble, 130)
     walked, _ = compute(plan_of(ensemble), ensemble, rows)
@@ -323,7 +325,7 @@ def test_memory_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError("unrecognized configuration name")
 
     monkeypatch.setattr("os.sysconf", unknown)
-    monkeypatch.setattr(memory, "machine_bytes", memory.machine_bytes.__wrapped__)  # not what it found before
+    monkeypatch.setattr(memory, "machine_bytes", memory.machine_bytes.__wrapped__)  # not the cached value
     assert memory.table_bytes(None, True) == memory.table_bytes(None, False)
 
 
@@ -372,7 +374,7 @@ def test_tables_of_two_kinds_of_values_share_the_limit(forest: Any) -> None:
 
 
 def test_memory_of_auto() -> None:
-    """Trees that split alike on each level walk beyond half of the limit."""
+    """Level-uniform trees beyond half of the limit are walked."""
     catboost = pytest.importorskip("catboost")
     options = {"iterations": 20, "depth": 4, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
     model = catboost.CatBoostRegressor(**options).fit(X, Y)

@@ -46,7 +46,7 @@ INDICES: tuple[Index, ...] = ("sii", "stii", "bii")
 #: Largest error of each precision, relative to the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
 
-#: Bytes for what the core counts of the background: enough for all trees here.
+#: Bytes for the core's counts of the background: enough for all trees here.
 COUNTS = 2**24
 
 
@@ -75,7 +75,7 @@ def plan_of(
 def compute(
     plan: _core.BackgroundPairsPlan, ensemble: Ensemble, rows: np.ndarray, n_threads: int = 1
 ) -> list[np.ndarray]:
-    """Values, margins, matrices and pairs of the core."""
+    """Compute values, margins, matrices and pairs with the core."""
     shape = len(rows), ensemble.n_outputs
     n = ensemble.n_features
     values, margin, matrices, pairs = (
@@ -126,7 +126,7 @@ def assert_is_the_definition(
 def test_core_is_the_definition(
     options: dict[str, Any], n_background: int, weighted: bool, single: bool, index: Index
 ) -> None:
-    """Rows at the edges of every comparison; the first background row is twice, and one of X, in it."""
+    """Rows at the edges of every comparison; the first background row occurs twice, and one is a row of X."""
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, n_background + 3)
     background = rows[:n_background].copy()
@@ -160,7 +160,7 @@ def test_groups_of_many_features(shape: str) -> None:
 
 @pytest.mark.parametrize("n_background", [3, 90])
 def test_paths_that_are_too_long_for_groups(n_background: int) -> None:
-    """Of leaves with more than 10 features the subsets are summed up, or the background is gone through."""
+    """For leaves with more than 10 features the core sums over subsets, or goes through the background."""
     ensemble = random_chain(11, 13, 11)
     rows = chain_rows(11, ensemble, n_background + 2)
     assert_is_the_definition(ensemble, rows[:2], rows[2:], None, ("sii", "stii"))
@@ -174,7 +174,7 @@ def test_repeated_features_on_long_chains() -> None:
 
 
 def test_more_rows_than_a_block_of_either() -> None:
-    """Blocks and parts end somewhere in 150 rows and 4,170 background rows."""
+    """Blocks and parts end at different places within 150 rows and 4,170 background rows."""
     ensemble = random_ensemble(5, n_trees=3, n_features=4, n_used=3, max_leaves=9)
     rows = random_rows(5, ensemble, 4320)
     background, weights = rows[150:], np.random.default_rng(5).random(4170)
@@ -191,7 +191,7 @@ def test_many_look_ups() -> None:
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("depth", [9, 11, 12, 20, 64])
 def test_long_paths(depth: int, index: str) -> None:
-    """Of a chain, each leaf by its game of the features that x or a background row alone satisfies."""
+    """A chain, computed leaf by leaf: the game of features that only x or only a background row satisfies."""
     ensemble = random_chain(depth, depth, depth)
     rows = chain_rows(depth, ensemble, 164)
     half = np.where(np.eye(depth, dtype=bool), 1.0, 0.5)
@@ -231,7 +231,7 @@ def test_a_row_beside_itself_has_zeros(index: str) -> None:
 
 
 def test_features_that_change_nothing_have_zeros() -> None:
-    """Of a column that is the same in X and in the background, value and pairs are zeros to the bit."""
+    """For a column that is equal in X and in the background, value and pairs are zeros to the bit."""
     ensemble = random_ensemble(8, n_trees=6, n_features=6, max_leaves=40, shapes=("random",))
     rows = random_rows(8, ensemble, 40)
     rows[:, 2] = 0.3
@@ -267,7 +267,7 @@ def test_threads_and_neighbours_change_no_bit(precision: str) -> None:
 
 @pytest.mark.parametrize("n_background", [5, 200])
 def test_counting_anew_changes_no_bit(n_background: int) -> None:
-    """Whatever part of the counts finds room."""
+    """Whatever part of the counts fits into the memory limit."""
     ensemble = random_ensemble(9, n_trees=20, n_features=11, max_leaves=70)
     rows = random_rows(9, ensemble, 100 + n_background)
     background = rows[100:]
@@ -340,7 +340,7 @@ def test_families(case: tuple[Any, np.ndarray], index: Index) -> None:
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("library", ["forest", "xgboost"])
 def test_shapiq(library: str, index: str) -> None:
-    """Its indices are whole, ours of pairs are halves."""
+    """Its indices are whole; ours of pairs are halves."""
     shapiq_trees = pytest.importorskip("shapiq.tree.interventional")
     rows = X.astype(np.float32)
     if library == "forest":

@@ -174,7 +174,7 @@ def test_margins_only(forest: Any) -> None:
 
 
 class OnGpu:
-    """What says that it lies on a GPU, and is never read."""
+    """Array that claims to lie on a GPU, and is never read."""
 
     __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
 

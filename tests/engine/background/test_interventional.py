@@ -58,7 +58,7 @@ def compute(
     n_threads: int = 1,
     table_bytes: int = TABLES,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values, margins and base value of the core."""
+    """Compute values, margins and base value with the core."""
     if weights is None:
         weights = np.full(len(background), 1 / len(background))
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
@@ -94,7 +94,7 @@ def assert_is_the_definition(
 def test_core_is_the_definition(
     options: dict[str, Any], n_background: int, weighted: bool, single: bool
 ) -> None:
-    """Rows at the edges of every comparison; the first background row is twice, and one of X, in it."""
+    """Rows at the edges of every comparison; the first background row occurs twice, and one is a row of X."""
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, n_background + 3)
     background = rows[:n_background].copy()
@@ -120,7 +120,7 @@ def test_core_on_each_shape_of_trees(shape: str, vector: bool) -> None:
 
 
 def test_more_rows_than_a_block_of_either() -> None:
-    """Tiles, blocks and vectors end somewhere in 150 rows and 70 background rows."""
+    """Tiles, blocks and vectors end at different places within 150 rows and 70 background rows."""
     ensemble = random_ensemble(5, n_trees=3, n_features=4, n_used=3, max_leaves=9)
     rows = random_rows(5, ensemble, 220)
     background, weights = rows[150:], np.random.default_rng(5).random(70)
@@ -170,10 +170,10 @@ def test_threads_and_neighbours_change_no_bit() -> None:
 
 @pytest.mark.parametrize("depth", [20, 64])
 def test_long_paths(depth: int) -> None:
-    """Of a chain, each leaf against the formula of Lundberg et al. (2020) for x and a background row.
+    """A chain, computed leaf by leaf with the formula of Lundberg et al. (2020) for x and a background row.
 
-    Where p features of the path hold for x only, q for b only, and the others for both, one of the p
-    has the leaf's value times (p - 1)! q! / (p + q)!, one of the q minus it times p! (q - 1)! / (p + q)!.
+    If p features of the path hold for x only, q for b only, and the others for both, each of the p has the
+    leaf's value times (p - 1)! q! / (p + q)!, each of the q minus it times p! (q - 1)! / (p + q)!.
     """
     ensemble = random_chain(depth, depth, depth)
     rows = np.random.default_rng(depth).random((12, depth))
@@ -250,9 +250,9 @@ def test_families(case: tuple[Any, np.ndarray], weighted: bool) -> None:
 
 
 def _values_of_shap(model: Any, data: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values [row][feature][output] of shap, and its base values."""
+    """Compute shap's values [row][feature][output] and its base values."""
     shap = pytest.importorskip("shap")
-    # It takes a sample of a background of more than 100 rows.
+    # It samples from a background of more than 100 rows.
     explainer = shap.TreeExplainer(model, data, feature_perturbation="interventional")
     values = np.asarray(explainer.shap_values(rows, check_additivity=False))
     return values.reshape(*rows.shape, -1), np.atleast_1d(explainer.expected_value)
@@ -269,7 +269,7 @@ def _values_of_shap(model: Any, data: np.ndarray, rows: np.ndarray) -> tuple[np.
     ids=lambda model: type(model).__name__,
 )
 def test_scikit_learn_against_shap(model: Any) -> None:
-    # Continuous, and numbers that float32 has. Of the diabetes data some lie on a threshold or within
+    # Continuous numbers that float32 can hold. Some of the diabetes data lie on a threshold or within
     # rounding of it, where shap does not always go the way that scikit-learn goes.
     rows = np.random.default_rng(1).normal(size=(300, 6)).astype(np.float32).astype(np.float64)
     target = rows[:, 0] * rows[:, 1] + np.sin(3 * rows[:, 2]) + rows[:, 3]

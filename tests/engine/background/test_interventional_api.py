@@ -80,7 +80,7 @@ def test_what_is_shown(forest: Any) -> None:
 
 
 def test_weights_count_rows(forest: Any) -> None:
-    """A weight of 2 is a row that is there twice, and one of 0 a row that is not there."""
+    """A weight of 2 equals a row that occurs twice, and a weight of 0 a missing row."""
     weighted = explainer_of(forest, X[:4], data_weights=[2, 0, 1, 1], precision="double")
     repeated = explainer_of(forest, X[[0, 0, 2, 3]], precision="double")
     np.testing.assert_allclose(weighted.shap_values(X[50:]), repeated.shap_values(X[50:]), atol=1e-10)
@@ -137,7 +137,7 @@ def test_columns_of_a_frame_are_checked() -> None:
 
 
 def test_categories_of_a_frame() -> None:
-    """A background with categories in another order of codes is read by its labels."""
+    """A background whose categories have their codes in another order is matched by its labels."""
     pandas = pytest.importorskip("pandas")
     colours = np.array(["red", "green", "blue"])[np.digitize(X[:, 2], [-0.02, 0.03])]
     frame = pandas.DataFrame({"colour": pandas.Categorical(colours), "age": X[:, 0], "s5": X[:, 8]})
@@ -149,7 +149,7 @@ def test_categories_of_a_frame() -> None:
 
 
 def test_pipeline() -> None:
-    """Background and X go through the leading steps alike."""
+    """Background and X both go through the leading steps."""
     pipeline = make_pipeline(StandardScaler(), RandomForestRegressor(4, max_depth=5, random_state=0)).fit(
         X, Y
     )
@@ -335,7 +335,7 @@ def test_bad_weights(forest: Any, weights: Any, message: str) -> None:
 
 
 class OnGpu:
-    """What says that it lies on a GPU, and is never read."""
+    """Array that claims to lie on a GPU, and is never read."""
 
     __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
 
@@ -347,7 +347,7 @@ def test_a_background_on_a_gpu_is_refused(forest: Any) -> None:
 
 @pytest.fixture
 def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All leaves are without a table, as those on long paths are."""
+    """No leaf has a table, as on long paths."""
     monkeypatch.setattr("skshapgpu._common.memory.TABLE_BYTES", 0)
 
 

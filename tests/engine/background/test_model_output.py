@@ -1,6 +1,6 @@
 """Values of probabilities and losses: the core and every family against the definition, and shap.
 
-They are computed on the CPU only, so that every explainer here is told to.
+They are computed on the CPU only, so every explainer here asks for it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HIGH = Y > 140
 #: Largest error of each precision, relative to the leaves and to the slope of the link.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
 
-#: Of the margin m and the label y, each link and its derivative by m.
+#: Each link as a function of the margin m and the label y, and its derivative by m.
 LINKS: dict[str, tuple[Any, Any]] = {
     "logistic": (
         lambda m, y: np.exp(-np.logaddexp(0, -m)),
@@ -80,7 +80,7 @@ def compile_plan(
 
 
 def compute(plan: Any, rows: np.ndarray, ensemble: Ensemble, labels: Any = None, n_threads: int = 1) -> Any:
-    """Values and margins of the core."""
+    """Compute values and margins with the core."""
     shape = len(rows), ensemble.n_outputs, ensemble.n_features
     values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
     plan.explain(rows, values, margin, n_threads, labels)
@@ -88,7 +88,7 @@ def compute(plan: Any, rows: np.ndarray, ensemble: Ensemble, labels: Any = None,
 
 
 def largest_slope(link: str, ensemble: Ensemble, labels: Any) -> np.ndarray:
-    """Bound of the link's slope for each row and output, (n_rows, n_outputs)."""
+    """Bound the link's slope for each row and output, (n_rows, n_outputs)."""
     if link != "squared_error":
         return np.full((len(labels), ensemble.n_outputs), 1.0)
     return 2 * (np.abs(labels)[:, np.newaxis] + leaf_scale(ensemble) + np.abs(ensemble.intercept))
@@ -114,7 +114,7 @@ def assert_is_the_definition(
 @given(options=ensemble_options(max_used=5), n_background=st.sampled_from([1, 2, 5]), weighted=st.booleans())
 @settings(max_examples=80)
 def test_core_is_the_definition(options: dict[str, Any], n_background: int, weighted: bool) -> None:
-    """Rows at the edges of every comparison; one of X is in the background."""
+    """Rows at the edges of every comparison; one row of X is in the background."""
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, n_background + 3)
     background = rows[:n_background].copy()
@@ -134,7 +134,7 @@ def test_core_on_each_shape_of_trees(shape: str, vector: bool) -> None:
 
 
 def test_more_background_rows_than_a_tile() -> None:
-    """Words, tiles and groups end somewhere in 300 background rows; some are there more than once."""
+    """Words, tiles and groups end at different places within 300 background rows; some are repeated."""
     ensemble = random_ensemble(5, n_trees=3, n_features=4, n_used=3, max_leaves=9)
     rows = random_rows(5, ensemble, 302)
     weights = np.random.default_rng(5).random(300)
@@ -148,7 +148,7 @@ def test_more_rows_than_a_block() -> None:
 
 
 def test_values_by_hand() -> None:
-    """A stump of 0 and 2 against two rows: the one that goes right too gives nothing."""
+    """A stump of 0 and 2 against two rows: the one that also goes right contributes nothing."""
     tree = Tree([1, -1, -1], [2, -1, -1], [0] * 3, [0.5, 0, 0], [True] * 3, [9, 1, 8], [0, 0, 2])
     ensemble = Ensemble.from_trees([tree], n_features=2, intercept=[1.0])
     background = np.array([[0.0, 7.0], [1.0, 8.0]])
@@ -168,7 +168,7 @@ def test_values_by_hand() -> None:
 
 
 def two_stumps(size: float) -> Ensemble:
-    """size * (x0 > 0.5) + size * (x1 > 0.5) - size."""
+    """Build size * (x0 > 0.5) + size * (x1 > 0.5) - size."""
     return Ensemble.from_trees(
         [
             Tree([1, -1, -1], [2, -1, -1], [f] * 3, [0.5, 0, 0], [True] * 3, [2, 1, 1], [0, 0, size])
@@ -181,7 +181,7 @@ def two_stumps(size: float) -> Ensemble:
 
 @pytest.mark.parametrize("size", [1e-9, 1.0, 30.0])
 def test_equal_margins_have_the_derivative(size: float) -> None:
-    """Each feature moves the margin, their sum does not: values are those of the margin times the slope."""
+    """Each feature moves the margin, their sum does not: values are the margin's times the slope."""
     ensemble, slope = two_stumps(size), {"logistic": 0.25, "log_loss": 0.5, "squared_error": 0.0}
     row, background = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])
     for link, expected in slope.items():
@@ -193,7 +193,7 @@ def test_equal_margins_have_the_derivative(size: float) -> None:
 @pytest.mark.parametrize("difference", [0.0, 1e-14, 1e-9, 1e-4, 0.3, 5.0, 2000.0])
 @pytest.mark.parametrize("start", [-800.0, -40.0, -1.0, 0.0, 3.0, 40.0, 800.0])
 def test_slopes_keep_their_digits(start: float, difference: float) -> None:
-    """Of margins far out or close together, against the mean of the derivative between them."""
+    """Margins that are large or close together, against the mean of the derivative between them."""
     tree = Tree([1, -1, -1], [2, -1, -1], [0] * 3, [0.5, 0, 0], [True] * 3, [2, 1, 1], [0, 0, 1.0])
     other = Tree(
         [1, -1, -1], [2, -1, -1], [1] * 3, [0.5, 0, 0], [True] * 3, [2, 1, 1], [0, 0, difference - 1]
@@ -240,7 +240,7 @@ def test_no_rows_and_no_trees(n_rows: int, n_trees: int) -> None:
 
 @pytest.mark.parametrize("depth", [20, 64])
 def test_long_paths(depth: int) -> None:
-    """Against interventional values of single background rows; with squared errors the slope is plain."""
+    """Against interventional values of single background rows; with squared errors the slope is simple."""
     ensemble = random_chain(depth, depth, depth)
     rows = np.random.default_rng(depth).random((12, depth))
     x, background = rows[:4], rows[4:]
@@ -351,7 +351,7 @@ def classifier(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray, bool]:
 
 
 def probability(model: Any, rows: np.ndarray, several: bool) -> np.ndarray:
-    """(n_rows, n_outputs)"""
+    """Compute probabilities, (n_rows, n_outputs)."""
     found = np.asarray(model.predict_proba(rows), np.float64)
     return found if several else found[:, 1:]
 
@@ -361,7 +361,7 @@ def scale_of(model: Any) -> float:
 
 
 def scaled(link: tuple[Any, Any], scale: float) -> tuple[Any, Any]:
-    """A link, and its derivative, of so many times the margin."""
+    """Return a link and its derivative for a multiple of the margin."""
     of, derivative = link
     return lambda m, y: of(scale * m, y), lambda m, y: scale * derivative(scale * m, y)
 
@@ -383,7 +383,7 @@ def test_probabilities_of_classifiers(classifier: tuple[Any, np.ndarray, bool], 
         allowed = tolerance * scale * leaf_scale(ensemble)
         assert (np.abs(found - expected) <= allowed[:, np.newaxis]).all()
         np.testing.assert_allclose(np.atleast_1d(explainer.expected_value), base_values[0], rtol=1e-12)
-        # Libraries compute probabilities in single precision, some of them.
+        # Some libraries compute probabilities in single precision.
         total = found.sum(axis=2) + explainer.expected_value
         np.testing.assert_allclose(total, probability(model, rows, several), rtol=2e-6, atol=allowed.max())
         mean = np.average(probability(model, background, several), axis=0, weights=weights)
@@ -468,7 +468,7 @@ def test_squared_error_of_regressors(family: str) -> None:
 # shap
 
 
-#: Continuous, and numbers that float32 has: of others some lie on a threshold, where shap errs.
+#: Continuous numbers that float32 can hold: some of all others would lie on a threshold, where shap errs.
 CONTINUOUS = np.random.default_rng(1).normal(size=(400, 6)).astype(np.float32).astype(np.float64)
 TARGET = CONTINUOUS[:, 0] * CONTINUOUS[:, 1] + np.sin(3 * CONTINUOUS[:, 2]) + CONTINUOUS[:, 3]
 
@@ -505,7 +505,7 @@ def _fitted(name: str) -> Any:
 def test_against_shap(name: str, model_output: str) -> None:
     shap = pytest.importorskip("shap")
     model = _fitted(name)
-    # Where margins are equal shap takes the values of the margin as they are: no such pairs here.
+    # If margins are equal, shap uses the values of the margin unchanged: there are no such pairs here.
     margin = adapt(model).ensemble.margin(CONTINUOUS)[:, 0]
     apart = np.abs(margin[:, np.newaxis] - margin[:60]).min(axis=1) > 1e-3
     assert apart.sum() > 50
@@ -532,7 +532,7 @@ def test_against_shap(name: str, model_output: str) -> None:
 
 
 def test_a_regressor_with_labels_far_away() -> None:
-    """The gap that is allowed grows with the label, as the rounding of its square does."""
+    """The permitted gap grows with the label, as the rounding error of its square does."""
     model = GradientBoostingRegressor(n_estimators=5, random_state=0).fit(X, Y / 1e6)
     for precision in TOLERANCE:
         explainer = explainer_of(model, X[:9], "log_loss", precision=precision)

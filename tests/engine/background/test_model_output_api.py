@@ -1,6 +1,6 @@
 """Values of probabilities and losses: the public API and errors.
 
-They are computed on the CPU only, so that every explainer here is told to.
+They are computed on the CPU only, so every explainer here asks for it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def boosting() -> Any:
 
 @pytest.fixture(scope="module")
 def named() -> Any:
-    """A classifier whose classes are texts."""
+    """A classifier whose classes are strings."""
     return GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, np.where(HIGH, "yes", "no"))
 
 

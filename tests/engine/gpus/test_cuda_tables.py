@@ -1,4 +1,4 @@
-"""Look-ups in tables on the GPU against those on the CPU, and interventional SHAP values there."""
+"""Table lookups on the GPU against those on the CPU, and interventional SHAP values on the GPU."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def fast_v2_plan(ensemble: Ensemble, precision: str) -> Any:
 
 
 def level_plan(ensemble: Ensemble, precision: str) -> Any:
-    """Tables for some trees, if any; the others are walked."""
+    """Compile tables for some trees, if any; the others are walked."""
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
     return _core.Plan(attributes, precision, tables="level_uniform", table_bytes=TABLES)
 

@@ -26,12 +26,12 @@ X, Y = load_diabetes(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
 
-#: Columns of the two-dimensional arrays whose addresses were asked for: a ``DeviceArray`` is not told.
+#: Columns of the two-dimensional arrays, by requested address; a ``DeviceArray`` does not have them.
 COLUMNS: dict[int, int] = {}
 
 
 class Array:
-    """A ``cupy.ndarray`` in the memory of the host, with the methods that the package uses."""
+    """Replacement for ``cupy.ndarray`` in host memory, with the methods that the package uses."""
 
     def __init__(self, array: np.ndarray, index: int = 0) -> None:
         self.array, self.device = array, SimpleNamespace(id=index)
@@ -87,14 +87,14 @@ Array.__module__, Array.__qualname__ = "cupy._core.core", "ndarray"
 
 
 class OtherArray(Array):
-    """An array of a library that has ``__cuda_array_interface__`` and ``from_dlpack``."""
+    """Array of another library, with ``__cuda_array_interface__`` and ``from_dlpack``."""
 
 
 OtherArray.__module__ = "other_gpu_library.arrays"
 
 
 class Device:
-    """``cupy.cuda.Device``: the current one, inside of ``with``."""
+    """Replacement for ``cupy.cuda.Device``: the current device inside ``with``."""
 
     current: ClassVar[list[int]] = [0]
 
@@ -151,7 +151,7 @@ class DeviceArray:
 
 
 class CudaPlan:
-    """A plan that computes on the CPU; ``calls`` are those of all plans."""
+    """Plan that computes on the CPU; ``calls`` are those of all plans."""
 
     calls: ClassVar[list[dict[str, Any]]] = []
     error: Exception | None = None
@@ -244,7 +244,7 @@ def cuda_module() -> ModuleType:
 
 @pytest.fixture(autouse=True)
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Two GPUs and CuPy; the calls of the plans there."""
+    """Two GPUs and CuPy; the calls of the plans on them."""
     cuda, other = cuda_module(), ModuleType("other_gpu_library")
     monkeypatch.setattr(skshapgpu, "_cuda", cuda, raising=False)
     monkeypatch.setitem(sys.modules, "skshapgpu._cuda", cuda)
@@ -431,7 +431,7 @@ def test_what_is_no_x_of_the_model(regressor: Any, calls: list[dict[str, Any]]) 
         TreeExplainer(regressor, algorithm="treeshap").explain(Array(X))
     with pytest.raises(TypeError, match=r"but data lies on a GPU: copy it to the host$"):
         TreeExplainer(regressor, Array(X))
-    # What is asked for is judged before X.
+    # Options are checked before X.
     with pytest.raises(TypeError, match="triples are computed on the CPU only, but X lies on a GPU"):
         explainer.explain_interactions(Array(X[:, :9]), pairs=2, order=3)
     assert not calls

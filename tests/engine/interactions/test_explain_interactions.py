@@ -104,7 +104,7 @@ def test_strongest(case: Any, index: str, count: int) -> None:
 
 
 class Twins:
-    """Trees of the same numbers, each on two features of its own."""
+    """Trees of equal numbers, each on two features of its own."""
 
 
 def adapt_twins(model: Any) -> AdaptedModel:
@@ -230,7 +230,7 @@ def test_triples_of_pairs_only_are_none() -> None:
 
 
 def test_banzhaf_values(regressor: Any) -> None:
-    """Where a path has two features at most, the two kinds agree, else they do not."""
+    """The two kinds agree if paths have at most two features, and differ otherwise."""
     explanation = explain(regressor, DIABETES, index="bv", device="cpu", precision="double")
     assert explanation.value_index == "bv" and explanation.additivity_error is None
     assert "Banzhaf values" in explanation._repr_html_() and "not checked" in repr(explanation)
@@ -468,7 +468,7 @@ def test_threads_and_chunks_do_not_matter(regressor: Any, monkeypatch: pytest.Mo
 
 def test_many_threads_share_an_explainer(regressor: Any) -> None:
     expected = on_cpu(regressor).explain_interactions(DIABETES, pairs=4).values
-    fresh = on_cpu(regressor)  # compiles for interactions at the first call of whichever thread
+    fresh = on_cpu(regressor)  # compiles for interactions at the first call of any thread
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(lambda _: fresh.explain_interactions(DIABETES, pairs=4).values, range(18)))
     assert all((values == expected).all() for values in found)

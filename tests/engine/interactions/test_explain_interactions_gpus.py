@@ -1,4 +1,4 @@
-"""TreeExplainer.explain_interactions on GPUs: what is asked of them, with the CPU's plans in their place."""
+"""TreeExplainer.explain_interactions on GPUs: calls of their plans, replaced by the CPU's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skshapgpu._rows.gpu_arrays import GpuArray, Numbers
 
 
 class StandIn:
-    """A ``_cuda.CudaPlan`` that computes on the CPU."""
+    """Replacement for ``_cuda.CudaPlan`` that computes on the CPU."""
 
     def __init__(self, plan: Any, index: int) -> None:
         self.plan, self.index = plan, index
@@ -69,7 +69,7 @@ class StandIn:
 
 
 class Rows(np.ndarray):
-    """Stands for an array on a GPU."""
+    """Replacement for an array on a GPU."""
 
 
 class OnGpu(GpuArray):
@@ -89,7 +89,7 @@ def put(X: np.ndarray, numbers: Numbers, names: tuple[str, ...]) -> GpuArray:
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> list[StandIn]:
-    """Two of them; the plans sent there."""
+    """Two GPUs; the plans used on them."""
     sent: list[StandIn] = []
 
     def compile_on(plan: Any, index: int, algorithm: str) -> StandIn:

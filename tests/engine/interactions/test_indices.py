@@ -50,7 +50,7 @@ def values_of(plan: _core.Plan, ensemble: Ensemble, rows: np.ndarray) -> np.ndar
 
 @given(options=ensemble_options())
 def test_values_of_order_one(options: dict) -> None:
-    """Their walk is another one than that of the interactions: of fused subtrees."""
+    """They are computed by another walk than the interactions: one of fused subtrees."""
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, 70)
     expected = path_dependent_banzhaf(ensemble, rows)
@@ -81,7 +81,7 @@ def triples_of(plan: _core.Plan, ensemble: Ensemble, rows: np.ndarray) -> np.nda
 
 
 def assert_triples(ensemble: Ensemble, rows: np.ndarray, index: Index) -> None:
-    """The triples are the definition's, and all else is as in a plan of order two."""
+    """Check triples against the definition, and all other results against a plan of order two."""
     expected, features = path_dependent_triples(ensemble, rows, index)
     unit = leaf_scale(ensemble)[:, np.newaxis]
     for precision, tolerance in TOLERANCE.items():
@@ -102,7 +102,7 @@ def assert_triples(ensemble: Ensemble, rows: np.ndarray, index: Index) -> None:
 
 
 def all_of(plan: _core.Plan, ensemble: Ensemble, rows: np.ndarray) -> list[np.ndarray]:
-    """Values, margins, matrices and pairs."""
+    """Return values, margins, matrices and pairs."""
     n = ensemble.n_features
     shape = len(rows), ensemble.n_outputs
     values, margin, matrices, pairs = (
@@ -149,7 +149,7 @@ def test_triples_of_chains(depth: int, n_features: int, index: Index) -> None:
 @shapley_and_banzhaf
 @pytest.mark.parametrize("vector", [False, True])
 def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index) -> None:
-    """Beyond the kernels of fixed K, and beyond what all subsets of features allow."""
+    """Beyond the kernels of fixed K, and beyond the number that all subsets of features permit."""
     chain = random_chain(0, 20, 20)
     rows = random_rows(0, chain, 4)
     expected = [path_interactions(chain, row, index, 3) for row in rows]
@@ -174,7 +174,7 @@ def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index)
 
 
 def test_triples_add_up_over_trees_and_threads() -> None:
-    """More trees than a chunk holds, more rows than a tile, outputs of their own."""
+    """More trees than a chunk holds, more rows than a tile, one output per tree."""
     ensemble = random_ensemble(1, n_trees=150, n_features=8, n_outputs=3, max_leaves=30)
     rows = random_rows(2, ensemble, 700)
     plan = _core.Plan(attributes(ensemble), "double", 3)
@@ -233,12 +233,12 @@ def model(request: pytest.FixtureRequest) -> Any:
     if request.param == "forest":
         return RandomForestRegressor(5, max_depth=6, random_state=0).fit(X, Y)
     xgboost = pytest.importorskip("xgboost")
-    # shapiq adds a base score to the leaves in single precision, which 0 is spared.
+    # shapiq adds a base score to the leaves in single precision, unless it is 0.
     return xgboost.XGBRegressor(n_estimators=8, max_depth=5, base_score=0, n_jobs=1).fit(X, Y)
 
 
 def of_shapiq(model: Any, index: str, order: int) -> list[Any]:
-    """Interactions of the first rows up to an order; those of Shapley-Taylor from the Moebius ones."""
+    """Compute shapiq's interactions of the first rows up to an order; Shapley-Taylor from Moebius."""
     shapiq = pytest.importorskip("shapiq")
     from shapiq.game_theory.moebius_converter import MoebiusConverter
 
@@ -251,7 +251,7 @@ def of_shapiq(model: Any, index: str, order: int) -> list[Any]:
 
 
 def of_plan(model: Any, index: str, order: int) -> tuple[np.ndarray, ...]:
-    """Values and matrices of the first rows."""
+    """Compute values and matrices of the first rows."""
     ensemble = TreeExplainer(model, device="cpu")._adapted.ensemble
     plan = _core.Plan(attributes(ensemble), "double", order, index)
     rows = X[:N_ROWS].astype(np.float32)

@@ -1,6 +1,6 @@
 """Interactions of models of every family against their definition, through the public API.
 
-They run on the device that the run of the tests is for, see ``--device``.
+They run on the device of the test run, see ``--device``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Interaction values of every index against their definition, themselves, and the libraries' own."""
+"""Interaction values of every index against their definition, each other, and the libraries' own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def explainer_of(model: Any, **options: Any) -> TreeExplainer:
 
 
 def compute(ensemble: Ensemble, rows: np.ndarray, precision: str, index: Index) -> tuple[np.ndarray, ...]:
-    """Values, margins, matrices and pairs of the core, and which pairs these are."""
+    """Compute values, margins, matrices and pairs with the core, and the indices of these pairs."""
     plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision, 2, index)
     shape = len(rows), ensemble.n_outputs, ensemble.n_features
     values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
@@ -120,7 +120,7 @@ def test_chains(depth: int, n_features: int, index: Index) -> None:
 @every_index
 @pytest.mark.parametrize("n_features", [17, 24])
 def test_any_number_of_quadrature_nodes(n_features: int, index: Index) -> None:
-    """Beyond the kernels of fixed K, and beyond what all subsets of features allow."""
+    """Beyond the kernels of fixed K, and beyond the number that all subsets of features permit."""
     ensemble = random_chain(0, n_features, n_features)
     rows = random_rows(0, ensemble, 30)
     _, _, double, _, _ = compute(ensemble, rows, "double", index)
