@@ -56,7 +56,7 @@ def test_noise_teaches_a_second_model_nothing(model: Any, second: Any, chance: f
     leaking = ShapTransformer(model).fit_transform(X, y)
     fitted = ShapTransformer(model, cv=5).fit_transform(X, y)
     assert cross_val_score(second, leaking, y, cv=5).mean() > chance + 0.4
-    # The standard error of an accuracy is 0.03, that of R2 less.
+    # The standard error of an accuracy is 0.03, that of R2 is smaller.
     assert cross_val_score(second, fitted, y, cv=5).mean() < chance + 0.1
 
 
@@ -64,7 +64,7 @@ def test_values_are_those_of_the_models_of_the_folds() -> None:
     transformer = ShapTransformer(forest(), cv=FOLDS)
     values = transformer.fit_transform(DIABETES, PROGRESSION)
     np.testing.assert_array_equal(values, by_hand(forest(), DIABETES, PROGRESSION, FOLDS.split(DIABETES)))
-    # Everything else is of the model fitted on all rows.
+    # All other results belong to the model fitted on all rows.
     plain = ShapTransformer(forest()).fit(DIABETES, PROGRESSION)
     np.testing.assert_array_equal(transformer.transform(DIABETES), plain.transform(DIABETES))
     np.testing.assert_array_equal(transformer.feature_importances_, plain.feature_importances_)
@@ -168,13 +168,13 @@ def test_metadata_routing_in_the_middle_of_a_pipeline() -> None:
         pipeline = make_pipeline(scaler, transformer, last)
         pipeline.fit(DIABETES, PROGRESSION, sample_weight=weight, groups=groups)
         np.testing.assert_allclose(pipeline[-1].coef_, LinearRegression().fit(expected, PROGRESSION).coef_)
-        # Without cv= the weights reach the model, too.
+        # Without cv= the weights also reach the model.
         pipeline.set_params(shaptransformer__cv=None).fit(DIABETES, PROGRESSION, sample_weight=weight)
     plain = forest().fit(scaled, PROGRESSION, sample_weight=weight)
     np.testing.assert_array_equal(pipeline[1].transform(scaled), TreeExplainer(plain).shap_values(scaled))
 
 
-# Pipelines inside, whose columns depend on the fold
+# Pipelines inside, with columns that depend on the fold
 
 
 def test_columns_that_a_fold_has_not() -> None:
@@ -206,7 +206,7 @@ def test_columns_that_only_a_fold_has() -> None:
 
 
 class WithoutNames(TransformerMixin, BaseEstimator):
-    """Columns that are not constant."""
+    """Columns that are not constant, without names."""
 
     def fit(self, X: np.ndarray, y: Any = None) -> WithoutNames:
         self.kept_ = np.ptp(X, axis=0) > 0
@@ -227,7 +227,7 @@ class WithoutNames(TransformerMixin, BaseEstimator):
     ids=["alone", "inside", "before a scaler", "before an encoder"],
 )
 def test_columns_without_names(steps: list[Any]) -> None:
-    """Positions tell nothing where a fold has fewer columns."""
+    """Positions say nothing if a fold has fewer columns."""
     X, y = DIABETES[:, :3].copy(), PROGRESSION
     transformer = ShapTransformer(make_pipeline(*steps, forest()), cv=KFold(3))
     assert transformer.fit_transform(X, y).shape[0] == len(X)
@@ -250,7 +250,7 @@ def test_names_that_a_step_makes_anew() -> None:
     )
 
 
-# What cannot be
+# Refusals
 
 
 class Untrainable(DecisionTreeRegressor):

@@ -44,7 +44,7 @@ DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 def by_hand(
     model: Any, X: np.ndarray, y: np.ndarray, splits: Sequence[tuple[np.ndarray, np.ndarray]], **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean out-of-fold values and base values of the rows, NaN where there are none."""
+    """Compute the rows' mean out-of-fold values and base values, NaN for rows without any."""
     values: list[list[np.ndarray]] = [[] for _ in X]
     base_values: list[list[Any]] = [[] for _ in X]
     for train, test in splits:
@@ -60,7 +60,7 @@ def by_hand(
     )
 
 
-# What cross_validate gives
+# Results of cross_validate
 
 
 @pytest.mark.parametrize("scoring", [None, "r2", ["r2", "neg_mean_squared_error"]])
@@ -84,7 +84,7 @@ def test_scores_are_those_of_cross_validate(scoring: Any) -> None:
 
 
 class CountingRegressor(DecisionTreeRegressor):
-    """Counts its fits."""
+    """Regressor that counts its fits."""
 
     n_fits = 0
 
@@ -102,7 +102,7 @@ def test_number_of_fits_is_that_of_cross_validate() -> None:
 
 
 class CountingScaler(StandardScaler):
-    """Counts the times that it transforms rows."""
+    """Scaler that counts how often it transforms rows."""
 
     n_calls = 0
 
@@ -113,7 +113,7 @@ class CountingScaler(StandardScaler):
 
 def test_rows_that_a_pipeline_makes_for_scores_are_not_made_again() -> None:
     def users_own(estimator: Any, X: Any, y: Any) -> float:
-        return float(estimator["scale"].mean_[0] + X[0, 0])  # knows more than predictions
+        return float(estimator["scale"].mean_[0] + X[0, 0])  # uses more than predictions
 
     model = Pipeline([("scale", CountingScaler()), ("forest", forest())])
     arrays = []
@@ -211,7 +211,7 @@ def test_values_are_those_of_a_loop(dtype: type) -> None:
 def test_values_add_up_to_the_out_of_fold_predictions() -> None:
     explanation = cross_val_explain(forest(), DIABETES, PROGRESSION, cv=4)["explanation"]
     predicted = cross_val_predict(forest(), DIABETES, PROGRESSION, cv=4)
-    # The sums of both sides are of a few dozen numbers of about 150, in single precision at worst.
+    # Both sides are sums of a few dozen numbers of about 150, at worst in single precision.
     np.testing.assert_allclose(explanation.base_values + explanation.values.sum(axis=1), predicted, rtol=1e-5)
     assert explanation.additivity_error < 1e-2
 
@@ -302,7 +302,7 @@ def test_one_part_of_the_rows() -> None:
 
 
 class FailingRegressor(DecisionTreeRegressor):
-    """Fails where the first training row is one of DIABETES's first; ``late``: when the trees are there."""
+    """Regressor that fails if its first training row is DIABETES's first; ``late``: only after fitting."""
 
     def __init__(self, late: bool = False, max_depth: int | None = 3) -> None:
         super().__init__(max_depth=max_depth)
@@ -448,7 +448,7 @@ def test_transformer_brings_its_options() -> None:
     pipeline = make_pipeline(StandardScaler(), ShapTransformer(forest(), data=data))
     with pytest.raises(ValueError, match="explain_params="):
         cross_val_explain(pipeline, DIABETES, PROGRESSION)
-    # ShapTransformer as a step: the model behind it is explained, in terms of SHAP values.
+    # ShapTransformer as a step: the model after it is explained in terms of SHAP values.
     stacked = make_pipeline(ShapTransformer(forest_classifier()), forest_classifier())
     assert cross_val_explain(stacked, IRIS, SPECIES, cv=3)["explanation"].feature_names[0] == "x0__0"
 

@@ -1,4 +1,4 @@
-"""cross_val_explain: kinds of X, and the columns that steps of pipelines make."""
+"""cross_val_explain: kinds of X, and columns made by the steps of pipelines."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_texts(kind: str) -> None:
     order = np.random.default_rng(0).permutation(30)
     if kind == "array":
         texts = np.array(texts, object)
-    elif kind == "series":  # whose labels are not positions
+    elif kind == "series":  # with labels that are not positions
         texts = pytest.importorskip("pandas").Series(texts, index=order)
     model = make_pipeline(CountVectorizer(), forest_classifier())
     explanation = cross_val_explain(model, texts, y, cv=3)["explanation"]
@@ -98,7 +98,7 @@ def test_pipeline_explains_the_columns_of_its_last_step() -> None:
 
 
 def test_columns_that_a_split_lacks() -> None:
-    """A category that only the last rows have is a column of the other splits' models."""
+    """A category that occurs only in the last rows is a column of the other splits' models."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"color": rng.choice(["blue", "red"], 90), "size": rng.normal(size=90)})
@@ -136,7 +136,7 @@ def test_columns_that_splits_select() -> None:
     y = 0.3 * X[:, 3] + rng.normal(size=80)
     model = make_pipeline(SelectKBest(k=3), forest())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the selection's test, which takes y for classes
+        warnings.simplefilter("ignore")  # of the selection's test, which treats y as classes
         results = cross_val_explain(model, X, np.round(y), cv=KFold(4), return_estimator=True)
     chosen = [set(fitted[0].get_feature_names_out()) for fitted in results["estimator"]]
     assert len(set().union(*chosen)) > 3
@@ -148,7 +148,7 @@ def test_columns_that_splits_select() -> None:
 
 
 class WithoutConstantColumns(BaseEstimator):
-    """Drops constant columns, and does not say which."""
+    """Transformer that drops constant columns without saying which."""
 
     def fit(self, X: np.ndarray, y: Any = None) -> WithoutConstantColumns:
         self.kept_ = np.ptp(X, axis=0) > 0
@@ -170,7 +170,7 @@ def test_columns_without_names() -> None:
 
 
 def test_repeated_splits_of_a_pipeline_of_mixed_columns() -> None:
-    """Data of a last step that sees categories is an array of objects."""
+    """A last step that sees categories has an array of objects as data."""
     pd = pytest.importorskip("pandas")
     lightgbm = pytest.importorskip("lightgbm")
     rng = np.random.default_rng(0)
@@ -203,7 +203,7 @@ def test_values_of_extra_trees_with_weights_in_a_pipeline() -> None:
 
 
 def test_encoded_columns_summed_back_to_the_columns_of_x() -> None:
-    """Categories that only some splits have seen are columns of the same input column."""
+    """Categories that only some splits have seen are columns derived from the same input column."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(

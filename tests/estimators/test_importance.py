@@ -1,4 +1,4 @@
-"""shap_importance against a loop, and its form against permutation_importance's."""
+"""shap_importance against a loop, and the form of its result against permutation_importance's."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_repeated_splits_groups_and_weights() -> None:
 
 
 def test_missing_classes() -> None:
-    """A split without a class has nothing of it; one without comparable margins has nothing at all."""
+    """A split without a class has no importances for it; one without comparable margins has none at all."""
     order = np.argsort(SPECIES, kind="stable")
     X, y = IRIS[order], SPECIES[order]
     result = shap_importance(forest_classifier(), X, y, cv=KFold(3), per_output=True)

@@ -1,4 +1,4 @@
-"""ShapInteractionTransformer: what it gives beside what ShapTransformer has in common with it."""
+"""ShapInteractionTransformer: its own results, and those that it shares with ShapTransformer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_strongest_pairs_are_those_of_fit() -> None:
     strongest = explainer.explain_interactions(DIABETES, pairs=3)
     np.testing.assert_array_equal(transformer.pairs_, strongest.pairs)
     np.testing.assert_array_equal(transformer.transform(DIABETES), strongest.values)
-    # In these rows others would be stronger, but the columns stay.
+    # Other pairs are stronger in these rows, but the columns stay.
     strange = DIABETES[np.argsort(-np.abs(strongest.values[:, 2]))[-20:]]
     assert not np.array_equal(explainer.explain_interactions(strange, pairs=3).pairs, transformer.pairs_)
     listed = explainer.explain_interactions(strange, pairs=[tuple(pair) for pair in transformer.pairs_])
@@ -142,7 +142,7 @@ def test_names_are_unique() -> None:
     X = pd.DataFrame(DIABETES[:, :4], columns=["a", "b", "a x b", "b x a"])
     transformer = ShapInteractionTransformer(forest(), pairs=[("a", "b x a"), ("a x b", "a")])
     names = transformer.fit(X, PROGRESSION).get_feature_names_out()
-    assert list(names) == ["0 x 3", "2 x 0"]  # else both were "a x b x a"
+    assert list(names) == ["0 x 3", "2 x 0"]  # otherwise both would be "a x b x a"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -228,7 +228,7 @@ def test_copies(copy: Any) -> None:
     np.testing.assert_array_equal(other.transform(DIABETES), transformer.transform(DIABETES))
 
 
-# In the company of others
+# Together with others
 
 
 def test_it_stands_for_its_model() -> None:

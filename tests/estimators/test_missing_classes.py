@@ -1,4 +1,4 @@
-"""cross_val_explain where training rows of a split lack a class: what is aligned, and what is warned of."""
+"""cross_val_explain if the training rows of a split lack a class: alignment and warnings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skshapgpu import ShapTransformer, TreeExplainer, cross_val_explain, shap_im
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 
-#: Labels whose order is not that of the classes of IRIS, and whose numbers are no positions.
+#: Labels in another order than the classes of IRIS, with numbers that are not positions.
 NAMES = np.array(["zebra", "ant", "mole"])[SPECIES]
 NUMBERS = np.array([70, -3, 5])[SPECIES]
 BOTH = np.arange(0, 150, 2), np.arange(1, 150, 2)
@@ -29,7 +29,7 @@ def boosting() -> HistGradientBoostingClassifier:
 
 
 def without(label: Any, y: np.ndarray, every: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """A split whose training rows lack a class."""
+    """Return a split whose training rows lack a class."""
     train = np.flatnonzero((y != label) & (np.arange(len(y)) % every == 0))
     return train, np.setdiff1d(np.arange(len(y)), train)
 
@@ -53,7 +53,7 @@ def test_probabilities_of_two_of_three_classes(y: np.ndarray, missing: int) -> N
     known = [order.index(known) for known in model.classes_.tolist()]
     assert missing not in known
     total = explanation.base_values[tested] + explanation.values[tested].sum(axis=1)
-    # Sums of a few numbers below one in single precision.
+    # Sums of a few numbers below 1, in single precision.
     np.testing.assert_allclose(total[:, known], model.predict_proba(IRIS[tested]), atol=1e-6)
     assert np.isnan(total[:, missing]).all()
     both = np.intersect1d(splits[0][1], BOTH[1])

@@ -1,6 +1,6 @@
 """scikit-learn's own checks of the transformers around models of every family.
 
-What fails around a model of another library is listed with the reason, and must go on failing.
+Failures around a model of another library are listed with the reason, and must persist.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ ONE_CLASS = "XGBoost fits y of one class by an infinite margin, of which there a
 CATBOOST_SPARSE = "CatBoost says that it takes sparse X, but takes some kinds of scipy.sparse only"
 CATBOOST_ARRAYS = "CatBoost takes arrays, lists and frames, but nothing else that numpy.asarray takes"
 
-#: What the models themselves do, by their class and the check.
+#: Failures of the models themselves, by their class and the check.
 EXPECTED = {
     "XGBRegressor": {
         "check_regressor_multioutput": "XGBoost predicts float32",

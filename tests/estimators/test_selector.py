@@ -38,7 +38,7 @@ CANCER, BENIGN = load_breast_cancer(return_X_y=True)
 
 
 def magnitudes(values: np.ndarray) -> np.ndarray:
-    """Mean over the rows, summed over the outputs."""
+    """Compute the mean magnitude over the rows, summed over the outputs."""
     return np.abs(values).mean(axis=0).reshape(values.shape[1], -1).sum(axis=1)
 
 
@@ -84,7 +84,7 @@ def test_importances_of_splits() -> None:
 
 
 def test_rows_that_were_not_trained_on_tell_what_is_remembered() -> None:
-    """A column of noise that deep trees split by last: mean magnitudes shrink on new rows, others do not."""
+    """Deep trees split by a column of noise last: its mean magnitude shrinks on new rows, others' do not."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 6))
     y = X[:, 0] + 2 * rng.normal(size=300)
@@ -125,7 +125,7 @@ def test_threshold_that_there_is_not(threshold: Any) -> None:
 @pytest.mark.parametrize("cv", [None, 3])
 @pytest.mark.filterwarnings("ignore:No features were selected")
 def test_max_features(max_features: Any, cv: Any) -> None:
-    """Without a threshold as many are kept, few of which are above the mean."""
+    """Without a threshold that many are kept, although few of them are above the mean."""
     selector = ShapSelector(forest(), max_features=max_features, cv=cv).fit(DIABETES, PROGRESSION)
     assert (selector.importances_ >= selector.importances_.mean()).sum() < 4
     expected = max_features(DIABETES) if callable(max_features) else max_features
@@ -143,7 +143,7 @@ def test_max_features_and_a_threshold() -> None:
 
 
 def test_max_features_of_equal_columns() -> None:
-    """Of equally important columns the first are kept, also of those without importance."""
+    """The first of equally important columns are kept, also if their importance is zero."""
     X = np.column_stack([np.zeros((442, 2)), DIABETES[:, 2], np.zeros((442, 2)), DIABETES[:, 8]])
     selector = ShapSelector(forest(), max_features=4).fit(X, PROGRESSION)
     np.testing.assert_array_equal(np.flatnonzero(selector.importances_), [2, 5])
@@ -287,7 +287,7 @@ def test_fit_parameters_are_passed_on() -> None:
             ShapSelector(forest()).fit(DIABETES, PROGRESSION, sample_weight=weight)
 
 
-# scikit-learn's own selectors with ShapTransformer as it is
+# scikit-learn's own selectors with an unmodified ShapTransformer
 
 
 def informative() -> tuple[np.ndarray, np.ndarray]:

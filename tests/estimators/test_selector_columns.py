@@ -1,4 +1,4 @@
-"""Selection behind the steps of a pipeline: importances are those of the columns of X, or there are none."""
+"""Selection after the steps of a pipeline: importances are those of the columns of X, or there are none."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def frame() -> Any:
 
 
 def importances_by_trying(model: Any, rows: np.ndarray, n_columns: int) -> np.ndarray:
-    """Mean magnitude of the sum of the SHAP values of all that moves with a column of X."""
+    """Compute the mean magnitude of the summed SHAP values of all columns that move with a column of X."""
     steps, _ = unwrap(model)
 
     def made(given: np.ndarray) -> np.ndarray:
@@ -143,7 +143,7 @@ def test_selectors_find_the_columns_that_matter(step: Any) -> None:
 
 
 def test_elimination_refits_on_fewer_columns() -> None:
-    """Behind a step that turns the columns around, whatever their number."""
+    """After a step that reverses the columns, whatever their number."""
     last = SelectKBest(lambda rows, y: np.arange(rows.shape[1]), k=1)
     turned = FeatureUnion([("last", last), ("all", "passthrough")])
     for step in (turned, make_column_transformer(("passthrough", backwards))):
@@ -155,7 +155,7 @@ def test_elimination_refits_on_fewer_columns() -> None:
 
 
 def test_splits() -> None:
-    """Steps may make other columns in each split."""
+    """Steps may make different columns in each split."""
     steps = make_pipeline(SelectKBest(f_regression, k=4), reordering_of_four())
     pipeline = make_pipeline(steps, forest(6, 5))
     of_splits, kept = [], set()
@@ -201,7 +201,7 @@ def test_encoded_columns() -> None:
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_columns_taken_by_name(library: str) -> None:
-    """A fitted pipeline takes columns in another order, with others beside them."""
+    """A fitted pipeline accepts columns in another order, and additional ones."""
     if library == "polars" and parse_version(sklearn.__version__) < parse_version("1.9"):
         pytest.skip("a ColumnTransformer may refuse names of columns that are not pandas'")
     given = frame()
@@ -238,7 +238,7 @@ def test_names_in_an_output_container() -> None:
 
 
 class Unnamed(TransformerMixin, BaseEstimator):
-    """Columns turned around, without names."""
+    """Reversed columns, without names."""
 
     def fit(self, rows: Any, y: Any = None) -> Unnamed:
         self.n_features_in_ = rows.shape[1]
@@ -249,7 +249,7 @@ class Unnamed(TransformerMixin, BaseEstimator):
 
 
 class Permuting(Unnamed):
-    """Names that are kept, in the order in which they came in, and no longer are those of the columns."""
+    """Reversed columns whose names stay in the original order, and so no longer match."""
 
     def get_feature_names_out(self, names: Any = None) -> np.ndarray:
         return np.array([f"x{i}" for i in range(self.n_features_in_)] if names is None else names, object)
@@ -278,7 +278,7 @@ def test_columns_of_unknown_origin_are_refused_by_the_name_of_the_step(step: Any
         f"input columns .* are not known: .*{name} is not known to make each of its columns from a single"
     )
     transformer = ShapTransformer(pipeline).fit(X, Y)
-    assert transformer.transform(X).shape[0] == N_ROWS  # all else works
+    assert transformer.transform(X).shape[0] == N_ROWS  # everything else works
     with pytest.raises(ValueError, match=message) as caught:
         _ = transformer.feature_importances_
     with pytest.raises(ValueError, match=message):
@@ -296,7 +296,7 @@ def test_columns_of_unknown_origin_are_refused_by_the_name_of_the_step(step: Any
 
 
 def test_the_way_out() -> None:
-    """Steps before the selector, which then selects the columns that they make."""
+    """Steps before the selector, which then selects from the columns that they make."""
     turned = FunctionTransformer(lambda rows: rows[:, ::-1])
     for selector in (
         SelectFromModel(ShapTransformer(forest(6, 5)), max_features=2),
@@ -310,7 +310,7 @@ def test_the_way_out() -> None:
 
 
 def test_displays_of_what_has_no_importances() -> None:
-    """Notebooks show all attributes that are listed."""
+    """Notebooks show all attributes listed."""
     transformer = ShapTransformer(make_pipeline(PCA(3), forest(6, 5)))
     assert "feature_importances_" not in dir(transformer)
     transformer.fit(X, Y)

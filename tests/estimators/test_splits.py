@@ -1,4 +1,4 @@
-"""Splits in all forms that cross_validate takes, and in some that nothing takes."""
+"""Splits in all forms that cross_validate accepts, and in some that nothing accepts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skshapgpu import ShapSelector, ShapTransformer, TreeExplainer, cross_val_ex
 DIABETES, PROGRESSION = (part[:200] for part in load_diabetes(return_X_y=True))
 N_ROWS = len(DIABETES)
 
-#: Interleaved, so that positions in a mask and numbers of rows cannot be taken for each other.
+#: Interleaved, so that positions in a mask and numbers of rows cannot be confused.
 SPLITS = list(KFold(3, shuffle=True, random_state=0).split(DIABETES))
 
 
@@ -50,7 +50,7 @@ def test_forms_of_indices(form: str) -> None:
     theirs = cross_validate(forest(2, 3), DIABETES, PROGRESSION, cv=cv)
     ours = cross_val_explain(forest(2, 3), DIABETES, PROGRESSION, cv=cv, return_indices=True)
     np.testing.assert_array_equal(ours["test_score"], theirs["test_score"])
-    # A mask has its rows in ascending order, as KFold has; so do all other forms.
+    # A mask has its rows in ascending order, as KFold does; so do all other forms.
     for number, (train, test) in enumerate(SPLITS):
         model = forest(2, 3).fit(DIABETES[train], PROGRESSION[train])
         expected = TreeExplainer(model).shap_values(DIABETES[test])
@@ -121,7 +121,7 @@ def test_selectors_importances_and_transformers() -> None:
 
 
 class Unfittable(DecisionTreeRegressor):
-    """Must not be fitted, as its splits are refused before."""
+    """Estimator that must not be fitted, as its splits are refused before."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> Any:
         raise AssertionError("fitted")

@@ -1,4 +1,4 @@
-"""ShapTransformer: at home in scikit-learn."""
+"""ShapTransformer in scikit-learn."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ def test_rfe() -> None:
     assert {2, 5} <= set(selected)
 
 
-# In the company of others
+# Together with others
 
 
 def test_in_a_pipeline() -> None:
@@ -365,7 +365,7 @@ def test_behind_a_column_transformer_of_strings() -> None:
     frame = pipeline.fit_transform(X, y)
     assert list(frame.columns) == ["one__color_green", "one__color_red", "remainder__size"]
     assert pipeline.score(X, y) > 0.9
-    # The pipeline inside the transformer, instead: names are those of the encoded columns again.
+    # With the pipeline inside the transformer, names are those of the encoded columns again.
     inside = ShapTransformer(make_pipeline(encode, RandomForestClassifier(4, random_state=0)))
     inside = inside.set_output(transform="pandas")
     assert list(inside.fit_transform(X, y).columns) == list(frame.columns)

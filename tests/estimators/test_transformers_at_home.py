@@ -1,4 +1,4 @@
-"""The transformers among scikit-learn's tools and the parameters of other libraries' models."""
+"""The transformers among scikit-learn's tools, and the parameters of other libraries' models."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_eight_threads_get_the_same_bits(transformer: Any) -> None:
     with ThreadPoolExecutor(8) as pool:
         for explanation in pool.map(lambda _: fitted.explain(X), range(32)):
             np.testing.assert_array_equal(explanation.values, expected)
-    with ThreadPoolExecutor(8) as pool:  # the first calls of a new one, which compile what they need
+    with ThreadPoolExecutor(8) as pool:  # the first calls of a new transformer, which compile their plans
         other = pickle.loads(pickle.dumps(fitted))
         for values in pool.map(lambda _: other.transform(X), range(8)):
             np.testing.assert_array_equal(values, expected.reshape(len(X), -1))
@@ -164,12 +164,12 @@ def test_names_of_columns_that_would_collide() -> None:
     labels = np.array(["b__b", "b", "c"])[SPECIES]
     transformer = ShapTransformer(RandomForestClassifier(3, random_state=0)).set_output(transform="pandas")
     frame = transformer.fit_transform(X, labels)
-    # "a__b__b" would be two columns: outputs go by their numbers.
+    # "a__b__b" would be two columns: outputs are named by their numbers.
     assert list(frame.columns[:6]) == ["a__0", "a__1", "a__2", "a__b__0", "a__b__1", "a__b__2"]
     np.testing.assert_array_equal(frame.to_numpy(), transformer.explain(X).values.reshape(150, -1))
 
 
-# What a transformer says of itself
+# Self-description of a transformer
 
 
 def test_delegated_methods_and_attributes() -> None:
@@ -213,7 +213,7 @@ def test_html_shows_the_model_within(transformer: Any) -> None:
         assert "RandomForestRegressor" in html and "StandardScaler" in html
         assert f"scikit-learn.org/stable/modules/generated/{transformer.__module__}" not in html
         assert "generated/skshapgpu" not in html
-    assert unfitted._get_doc_link() == ""  # rather none than one of scikit-learn's
+    assert unfitted._get_doc_link() == ""  # none is better than one of scikit-learn's
 
 
 def test_html_of_a_native_booster() -> None:
@@ -269,7 +269,7 @@ def test_skops(transformer: Any, data: Any) -> None:
 
 
 class Recorder:
-    """A callback that scikit-learn hands on to what is inside."""
+    """Callback that scikit-learn passes on to the inner estimators."""
 
     max_propagation_depth = None
 
@@ -300,7 +300,7 @@ def begun(recorder: Recorder) -> list[tuple[str, str]]:
 def test_callbacks() -> None:
     pytest.importorskip("sklearn.callback")
     recorder = Recorder()
-    with warnings.catch_warnings(action="error"):  # of models without callbacks nothing is said
+    with warnings.catch_warnings(action="error"):  # no warning about models without callbacks
         transformer = ShapTransformer(forest(), cv=2).set_callbacks(recorder).fit(DIABETES, PROGRESSION)
     tasks = [("ShapTransformer", name) for name in ("fit", "fit-model", "explain")]
     assert begun(recorder) == tasks

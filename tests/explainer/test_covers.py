@@ -1,4 +1,4 @@
-"""The option ``cover``: which of the training rows' numbers and weights path-dependent values use."""
+"""The option ``cover``: path-dependent values use the numbers or the weights of the training rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def lightgbm_model(n_classes: int, **options: Any) -> Any:
 
 
 def dumped(model: Any) -> np.ndarray:
-    """Hessians of the nodes as LightGBM prints them: inner nodes by their number, then leaves."""
+    """Return the nodes' Hessians as LightGBM prints them: inner nodes by their number, then leaves."""
     covers = []
     for tree in model.booster_.dump_model()["tree_info"]:
         n_leaves = tree["num_leaves"]
@@ -66,7 +66,7 @@ def test_lightgbm_hessians(n_classes: int, options: dict[str, Any]) -> None:
     adapted = adapt(model).with_cover("weight")
     ensemble = adapted.ensemble
     assert adapted.cover_kind == "weight" and ensemble.n_nodes > 60
-    # Those of inner nodes are printed with six digits.
+    # LightGBM prints the Hessians of inner nodes with six digits.
     np.testing.assert_allclose(ensemble.cover, dumped(model), rtol=1e-5)
     assert (abs(ensemble.cover - adapt(model).ensemble.cover) > 1e-3 * ensemble.cover).mean() > 0.9
     expected, base_value = path_dependent_shap(replace(ensemble, cover=dumped(model)), X[:20])

@@ -319,7 +319,7 @@ def test_an_error_in_a_late_chunk_names_the_row(regressor: Any) -> None:
 
 
 class Skewed:
-    """A plan whose margins are off: by ``offset`` in one row."""
+    """Plan with wrong margins: off by ``offset`` in one row."""
 
     def __init__(self, plan: Any, row: int, offset: float) -> None:
         self._plan, self._row, self._offset = plan, row, offset
@@ -478,10 +478,10 @@ def test_call_of_one_row_is_quick(regressor: Any) -> None:
         def whole() -> None:
             explainer.shap_values(x)  # noqa: B023
 
-        def unit() -> None:  # 1.6 us where the whole call takes 44 us beyond the kernel
+        def unit() -> None:  # 1.6 us; the whole call takes 44 us more than the kernel
             np.abs(x).max()  # noqa: B023
 
-        # Of processor time and in units, so that a busy machine does not count.
+        # Processor time in such units, so that a busy machine does not matter.
         rounds = [
             [timeit.timeit(call, timer=time.process_time, number=200) for call in (whole, kernel, unit)]
             for _ in range(9)

@@ -199,7 +199,7 @@ def test_registered_adapter() -> None:
 
 
 def library_models() -> dict[str, Any]:
-    """Fits a model of each library on (X, y), by name; X has categories in ``color``."""
+    """Fit a model of each library on (X, y), by name; X has categories in ``color``."""
 
     def xgboost(X: Any, y: Any) -> Any:
         module = pytest.importorskip("xgboost")
@@ -248,7 +248,7 @@ def test_frame_with_categories_in_every_library(library: str) -> None:
         explanation.base_values + explanation.values.sum(axis=1), model.predict(X), atol=1e-5
     )
     if library != "catboost":
-        # The same categories, in another order: the same rows, except for XGBoost before 3.1.
+        # Reordered categories have the same meaning, except to XGBoost before 3.1.
         reordered = X.assign(
             color=pd.Categorical(X["color"].astype(object), categories=["green", "red", "blue"])
         )

@@ -1,4 +1,4 @@
-"""Numbers of threads and of rows that are none: errors that name the option, before any work."""
+"""Invalid numbers of threads and of rows: errors that name the option, before any work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def forest() -> RandomForestRegressor:
 
 
 class NeverFitted(RegressorMixin, BaseEstimator):
-    """A model that must not be fitted."""
+    """Model that must not be fitted."""
 
     def fit(self, X: Any, y: Any) -> NeverFitted:
         raise AssertionError("options are refused before any fit")

@@ -1,4 +1,4 @@
-"""progress=: what is told of long calls, which has no influence on values."""
+"""progress=: reports of long calls, which do not influence values."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_shap_values(binary: Any, options: dict[str, Any]) -> None:
 
 
 def scratch(model: Any, kind: Kind) -> int:
-    """Bytes that a thread takes, whatever the rows."""
+    """Return the bytes that a thread takes, whatever the number of rows."""
     return TreeExplainer(model, device="cpu")._runner.plan(kind).info()["scratch_bytes_per_thread"]
 
 
@@ -109,7 +109,7 @@ def test_triples(binary: Any) -> None:
 
 
 def test_two_passes_count_as_one(binary: Any) -> None:
-    result, chunk = 4 * 8 * len(CANCER), 40_000  # bytes; the latter is less than all rows in work take
+    result, chunk = 4 * 8 * len(CANCER), 40_000  # bytes; the latter is less than rows in process take
     limit = scratch(binary, Kind(2, "sii")) + result + chunk
     explainer = TreeExplainer(binary, device="cpu", memory_limit=limit)
     explanation, told = told_by(lambda **given: explainer.explain_interactions(CANCER, pairs=4, **given))

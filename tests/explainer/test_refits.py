@@ -1,4 +1,4 @@
-"""Explainers after everything that they were made of was fitted again or changed in place."""
+"""Explainers after their model, pipeline or data was fitted again or changed in place."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from skshapgpu.batches.fingerprint import fingerprint
 
 DIABETES, PROGRESSION = (part[:150] for part in load_diabetes(return_X_y=True))
 
-#: What the models are fitted to again: other columns on other scales, and another target.
+#: Data for the second fit: other columns on other scales, and another target.
 OTHERS = DIABETES[::-1, ::-1] * 1000 + np.arange(10)
 THEIRS = -5 * PROGRESSION
 
@@ -68,7 +68,7 @@ PIPELINES: dict[str, Callable[[], Any]] = {
 
 
 def innermost(model: Any) -> Any:
-    """The pipeline in a search or transformer, where it is fitted in place."""
+    """Return the pipeline in a search or transformer, where it is fitted in place."""
     while True:
         for name in ("best_estimator_", "estimator_"):
             if hasattr(model, name) and not isinstance(model, (Pipeline, RFE)):
@@ -137,7 +137,7 @@ def test_a_pipeline_with_a_cache(tmp_path: Any) -> None:
 
 
 class Counting(TransformerMixin, BaseEstimator):
-    """Counts its copies; ``lock`` is something that cannot be copied."""
+    """Model that counts its copies; ``lock`` cannot be copied."""
 
     n_copies = 0
 
@@ -171,7 +171,7 @@ def test_a_step_that_cannot_be_copied() -> None:
     model[0].lock = threading.Lock()
     with pytest.raises(UnsupportedModelError, match=r"cannot copy a Counting.*explain the last step"):
         TreeExplainer(model)
-    # The two ways out that the message names.
+    # Both solutions that the message names.
     values = explain(model, DIABETES).values
     np.testing.assert_array_equal(TreeExplainer(model[-1]).shap_values(2 * DIABETES), values)
     function = FunctionTransformer(lambda X: 2 * X)  # which scikit-learn cannot pickle, but copies
@@ -183,7 +183,7 @@ def test_a_step_that_cannot_be_copied() -> None:
 
 
 def assert_same_after(model: Any, X: Any, change: Callable[[], Any], **options: Any) -> None:
-    """Explainers made before a change are as they were, whether they were used before or not."""
+    """Check that explainers made before a change stay as they were, whether they were used before or not."""
     twin = pickle.loads(pickle.dumps(TreeExplainer(model, **options)))
     expected, base_values = twin.shap_values(X), twin.expected_value
     untouched, used = TreeExplainer(model, **options), TreeExplainer(model, **options)

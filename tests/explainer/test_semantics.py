@@ -1,4 +1,4 @@
-"""What the table of docs/semantics.md names, and what of it had no test: constraints, and sheer size."""
+"""Entries of the table in docs/semantics.md without other tests: constraints, and large models."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_each_row_of_the_table_names_a_test() -> None:
 
 
 def constrained(family: str) -> Any:
-    """A model in which features 0 and 1 may meet on a path, and 2 and 3, but no others."""
+    """Return a model in which features 0 and 1 may share a path, and 2 and 3, but no others."""
     groups = [[0, 1], [2, 3]]
     if family == "sklearn":
         return regressor(family, interaction_cst=groups)
@@ -79,7 +79,7 @@ def test_interaction_constraints(family: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_monotone_constraints(family: str) -> None:
-    """The margin rises with the feature, and the interventional value of a model of it alone does."""
+    """The margin rises with the feature, and so does the interventional value in a model of it alone."""
     name = {"sklearn": "monotonic_cst", "catboost": "monotone_constraints"}.get(
         family, "monotone_constraints"
     )
@@ -93,7 +93,7 @@ def test_monotone_constraints(family: str) -> None:
 
 
 def test_sample_weights_of_xgboost() -> None:
-    """Covers are hessians, that is weights for a squared error, so that base values are weighted means."""
+    """Covers are Hessians, i.e. weights for a squared error, so base values are weighted means."""
     library("xgboost")
     rng = np.random.default_rng(2)
     X, weight = rng.normal(size=(200, 3)), rng.uniform(0.1, 5, 200)
@@ -109,7 +109,7 @@ def test_sample_weights_of_xgboost() -> None:
 
 
 def stumps(n_trees: int, n_features: int) -> tuple[Ensemble, np.ndarray]:
-    """Trees of one split x <= threshold each, and their leaves; covers 1 on the left and 3 on the right."""
+    """Build trees of one split, with covers 1 on the left and 3 on the right; return the leaves, too."""
     rng = np.random.default_rng(3)
     feature, leaves = rng.integers(n_features, size=n_trees), rng.normal(size=(n_trees, 2))
     value = np.column_stack([np.zeros(n_trees), leaves]).reshape(-1, 1)
@@ -132,7 +132,7 @@ def stumps(n_trees: int, n_features: int) -> tuple[Ensemble, np.ndarray]:
 
 @pytest.mark.parametrize("algorithm", ["auto", "quadrature", "fast_v2"])
 def test_a_hundred_thousand_trees(algorithm: str) -> None:
-    """Of one split each, so that a value is a sum of what each leaf has beyond the mean of both."""
+    """Each has one split, so a value is a sum of differences between leaves and the mean of their tree."""
     ensemble, leaves = stumps(100_000, 50)
     X = np.random.default_rng(4).normal(size=(3, 50))
     feature, threshold = ensemble.feature[::3], ensemble.threshold[::3]
@@ -163,7 +163,7 @@ def random_tree(rng: np.random.Generator, n_outputs: int | None, output: int = 0
 
 @pytest.mark.parametrize("vector", [False, True])
 def test_a_thousand_classes(vector: bool) -> None:
-    """As trees of each, and as leaves that hold all."""
+    """One tree for each class, or leaves that hold all classes."""
     rng = np.random.default_rng(5)
     trees = [random_tree(rng, 1000 if vector else None, i) for i in range(3 if vector else 1000)]
     ensemble = Ensemble.from_trees(trees, n_features=4, intercept=rng.normal(size=1000))
@@ -182,7 +182,7 @@ def test_a_thousand_classes(vector: bool) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"data": True}])
 def test_ten_thousand_features(options: dict[str, Any]) -> None:
-    """Each of them split on: by a stump, whose value is that of its feature."""
+    """Each has one stump, whose value is that of its feature."""
     ensemble, leaves = stumps(10_000, 10_000)
     places = np.random.default_rng(6).permutation(10_000)
     ensemble = Ensemble(**{**vars(ensemble), "feature": np.repeat(places, 3)})

@@ -1,4 +1,4 @@
-"""shap.GPUTreeExplainer through the entry point, as shap finds it, against shap.TreeExplainer."""
+"""shap.GPUTreeExplainer through the entry point, which shap finds by itself, against shap.TreeExplainer."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ shap = pytest.importorskip("shap", minversion="0.54")
 
 
 def on_a_grid(X: np.ndarray) -> np.ndarray:
-    """Whole numbers, between which thresholds are numbers of float32, too.
+    """Draw whole numbers; float32 also holds the thresholds between them.
 
-    shap 0.54 narrows other thresholds, so that its interventional values of rows next to one do not add up.
+    shap 0.54 narrows other thresholds, so its interventional values of rows next to one do not add up.
     """
     low, high = X.min(axis=0), X.max(axis=0)
     return np.round((X - low) / (high - low) * 1000)
@@ -46,7 +46,7 @@ PROJECT = Path(skshapgpu.__file__).parents[1] / "pyproject.toml"
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Metadata as an installation of the project writes them, the only ones with such a backend."""
+    """Metadata that an installation of the project would write, the only ones with such a backend."""
     if not PROJECT.exists():
         pytest.skip("not a checkout")
     declared = tomllib.loads(PROJECT.read_text())["project"]["entry-points"]["shap.tree_backends"]
@@ -85,7 +85,7 @@ MODELS: dict[str, Any] = {
 
 
 def pair(name: str, n_background: int = 0, **options: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:
-    """Our explainer and shap's of a model, with rows and labels."""
+    """Return our explainer and shap's of a model, with rows and labels."""
     model, X, y = MODELS[name]()
     model.fit(X, y)
     data = X[:n_background] if n_background else None
@@ -95,7 +95,7 @@ def pair(name: str, n_background: int = 0, **options: Any) -> tuple[Any, Any, np
 
 
 def assert_same(ours: Any, theirs: Any, digits: float = 1e-5) -> None:
-    """Equal but for the rounding of the libraries whose float32 values shap hands on."""
+    """Compare up to the rounding errors of libraries whose float32 values shap returns."""
     theirs = np.asarray(theirs)
     assert np.shape(ours) == theirs.shape
     np.testing.assert_allclose(ours, theirs, atol=digits * np.abs(theirs).max())
@@ -261,7 +261,7 @@ def test_models_that_shap_does_not_read_are_refused() -> None:
 
 
 def test_a_model_that_is_fitted_again_and_background_that_is_changed() -> None:
-    """The explainer without a check of additivity is compiled when it is first asked for."""
+    """The explainer without an additivity check is compiled when it is first used."""
     model = RandomForestRegressor(3, max_depth=4, random_state=0).fit(DIABETES, PROGRESSION)
     data = DIABETES[:20].copy()
     for options in ({}, {"data": data}):

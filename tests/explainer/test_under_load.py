@@ -25,7 +25,7 @@ from skshapgpu import TreeExplainer
 
 X, Y = load_diabetes(return_X_y=True)
 
-#: Of the programs that are interrupted or starved: they know nothing of the tests.
+#: Beginning of the programs that are interrupted or starved: they do not import the tests.
 PREAMBLE = """
 import os, resource, signal, sys, threading, time
 import numpy as np
@@ -45,7 +45,7 @@ def explainer() -> TreeExplainer:
 
 
 def program(code: str, *arguments: Any, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run it to its end; what it printed, and how it ended."""
+    """Run a program to its end; return its output and exit status."""
     return subprocess.run(
         [sys.executable, "-c", PREAMBLE + code, *map(str, arguments)],
         capture_output=True,
@@ -59,7 +59,7 @@ def program(code: str, *arguments: Any, timeout: float = 60) -> subprocess.Compl
 
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
 def test_explainers_in_other_processes(explainer: TreeExplainer, method: str) -> None:
-    """Whose parent has used its threads already."""
+    """The parent has used its threads already."""
     expected = explainer.shap_values(X)
     if method == "spawn" and not hasattr(sys.modules["__main__"], "__file__"):
         pytest.skip("a program without a file cannot be spawned")
@@ -93,7 +93,7 @@ def test_a_child_of_a_fork_and_its_parent_go_on(explainer: TreeExplainer) -> Non
     ],
 )
 def test_ctrl_c(work: str, tmp_path: Path) -> None:
-    """It ends the work at once, and leaves complete files only."""
+    """It ends the work at once, and leaves only complete files."""
     path = tmp_path / "file"
     code = f"""
 path = sys.argv[1]
@@ -116,7 +116,7 @@ while True:
     try:
         assert running.stdout is not None and running.stdout.readline() == "ready\n"
         time.sleep(0.7)
-        for _ in range(3):  # Python drops an interrupt that comes while it finalizes an object
+        for _ in range(3):  # Python drops an interrupt that arrives while it finalizes an object
             start = time.monotonic()
             running.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -135,9 +135,9 @@ while True:
 
 
 def test_too_little_memory_in_the_middle() -> None:
-    """Whatever cannot be allocated, there is an error, and the explainer works once there is room again.
+    """Whatever allocation fails, there is an error, and the explainer works once there is memory again.
 
-    In the calling thread: without room for what C++ keeps of a further one the system ends the process.
+    In the calling thread: without memory for C++'s data of a further thread the system ends the process.
     """
     code = """
 explainer = TreeExplainer(model, device="cpu", n_jobs=1)
@@ -171,7 +171,7 @@ print(n_errors)
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    """The limit of a file's size stands for the disk: the file that was there stays, and nothing else."""
+    """The limit of a file's size simulates the full disk: the previous file stays, and nothing else."""
     code = """
 path = sys.argv[1]
 explainer = TreeExplainer(model, device="cpu")
@@ -200,7 +200,7 @@ assert (values == explainer.shap_values(X)).all()
 
 @pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "raise SystemExit"])
 def test_the_interpreter_ends_while_threads_explain(end: str) -> None:
-    """Daemon threads, which Python stops wherever they are."""
+    """Daemon threads, which Python stops at any place."""
     code = f"""
 explainer = TreeExplainer(model, device="cpu", n_jobs=2)
 rows = np.tile(X, (20, 1))
@@ -234,7 +234,7 @@ def test_ten_seconds_of_the_soak(ten_seconds: Any) -> None:
     soak = importlib.import_module("soak")
     grown, allowed = soak.growth(ten_seconds)
     assert ten_seconds[-1].rows > 1000
-    # Of ten seconds the threads still spend some on the first of their kind of work.
+    # In ten seconds the threads still spend some time on the first of their kind of work.
     assert grown < 2 * allowed
     assert json.dumps(soak.report(ten_seconds))
     assert pickle.dumps(ten_seconds)

@@ -1,6 +1,6 @@
-"""Public threads of users of SHAP libraries, a test for each: the case works, or is refused in clear words.
+"""Public threads by users of SHAP libraries, one test each: the case works, or a clear error refuses it.
 
-The truth is the model's own prediction, the definition of the values, or a computation by hand.
+The reference is the model's own prediction, the definition of the values, or a computation by hand.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def device(request: pytest.FixtureRequest) -> str:
 
 
 def test_shap_4182_gpu_is_part_of_the_package() -> None:
-    """shap/shap#4182: after years without a GPU build that installs, a tracker of what keeps it broken."""
+    """shap/shap#4182: after years without an installable GPU build, a tracker of the causes."""
     info = cuda_info()
     assert info["available"] or info["reason"]
     model = DecisionTreeRegressor(max_depth=3).fit(DIABETES, PROGRESSION)
@@ -63,7 +63,7 @@ def test_shap_4182_gpu_is_part_of_the_package() -> None:
 
 
 def test_shap_3878_a_sentence_where_there_is_no_gpu() -> None:
-    """shap/shap#3878: an ImportError of an extension module was all that an installation said of GPUs."""
+    """shap/shap#3878: an installation's only message about GPUs was an ImportError of an extension module."""
     printed = run_python(
         """
 import sys
@@ -104,7 +104,7 @@ print({"numba", "llvmlite", "shap", "fasttreeshap"} & set(sys.modules))
     assert modules == "set()"
 
 
-# Numbers that were silently wrong
+# Silently wrong values
 
 
 def test_shap_3936_missing_values_on_the_gpu(device: str) -> None:
@@ -133,7 +133,7 @@ def test_shap_3655_log_loss_is_the_same_everywhere_or_refused() -> None:
 
 @pytest.mark.usefixtures("on_cpu")
 def test_shap_1726_probability_adds_up_to_the_probability() -> None:
-    """shap/shap#1726 and #2298: the option for probabilities gave something else on the GPU, or nothing."""
+    """shap/shap#1726 and #2298: the option for probabilities gave other values on the GPU, or none."""
     model = classifier("xgboost").fit(CANCER, BENIGN)
     options = {"data": CANCER[:50], "model_output": "probability"}
     explanation = assert_adds_up(model, CANCER, model.predict_proba(CANCER)[:, 1], **options)
@@ -146,7 +146,7 @@ def test_shap_1726_probability_adds_up_to_the_probability() -> None:
 
 @pytest.mark.parametrize("how", ["from_dtype", "numbers"])
 def test_shap_3436_categorical_hist_gradient_boosting(how: str) -> None:
-    """shap/shap#3436: categorical splits of HistGradientBoosting were read as thresholds, without a word."""
+    """shap/shap#3436: categorical splits of HistGradientBoosting were silently read as thresholds."""
     X, y = frame_with_categories()
     if how == "numbers":
         X = X.assign(color=X["color"].cat.codes.astype(float)).to_numpy()
@@ -159,7 +159,7 @@ def test_shap_3436_categorical_hist_gradient_boosting(how: str) -> None:
 
 @pytest.mark.parametrize("objective", ["regression", "binary", "multiclass"])
 def test_lightgbm_6217_random_forest_mode(objective: str) -> None:
-    """lightgbm-org/LightGBM#6217: contributions of a random forest are not averaged, as its prediction is."""
+    """lightgbm-org/LightGBM#6217: contributions of a random forest are sums, its prediction is a mean."""
     lightgbm = library("lightgbm")
     options = {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.7, "verbose": -1, "n_jobs": 1}
     kind = lightgbm.LGBMRegressor if objective == "regression" else lightgbm.LGBMClassifier
@@ -206,7 +206,7 @@ def test_shap_5132_categories_with_background_data(family: str) -> None:
 
 
 def test_shap_3997_missing_goes_right() -> None:
-    """shap/shap#3997: NaN went left in all trees of scikit-learn 1.3 and later, wherever it belonged."""
+    """shap/shap#3997: NaN went left in all trees of scikit-learn 1.3 and later, whatever the node said."""
     X = np.array([[0.0], [1.0], [2.0], [np.nan]])
     y = np.array([0.0, 0.0, 8.0, 8.0])
     model = DecisionTreeRegressor(max_depth=1).fit(X, y)
@@ -220,7 +220,7 @@ def test_shap_3997_missing_goes_right() -> None:
 
 @pytest.mark.usefixtures("on_cpu")
 def test_shap_1071_deep_trees_add_up_and_the_check_says_where_not() -> None:
-    """shap/shap#1071: "additivity check failed", and no way out was named but to switch the check off."""
+    """shap/shap#1071: "additivity check failed", and the only suggestion was to switch the check off."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(1500, 60)), rng.normal(size=1500)
     model = ExtraTreesRegressor(3, max_features=1, random_state=0).fit(X, y)
@@ -228,7 +228,7 @@ def test_shap_1071_deep_trees_add_up_and_the_check_says_where_not() -> None:
     rows = X[:100]
     explanation = assert_adds_up(model, rows)
     assert explanation.additivity_error < 1e-5
-    # The recursion that shap uses loses its digits on paths this long: it is refused, and says where.
+    # The recursion that shap uses loses its digits on paths this long: the error says where.
     with pytest.raises(RuntimeError) as error:
         explain(model, rows, algorithm="treeshap")
     message = str(error.value)
@@ -238,7 +238,7 @@ def test_shap_1071_deep_trees_add_up_and_the_check_says_where_not() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_shap_5116_rows_next_to_a_threshold(family: str) -> None:
-    """shap/shap#5116: numbers just above a threshold were equal to it as float32, and went the wrong way."""
+    """shap/shap#5116: numbers just above a threshold were equal to it in float32, and went the wrong way."""
     model = regressor(family).fit(DIABETES, PROGRESSION)
     ensemble = adapt(model).ensemble
     inner = np.flatnonzero(ensemble.left >= 0)
@@ -256,7 +256,7 @@ def test_shap_5116_rows_next_to_a_threshold(family: str) -> None:
 
 @pytest.mark.usefixtures("on_cpu")
 def test_shap_1824_interactions_with_background_data() -> None:
-    """shap/shap#1824: interactions against background data were all zeros, without a word."""
+    """shap/shap#1824: interactions against background data were silently all zeros."""
     X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     model = DecisionTreeRegressor().fit(X, X[:, 0] * X[:, 1])
     background = X[:2]
@@ -270,7 +270,7 @@ def test_shap_1824_interactions_with_background_data() -> None:
 
 
 def test_xgboost_12241_covers_are_hessians() -> None:
-    """dmlc/xgboost#12241: which cover weighs the branches, sums of hessians or counts of rows?"""
+    """dmlc/xgboost#12241: which cover weights the branches, sums of Hessians or counts of rows?"""
     xgboost = library("xgboost")
     pytest.importorskip("pandas")
     X = np.r_[np.zeros(60), np.ones(40)][:, np.newaxis]
@@ -280,7 +280,7 @@ def test_xgboost_12241_covers_are_hessians() -> None:
     for _, tree in model.get_booster().trees_to_dataframe().groupby("Tree"):
         leaves = tree[tree["Feature"] == "Leaf"]
         base_value += np.average(leaves["Gain"], weights=leaves["Cover"])  # the column of a leaf's value
-    assert abs(base_value - np.average(raw_prediction(model, X))) > 1e-2  # what counts would give
+    assert abs(base_value - np.average(raw_prediction(model, X))) > 1e-2  # values with counts
     np.testing.assert_allclose(explain(model, X).base_values, base_value, rtol=1e-5)
 
 
@@ -335,7 +335,7 @@ def test_shap_77_time_is_known_beforehand() -> None:
     assert plan.result_bytes == 3_900_000 * 10 * 8
     assert "3,900,000 rows on cpu, about" in str(plan)
     assert_adds_up(model, np.tile(DIABETES, (20, 1)), device="cpu")
-    # And how far a call has come, while it runs.
+    # Progress of a call, while it runs.
     told: list[tuple[int, int]] = []
     explainer.explain(np.tile(DIABETES, (20, 1)), progress=lambda *done: told.append(done))
     assert told == sorted(told) and told[-1] == (8840, 8840) and len(told) > 1
@@ -352,7 +352,7 @@ def test_shap_1879_too_large_a_result_is_refused_at_once() -> None:
         explainer.shap_values(np.broadcast_to(X[0], (22_000, 5000)))
     with pytest.raises(MemoryError, match="ask for fewer pairs"):
         explainer.explain_interactions(X[:20])
-    # What fits: some rows at a time, and the strongest pairs of features instead of all 5000 x 5000.
+    # Calls that fit: some rows at a time, and the strongest pairs of features instead of all 5000 x 5000.
     assert explainer.shap_values(X[:50]).shape == (50, 5000, 224)
     strongest = explainer.explain_interactions(X, pairs=10)
     assert strongest.shape == (448, 10, 224) and strongest.strength[0].sum() > 0
@@ -365,7 +365,8 @@ def test_xgboost_10936_memory_is_bounded(device: str) -> None:
     options = {"device": device, "algorithm": "quadrature"}
     explainer = TreeExplainer(model, **options)
     expected = explainer.shap_values(X)
-    # Beside the result: on the CPU some rows at a time and what a thread needs, on a GPU the model, too.
+    # In addition to the result: on the CPU some rows at a time and a thread's memory, on a GPU also the
+    # model.
     spare = explainer.plan_info()["scratch_bytes_per_thread"] + 200_000 if device == "cpu" else 512 << 20
     limited = TreeExplainer(model, **options, memory_limit=expected.nbytes + spare)
     tracemalloc.start()
@@ -400,7 +401,7 @@ def test_fasttreeshap_5_tables_are_counted_first() -> None:
 
 
 def test_fasttreeshap_7_catboost() -> None:
-    """linkedin/FastTreeSHAP#7 and #6: models of CatBoost were not supported."""
+    """linkedin/FastTreeSHAP#7 and #6: CatBoost models were not supported."""
     catboost = library("catboost")
     model = regressor("catboost").fit(DIABETES, PROGRESSION)
     explanation = assert_adds_up(model, DIABETES, algorithm="fast_v2")

@@ -1,6 +1,6 @@
-"""Public threads of users of SHAP libraries on workflows around models, a test for each.
+"""Public threads by users of SHAP libraries on workflows around models, one test each.
 
-The truth is the model's own prediction, the definition of the values, or a computation by hand.
+The reference is the model's own prediction, the definition of the values, or a computation by hand.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ IRIS, SPECIES = load_iris(return_X_y=True)
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_lightgbm_6058_interactions_of_every_family(family: str) -> None:
-    """lightgbm-org/LightGBM#6058: LightGBM gives no SHAP interactions; one call does, for all libraries."""
+    """lightgbm-org/LightGBM#6058: LightGBM has no SHAP interactions; one call works for all libraries."""
     X = DIABETES[:, :5]
     model = regressor(family).fit(X, PROGRESSION)
     matrices = explain(model, X, interactions=True, precision="double").values
@@ -66,7 +66,7 @@ def test_lightgbm_6058_interactions_of_every_family(family: str) -> None:
 
 
 def test_shap_1373_pipeline_with_its_column_names() -> None:
-    """shap/shap#1373 and #349: a Pipeline is "not yet supported", and the way around it loses the names."""
+    """shap/shap#1373 and #349: a Pipeline is "not yet supported", and the workaround loses the names."""
     X, y = frame_with_categories()
     X = X.astype({"color": str})
     pipeline = make_pipeline(
@@ -109,7 +109,7 @@ def test_shap_337_out_of_fold_values() -> None:
 
 
 def test_shap_2118_saved_and_served(tmp_path: Path) -> None:
-    """shap/shap#2118 and #2122: an explainer could not be saved, so that each server builds it again."""
+    """shap/shap#2118 and #2122: an explainer could not be saved, so each server builds it again."""
     model = classifier("xgboost").fit(CANCER, BENIGN)
     explainer = TreeExplainer(model)
     expected = assert_adds_up(model, CANCER).values
@@ -130,7 +130,7 @@ np.save(folder + "/values.npy", explainer.shap_values(np.load(folder + "/X.npy")
 
 
 def test_sklearn_21934_recursive_elimination_by_shap_values() -> None:
-    """scikit-learn/scikit-learn#21934: an importance_getter gets no X, so that SHAP cannot drive RFE."""
+    """scikit-learn/scikit-learn#21934: an importance_getter gets no X, so SHAP cannot drive RFE."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 6))
     y = 3 * X[:, 1] - 2 * X[:, 4] * X[:, 1] + X[:, 4]
@@ -169,13 +169,13 @@ def test_shap_4256_sparse(family: str) -> None:
     explanation = assert_adds_up(
         model, sp.csr_matrix(X), expected if family == "sklearn" else logit(expected.astype(np.float64))
     )
-    # What is not stored is zero, for XGBoost missing.
+    # Entries that are not stored are zero, and missing for XGBoost.
     dense = np.where(X == 0, np.nan, X) if family == "xgboost" else X
     np.testing.assert_array_equal(explanation.values, explain(model, dense).values)
 
 
 def test_shap_1152_isolation_forest() -> None:
-    """shap/shap#1152 and #1389: what of an IsolationForest is explained, and is it, of feature subsets?"""
+    """shap/shap#1152 and #1389: which output of an IsolationForest is explained, and with subsets?"""
     model = IsolationForest(n_estimators=10, max_samples=64, max_features=0.5, random_state=0).fit(CANCER)
     explanation = explain(model, CANCER)
     length = explanation.base_values + explanation.values.sum(axis=1)
@@ -186,7 +186,7 @@ def test_shap_1152_isolation_forest() -> None:
 
 
 def test_shap_3313_missing_of_xgboost() -> None:
-    """shap/shap#3313: the number that stands for missing in an XGBoost model was taken as a number."""
+    """shap/shap#3313: the number for missing values in an XGBoost model was treated as a number."""
     X = np.where(DIABETES > 0.05, -999.0, DIABETES)
     model = regressor("xgboost", missing=-999.0).fit(X, PROGRESSION)
     assert_adds_up(model, X)
@@ -224,7 +224,7 @@ def test_shap_4489_frame_with_the_index_of_the_rows() -> None:
 
 
 def test_shap_1654_one_hot_columns_as_one_feature() -> None:
-    """shap/shap#1654: how to add up the values of one-hot columns to those of the feature they came from?"""
+    """shap/shap#1654: how can values of one-hot columns be summed to those of their original feature?"""
     rng = np.random.default_rng(0)
     color, size = rng.integers(3, size=300), rng.normal(size=300)
     X = np.column_stack([color == 0, color == 1, color == 2, size]).astype(np.float64)
@@ -239,7 +239,7 @@ def test_shap_1654_one_hot_columns_as_one_feature() -> None:
 
 
 def test_shap_2887_multiclass_gradient_boosting() -> None:
-    """shap/shap#2887: a GradientBoostingClassifier of more than two classes was refused."""
+    """shap/shap#2887: a GradientBoostingClassifier with more than two classes was refused."""
     model = GradientBoostingClassifier(n_estimators=8, random_state=0).fit(IRIS, SPECIES)
     explanation = assert_adds_up(model, IRIS, model.decision_function(IRIS))
     assert explanation.shape == (150, 4, 3)
@@ -255,7 +255,7 @@ def test_shap_3574_multiclass_interactions_of_lightgbm() -> None:
 
 
 def test_catboost_1284_ranker() -> None:
-    """catboost/catboost#1284: SHAP values of a ranker could not be had."""
+    """catboost/catboost#1284: SHAP values of a ranker were not available."""
     catboost = library("catboost")
     model = catboost.CatBoostRanker(
         iterations=8, depth=3, verbose=False, allow_writing_files=False, thread_count=1

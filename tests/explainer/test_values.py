@@ -1,8 +1,8 @@
-"""The values of every family, from the fitted model to the array that a user receives.
+"""Values of every family, from the fitted model to the array that a user receives.
 
-Three kinds of truth: the definition (:mod:`skshapgpu.reference`, or exact arithmetic where a model has
-too many features for it), the library's own prediction, to which base value and values must add up, and
-the values of the library itself or of shap, wherever those are right.
+Three kinds of references: the definition (:mod:`skshapgpu.reference`, or exact arithmetic if a model has too
+many features for it), the library's own prediction, to which base value and values must add up, and the
+values of the library itself or of shap, if they are right.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def test_values_are_the_librarys_own(name: str) -> None:
     assert relative.max() <= tolerance
 
 
-# More features than the definition can be tried on
+# More features than the definition can handle
 
 
 def wide_models() -> dict[str, Callable[[], Any]]:

@@ -1,7 +1,7 @@
-"""Values where the libraries' own, or those of shap, are known to differ.
+"""Values known to differ from the libraries' own, or from those of shap.
 
-What is asserted of the others holds for the releases it was measured with, so that a bug that is mended fails
-no test.
+Assertions about the others hold for the releases in which they were measured, so that a fixed bug fails no
+test.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def measured(module: Any) -> bool:
 
 
 def gap(values: np.ndarray, margin: np.ndarray) -> float:
-    """How much values of one row, with the base value as a further column, miss the prediction."""
+    """Return how far values of one row, with the base value as a further column, are from the prediction."""
     return float(np.abs(values.sum(axis=1) - margin).max())
 
 
@@ -54,7 +54,7 @@ def xgboost_loaded(document: dict[str, Any]) -> Any:
 
 
 def xgboost_chain(share: float, n_features: int = 20) -> Any:
-    """One tree: a chain of splits x < 0.5 on all features, each of which passes ``share`` on to the left."""
+    """Build a tree: a chain of splits x < 0.5 on all features, with ``share`` of each cover on the left."""
     xgb = pytest.importorskip("xgboost")
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, n_features))
@@ -90,7 +90,7 @@ def xgboost_chain(share: float, n_features: int = 20) -> Any:
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.97])
 def test_xgboost_deep_chain_with_skewed_covers(share: float) -> None:
-    """dmlc/xgboost#12179 and #12192: from 3.3 on, XGBoost takes 8 quadrature points for any depth."""
+    """dmlc/xgboost#12179 and #12192: from 3.3 on, XGBoost uses 8 quadrature points for any depth."""
     xgb = pytest.importorskip("xgboost")
     booster = xgboost_chain(share)
     X = np.random.default_rng(1).uniform(0, 0.52, (8, 20))
@@ -106,7 +106,7 @@ def test_xgboost_deep_chain_with_skewed_covers(share: float) -> None:
         # The margin itself is a float32.
         np.testing.assert_allclose(explainer.expected_value + values.sum(axis=1), margin, atol=1e-6 * scale)
     own = booster.predict(xgb.DMatrix(X), pred_contribs=True)
-    # Until 3.2 XGBoost unwinds paths in float32, which loses digits where the shares are large.
+    # Until 3.2 XGBoost unwinds paths in float32, which loses digits if the shares are large.
     unwinds = version(xgb) < (3, 3)
     if share in ((0.02, 0.5) if unwinds else (0.97,)):
         np.testing.assert_allclose(own[:, :-1], expected, atol=1e-6 * scale)
@@ -116,7 +116,7 @@ def test_xgboost_deep_chain_with_skewed_covers(share: float) -> None:
 
 @pytest.mark.parametrize("weight", ["zeros", "uneven"])
 def test_xgboost_refreshed_trees(weight: str) -> None:
-    """dmlc/xgboost#8199: covers of other rows than those of the training, many of them zero."""
+    """dmlc/xgboost#8199: covers from other rows than the training data, many of them zero."""
     xgb = pytest.importorskip("xgboost")
     X, y = data()
     grown = xgb.train({"max_depth": 4, "nthread": 1}, xgb.DMatrix(X, y), 6)
@@ -140,7 +140,7 @@ def test_xgboost_refreshed_trees(weight: str) -> None:
 
 
 def test_xgboost_covers_that_do_not_add_up() -> None:
-    """Only the ratio of two children counts: covers multiplied level by level change nothing."""
+    """Only the ratio of two children matters: multiplying covers level by level changes nothing."""
     xgb = pytest.importorskip("xgboost")
     X, y = data(nan=True)
     booster = xgb.train({"max_depth": 4, "nthread": 1}, xgb.DMatrix(X, y), 6)
@@ -159,14 +159,14 @@ def test_xgboost_covers_that_do_not_add_up() -> None:
     assert ours.expected_value == expected.expected_value
     margin = edited.predict(xgb.DMatrix(X), output_margin=True)
     np.testing.assert_allclose(ours.expected_value + values.sum(axis=1), margin, rtol=1e-5)
-    if measured(xgb):  # a child's share is its cover over that of its parent, and here four times too large
+    if measured(xgb):  # a child's share is its cover over that of its parent, and four times too large here
         own = edited.predict(xgb.DMatrix(X), pred_contribs=True)
         assert np.abs(own[:, :-1] - values).max() > 1
 
 
 @pytest.mark.parametrize("name", ["xgboost dart", "xgboost dart, three classes"])
 def test_xgboost_dart_weighs_its_trees(name: str) -> None:
-    """dmlc/xgboost#5036, shap#1921: shap's own reader of the trees leaves the weights out."""
+    """dmlc/xgboost#5036, shap#1921: shap's own reader of the trees ignores the weights."""
     shap = pytest.importorskip("shap")
     case = fitted(name)
     values, base_value = case.explain("double")
@@ -184,7 +184,7 @@ def test_lightgbm_forest_is_an_average(name: str) -> None:
     n_iterations = LIGHTGBM["n_estimators"]
     values, base_value = case.explain("double")
     own = lightgbm_values(case.model, case.X)
-    # One if some release averages by itself.
+    # 1 if some release averages by itself.
     factor = case.model.predict(case.X, raw_score=True).reshape(case.margin.shape) / case.margin
     assert np.allclose(factor, n_iterations) or np.allclose(factor, 1.0)
     np.testing.assert_allclose(values, own / factor.mean(), atol=1e-12)
@@ -194,7 +194,7 @@ def test_lightgbm_forest_is_an_average(name: str) -> None:
 
 
 def test_lightgbm_code_zero_and_codes_beyond_31() -> None:
-    """shap#1644 and #5079: a mask of 32 bits, the first of which means nothing."""
+    """shap#1644 and #5079: a mask of 32 bits, the first of which has no meaning."""
     case = fitted("lightgbm codes")
     X = np.repeat(case.X[:3], N_CODES + 1, axis=0)
     X[:, :2] = np.tile(np.arange(N_CODES + 1), 3)[:, np.newaxis]  # the last one is unseen
@@ -210,7 +210,7 @@ def test_lightgbm_code_zero_and_codes_beyond_31() -> None:
 
 @pytest.mark.parametrize("name", [name for name in CASES if "Depthwise" in name or "Lossguide" in name])
 def test_catboost_leaves_at_different_depths(name: str) -> None:
-    """catboost#1703: CatBoost's own values do not add up, ours do; the tests above have them exact."""
+    """catboost#1703: CatBoost's own values do not add up, ours do; the tests above check ours exactly."""
     cb = pytest.importorskip("catboost")
     case = fitted(name)
     ensemble = case.adapted.ensemble
@@ -228,7 +228,7 @@ def test_catboost_leaves_at_different_depths(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["catboost scale and bias", "catboost scale and bias, MultiRMSE"])
 def test_catboost_scale_and_bias(name: str) -> None:
-    """catboost#2389: with one output CatBoost refuses, with several it forgets the scale."""
+    """catboost#2389: CatBoost refuses one output with a scale, and forgets the scale of several."""
     cb = pytest.importorskip("catboost")
     case = fitted(name)
     values, base_value = case.explain("double")

@@ -1,4 +1,4 @@
-"""InteractionExplanation: selection, strengths, main effects, tables and what a notebook shows."""
+"""InteractionExplanation: selection, strengths, main effects, tables and display in notebooks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def common(n_outputs: int) -> dict[str, Any]:
 
 
 def dense(n_outputs: int = 3, **changes: Any) -> InteractionExplanation:
-    """Symmetric matrices that tell their row, features and output."""
+    """Make symmetric matrices that identify their row, features and output."""
     row, i, j, output = np.indices((N_ROWS, 4, 4, n_outputs))
     values = 1000.0 * row + 100 * np.minimum(i, j) + 10 * np.maximum(i, j) + output
     values = values if n_outputs > 1 else values[..., 0]
@@ -36,7 +36,7 @@ def dense(n_outputs: int = 3, **changes: Any) -> InteractionExplanation:
 
 
 def sparse(n_outputs: int = 3, **changes: Any) -> InteractionExplanation:
-    """Whole pairs and values of features that tell their row, place and output."""
+    """Make whole pairs and values of features that identify their row, place and output."""
     row, pair, output = np.indices((N_ROWS, 4, n_outputs))
     values = 100.0 * row + 10 * pair + output
     values = values if n_outputs > 1 else values[..., 0]

@@ -1,4 +1,4 @@
-"""Explanation.to_shap feeds the plots of shap."""
+"""Explanation.to_shap as input of shap's plots."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_plots(plot: str, kind: str) -> None:
 def test_force_in_a_notebook(kind: str) -> None:
     explanation = EXPLANATIONS[kind]()
     assert "AdditiveForce" in shap.plots.force(explanation[0]).html()
-    if kind != "base values of rows":  # shap draws rows together that share their base value
+    if kind != "base values of rows":  # shap draws rows together if they share their base value
         assert "AdditiveForceArray" in shap.plots.force(explanation).html()
 
 

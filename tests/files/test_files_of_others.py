@@ -1,4 +1,4 @@
-"""No file that is not ours is replaced or deleted: outputs of explain_batches, and saved explainers."""
+"""Foreign files are never replaced or deleted: outputs of explain_batches, and saved explainers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def explain(sink: Path, explainer: Any = EXPLAINER, **options: Any) -> Any:
 
 
 def of_user(sink: Path) -> Path:
-    """Put a file of the user in the place of an output; in a folder by the name of a part."""
+    """Put a user's file in the place of an output; in a folder, under the name of a part."""
     path = sink / "part-000001.parquet" if sink.suffix == "" else sink
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
@@ -59,11 +59,11 @@ def of_user(sink: Path) -> Path:
 
 
 class Killed(BaseException):
-    """What nothing catches."""
+    """Exception that no handler catches."""
 
 
 def interrupted(sink: Path, monkeypatch: Any, explainer: Any = EXPLAINER, **options: Any) -> None:
-    """Begin an output, of which two batches are written."""
+    """Begin an output; two of its batches are written."""
 
     def kill(done: int, n_rows: int | None) -> None:
         if done >= 200:
@@ -79,7 +79,7 @@ def interrupted(sink: Path, monkeypatch: Any, explainer: Any = EXPLAINER, **opti
 def test_a_file_of_the_user_stays(
     sink: str, state: str, overwrite: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a hidden folder tells of an output that was there before."""
+    """Whatever a hidden folder says about an output that was there before."""
     path = tmp_path / sink
     if state in ("finished", "replacing"):
         explain(path)
@@ -96,7 +96,7 @@ def test_a_file_of_the_user_stays(
 
 @pytest.mark.parametrize("sink", SINKS[:3])
 def test_a_file_that_comes_while_rows_are_explained_stays(sink: str, tmp_path: Path) -> None:
-    """Also behind the last look at it; the same call ends its work when the file is gone."""
+    """Also after the last check of it; an equal call finishes its work once the file is gone."""
 
     def put_there(done: int, n_rows: int | None) -> None:
         of_user(tmp_path / sink)
@@ -144,7 +144,7 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("sink", SINKS)
 def test_an_output_of_ours_is_known_by_its_content(sink: str, tmp_path: Path) -> None:
-    """Copied with its hidden folder it is one; changed in a single byte it is none."""
+    """A copy with its hidden folder counts as an output; with a single byte changed it does not."""
     folder = tmp_path / "first"
     folder.mkdir()
     explain(folder / sink)
@@ -168,12 +168,12 @@ def test_an_output_of_ours_is_known_by_its_content(sink: str, tmp_path: Path) ->
 
 
 def test_a_digest_sees_large_files(tmp_path: Path) -> None:
-    """Of the size, and of bytes from the beginning to the end."""
+    """The size counts, and bytes from the beginning to the end."""
     size = 3 * sinks._DIGEST_BYTES * sinks._DIGEST_PLACES
     (tmp_path / "large").write_bytes(bytes(size))
     before = sinks._digest(tmp_path / "large")
     assert before == sinks._digest(tmp_path / "large")
-    longest = 4 * sinks._DIGEST_BYTES  # more than lies between two places
+    longest = 4 * sinks._DIGEST_BYTES  # more than the distance of two places
     for place, change in ((0, 1), (size // 2, longest), (size - 1, 1), (size, 1)):
         with open(tmp_path / "large", "r+b") as file:
             file.seek(place)
@@ -186,7 +186,7 @@ def test_a_digest_sees_large_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sink", SINKS)
 @pytest.mark.parametrize("resume", [False, True])
 def test_an_output_that_was_deleted_is_forgotten(sink: str, resume: bool, tmp_path: Path) -> None:
-    """Nothing is left that another call could lose: it starts anew, whatever the hidden folder tells."""
+    """Nothing is left that another call could lose: it starts again, whatever the hidden folder says."""
     path = tmp_path / sink
     for explainer, want in ((EXPLAINER, WANT), (EXPLAINER, WANT), (OTHER, OTHER_WANT)):
         result = explain(path, explainer, resume=resume)

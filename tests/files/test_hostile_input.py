@@ -1,6 +1,6 @@
-"""Models, files and rows that no library makes: a named error, never a crash, in bounded time and memory.
+"""Models, files and rows that no library makes: documented errors, no crash, bounded time and memory.
 
-Each was found by a fuzzer (tests/fuzz), or is of a kind that one found.
+Each was found by a fuzzer (tests/fuzz), or is similar to one that was.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_xgboost_documents_that_are_none(document: Any) -> None:
 
 @pytest.mark.parametrize("data", [None, X])
 def test_features_that_no_tree_splits_on_change_nothing(data: np.ndarray | None) -> None:
-    """So many that the compiler numbers those of the trees anew."""
+    """So many that the compiler renumbers those of the trees."""
     ensemble = random_ensemble(3, n_features=5, categorical=True, zero_missing=True, vector=True, n_outputs=2)
     rows = random_rows(3, ensemble, 30)
     places = np.array([0, 7, 70_000, 99_998, 99_999])
@@ -148,7 +148,7 @@ def test_features_that_no_tree_splits_on_change_nothing(data: np.ndarray | None)
 
 
 def xgboost_document(name: str) -> Any:
-    """One of the fuzzer's corpus, with arrays that can be changed."""
+    """Read a document of the fuzzer's corpus, with arrays that can be changed."""
     data = (TESTS / "fuzz" / "corpus" / "xgboost" / name).read_bytes()
 
     def copied(value: Any) -> Any:
@@ -164,7 +164,7 @@ def xgboost_forest(document: Any) -> Any:
 
 
 def test_catboost_columns_that_are_nowhere() -> None:
-    """With CTRs each column takes memory: a number of one in the document is not a reason to take it."""
+    """With CTRs each column takes memory: a column number in the document is no reason to allocate it."""
     path = TESTS / "fuzz" / "corpus" / "catboost" / "ctrs"
     document = json.loads(path.read_bytes())
     assert catboost.read_document(document, 3).derived is not None
@@ -174,7 +174,7 @@ def test_catboost_columns_that_are_nowhere() -> None:
 
 
 def test_xgboost_categories_that_many_nodes_list() -> None:
-    """A list for each of n nodes of all of m categories would take n m numbers."""
+    """A list of all m categories for each of n nodes would take n m numbers."""
     document = xgboost_document("categories")
     assert xgboost.read_document(document).ensemble.n_trees == 2
     tree = next(tree for tree in xgboost_forest(document)["trees"] if len(tree["categories"]))
@@ -192,7 +192,7 @@ def test_xgboost_categories_that_many_nodes_list() -> None:
 
 
 def test_xgboost_leaves_of_many_outputs_among_others() -> None:
-    """Each node of the others takes the room of all outputs."""
+    """Each node of the others takes the memory of all outputs."""
     document = xgboost_document("vector_leaves")
     assert xgboost.read_document(document).ensemble.n_outputs == 2
     n_outputs, trees = 5000, xgboost_forest(document)["trees"]
@@ -310,7 +310,7 @@ def test_paths_of_many_features() -> None:
 
 
 def test_memory_of_long_chains() -> None:
-    """Read, compiled and explained within what the documentation states; longer ones are refused."""
+    """Reading, compiling and explaining stay within the documented limits; longer chains are refused."""
     with pytest.raises(ValueError, match="tree 0 is too deep: it has 10000 levels, and a path of 1000"):
         TreeExplainer(Given(chain(10_000, 1000)), device="cpu")
     program = f"""

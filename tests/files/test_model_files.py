@@ -1,4 +1,4 @@
-"""Model files: read by their path as the model that was saved in them, whatever their names are."""
+"""Model files: read from their path as the model that was saved in them, whatever their names are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def data(n_classes: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def save(model: Any, family: str, path: Path) -> Path:
-    """As a user of the library would; the ending of the path is the format."""
+    """Save a model as a user of the library would; the path's ending determines the format."""
     if family == "lightgbm":
         getattr(model, "booster_", model).save_model(str(path))
     elif family == "catboost":
@@ -42,7 +42,7 @@ def save(model: Any, family: str, path: Path) -> Path:
 
 
 def assert_same(found: AdaptedModel, expected: AdaptedModel) -> None:
-    """Trees, columns and what is explained are the same, to the last bit."""
+    """Check that trees, columns and explanations are equal to the last bit."""
     assert expected.ensemble.n_leaves > 2 * expected.ensemble.n_trees > 0
     for f in fields(expected.ensemble):
         np.testing.assert_array_equal(getattr(found.ensemble, f.name), getattr(expected.ensemble, f.name))
@@ -143,7 +143,7 @@ def test_xgboost_categories(suffix, tmp_path):
     ids=["dart", "pruned", "base score"],
 )
 def test_xgboost_numbers_keep_their_bits(suffix, params, tmp_path):
-    """JSON has the shortest digits that make a float32 again; read as float64 they are another number."""
+    """JSON has the shortest digits that restore a float32; read as float64 they are another number."""
     xgb = library("xgboost")
     X, y = data()
     booster = xgb.train({"nthread": 1, "eta": 0.1} | params, xgb.DMatrix(X, y), 10)
@@ -152,7 +152,7 @@ def test_xgboost_numbers_keep_their_bits(suffix, params, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["json", "ubj"])
 def test_xgboost_early_stopping(suffix, tmp_path):
-    """The file of a wrapper is cut where its predict stops, that of a Booster is not, as its predict."""
+    """The file of a wrapper ends where its predict stops; that of a Booster is whole, as is its predict."""
     xgb = library("xgboost")
     X, y = data()
     model = xgb.XGBRegressor(n_estimators=60, max_depth=4, early_stopping_rounds=2, n_jobs=1)
@@ -200,7 +200,7 @@ def test_catboost_names_and_one_hot_categories(suffix, tmp_path):
 
 
 def test_catboost_ctrs_in_json(tmp_path):
-    """JSON has one name for CTRs that differ only in how the target is binarized, and the table of one."""
+    """JSON has one name for CTRs that differ only in how the target is binarized, and only one table."""
     X, y = frame_with_categories()
     X["color"] = X["color"].astype(str)
     ctrs = ["Borders:TargetBorderCount=1", "Borders:TargetBorderCount=4"]
@@ -226,7 +226,7 @@ def test_explainer_of_a_file_is_saved_like_any_other(tmp_path):
     np.testing.assert_array_equal(loaded.shap_values(X), explainer.shap_values(X))
 
 
-# ---- what is no model file ----------------------------------------------------------------------
+# ---- files without a model ------------------------------------------------------------------------
 
 
 def test_missing_file_and_directory(tmp_path):
@@ -314,10 +314,10 @@ def test_linear_booster_is_refused(tmp_path):
 
 @pytest.mark.parametrize("family, suffix", [pair for pair in FORMATS if pair[1] != "cbm"])
 def test_damaged_files(family, suffix, tmp_path):
-    """Cut off anywhere, or with any byte changed, a file is read or refused, never anything else."""
+    """Truncated anywhere, or with any byte changed, a file is read or refused, never anything else."""
     X, y = data()
     path = save(regressor(family).fit(X, y), family, tmp_path / f"model.{suffix}")
-    assert refused_when_damaged(path, 60) > 60  # at least what was cut off
+    assert refused_when_damaged(path, 60) > 60  # at least the truncated ones
 
 
 @pytest.mark.parametrize("end", [0.3, 0.9, 0.999])
@@ -331,7 +331,7 @@ def test_truncated_cbm(end, tmp_path):
 
 
 def test_cbm_that_crashes_catboost(tmp_path, monkeypatch):
-    """Damaged files crash CatBoost 1.2; that is why it reads them in a process of its own."""
+    """Damaged files crash CatBoost 1.2, which is why a separate process reads them."""
     from skshapgpu.adapters import files
 
     X, y = data()
@@ -366,7 +366,7 @@ def test_cbm_without_catboost(tmp_path, monkeypatch):
 
 
 def test_json_of_catboost_that_misses_columns(tmp_path):
-    """A column that no split needs may be absent; there are then no names to compare with."""
+    """A column that no split needs may be absent; then there are no names to compare with."""
     X, y = data()
     path = save(regressor("catboost").fit(X, y), "catboost", tmp_path / "model.json")
     document = json.loads(path.read_text())

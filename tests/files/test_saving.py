@@ -1,4 +1,4 @@
-"""Explainers in files: the same values after loading, and a clear error for files that are damaged."""
+"""Explainers in files: equal values after loading, and a clear error for damaged files."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_saving_twice_gives_the_same_bytes(file: Path, forest: Any, tmp_path: Pa
     assert (tmp_path / "again").read_bytes() == file.read_bytes()
 
 
-# Files that are not as they were
+# Modified files
 
 
 def test_random_corruptions(file: Path, forest: Any, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_files_that_were_written_wrongly(
 
 
 def test_trees_are_checked(file: Path, tmp_path: Path) -> None:
-    """Whoever wrote the file, and with whatever checksums."""
+    """Trees are validated, whoever wrote the file, and with whatever checksums."""
     header, arrays = storage.read(file)
     for name in arrays:
         if arrays[name].dtype == np.int32 and len(arrays[name]) > 50:

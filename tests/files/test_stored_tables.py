@@ -1,4 +1,4 @@
-"""Tables in files: taken as they are, mapped into memory, and refused when they do not fit."""
+"""Tables in files: used unchanged, mapped into memory, and refused if they do not fit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def path_plan(
 def background_plan(
     ensemble: Ensemble, stored: Contents | None = None, table_bytes: int = 3000, precision: str = "double"
 ) -> Any:
-    """Of 3,000 bytes, so that some leaves have a table and others patterns."""
+    """Compile a plan of 3,000 bytes, so that some leaves have a table and others patterns."""
     rows = random_rows(9, ensemble, 12)
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
     weights = np.full(len(rows), 1 / len(rows))
@@ -72,7 +72,7 @@ def test_a_plan_with_stored_tables_is_the_same(kind: str, precision: str, vector
         rows = random_rows(seed, ensemble, 70)
         if kind == "background":
             filled = background_plan(ensemble, precision=precision)
-            # What may be taken is what was stored, not what tables of this size could have.
+            # Stored tables are used even if the plan itself may build none.
             again = background_plan(ensemble, copies(filled.contents()) or None, 0, precision)
         else:
             filled = path_plan(ensemble, kind=kind, precision=precision)
@@ -174,7 +174,7 @@ def test_contents_of_other_plans() -> None:
 
 
 def test_any_numbers_are_read_without_harm() -> None:
-    """Wrong values, but nothing beyond the arrays: neither patterns nor tables are places."""
+    """Wrong values, but no access outside the arrays: neither patterns nor tables are positions."""
     ensemble = random_ensemble(4, n_trees=5, max_leaves=16, shapes=("random",))
     rows = random_rows(3, ensemble, 40)
     contents = background_plan(ensemble).contents()
@@ -210,7 +210,7 @@ def against_background(forest: Any) -> TreeExplainer:
 
 
 def with_patterns(forest: Any) -> TreeExplainer:
-    """Some leaves have no table."""
+    """Return an explainer in which some leaves have no table."""
     explainer = explainer_of(forest, X[:30], precision="double", memory_limit=50_000)
     explainer._runner.options = replace(explainer._runner.options, memory_limit=None)  # for calls
     assert explainer.plan_info()["n_leaves_without_table"] > 0
@@ -229,7 +229,7 @@ all_kinds = pytest.mark.parametrize("make", [fast_v2, against_background, with_p
 
 @pytest.fixture
 def lazy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if all tables were large."""
+    """All tables are treated as large."""
     monkeypatch.setattr("skshapgpu._files.storage.LAZY_BYTES", 0)
 
 
@@ -255,12 +255,12 @@ def test_saving_again_and_pickling(make: Any, forest: Any, tmp_path: Path) -> No
     after.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "file").read_bytes()
     expected = before.shap_values(X)
-    # Pickles have no tables, and lay them out anew.
+    # Pickles have no tables; loading lays them out again.
     found, wanted = (pickle.loads(pickle.dumps(each)).shap_values(X) for each in (after, before))
     np.testing.assert_array_equal(found, wanted)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
     assert len(pickle.dumps(after)) < after.plan_info()["table_bytes"] + 100_000
-    # The file that it is mapped from is replaced, and lives on until it is gone.
+    # The file that it is mapped from is replaced; the mapping keeps the old file until it ends.
     after.save(tmp_path / "file")
     explainer_of(forest).save(tmp_path / "file")
     np.testing.assert_array_equal(after.shap_values(X), expected)
@@ -275,7 +275,7 @@ def test_mapped_tables_count_for_no_memory_limit(forest: Any, tmp_path: Path) ->
         assert after._runner.call_limit == limit
         assert after.plan_info()["n_leaves_without_table"] == before.plan_info()["n_leaves_without_table"]
     np.testing.assert_array_equal(after.shap_values(X), before.shap_values(X))
-    # What a file has no tables for is laid out anew.
+    # Tables that a file lacks are laid out again.
     before.save(tmp_path / "file", tables=False)
     assert TreeExplainer.load(tmp_path / "file", device="cpu").plan_info()["n_leaves_without_table"] == 0
 
@@ -333,7 +333,7 @@ for name in ("path", "background"):
 
 
 def place_of(path: Path, array: np.ndarray) -> int:
-    """Where an array lies in a file."""
+    """Return the position of an array in a file."""
     return path.read_bytes().index(array.tobytes())
 
 
@@ -451,7 +451,7 @@ def test_random_corruptions_of_large_tables(make: Any, forest: Any, tmp_path: Pa
 
 
 def test_files_have_the_usual_permissions(forest: Any, tmp_path: Path) -> None:
-    """So that others may load what one has saved."""
+    """So that others may load a saved explainer."""
     fast_v2(forest).save(tmp_path / "file")
     (tmp_path / "usual").touch()
     assert os.stat(tmp_path / "file").st_mode == os.stat(tmp_path / "usual").st_mode

@@ -1,6 +1,6 @@
-"""The public interface is the one in api.txt, and docs/api.rst lists all of it.
+"""The public interface against api.txt, and docs/api.rst, which must list all of it.
 
-``./dev api`` writes api.txt anew, so that a reviewer sees each change of the interface.
+``./dev api`` writes api.txt again, so that a reviewer sees each change of the interface.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 LISTED = Path(__file__).with_name("api.txt")
 
-#: Modules whose ``__all__`` is public. A name that several of them have is listed under the first.
+#: Modules whose ``__all__`` is public. A name in several of them is listed under the first.
 PUBLIC = (
     "skshapgpu",
     "skshapgpu.adapters",
@@ -25,7 +25,7 @@ PUBLIC = (
     "skshapgpu.reference",
 )
 
-#: scikit-learn makes these methods of metadata routing from the signatures of the others.
+#: scikit-learn generates these methods of metadata routing from the signatures of the others.
 ROUTING = re.compile(r"set_\w+_request$")
 
 
@@ -34,7 +34,7 @@ SPECIAL = {"__call__", "__getitem__"}
 
 
 class _Annotation(str):
-    """An annotation of a module with postponed evaluation, which is text, to be shown without quotes."""
+    """Annotation of a module with postponed evaluation, which is text, to be shown without quotes."""
 
     def __repr__(self) -> str:
         return str(self)

@@ -1,4 +1,4 @@
-"""Files of benchmark results: one for each benchmark and kind of device, each named by a page."""
+"""Files of benchmark results: one for each benchmark and kind of device, each named on a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks/results"
 PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-#: Put together by hand, in forms of their own.
+#: Assembled by hand, in forms of their own.
 BY_HAND = {"gpu-tuning", "several-gpus"}
 
 
@@ -56,7 +56,7 @@ def test_a_run_takes_the_place_of_earlier_results_of_its_models(tmp_path: Path, 
 
     write("1", a=1, b=1)
     write("2")
-    write("2", b=2)  # the same run, with what it has measured by now
+    write("2", b=2)  # the same run, with its results so far
     assert stored() == [("1", {"a": 1}), ("2", {"b": 2})]
     write("2", b=2, a=2)
     write("3", c=3)

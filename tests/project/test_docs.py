@@ -1,7 +1,7 @@
-"""The code of docstrings, of the README and of the pages runs as it is written, and they name what there is.
+"""Code of docstrings, of the README and of the pages: it runs as written, and names existing objects.
 
 A page may have a comment with code that runs before its own: ``<!-- setup: ... -->``. Blocks that begin with
-```` ```python skip ```` show what depends on the reader's data, and are not run.
+```` ```python skip ```` depend on the reader's data and are not run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def page_id(path: Path) -> str:
 
 @pytest.fixture
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A working directory of its own, figures that nobody sees, and a CPU, as some of the code needs one."""
+    """A temporary working directory, invisible figures, and a CPU, as some of the code needs one."""
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The stories of the gallery run as they are, and so do the examples of the engines that are installed."""
+"""The stories of the gallery, and the examples of the installed engines, run unchanged."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ EXAMPLES = sorted(
     path for kind in ("plot", "distributed") for path in (ROOT / "examples").glob(f"{kind}_*.py")
 )
 
-#: Half a minute on a machine that has nothing else to do; tests share theirs.
+#: Half a minute on an idle machine; tests share theirs.
 SECONDS = 120
 
 
 def imported(path: Path) -> set[str]:
-    """Top-level packages that a file imports."""
+    """Return the top-level packages that a file imports."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""The hunt: a fixed set of its cases, and whether it finds what is wrong."""
+"""The hunt: a fixed set of its cases, and wrong results that it must find."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from hunt.tally import Tally
 
 from skshapgpu import TreeExplainer
 
-#: Dimensions of which each choice must occur in the fixed set.
+#: Dimensions whose every choice must occur in the fixed set.
 COVERED = ("family", "task", "steps", "outer", "container", "mode", "offset in scales", "names", "precision")
 
 
 def _fixed_seeds() -> list[int]:
-    """The first seeds that between them meet every choice of every dimension."""
+    """Return the first seeds that together cover every choice of every dimension."""
     met: set[tuple[str, str]] = set()
     seeds = []
     for seed in range(400):
@@ -73,13 +73,13 @@ def test_values_of_two_players():
 
 
 def test_values_of_three_players():
-    """A majority of two of three: each is worth a third; by Banzhaf each decides two of four times."""
+    """A majority of two of three: each has a third; by Banzhaf each decides two times out of four."""
     worth = np.array([float(mask.bit_count() >= 2) for mask in range(8)])[:, None, None]
     np.testing.assert_allclose(games.values(worth)[0, :, 0], [1 / 3] * 3, rtol=1e-15)
     np.testing.assert_allclose(games.values(worth, "bv")[0, :, 0], [0.5] * 3, rtol=1e-15)
-    # Known the third, two of them add 1 - 1 - 1 + 0, else 1.
+    # If the third is known, two of them add 1 - 1 - 1 + 0, else 1.
     np.testing.assert_allclose(games.sets(worth, [(0, 1)], "sii")[0, 0, 0], 0.0, atol=1e-15)
-    # The Shapley-Taylor index weighs the empty set with 2/3, the third with 1/3.
+    # The Shapley-Taylor index weights the empty set with 2/3, the third with 1/3.
     np.testing.assert_allclose(games.sets(worth, [(0, 1)], "stii")[0, 0, 0], 1 / 3, rtol=1e-15)
     np.testing.assert_allclose(games.sets(worth, [(0, 1, 2)], "sii")[0, 0, 0], -2.0, rtol=1e-15)
 
@@ -104,7 +104,7 @@ def test_rescaled_values_of_the_page():
     assert base.tolist() == [[0.5]]
 
 
-# What is wrong is found
+# Wrong results are found
 
 
 def _with(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
@@ -161,7 +161,7 @@ def test_wrong_values_are_found(monkeypatch, mode, task, change):
 
 
 def test_a_shift_is_found_whatever_the_offset(monkeypatch):
-    """1e-4 of the spread, which the offset exceeds a million times."""
+    """1e-4 of the spread; the offset exceeds it a million times."""
     options = PLAIN | {"mode": "values", "task": "regression", "offset": 1e6, "outputs": "auto"}
     assert not run(5, options).findings
     _with(monkeypatch, _shift)
@@ -189,7 +189,7 @@ def test_a_refusal_of_what_must_be_accepted_is_found(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_a_lost_process_is_a_finding_and_the_next_case_goes_on(monkeypatch):
-    monkeypatch.setattr(pool, "_CONTEXT", multiprocessing.get_context("fork"))  # which has the next line, too
+    monkeypatch.setattr(pool, "_CONTEXT", multiprocessing.get_context("fork"))  # which also has the next line
     monkeypatch.setattr(pool, "run", _dies_of_seed_1)
     results = pool.Pool(1, {}).results(0, float("inf"))
     try:

@@ -1,4 +1,4 @@
-"""Which module may import which, and what importing the package costs."""
+"""Permitted imports of each module, and the cost of importing the package."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ MAY_INCLUDE = {
     "python": {"background", "base", "cpu", "cuda", "cuda/program", "plan", "rows", "simd", "tables"},
 }
 
-#: Libraries that a module may import at its head; everything else waits for the object that needs it.
+#: Libraries that a module may import at its head; all others wait for the object that needs them.
 AT_THE_HEAD = {"numpy", "scipy", "sklearn", "joblib"}
 
-#: Modules that only the library imports that they are for.
+#: Modules imported only for the library that they support.
 FOR_A_LIBRARY = {"shap_backend": {"shap"}}
 
 OPTIONAL = {
@@ -131,7 +131,7 @@ def layer(path: Path) -> str:
 
 
 def imports(path: Path) -> list[tuple[str, str, bool]]:
-    """(first part of the name, the same within the package or "", at the head) of each import of a file."""
+    """Return a file's imports: first part of the name, name within the package or "", whether at the head."""
     tree = ast.parse((PACKAGE / path).read_text())
     found = []
     for node in ast.walk(tree):
@@ -204,10 +204,10 @@ def test_the_table_of_layers_is_complete() -> None:
 
 
 def modules_after(code: str) -> tuple[set[str], float]:
-    """Libraries, other than those that scikit-learn itself imports, that ``code`` brings in, and its time.
+    """Return the libraries that ``code`` imports, other than scikit-learn's own imports, and its time.
 
-    In a fresh process; the core counts as a library. The time is that of importing scikit-learn's base times
-    this number: seconds would depend on what else the machine does.
+    It runs in a fresh process; the core counts as a library. The time is relative to that of importing
+    scikit-learn's base: seconds would depend on the load of the machine.
     """
     program = f"""
 import sys, time

@@ -1,4 +1,4 @@
-"""The rules of prose: what they find, and what they leave alone."""
+"""The rules of prose: the problems that they find, and correct text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions of what is installed, under whatever name, and a package without its compiled core."""
+"""Versions of installed packages, under whatever name, and a package without its compiled core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGE = Path(skshapgpu.__file__).parent
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Installs a module into a folder of its own, under a distribution of another name."""
+    """Function that installs a module into a temporary folder, under a distribution of another name."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def install(module: str, distribution: str | None) -> None:
@@ -62,7 +62,7 @@ def test_versions() -> None:
 
 
 def test_cpu_build_of_xgboost(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """xgboost-cpu brings the module xgboost, and there is no distribution of that name."""
+    """xgboost-cpu installs the module xgboost, and there is no distribution of that name."""
     site("xgboost", "xgboost-cpu")
 
     def of_others(distribution: str) -> str:
@@ -75,14 +75,14 @@ def test_cpu_build_of_xgboost(site: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def run_in(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    """Run code as in a checkout: the folder is first on the path, and an installation has no finders."""
+    """Run code as in a checkout: the folder is first on the path, without finders of an installation."""
     program = f"import sys; sys.meta_path[:] = [f for f in sys.meta_path if isinstance(f, type)]\n{code}"
     return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
 def not_built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package as a checkout has it, without the compiled core."""
+    """A folder with the package as in a checkout, without the compiled core."""
     folder = tmp_path_factory.mktemp("checkout")
     shutil.copytree(
         PACKAGE, folder / "skshapgpu", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")

@@ -1,4 +1,4 @@
-"""Text, categories and names of columns mean the same to explain, to batches and on the command line."""
+"""Text, categories and names of columns have equal meanings in explain, batches and on the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAMILIES = ["sklearn", "xgboost", "lightgbm"]
 
 
 def with_holes() -> tuple[Any, Any, np.ndarray]:
-    """A frame to train on, the same with missing colours, and targets."""
+    """Return a frame for training, a copy with missing colours, and targets."""
     X, y = frame_with_categories()
     return X, X.assign(color=X["color"].where(np.arange(len(X)) % 4 > 0)), y
 

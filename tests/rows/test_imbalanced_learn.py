@@ -1,4 +1,4 @@
-"""Pipelines with samplers, which change the rows that a model is fitted to, and none that it predicts."""
+"""Pipelines with samplers, which change the training rows of a model, but no predicted rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rows() -> tuple[Any, np.ndarray]:
 
 
 def pipeline(model: Any) -> Any:
-    """Encoding, which puts the columns in another order, between two samplers."""
+    """Build a pipeline with an encoder, which reorders the columns, between two samplers."""
     return make_pipeline(
         RandomOverSampler(random_state=0),
         make_column_transformer(

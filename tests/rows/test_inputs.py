@@ -1,4 +1,4 @@
-"""inputs.py: every kind of X becomes the same chunks, and what no model takes is refused by name."""
+"""inputs.py: equal chunks from every kind of X, and errors with the reason for unsupported input."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_sparse_is_never_densified_as_a_whole() -> None:
     np.testing.assert_array_equal(values[:50], TreeExplainer(model).shap_values(X[:50].toarray()))
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The numbers and categories that a model's own ``predict`` reads in X of any kind, or an error."""
+"""Numbers and categories of X: those that a model's own ``predict`` reads in any container, or an error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = ["a", "b", "c"]
 
 
 def steps(power: int) -> tuple[list[int], list[int]]:
-    """Numbers of float32 from 2^power on, and integers around the middle between each and the next."""
+    """Return float32 numbers from 2^power on, and integers around the midpoints between neighbours."""
     start, gap = 2**power, int(np.spacing(np.float32(2.0**power)))
     grid = [start + i * gap for i in range(32)]
     blur = max(1, int(np.spacing(2.0**power)) // 2)
@@ -36,7 +36,7 @@ def steps(power: int) -> tuple[list[int], list[int]]:
 
 @pytest.fixture(scope="module")
 def integers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Training rows of all numbers that float32 has in some ranges, targets, and int64 rows."""
+    """Training rows with all float32 numbers of some ranges, targets, and int64 rows."""
     rng = np.random.default_rng(0)
     grids, rows = zip(*(steps(power) for power in (30, 53, 61)), strict=True)
     X = np.column_stack([rng.permutation(4 * grid) for grid in grids]).astype(np.float64)
@@ -47,7 +47,7 @@ def integers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def grown(family: str) -> Any:
-    """A regressor of trees so deep that each training row has a leaf of its own."""
+    """Fit a regressor of trees so deep that each training row has a leaf of its own."""
     if family == "forest":
         return RandomForestRegressor(3, random_state=0)
     if family == "boosting":
@@ -123,12 +123,12 @@ def test_long_integers_are_rounded_as_predict_does_or_refused(
             continue
         try:
             expected = raw_prediction(model, given)
-        except Exception:  # of each library its own: it does not take the container
+        except Exception:  # each library has its own: it does not accept the container
             continue
         assert np.ptp(expected) > 1
         np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-4, err_msg=f"{family}, {name}")
         same.append(name)
-    if family in ("hist", "lightgbm"):  # they read float64, to which there is one way
+    if family in ("hist", "lightgbm"):  # they read float64, for which there is only one conversion
         assert not refused and len(same) >= 3
     elif not of_frame:
         assert {"int64", "uint64"} <= set(same) and {"longdouble", "list", "csr", "coo"} == set(refused)
@@ -137,7 +137,7 @@ def test_long_integers_are_rounded_as_predict_does_or_refused(
 
 
 def test_integers_that_round_in_one_way_are_taken(integers: Any) -> None:
-    """Beyond 2^53 or not, nearly all do, and the middle between two numbers of float32, too."""
+    """Nearly all do, beyond 2^53 or not, even midpoints between two float32 numbers."""
     pd = pytest.importorskip("pandas")
     X, y, rows = integers
     direct, through = rows.astype(np.float32), rows.astype(np.float64).astype(np.float32)
@@ -159,7 +159,7 @@ def dictionary(labels: list[str | None], values: list[str | None]) -> Any:
 
 
 def table(X: Any, column: Any) -> Any:
-    """The frame as a table of PyArrow with another column of colours."""
+    """Return the frame as a table of PyArrow with another column of colours."""
     columns = {name: library("pyarrow").array(X[name], from_pandas=True) for name in X}
     return library("pyarrow").table(columns | {"color": column})
 
@@ -169,7 +169,7 @@ COLORS = ["amber", "blue", "coral", "denim", "ebony", "fern"]
 
 @pytest.mark.parametrize("kind", ["dictionary", "other order", "unused", "two chunks"])
 def test_nulls_in_a_dictionary_of_arrow_are_refused_by_hist_gradient_boosting(kind: str) -> None:
-    """Its ``predict`` takes them for the last category, as NumPy's view of the table has it."""
+    """Its ``predict`` reads them as the last category, as in NumPy's view of the table."""
     X, y = frame_with_categories()
     model = with_categories("sklearn", X, y)
     labels = X["color"].tolist()
@@ -230,7 +230,7 @@ TEXTS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("family", ["sklearn", "xgboost", "lightgbm"])
 @pytest.mark.parametrize("kind", TEXTS)
 def test_text_is_the_category_that_it_names(family: str, kind: str) -> None:
-    """As on the command line: the values are those of the frame whose column is categorical."""
+    """As on the command line: values equal those of the frame whose column is categorical."""
     library(family)
     X, y = frame_with_categories()
     model = with_categories(family, X, y)
@@ -285,7 +285,7 @@ def test_text_stands_for_no_code_and_no_number() -> None:
 
 
 def test_arrow_backed_columns_of_catboost() -> None:
-    """Its ``predict`` takes text and whole numbers of any type of pandas."""
+    """Its ``predict`` accepts text and whole numbers of any type of pandas."""
     X, y = frame_with_categories()
     X["color"], X["number"] = X["color"].astype(object), X["color"].cat.codes.astype(int)
     catboost = library("catboost")
@@ -327,7 +327,7 @@ def test_missing_columns_are_named(package: str) -> None:
     ids=lambda model: type(model).__name__,
 )
 def test_nan_in_a_sparse_matrix_is_refused_by_trees_of_scikit_learn(model: Any) -> None:
-    """An isolation forest sends it to the right, other than NaN in an array; the others refuse it."""
+    """An isolation forest sends it to the right, unlike NaN in an array; the other models refuse it."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
     X[::4, 0] = np.nan
@@ -368,7 +368,7 @@ def test_catboost_with_infinite_borders_says_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", ["sklearn", "lightgbm"])
 @pytest.mark.parametrize("dtype", [">f8", ">f4", ">i8", "<f8", "O"])
 def test_arrays_of_objects_and_of_another_byte_order(family: str, dtype: str) -> None:
-    """LightGBM rounds them to float32, also those of 64 bits; its wrapper makes float64 of objects before."""
+    """LightGBM rounds them to float32, even from 64 bits; its wrapper converts objects to float64 first."""
     rng = np.random.default_rng(0)
     X = 2.0**24 + np.round(8 * rng.normal(size=(200, 3)))
     assert (X.astype(np.float32) != X).mean() > 0.2

@@ -122,7 +122,7 @@ def test_arrow_nulls_and_chunks() -> None:
 
 
 def categorical(package: str, labels: list[str | None]) -> Any:
-    """A frame with the numeric columns n, m around a categorical column c."""
+    """Build a frame with the numeric columns n, m around a categorical column c."""
     numbers = np.arange(float(len(labels)))
     if package == "pandas":
         pd = pytest.importorskip("pandas")

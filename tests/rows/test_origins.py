@@ -1,4 +1,4 @@
-"""Values of encoded columns, summed back to the columns of X of which a pipeline made them."""
+"""Values of encoded columns, summed to the columns of X from which a pipeline derived them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ N_ROWS = 120
 
 
 def frame() -> Any:
-    """Columns whose names and categories do not tell which encoded column is of which of them."""
+    """Build columns whose names and categories do not show which encoded column derives from which."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame(
         {
@@ -69,7 +69,7 @@ TEXTS, NUMBERS, EVERYTHING = ["a", "a_b"], ["size", "weight"], ["a", "a_b", "siz
 
 
 def columns_that_move(steps: Any, data: Any, names: list[str]) -> list[str]:
-    """For each column that the steps make the column of X that it depends on, by trying.
+    """Find, for each column that the steps make, the column of X that it depends on, by trying.
 
     Columns of X are shuffled, one at a time.
     """
@@ -90,7 +90,7 @@ def columns_that_move(steps: Any, data: Any, names: list[str]) -> list[str]:
 
 
 def check(*steps: Any, y: np.ndarray = Y, of: list[str] = EVERYTHING) -> Any:
-    """The grouped explanation, after its sums were compared with those by hand."""
+    """Return the grouped explanation, after comparing its sums with sums computed here."""
     model: Any = RandomForestClassifier(5, random_state=0) if y is CLASSES else forest(5, None)
     pipeline = make_pipeline(*steps, model).fit(X[of], y)
     explanation = explain(pipeline, X[of])
@@ -246,7 +246,7 @@ def test_columns_by_name_in_another_order() -> None:
 
 
 def test_columns_that_are_not_used_may_be_missing() -> None:
-    """Those behind them are not where they were in training."""
+    """Columns after them have other positions than in training."""
     encode = make_column_transformer((OneHotEncoder(), ["a_b"]), ("passthrough", ["weight"]))
     pipeline = make_pipeline(encode, forest(5, None)).fit(X, Y)
     used = X[["text", "weight", "a_b"]]
@@ -256,7 +256,7 @@ def test_columns_that_are_not_used_may_be_missing() -> None:
 
 
 def test_made_up_names_are_not_those_of_a_frame() -> None:
-    """Trained on an array, explained with a frame whose names say otherwise."""
+    """The model was trained on an array, and explains a frame whose names say otherwise."""
     numbers = X[["weight", "weight"]].to_numpy() * [1, -2]
     pipeline = make_pipeline(StandardScaler(), RandomForestRegressor(5, max_features=1)).fit(numbers, Y)
     with pytest.warns(UserWarning, match="fitted without feature names"):
@@ -345,11 +345,11 @@ def test_transformers_in_and_around_pipelines() -> None:
         assert explanation.group("input").feature_names == expected.feature_names
 
 
-# What has no origin
+# Columns without an origin
 
 
 class Nameless(TransformerMixin, BaseEstimator):
-    """What a user writes in a hurry."""
+    """Transformer as a user writes it in a hurry."""
 
     def fit(self, X: Any, y: Any = None) -> Any:
         return self
@@ -414,7 +414,7 @@ def test_a_step_without_names() -> None:
     hidden = make_column_transformer((FunctionTransformer(np.abs), ["weight"]), (OneHotEncoder(), ["a"]))
     pipeline = make_pipeline(hidden, forest(5, None)).fit(X, Y)
     assert explain(pipeline, X).feature_names == ("x0", "x1", "x2", "x3")
-    # Names that a later step was fitted with, or makes, are there again.
+    # Names that a later step was fitted with, or makes, are present again.
     unnamed = FunctionTransformer(lambda data: data)
     pipeline = make_pipeline(unnamed, OneHotEncoder(), forest(5, None)).fit(X[["a"]], Y)
     assert explain(pipeline, X[["a"]]).feature_names == ("a_b_c", "a_c", "a_d")

@@ -1,4 +1,4 @@
-"""Steps of which the origins of columns are known: each is tried, by changing one column at a time."""
+"""Steps with known origins of their columns: each is tested by changing one column at a time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from skshapgpu._rows.pipelines import AsArray
 N_ROWS = 90
 _RNG = np.random.default_rng(0)
 
-#: Positive, of unlike scales; few values in the last, so that bins of it coincide.
+#: Positive, of different scales; the last has few values, so that its bins coincide.
 NUMBERS = np.column_stack(
     [
         _RNG.lognormal(size=N_ROWS),
@@ -55,7 +55,7 @@ NUMBERS = np.column_stack(
         _RNG.choice([1.0, 2.0], N_ROWS, p=[0.8, 0.2]),
     ]
 )
-#: Shares of missing values differ; none is missing in the third column, all in the second.
+#: Different shares of missing values: none in the third column, all in the second.
 GAPS = np.where(_RNG.random((N_ROWS, 4)) < [0.3, 1.0, 0.0, 0.1], np.nan, NUMBERS)
 ZEROS = sp.csr_array(np.where(_RNG.random((N_ROWS, 4)) < 0.5, 0.0, NUMBERS))
 #: 5, 2, 3 and 1 categories.
@@ -76,7 +76,7 @@ def dense(X: Any) -> np.ndarray:
 
 
 def columns_that_move(step: Any, X: Any) -> list[set[int]]:
-    """For each column that a step makes those of X that it changes with."""
+    """Find, for each column that a step makes, the columns of X that change it."""
     rng, before = np.random.default_rng(1), dense(step.transform(X))
     given = dense(X)
     found: list[set[int]] = [set() for _ in range(before.shape[1])]
@@ -266,7 +266,7 @@ def test_a_kernel_is_refused() -> None:
     "step", [Normalizer(), KNNImputer(), PolynomialFeatures(2), PCA(1), Ratios()], ids=label
 )
 def test_any_step_that_is_given_one_column_is_known(step: Any) -> None:
-    """In a ``ColumnTransformer``, and behind steps that make several columns of a single one."""
+    """In a ``ColumnTransformer``, and after steps that make several columns from a single one."""
     powers = make_pipeline(KBinsDiscretizer(3, encode="onehot-dense"), PCA(2))
     for of_one in (step, powers):
         encode = make_column_transformer((of_one, [2]), (StandardScaler(), [0]), remainder="drop")
@@ -280,7 +280,7 @@ def test_any_step_that_is_given_one_column_is_known(step: Any) -> None:
 
 
 def test_a_constant_column_has_no_value() -> None:
-    """``Normalizer`` gives each column some of all others: no sum over its columns is that of one of X."""
+    """``Normalizer`` mixes all columns into each: no sum over its columns belongs to one column of X."""
     X = np.column_stack([np.full(N_ROWS, 3.0), NUMBERS[:, :2]])
     pipeline = make_pipeline(Normalizer(), forest(5)).fit(X, X[:, 1])
     assert np.abs(TreeExplainer(pipeline).shap_values(X)[:, 0]).max() > 0.1

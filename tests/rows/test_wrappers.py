@@ -1,4 +1,4 @@
-"""Models inside of others: which are explained as they predict, and which are refused by name."""
+"""Models inside others: some are explained as they predict, the others rejected, with the reason."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def named_rows() -> Any:
     return pytest.importorskip("pandas").DataFrame(ROWS, columns=list("abcd"))
 
 
-# Wrappers whose margin is that of the model inside
+# Wrappers with the margin of the model inside
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def named_rows() -> Any:
 )
 def test_values_are_those_of_the_wrappers_own_prediction(wrap: Any, inner: Any) -> None:
     X = named_rows()
-    # Half of the labels are unknown to a SelfTrainingClassifier, which makes up its own for some of them.
+    # Half of the labels are unknown to a SelfTrainingClassifier, which invents labels for some of them.
     labels = np.where(np.arange(len(X)) % 2, LABELS, -1) if "Self" in repr(wrap(inner())) else LABELS
     model = wrap(inner()).fit(X, labels)
     rows, background = X.iloc[:6], X.iloc[100:105]
@@ -190,31 +190,31 @@ def test_unfitted_wrappers(model: Any) -> None:
 
 
 class Unfittable(DecisionTreeRegressor):
-    """Must not be fitted, as the model around it is refused before."""
+    """Estimator that must not be fitted, as the model around it is refused before."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> Any:
         raise AssertionError("fitted")
 
 
-# Classes of others with predictions of their own
+# Foreign classes with their own predictions
 
 
 class Doubling(Pipeline):
-    """A pipeline that predicts something else than its last step."""
+    """Pipeline that predicts something else than its last step."""
 
     def predict(self, X: Any, **params: Any) -> Any:
         return 2 * super().predict(X, **params)
 
 
 class Reordering(Pipeline):
-    """A pipeline that skips its first step in predictions."""
+    """Pipeline that skips its first step in predictions."""
 
     def _iter(self, *args: Any, **kwargs: Any) -> Any:
         return list(super()._iter(*args, **kwargs))[1:]
 
 
 class Verbose(Pipeline):
-    """A pipeline that adds nothing to how predictions are made."""
+    """Pipeline that changes nothing in how predictions are made."""
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Verbose:
         self.n_rows_ = len(X)
@@ -225,28 +225,28 @@ class Verbose(Pipeline):
 
 
 class Calibrating(GridSearchCV):
-    """A search that changes the probabilities of its best model."""
+    """Search that changes the probabilities of its best model."""
 
     def predict_proba(self, X: Any) -> Any:
         return super().predict_proba(X) ** 2
 
 
 class Thawed(FrozenEstimator):
-    """A frozen model with a decision of its own."""
+    """Frozen model with its own decision function."""
 
     def predict_proba(self, X: Any) -> Any:
         return self.estimator.predict_proba(X)[:, ::-1]
 
 
 class Shifted(ShapTransformer):
-    """A transformer of this package that predicts something else than its model."""
+    """Transformer of this package that predicts something else than its model."""
 
     def predict(self, X: Any) -> Any:
         return super().predict(X) + 1
 
 
 class Narrow(RFE):
-    """A selector that shows its model other columns."""
+    """Selector that shows its model other columns."""
 
     def _get_support_mask(self) -> Any:
         return np.roll(super()._get_support_mask(), 1)
@@ -313,7 +313,7 @@ def test_a_subclass_that_predicts_as_its_base_is_explained() -> None:
 
 
 class Chooser(ClassifierMixin, BaseEstimator):
-    """A search by its looks: it has a best model, and predicts with the opposite of it."""
+    """Estimator that looks like a search: it has a best model, and predicts the opposite."""
 
     def fit(self, X: Any, y: Any) -> Chooser:
         self.best_estimator_ = forest_classifier().fit(X, y)
@@ -324,13 +324,13 @@ class Chooser(ClassifierMixin, BaseEstimator):
 
 
 class ExplainingTransformer(Chooser):
-    """A class with a name of this package's."""
+    """A class with a name from this package."""
 
     estimator = estimator_ = forest_classifier().fit(ROWS[:, ::-1], LABELS)
 
 
 class BaseSearchCV(BaseEstimator):
-    """A class with a name of scikit-learn's."""
+    """A class with a name from scikit-learn."""
 
     estimator = forest_classifier()
 
@@ -343,7 +343,7 @@ def test_classes_that_look_alike() -> None:
         explain(ExplainingTransformer().fit(ROWS, LABELS), ROWS)
     with pytest.raises(UnsupportedModelError, match="cannot explain a BaseSearchCV"):
         explain(BaseSearchCV(), ROWS)
-    # Without predictions of its own there is no other model that it could stand for.
+    # Without its own predictions there is no other model that it could represent.
     holder = SimpleNamespace(best_estimator_=chooser.best_estimator_)
     np.testing.assert_array_equal(explain(holder, ROWS).values, explain(chooser.best_estimator_, ROWS).values)
 

@@ -38,7 +38,7 @@ pytest.importorskip("skshapgpu._cuda")
 
 @pytest.fixture(autouse=True)
 def auto(monkeypatch: pytest.MonkeyPatch) -> None:
-    """"auto" chooses here, whatever device the test run is for."""
+    """The "auto" device chooses here, whatever device the test run is for."""
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
 
 
