@@ -15,7 +15,7 @@
     python benchmarks/bench.py scaling --device cuda
     python benchmarks/bench.py revisions --other DIR
 
-README.md beside this file says what is measured and how to read it.
+README.md in this folder describes the measurements and how to read them.
 """
 
 # ruff: noqa: E402

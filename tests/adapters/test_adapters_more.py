@@ -73,7 +73,7 @@ def ngb(kind: str, **options: Any) -> Any:
 
 
 def parameters(model: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the parameters as ``pred_dist`` gets them from the model."""
+    """Return a function for the parameters that ``pred_dist`` gets from the model."""
     return lambda rows: model.pred_param(rows)
 
 

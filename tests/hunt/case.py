@@ -181,9 +181,10 @@ class Case:
         return self.given.plain
 
     def _is_misread(self) -> bool:
-        """Return whether the library misreads X: CatBoost 1.2.10 reads foreign memory in frames of polars.
+        """Return whether the library misreads X.
 
-        This happens to frames with categories; XGBoost reads the bytes of other byte orders wrongly.
+        CatBoost 1.2.10 reads foreign memory in polars frames with categories, XGBoost other bytes in
+        big-endian arrays.
         """
         polars = type(self.X).__module__.startswith("polars")
         if self.draw.family == "xgboost" and self.draw.container == "big-endian":
@@ -334,7 +335,7 @@ class Case:
 
     @cached_property
     def pair_worth(self) -> np.ndarray | None:
-        """Coalition values for pairs of first rows and background rows, by mixtures of model columns."""
+        """Coalition values of the first rows against each background row, by mixtures of model columns."""
         if self.n_columns > truth.MOST_COLUMNS or self.has_combinations:
             return None
         made = containers.rows(self.made, range(N_DEFINED))

@@ -45,7 +45,7 @@ def xgboost_trees(model: Any) -> Iterator[Tree]:
 
 
 def _singles(numbers: list[float]) -> np.ndarray:
-    """Parse float32 numbers, which the text writes with just enough digits to distinguish them."""
+    """Round to float32: the text has just enough digits to distinguish float32 numbers."""
     return np.array(numbers, np.float32).astype(np.float64)
 
 
