@@ -1,26 +1,19 @@
 """Find prose that must be read twice: how docstrings and comments open, and words with a second meaning.
 
-``python tests/project/prose.py`` prints ``file:line: problem`` for each, and ``./dev check`` runs it; with
-``--count`` it prints the number of problems in each folder, those of ``NOT_YET`` included.
+``python tests/project/prose.py`` prints ``file:line: problem`` for each, and ``./dev check`` runs it.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import io
 import re
 import sys
 import tokenize
-from collections import Counter
 from collections.abc import Iterator
-from fnmatch import fnmatch
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-
-#: Folders whose prose has not been rewritten yet, as patterns. Once it has been, the entry is deleted here.
-NOT_YET: tuple[str, ...] = ()
 
 #: Openings of any docstring or comment that make a reader guess what is meant.
 RIDDLE = re.compile(r"(What|Who|Whom|Of(?! course)|The same|That of|Those (of|that|which|who))\b")
@@ -163,30 +156,12 @@ def files() -> Iterator[Path]:
                 yield path
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the program; return its exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", action="store_true", help="print the number of problems of each folder")
-    count = parser.parse_args(arguments).count
-    counts: Counter[str] = Counter()
-    printed = 0
-    for path in files():
-        name, folder = path.relative_to(ROOT), str(path.parent.relative_to(ROOT))
-        found = problems(path)
-        counts[folder] += len(found)
-        if not count and not any(fnmatch(folder, pattern) for pattern in NOT_YET):
-            printed += len(found)
-            for line, problem in found:
-                print(f"{name}:{line}: {problem}")
-    if count:
-        for folder, number in counts.items():
-            print(f"{number:6} {folder}")
-        return 0
-    for pattern in NOT_YET:
-        if not any(number for folder, number in counts.items() if fnmatch(folder, pattern)):
-            printed += 1
-            print(f"{pattern!r} has no problems left: delete it from NOT_YET in {Path(__file__).name}")
-    return 1 if printed else 0
+def main() -> int:
+    """Print all problems; return the exit status of the program."""
+    found = [(path.relative_to(ROOT), *problem) for path in files() for problem in problems(path)]
+    for name, line, problem in found:
+        print(f"{name}:{line}: {problem}")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

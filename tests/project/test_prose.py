@@ -106,24 +106,18 @@ def test_problems_of_cpp(tmp_path: Path) -> None:
     assert [line for line, _ in prose.problems(path)] == [1, 4]
 
 
-def test_a_folder_that_is_not_done_is_counted_only(
+def test_problems_are_printed_with_their_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "csrc" / "cpu"
     folder.mkdir(parents=True)
     (folder / "rows.cpp").write_text(CPP)
     monkeypatch.setattr(prose, "ROOT", tmp_path)
-    monkeypatch.setattr(prose, "NOT_YET", ("csrc*",))
-    assert prose.main([]) == 0
-    assert prose.main(["--count"]) == 0
-    assert capsys.readouterr().out.split() == ["2", "csrc/cpu"]
-    monkeypatch.setattr(prose, "NOT_YET", ())
-    assert prose.main([]) == 1
-    assert capsys.readouterr().out.startswith("csrc/cpu/rows.cpp:1: a comment opens with a riddle")
+    assert prose.main() == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and lines[0].startswith("csrc/cpu/rows.cpp:1: a comment opens with a riddle")
     (folder / "rows.cpp").write_text("int x;\n")
-    monkeypatch.setattr(prose, "NOT_YET", ("csrc*",))
-    assert prose.main([]) == 1
-    assert "delete it from NOT_YET" in capsys.readouterr().out
+    assert prose.main() == 0
 
 
 def test_the_lists_do_not_contradict_each_other() -> None:
