@@ -126,8 +126,8 @@ def summed(case: Case, of_model: np.ndarray, origins: wrappers.Origins) -> np.nd
 
 def transformer(case: Case, report: Report) -> None:
     """Check ShapTransformer's columns, fitted or from a fitted model, and importances in the order of X."""
-    if case.draw.outer == "self-training":
-        raise NotDrawnError("transformer: self-training takes more containers than the model")
+    if case.draw.outer in ("self-training", "sampler"):
+        raise NotDrawnError("transformer: the model alone takes fewer containers or categories")
     nested = case.nest("none")
     shap = ShapTransformer(nested.estimator, **options_of(case))
     if isinstance(case.train, pd.DataFrame) and case.draw.index != "bii":
