@@ -247,16 +247,16 @@ def test_skops(transformer: Any, data: Any) -> None:
     fitted = transformer(model, data=data).fit(DIABETES, PROGRESSION)
     stored = skops.dumps(fitted)
     state = {
-        "background.Background",
-        "devices.Devices",
-        "ensemble.Ensemble",
+        "_rows.background.Background",
+        "_common.devices.Devices",
+        "adapters.ensemble.Ensemble",
         "explainer.TreeExplainer",
-        "inputs.Reader",
-        "runner.Options",
-        "runner.Runner",
-        "schema.AdaptedModel",
-        "schema.InputSchema",
-        f"transformers.{transformer.__name__}",
+        "_rows.inputs.Reader",
+        "_engine.plans.Options",
+        "_engine.plans.Runner",
+        "adapters.schema.AdaptedModel",
+        "adapters.schema.InputSchema",
+        f"_estimators.transformers.{transformer.__name__}",
     }
     trusted = sorted({f"skshapgpu.{name}" for name in state} | {"sklearn.tree._tree.Tree"})
     assert set(skops.get_untrusted_types(data=stored)) <= set(trusted)

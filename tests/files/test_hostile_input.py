@@ -228,7 +228,9 @@ def test_a_model_that_says_it_has_two_thousand_million_features() -> None:
     program = """
 import resource
 import numpy as np
-from skshapgpu import TreeExplainer, inputs, register_adapter, storage
+from skshapgpu import TreeExplainer, register_adapter
+from skshapgpu._files import storage
+from skshapgpu._rows import inputs
 from skshapgpu.adapters.sklearn import OrdinalCategories
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.adapters.schema import AdaptedModel, InputSchema
