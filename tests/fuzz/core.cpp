@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "background/background_pairs.h"
-#include "tables/fast_v2.h"
 #include "background/rescaled.h"
+#include "tables/fast_v2.h"
 #include "tables/stored_tables.h"
 #include "tables/table_builder.h"
 
