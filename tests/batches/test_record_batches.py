@@ -249,7 +249,7 @@ def test_models_by_path(tmp_path: Path, regression: Any) -> None:
     explainer.save(tmp_path / "explainer.model")
     assert BatchExplainer(tmp_path / "explainer.model", n_jobs=2)(batch_of(DIABETES)).equals(want)
     assert BatchExplainer(explainer).explainer is explainer
-    with pytest.raises(TypeError, match="n_jobs must be given to it"):
+    with pytest.raises(TypeError, match="pass n_jobs when you create it"):
         BatchExplainer(explainer, n_jobs=2)
     with pytest.raises(ValueError, match="nowhere"):
         BatchExplainer(str(tmp_path / "nowhere"))
