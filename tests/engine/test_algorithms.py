@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import fields
 from functools import cache
@@ -312,9 +313,10 @@ def test_indices() -> None:
 
 
 def test_docstring_lists_the_values_of_the_options() -> None:
+    lines = inspect.cleandoc(str(TreeExplainer.__doc__)).splitlines()
     for option, values in (("algorithm", NAMES), ("model_output", MODEL_OUTPUTS)):
         listed = ", ".join(f'"{value}"' for value in values)
-        assert f'    {option} : {{{listed}}}, default="{values[0]}"\n' in str(TreeExplainer.__doc__)
+        assert f'{option} : {{{listed}}}, default="{values[0]}"' in lines
 
 
 #: Rows of the README's table, with the results of each.
