@@ -135,7 +135,7 @@ while True:
 
 
 def test_too_little_memory_in_the_middle() -> None:
-    """Whatever allocation fails, there is an error, and the explainer works once there is memory again.
+    """An allocation that fails raises an error, and the explainer works once there is memory again.
 
     In the calling thread: without memory for C++'s data of a further thread the system ends the process.
     """

@@ -79,7 +79,7 @@ def interrupted(sink: Path, monkeypatch: Any, explainer: Any = EXPLAINER, **opti
 def test_a_file_of_the_user_stays(
     sink: str, state: str, overwrite: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a hidden folder says about an output that was there before."""
+    """An output that was there before is kept, also if a hidden folder claims it."""
     path = tmp_path / sink
     if state in ("finished", "replacing"):
         explain(path)

@@ -267,7 +267,7 @@ def test_threads_and_neighbours_change_no_bit(precision: str) -> None:
 
 @pytest.mark.parametrize("n_background", [5, 200])
 def test_counting_anew_changes_no_bit(n_background: int) -> None:
-    """Whatever part of the counts fits into the memory limit."""
+    """Results do not depend on how many of the counts fit into the memory limit."""
     ensemble = random_ensemble(9, n_trees=20, n_features=11, max_leaves=70)
     rows = random_rows(9, ensemble, 100 + n_background)
     background = rows[100:]
