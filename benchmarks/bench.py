@@ -485,10 +485,11 @@ def run_revisions(arguments: argparse.Namespace, refuse: Callable[[str], None]) 
     report = start_report("revisions-cuda" if arguments.device == "cuda" else "revisions", arguments)
     report["other_commit"] = commit(arguments.other)
     for case in cases(arguments, revisions.DEFAULT_MODELS, report, refuse):
-        result = revisions.measure(case, arguments)
-        report["models"].append(result)
-        revisions.print_model(result)
-        write(report, arguments)
+        for results in arguments.results:
+            result = revisions.measure(case, results, arguments)
+            report["models"].append(result)
+            revisions.print_model(result)
+            write(report, arguments)
 
 
 def require_gpu(option: str, refuse: Callable[[str], None]) -> None:

@@ -258,12 +258,13 @@ def without_base(raw: np.ndarray, n_rows: int) -> np.ndarray:
 def _ours(payload: dict[str, Any]) -> System:
     from skshapgpu import TreeExplainer
 
-    double = payload["precision"] == "double"
-    explainer = TreeExplainer(**payload)
+    options = dict(payload)
+    method = options.pop("method", "shap_values")
+    explainer = TreeExplainer(**options)
     return System(
-        (lambda X: X.astype(np.float64)) if double else same,
-        explainer.shap_values,
-        outputs_second,
+        (lambda X: X.astype(np.float64)) if options["precision"] == "double" else same,
+        getattr(explainer, method),
+        outputs_second if method == "shap_values" else (lambda raw, _: raw),
         explainer.plan_info()["instruction_set"],
     )
 

@@ -25,6 +25,14 @@ DEFAULT_MODELS = (
     "catboost-adult-6",
 )
 
+#: name: (method of the explainer, whether it has background data).
+RESULTS = {
+    "values": ("shap_values", False),
+    "interactions": ("shap_interaction_values", False),
+    "background": ("shap_values", True),
+}
+BACKGROUND_ROWS = 1000
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
@@ -36,14 +44,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="checkout with a compiled core",
     )
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 10_000], help="rows of a call (1 10000)")
+    parser.add_argument(
+        "--results",
+        nargs="+",
+        choices=RESULTS,
+        default=["values"],
+        metavar="NAME",
+        help=f"what to compute, of: {' '.join(RESULTS)} (values)",
+    )
     parser.add_argument("--repeats", type=int, default=9, help="rounds (9)")
     parser.add_argument("--seconds", type=float, default=0.5, help="aim for the length of a round (0.5)")
 
 
-def measure(case: models.Case, arguments: argparse.Namespace) -> dict[str, Any]:
+def measure(case: models.Case, results: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Time both checkouts in turn, each in a process of its own."""
     case.X = models.take_rows(case.X, max(arguments.rows))
-    payload = {"model": case.model, "device": arguments.device, "precision": "single", "n_jobs": 1}
+    method, with_background = RESULTS[results]
+    payload = {
+        "model": case.model,
+        "data": case.X[:BACKGROUND_ROWS] if with_background else None,
+        "device": arguments.device,
+        "precision": "single",
+        "n_jobs": 1,
+        "method": method,
+    }
     runners = {
         "this": peers.RemoteRunner(
             sys.executable, {"PYTHONPATH": _joined(sys.path)}, "ours", payload, case.X
@@ -59,13 +83,19 @@ def measure(case: models.Case, arguments: argparse.Namespace) -> dict[str, Any]:
         ),
     }
     try:
-        values = {name: runner.values(max(arguments.rows)) for name, runner in runners.items()}
+        checked = min(max(arguments.rows), 1000)
+        values = {name: runner.values(checked) for name, runner in runners.items()}
         difference = np.abs(values["this"] - values["other"]).max() / np.abs(values["other"]).max()
         calls = [in_turn(runners, n_rows, arguments) for n_rows in arguments.rows]
     finally:
         for runner in runners.values():
             runner.close()
-    return {"name": case.name, "note": case.note, "largest_difference": float(difference), "calls": calls}
+    return {
+        "name": case.name if results == "values" else f"{case.name} {results}",
+        "note": case.note,
+        "largest_difference": float(difference),
+        "calls": calls,
+    }
 
 
 def _joined(path: list[str]) -> str:
