@@ -197,7 +197,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         **{name: getattr(arguments, name) for name in ("rows", "parts", "rounds", "repeats")},
         "features": 20,
-        "leaves": TreeExplainer(model).plan_info()["n_leaves"],
+        "leaves": TreeExplainer(model).model_info()["n_leaves"],
         "same_bits": same_bits,
         "systems": shown,
         "runs": runs,

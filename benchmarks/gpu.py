@@ -192,7 +192,7 @@ def fma_per_row(case: models.Case, ensemble: Any) -> float | None:
     """
     if ensemble.tree_output[0] < 0 and ensemble.n_outputs > 1:
         return None
-    info = TreeExplainer(case.model, device="cpu").plan_info()
+    info = TreeExplainer(case.model, device="cpu").model_info()
     return float(sum((g["n_leaves"] - g["n_trees"]) * (4.5 * g["n_nodes"] + 3.5) for g in info["groups"]))
 
 

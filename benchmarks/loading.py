@@ -56,7 +56,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         runs = [load_elsewhere(path, rows) for _ in range(arguments.repeats)]
         file_bytes = path.stat().st_size
     expected = explainer.shap_values(X[:1])[0].tolist()
-    info = explainer.plan_info()
+    info = explainer.model_info()
     return {
         **{
             name: getattr(arguments, name)

@@ -265,7 +265,7 @@ def _ours(payload: dict[str, Any]) -> System:
         (lambda X: X.astype(np.float64)) if options["precision"] == "double" else same,
         getattr(explainer, method),
         outputs_second if method == "shap_values" else (lambda raw, _: raw),
-        explainer.plan_info()["instruction_set"],
+        explainer.model_info()["instruction_set"],
     )
 
 

@@ -35,11 +35,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     before = peak_gib()
     explainer = TreeExplainer(booster, device="cpu")
     start = time.perf_counter()
-    explanation = explainer.explain_interactions(X, pairs=arguments.pairs)
+    explanation = explainer.explain_interactions(X, interactions=arguments.pairs)
     return {
         **{name: getattr(arguments, name) for name in ("rows", "features", "depth", "rounds", "pairs")},
-        "leaves": explainer.plan_info()["n_leaves"],
-        "occurring_pairs": len(explainer.occurring_pairs()),
+        "leaves": explainer.model_info()["n_leaves"],
+        "occurring_interactions": len(explainer.occurring_interactions()),
         "seconds": time.perf_counter() - start,
         "result_gib": explanation.values.nbytes / 2**30,
         "peak_gib_before": before,

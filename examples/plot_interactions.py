@@ -19,7 +19,7 @@ X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 model = RandomForestRegressor(100, max_depth=5, random_state=0).fit(X, y)
 
 explainer = TreeExplainer(model)
-explanation = explainer.explain_interactions(X, pairs="occurring")
+explanation = explainer.explain_interactions(X, interactions="occurring")
 for name, strength in explanation.strongest(5):
     print(f"{name:<12}{strength:6.2f}")
 
@@ -43,10 +43,10 @@ plt.show()
 # %%
 # With many features or rows, ask for the strongest pairs only. They are determined exactly, over all rows,
 # and only their values are kept.
-strongest = explainer.explain_interactions(X, pairs=3)
+strongest = explainer.explain_interactions(X, interactions=3)
 print(strongest.to_frame().head().round(2))
 
 # %%
 # The transformer fits the model and returns the strongest pairs as named columns.
-pairs = ShapInteractionTransformer(RandomForestRegressor(50, max_depth=4, random_state=0), pairs=3)
+pairs = ShapInteractionTransformer(RandomForestRegressor(50, max_depth=4, random_state=0), interactions=3)
 print(pairs.set_output(transform="pandas").fit_transform(X, y).tail().round(2))

@@ -33,7 +33,7 @@ start = perf_counter()
 explainer = TreeExplainer(model, data=X_train)
 print(f"created in {1000 * (perf_counter() - start):.0f} ms")
 explainer.save(path / "explainer.npz")
-tables = explainer.plan_info()["table_bytes"]
+tables = explainer.model_info()["table_bytes"]
 print(f"{(path / 'explainer.npz').stat().st_size / 1e6:.1f} MB, of which tables {tables / 1e6:.1f} MB")
 
 # %%

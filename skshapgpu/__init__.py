@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         ShapWaterfallDisplay,
     )
     from .errors import UnsupportedModelError
-    from .explainer import TreeExplainer, explain
+    from .explainer import TreeExplainer, explain, explain_interactions
 
 __all__ = [
     "BatchesResult",
@@ -55,6 +55,7 @@ __all__ = [
     "cuda_info",
     "explain",
     "explain_batches",
+    "explain_interactions",
     "register_adapter",
     "shap_importance",
     "show_versions",
@@ -83,6 +84,7 @@ _MODULES = {
     "cuda_info": "_common.devices",
     "explain": "explainer",
     "explain_batches": "batches",
+    "explain_interactions": "explainer",
     "register_adapter": "adapters",
     "shap_importance": "_estimators.importance",
 }

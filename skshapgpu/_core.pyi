@@ -15,7 +15,7 @@ class Plan:
         ensemble: dict[str, Any],
         precision: str,
         order: int = 1,
-        index: str = "sii",
+        index: str = "SII",
         tables: str = "none",
         table_bytes: int = 2**28,
         n_threads: int = 1,
@@ -29,8 +29,8 @@ class Plan:
         several columns of X are one player.
 
         A plan of order 2 can also fill ``matrices`` and ``pairs`` of :meth:`explain`, one of order 3 also
-        ``triples``; each order is slower than the one before and gives the same values. The index is "sii"
-        (Shapley interaction index), "stii" (Shapley-Taylor, up to order 2) or "bii" (Banzhaf). With "bii",
+        ``triples``; each order is slower than the one before and gives the same values. The index is "SII"
+        (Shapley interaction index), "STII" (Shapley-Taylor, up to order 2) or "BII" (Banzhaf). With "BII",
         the values are Banzhaf values, which do not add up to the margin; otherwise they are SHAP values.
 
         A plan of order 1 can have tables of at most ``table_bytes``, filled by ``n_threads`` threads. With
@@ -39,7 +39,7 @@ class Plan:
         and paths have at most 16 different features. All other trees are walked.
 
         The method "walk" is the quadrature; "treeshap" and "fast_v1" are the recursions of Lundberg et al.
-        and Yang, for SHAP values (order 1, index "sii") without tables; "fast_v2" is Yang's second method,
+        and Yang, for SHAP values (order 1, index "SII") without tables; "fast_v2" is Yang's second method,
         with a table for each leaf. It raises TableMemoryError if these need more than ``table_bytes``, and
         ValueError if a path has more than 16 different features.
 
@@ -67,8 +67,8 @@ class Plan:
         A plan of order 2 or 3 also writes, if given, C-contiguous arrays of the dtype of ``values``:
         ``pairs`` (n_rows, n_outputs, n_pairs), half of the index of each pair in :attr:`pairs`, and
         ``matrices`` (n_rows, n_outputs, n_features, n_features), which has these numbers in both places. On
-        the diagonal is a feature's value minus its pairs, or with "bii" the value itself. With "sii", these
-        are SHAP interaction values; with "stii", the diagonal is the contribution of a feature when it is
+        the diagonal is a feature's value minus its pairs, or with "BII" the value itself. With "SII", these
+        are SHAP interaction values; with "STII", the diagonal is the contribution of a feature when it is
         the only one known. A plan of order 3 also writes ``triples`` (n_rows, n_outputs, n_triples), the
         index of each triple in :attr:`triples`, not halved.
         """

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral
 from time import perf_counter
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils import check_scalar
@@ -22,7 +22,7 @@ from ._engine.algorithms import BANZHAF_VALUES, SHAP_VALUES, Kind
 from ._engine.calls import Run, call_plan, execute, shap_values
 from ._engine.costs import CallPlan
 from ._engine.links import link_of, require_model_output
-from ._engine.pairs import Interactions, Request, interactions
+from ._engine.pairs import Interactions, Request, compute_interactions
 from ._engine.plans import Options, Runner
 from ._engine.sharing import Sharing
 from ._explanations.interactions import INDEX_NAMES, InteractionExplanation
@@ -34,35 +34,23 @@ from ._rows.inputs import Reader
 from ._rows.pipelines import Lent, copies_of, unwrap
 from ._rows.rows import Rows
 from .adapters import adapt
+from .adapters.schema import InputSchema
 from .errors import UnsupportedModelError, require_one_of
 
 T = TypeVar("T")
 
 #: Kinds of the values of single features, by the names of their indices.
-_VALUE_KINDS = {"sv": SHAP_VALUES, "bv": BANZHAF_VALUES}
+_VALUE_KINDS = {"SV": SHAP_VALUES, "BV": BANZHAF_VALUES}
 
 _ALL_PAIRS = Request.parse("all")
 
 _OUTPUTS = ("auto", "all")
 
 
-@overload
-def explain(model: Any, X: Any, *, interactions: Literal[False] = False, **options: Any) -> Explanation: ...
-@overload
-def explain(model: Any, X: Any, *, interactions: Literal[True], **options: Any) -> InteractionExplanation: ...
 def explain(
-    model: Any,
-    X: Any,
-    *,
-    y: Any = None,
-    interactions: bool = False,
-    pairs: Any = "all",
-    index: str | None = None,
-    order: int = 2,
-    progress: Any = False,
-    **options: Any,
-) -> Explanation | InteractionExplanation:
-    """Compute exact SHAP values of a tree model, or interactions of its features, in one call.
+    model: Any, X: Any, y: Any = None, *, index: str = "SV", progress: Any = False, **options: Any
+) -> Explanation:
+    """Compute exact SHAP values of a tree model in one call.
 
     Parameters
     ----------
@@ -70,26 +58,19 @@ def explain(
         As for :class:`TreeExplainer`.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Rows to explain, in any form that ``model.predict`` accepts.
-    y : array-like of shape (n_rows,), default=None
-        Labels; as for :meth:`TreeExplainer.explain`.
-    interactions : bool, default=False
-        Whether to compute interactions instead of SHAP values.
-    pairs : {"all", "occurring"}, int or list, default="all"
-        Which interactions to return; as for :meth:`TreeExplainer.explain_interactions`.
-    index : str or None, default=None
-        As for :meth:`TreeExplainer.explain` or :meth:`TreeExplainer.explain_interactions`; None means
-        their default, "sv" or "sii".
-    order : {2, 3}, default=2
-        Number of features that interact; as for :meth:`TreeExplainer.explain_interactions`.
-    progress : bool or callable, default=False
+    y, index, progress
         As for :meth:`TreeExplainer.explain`.
     **options
         Options of :class:`TreeExplainer`.
 
     Returns
     -------
-    Explanation or InteractionExplanation
-        An InteractionExplanation if ``interactions=True``.
+    Explanation
+        SHAP values with names, data, row labels and base values.
+
+    See Also
+    --------
+    explain_interactions : Compute interactions of features.
 
     Examples
     --------
@@ -100,20 +81,60 @@ def explain(
     >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
     >>> explain(model, X).shape
     (442, 10)
-    >>> explain(model, X, interactions=True, pairs=5).shape
+    """
+    require_one_of("index", index, tuple(_VALUE_KINDS))
+    require_progress(progress)
+    return TreeExplainer(Lent(model), **options).explain(X, y, index=index, progress=progress)
+
+
+def explain_interactions(
+    model: Any,
+    X: Any,
+    *,
+    interactions: Any = "all",
+    index: str = "SII",
+    order: int = 2,
+    progress: Any = False,
+    **options: Any,
+) -> InteractionExplanation:
+    """Compute exact interactions of the features of a tree model in one call.
+
+    Parameters
+    ----------
+    model : fitted model
+        As for :class:`TreeExplainer`.
+    X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+        Rows to explain, in any form that ``model.predict`` accepts.
+    interactions, index, order, progress
+        As for :meth:`TreeExplainer.explain_interactions`.
+    **options
+        Options of :class:`TreeExplainer`.
+
+    Returns
+    -------
+    InteractionExplanation
+        Interactions with names, data, row labels and base values.
+
+    See Also
+    --------
+    explain : Compute SHAP values.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import explain_interactions
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> explain_interactions(model, X).shape
+    (442, 10, 10)
+    >>> explain_interactions(model, X, interactions=5).shape
     (442, 5)
     """
+    Request.parse(interactions, index, order)
     require_progress(progress)
-    if interactions:
-        if y is not None:
-            raise ValueError("y is for the SHAP values of model_output='log_loss', not for interactions")
-        return TreeExplainer(Lent(model), **options).explain_interactions(
-            X, pairs=pairs, index="sii" if index is None else index, order=order, progress=progress
-        )
-    if not (isinstance(pairs, str) and pairs == "all" and order == 2):
-        raise ValueError("pairs and order are for interactions: use interactions=True")
-    return TreeExplainer(Lent(model), **options).explain(
-        X, y, index="sv" if index is None else index, progress=progress
+    return TreeExplainer(Lent(model), **options).explain_interactions(
+        X, interactions=interactions, index=index, order=order, progress=progress
     )
 
 
@@ -338,7 +359,7 @@ class TreeExplainer:
         return self._model_output
 
     @property
-    def explains_probabilities(self) -> bool:
+    def _explains_probabilities(self) -> bool:
         """Whether the values explain probabilities of classes: by ``model_output``, or as the margin."""
         return self._model_output == "probability" or (
             self._model_output == "raw" and self._adapted.link == "identity"
@@ -360,9 +381,14 @@ class TreeExplainer:
         return self._adapted.family
 
     @property
-    def steps(self) -> tuple[Any, ...]:
+    def _steps(self) -> tuple[Any, ...]:
         """Transformers that are applied to X first: copies of the leading steps of a pipeline."""
         return tuple(self._reader.steps)
+
+    @property
+    def _schema(self) -> InputSchema:
+        """Columns that the model expects."""
+        return self._adapted.schema
 
     @property
     def n_features(self) -> int:
@@ -370,7 +396,7 @@ class TreeExplainer:
         return self._adapted.schema.n_features
 
     @property
-    def feature_names_in(self) -> tuple[str, ...] | None:
+    def feature_names(self) -> tuple[str, ...] | None:
         """Column names that X must have if it has any; None if unknown, or if a pipeline transforms X."""
         return None if self._reader.steps else self._adapted.schema.feature_names
 
@@ -384,22 +410,7 @@ class TreeExplainer:
         """Bytes that a call may allocate; None if there is no limit."""
         return self._runner.options.memory_limit
 
-    @property
-    def blank_as_underscore(self) -> bool:
-        """Whether ``feature_names_in`` has underscores in place of the blanks in the names of columns."""
-        return self._adapted.schema.blank_as_underscore
-
-    @property
-    def has_encoders(self) -> bool:
-        """Whether columns that the model receives may be categorical."""
-        return self._adapted.schema.has_encoders
-
-    @property
-    def takes_codes(self) -> bool:
-        """Whether the model uses a data frame's category codes as they are."""
-        return self._adapted.schema.takes_codes
-
-    def plan_info(self) -> dict[str, Any]:
+    def model_info(self) -> dict[str, Any]:
         """Return counts and sizes of the compiled model; see also :meth:`plan`.
 
         Returns
@@ -449,7 +460,7 @@ class TreeExplainer:
         require_one_of("dtype", dtype, ("float64", "float32"))
         return call_plan(self._runner, self._reader.count(int(n_rows), dtype))
 
-    def occurring_pairs(self, order: int = 2) -> np.ndarray:
+    def occurring_interactions(self, order: int = 2) -> np.ndarray:
         """Return the pairs of features that occur together on a path; no other pairs interact.
 
         Parameters
@@ -459,13 +470,13 @@ class TreeExplainer:
 
         Returns
         -------
-        ndarray of int32, shape (n_pairs, order)
+        ndarray of int32, shape (n_interactions, order)
             Positions of the features, in ascending order.
         """
-        request = Request.parse("occurring", "sii", order)
+        request = Request.parse("occurring", "SII", order)
         return self._runner.sets(request.kind, request.result)
 
-    def explain(self, X: Any, y: Any = None, *, index: str = "sv", progress: Any = False) -> Explanation:
+    def explain(self, X: Any, y: Any = None, *, index: str = "SV", progress: Any = False) -> Explanation:
         """Compute SHAP values, with names, data, row labels and base values.
 
         Parameters
@@ -479,8 +490,8 @@ class TreeExplainer:
         y : array-like of shape (n_rows,), default=None
             Label of each row, for ``model_output="log_loss"``: a class of the model, or a number for a
             regressor.
-        index : {"sv", "bv"}, default="sv"
-            "sv" computes SHAP values, that is, Shapley values. "bv" computes Banzhaf values, in which every
+        index : {"SV", "BV"}, default="SV"
+            "SV" computes SHAP values, that is, Shapley values. "BV" computes Banzhaf values, in which every
             coalition of the other features has the same weight (Hammer & Holzman, Approximations of
             pseudo-Boolean functions; applications to game theory, ZOR 36, 1992). They do not add up to the
             margin, so additivity is not checked.
@@ -518,7 +529,7 @@ class TreeExplainer:
             facts["base_values"] = self._runner.base_value(labels)[:, 0]
         return Explanation(
             values=_shaped(values),
-            value_index=index,
+            index=index,
             feature_perturbation=self.feature_perturbation,
             model_output=self._model_output,
             origins=self._reader.origins_of(X),
@@ -532,8 +543,8 @@ class TreeExplainer:
         self,
         X: Any,
         *,
-        pairs: Any = "all",
-        index: str = "sii",
+        interactions: Any = "all",
+        index: str = "SII",
         order: int = 2,
         progress: Any = False,
     ) -> InteractionExplanation:
@@ -543,32 +554,32 @@ class TreeExplainer:
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             As for :meth:`explain`.
-        pairs : {"all", "occurring"}, int or list, default="all"
-            "all" returns a symmetric matrix for each row and output. It has half of a pair's index at each
-            of the pair's two entries, and main effects on the diagonal, so that each of its rows adds up to
-            a SHAP value. The other forms return each pair once, with its full index: "occurring" returns all
-            pairs that occur on a path (all others are zero); a number n returns the n strongest pairs, the
-            strongest first, by mean magnitude over all rows of X, summed over the outputs, which takes a
-            first pass over X to find them; a list of pairs of names or positions returns these, in the
-            order of the list.
-        index : {"sii", "stii", "bii"}, default="sii"
-            "sii" is the Shapley interaction index (Grabisch & Roubens, 1999, doi:10.1007/s001820050125); its
+        interactions : {"all", "occurring"}, int or list, default="all"
+            Which interactions to return. "all" returns a symmetric matrix for each row and output. It has
+            half of a pair's index at each of the pair's two entries, and main effects on the diagonal, so
+            that each of its rows adds up to a SHAP value. The other forms return each pair (or triple) once,
+            with its full index: "occurring" returns all that occur on a path (all others are zero); a number
+            n returns the n strongest, the strongest first, by mean magnitude over all rows of X, summed over
+            the outputs, which takes a first pass over X to find them; a list of pairs of names or positions
+            returns these, in the order of the list.
+        index : {"SII", "STII", "BII"}, default="SII"
+            "SII" is the Shapley interaction index (Grabisch & Roubens, 1999, doi:10.1007/s001820050125); its
             form "all" contains the SHAP interaction values of Lundberg et al. (2020,
-            doi:10.1038/s42256-019-0138-9). "stii" is the Shapley-Taylor interaction index (Sundararajan,
-            Dhamdhere & Agarwal, 2020, arXiv:1902.05622). "bii" is the Banzhaf interaction index (Grabisch &
+            doi:10.1038/s42256-019-0138-9). "STII" is the Shapley-Taylor interaction index (Sundararajan,
+            Dhamdhere & Agarwal, 2020, arXiv:1902.05622). "BII" is the Banzhaf interaction index (Grabisch &
             Roubens, 1999), in which every coalition of the other features has the same weight; it does not
             add up to the margin, so additivity is not checked, and "all" has Banzhaf values on the diagonal.
         order : {2, 3}, default=2
-            3 computes interactions of triples: index "sii" or "bii", on the CPU, path-dependent, and in any
+            3 computes interactions of triples: index "SII" or "BII", on the CPU, path-dependent, and in any
             form but "all".
         progress : bool or callable, default=False
-            As for :meth:`explain`. For the strongest pairs, a row counts as done after the second pass.
+            As for :meth:`explain`. For the strongest, a row counts as done after the second pass.
 
         Returns
         -------
         InteractionExplanation
             Interactions, of shape (n_rows, n_features, n_features[, n_outputs]) for "all", else
-            (n_rows, n_pairs[, n_outputs]); float32 for float32 X, else float64.
+            (n_rows, n_interactions[, n_outputs]); float32 for float32 X, else float64.
 
         Raises
         ------
@@ -584,12 +595,12 @@ class TreeExplainer:
         """
         start = perf_counter()
         require_progress(progress)
-        found, run, rows = self._interactions(X, Request.parse(pairs, index, order), progress)
+        found, run, rows = self._interactions(X, Request.parse(interactions, index, order), progress)
         feature_values = found.feature_values
         return InteractionExplanation(
             values=_shaped(found.values),
-            interaction_index=index,
-            pairs=found.sets,
+            index=index,
+            interactions=found.sets,
             strength=found.strength,
             feature_values=None if feature_values is None else _shaped(feature_values),
             feature_perturbation=self.feature_perturbation,
@@ -645,7 +656,7 @@ class TreeExplainer:
         positions = None
         if request.form == "listed":
             positions = request.positions(self._names_of(rows))
-        work = partial(interactions, request=request, positions=positions)
+        work = partial(compute_interactions, request=request, positions=positions)
         found, run = self._execute(rows, request.kind, work, progress=progress)
         return found, run, rows
 
@@ -677,7 +688,7 @@ class TreeExplainer:
         return self._runner.link.read_labels(y, rows.n_rows)
 
     def _names_of(self, rows: Rows) -> tuple[str, ...]:
-        return rows.names or self.names_seen()
+        return rows.names or self._names_seen()
 
     def _facts(self, rows: Rows, run: Run) -> dict[str, Any]:
         """Return the attributes that explanations of all kinds have beside their values."""
@@ -686,25 +697,14 @@ class TreeExplainer:
             "data": rows.data,
             "feature_names": self._names_of(rows),
             "output_names": self._output_names,
-            "index": rows.index,
+            "row_labels": rows.row_labels,
             "precision": self._runner.options.precision,
             "device": run.device,
             "additivity_error": run.gap,
         }
 
-    def names_seen(self, input_features: Any = None) -> tuple[str, ...]:
-        """Return the names of the columns that the model receives, after the leading steps of a pipeline.
-
-        Parameters
-        ----------
-        input_features : sequence of str or None
-            Names of the columns of X.
-
-        Returns
-        -------
-        tuple of str
-            Distinct names, one for each feature.
-        """
+    def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
+        """Return distinct names of the columns that the model receives; ``input_features`` are those of X."""
         return self._reader.names_seen(input_features)
 
     def save(self, path: str | os.PathLike[str], *, tables: bool = True) -> None:
@@ -720,7 +720,7 @@ class TreeExplainer:
             File to write. If this method wrote an existing file, the new one replaces it, while explainers
             that were loaded from the old one still use that. Any other existing file is never replaced.
         tables : bool, default=True
-            Whether to store the tables, ``plan_info()["table_bytes"]`` bytes. Without them, the file is
+            Whether to store the tables, ``model_info()["table_bytes"]`` bytes. Without them, the file is
             small, and loading it fills the tables again.
 
         Raises

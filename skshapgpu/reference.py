@@ -49,7 +49,7 @@ __all__ = [
     "rescaled_shap",
 ]
 
-Index = Literal["sii", "stii", "bii"]
+Index = Literal["SII", "STII", "BII"]
 
 #: An elementwise function of margins and a label.
 Link = Callable[[np.ndarray, float], np.ndarray]
@@ -84,7 +84,7 @@ def path_dependent_shap(ensemble: Ensemble, X: npt.ArrayLike) -> tuple[np.ndarra
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
     for rows, worth in _worth_by_rows(ensemble, X, known):
         for i, f in enumerate(used):
-            values[rows, :, f] = _weighted_difference("sii", worth, subsets[~known[f]], (i,))
+            values[rows, :, f] = _weighted_difference("SII", worth, subsets[~known[f]], (i,))
 
     nothing = {f: np.zeros(1, bool) for f in used}
     any_row = np.zeros((1, ensemble.n_features), ensemble.x_dtype)
@@ -122,7 +122,7 @@ def interventional_shap(
     ValueError
         X, background or weights have a wrong shape, or the ensemble uses more than 12 players.
     """
-    values = _interventional_values("sii", ensemble, X, background, weights)
+    values = _interventional_values("SII", ensemble, X, background, weights)
     trees, background, shares = _against(ensemble, background, weights)
     return values, ensemble.intercept + shares @ trees.margin(background)
 
@@ -145,7 +145,7 @@ def interventional_banzhaf(
     ndarray of float64, shape (n_rows, n_outputs, n_players)
         Unlike Shapley values, they do not add up to the margin.
     """
-    return _interventional_values("bii", ensemble, X, background, weights)
+    return _interventional_values("BII", ensemble, X, background, weights)
 
 
 def interventional_interactions(
@@ -153,7 +153,7 @@ def interventional_interactions(
     X: npt.ArrayLike,
     background: npt.ArrayLike,
     weights: npt.ArrayLike | None = None,
-    index: Index = "sii",
+    index: Index = "SII",
 ) -> np.ndarray:
     """Compute interventional interactions of all pairs of features, straight from the definition.
 
@@ -161,7 +161,7 @@ def interventional_interactions(
     ----------
     ensemble, X, background, weights
         As for :func:`interventional_shap`, which lists the errors, too.
-    index : {"sii", "stii", "bii"}
+    index : {"SII", "STII", "BII"}
         As for :func:`path_dependent_interactions`.
 
     Returns
@@ -257,11 +257,11 @@ def path_dependent_banzhaf(ensemble: Ensemble, X: npt.ArrayLike) -> np.ndarray:
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
     for rows, worth in _worth_by_rows(ensemble, X, known):
         for i, f in enumerate(used):
-            values[rows, :, f] = _weighted_difference("bii", worth, subsets[~known[f]], (i,))
+            values[rows, :, f] = _weighted_difference("BII", worth, subsets[~known[f]], (i,))
     return values
 
 
-def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Index = "sii") -> np.ndarray:
+def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Index = "SII") -> np.ndarray:
     """Compute path-dependent interactions of all pairs of features, straight from the definition.
 
     Parameters
@@ -270,16 +270,16 @@ def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Ind
         Must use at most 12 different players; the number of its columns does not matter.
     X : array-like of shape (n_rows, n_features)
         Numbers; NaN is missing, a categorical column holds codes.
-    index : {"sii", "stii", "bii"}
+    index : {"SII", "STII", "BII"}
         The Shapley interaction index, which gives SHAP interaction values, the Shapley-Taylor index of
         order 2, or the Banzhaf interaction index.
 
     Returns
     -------
     ndarray of float64, shape (n_rows, n_outputs, n_players, n_players)
-        Symmetric, with half of the index of two features off the diagonal. The diagonal holds, for "sii",
-        the rest of a feature's Shapley value; for "stii", what the feature adds if it alone is known; for
-        "bii", its Banzhaf value. For the first two, rows add up to the Shapley values.
+        Symmetric, with half of the index of two features off the diagonal. The diagonal holds, for "SII",
+        the rest of a feature's Shapley value; for "STII", what the feature adds if it alone is known; for
+        "BII", its Banzhaf value. For the first two, rows add up to the Shapley values.
 
     Raises
     ------
@@ -295,7 +295,7 @@ def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Ind
 
 
 def path_dependent_triples(
-    ensemble: Ensemble, X: npt.ArrayLike, index: Index = "sii"
+    ensemble: Ensemble, X: npt.ArrayLike, index: Index = "SII"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute path-dependent interactions of all triples of used features, straight from the definition.
 
@@ -305,7 +305,7 @@ def path_dependent_triples(
         Must use at most 12 different players; the number of its columns does not matter.
     X : array-like of shape (n_rows, n_features)
         Numbers; NaN is missing, a categorical column holds codes.
-    index : {"sii", "bii"}
+    index : {"SII", "BII"}
         The Shapley or the Banzhaf interaction index.
 
     Returns
@@ -320,8 +320,8 @@ def path_dependent_triples(
     ValueError
         X has a wrong shape, the ensemble uses more than 12 players, or ``index`` is another one.
     """
-    if index not in ("sii", "bii"):
-        raise ValueError(f"index must be 'sii' or 'bii', not {index!r}")
+    if index not in ("SII", "BII"):
+        raise ValueError(f"index must be 'SII' or 'BII', not {index!r}")
     X, used, subsets, known = _players(ensemble, X)
     members = list(combinations(range(len(used)), 3))
     values = np.zeros((len(X), ensemble.n_outputs, len(members)))
@@ -384,7 +384,7 @@ def _interventional_values(
     background: npt.ArrayLike,
     weights: npt.ArrayLike | None,
 ) -> np.ndarray:
-    """Compute values of single features: Shapley values, or Banzhaf values with "bii"."""
+    """Compute values of single features: Shapley values, or Banzhaf values with "BII"."""
     X, used, subsets, known = _players(ensemble, X)
     trees, background, shares = _against(ensemble, background, weights)
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
@@ -433,9 +433,9 @@ def _weighted_difference(
 ) -> np.ndarray:
     """Return the index of some features, from v(S) of all subsets and the subsets without them."""
     n_players = int(worth.shape[-1]).bit_length() - 1
-    if index == "bii":
+    if index == "BII":
         weights = np.full(len(without), 1 / len(without))
-    elif index == "stii":
+    elif index == "STII":
         weights = len(members) * _shapley_weights(without, n_players)
     else:  # the members enter together, as one player
         weights = _shapley_weights(without, n_players - len(members) + 1)
@@ -457,11 +457,11 @@ def _fill_matrices(
             matrices[..., f, g] = _weighted_difference(index, worth, without, (i, j)) / 2
             matrices[..., g, f] = matrices[..., f, g]
     for i, f in enumerate(used):
-        if index == "stii":
+        if index == "STII":
             matrices[..., f, f] = worth[..., 1 << i] - worth[..., 0]
             continue
         value = _weighted_difference(index, worth, subsets[~known[f]], (i,))
-        matrices[..., f, f] = value if index == "bii" else value - matrices[..., f, :].sum(axis=-1)
+        matrices[..., f, f] = value if index == "BII" else value - matrices[..., f, :].sum(axis=-1)
 
 
 def _difference(worth: np.ndarray, subsets: np.ndarray, members: tuple[int, ...]) -> np.ndarray:

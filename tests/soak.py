@@ -120,12 +120,12 @@ WORK: dict[str, tuple[dict[str, Any], Callable[[TreeExplainer, np.ndarray], Any]
     "background": ({"data": X[:40]}, lambda e, rows: e.shap_values(rows)),
     "limited": ({"memory_limit": 2**23, "n_jobs": 2}, lambda e, rows: e.shap_values(rows)),
     "float32": ({}, lambda e, rows: e.shap_values(rows.astype(np.float32))),
-    "banzhaf": ({}, lambda e, rows: e.explain(rows, index="bv").values),
+    "banzhaf": ({}, lambda e, rows: e.explain(rows, index="BV").values),
     "interactions": ({}, lambda e, rows: e.shap_interaction_values(rows)),
-    "strongest": ({}, lambda e, rows: e.explain_interactions(rows, pairs=3).values),
+    "strongest": ({}, lambda e, rows: e.explain_interactions(rows, interactions=3).values),
     "background interactions": (
         {"data": X[:10]},
-        lambda e, rows: e.explain_interactions(rows, pairs="occurring").values,
+        lambda e, rows: e.explain_interactions(rows, interactions="occurring").values,
     ),
 }
 

@@ -35,10 +35,10 @@ const T* or_null(const Array<T>& array) {
 }
 
 Index index_named(const std::string& name) {
-  if (name == "sii") return Index::kShapley;
-  if (name == "stii") return Index::kTaylor;
-  if (name == "bii") return Index::kBanzhaf;
-  throw py::value_error("index must be 'sii', 'stii' or 'bii', not '" + name + "'");
+  if (name == "SII") return Index::kShapley;
+  if (name == "STII") return Index::kTaylor;
+  if (name == "BII") return Index::kBanzhaf;
+  throw py::value_error("index must be 'SII', 'STII' or 'BII', not '" + name + "'");
 }
 
 Method method_named(const std::string& name) {
@@ -121,10 +121,10 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   if (order < 1 || order > kMaxOrder)
     throw py::value_error("order must be 1, 2 or 3, not " + std::to_string(order));
   if (order == 3 && index == Index::kTaylor)
-    throw py::value_error("the index 'stii' is of order 2 at most, not 3");
+    throw py::value_error("the index 'STII' is of order 2 at most, not 3");
   const bool only_shap_values = method != Method::kWalk && method != Method::kFastV2;
   if (only_shap_values && (order > 1 || index != Index::kShapley))
-    throw py::value_error("the method '" + method_name + "' computes SHAP values only: order 1, index 'sii'");
+    throw py::value_error("the method '" + method_name + "' computes SHAP values only: order 1, index 'SII'");
   require_threads(n_threads);
   const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);
   if (tables == "none" && method == Method::kFastV2) {
@@ -361,7 +361,7 @@ PYBIND11_MODULE(_core, module) {
   py::register_exception<TableMemoryError>(module, "TableMemoryError", PyExc_MemoryError);
   py::class_<Plan>(module, "Plan")
       .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("order") = 1,
-           py::arg("index") = "sii", py::arg("tables") = "none", py::arg("table_bytes") = size_t{1} << 28,
+           py::arg("index") = "SII", py::arg("tables") = "none", py::arg("table_bytes") = size_t{1} << 28,
            py::arg("n_threads") = 1, py::arg("method") = "walk", py::arg("table_nodes") = 0,
            py::arg("stored") = py::none())
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),

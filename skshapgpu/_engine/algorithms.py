@@ -17,18 +17,18 @@ class Kind(NamedTuple):
     """Kind of results: values of single features or, from order 2 on, interactions of sets of features."""
 
     order: int = 1
-    index: str = "sii"  # type: ignore[assignment]  # the method of tuples is not needed
+    index: str = "SII"  # type: ignore[assignment]  # the method of tuples is not needed
 
     @property
     def adds_up(self) -> bool:
         """Whether the base value plus the values of a row is its margin."""
-        return self.index != "bii"
+        return self.index != "BII"
 
 
-SHAP_VALUES, BANZHAF_VALUES = Kind(), Kind(1, "bii")
+SHAP_VALUES, BANZHAF_VALUES = Kind(), Kind(1, "BII")
 
-_PAIRS = (Kind(2, "sii"), Kind(2, "stii"), Kind(2, "bii"))
-_TRIPLES = (Kind(3, "sii"), Kind(3, "bii"))
+_PAIRS = (Kind(2, "SII"), Kind(2, "STII"), Kind(2, "BII"))
+_TRIPLES = (Kind(3, "SII"), Kind(3, "BII"))
 
 
 @dataclass(frozen=True)

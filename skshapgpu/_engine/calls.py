@@ -267,7 +267,7 @@ class HostRun(Run):
             labels = parts["labels"] = self._labels[start : start + len(values)]
         self.plan.explain(block, values, margin, self._choice.n_threads, **parts)
         if margin is not None:
-            gap = self._runner.check(values, margin, self._rows.index, start, labels)
+            gap = self._runner.check(values, margin, self._rows.row_labels, start, labels)
             self.gap = max(self.gap or 0.0, gap)
 
     def _compute_on_gpus(
@@ -296,7 +296,7 @@ class HostRun(Run):
         if not (gaps <= self._runner.allowed_gap(values.dtype)).all():
             margin = np.empty(values.shape[:2])
             self._gpus[0].explain(block, np.empty_like(values), margin, None, limit)
-            self._runner.check(values, margin, self._rows.index, start)
+            self._runner.check(values, margin, self._rows.row_labels, start)
         self.gap = max(self.gap or 0.0, float(gaps.max()))
 
 
@@ -396,7 +396,7 @@ def call_plan(runner: Runner, X: HostRows) -> CallPlan:
         result_bytes=need.result,
         peak_bytes=need.peak(size),
         refusal=refusal,
-        building=choice.building,
+        build_seconds=choice.building,
         seconds=choice.seconds if estimated else None,
     )
 

@@ -86,7 +86,7 @@ class CallPlan:
         converted in batches, which take up to 256 MiB more.
     refusal : str or None
         Message of the ``MemoryError`` that the call raises before any work; None if it raises none.
-    building : float
+    build_seconds : float
         Seconds to build tables that only a call with this many rows uses, which happens once; 0 if there
         is a memory limit, as no such tables are built then. They are included in ``seconds``.
     seconds : float or None
@@ -102,7 +102,7 @@ class CallPlan:
     result_bytes: int
     peak_bytes: int
     refusal: str | None
-    building: float
+    build_seconds: float
     seconds: float | None
 
     def __str__(self) -> str:
@@ -119,8 +119,8 @@ class CallPlan:
                 f"{group.n_trees:,} trees, {group.n_leaves:,} leaves, {group.n_nodes} quadrature nodes: "
                 f"{group.algorithm}{tables if group.algorithm == 'tables' else ''}"
             )
-        if self.building:
-            lines.append(f"making the tables takes about {number(self.building, 2)} s of it")
+        if self.build_seconds:
+            lines.append(f"building the tables takes about {number(self.build_seconds, 2)} s of it")
         return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ _NOUNS = {2: "pair", 3: "triple"}
 
 @dataclass(frozen=True)
 class Request:
-    """Interactions that are requested by the arguments ``pairs``, ``index`` and ``order``.
+    """Interactions that are requested by the arguments ``interactions``, ``index`` and ``order``.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Request:
     listed: tuple[tuple[Any, ...], ...] = ()
 
     @classmethod
-    def parse(cls, pairs: Any, index: Any = "sii", order: Any = 2) -> Request:
+    def parse(cls, interactions: Any, index: Any = "SII", order: Any = 2) -> Request:
         """Parse the arguments.
 
         Raises
@@ -58,27 +58,38 @@ class Request:
             raise ValueError(f"order={order} has index {known}, not {index!r}, which is of order 2")
         kind = Kind(int(order), index)
         noun = _NOUNS[kind.order]
-        if isinstance(pairs, str):
-            if pairs == "all" and order == 3:
+        refusal = (
+            f"interactions must be 'all', 'occurring', a number or a list of {noun}s, not {interactions!r}"
+        )
+        if isinstance(interactions, str):
+            if interactions == "all" and order == 3:
                 raise ValueError(
-                    "order=3 has no dense result: use pairs='occurring', a number or a list of triples"
+                    "order=3 has no dense result: use interactions='occurring', a number or a list of triples"
                 )
-            if pairs not in ("all", "occurring"):
-                raise ValueError(
-                    f"pairs must be 'all', 'occurring', a number or a list of {noun}s, not {pairs!r}"
-                )
-            return cls(kind, pairs)
-        if isinstance(pairs, (int, np.integer)) and not isinstance(pairs, bool):
-            if pairs < 1:
-                raise ValueError(f"pairs must be at least 1, not {pairs}")
-            return cls(kind, "strongest", count=int(pairs))
-        if not isinstance(pairs, (Sequence, np.ndarray)):
-            raise TypeError(f"pairs must be 'all', 'occurring', a number or a list of {noun}s, not {pairs!r}")
-        for members in pairs:
+            if interactions not in ("all", "occurring"):
+                raise ValueError(refusal)
+            return cls(kind, interactions)
+        if isinstance(interactions, (int, np.integer)) and not isinstance(interactions, bool):
+            if interactions < 1:
+                raise ValueError(f"interactions must be at least 1, not {interactions}")
+            return cls(kind, "strongest", count=int(interactions))
+        if not isinstance(interactions, (Sequence, np.ndarray)):
+            raise TypeError(refusal)
+        for members in interactions:
             is_set = isinstance(members, (Sequence, np.ndarray)) and not isinstance(members, str)
             if not is_set or len(members) != order:
-                raise ValueError(f"pairs must be a list of {noun}s of features, but {members!r} is no {noun}")
-        return cls(kind, "listed", listed=tuple(map(tuple, pairs)))
+                raise ValueError(
+                    f"interactions must be a list of {noun}s of features, but {members!r} is no {noun}"
+                )
+        return cls(kind, "listed", listed=tuple(map(tuple, interactions)))
+
+    def require_columns(self) -> None:
+        """Raise ``ValueError`` if the result has a matrix for each row, in place of columns."""
+        if self.form == "all":
+            raise ValueError(
+                "interactions='all' stands for a matrix for each row, which is no row of a table: use "
+                "'occurring' for all pairs that occur on a path; others are zero"
+            )
 
     @property
     def noun(self) -> str:
@@ -109,9 +120,9 @@ class Request:
             numbers = tuple(_position(feature, number) for feature in members)
             key = tuple(sorted(numbers))
             if len(set(key)) < len(key):
-                raise ValueError(f"a {self.noun} in pairs has a feature twice: {members!r}")
+                raise ValueError(f"a {self.noun} in interactions has a feature twice: {members!r}")
             if key in found:
-                raise ValueError(f"pairs holds a {self.noun} twice: {members!r}")
+                raise ValueError(f"interactions holds a {self.noun} twice: {members!r}")
             found[key] = numbers
         return np.array(list(found.values()), np.int32).reshape(-1, self.kind.order)
 
@@ -119,12 +130,16 @@ class Request:
 def _position(feature: Any, number: dict[str, int]) -> int:
     if isinstance(feature, str):
         if feature not in number:
-            raise ValueError(f"pairs names the unknown feature {feature!r}")
+            raise ValueError(f"interactions names the unknown feature {feature!r}")
         return number[feature]
     if isinstance(feature, bool) or not isinstance(feature, (int, np.integer)):
-        raise ValueError(f"pairs names features by {feature!r}, which is neither a name nor a position")
+        raise ValueError(
+            f"interactions names features by {feature!r}, which is neither a name nor a position"
+        )
     if not 0 <= feature < len(number):
-        raise ValueError(f"pairs names feature {feature}, but features are numbered 0 to {len(number) - 1}")
+        raise ValueError(
+            f"interactions names feature {feature}, but features are numbered 0 to {len(number) - 1}"
+        )
     return int(feature)
 
 
@@ -146,7 +161,7 @@ class Interactions:
     feature_values: Any = None
 
 
-def interactions(run: Run, request: Request, positions: np.ndarray | None) -> Interactions:
+def compute_interactions(run: Run, request: Request, positions: np.ndarray | None) -> Interactions:
     """Compute the requested interactions; ``positions`` are those of the features of listed sets.
 
     Raises
@@ -169,7 +184,7 @@ def _all(run: Run, request: Request) -> Interactions:
     memory = _ResultMemory(
         run,
         f"{INDEX_NAMES[request.kind.index]} ({n_features} x {n_features} features, {run.n_outputs} outputs)",
-        "or ask for fewer pairs: pairs='occurring', a number or a list of them",
+        "or ask for fewer pairs: interactions='occurring', a number or a list of them",
     )
     work = run.n_outputs * n_features * item
     if run.n_outputs > run.computed_outputs:

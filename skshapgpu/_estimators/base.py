@@ -100,9 +100,9 @@ class ExplainingTransformer(
         self._compile()
         # The names come from the first step of a pipeline, or, without leading steps, from the adapter.
         explainer = self.explainer_
-        names = getattr(model, "feature_names_in_", None) if explainer.steps else explainer.feature_names_in
-        if not explainer.steps or hasattr(model, "n_features_in_"):
-            self.n_features_in_ = model.n_features_in_ if explainer.steps else explainer.n_features
+        names = getattr(model, "feature_names_in_", None) if explainer._steps else explainer.feature_names
+        if not explainer._steps or hasattr(model, "n_features_in_"):
+            self.n_features_in_ = model.n_features_in_ if explainer._steps else explainer.n_features
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
         self._learn(None)
@@ -199,8 +199,8 @@ class ExplainingTransformer(
                 explainer = TreeExplainer(model, **self._explainer_options())
                 if explainer.output_names != self.explainer_.output_names:
                     raise ValueError(f"the model of fold {number} has other outputs than that of all rows")
-                names_in_fold = explainer.names_seen(columns)
-                known = names_are_known(explainer.steps, names_in_fold)
+                names_in_fold = explainer._names_seen(columns)
+                known = names_are_known(explainer._steps, names_in_fold)
                 places = places_of(names, names_in_fold, number, known)
                 values = self._values_of(explainer, select(X, test), places)
             if not result.ndim:
@@ -280,7 +280,7 @@ class ExplainingTransformer(
     def _for_model(self, X: Any) -> Any:
         """Return X for a method of the model, after checks that some libraries do not make."""
         check_is_fitted(self)
-        if not self.explainer_.steps:
+        if not self.explainer_._steps:
             if isinstance(X, np.ndarray):
                 table(X)  # rejects a single row without its second axis
             validate_data(self, X, reset=False, skip_check_array=True)
@@ -288,11 +288,11 @@ class ExplainingTransformer(
 
     def _as_table(self, X: Any) -> Any:
         """Return X in a known form, unless it is on a GPU or is left to the first step of a pipeline."""
-        return X if self.explainer_.steps or on_gpu(X) else table(X)
+        return X if self.explainer_._steps or on_gpu(X) else table(X)
 
     def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
         """Return the names of the columns that the model sees, after a check of those of X."""
-        return self.explainer_.names_seen(self._names_given(input_features))
+        return self.explainer_._names_seen(self._names_given(input_features))
 
     def _names_given(self, input_features: Any = None) -> Any:
         """Return the checked names of the columns of X; None if X is a list of texts, without columns."""

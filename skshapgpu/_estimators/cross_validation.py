@@ -282,7 +282,7 @@ def _explain_split(
     if few and len(seen) == 2:
         options["outputs"] = "all"
     explainer = TreeExplainer(Lent(model), **options)
-    if few and len(seen) == 2 and not explainer.explains_probabilities:
+    if few and len(seen) == 2 and not explainer._explains_probabilities:
         raise _OtherOutputsError(
             f"its training rows are of 2 of {len(classes or ())} classes, so that its model has one margin, "
             "which is of another kind than those of more classes"
@@ -305,8 +305,8 @@ def _explain_split(
         perf_counter() - start,
         names,
         outputs,
-        bool(explainer.steps),
-        names_are_known(explainer.steps, explanation.feature_names),
+        bool(explainer._steps),
+        names_are_known(explainer._steps, explanation.feature_names),
     )
 
 

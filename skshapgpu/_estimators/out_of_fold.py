@@ -60,7 +60,7 @@ class OutOfFold:
     def __init__(self, n_rows: int, n_splits: int, averaged: bool, first: Split) -> None:
         assert first.explanation is not None
         self._facts = replace(
-            first.explanation, values=None, base_values=None, data=None, index=None, origins=None
+            first.explanation, values=None, base_values=None, data=None, row_labels=None, origins=None
         )
         self._averaged = averaged
         self._dtype = first.explanation.values.dtype
@@ -141,7 +141,7 @@ class OutOfFold:
             data=table(X) if self._data is None else self._data.together(len(counts), self._features),
             feature_names=self._features,
             output_names=self._output_names,
-            index=row_labels(X),
+            row_labels=row_labels(X),
             device=", ".join(self._devices),
             seconds=float(self._seconds.sum()),
             additivity_error=max(self._gaps, default=None),

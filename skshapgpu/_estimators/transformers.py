@@ -150,7 +150,7 @@ class ShapTransformer(ExplainingTransformer):
 
     def _origins(self) -> Origins | None:
         """Return the origins of the columns that the model sees; None if they are those of X."""
-        steps = self.explainer_.steps
+        steps = self.explainer_._steps
         return origins_of(steps, self.explainer_.n_features) if steps else None
 
     def _importances(self, X: Any, origins: Origins | None) -> np.ndarray:
@@ -243,7 +243,7 @@ class ShapTransformer(ExplainingTransformer):
 class ShapInteractionTransformer(ExplainingTransformer):
     """Transformer of rows into the interactions of features in a tree model's predictions.
 
-    ``fit`` fits a clone of the model and determines the pairs, and ``transform`` returns a column "a x b"
+    ``fit`` fits a clone of the model and selects the pairs, and ``transform`` returns a column "a x b"
     for each pair, with its whole index; predictions and scores are the model's own. A ``FrozenEstimator``
     is used as it is; see also :meth:`from_fitted`.
 
@@ -253,12 +253,12 @@ class ShapInteractionTransformer(ExplainingTransformer):
     ----------
     estimator : estimator
         A tree model, or a ``Pipeline`` or search around one; see :class:`TreeExplainer`.
-    pairs : {"all", "occurring"}, int or list of pairs, default="all"
-        "all" and "occurring" select all pairs that occur on a path of the fitted model; others do not
-        interact. A number selects this many of the strongest pairs in the rows given to ``fit``, or all if
+    interactions : "occurring", int or list of pairs, default="occurring"
+        "occurring" selects all pairs that occur on a path of the fitted model; others do not interact. A
+        number selects this many of the strongest pairs in the rows given to ``fit``, or all if
         there are fewer. A list has pairs of names or positions of the columns that the model sees, and
         determines their order; a pair that never occurs has zeros.
-    index : {"sii", "stii", "bii"}, default="sii"
+    index : {"SII", "STII", "BII"}, default="SII"
         See :meth:`TreeExplainer.explain_interactions`.
     cv : int, cross-validation splitter, iterable or None, default=None
         See :class:`ShapTransformer`. The pairs are those of the model fitted on all rows.
@@ -277,7 +277,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
     explainer_ : TreeExplainer
     base_values_ : float or ndarray of shape (n_outputs,)
         Expected margin of the model; with ``data``, its mean margin on the background rows.
-    pairs_ : ndarray of int32, shape (n_pairs, 2)
+    interactions_ : ndarray of int32, shape (n_interactions, 2)
         Features of each pair, by position, in the order of the columns. Missing after :meth:`from_fitted`
         with a number of pairs, until ``fit`` is called.
     classes_ : ndarray
@@ -293,8 +293,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
     >>> from skshapgpu import ShapInteractionTransformer
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> model = RandomForestRegressor(10, random_state=0)
-    >>> pairs = ShapInteractionTransformer(model, pairs=5).set_output(transform="pandas")
-    >>> pairs.fit_transform(X, y).shape
+    >>> transformer = ShapInteractionTransformer(model, interactions=5)
+    >>> transformer.fit_transform(X, y).shape
     (442, 5)
     """
 
@@ -302,8 +302,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
         self,
         estimator: Any,
         *,
-        pairs: Any = "all",
-        index: str = "sii",
+        interactions: Any = "occurring",
+        index: str = "SII",
         cv: Any = None,
         data: Any = None,
         feature_perturbation: str = "auto",
@@ -329,7 +329,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
             memory_limit=memory_limit,
             check_additivity=check_additivity,
         )
-        self.pairs = pairs
+        self.interactions = interactions
         self.index = index
         self.data = data
         self.feature_perturbation = feature_perturbation
@@ -337,7 +337,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
 
     def _check_options(self) -> None:
         super()._check_options()
-        Request.parse(self.pairs, self.index)
+        Request.parse(self.interactions, self.index).require_columns()
 
     def _explainer_options(self) -> dict[str, Any]:
         return super()._explainer_options() | {
@@ -347,20 +347,20 @@ class ShapInteractionTransformer(ExplainingTransformer):
         }
 
     def _learn(self, X: Any) -> None:
-        request = Request.parse(self.pairs, self.index)
-        self.pairs_: Any
+        request = Request.parse(self.interactions, self.index)
+        self.interactions_: Any
         if request.form == "listed":
-            self.pairs_ = request.positions(self._names_seen())
+            self.interactions_ = request.positions(self._names_seen())
         elif request.form != "strongest":
-            self.pairs_ = self.explainer_.occurring_pairs()
+            self.interactions_ = self.explainer_.occurring_interactions()
         elif X is not None:
             explanation = self.explainer_.explain_interactions(
-                self._as_table(X), pairs=self.pairs, index=self.index
+                self._as_table(X), interactions=self.interactions, index=self.index
             )
-            self.pairs_ = explanation.pairs
+            self.interactions_ = explanation.interactions
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "pairs_")
+        return hasattr(self, "interactions_")
 
     def transform(self, X: Any) -> np.ndarray:
         """Compute interactions as columns.
@@ -372,21 +372,21 @@ class ShapInteractionTransformer(ExplainingTransformer):
 
         Returns
         -------
-        ndarray of float32 or float64, shape (n_samples, n_pairs * n_outputs)
+        ndarray of float32 or float64, shape (n_samples, n_interactions * n_outputs)
             Interactions; float32 for float32 X. With several outputs, the columns of a pair are adjacent:
             ``explain(X).values.reshape(len(X), -1)``.
         """
         return side_by_side(self.explain(X).values)
 
     def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
-        """Return the interactions of the pairs in ``pairs_``; zeros for pairs that this model lacks."""
-        pairs, there = self.pairs_, np.arange(len(self.pairs_))
+        """Return the interactions of ``interactions_``; zeros for pairs that do not occur in this model."""
+        pairs, there = self.interactions_, np.arange(len(self.interactions_))
         if places is not None:
             number = np.full(self.explainer_.n_features, -1)
             number[places] = np.arange(len(places))
             pairs = number[pairs]
             there = np.flatnonzero((pairs >= 0).all(axis=1))
-        found = explainer.explain_interactions(X, pairs=pairs[there], index=self.index).values
+        found = explainer.explain_interactions(X, interactions=pairs[there], index=self.index).values
         values = np.zeros((len(found), len(pairs), *found.shape[2:]), found.dtype)
         values[:, there] = found
         return side_by_side(values)
@@ -404,12 +404,16 @@ class ShapInteractionTransformer(ExplainingTransformer):
         Returns
         -------
         InteractionExplanation
-            Interactions of the pairs in ``pairs_``.
+            Interactions of the pairs in ``interactions_``.
         """
         require_progress(progress)
         X = self._checked(X)
-        pairs = "occurring" if isinstance(self.pairs, str) else self.pairs_
-        return self.explainer_.explain_interactions(X, pairs=pairs, index=self.index, progress=progress)
+        return self.explainer_.explain_interactions(
+            X,
+            interactions="occurring" if isinstance(self.interactions, str) else self.interactions_,
+            index=self.index,
+            progress=progress,
+        )
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the columns that ``transform`` returns.
@@ -425,5 +429,5 @@ class ShapInteractionTransformer(ExplainingTransformer):
             "a x b" for each pair if there is one output, otherwise "a x b__class".
         """
         check_is_fitted(self)
-        names = set_names(self._names_seen(input_features), self.pairs_)
+        names = set_names(self._names_seen(input_features), self.interactions_)
         return np.asarray(column_names(names, self.explainer_.output_names), dtype=object)

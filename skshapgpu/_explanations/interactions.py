@@ -15,9 +15,9 @@ from .values import LabelledValues, column_names, positions, ranking
 
 #: Interaction indices, and the names of their values.
 INDEX_NAMES = {
-    "sii": "SHAP interaction values",
-    "stii": "Shapley-Taylor interaction values",
-    "bii": "Banzhaf interaction values",
+    "SII": "SHAP interaction values",
+    "STII": "Shapley-Taylor interaction values",
+    "BII": "Banzhaf interaction values",
 }
 
 
@@ -25,45 +25,45 @@ INDEX_NAMES = {
 class InteractionExplanation(LabelledValues):
     """Interactions of features in some rows, with their features, outputs and row labels.
 
-    If dense (``pairs`` is None), ``values`` hold a symmetric matrix for each row: *half* of a pair's index
-    at each of its two places and main effects on the diagonal, so that the rows of a matrix add up to SHAP
-    values. Otherwise each pair (or triple) occurs once, with its *whole* index. Either way, the pairs and
-    main effects of a row and its base value add up to its margin.
+    If dense (``interactions`` is None), ``values`` hold a symmetric matrix for each row: *half* of a pair's
+    index at each of its two places and main effects on the diagonal, so that the rows of a matrix add up to
+    SHAP values. Otherwise each pair (or triple) occurs once, with its *whole* index. Either way, the pairs
+    and main effects of a row and its base value add up to its margin.
 
     ``explanation[rows, features, outputs]`` selects from a dense explanation, with features for both axes
-    of the matrices; ``explanation[rows, pairs, outputs]`` selects from others, with pairs by position or by
-    their names in ``pair_names``. Otherwise selection works as for :class:`Explanation`, and NumPy, too,
-    reads an explanation as its ``values``.
+    of the matrices; ``explanation[rows, interactions, outputs]`` selects from others, with interactions by
+    position or by their names in ``interaction_names``. Otherwise selection works as for
+    :class:`Explanation`, and NumPy, too, reads an explanation as its ``values``.
 
     Attributes
     ----------
     values : array of float32 or float64
-        Shape (n_rows, n_features, n_features[, n_outputs]) if dense, otherwise (n_rows, n_pairs[,
-        n_outputs]). A NumPy array, or one of the library of X if X was on a GPU.
+        Shape (n_rows, n_features, n_features[, n_outputs]) if dense, otherwise (n_rows,
+        n_interactions[, n_outputs]). A NumPy array, or one of the library of X if X was on a GPU.
     base_values : float or ndarray of shape (n_outputs,)
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy.
     feature_names : tuple of str
     output_names : tuple or None
         Class labels or target names; None when the model has one output.
-    index : pandas.Index or None
+    row_labels : pandas.Index or None
         Row labels of the pandas data frame that was explained.
     precision, device, seconds, additivity_error, feature_perturbation
         See :class:`Explanation`.
-    interaction_index : {"sii", "stii", "bii"}
+    index : {"SII", "STII", "BII"}
         Shapley interaction index, Shapley-Taylor or Banzhaf interaction index. Values of the last do not
         add up, and the diagonal of a dense explanation holds Banzhaf values.
-    pairs : ndarray of int32, shape (n_pairs, order), or None
+    interactions : ndarray of int32, shape (n_interactions, order), or None
         Features of each pair or triple by position; None if dense.
-    strength : ndarray of float64, shape (n_pairs,), or None
+    strength : ndarray of float64, shape (n_interactions,), or None
         Mean magnitude of each pair over all rows that were explained, summed over all outputs, whatever was
         selected since. Available if the caller did not choose the pairs.
     feature_values : array of shape (n_rows, n_features[, n_outputs]) or None
-        SHAP values (Banzhaf values with "bii") of the same rows; available if all pairs that occur are.
+        SHAP values (Banzhaf values with "BII") of the same rows; available if all pairs that occur are.
     """
 
-    interaction_index: str = "sii"
-    pairs: np.ndarray | None = None
+    index: str = "SII"
+    interactions: np.ndarray | None = None
     strength: np.ndarray | None = None
     feature_values: Any = None
     feature_perturbation: str = "tree_path_dependent"
@@ -73,12 +73,12 @@ class InteractionExplanation(LabelledValues):
     @property
     def order(self) -> int:
         """Number of features that interact: 2 or 3."""
-        return 2 if self.pairs is None else self.pairs.shape[1]
+        return 2 if self.interactions is None else self.interactions.shape[1]
 
     @property
-    def pair_names(self) -> tuple[str, ...]:
+    def interaction_names(self) -> tuple[str, ...]:
         """Names "a x b" of the pairs or triples; if dense, of all pairs without the diagonal."""
-        sets = self.pairs
+        sets = self.interactions
         if sets is None:
             sets = np.column_stack(np.triu_indices(len(self.feature_names), 1))
         return set_names(self.feature_names, sets)
@@ -100,24 +100,28 @@ class InteractionExplanation(LabelledValues):
         rows = positions(parts[0], len(self), None)
         values, names, columns = self.values[rows], self.feature_names, None
         arrays, changes = {}, dict[str, Any]()
-        if self.pairs is None:
+        if self.interactions is None:
             columns = positions(parts[1], len(names), names)
             if columns is not None:
                 values = values[:, columns][:, :, columns]
                 changes["feature_names"] = tuple(names[i] for i in columns)
         else:
             whole = isinstance(parts[1], slice)  # needs no names, of which there may be many
-            sets = positions(parts[1], len(self.pairs), () if whole else self.pair_names)
+            sets = positions(parts[1], len(self.interactions), () if whole else self.interaction_names)
             if sets is not None:
                 values = values[:, sets]
                 strength = None if self.strength is None else self.strength[sets]
-                changes |= {"pairs": self.pairs[sets], "strength": strength, "feature_values": None}
+                changes |= {
+                    "interactions": self.interactions[sets],
+                    "strength": strength,
+                    "feature_values": None,
+                }
             elif self.feature_values is not None:
                 arrays["feature_values"] = self.feature_values[rows]
         return replace(
             self,
             data=None if self.data is None else select(self.data, rows, columns),
-            index=None if self.index is None else self.index[rows],
+            row_labels=None if self.row_labels is None else self.row_labels[rows],
             **changes,
             **self._select_outputs(parts[2], {"values": values, **arrays}),
         )
@@ -128,17 +132,17 @@ class InteractionExplanation(LabelledValues):
         Parameters
         ----------
         n : int, default=10
-            Number of pairs.
+            Number of interactions.
 
         Returns
         -------
         list of (str, float)
-            Name and mean magnitude of the whole index, summed over the outputs, strongest first.
+            Name and mean magnitude of the whole index, summed over the outputs, the strongest first.
         """
         means = self.importance()
-        if self.pairs is None:
+        if self.interactions is None:
             means = 2 * means[np.triu_indices(len(self.feature_names), 1)]
-        return ranking(self.pair_names, means, n)
+        return ranking(self.interaction_names, means, n)
 
     def main_effects(self) -> np.ndarray:
         """Return main effects: each feature's SHAP value minus its share of its interactions.
@@ -146,7 +150,7 @@ class InteractionExplanation(LabelledValues):
         Returns
         -------
         ndarray of float32 or float64, shape (n_rows, n_features[, n_outputs])
-            A NumPy array; Banzhaf values with "bii".
+            A NumPy array; Banzhaf values with "BII".
 
         Raises
         ------
@@ -156,17 +160,17 @@ class InteractionExplanation(LabelledValues):
         if self.order != 2:
             raise ValueError("main effects need interactions of pairs; these are triples")
         values, each = to_host(self.values), np.arange(len(self.feature_names))
-        if self.pairs is None:
+        if self.interactions is None:
             return values[:, each, each]
         if self.feature_values is None:
-            raise ValueError("not all pairs are available: use pairs='occurring' or 'all'")
+            raise ValueError("not all pairs are available: use interactions='occurring' or 'all'")
         of_features = to_host(self.feature_values)
-        if self.interaction_index == "bii":
+        if self.index == "BII":
             return of_features
-        n_pairs = len(self.pairs)
+        n_pairs = len(self.interactions)
         half = np.full(2 * n_pairs, 0.5, values.dtype)
         pair = np.repeat(np.arange(n_pairs), 2)
-        share = sp.csr_array((half, (self.pairs.ravel(), pair)), shape=(len(each), n_pairs))
+        share = sp.csr_array((half, (self.interactions.ravel(), pair)), shape=(len(each), n_pairs))
         outputs = [()] if values.ndim == 2 else list(np.ndindex(values.shape[2:]))
         main = np.empty_like(of_features)
         for output in outputs:
@@ -187,50 +191,47 @@ class InteractionExplanation(LabelledValues):
         ValueError
             Not all pairs are available, or the explanation is of triples.
         """
-        if self.pairs is None:
+        if self.interactions is None:
             return self
         main, half = self.main_effects(), to_host(self.values) / 2
         n_features = len(self.feature_names)
         values = np.zeros((len(self), n_features, n_features, *half.shape[2:]), half.dtype)
-        (first, second), each = self.pairs.T, np.arange(n_features)
+        (first, second), each = self.interactions.T, np.arange(n_features)
         values[:, first, second] = values[:, second, first] = half
         values[:, each, each] = main
-        return replace(self, values=values, pairs=None, strength=None, feature_values=None)
+        return replace(self, values=values, interactions=None, strength=None, feature_values=None)
 
     def to_frame(self) -> Any:
         """Return the whole indices as a pandas data frame with the row labels of X.
 
         Returns
         -------
-        pandas.DataFrame of shape (n_rows, n_pairs * n_outputs)
+        pandas.DataFrame of shape (n_rows, n_interactions * n_outputs)
             Columns "a x b", with several outputs "a x b__output". If dense, the main effects come before
             all pairs, so that a row (of one output) adds up to its margin less the base value.
         """
         import pandas as pd
 
-        values, names = to_host(self.values), self.pair_names
-        if self.pairs is None:
+        values, names = to_host(self.values), self.interaction_names
+        if self.interactions is None:
             whole = 2 * values[:, *np.triu_indices(len(self.feature_names), 1)]
             values, names = np.concatenate([self.main_effects(), whole], axis=1), self.feature_names + names
         columns = column_names(names, self._several_outputs())
-        return pd.DataFrame(values.reshape(len(self), len(columns)), index=self.index, columns=columns)
+        return pd.DataFrame(values.reshape(len(self), len(columns)), index=self.row_labels, columns=columns)
 
     @property
     def _value_axes(self) -> int:
-        return 3 if self.pairs is None else 2
+        return 3 if self.interactions is None else 2
 
     def _title(self) -> str:
-        return INDEX_NAMES[self.interaction_index]
-
-    def _ranking(self, n: int) -> list[tuple[str, float]]:
-        return self.strongest(n)
+        return INDEX_NAMES[self.index]
 
     def _facts(self) -> list[tuple[str, str]]:
         facts = super()._facts()
-        if self.pairs is None:
+        if self.interactions is None:
             kept = "all, as matrices"
         else:
-            kept = f"{len(self.pairs)}"
+            kept = f"{len(self.interactions)}"
         kind = (("pairs", "triples")[self.order - 2], kept)
         perturbation = ("feature perturbation", self.feature_perturbation)
         return [("index", self._title()), *facts[:2], kind, *facts[2:], perturbation]

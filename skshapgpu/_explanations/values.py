@@ -28,7 +28,7 @@ class LabelledValues:
     data: Any
     feature_names: tuple[str, ...]
     output_names: Any = None
-    index: Any = None
+    row_labels: Any = None
     precision: str = "single"
     device: str = "cpu"
     seconds: float = 0.0
@@ -103,8 +103,7 @@ class LabelledValues:
     def _title(self) -> str:
         raise NotImplementedError
 
-    def _ranking(self, n: int) -> list[tuple[str, float]]:
-        """Return the n largest mean magnitudes, summed over the outputs, with their names."""
+    def strongest(self, n: int = 10) -> list[tuple[str, float]]:
         raise NotImplementedError
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -130,11 +129,11 @@ class LabelledValues:
 
     def __repr__(self) -> str:
         lines = [f"{what}: {value}" for what, value in self._facts()]
-        lines += [f"  {name}: {number(mean, 4)}" for name, mean in self._ranking(_N_SHOWN)]
+        lines += [f"  {name}: {number(mean, 4)}" for name, mean in self.strongest(_N_SHOWN)]
         return f"{type(self).__name__}\n" + "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        ranked = self._ranking(_N_SHOWN)
+        ranked = self.strongest(_N_SHOWN)
         longest = max((mean for _, mean in ranked if mean > 0), default=1.0)
         rows = "".join(
             f"<tr><td style='text-align:left'>{escape(name)}</td>"
@@ -175,7 +174,7 @@ class Explanation(LabelledValues):
     feature_names : tuple of str
     output_names : tuple or None
         Class labels or target names; None when the model has one output.
-    index : pandas.Index or None
+    row_labels : pandas.Index or None
         Row labels of the pandas data frame that was explained.
     precision : {"single", "double"}
         Arithmetic of the values.
@@ -186,8 +185,8 @@ class Explanation(LabelledValues):
     additivity_error : float or None
         Largest gap, over rows and outputs, between a margin and its base value plus SHAP values;
         None when it was not checked.
-    value_index : {"sv", "bv"}
-        "sv": Shapley values, that is, SHAP values; "bv": Banzhaf values, which do not add up to the margin.
+    index : {"SV", "BV"}
+        "SV": Shapley values, that is, SHAP values; "BV": Banzhaf values, which do not add up to the margin.
     feature_perturbation : {"tree_path_dependent", "interventional"}
         How features outside a coalition are treated: by the covers of the trees, or by background rows.
     model_output : {"raw", "probability", "log_loss"}
@@ -197,7 +196,7 @@ class Explanation(LabelledValues):
         from; used by :meth:`group`.
     """
 
-    value_index: str = "sv"
+    index: str = "SV"
     feature_perturbation: str = "tree_path_dependent"
     model_output: str = "raw"
     origins: Origins | None = None
@@ -229,7 +228,7 @@ class Explanation(LabelledValues):
             self,
             data=None if self.data is None else select(self.data, rows, features),
             feature_names=names if features is None else tuple(names[i] for i in features),
-            index=None if self.index is None else self.index[rows],
+            row_labels=None if self.row_labels is None else self.row_labels[rows],
             origins=None if self.origins is None else self.origins.select(rows, features),
             **selected,
         )
@@ -329,7 +328,7 @@ class Explanation(LabelledValues):
 
         columns = column_names(self.feature_names, self._several_outputs())
         values = to_host(self.values).reshape(len(self), len(columns))
-        return pd.DataFrame(values, index=self.index, columns=columns)
+        return pd.DataFrame(values, index=self.row_labels, columns=columns)
 
     def to_shap(self) -> Any:
         """Convert to a ``shap.Explanation``, for the plots of shap.
@@ -366,9 +365,21 @@ class Explanation(LabelledValues):
         return facts if self.model_output == "raw" else [*facts, ("model output", self.model_output)]
 
     def _title(self) -> str:
-        return "SHAP values" if self.value_index == "sv" else "Banzhaf values"
+        return "SHAP values" if self.index == "SV" else "Banzhaf values"
 
-    def _ranking(self, n: int) -> list[tuple[str, float]]:
+    def strongest(self, n: int = 10) -> list[tuple[str, float]]:
+        """Return the features with the largest mean magnitude over the rows.
+
+        Parameters
+        ----------
+        n : int, default=10
+            Number of features.
+
+        Returns
+        -------
+        list of (str, float)
+            Name and mean magnitude, summed over the outputs, the largest first.
+        """
         return ranking(self.feature_names, self.importance(), n)
 
 

@@ -70,7 +70,7 @@ class GpuArray:
         return self.shape[0]
 
     @property
-    def index(self) -> None:
+    def row_labels(self) -> None:
         return None
 
     def to_native(self, values: Any) -> Any:

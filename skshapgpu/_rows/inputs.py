@@ -74,7 +74,7 @@ class Reader:
         rows = read(prepared.made, self._schema, self._x_dtype)
         labels = row_labels(prepared.given)
         if labels is not None and len(labels) == rows.n_rows:
-            rows.index = labels
+            rows.row_labels = labels
         return rows
 
     def _read_on_gpu(self, X: Any, devices: Devices) -> GpuArray:
@@ -142,7 +142,7 @@ class HostRows:
         Type of the results for this X: float32 for float32 data, else float64.
     names : tuple of str or None
         Column names of a data frame.
-    index : pandas.Index or None
+    row_labels : pandas.Index or None
         Row labels of a pandas data frame.
     row_bytes : int
         Bytes that :meth:`chunk` allocates for each row, approximately.
@@ -158,7 +158,7 @@ class HostRows:
         self.n_rows, n_columns = data.shape
         self.data = data
         self.names: tuple[str, ...] | None = None if names is None else tuple(names)
-        self.index = table.index
+        self.row_labels = table.row_labels
         self.row_bytes = 0
         self._schema = schema
         self._x_dtype = np.dtype(x_dtype)

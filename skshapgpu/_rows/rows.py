@@ -19,8 +19,7 @@ class Rows(Protocol):
         Type of the results: float32 for float32 X, else float64.
     names : tuple of str or None
         Names of the columns; None if X has none and error messages do not need them.
-    index : pandas.Index or None
-        Row labels.
+    row_labels : pandas.Index or None
     """
 
     @property
@@ -32,4 +31,4 @@ class Rows(Protocol):
     @property
     def names(self) -> tuple[str, ...] | None: ...
     @property
-    def index(self) -> Any: ...
+    def row_labels(self) -> Any: ...

@@ -80,7 +80,7 @@ class Table(NamedTuple):
         The library of a data frame.
     names : sequence of str or None
         Names of the columns that a container stores separately from its data.
-    index : pandas.Index or None
+    row_labels : pandas.Index or None
     missing_apart : bool
         As for :class:`Opened`.
     was_array : bool
@@ -90,7 +90,7 @@ class Table(NamedTuple):
     data: Any
     package: str | None
     names: Sequence[str] | None
-    index: Any
+    row_labels: Any
     missing_apart: bool
     was_array: bool
 

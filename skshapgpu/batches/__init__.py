@@ -96,8 +96,7 @@ def explain_batches(
     features: Sequence[str] | None = None,
     keep: Sequence[str] = (),
     top: int | None = None,
-    interactions: bool = False,
-    pairs: Any = "all",
+    interactions: Any = None,
     index: str | None = None,
     prefix: str = "",
     dtype: str = "auto",
@@ -145,7 +144,7 @@ def explain_batches(
     batch_size : int or "auto", default="auto"
         Rows of a batch. "auto" chooses it so that rows and values take about 64 MiB, or a twelfth of
         ``memory_limit`` if that is less; a resumed run keeps the size of the first run.
-    features, keep, top, interactions, pairs, index, prefix, dtype
+    features, keep, top, interactions, index, prefix, dtype
         See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep.
     format : {"parquet", "arrow"} or None, default=None
         Format of the files of a folder. None: Parquet.
@@ -218,7 +217,6 @@ def explain_batches(
         keep=keep,
         top=top,
         interactions=interactions,
-        pairs=pairs,
         index=index,
         prefix=prefix,
         dtype=dtype,
@@ -268,19 +266,19 @@ class _Run:
         self._columns: tuple[str, ...] = ()
         if source.schema is not None:
             names = explainer.input_names(source.schema)
-            wanted = Wanted(names, explainer.keep, explainer.takes_all_columns, explainer.takes_numbers)
+            wanted = Wanted(names, explainer.keep, explainer._takes_all_columns, explainer._takes_numbers)
             source.settle(wanted)
             self._columns = wanted.columns
             self._schema = explainer.output_schema(source.schema)
-        elif explainer.keep or explainer.arguments()["features"]:
+        elif explainer.keep or explainer._arguments()["features"]:
             raise ValueError("keep and features name columns, but the source has arrays, without names")
         else:
-            self._schema = explainer.schema_of([], None, source.single and not explainer.explainer.steps)
+            self._schema = explainer._schema_of([], None, source.single and not explainer.explainer._steps)
         self._names = names
-        self.feature_names = explainer.explainer.names_seen(names)
+        self.feature_names = explainer.explainer._names_seen(names)
         self._row: tuple[int, ...] = ()
         if isinstance(sink, NpySink):
-            if explainer.keep or explainer.arguments()["top"]:
+            if explainer.keep or explainer._arguments()["top"]:
                 raise ValueError("a .npy file holds values alone: keep and top are for Parquet and Arrow")
             n_outputs = len(explainer.explainer.output_names or (None,))
             n_values = len(self._schema.names) // n_outputs
@@ -382,13 +380,13 @@ class _Run:
     def _explain(self, piece: Any, start: int) -> Any:
         try:
             if self._row:
-                X = piece if self._names is None else self._explainer.rows(piece, self._names)
-                values = self._explainer.values(X, self._names, self._dtype)
+                X = piece if self._names is None else self._explainer._rows(piece, self._names)
+                values = self._explainer._values(X, self._names, self._dtype)
                 return values.reshape(len(values), *self._row)
             if self._source.schema is None:
-                return self._explainer.explain_rows(piece, self._schema)
+                return self._explainer._explain_rows(piece, self._schema)
             assert self._names is not None
-            return self._explainer.explain_batch(piece, self._names, self._schema)
+            return self._explainer._explain_batch(piece, self._names, self._schema)
         except Exception as error:
             if type(error) not in (ValueError, TypeError, RuntimeError, MemoryError):
                 raise
@@ -401,7 +399,7 @@ class _Run:
         limit = self._explainer.explainer.memory_limit
         budget = _BATCH_BYTES if limit is None else min(_BATCH_BYTES, limit // (2 * _BATCHES_HELD))
         # The rows as read and as one block, and the values as computed and as columns.
-        n_values = len(self._explainer.value_names(self._names))
+        n_values = len(self._explainer._value_names(self._names))
         row = 2 * self._source.row_bytes(self._columns) + 2 * n_values * 8
         rows = min(max(budget // max(row, 1), 1), _MAX_ROWS)
         return rows - rows % _ROUND if rows > _ROUND else rows
@@ -414,7 +412,7 @@ class _Run:
         device = explainer.plan(self.batch_rows).device
         return {
             "model": fingerprint(explainer),
-            "options": self._explainer.arguments() | {"features": self._names and list(self._names)},
+            "options": self._explainer._arguments() | {"features": self._names and list(self._names)},
             "source": self._source.fingerprint(self._columns),
             "sink": self._sink.kind,
             "batch_rows": self.batch_rows,

@@ -9,7 +9,7 @@ from .._engine.pairs import Request
 from ..errors import require_one_of
 from ..explainer import TreeExplainer
 
-_VALUE_INDICES = ("sv", "bv")
+_VALUE_INDICES = ("SV", "BV")
 
 #: First bytes of files that TreeExplainer.save wrote; no model file begins with them.
 _EXPLAINER_FILE = b"PK\x03\x04"
@@ -52,27 +52,29 @@ def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
     return TreeExplainer(model, **options)
 
 
-def request_of(interactions: bool, pairs: Any, index: str | None) -> tuple[Request | None, str]:
+def request_of(interactions: Any, index: str | None, *, dense: bool = False) -> tuple[Request | None, str]:
     """Return the requested interactions, None for values of single features, and the index.
+
+    ``dense``: the result may have a matrix for each row, because it is an array.
 
     Raises
     ------
     ValueError, TypeError
         An argument has an invalid value, or the result would depend on rows of other batches.
     """
-    if not interactions:
-        index = "sv" if index is None else index
+    if interactions is None:
+        index = "SV" if index is None else index
         require_one_of("index", index, _VALUE_INDICES)
-        if not (isinstance(pairs, str) and pairs == "all"):
-            raise ValueError("pairs is for interactions: use interactions=True")
         return None, index
-    index = "sii" if index is None else index
-    request = Request.parse(pairs, index)
+    index = "SII" if index is None else index
+    request = Request.parse(interactions, index)
     if request.form == "strongest":
         raise ValueError(
-            "pairs must be 'all', 'occurring' or a list: the strongest depend on all rows, not on "
+            "interactions must be 'occurring' or a list of pairs: the strongest depend on all rows, not on "
             "those of a batch; find them in a sample with explain_interactions, or use top="
         )
+    if not dense:
+        request.require_columns()
     return request, index
 
 

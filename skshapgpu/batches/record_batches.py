@@ -67,13 +67,13 @@ class BatchExplainer:
         the order of the columns. The output columns are "feature_1", "shap_1", "feature_2", and so on, where
         "feature_1" holds a name; for interactions, they are "pair_1" and "interaction_1". If there are
         several outputs, each has its own columns: "feature_1__cat".
-    interactions : bool, default=False
-        Whether to compute interactions of pairs, with a column for each pair.
-    pairs : {"all", "occurring"} or list of pairs, default="all"
-        Pairs for interactions: "all" and "occurring" are all pairs that occur on a path of the model, as
-        others are zero; a list has names or positions of the columns that the model receives.
+    interactions : "occurring", list of pairs or None, default=None
+        Which interactions to compute instead of SHAP values, with a column for each pair: "occurring" is all
+        pairs that occur on a path of the model, as others are zero; a list has names or positions of the
+        columns that the model receives.
     index : str or None, default=None
-        As for :func:`skshapgpu.explain`: "sv" or "bv", for interactions "sii", "stii" or "bii".
+        "SV" or "BV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
+        :meth:`.TreeExplainer.explain_interactions`. None means "SV" or "SII".
     prefix : str, default=""
         Beginning of the names of the columns of values. Without a prefix, the names are those of
         ``get_feature_names_out`` of :class:`.ShapTransformer` or :class:`.ShapInteractionTransformer`.
@@ -113,8 +113,7 @@ class BatchExplainer:
         features: Sequence[str] | None = None,
         keep: Sequence[str] = (),
         top: int | None = None,
-        interactions: bool = False,
-        pairs: Any = "all",
+        interactions: Any = None,
         index: str | None = None,
         prefix: str = "",
         dtype: str = "auto",
@@ -131,9 +130,9 @@ class BatchExplainer:
         if top is not None and top < 1:
             raise ValueError(f"top must be at least 1, not {top}")
         self._top, self._prefix, self._dtype = None if top is None else int(top), prefix, dtype
-        self._request, self._index = request_of(interactions, pairs, index)
+        self._request, self._index = request_of(interactions, index)
         self._explainer = explainer_of(model, options)
-        self._of_texts = bool(self._explainer.steps) and _takes_texts(self._explainer.steps[0])
+        self._of_texts = bool(self._explainer._steps) and _takes_texts(self._explainer._steps[0])
         self._last: tuple[Any, tuple[str, ...], Any] | None = None
 
     @property
@@ -151,7 +150,7 @@ class BatchExplainer:
         """Base value: float, or float64 array of shape (n_outputs,) if there are several outputs."""
         return self._explainer.expected_value
 
-    def arguments(self) -> dict[str, Any]:
+    def _arguments(self) -> dict[str, Any]:
         """Return the arguments that affect the output, besides the model.
 
         Returns
@@ -165,7 +164,7 @@ class BatchExplainer:
             "keep": list(self._keep),
             "top": self._top,
             "index": self._index,
-            "pairs": request and (_plain(request.listed) if request.form == "listed" else "occurring"),
+            "interactions": request and (_plain(request.listed) if request.form == "listed" else "occurring"),
             "prefix": self._prefix,
             "dtype": self._dtype,
         }
@@ -210,7 +209,7 @@ class BatchExplainer:
 
     def _require_no_codes(self, schema: Any, names: Sequence[str]) -> None:
         explainer = self._explainer
-        if explainer.steps or not explainer.takes_codes:  # for steps, see rows()
+        if explainer._steps or not explainer._schema.takes_codes:  # for steps, see _rows()
             return
         if any(is_category(schema.field(name).type) for name in names):
             raise ValueError(
@@ -219,25 +218,25 @@ class BatchExplainer:
             )
 
     @property
-    def takes_all_columns(self) -> bool:
+    def _takes_all_columns(self) -> bool:
         """Whether all columns that are not kept are features, because nothing names the features."""
         return self._features is None and self._expected()[0] is None
 
     @property
-    def takes_numbers(self) -> bool:
+    def _takes_numbers(self) -> bool:
         """Whether the model takes only numbers."""
-        return not self._explainer.steps and not self._explainer.has_encoders
+        return not self._explainer._steps and not self._explainer._schema.has_encoders
 
     def _expected(self) -> tuple[Sequence[str] | None, int | None, bool]:
         """Return the expected names of columns and their number, if known, and if "_" replaces blanks."""
         explainer = self._explainer
-        if not explainer.steps:
-            return explainer.feature_names_in, explainer.n_features, explainer.blank_as_underscore
+        if not explainer._steps:
+            return explainer.feature_names, explainer.n_features, explainer._schema.blank_as_underscore
         if self._of_texts:
             return None, 1, False
-        names = getattr(explainer.steps[0], "feature_names_in_", None)
+        names = getattr(explainer._steps[0], "feature_names_in_", None)
         names = None if names is None else tuple(map(str, names))
-        return names, getattr(explainer.steps[0], "n_features_in_", None), False
+        return names, getattr(explainer._steps[0], "n_features_in_", None), False
 
     def output_schema(self, schema: Any) -> Any:
         """Return the schema of the output; base values are in its metadata.
@@ -261,9 +260,9 @@ class BatchExplainer:
         names = self.input_names(schema)
         single = all(str(schema.field(name).type) == "float" for name in names)
         kept = [schema.field(name) for name in self._keep]
-        return self.schema_of(kept, names, single and not self._explainer.steps)
+        return self._schema_of(kept, names, single and not self._explainer._steps)
 
-    def schema_of(self, kept: Sequence[Any], names: Sequence[str] | None, single: bool) -> Any:
+    def _schema_of(self, kept: Sequence[Any], names: Sequence[str] | None, single: bool) -> Any:
         """Return the schema of the output for given features.
 
         Parameters
@@ -281,7 +280,7 @@ class BatchExplainer:
             Schema as from :meth:`output_schema`.
         """
         arrow = require_arrow()
-        value_names = self.value_names(names)
+        value_names = self._value_names(names)
         value_type = arrow.float32() if single else arrow.float64()
         if self._dtype != "auto":
             value_type = arrow.float32() if self._dtype == "float32" else arrow.float64()
@@ -289,7 +288,7 @@ class BatchExplainer:
         if self._top is not None:
             fields = []
             noun, value = ("feature", "shap") if self._request is None else ("pair", "interaction")
-            value = "banzhaf" if self._index == "bv" else value
+            value = "banzhaf" if self._index == "BV" else value
             for rank in range(1, min(self._top, self._n_ranked(names)) + 1):
                 for what, kind in ((noun, arrow.string()), (value, value_type)):
                     column = [f"{self._prefix}{what}_{rank}"]
@@ -310,13 +309,13 @@ class BatchExplainer:
 
     def _ranked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Return the names of the features, or pairs, for which each output has a value."""
-        seen = self._explainer.names_seen(names)
+        seen = self._explainer._names_seen(names)
         return seen if self._request is None else set_names(seen, self._pairs(seen))
 
     def _n_ranked(self, names: Sequence[str] | None) -> int:
         return len(self._ranked_names(names))
 
-    def value_names(self, names: Sequence[str] | None) -> list[str]:
+    def _value_names(self, names: Sequence[str] | None) -> list[str]:
         """Return the names of the columns of all values.
 
         Parameters
@@ -336,7 +335,7 @@ class BatchExplainer:
         assert self._request is not None
         if self._request.form == "listed":
             return self._request.positions(seen)
-        return self._explainer.occurring_pairs()
+        return self._explainer.occurring_interactions()
 
     def _about(self, names: Sequence[str] | None) -> dict[str, Any]:
         explainer, base = self._explainer, self._explainer.expected_value
@@ -344,7 +343,7 @@ class BatchExplainer:
         return {
             "base_values": base if isinstance(base, float) else base.tolist(),
             "output_names": explainer.output_names and _plain(explainer.output_names),
-            "feature_names": list(explainer.names_seen(names)),
+            "feature_names": list(explainer._names_seen(names)),
             "index": index,
             "model_output": explainer.model_output,
             "feature_perturbation": explainer.feature_perturbation,
@@ -379,9 +378,9 @@ class BatchExplainer:
                 self.input_names(batch.schema),
                 self.output_schema(batch.schema),
             )
-        return self.explain_batch(batch, *last[1:])
+        return self._explain_batch(batch, *last[1:])
 
-    def explain_batch(self, batch: Any, names: Sequence[str], schema: Any) -> Any:
+    def _explain_batch(self, batch: Any, names: Sequence[str], schema: Any) -> Any:
         """Explain a batch whose schema has already been checked.
 
         Parameters
@@ -399,10 +398,10 @@ class BatchExplainer:
             Values of the same rows in the same order.
         """
         kept = [batch.column(name) for name in self._keep]
-        X = self.rows(batch, names) if batch.num_rows else None
+        X = self._rows(batch, names) if batch.num_rows else None
         return self._batch(schema, kept, X, names)
 
-    def explain_rows(self, X: Any, schema: Any) -> Any:
+    def _explain_rows(self, X: Any, schema: Any) -> Any:
         """Explain rows that are not a record batch.
 
         Parameters
@@ -410,7 +409,7 @@ class BatchExplainer:
         X : array, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
         schema : pyarrow.Schema
-            Schema of the output, as :meth:`schema_of` returns it.
+            Schema of the output, as :meth:`_schema_of` returns it.
 
         Returns
         -------
@@ -419,7 +418,7 @@ class BatchExplainer:
         """
         return self._batch(schema, [], X if X.shape[0] else None, None)
 
-    def values(self, X: Any, names: Sequence[str] | None, dtype: Any) -> np.ndarray:
+    def _values(self, X: Any, names: Sequence[str] | None, dtype: Any) -> np.ndarray:
         """Compute all values of some rows, side by side.
 
         Parameters
@@ -434,7 +433,7 @@ class BatchExplainer:
         Returns
         -------
         ndarray of shape (n_rows, n_columns)
-            Values in the order of :meth:`value_names`.
+            Values in the order of :meth:`_value_names`.
         """
         if self._of_texts:
             if X.shape[1] != 1:
@@ -443,10 +442,12 @@ class BatchExplainer:
         if self._request is None:
             found = self._explainer.explain(X, index=self._index).values
         elif self._request.form == "listed":
-            pairs = self._pairs(self._explainer.names_seen(names))
-            found = self._explainer.explain_interactions(X, pairs=pairs, index=self._index).values
+            pairs = self._pairs(self._explainer._names_seen(names))
+            found = self._explainer.explain_interactions(X, interactions=pairs, index=self._index).values
         else:
-            found = self._explainer.explain_interactions(X, pairs="occurring", index=self._index).values
+            found = self._explainer.explain_interactions(
+                X, interactions="occurring", index=self._index
+            ).values
         return side_by_side(found).astype(dtype, copy=False)
 
     def _batch(self, schema: Any, kept: list[Any], X: Any, names: Sequence[str] | None) -> Any:
@@ -456,7 +457,7 @@ class BatchExplainer:
             made = [arrow.array([], field.type) for field in fields]
         else:
             dtype = np.float32 if str(fields[-1].type) == "float" else np.float64
-            values = self.values(X, names, dtype)
+            values = self._values(X, names, dtype)
             if self._top is None:
                 made = [arrow.array(column) for column in columns_of_rows(values)]
             else:
@@ -479,7 +480,7 @@ class BatchExplainer:
                 made.append(arrow.array(np.ascontiguousarray(chosen[:, 0])))
         return made
 
-    def rows(self, batch: Any, names: Sequence[str]) -> Any:
+    def _rows(self, batch: Any, names: Sequence[str]) -> Any:
         """Return the features of a batch in a form that ``explain`` accepts.
 
         Parameters
@@ -500,12 +501,12 @@ class BatchExplainer:
         columns = [batch.column(name) for name in names]
         columns = [c.cast(arrow.float64()) if arrow.types.is_null(c.type) else c for c in columns]
         types = {str(column.type) for column in columns}
-        of_frame = bool(explainer.steps) and hasattr(explainer.steps[0], "feature_names_in_")
-        plain = not (of_frame or self._of_texts or explainer.has_encoders)
+        of_frame = bool(explainer._steps) and hasattr(explainer._steps[0], "feature_names_in_")
+        plain = not (of_frame or self._of_texts or explainer._schema.has_encoders)
         if len(types) == 1 and types <= {"float", "double"} and plain:
             return rows_of_columns(columns, np.float32 if types == {"float"} else np.float64)
-        if explainer.steps:
-            if explainer.takes_codes:  # steps may encode strings; those left are rejected later
+        if explainer._steps:
+            if explainer._schema.takes_codes:  # steps may encode strings; those left are rejected later
                 columns = [decoded(column) for column in columns]
             fields = [batch.schema.field(name).with_type(c.type) for name, c in zip(names, columns)]
             if self._of_texts:  # a vectorizer's message about NaN is better than about None

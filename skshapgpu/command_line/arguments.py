@@ -135,8 +135,8 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
         "--interactions",
         type=_interactions,
         metavar="WHICH",
-        help="interactions of pairs instead: all (pairs that occur in the model), top:N (the strongest in "
-        "10,000 rows of DATA), or a list such as age:income,age:city",
+        help="interactions instead: occurring (all pairs that occur in the model), top:N (the N strongest "
+        "in 10,000 rows of DATA), or a list such as age:income,age:city",
     )
     what.add_argument("--top", type=_positive, metavar="K", help="only the K strongest features of each row")
     _add_model_options(what)
@@ -282,14 +282,14 @@ def _names(text: str) -> list[str]:
 
 
 def _interactions(text: str) -> str | int | list[str]:
-    """Return the library's ``pairs``, with pairs still as strings because the features are not known yet."""
-    if text == "all":
+    """Return the library's ``interactions``; pairs stay strings, as the features are not known yet."""
+    if text == "occurring":
         return text
     if text.startswith("top:"):
         return _positive(text.removeprefix("top:"))
     pairs = _names(text)
     if not all(":" in pair for pair in pairs):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is neither all nor top:N, nor pairs such as age:income,age:city"
+            f"{text!r} is neither occurring nor top:N, nor pairs such as age:income,age:city"
         )
     return pairs

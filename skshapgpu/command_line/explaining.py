@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> Answer:
     )
     wanted: dict[str, Any] = {}
     if args.interactions is not None:
-        wanted = {"interactions": True, "pairs": _pairs(args, explainer)}
+        wanted = {"interactions": _interactions(args, explainer)}
     try:
         result = explain_batches(
             explainer,
@@ -83,31 +83,30 @@ def run(args: argparse.Namespace) -> Answer:
         "rows_per_second": result.rows_per_second,
         "base_values": result.base_values,
         "feature_names": result.feature_names,
+        **wanted,
     }
-    if "pairs" in wanted:
-        facts["pairs"] = wanted["pairs"]
     return Answer(facts, "" if args.quiet else _text(facts))
 
 
-def _pairs(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
-    """Return the requested interactions in the form of ``pairs`` of :func:`explain_batches`."""
+def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
+    """Return the requested interactions in the form of :func:`explain_batches`."""
     asked = args.interactions
     if isinstance(asked, list):
-        names = args.features or explainer.names_seen()
+        names = args.features or explainer._names_seen()
         return [pair_of(text, names) for text in asked]
     if isinstance(asked, str):
         return asked
-    columns = columns_for(args, explainer.feature_names_in, explainer.blank_as_underscore)
+    columns = columns_for(args, explainer.feature_names, explainer._schema.blank_as_underscore)
     rows = read_rows(
         args.data,
         "DATA",
         columns,
         csv=csv_options(args),
-        categories=explainer.has_encoders,
+        categories=explainer._schema.has_encoders,
         n_rows=_RANKING_ROWS,
         at_most=True,
     )
-    pairs = explainer.explain_interactions(rows, pairs=asked).pairs
+    pairs = explainer.explain_interactions(rows, interactions=asked).interactions
     assert pairs is not None
     return pairs.tolist()
 
@@ -128,7 +127,7 @@ def in_flags(message: str) -> str:
 
 def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str | None:
     """Describe the column that DATA lacks, if that is the error."""
-    find = columns_for(args, explainer.feature_names_in, explainer.blank_as_underscore)
+    find = columns_for(args, explainer.feature_names, explainer._schema.blank_as_underscore)
     try:
         schema = open_source(args.data, csv_options(args)).schema
     except (ValueError, OSError):

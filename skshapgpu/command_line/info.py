@@ -92,7 +92,7 @@ def _categorical(adapted: AdaptedModel) -> list[int]:
 
 
 def _of_explainer(explainer: TreeExplainer) -> dict[str, Any]:
-    info, plan, base = explainer.plan_info(), explainer.plan(_N_ROWS), explainer.expected_value
+    info, plan, base = explainer.model_info(), explainer.plan(_N_ROWS), explainer.expected_value
     return {
         "base_value": None if callable(base) else base,
         "feature_perturbation": explainer.feature_perturbation,

@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> Answer:
     built = perf_counter() - start
     explainer.save(args.output)
     seconds = perf_counter() - start
-    file_bytes, table_bytes = os.path.getsize(args.output), explainer.plan_info()["table_bytes"]
+    file_bytes, table_bytes = os.path.getsize(args.output), explainer.model_info()["table_bytes"]
     facts = {
         "file": args.output,
         "file_bytes": file_bytes,

@@ -39,8 +39,8 @@ _ROW, _HEAD = 0.32, 1.0
 #: Pixels between a label and anything that it must not touch.
 _GAP = 4.0
 
-#: Names of the values of an explanation, by ``value_index``.
-_VALUE_NAMES = {"sv": "SHAP value", "bv": "Banzhaf value"}
+#: Names of the values of an explanation, by ``index``.
+_VALUE_NAMES = {"SV": "SHAP value", "BV": "Banzhaf value"}
 
 
 def pyplot() -> Any:
@@ -53,7 +53,7 @@ def pyplot() -> Any:
 
 
 def value_name(explanation: Explanation) -> str:
-    return _VALUE_NAMES[explanation.value_index]
+    return _VALUE_NAMES[explanation.index]
 
 
 def require_count(option: str, value: Any) -> None:
@@ -119,12 +119,12 @@ def row_position(explanation: Explanation, row: Any) -> int:
         return int(row) % n_rows
     if isinstance(row, (Number, np.bool_)):
         raise TypeError(f"row must be a position or a label, not {row!r}")
-    if explanation.index is None:
+    if explanation.row_labels is None:
         raise TypeError(f"row must be a position, not {row!r}: only rows of a pandas data frame have labels")
     from pandas.errors import InvalidIndexError
 
     try:
-        found = np.atleast_1d(np.arange(n_rows)[explanation.index.get_loc(row)])
+        found = np.atleast_1d(np.arange(n_rows)[explanation.row_labels.get_loc(row)])
     except (LookupError, TypeError, InvalidIndexError) as error:
         raise KeyError(f"row {row!r} is not among the labels of the rows that were explained") from error
     if len(found) > 1:

@@ -150,7 +150,7 @@ class ShapInteractionDisplay:
         estimator: Any,
         X: Any,
         *,
-        index: str = "sii",
+        index: str = "SII",
         max_features: int | None = 20,
         output: Any = None,
         ax: Any = None,
@@ -166,7 +166,7 @@ class ShapInteractionDisplay:
             See :class:`TreeExplainer`.
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Rows to explain.
-        index : {"sii", "stii", "bii"}, default="sii"
+        index : {"SII", "STII", "BII"}, default="SII"
             See :meth:`TreeExplainer.explain_interactions`.
         max_features, output, ax, cmap, colorbar
             See :meth:`from_explanation`.
@@ -179,7 +179,7 @@ class ShapInteractionDisplay:
         """
         pyplot()  # fail before any work is done
         explanation = TreeExplainer(estimator, **options).explain_interactions(
-            X, pairs="occurring", index=index
+            X, interactions="occurring", index=index
         )
         return cls.from_explanation(
             explanation, max_features=max_features, output=output, ax=ax, cmap=cmap, colorbar=colorbar
@@ -193,12 +193,12 @@ def _strength(explanation: InteractionExplanation) -> np.ndarray:
     """
     n_features = len(explanation.feature_names)
     means = explanation.importance()
-    if explanation.pairs is None:
+    if explanation.interactions is None:
         means = means.reshape(n_features, n_features, -1).sum(axis=2)
         return means * (2 - np.eye(n_features))
     complete = explanation.feature_values is not None
     strength = np.full((n_features, n_features), 0.0 if complete else np.nan)
-    first, second = explanation.pairs.T
+    first, second = explanation.interactions.T
     strength[first, second] = strength[second, first] = means.reshape(len(first), -1).sum(axis=1)
     if complete:
         main = np.abs(explanation.main_effects())

@@ -30,13 +30,13 @@ def strongest_by_interactions(
 
     At most 200 rows, evenly spaced, are explained.
     """
-    pairs = explainer.occurring_pairs()
+    pairs = explainer.occurring_interactions()
     pairs = pairs[(pairs == feature).any(axis=1)]
     if not len(pairs):
         return None
     X = to_host(X) if on_gpu(X) else table(X)
     rows = slice(None, None, -(-X.shape[0] // _SAMPLE))
-    found = explainer.explain_interactions(select(X, rows), pairs=pairs.tolist())
+    found = explainer.explain_interactions(select(X, rows), interactions=pairs.tolist())
     strength = found.importance()
     if strength.ndim > 1:
         strength = strength[:, output]

@@ -195,7 +195,7 @@ class ShapWaterfallDisplay:
         """
         require_explanation(explanation)
         require_max_features(max_features)
-        if explanation.value_index != "sv":
+        if explanation.index != "SV":
             raise ValueError("a waterfall adds values up to the prediction: Banzhaf values do not add up")
         row = row_position(explanation, row)
         values = values_of(explanation, output)[row]

@@ -24,8 +24,7 @@ def explain_dask(
     *,
     features: Sequence[str] | None = None,
     keep: Sequence[str] = (),
-    interactions: bool = False,
-    pairs: Any = "all",
+    interactions: Any = None,
     index: str | None = None,
     prefix: str = "",
     **options: Any,
@@ -50,14 +49,13 @@ def explain_dask(
         with, by name, if it knows their names and all exist; otherwise all that are not in ``keep``.
     keep : sequence of str, default=()
         Columns of a data frame to copy to the result, before the values.
-    interactions : bool, default=False
-        Whether to compute interactions.
-    pairs : {"all", "occurring"} or list of pairs, default="all"
-        Pairs of which to compute interactions; see :meth:`.TreeExplainer.explain_interactions`. A resulting
-        data frame has a column for each pair that occurs on a path ("all" and "occurring") or that is
-        listed. A number is rejected, because the strongest pairs depend on all rows.
+    interactions : {"all", "occurring"}, list of pairs or None, default=None
+        Which interactions to compute instead of SHAP values; see :meth:`.TreeExplainer.explain_interactions`.
+        "all" is for arrays only; for a data frame, the result has a column for each pair that occurs on a
+        path or that is listed. A number is rejected, because the strongest pairs depend on all rows.
     index : str or None, default=None
-        See :func:`skshapgpu.explain`.
+        "SV" or "BV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
+        :meth:`.TreeExplainer.explain_interactions`. None means "SV" or "SII".
     prefix : str, default=""
         Prefix of the names of the columns of values in a data frame.
     **options
@@ -68,7 +66,8 @@ def explain_dask(
     -------
     dask array or data frame
         For an array, an array with the row chunks of X and shape (n_rows, n_features[, n_outputs]), with
-        all pairs (n_rows, n_features, n_features[, n_outputs]), with some (n_rows, n_pairs[, n_outputs]).
+        all pairs (n_rows, n_features, n_features[, n_outputs]), with some (n_rows, n_interactions[,
+        n_outputs]).
         For a data frame, a data frame with the same index and divisions, the columns ``keep`` and a column
         for each value, named as by :class:`.ShapTransformer` or :class:`.ShapInteractionTransformer`.
         Values are float32 for float32 X, otherwise float64; for a pipeline with leading steps always
@@ -110,7 +109,7 @@ def explain_dask(
     if isinstance(X, da.Array):
         if features is not None or len(keep) or prefix:
             raise ValueError("features, keep and prefix are for data frames, but X is an array")
-        return _explain_array(Work(model, interactions, pairs, index, options), X)
+        return _explain_array(Work(model, interactions, index, options), X)
     if type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "map_partitions"):
         if X.ndim != 2:
             raise TypeError("X is a Dask series: make a data frame of it, X.to_frame()")
@@ -121,7 +120,6 @@ def explain_dask(
             features=features,
             keep=keep,
             interactions=interactions,
-            pairs=pairs,
             index=index,
             prefix=prefix,
         )
@@ -173,8 +171,8 @@ def _explain_frame(batches: BatchExplainer, X: Any) -> Any:
         )
     empty, keep = X._meta.iloc[:0], list(batches.keep)
     names = list(batches.input_names(pa.Schema.from_pandas(empty, preserve_index=False)))
-    columns, dtype = batches.value_names(names), np.dtype(np.float64)
-    if not batches.explainer.steps:  # these may reject a table without rows, and determine the dtype
+    columns, dtype = batches._value_names(names), np.dtype(np.float64)
+    if not batches.explainer._steps:  # these may reject a table without rows, and determine the dtype
         dtype = batches.explainer.shap_values(empty[names]).dtype
     twice = sorted({*columns} & {*keep})
     if twice:
@@ -191,6 +189,6 @@ def _frame_of_part(part: Any, parcel: Parcel, names: list[str], columns: list[st
 
     batches = parcel.open()
     keep = list(batches.keep)
-    values = batches.values(part[names], names, dtype)
+    values = batches._values(part[names], names, dtype)
     frame = pd.DataFrame(values, part.index, columns, copy=False)
     return pd.concat([part[keep], frame], axis=1) if keep else frame

@@ -17,8 +17,7 @@ def explain_ray(
     features: Sequence[str] | None = None,
     keep: Sequence[str] = (),
     top: int | None = None,
-    interactions: bool = False,
-    pairs: Any = "all",
+    interactions: Any = None,
     index: str | None = None,
     prefix: str = "",
     dtype: str = "auto",
@@ -51,13 +50,12 @@ def explain_ray(
     top : int or None, default=None
         Return only this many values of each row, those of largest magnitude, in columns "feature_1",
         "shap_1", "feature_2", and so on.
-    interactions : bool, default=False
-        Whether to compute interactions of pairs.
-    pairs : {"all", "occurring"} or list of pairs, default="all"
-        Pairs of which to compute interactions: all that occur on a path of the model (others are zero), or
-        those listed.
+    interactions : "occurring", list of pairs or None, default=None
+        Which interactions to compute instead of SHAP values: those of all pairs that occur on a path of the
+        model (others are zero), or of the listed pairs.
     index : str or None, default=None
-        See :func:`skshapgpu.explain`.
+        "SV" or "BV", for interactions "SII", "STII" or "BII"; see :meth:`.TreeExplainer.explain` and
+        :meth:`.TreeExplainer.explain_interactions`. None means "SV" or "SII".
     prefix : str, default=""
         Prefix of the names of the columns of values.
     dtype : {"auto", "float32", "float64"}, default="auto"
@@ -108,7 +106,6 @@ def explain_ray(
             keep=keep,
             top=top,
             interactions=interactions,
-            pairs=pairs,
             index=index,
             prefix=prefix,
             dtype=dtype,

@@ -19,8 +19,8 @@ class Work:
     Parameters
     ----------
     model : TreeExplainer, fitted model, str or path
-    interactions, pairs, index
-        See :func:`skshapgpu.explain`.
+    interactions, index
+        See :func:`.explain_dask`.
     options : dict
         Options of :class:`.TreeExplainer`. GPUs are detected, and ``device="auto"`` is resolved, in the
         process that explains.
@@ -31,11 +31,9 @@ class Work:
         An option has an invalid value, or the requested values depend on rows of other parts.
     """
 
-    def __init__(
-        self, model: Any, interactions: bool, pairs: Any, index: str | None, options: dict[str, Any]
-    ) -> None:
-        self._request, self._index = request_of(interactions, pairs, index)
-        self._pairs = pairs
+    def __init__(self, model: Any, interactions: Any, index: str | None, options: dict[str, Any]) -> None:
+        self._request, self._index = request_of(interactions, index, dense=True)
+        self._interactions = interactions
         with elsewhere():
             self.explainer = explainer_of(model, options)
 
@@ -43,7 +41,9 @@ class Work:
         """Return the values of X, with the dtype that :meth:`dtype` returns, or float32 or float64 as X."""
         if self._request is None:
             return self.explainer.explain(X, index=self._index).values
-        return self.explainer.explain_interactions(X, pairs=self._pairs, index=self._index).values
+        return self.explainer.explain_interactions(
+            X, interactions=self._interactions, index=self._index
+        ).values
 
     def dtype(self, empty: Any) -> np.dtype:
         """Return the dtype of the values of rows such as these, after a check of their columns.
@@ -57,7 +57,7 @@ class Work:
         ValueError, TypeError
             The columns are not those of the model, or the requested values cannot be computed.
         """
-        if self.explainer.steps:  # these may reject a table without rows, and determine the dtype
+        if self.explainer._steps:  # these may reject a table without rows, and determine the dtype
             return np.dtype(np.float64)
         return self.values(empty).dtype
 
@@ -70,5 +70,5 @@ class Work:
         if self._request.form == "all":
             return (n, n, *k)
         if self._request.form == "listed":
-            return (len(self._request.positions(explainer.names_seen())), *k)
-        return (len(explainer.occurring_pairs()), *k)
+            return (len(self._request.positions(explainer._names_seen())), *k)
+        return (len(explainer.occurring_interactions()), *k)

@@ -130,8 +130,11 @@ def test_one_output_float32_interactions_and_top(tmp_path: Path) -> None:
     assert want.dtype == np.float32
     check(explain_batches(model, X, tmp_path / "a.npy", batch_size=99).path, want)
     check(explain_batches(model, X, tmp_path / "b.npy", dtype="float64").path, want.astype(float))
-    pairs = TreeExplainer(model).explain_interactions(X, pairs="occurring")
-    check(explain_batches(model, X, tmp_path / "c.npy", interactions=True, batch_size=99).path, pairs.values)
+    pairs = TreeExplainer(model).explain_interactions(X, interactions="occurring")
+    check(
+        explain_batches(model, X, tmp_path / "c.npy", interactions="occurring", batch_size=99).path,
+        pairs.values,
+    )
     found = content(explain_batches(model, X, tmp_path / "d.parquet", top=2, batch_size=99).path)
     assert found.column_names == ["feature_1", "shap_1", "feature_2", "shap_2"]
     np.testing.assert_array_equal(np.abs(found.column("shap_1")), np.abs(want).max(axis=1))
@@ -342,7 +345,7 @@ def test_rich_shows_the_speed(monkeypatch: Any, tmp_path: Path, explainer: Any, 
         ({"source": "nowhere.parquet"}, ValueError, "there is no file 'nowhere.parquet'"),
         ({"source": "."}, ValueError, "there are no files"),
         ({"keep": ["nope"]}, ValueError, "no column 'nope'"),
-        ({"index": "sii"}, ValueError, "index"),
+        ({"index": "SII"}, ValueError, "index"),
         ({"model": "nowhere.json"}, ValueError, "nowhere"),
     ],
 )

@@ -352,7 +352,7 @@ def test_steps_may_encode_the_categories_of_a_model_that_takes_codes(tmp_path: P
     codes = frame.assign(color=frame["color"].cat.codes).to_numpy()
     model.fit(codes, y, categorical_feature=[0])
     through = make_pipeline(FunctionTransformer().fit(frame), model)
-    assert TreeExplainer(through).takes_codes
+    assert TreeExplainer(through)._schema.takes_codes
     with pytest.raises(ValueError, match="takes the codes of categories as they are, but column 'color'"):
         explain_batches(through, tmp_path / "codes.parquet", tmp_path / "refused.parquet")
 

@@ -55,7 +55,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
         (sinks_module, "flush"),
         (sinks_module, "flush_folder"),
         (sinks_module, "_write"),
-        (BatchExplainer, "values"),
+        (BatchExplainer, "_values"),
         (source_module, "_joined"),
     ):
         monkeypatch.setattr(module, name, guarded(getattr(module, name)))
@@ -196,7 +196,7 @@ def other_calls(folder: Path) -> dict[str, tuple[dict[str, Any], str]]:
         "batch_size": ({"batch_size": 33}, "batch_rows was 32 and is 33"),
         "keep": ({"keep": ["id"]}, "options.keep was"),
         "top": ({"top": 2}, "options.top was null and is 2"),
-        "index": ({"index": "bv"}, "options.index was"),
+        "index": ({"index": "BV"}, "options.index was"),
         "dtype": ({"dtype": "float32"}, "options.dtype was"),
         "source": ({"source": TABLE.slice(1)}, "source.n_rows was 150 and is 149"),
         "content": ({"source": changed}, "source.content was"),

@@ -57,19 +57,19 @@ def test_columns_are_those_of_the_transformer(multiclass: Any) -> None:
 
 
 def test_interactions_are_those_of_the_transformer(multiclass: Any) -> None:
-    for pairs in ("all", "occurring", [(0, 2), ("sepal width (cm)", "petal width (cm)")]):
-        transformer = ShapInteractionTransformer.from_fitted(multiclass, pairs=pairs, index="bii")
-        found = BatchExplainer(multiclass, interactions=True, pairs=pairs, index="bii")(batch_of(IRIS))
+    for pairs in ("occurring", [(0, 2), ("sepal width (cm)", "petal width (cm)")]):
+        transformer = ShapInteractionTransformer.from_fitted(multiclass, interactions=pairs, index="BII")
+        found = BatchExplainer(multiclass, interactions=pairs, index="BII")(batch_of(IRIS))
         assert found.schema.names == list(transformer.get_feature_names_out())
         np.testing.assert_array_equal(values_of(found), transformer.transform(IRIS))
 
 
 def test_metadata_hold_base_values(multiclass: Any) -> None:
-    explainer = BatchExplainer(multiclass, precision="double", index="bv")
+    explainer = BatchExplainer(multiclass, precision="double", index="BV")
     about = json.loads(explainer.output_schema(batch_of(IRIS).schema).metadata[b"skshapgpu"])
     assert about["base_values"] == explainer.base_values.tolist()
     assert about["output_names"] == [0, 1, 2] and about["feature_names"] == list(IRIS.columns)
-    assert (about["index"], about["precision"]) == ("bv", "double")
+    assert (about["index"], about["precision"]) == ("BV", "double")
 
 
 def test_top(multiclass: Any, regression: Any) -> None:
@@ -89,7 +89,7 @@ def test_top(multiclass: Any, regression: Any) -> None:
     assert found.num_columns == 4 * 6
     third = TreeExplainer(multiclass).shap_values(IRIS)[:, :, 2]
     np.testing.assert_array_equal(found.column("shap_1__2"), third[np.arange(150), np.abs(third).argmax(1)])
-    names = BatchExplainer(multiclass, interactions=True, top=1)(batch_of(IRIS)).schema.names
+    names = BatchExplainer(multiclass, interactions="occurring", top=1)(batch_of(IRIS)).schema.names
     assert names == [f"{what}_1__{c}" for what in ("pair", "interaction") for c in (0, 1, 2)]
 
 
@@ -265,10 +265,11 @@ def test_models_by_path(tmp_path: Path, regression: Any) -> None:
         ({"features": [0, 1]}, TypeError, "features must be a sequence of names"),
         ({"prefix": 1}, TypeError, "prefix"),
         ({"dtype": "float16"}, ValueError, "dtype"),
-        ({"index": "sii"}, ValueError, "index"),
-        ({"interactions": True, "index": "sv"}, ValueError, "index"),
-        ({"interactions": True, "pairs": 5}, ValueError, "depend on all rows"),
-        ({"pairs": "occurring"}, ValueError, "interactions=True"),
+        ({"index": "SII"}, ValueError, "index"),
+        ({"interactions": True, "index": "SV"}, ValueError, "index"),
+        ({"interactions": 5}, ValueError, "depend on all rows"),
+        ({"interactions": "all"}, ValueError, "use 'occurring' for all pairs"),
+        ({"interactions": True}, TypeError, "interactions must be 'all', 'occurring'"),
         ({"model_output": "log_loss"}, ValueError, "needs labels"),
         ({"nope": 1}, TypeError, "nope"),
     ],

@@ -84,10 +84,12 @@ def test_dask_frame_and_interactions(dask_client: Any) -> None:
     dd = pytest.importorskip("dask.dataframe")
     model = classifier(X[FEATURES])
     found = explain_dask(
-        model, dd.from_pandas(X, npartitions=6), keep=["id"], interactions=True, pairs="occurring", **OPTIONS
+        model, dd.from_pandas(X, npartitions=6), keep=["id"], interactions="occurring", **OPTIONS
     ).compute()
     assert list(found.pop("id")) == list(X["id"])
-    expected = TreeExplainer(model, **OPTIONS).explain_interactions(X[FEATURES], pairs="occurring").values
+    expected = (
+        TreeExplainer(model, **OPTIONS).explain_interactions(X[FEATURES], interactions="occurring").values
+    )
     np.testing.assert_array_equal(found, expected.reshape(len(X), -1))
 
 

@@ -104,8 +104,8 @@ def test_chunks_that_are_sparse_or_empty(client: Any) -> None:
 @pytest.mark.parametrize("pairs", ["all", "occurring", [(0, 2), (3, 1)]], ids=str)
 def test_interactions_of_an_array(client: Any, make: Any, pairs: Any) -> None:
     model = make(A)
-    expected = TreeExplainer(model).explain_interactions(A, pairs=pairs, index="stii").values
-    found = explain_dask(model, array(), interactions=True, pairs=pairs, index="stii")
+    expected = TreeExplainer(model).explain_interactions(A, interactions=pairs, index="STII").values
+    found = explain_dask(model, array(), interactions=pairs, index="STII")
     assert found.shape == expected.shape
     np.testing.assert_array_equal(found.compute(), expected)
 
@@ -113,8 +113,8 @@ def test_interactions_of_an_array(client: Any, make: Any, pairs: Any) -> None:
 def test_banzhaf_values_and_options(client: Any) -> None:
     model = regressor(A)
     options = {"data": A[:20], "precision": "double", "device": "cpu"}
-    expected = TreeExplainer(model, **options).explain(A, index="bv").values
-    np.testing.assert_array_equal(explain_dask(model, array(), index="bv", **options).compute(), expected)
+    expected = TreeExplainer(model, **options).explain(A, index="BV").values
+    np.testing.assert_array_equal(explain_dask(model, array(), index="BV", **options).compute(), expected)
 
 
 @pytest.mark.parametrize("make", [regressor, classifier])
@@ -166,11 +166,13 @@ def test_frame_of_float32(client: Any) -> None:
     np.testing.assert_array_equal(found, TreeExplainer(model).shap_values(single[FEATURES]))
 
 
-@pytest.mark.parametrize("pairs", ["all", "occurring", [("petal width", "sepal width")]], ids=str)
+@pytest.mark.parametrize("pairs", ["occurring", [("petal width", "sepal width")]], ids=str)
 def test_interactions_of_a_frame(client: Any, pairs: Any) -> None:
     model = classifier(X[FEATURES])
-    transformer = ShapInteractionTransformer.from_fitted(model, pairs=pairs).set_output(transform="pandas")
-    found = explain_dask(model, frame(), keep=["id"], interactions=True, pairs=pairs).compute()
+    transformer = ShapInteractionTransformer.from_fitted(model, interactions=pairs).set_output(
+        transform="pandas"
+    )
+    found = explain_dask(model, frame(), keep=["id"], interactions=pairs).compute()
     rows = frame().compute()
     expected = pd.concat([rows[["id"]], transformer.transform(rows[FEATURES])], axis=1)
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
@@ -268,10 +270,9 @@ def test_killed_worker(client: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"interactions": True, "pairs": 3}, "the strongest depend on all rows"),
-        ({"pairs": "occurring"}, "pairs is for interactions"),
-        ({"index": "sii"}, "index must be"),
-        ({"interactions": True, "index": "sv"}, "index must be"),
+        ({"interactions": 3}, "the strongest depend on all rows"),
+        ({"index": "SII"}, "index must be"),
+        ({"interactions": "all", "index": "SV"}, "index must be"),
         ({"model_output": "log_loss", "data": A}, "needs labels"),
         ({"precision": "half"}, "precision must be"),
         ({"device": "graphics"}, "device must be"),

@@ -106,7 +106,7 @@ def test_killed_actor_and_top_of_batches_of_any_size(tmp_path: Path) -> None:
     [
         ({"keep": ["colour"]}, ValueError, "there is no column 'colour'"),
         ({"keep": FEATURES}, ValueError, "two columns .*use prefix"),
-        ({"interactions": True, "pairs": 3}, ValueError, "the strongest depend on all rows"),
+        ({"interactions": 3}, ValueError, "the strongest depend on all rows"),
         ({"device": "graphics"}, ValueError, "device must be"),
         ({"concurrency": 0}, ValueError, "concurrency must be at least 1"),
         ({"concurrency": (2, 1)}, ValueError, "the least before the greatest"),

@@ -117,12 +117,14 @@ def test_top(rows: Any, make: Any) -> None:
             )
 
 
-@pytest.mark.parametrize("pairs", ["all", [("petal width", "sepal width")]], ids=str)
+@pytest.mark.parametrize("pairs", ["occurring", [("petal width", "sepal width")]], ids=str)
 def test_interactions(rows: Any, pairs: Any) -> None:
     model = classifier(X[FEATURES])
-    transformer = ShapInteractionTransformer.from_fitted(model, pairs=pairs).set_output(transform="pandas")
+    transformer = ShapInteractionTransformer.from_fitted(model, interactions=pairs).set_output(
+        transform="pandas"
+    )
     expected = pd.concat([X[["id"]], transformer.transform(X[FEATURES])], axis=1)
-    found = collected(explain_spark(model, rows, keep=["id"], interactions=True, pairs=pairs))
+    found = collected(explain_spark(model, rows, keep=["id"], interactions=pairs))
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
@@ -188,7 +190,7 @@ def test_killed_worker(rows: Any, tmp_path: Path) -> None:
         ({"keep": ["colour"]}, ValueError, "there is no column 'colour'"),
         ({"features": FEATURES[:3]}, ValueError, "now missing:\n- petal width"),
         ({"keep": FEATURES}, ValueError, "two columns .*use prefix"),
-        ({"interactions": True, "pairs": 3}, ValueError, "the strongest depend on all rows"),
+        ({"interactions": 3}, ValueError, "the strongest depend on all rows"),
         ({"top": 0}, ValueError, "top must be at least 1"),
         ({"device": "graphics"}, ValueError, "device must be"),
         ({"model_output": "log_loss", "data": X[FEATURES]}, ValueError, "needs labels"),

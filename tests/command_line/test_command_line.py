@@ -208,7 +208,7 @@ def test_version(run: Any) -> None:
         ("save m -o out --algorithm fast", "invalid choice: 'fast'"),
         ("explain m d", "required: -o/--output"),
         ("explain m d -o out --interactions top:x", "'x' is no positive number"),
-        ("explain m d -o out --interactions age", "neither all nor top:N, nor pairs such as"),
+        ("explain m d -o out --interactions age", "neither occurring nor top:N, nor pairs such as"),
         ("explain m d -o out --n-jobs 0", "'0' is no number of threads"),
         ("explain m d -o out --keep a,,b", "is no list of names"),
         ("explain m d -o out --batch-size -1", "'-1' is no positive number"),

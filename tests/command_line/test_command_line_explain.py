@@ -16,7 +16,7 @@ from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import skshapgpu
-from skshapgpu import TreeExplainer, explain
+from skshapgpu import TreeExplainer, explain, explain_interactions
 from skshapgpu.adapters import adapt
 from skshapgpu.command_line import rows
 from skshapgpu.command_line.explaining import pair_of
@@ -77,7 +77,7 @@ def test_info_of_an_explainer(run: Any, tmp_path: Path) -> None:
     assert (facts["precision"], facts["algorithm"], facts["n_background_rows"]) == ("double", "auto", 7)
     assert facts["feature_perturbation"] == "interventional" and facts["output_names"] == [0, 1, 2]
     assert (
-        facts["table_bytes"] == TreeExplainer(model, data, precision="double").plan_info()["table_bytes"] > 0
+        facts["table_bytes"] == TreeExplainer(model, data, precision="double").model_info()["table_bytes"] > 0
     )
     np.testing.assert_array_equal(facts["base_value"], TreeExplainer.load(tmp_path / "file").expected_value)
     text = run("info", tmp_path / "file")[1]
@@ -288,16 +288,16 @@ def test_background_and_probability(run: Any, data: Path) -> None:
 def test_interactions(run: Any, fails: Any, saved: Path, data: Path, forest: Any) -> None:
     explainer, out = TreeExplainer(forest), data.parent / "out.parquet"
     base = ("explain", saved, data, "-o", out, "--overwrite", "--interactions")
-    assert run(*base, "all")[0] == 0
-    every = explainer.explain_interactions(frame(), pairs="occurring")
+    assert run(*base, "occurring")[0] == 0
+    every = explainer.explain_interactions(frame(), interactions="occurring")
     np.testing.assert_array_equal(read(out), every.values)
     code, printed, _ = run(*base, "top:3", "--json")
-    strongest = explainer.explain_interactions(frame(), pairs=3)
-    assert code == 0 and json.loads(printed)["pairs"] == strongest.pairs.tolist()
+    strongest = explainer.explain_interactions(frame(), interactions=3)
+    assert code == 0 and json.loads(printed)["interactions"] == strongest.interactions.tolist()
     np.testing.assert_array_equal(read(out), strongest.values)
-    assert list(read(out)) == list(strongest.pair_names)
+    assert list(read(out)) == list(strongest.interaction_names)
     assert run(*base, "bmi:s5,bp:bmi")[0] == 0
-    listed = explainer.explain_interactions(frame(), pairs=[("bmi", "s5"), ("bp", "bmi")])
+    listed = explainer.explain_interactions(frame(), interactions=[("bmi", "s5"), ("bp", "bmi")])
     np.testing.assert_array_equal(read(out), listed.values)
     assert np.ptp(listed.values) > 0
     assert "'bmj' is no feature of the model; did you mean 'bmi'?" in fails(*base, "bmj:s5")
@@ -323,7 +323,7 @@ def test_texts_are_categories(run: Any, fails: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(read(tmp_path / "out.parquet"), expected)
     assert np.ptp(expected[:, 0]) > 0
     assert run(*base, "--interactions", "top:1", "--overwrite")[0] == 0
-    expected = explain(model, X, interactions=True, pairs=1).values
+    expected = explain_interactions(model, X, interactions=1).values
     np.testing.assert_array_equal(read(tmp_path / "out.parquet"), expected)
 
 

@@ -39,7 +39,7 @@ def test_dense_and_occurring_pairs_give_one_picture(explainer: Any) -> None:
     dense = explainer.explain_interactions(DIABETES)
     pictures = [
         ShapInteractionDisplay.from_explanation(explanation)
-        for explanation in (dense, explainer.explain_interactions(DIABETES, pairs="occurring"))
+        for explanation in (dense, explainer.explain_interactions(DIABETES, interactions="occurring"))
     ]
     for display in pictures:
         names = [label.get_text() for label in display.ax_.get_xticklabels()]
@@ -52,11 +52,11 @@ def test_dense_and_occurring_pairs_give_one_picture(explainer: Any) -> None:
 
 
 def test_pairs_not_asked_for_are_blank(explainer: Any) -> None:
-    explanation = explainer.explain_interactions(DIABETES, pairs=[(2, 8), (0, 2)])
+    explanation = explainer.explain_interactions(DIABETES, interactions=[(2, 8), (0, 2)])
     image = drawn(ShapInteractionDisplay.from_explanation(explanation))
     assert np.isfinite(image).sum() == 4
     np.testing.assert_allclose(image[0, 1], explanation.importance()[0])
-    top = explainer.explain_interactions(DIABETES, pairs=3)
+    top = explainer.explain_interactions(DIABETES, interactions=3)
     image = drawn(ShapInteractionDisplay.from_explanation(top, max_features=None))
     assert np.isfinite(image).sum() == 6 and image.shape == (10, 10)
 
@@ -73,7 +73,7 @@ def test_max_features(explainer: Any) -> None:
 
 @pytest.mark.parametrize("pairs", ["all", "occurring"])
 def test_outputs(multiclass: Any, pairs: str) -> None:
-    explanation = multiclass.explain_interactions(IRIS, pairs=pairs)
+    explanation = multiclass.explain_interactions(IRIS, interactions=pairs)
     one = drawn(ShapInteractionDisplay.from_explanation(explanation[..., 1], max_features=None))
     np.testing.assert_array_equal(
         drawn(ShapInteractionDisplay.from_explanation(explanation, output=1, max_features=None)), one
@@ -98,7 +98,7 @@ def test_from_estimator(explainer: Any) -> None:
         explainer.explain_interactions(DIABETES), max_features=4
     )
     np.testing.assert_allclose(drawn(display), drawn(expected), atol=1e-5)
-    banzhaf = ShapInteractionDisplay.from_estimator(model, DIABETES, index="bii", max_features=4)
+    banzhaf = ShapInteractionDisplay.from_estimator(model, DIABETES, index="BII", max_features=4)
     assert not np.allclose(drawn(banzhaf), drawn(expected))
 
 
@@ -110,9 +110,9 @@ def test_drawn_again() -> None:
 
 
 def test_triples_are_refused(explainer: Any) -> None:
-    explanation = explainer.explain_interactions(DIABETES, pairs=1)
+    explanation = explainer.explain_interactions(DIABETES, interactions=1)
     triples = type(explanation)(
-        **{**vars(explanation), "pairs": np.array([[0, 1, 2]]), "feature_values": None}
+        **{**vars(explanation), "interactions": np.array([[0, 1, 2]]), "feature_values": None}
     )
     with pytest.raises(ValueError, match="the explanation is of triples"):
         ShapInteractionDisplay.from_explanation(triples)

@@ -26,7 +26,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
-from skshapgpu import Explanation, ShapDependenceDisplay, ShapWaterfallDisplay, explain
+from skshapgpu import Explanation, ShapDependenceDisplay, ShapWaterfallDisplay, explain, explain_interactions
 from skshapgpu.displays.base import MISSING, NEGATIVE, PALETTE, POSITIVE
 
 pytest.importorskip("matplotlib").use("Agg")
@@ -109,7 +109,7 @@ def test_strongest_interaction_colours(missing: bool) -> None:
     if missing:
         X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
     model = HistGradientBoostingRegressor(max_iter=60, random_state=0).fit(X, y)
-    exact = np.abs(explain(model, X, interactions=True).values[:, 0]).mean(axis=0)
+    exact = np.abs(explain_interactions(model, X).values[:, 0]).mean(axis=0)
     exact[0] = 0
     assert exact.argmax() == 3, "the data is as intended"
     assert ShapDependenceDisplay.from_estimator(model, X, 0).color_name == "x3"
@@ -142,7 +142,7 @@ def test_interactions_that_options_rule_out_are_approximated() -> None:
 
 def test_dependence_of_one_of_several_outputs(wine: Explanation) -> None:
     model = RandomForestClassifier(10, random_state=0).fit(WINE, CULTIVAR)
-    by_interactions = explain(model, WINE, interactions=True).values
+    by_interactions = explain_interactions(model, WINE).values
     for output in range(3):
         strength = np.abs(by_interactions[:, 12, :, output]).mean(axis=0)
         strength[12] = 0
@@ -243,4 +243,4 @@ def test_waterfall_refuses() -> None:
     with pytest.raises(IndexError, match="row 50 is out of range for 50 rows"):
         ShapWaterfallDisplay.from_explanation(made(), row=50)
     with pytest.raises(ValueError, match="Banzhaf values do not add up"):
-        ShapWaterfallDisplay.from_explanation(made(value_index="bv"))
+        ShapWaterfallDisplay.from_explanation(made(index="BV"))

@@ -37,10 +37,10 @@ ROOT = Path(__file__).parents[2]
 #: Largest error of each precision, relative to the sum of the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
 
-ORDERS, INDICES = (1, 2, 3), ("sii", "stii", "bii")
+ORDERS, INDICES = (1, 2, 3), ("SII", "STII", "BII")
 
 #: All options, including those that no algorithm supports. SHAP and Banzhaf values have no third index.
-KINDS = [Kind(order, index) for order in ORDERS for index in INDICES if (order, index) != (1, "stii")]
+KINDS = [Kind(order, index) for order in ORDERS for index in INDICES if (order, index) != (1, "STII")]
 
 CANCER, Y = load_breast_cancer(return_X_y=True)
 COLUMNS = [20, 21, 22, 23, 27, 24]
@@ -72,12 +72,12 @@ def explainer_of(
 
 
 def compute(explainer: TreeExplainer, kind: Kind, X: Any) -> np.ndarray:
-    """Compute results of this kind; triples are in the order of ``occurring_pairs``."""
+    """Compute results of this kind; triples are in the order of ``occurring_interactions``."""
     if kind.order == 1:
         labels = LABELS if explainer.model_output == "log_loss" else None
-        return explainer.explain(X, labels, index={"sii": "sv", "bii": "bv"}[kind.index]).values
+        return explainer.explain(X, labels, index={"SII": "SV", "BII": "BV"}[kind.index]).values
     pairs = "all" if kind.order == 2 else "occurring"
-    return explainer.explain_interactions(X, pairs=pairs, index=kind.index, order=kind.order).values
+    return explainer.explain_interactions(X, interactions=pairs, index=kind.index, order=kind.order).values
 
 
 # Results
@@ -96,7 +96,7 @@ def expected(kind: Kind, interventional: bool, model_output: str) -> np.ndarray:
         assert not interventional
         values, triples = reference.path_dependent_triples(ensemble, X, kind.index)
         found = {tuple(triple): values[:, 0, i] for i, triple in enumerate(triples.tolist())}
-        occurring = TreeExplainer(model(), device="cpu").occurring_pairs(order=3)
+        occurring = TreeExplainer(model(), device="cpu").occurring_interactions(order=3)
         assert len(occurring) > 3
         return np.stack([found[tuple(triple)] for triple in occurring.tolist()], axis=1)
     if kind.order == 2 and interventional:
@@ -182,11 +182,11 @@ def test_trees_have_the_tables_that_the_row_says(algorithm: Algorithm) -> None:
     """Path-dependent values of level-uniform trees, such as stumps, and of other trees."""
     stumps = HistGradientBoostingClassifier(max_iter=4, max_depth=1).fit(CANCER[:, COLUMNS], Y)
     alike = TreeExplainer(stumps, algorithm=algorithm.name, device="cpu")
-    assert alike.plan_info()["n_table_trees"] == (0 if algorithm.tables == "none" else 4)
+    assert alike.model_info()["n_table_trees"] == (0 if algorithm.tables == "none" else 4)
     explainer = TreeExplainer(model(), algorithm=algorithm.name, device="cpu")
-    assert explainer.plan_info()["n_table_trees"] == (4 if algorithm.tables == "all" else 0)
+    assert explainer.model_info()["n_table_trees"] == (4 if algorithm.tables == "all" else 0)
     few, many = explainer.plan(1), explainer.plan(10**6)
-    assert (many.building > 0) == (algorithm.tables == "worthwhile") and few.building == 0
+    assert (many.build_seconds > 0) == (algorithm.tables == "worthwhile") and few.build_seconds == 0
     assert (many.seconds is not None) == algorithm.results[0].estimated
 
 
@@ -223,8 +223,8 @@ def reason_of_call(
     algorithm: Algorithm, device: str, kind: Kind, interventional: bool, model_output: str
 ) -> str:
     """Say why this explainer does not compute these results, and what to do instead."""
-    if kind == (3, "stii"):
-        return "order=3 has index 'sii' or 'bii', not 'stii', which is of order 2"
+    if kind == (3, "STII"):
+        return "order=3 has index 'SII' or 'BII', not 'STII', which is of order 2"
     if model_output != "raw":
         return "are those of the margin: use model_output='raw'"
     if interventional and kind.order == 3:
@@ -256,7 +256,7 @@ def test_all_else_is_refused_before_any_work(
         explainer = explainer_of(algorithm, device, *case)
     compiled = dict(explainer._runner._plans)
     refused = [kind for kind in KINDS if not computes(algorithm, device, kind, *case)]
-    assert Kind(3, "stii") in refused
+    assert Kind(3, "STII") in refused
     for kind in refused:
         with pytest.raises(ValueError, match=reason_of_call(algorithm, device, kind, *case)):
             compute(explainer, kind, Untouched())
@@ -306,7 +306,7 @@ def test_auto_computes_all_that_any_algorithm_does() -> None:
 
 
 def test_indices() -> None:
-    assert [indices_of(order) for order in ORDERS] == [("sii", "bii"), INDICES, ("sii", "bii")]
+    assert [indices_of(order) for order in ORDERS] == [("SII", "BII"), INDICES, ("SII", "BII")]
 
 
 # Documentation
@@ -331,14 +331,14 @@ README_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
         (BANZHAF_VALUES, True, "raw"),
         *((Kind(2, index), True, "raw") for index in INDICES),
     ],
-    "SHAP interaction values of pairs: all, occurring, strongest, listed": [(Kind(2, "sii"), False, "raw")],
+    "SHAP interaction values of pairs: all, occurring, strongest, listed": [(Kind(2, "SII"), False, "raw")],
     "Shapley-Taylor and Banzhaf interactions of pairs": [
-        (Kind(2, "stii"), False, "raw"),
-        (Kind(2, "bii"), False, "raw"),
+        (Kind(2, "STII"), False, "raw"),
+        (Kind(2, "BII"), False, "raw"),
     ],
     "Shapley and Banzhaf interactions of triples": [
-        (Kind(3, "sii"), False, "raw"),
-        (Kind(3, "bii"), False, "raw"),
+        (Kind(3, "SII"), False, "raw"),
+        (Kind(3, "BII"), False, "raw"),
     ],
 }
 OTHERS = (

@@ -86,10 +86,10 @@ def test_a_call_does_what_the_plan_says(forest: RandomForestRegressor) -> None:
     assert algorithms(explainer, 1_000_000) == {"tables"}
     for plan in (few, many):
         assert sum(group.n_trees for group in plan.groups) == 20
-        assert sum(group.n_leaves for group in plan.groups) == explainer.plan_info()["n_leaves"]
-        assert plan.device == "cpu" and plan.seconds > plan.building >= 0
+        assert sum(group.n_leaves for group in plan.groups) == explainer.model_info()["n_leaves"]
+        assert plan.device == "cpu" and plan.seconds > plan.build_seconds >= 0
         assert plan.result_bytes == plan.n_rows * X.shape[1] * 8
-    assert few.table_bytes == few.building == 0 < many.building
+    assert few.table_bytes == few.build_seconds == 0 < many.build_seconds
     attributes = {f.name: getattr(explainer._runner.ensemble, f.name) for f in fields(Ensemble)}
     by_tables = _core.Plan(attributes, "single", tables="level_uniform", table_nodes=99)
     assert many.table_bytes == sum(group["table_bytes"] for group in by_tables.info()["groups"])
@@ -116,7 +116,7 @@ def test_no_tables_for_a_call_under_a_memory_limit(forest: RandomForestRegressor
 def test_other_algorithms_make_no_tables(forest: RandomForestRegressor, algorithm: str) -> None:
     explainer = explainer_of(forest, algorithm=algorithm)
     plan = explainer.plan(10**9)
-    assert plan.table_bytes == plan.building == 0
+    assert plan.table_bytes == plan.build_seconds == 0
     assert (plan.seconds is None) == (algorithm != "quadrature") == (not plan.groups)
 
 
@@ -152,7 +152,7 @@ def test_leaves_of_several_outputs_take_longer() -> None:
 
 def test_it_can_be_read(forest: RandomForestRegressor) -> None:
     text = str(explainer_of(forest).plan(1_000_000))
-    assert "1,000,000 rows on cpu" in text and "20 trees" in text and "making the tables" in text
+    assert "1,000,000 rows on cpu" in text and "20 trees" in text and "building the tables" in text
     assert "tables" not in str(explainer_of(forest).plan(10))
 
 

@@ -102,7 +102,7 @@ def check_many_rows(model: Any, exact: Ensemble, X: np.ndarray, precision: str =
 
 def check_interactions(model: Any, exact: Ensemble, X: np.ndarray, precision: str = "single") -> None:
     explainer = TreeExplainer(model, precision=precision)
-    for index in ("sii", "stii", "bii"):
+    for index in ("SII", "STII", "BII"):
         expected = reference.path_dependent_interactions(exact, X, index)
         assert_close(explainer.explain_interactions(X, index=index).values, expected, precision)
 

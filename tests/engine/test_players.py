@@ -86,7 +86,7 @@ def test_path_dependent_values(case: tuple[int, Ensemble]) -> None:
             plan = _core.Plan(attributes(ensemble), precision, **options)
             assert_computes(plan, ensemble, rows, tolerance, expected)
         np.testing.assert_allclose(plan.base_value, base_value, rtol=1e-12, atol=1e-12)
-        plan = _core.Plan(attributes(ensemble), precision, 1, "bii")
+        plan = _core.Plan(attributes(ensemble), precision, 1, "BII")
         assert_computes(plan, ensemble, rows, tolerance, path_dependent_banzhaf(ensemble, rows))
 
 
@@ -97,13 +97,13 @@ def test_path_dependent_interactions(case: tuple[int, Ensemble]) -> None:
     rows = random_rows(seed, ensemble, 7)
     shapley, banzhaf = path_dependent_shap(ensemble, rows)[0], path_dependent_banzhaf(ensemble, rows)
     for precision, tolerance in TOLERANCE.items():
-        for index in ("sii", "stii", "bii"):
+        for index in ("SII", "STII", "BII"):
             plan = _core.Plan(attributes(ensemble), precision, 2, index)
             matrices = path_dependent_interactions(ensemble, rows, index)
-            values = banzhaf if index == "bii" else shapley
+            values = banzhaf if index == "BII" else shapley
             pairs = matrices[..., plan.pairs[:, 0], plan.pairs[:, 1]]
             assert_computes(plan, ensemble, rows, tolerance, values, matrices=matrices, pairs=pairs)
-        plan = _core.Plan(attributes(ensemble), precision, 3, "sii")
+        plan = _core.Plan(attributes(ensemble), precision, 3, "SII")
         triples, members = path_dependent_triples(ensemble, rows)
         place = {tuple(triple): i for i, triple in enumerate(members.tolist())}
         occurring = [place[tuple(triple)] for triple in plan.triples.tolist()]
@@ -126,12 +126,12 @@ def test_background(case: tuple[int, Ensemble], n_background: int) -> None:
             assert_computes(plan, ensemble, rows, tolerance, expected)
             scale = leaf_scale(ensemble) + np.abs(ensemble.intercept)
             assert (np.abs(plan.base_value - base_value) <= tolerance * scale).all()
-            for index in ("sii", "stii", "bii"):
+            for index in ("SII", "STII", "BII"):
                 plan = _core.BackgroundPairsPlan(
                     attributes(ensemble), precision, background, weights, 2, index, n_bytes
                 )
                 matrices = interventional_interactions(ensemble, *given_to, index)
-                values = banzhaf if index == "bii" else expected
+                values = banzhaf if index == "BII" else expected
                 pairs = matrices[..., plan.pairs[:, 0], plan.pairs[:, 1]]
                 assert_computes(plan, ensemble, rows, tolerance, values, matrices=matrices, pairs=pairs)
 

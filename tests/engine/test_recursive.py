@@ -203,8 +203,8 @@ def test_leaves_beyond_the_precision(method: str, precision: str, scale: float) 
 def test_core_refuses_what_it_is_not_for(method: str) -> None:
     ensemble = random_ensemble(14)
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
-    for order, index in ((2, "sii"), (3, "sii"), (1, "bii"), (1, "stii")):
-        with pytest.raises(ValueError, match=f"'{method}' computes SHAP values only: order 1, index 'sii'"):
+    for order, index in ((2, "SII"), (3, "SII"), (1, "BII"), (1, "STII")):
+        with pytest.raises(ValueError, match=f"'{method}' computes SHAP values only: order 1, index 'SII'"):
             _core.Plan(attributes, "double", order, index, method=method)
     with pytest.raises(ValueError, match=f"the method '{method}' has no tables"):
         _core.Plan(attributes, "double", tables="level_uniform", method=method)
@@ -268,11 +268,11 @@ def test_what_the_explainer_refuses(method: str) -> None:
     explainer = TreeExplainer(model, algorithm=method, device="cpu")
     only = f"algorithm='{method}' computes SHAP values only, not"
     with pytest.raises(ValueError, match=f"{only} Banzhaf values: use 'auto'"):
-        explainer.explain(X, index="bv")
+        explainer.explain(X, index="BV")
     with pytest.raises(ValueError, match=f"{only} SHAP interaction values of pairs: use 'auto'"):
         explainer.shap_interaction_values(X)
     with pytest.raises(ValueError, match=only):
-        explainer.explain_interactions(X, pairs=3, index="stii")
+        explainer.explain_interactions(X, interactions=3, index="STII")
 
 
 class OnGpu:

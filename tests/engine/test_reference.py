@@ -57,7 +57,7 @@ def test_indices_of_two_features_by_hand():
         path_dependent_banzhaf(and_tree(), x), path_dependent_shap(and_tree(), x)[0], rtol=1e-14
     )
     alone = np.array([22 / 3 - 23 / 4, 31 / 4 - 23 / 4])
-    for index, diagonal in (("sii", alone), ("stii", alone), ("bii", alone + together / 2)):
+    for index, diagonal in (("SII", alone), ("STII", alone), ("BII", alone + together / 2)):
         matrix = path_dependent_interactions(and_tree(), x, index)[0, 0]
         np.testing.assert_allclose(np.diag(matrix), [*diagonal, 0], rtol=1e-13)
         assert matrix[0, 1] == matrix[1, 0] == pytest.approx(together / 2, rel=1e-13)
@@ -82,19 +82,19 @@ def test_indices_of_three_features_by_hand():
     x, other = [[1.0, 1.0, 1.0]], ~np.eye(3, dtype=bool)
     np.testing.assert_allclose(path_dependent_banzhaf(ensemble, x), [[[9 / 4] * 3]], rtol=1e-14)
     for index, pair, alone in (
-        ("sii", (1 + 2) / 2, 7 / 3 - 3 / 2),
-        ("stii", 2 / 3 * (1 + 2 / 2), 1),
-        ("bii", (1 + 2) / 2, 9 / 4),
+        ("SII", (1 + 2) / 2, 7 / 3 - 3 / 2),
+        ("STII", 2 / 3 * (1 + 2 / 2), 1),
+        ("BII", (1 + 2) / 2, 9 / 4),
     ):
         matrix = path_dependent_interactions(ensemble, x, index)[0, 0]
         np.testing.assert_allclose(matrix[other], pair / 2, rtol=1e-14)
         np.testing.assert_allclose(np.diag(matrix), alone, rtol=1e-14)
-    for index in ("sii", "bii"):  # there is one difference, of the empty set
+    for index in ("SII", "BII"):  # there is one difference, of the empty set
         values, triples = path_dependent_triples(ensemble, x, index)
         np.testing.assert_allclose(values, [[[1.0]]], rtol=1e-13)
         assert triples.tolist() == [[0, 1, 2]]
-    with pytest.raises(ValueError, match="index must be 'sii' or 'bii', not 'stii'"):
-        path_dependent_triples(ensemble, x, "stii")
+    with pytest.raises(ValueError, match="index must be 'SII' or 'BII', not 'STII'"):
+        path_dependent_triples(ensemble, x, "STII")
 
 
 def test_triples_of_four_features():
@@ -111,7 +111,7 @@ def test_triples_of_four_features():
         value=np.where(nodes == 8, 16.0, 0.0),
     )
     ensemble = Ensemble.from_trees([tree], n_features=4, intercept=[0.0])
-    for index in ("sii", "bii"):  # two subsets have equal weights in both
+    for index in ("SII", "BII"):  # two subsets have equal weights in both
         values, triples = path_dependent_triples(ensemble, np.ones((1, 4)), index)
         np.testing.assert_allclose(values, [[[1.5] * 4]], rtol=1e-14)
         assert triples.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
@@ -298,7 +298,7 @@ def test_interventional_indices_of_two_features_by_hand():
     x, shares = [[1.0, 1.0, 0.0]], np.array([0.25, 0.75])
     together = shares @ [8, 0]
     alone = np.array([shares @ [2 - 1, 2 - 2], shares @ [1 - 1, 10 - 2]])
-    for index, diagonal in (("sii", alone), ("stii", alone), ("bii", alone + together / 2)):
+    for index, diagonal in (("SII", alone), ("STII", alone), ("BII", alone + together / 2)):
         matrix = interventional_interactions(and_tree(), x, background, [1, 3], index)[0, 0]
         np.testing.assert_allclose(np.diag(matrix), [*diagonal, 0], rtol=1e-13)
         assert matrix[0, 1] == matrix[1, 0] == pytest.approx(together / 2, rel=1e-13)
@@ -325,7 +325,7 @@ def test_interventional_axioms(options):
     used = np.unique(ensemble.feature[ensemble.left >= 0])
     assert (np.delete(values, used, axis=2) == 0).all()
     assert (interventional_shap(ensemble, X[:1], X[:1])[0] == 0).all()
-    for index in ("sii", "stii"):
+    for index in ("SII", "STII"):
         matrices = interventional_interactions(ensemble, X, background, index=index)
         assert (np.abs(matrices.sum(axis=3) - values) <= 1e-12 * scale[:, np.newaxis]).all()
         assert (matrices == matrices.swapaxes(2, 3)).all()

@@ -176,9 +176,9 @@ def test_threads_and_neighbours_change_no_bit() -> None:
 def test_banzhaf_values() -> None:
     ensemble = random_ensemble(9, n_trees=8, max_leaves=16)
     rows = random_rows(9, ensemble, 40)
-    walked, _ = compute(plan_of(ensemble, index="bii"), ensemble, rows)
+    walked, _ = compute(plan_of(ensemble, index="BII"), ensemble, rows)
     for options in KINDS.values():
-        values, _ = compute(plan_of(ensemble, index="bii", **options), ensemble, rows)
+        values, _ = compute(plan_of(ensemble, index="BII", **options), ensemble, rows)
         assert (np.abs(values - walked) <= 1e-10 * leaf_scale(ensemble)[:, np.newaxis]).all()
 
 
@@ -281,11 +281,11 @@ def explainer_of(model: Any, algorithm: str, **options: Any) -> TreeExplainer:
 
 def test_fast_v2(forest: Any) -> None:
     explainer = explainer_of(forest, "fast_v2", precision="double")
-    assert explainer.plan_info()["n_table_trees"] == 6
+    assert explainer.model_info()["n_table_trees"] == 6
     expected = explainer_of(forest, "quadrature", precision="double").shap_values(X)
     np.testing.assert_allclose(explainer.shap_values(X), expected, rtol=0, atol=1e-10 * np.abs(Y).max())
-    banzhaf = explainer_of(forest, "quadrature", precision="double").explain(X, index="bv").values
-    found = explainer.explain(X, index="bv").values
+    banzhaf = explainer_of(forest, "quadrature", precision="double").explain(X, index="BV").values
+    found = explainer.explain(X, index="BV").values
     np.testing.assert_allclose(found, banzhaf, rtol=0, atol=1e-10 * np.abs(Y).max())
 
 
@@ -294,9 +294,9 @@ def test_catboost_by_level_tables() -> None:
     options = {"iterations": 20, "depth": 4, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
     model = catboost.CatBoostRegressor(**options).fit(X, Y)
     expected = explainer_of(model, "quadrature")
-    assert expected.plan_info()["n_table_trees"] == 0
+    assert expected.model_info()["n_table_trees"] == 0
     auto = explainer_of(model, "auto")
-    assert auto.plan_info()["n_table_trees"] == 20
+    assert auto.model_info()["n_table_trees"] == 20
     scale = np.abs(Y).max()
     np.testing.assert_allclose(auto.shap_values(X), expected.shap_values(X), rtol=0, atol=1e-5 * scale)
 
@@ -330,7 +330,7 @@ def test_memory_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fast_v2_that_does_not_fit(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    needed = explainer_of(forest, "fast_v2").plan_info()["table_bytes"]
+    needed = explainer_of(forest, "fast_v2").model_info()["table_bytes"]
     assert needed > 10_000
     message = r"'fast_v2': tables of all trees need [0-9]+ bytes, but may take {} \({}\): raise memory_limit"
     with pytest.raises(MemoryError, match=message.format(5000, "half of memory_limit")) as caught:
@@ -346,12 +346,12 @@ def test_fast_v2_that_does_not_fit(forest: Any, monkeypatch: pytest.MonkeyPatch)
 
 def test_fast_v2_may_take_more_than_auto(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skshapgpu._common.memory.TABLE_BYTES", 0)
-    assert explainer_of(forest, "fast_v2").plan_info()["n_table_trees"] == 6
+    assert explainer_of(forest, "fast_v2").model_info()["n_table_trees"] == 6
 
 
 def test_calls_have_what_tables_leave(forest: Any) -> None:
     free = explainer_of(forest, "fast_v2")
-    info = free.plan_info()
+    info = free.model_info()
     tables, scratch = info["table_bytes"], info["scratch_bytes_per_thread"]
     limit = 4 * tables + scratch
     limited = explainer_of(forest, "fast_v2", memory_limit=limit)
@@ -365,11 +365,11 @@ def test_calls_have_what_tables_leave(forest: Any) -> None:
 
 
 def test_tables_of_two_kinds_of_values_share_the_limit(forest: Any) -> None:
-    tables = explainer_of(forest, "fast_v2").plan_info()["table_bytes"]
+    tables = explainer_of(forest, "fast_v2").model_info()["table_bytes"]
     with pytest.raises(MemoryError, match=r"tables of all trees need .* may take 500 "):
-        explainer_of(forest, "fast_v2", memory_limit=2 * tables + 1000).explain(X, index="bv")
+        explainer_of(forest, "fast_v2", memory_limit=2 * tables + 1000).explain(X, index="BV")
     explainer = explainer_of(forest, "fast_v2", memory_limit=10**9)
-    explainer.explain(X, index="bv")
+    explainer.explain(X, index="BV")
     assert explainer._runner.call_limit == 10**9 - 2 * tables
 
 
@@ -379,11 +379,11 @@ def test_memory_of_auto() -> None:
     options = {"iterations": 20, "depth": 4, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
     model = catboost.CatBoostRegressor(**options).fit(X, Y)
     free = explainer_of(model, "auto")
-    assert free.plan_info()["n_table_trees"] == 20
+    assert free.model_info()["n_table_trees"] == 20
     expected, scale = free.shap_values(X[:4]), np.abs(Y).max()
     limit = 2 * 4_000
     some = explainer_of(model, "auto", memory_limit=limit)
-    assert 0 < some.plan_info()["n_table_trees"] < 20 and some.plan_info()["table_bytes"] <= limit // 2
+    assert 0 < some.model_info()["n_table_trees"] < 20 and some.model_info()["table_bytes"] <= limit // 2
     some._runner.options = replace(some._runner.options, memory_limit=10**9)  # for the call
     np.testing.assert_allclose(some.shap_values(X[:4]), expected, rtol=0, atol=1e-5 * scale)
 

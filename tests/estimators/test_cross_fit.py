@@ -73,11 +73,11 @@ def test_values_are_those_of_the_models_of_the_folds() -> None:
 
 
 def test_interactions_are_those_of_the_models_of_the_folds() -> None:
-    transformer = ShapInteractionTransformer(forest(), pairs=6, cv=FOLDS)
+    transformer = ShapInteractionTransformer(forest(), interactions=6, cv=FOLDS)
     values = transformer.fit_transform(DIABETES, PROGRESSION)
-    plain = ShapInteractionTransformer(forest(), pairs=6).fit(DIABETES, PROGRESSION)
-    np.testing.assert_array_equal(transformer.pairs_, plain.pairs_)
-    first, second = plain.pairs_.T
+    plain = ShapInteractionTransformer(forest(), interactions=6).fit(DIABETES, PROGRESSION)
+    np.testing.assert_array_equal(transformer.interactions_, plain.interactions_)
+    first, second = plain.interactions_.T
     for train, test in FOLDS.split(DIABETES):
         explainer = TreeExplainer(forest().fit(DIABETES[train], PROGRESSION[train]))
         matrices = explainer.shap_interaction_values(DIABETES[test])
@@ -194,7 +194,9 @@ def test_columns_that_a_fold_has_not() -> None:
         assert len(there) == len(train) + 1
         np.testing.assert_array_equal(values[np.ix_(test, there)], explanation.values)
         assert not np.delete(values[test], there, axis=1).any()
-        pairs = ShapInteractionTransformer(inside, cv=FOLDS, pairs=[("rare0", "rare1"), ("rare2", "rare5")])
+        pairs = ShapInteractionTransformer(
+            inside, cv=FOLDS, interactions=[("rare0", "rare1"), ("rare2", "rare5")]
+        )
         assert pairs.fit_transform(X, y).shape == (20, 2)
 
 

@@ -507,7 +507,7 @@ def test_models_of_other_libraries(library: str, several: bool) -> None:
     results = cross_val_explain(model, X, y, cv=3, return_estimator=True)
     explanation = results["explanation"]
     assert explanation.shape == ((442, 10, 3) if several else (442, 10))
-    assert explanation.index is X.index and explanation.feature_names == tuple(X.columns)
+    assert explanation.row_labels is X.index and explanation.feature_names == tuple(X.columns)
     for number, model in enumerate(results["estimator"]):
         test = np.flatnonzero(results["fold"] == number)
         expected = TreeExplainer(model).explain(X.iloc[test])

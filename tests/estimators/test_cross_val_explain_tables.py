@@ -76,7 +76,7 @@ def test_texts(kind: str) -> None:
     predicted = cross_val_predict(model, texts, y, cv=3, method="predict_proba")[:, 1]
     np.testing.assert_allclose(explanation.base_values + explanation.values.sum(axis=1), predicted, atol=1e-5)
     if kind == "series":
-        assert explanation.index.equals(texts.index)
+        assert explanation.row_labels.equals(texts.index)
 
 
 # Pipelines
@@ -87,7 +87,7 @@ def test_pipeline_explains_the_columns_of_its_last_step() -> None:
     model = make_pipeline(StandardScaler(), forest())
     splits = list(KFold(3).split(X))
     explanation = cross_val_explain(model, X, y, cv=splits)["explanation"]
-    assert explanation.feature_names == tuple(X.columns) and explanation.index is X.index
+    assert explanation.feature_names == tuple(X.columns) and explanation.row_labels is X.index
     for train, test in splits:
         scaler = StandardScaler().fit(X.iloc[train])
         np.testing.assert_array_equal(explanation.data[test], scaler.transform(X.iloc[test]))

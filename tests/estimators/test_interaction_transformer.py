@@ -40,33 +40,37 @@ CANCER, BENIGN = load_breast_cancer(return_X_y=True)
 def test_all_pairs_that_occur() -> None:
     transformer = ShapInteractionTransformer(forest()).fit(DIABETES, PROGRESSION)
     explainer = TreeExplainer(forest().fit(DIABETES, PROGRESSION))
-    expected = explainer.explain_interactions(DIABETES, pairs="occurring")
+    expected = explainer.explain_interactions(DIABETES, interactions="occurring")
     np.testing.assert_array_equal(transformer.transform(DIABETES), expected.values)
-    np.testing.assert_array_equal(transformer.pairs_, explainer.occurring_pairs())
-    assert tuple(transformer.get_feature_names_out()) == expected.pair_names
+    np.testing.assert_array_equal(transformer.interactions_, explainer.occurring_interactions())
+    assert tuple(transformer.get_feature_names_out()) == expected.interaction_names
     assert transformer.base_values_ == explainer.expected_value
-    assert transformer.explain(DIABETES).pair_names == expected.pair_names
+    assert transformer.explain(DIABETES).interaction_names == expected.interaction_names
     matrices = explainer.shap_interaction_values(DIABETES)
-    first, second = transformer.pairs_.T
+    first, second = transformer.interactions_.T
     np.testing.assert_array_equal(transformer.transform(DIABETES), 2 * matrices[:, first, second])
 
 
 def test_the_strongest_pairs_are_those_of_fit() -> None:
-    transformer = ShapInteractionTransformer(forest(), pairs=3).fit(DIABETES, PROGRESSION)
+    transformer = ShapInteractionTransformer(forest(), interactions=3).fit(DIABETES, PROGRESSION)
     explainer = transformer.explainer_
-    strongest = explainer.explain_interactions(DIABETES, pairs=3)
-    np.testing.assert_array_equal(transformer.pairs_, strongest.pairs)
+    strongest = explainer.explain_interactions(DIABETES, interactions=3)
+    np.testing.assert_array_equal(transformer.interactions_, strongest.interactions)
     np.testing.assert_array_equal(transformer.transform(DIABETES), strongest.values)
     # Other pairs are stronger in these rows, but the columns stay.
     strange = DIABETES[np.argsort(-np.abs(strongest.values[:, 2]))[-20:]]
-    assert not np.array_equal(explainer.explain_interactions(strange, pairs=3).pairs, transformer.pairs_)
-    listed = explainer.explain_interactions(strange, pairs=[tuple(pair) for pair in transformer.pairs_])
+    assert not np.array_equal(
+        explainer.explain_interactions(strange, interactions=3).interactions, transformer.interactions_
+    )
+    listed = explainer.explain_interactions(
+        strange, interactions=[tuple(pair) for pair in transformer.interactions_]
+    )
     np.testing.assert_array_equal(transformer.transform(strange), listed.values)
 
 
 def test_listed_pairs() -> None:
     X, y = diabetes_frame()
-    transformer = ShapInteractionTransformer(forest(), pairs=[("s5", "bmi"), (0, 2)])
+    transformer = ShapInteractionTransformer(forest(), interactions=[("s5", "bmi"), (0, 2)])
     frame = transformer.set_output(transform="pandas").fit_transform(X, y)
     assert list(frame.columns) == ["s5 x bmi", "age x bmi"]
     assert list(frame.index) == list(X.index)
@@ -74,23 +78,23 @@ def test_listed_pairs() -> None:
     np.testing.assert_array_equal(frame["s5 x bmi"], 2 * matrices[:, 8, 2])
 
 
-@pytest.mark.parametrize("index", ["stii", "bii"])
+@pytest.mark.parametrize("index", ["STII", "BII"])
 def test_other_indices(index: str) -> None:
-    transformer = ShapInteractionTransformer(forest(), pairs=4, index=index).fit(DIABETES, PROGRESSION)
-    expected = transformer.explainer_.explain_interactions(DIABETES, pairs=4, index=index)
+    transformer = ShapInteractionTransformer(forest(), interactions=4, index=index).fit(DIABETES, PROGRESSION)
+    expected = transformer.explainer_.explain_interactions(DIABETES, interactions=4, index=index)
     np.testing.assert_array_equal(transformer.transform(DIABETES), expected.values)
-    assert transformer.explain(DIABETES).interaction_index == index
+    assert transformer.explain(DIABETES).index == index
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pairs": "some"}, "pairs must be 'all', 'occurring', a number or a list of pairs"),
-        ({"pairs": 0}, "pairs must be at least 1"),
-        ({"pairs": [(0, 0)]}, "has a feature twice"),
-        ({"pairs": [(0, 1), (1, 0)]}, "a pair twice"),
-        ({"pairs": [(0, 10)]}, "numbered 0 to 9"),
-        ({"index": "shapley"}, "index must be one of 'sii', 'stii', 'bii'"),
+        ({"interactions": "some"}, "interactions must be 'all', 'occurring', a number or a list of pairs"),
+        ({"interactions": 0}, "interactions must be at least 1"),
+        ({"interactions": [(0, 0)]}, "has a feature twice"),
+        ({"interactions": [(0, 1), (1, 0)]}, "a pair twice"),
+        ({"interactions": [(0, 10)]}, "numbered 0 to 9"),
+        ({"index": "shapley"}, "index must be one of 'SII', 'STII', 'BII'"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], message: str) -> None:
@@ -106,14 +110,14 @@ def test_a_wrong_option_is_refused_before_the_model_is_fitted() -> None:
             raise AssertionError
 
     with pytest.raises(ValueError, match="at least 1"):
-        ShapInteractionTransformer(Untrainable(), pairs=-1).fit(DIABETES, PROGRESSION)
+        ShapInteractionTransformer(Untrainable(), interactions=-1).fit(DIABETES, PROGRESSION)
 
 
 def test_a_model_without_interactions() -> None:
     transformer = ShapInteractionTransformer(DecisionTreeRegressor(max_depth=1)).fit(DIABETES, PROGRESSION)
     assert transformer.transform(DIABETES).shape == (442, 0)
     assert len(transformer.get_feature_names_out()) == 0
-    assert ShapInteractionTransformer(DecisionTreeRegressor(max_depth=1), pairs=5).fit_transform(
+    assert ShapInteractionTransformer(DecisionTreeRegressor(max_depth=1), interactions=5).fit_transform(
         DIABETES, PROGRESSION
     ).shape == (442, 0)
 
@@ -123,12 +127,12 @@ def test_a_model_without_interactions() -> None:
 
 def test_names_of_classes() -> None:
     labels = np.array(["setosa", "versicolor", "virginica"])[SPECIES]
-    transformer = ShapInteractionTransformer(RandomForestClassifier(4, random_state=0), pairs=2)
+    transformer = ShapInteractionTransformer(RandomForestClassifier(4, random_state=0), interactions=2)
     flat = transformer.fit(IRIS, labels).transform(IRIS)
     assert flat.shape == (150, 6)
     np.testing.assert_array_equal(flat, transformer.explain(IRIS).values.reshape(150, -1))
     names = transformer.get_feature_names_out(["a", "b", "c", "d"])
-    first, second = ("abcd"[i] for i in transformer.pairs_[0])
+    first, second = ("abcd"[i] for i in transformer.interactions_[0])
     assert list(names[:3]) == [
         f"{first} x {second}__{name}" for name in ("setosa", "versicolor", "virginica")
     ]
@@ -140,14 +144,14 @@ def test_names_of_classes() -> None:
 def test_names_are_unique() -> None:
     pd = pytest.importorskip("pandas")
     X = pd.DataFrame(DIABETES[:, :4], columns=["a", "b", "a x b", "b x a"])
-    transformer = ShapInteractionTransformer(forest(), pairs=[("a", "b x a"), ("a x b", "a")])
+    transformer = ShapInteractionTransformer(forest(), interactions=[("a", "b x a"), ("a x b", "a")])
     names = transformer.fit(X, PROGRESSION).get_feature_names_out()
     assert list(names) == ["0 x 3", "2 x 0"]  # otherwise both would be "a x b x a"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dtype_is_preserved(dtype: type) -> None:
-    transformer = ShapInteractionTransformer(forest(), pairs=3)
+    transformer = ShapInteractionTransformer(forest(), interactions=3)
     assert transformer.fit_transform(DIABETES.astype(dtype), PROGRESSION).dtype == dtype
     assert transformer.transform(DIABETES[:0].astype(dtype)).shape == (0, 3)
 
@@ -155,7 +159,7 @@ def test_dtype_is_preserved(dtype: type) -> None:
 def test_options_reach_the_explainer() -> None:
     model = DecisionTreeClassifier(max_depth=3, random_state=0)
     transformer = ShapInteractionTransformer(
-        model, pairs=2, outputs="all", precision="double", check_additivity=False, memory_limit="1GB"
+        model, interactions=2, outputs="all", precision="double", check_additivity=False, memory_limit="1GB"
     )
     flat = transformer.fit(CANCER, BENIGN).transform(CANCER)
     np.testing.assert_array_equal(flat[:, ::2], -flat[:, 1::2])
@@ -169,15 +173,17 @@ def test_options_reach_the_explainer() -> None:
 def test_sparse(make: Any) -> None:
     X = make(DIABETES)
     np.testing.assert_array_equal(
-        ShapInteractionTransformer(forest(), pairs=5).fit(X, PROGRESSION).transform(X),
-        ShapInteractionTransformer(forest(), pairs=5).fit(DIABETES, PROGRESSION).transform(DIABETES),
+        ShapInteractionTransformer(forest(), interactions=5).fit(X, PROGRESSION).transform(X),
+        ShapInteractionTransformer(forest(), interactions=5).fit(DIABETES, PROGRESSION).transform(DIABETES),
     )
 
 
 def test_set_output_polars() -> None:
     pl = pytest.importorskip("polars")
     X = pl.DataFrame(DIABETES, schema=[f"f{i}" for i in range(10)])
-    transformer = ShapInteractionTransformer(forest(), pairs=[("f1", "f2")]).set_output(transform="polars")
+    transformer = ShapInteractionTransformer(forest(), interactions=[("f1", "f2")]).set_output(
+        transform="polars"
+    )
     frame = transformer.fit_transform(X, PROGRESSION)
     assert isinstance(frame, pl.DataFrame) and frame.columns == ["f1 x f2"]
 
@@ -197,33 +203,33 @@ def test_before_fit() -> None:
 def test_from_fitted() -> None:
     X, y = diabetes_frame()
     model = forest().fit(X, y)
-    transformer = ShapInteractionTransformer.from_fitted(model, pairs=[("bmi", "s5")])
-    expected = TreeExplainer(model).explain_interactions(X, pairs=[(2, 8)])
+    transformer = ShapInteractionTransformer.from_fitted(model, interactions=[("bmi", "s5")])
+    expected = TreeExplainer(model).explain_interactions(X, interactions=[(2, 8)])
     np.testing.assert_array_equal(transformer.transform(X), expected.values)
     assert list(transformer.get_feature_names_out()) == ["bmi x s5"]
     np.testing.assert_array_equal(transformer.predict(X), model.predict(X))
     everything = ShapInteractionTransformer.from_fitted(model)
-    assert everything.transform(X).shape == (442, len(everything.pairs_))
+    assert everything.transform(X).shape == (442, len(everything.interactions_))
 
 
 def test_the_strongest_pairs_need_rows() -> None:
     model = forest().fit(DIABETES, PROGRESSION)
-    transformer = ShapInteractionTransformer.from_fitted(model, pairs=2)
+    transformer = ShapInteractionTransformer.from_fitted(model, interactions=2)
     with pytest.raises(NotFittedError):
         transformer.transform(DIABETES)
     assert transformer.fit(DIABETES).transform(DIABETES).shape == (442, 2)
     assert transformer.estimator_.estimator is model
-    frozen = ShapInteractionTransformer(FrozenEstimator(model), pairs=2)
+    frozen = ShapInteractionTransformer(FrozenEstimator(model), interactions=2)
     np.testing.assert_array_equal(frozen.fit(DIABETES).transform(DIABETES), transformer.transform(DIABETES))
 
 
 @pytest.mark.parametrize("copy", [clone, lambda t: pickle.loads(pickle.dumps(t))])
 def test_copies(copy: Any) -> None:
-    transformer = ShapInteractionTransformer(forest(), pairs=3, index="stii")
+    transformer = ShapInteractionTransformer(forest(), interactions=3, index="STII")
     transformer.fit(DIABETES, PROGRESSION)
     other = copy(transformer)
-    assert other.get_params()["pairs"] == 3 and other.get_params()["estimator__max_depth"] == 4
-    if not hasattr(other, "pairs_"):
+    assert other.get_params()["interactions"] == 3 and other.get_params()["estimator__max_depth"] == 4
+    if not hasattr(other, "interactions_"):
         other.fit(DIABETES, PROGRESSION)
     np.testing.assert_array_equal(other.transform(DIABETES), transformer.transform(DIABETES))
 
@@ -235,7 +241,7 @@ def test_it_stands_for_its_model() -> None:
     assert is_classifier(ShapInteractionTransformer(RandomForestClassifier()))
     assert is_regressor(ShapInteractionTransformer(RandomForestRegressor()))
     weight = (PROGRESSION > 150).astype(float)
-    transformer = ShapInteractionTransformer(forest(), pairs=2).fit(
+    transformer = ShapInteractionTransformer(forest(), interactions=2).fit(
         DIABETES, PROGRESSION, sample_weight=weight
     )
     expected = forest().fit(DIABETES, PROGRESSION, sample_weight=weight)
@@ -248,7 +254,7 @@ def test_metadata_routing() -> None:
     with sklearn.config_context(enable_metadata_routing=True):
         model = forest().set_fit_request(sample_weight=True)
         pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False))
-        pipeline.steps.append(("pairs", ShapInteractionTransformer(model, pairs=2)))
+        pipeline.steps.append(("pairs", ShapInteractionTransformer(model, interactions=2)))
         pipeline.fit(DIABETES, PROGRESSION, sample_weight=weight)
     expected = forest().fit(StandardScaler().fit_transform(DIABETES), PROGRESSION, sample_weight=weight)
     np.testing.assert_array_equal(
@@ -259,21 +265,23 @@ def test_metadata_routing() -> None:
 def test_in_a_pipeline_and_cross_validation() -> None:
     model = RandomForestClassifier(4, max_depth=4, random_state=0)
     pipeline = make_pipeline(
-        StandardScaler(), ShapInteractionTransformer(model, pairs=10), LogisticRegression()
+        StandardScaler(), ShapInteractionTransformer(model, interactions=10), LogisticRegression()
     )
     assert pipeline.fit(CANCER, BENIGN).score(CANCER, BENIGN) > 0.8
     assert pipeline[:-1].get_feature_names_out().shape == (10,)
     assert cross_val_score(pipeline, CANCER, BENIGN, cv=3).mean() > 0.8
     assert cross_val_predict(pipeline, CANCER, BENIGN, cv=3, method="predict_proba").shape == (569, 2)
     np.testing.assert_array_equal(
-        cross_val_score(ShapInteractionTransformer(model, pairs=2), IRIS, SPECIES, cv=3),
+        cross_val_score(ShapInteractionTransformer(model, interactions=2), IRIS, SPECIES, cv=3),
         cross_val_score(model, IRIS, SPECIES, cv=3),
     )
 
 
 def test_in_a_grid_search() -> None:
     search = GridSearchCV(
-        ShapInteractionTransformer(forest()), {"estimator__max_depth": [1, 4], "pairs": [2, "all"]}, cv=2
+        ShapInteractionTransformer(forest()),
+        {"estimator__max_depth": [1, 4], "interactions": [2, "occurring"]},
+        cv=2,
     )
     search.fit(DIABETES, PROGRESSION)
     assert search.best_params_["estimator__max_depth"] == 4
@@ -282,7 +290,7 @@ def test_in_a_grid_search() -> None:
 
 def test_in_a_column_transformer() -> None:
     X, y = diabetes_frame()
-    pairs = ShapInteractionTransformer(forest(), pairs=[("bmi", "s5")])
+    pairs = ShapInteractionTransformer(forest(), interactions=[("bmi", "s5")])
     both = ColumnTransformer([("pair", pairs, ["bmi", "bp", "s5"]), ("rest", StandardScaler(), ["age"])])
     frame = both.set_output(transform="pandas").fit_transform(X, y)
     assert list(frame.columns) == ["pair__bmi x s5", "rest__age"]
@@ -298,7 +306,7 @@ def test_a_pipeline_inside() -> None:
     )
     model = make_pipeline(encode, RandomForestClassifier(4, random_state=0))
     listed = [("one__color_red", "remainder__size")]
-    transformer = ShapInteractionTransformer(model, pairs=listed).set_output(transform="pandas")
+    transformer = ShapInteractionTransformer(model, interactions=listed).set_output(transform="pandas")
     frame = transformer.fit_transform(X, y)
     assert list(frame.columns) == ["one__color_red x remainder__size"]
     assert np.abs(frame.to_numpy()).max() > 0
@@ -307,11 +315,11 @@ def test_a_pipeline_inside() -> None:
 def test_a_pipeline_of_texts_inside() -> None:
     texts = ["good movie", "bad movie", "good plot", "bad plot"] * 5
     pipeline = make_pipeline(CountVectorizer(), RandomForestClassifier(5, random_state=0))
-    transformer = ShapInteractionTransformer(pipeline, pairs=[("bad", "plot")])
+    transformer = ShapInteractionTransformer(pipeline, interactions=[("bad", "plot")])
     target = [1, 0, 0, 1] * 5
     assert transformer.fit(texts, target).transform(texts).shape == (20, 1)
     assert list(transformer.get_feature_names_out()) == ["bad x plot"]
-    strongest = ShapInteractionTransformer(pipeline, pairs=1).fit(texts, target)
+    strongest = ShapInteractionTransformer(pipeline, interactions=1).fit(texts, target)
     assert strongest.transform(texts).shape == (20, 1)
 
 
@@ -326,8 +334,8 @@ def test_models_of_other_libraries(library: str) -> None:
         ),
     }[library]()
     X, y = diabetes_frame()
-    transformer = ShapInteractionTransformer(model, pairs=4).set_output(transform="pandas")
+    transformer = ShapInteractionTransformer(model, interactions=4).set_output(transform="pandas")
     frame = transformer.fit_transform(X, np.digitize(y, [100, 200]))
     assert frame.shape == (442, 12)
-    first, second = (X.columns[i] for i in transformer.pairs_[0])
+    first, second = (X.columns[i] for i in transformer.interactions_[0])
     assert frame.columns[1] == f"{first} x {second}__1"

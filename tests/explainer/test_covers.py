@@ -168,13 +168,15 @@ def test_files_pickles_and_transformers_keep_it(tmp_path: Path) -> None:
     weighted = TreeExplainer(transformer.estimator_, device="cpu").shap_values(X)
     assert abs(expected - weighted).max() > 1e-3 * abs(expected).max()
     explainer.save(tmp_path / "file")
-    pairs = ShapInteractionTransformer(model, pairs="all", **options).fit(X, Y, sample_weight=WEIGHT)
+    pairs = ShapInteractionTransformer(model, **options).fit(X, Y, sample_weight=WEIGHT)
     for values in (
         transformer.transform(X),
         TreeExplainer.load(tmp_path / "file", device="cpu").shap_values(X),
         pickle.loads(pickle.dumps(explainer)).shap_values(X),
     ):
         np.testing.assert_array_equal(values, expected)
-    found = TreeExplainer(pairs.estimator_, **options).explain_interactions(X, pairs=pairs.pairs_)
+    found = TreeExplainer(pairs.estimator_, **options).explain_interactions(
+        X, interactions=pairs.interactions_
+    )
     assert found.values.any()
     np.testing.assert_array_equal(pairs.transform(X), found.values)

@@ -163,7 +163,7 @@ def test_explanation_of_a_frame(regressor: Any) -> None:
     model = RandomForestRegressor(3, random_state=0).fit(X, PROGRESSION)
     explanation = explain(model, X)
     assert explanation.feature_names == tuple(X.columns)
-    assert explanation.index is X.index
+    assert explanation.row_labels is X.index
     assert explanation.data is X
     assert explanation.seconds > 0
     assert 0 < explanation.additivity_error < 1e-3
@@ -236,7 +236,7 @@ def test_both_algorithms_are_the_same_today(regressor: Any) -> None:
 
 def test_public_attributes_are_read_only(multiclass: Any) -> None:
     explainer = TreeExplainer(multiclass)
-    for name in ("expected_value", "output_names", "n_features", "family", "steps"):
+    for name in ("expected_value", "output_names", "n_features", "family", "feature_names"):
         with pytest.raises(AttributeError):
             setattr(explainer, name, None)
     explainer.expected_value[:] = 7
@@ -244,7 +244,7 @@ def test_public_attributes_are_read_only(multiclass: Any) -> None:
     assert explainer.family == "sklearn"
     assert explainer.n_features == 4
     assert "8 trees" in repr(explainer) and "3 outputs" in repr(explainer)
-    assert explainer.plan_info()["n_trees"] == 8
+    assert explainer.model_info()["n_trees"] == 8
 
 
 def test_expected_value_does_not_change_with_use(multiclass: Any) -> None:
@@ -281,7 +281,7 @@ def test_memory_limit_bounds_everything_that_is_allocated(kind: str) -> None:
     model = HistGradientBoostingRegressor(max_iter=3).fit(dense[:500].astype(float), dense[:500].sum(axis=1))
     free = TreeExplainer(model, device="cpu")
     result = free.shap_values(X)
-    limit = result.nbytes + free.plan_info()["scratch_bytes_per_thread"] + 600_000
+    limit = result.nbytes + free.model_info()["scratch_bytes_per_thread"] + 600_000
     tight = TreeExplainer(model, device="cpu", memory_limit=limit)
     assert peak_of(lambda: tight.shap_values(X)) < limit
     np.testing.assert_array_equal(tight.shap_values(X), result)
@@ -290,7 +290,7 @@ def test_memory_limit_bounds_everything_that_is_allocated(kind: str) -> None:
 def test_chunks_of_a_widened_classifier_and_of_single_rows(binary: Any) -> None:
     free = TreeExplainer(binary, device="cpu", outputs="all")
     expected = free.shap_values(CANCER)
-    scratch = free.plan_info()["scratch_bytes_per_thread"]
+    scratch = free.model_info()["scratch_bytes_per_thread"]
     row = 30 * 8 + 80
     for rows in (1, 7, 569):
         tight = TreeExplainer(
@@ -310,7 +310,7 @@ def test_memory_limit_below_the_result(regressor: Any) -> None:
 def test_an_error_in_a_late_chunk_names_the_row(regressor: Any) -> None:
     X = np.tile(DIABETES, (3, 1)).astype(object)
     X[1300, 4] = "text"
-    scratch = TreeExplainer(regressor).plan_info()["scratch_bytes_per_thread"]
+    scratch = TreeExplainer(regressor).model_info()["scratch_bytes_per_thread"]
     with pytest.raises(ValueError, match="row 1300 of column 4 is 'text'"):
         TreeExplainer(regressor, memory_limit=len(X) * 80 + scratch + 20_000).shap_values(X)
 

@@ -83,7 +83,7 @@ def test_pipeline_with_column_transformer(sparse: bool, set_output: bool) -> Non
         "one__color_red",
         "remainder__size",
     )
-    assert list(explanation.index) == list(X.index)
+    assert list(explanation.row_labels) == list(X.index)
     assert sp.issparse(explanation.data) == sparse
     np.testing.assert_allclose(
         explanation.base_values + explanation.values.sum(axis=1), pipeline.predict(X), rtol=1e-6
@@ -321,4 +321,4 @@ def test_hist_gradient_boosting_classifier_of_strings() -> None:
     np.testing.assert_allclose(
         explanation.base_values + explanation.values.sum(axis=1), model.decision_function(X), atol=1e-5
     )
-    assert isinstance(explanation.index, pd.Index)
+    assert isinstance(explanation.row_labels, pd.Index)

@@ -13,7 +13,13 @@ from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import skshapgpu._common.progress
-from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer, explain
+from skshapgpu import (
+    ShapInteractionTransformer,
+    ShapTransformer,
+    TreeExplainer,
+    explain,
+    explain_interactions,
+)
 from skshapgpu._common.progress import Progress
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 
@@ -85,7 +91,7 @@ def test_losses(binary: Any) -> None:
     check(lambda **progress: explainer.explain(CANCER, BENIGN, **progress), len(CANCER))
 
 
-@pytest.mark.parametrize("index", ["sv", "bv"])
+@pytest.mark.parametrize("index", ["SV", "BV"])
 def test_several_outputs_and_sparse_rows(index: str) -> None:
     model = RandomForestClassifier(3, random_state=0).fit(IRIS, SPECIES)
     for X in (IRIS, sp.csr_array(IRIS)):
@@ -96,8 +102,8 @@ def test_several_outputs_and_sparse_rows(index: str) -> None:
 @pytest.mark.parametrize("pairs", ["all", "occurring", 5, [(0, 1), (3, 4)]], ids=str)
 def test_interactions(binary: Any, pairs: Any, data: Any) -> None:
     def call(**progress: Any) -> Any:
-        return explain(
-            binary, CANCER[:100], interactions=True, pairs=pairs, data=data, device="cpu", **progress
+        return explain_interactions(
+            binary, CANCER[:100], interactions=pairs, data=data, device="cpu", **progress
         )
 
     check(call, 100)
@@ -105,17 +111,20 @@ def test_interactions(binary: Any, pairs: Any, data: Any) -> None:
 
 def test_triples(binary: Any) -> None:
     explainer = TreeExplainer(binary, device="cpu")
-    check(lambda **told: explainer.explain_interactions(CANCER, pairs=3, order=3, **told), len(CANCER))
+    check(lambda **told: explainer.explain_interactions(CANCER, interactions=3, order=3, **told), len(CANCER))
 
 
 def test_two_passes_count_as_one(binary: Any) -> None:
     result, chunk = 4 * 8 * len(CANCER), 40_000  # bytes; the latter is less than rows in process take
-    limit = scratch(binary, Kind(2, "sii")) + result + chunk
+    limit = scratch(binary, Kind(2, "SII")) + result + chunk
     explainer = TreeExplainer(binary, device="cpu", memory_limit=limit)
-    explanation, told = told_by(lambda **given: explainer.explain_interactions(CANCER, pairs=4, **given))
+    explanation, told = told_by(
+        lambda **given: explainer.explain_interactions(CANCER, interactions=4, **given)
+    )
     assert len(told) > 1.5 * len(CANCER) / 7 and told[-1] == (len(CANCER), len(CANCER))
     np.testing.assert_array_equal(
-        explanation.values, TreeExplainer(binary, device="cpu").explain_interactions(CANCER, pairs=4).values
+        explanation.values,
+        TreeExplainer(binary, device="cpu").explain_interactions(CANCER, interactions=4).values,
     )
 
 
@@ -167,7 +176,7 @@ def test_errors_name_the_row(binary: Any) -> None:
 
 @pytest.mark.parametrize("progress", ["yes", 1, [1]])
 def test_what_is_no_progress(binary: Any, progress: Any) -> None:
-    for call in (explain, lambda *a, **o: explain(*a, interactions=True, **o)):
+    for call in (explain, lambda *a, **o: explain_interactions(*a, **o)):
         with pytest.raises(TypeError, match="progress must be True, False or a function"):
             call(binary, "no table either", progress=progress)
 

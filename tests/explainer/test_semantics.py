@@ -70,7 +70,7 @@ def test_interaction_constraints(family: str) -> None:
         + X[:, 1]
     )
     explainer = TreeExplainer(constrained(family).fit(X, y), device="cpu")
-    assert explainer.occurring_pairs().tolist() == [[0, 1], [2, 3]]
+    assert explainer.occurring_interactions().tolist() == [[0, 1], [2, 3]]
     values = explainer.shap_interaction_values(X)
     allowed = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]], bool)
     assert not values[:, ~allowed].any()

@@ -86,7 +86,7 @@ def test_a_child_of_a_fork_and_its_parent_go_on(explainer: TreeExplainer) -> Non
     "work",
     [
         "explainer.shap_values(many)",
-        "explainer.explain_interactions(many, pairs=3)",
+        "explainer.explain_interactions(many, interactions=3)",
         "against.shap_values(many)",
         "explainer.save(path)",
         "TreeExplainer.load(path, device='cpu').shap_values(many)",

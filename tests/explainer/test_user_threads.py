@@ -354,7 +354,7 @@ def test_shap_1879_too_large_a_result_is_refused_at_once() -> None:
         explainer.explain_interactions(X[:20])
     # Calls that fit: some rows at a time, and the strongest pairs of features instead of all 5000 x 5000.
     assert explainer.shap_values(X[:50]).shape == (50, 5000, 224)
-    strongest = explainer.explain_interactions(X, pairs=10)
+    strongest = explainer.explain_interactions(X, interactions=10)
     assert strongest.shape == (448, 10, 224) and strongest.strength[0].sum() > 0
 
 
@@ -367,7 +367,7 @@ def test_xgboost_10936_memory_is_bounded(device: str) -> None:
     expected = explainer.shap_values(X)
     # In addition to the result: on the CPU some rows at a time and a thread's memory, on a GPU also the
     # model.
-    spare = explainer.plan_info()["scratch_bytes_per_thread"] + 200_000 if device == "cpu" else 512 << 20
+    spare = explainer.model_info()["scratch_bytes_per_thread"] + 200_000 if device == "cpu" else 512 << 20
     limited = TreeExplainer(model, **options, memory_limit=expected.nbytes + spare)
     tracemalloc.start()
     values = limited.shap_values(X)

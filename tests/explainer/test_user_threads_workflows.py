@@ -40,7 +40,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeRegressor
 
-from skshapgpu import ShapSelector, ShapTransformer, TreeExplainer, cross_val_explain, explain
+from skshapgpu import (
+    ShapSelector,
+    ShapTransformer,
+    TreeExplainer,
+    cross_val_explain,
+    explain,
+    explain_interactions,
+)
 from skshapgpu.adapters import adapt
 from skshapgpu.reference import path_dependent_interactions
 
@@ -57,7 +64,7 @@ def test_lightgbm_6058_interactions_of_every_family(family: str) -> None:
     """lightgbm-org/LightGBM#6058: LightGBM has no SHAP interactions; one call works for all libraries."""
     X = DIABETES[:, :5]
     model = regressor(family).fit(X, PROGRESSION)
-    matrices = explain(model, X, interactions=True, precision="double").values
+    matrices = explain_interactions(model, X, precision="double").values
     expected = path_dependent_interactions(adapt(model).ensemble, X[:50])[:, 0]
     assert np.abs(expected[:, 0, 1:]).max() > 1e-3
     np.testing.assert_allclose(matrices[:50], expected, atol=1e-9 * np.abs(expected).max())
@@ -80,7 +87,7 @@ def test_shap_1373_pipeline_with_its_column_names() -> None:
     explanation = assert_adds_up(pipeline, X, pipeline.predict(X))
     assert explanation.feature_names == tuple(pipeline[:-1].get_feature_names_out())
     assert explanation.feature_names[:2] == ("color_amber", "color_blue")
-    assert list(explanation.index) == list(X.index)
+    assert list(explanation.row_labels) == list(X.index)
     # And back to the columns of X.
     grouped = explanation.group("input")
     assert grouped.feature_names == ("color", "size", "weight")
@@ -96,7 +103,7 @@ def test_shap_337_out_of_fold_values() -> None:
     cv = KFold(3, shuffle=True, random_state=0)
     results = cross_val_explain(model, X, y, cv=cv)
     explanation = results["explanation"]
-    assert list(explanation.index) == list(X.index)
+    assert list(explanation.row_labels) == list(X.index)
     assert len(set(results["base_values"])) == 3
     for fold, (train, test) in enumerate(cv.split(X)):
         fitted = clone(model).fit(X.iloc[train], y.iloc[train])

@@ -68,8 +68,8 @@ def test_selection_keeps_everything_aligned(
         changes["data"] = sp.csr_array(whole.data)
     elif data == "pandas":
         pd = pytest.importorskip("pandas")
-        changes["index"] = pd.Index([f"row {i}" for i in range(5)])
-        changes["data"] = pd.DataFrame(whole.data, columns=list(NAMES), index=changes["index"])
+        changes["row_labels"] = pd.Index([f"row {i}" for i in range(5)])
+        changes["data"] = pd.DataFrame(whole.data, columns=list(NAMES), index=changes["row_labels"])
     elif data != "array":
         module = pytest.importorskip(data)
         make = module.table if data == "pyarrow" else module.DataFrame
@@ -87,7 +87,16 @@ def test_selection_keeps_everything_aligned(
         found = found.to_pandas()
     np.testing.assert_array_equal(np.asarray(found), whole.data[np.ix_(rows, features)])
     if data == "pandas":
-        assert list(part.index) == list(part.data.index) == [f"row {i}" for i in rows]
+        assert list(part.row_labels) == list(part.data.index) == [f"row {i}" for i in rows]
+
+
+def test_strongest() -> None:
+    whole = explanation()
+    means = np.abs(whole.values).mean(axis=0).sum(axis=1)
+    order = np.argsort(-means)
+    assert [name for name, _ in whole.strongest()] == [NAMES[i] for i in order]
+    np.testing.assert_allclose([mean for _, mean in whole.strongest(2)], means[order[:2]], rtol=1e-12)
+    assert whole[:, :, 0].strongest(0) == []
 
 
 @pytest.mark.parametrize(
@@ -204,7 +213,7 @@ def test_bad_groups(mapping: dict[str, Any], message: str) -> None:
 def test_to_frame() -> None:
     pd = pytest.importorskip("pandas")
     index = pd.Index(list("vwxyz"), name="key")
-    frame = explanation(1, index=index).to_frame()
+    frame = explanation(1, row_labels=index).to_frame()
     assert list(frame.columns) == list(NAMES)
     assert frame.index.equals(index) and frame.index.name == "key"
     np.testing.assert_array_equal(frame.to_numpy(), explanation(1).values)
@@ -298,7 +307,7 @@ def test_plots_of_shap(fitted: Any, plot: str) -> None:
 
 
 def test_repr_says_what_matters() -> None:
-    text = repr(explanation(index=None))
+    text = repr(explanation(row_labels=None))
     for fact in (
         "rows: 5",
         "features: 4",

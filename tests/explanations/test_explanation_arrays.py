@@ -39,7 +39,7 @@ def explanation(values: Any) -> Explanation:
 
 def interactions(values: Any, pairs: Any = None) -> InteractionExplanation:
     names = tuple(f"f{i}" for i in range(values.shape[1]))
-    return InteractionExplanation(values, 0.0, None, names, pairs=pairs)
+    return InteractionExplanation(values, 0.0, None, names, interactions=pairs)
 
 
 VALUES = {

@@ -42,7 +42,7 @@ def sparse(n_outputs: int = 3, **changes: Any) -> InteractionExplanation:
     values = values if n_outputs > 1 else values[..., 0]
     own = {
         "values": values,
-        "pairs": PAIRS,
+        "interactions": PAIRS,
         "strength": np.array([4.0, 3.0, 2.0, 1.0]),
         "feature_values": -7 * values,
     }
@@ -87,7 +87,7 @@ def test_selection_of_pairs(key: Any, rows: list[int], pairs: list[int], outputs
     whole, part = sparse(), sparse()[key]
     expected = whole.values[np.ix_(rows, pairs)][..., outputs]
     np.testing.assert_array_equal(part.values, expected)
-    np.testing.assert_array_equal(part.pairs, PAIRS[pairs])
+    np.testing.assert_array_equal(part.interactions, PAIRS[pairs])
     np.testing.assert_array_equal(part.strength, whole.strength[pairs])
     assert part.feature_names == NAMES
     np.testing.assert_array_equal(part.data, whole.data[rows])
@@ -122,8 +122,8 @@ def test_bad_selections(key: Any, error: type[Exception], message: str) -> None:
 def test_row_labels_follow() -> None:
     pd = pytest.importorskip("pandas")
     index = pd.Index(list("vwxyz"))
-    for explanation in (dense(index=index), sparse(index=index)):
-        assert list(explanation[[3, 1]].index) == ["y", "w"]
+    for explanation in (dense(row_labels=index), sparse(row_labels=index)):
+        assert list(explanation[[3, 1]].row_labels) == ["y", "w"]
         assert list(explanation[[3, 1]].to_frame().index) == ["y", "w"]
 
 
@@ -131,7 +131,7 @@ def test_immutable_and_picklable() -> None:
     with pytest.raises(AttributeError):
         dense().values = np.zeros(3)
     other = pickle.loads(pickle.dumps(sparse()))
-    np.testing.assert_array_equal(other.pairs, PAIRS)
+    np.testing.assert_array_equal(other.interactions, PAIRS)
     np.testing.assert_array_equal(other.values, sparse().values)
 
 
@@ -139,10 +139,10 @@ def test_immutable_and_picklable() -> None:
 
 
 def test_names() -> None:
-    assert dense().pair_names == ("a x b", "a x c", "a x d", "b x c", "b x d", "c x d")
-    assert sparse().pair_names == ("a x b", "a x d", "b x c", "c x d")
-    triples = sparse(pairs=np.array([[0, 1, 2], [3, 1, 0]]), values=np.zeros((5, 2)), strength=None)
-    assert triples.order == 3 and triples.pair_names == ("a x b x c", "d x b x a")
+    assert dense().interaction_names == ("a x b", "a x c", "a x d", "b x c", "b x d", "c x d")
+    assert sparse().interaction_names == ("a x b", "a x d", "b x c", "c x d")
+    triples = sparse(interactions=np.array([[0, 1, 2], [3, 1, 0]]), values=np.zeros((5, 2)), strength=None)
+    assert triples.order == 3 and triples.interaction_names == ("a x b x c", "d x b x a")
 
 
 def test_names_that_would_collide_are_positions() -> None:
@@ -177,7 +177,7 @@ def test_main_effects(n_outputs: int) -> None:
     np.testing.assert_array_equal(main[:, 0], f[:, 0] - v[:, 0] / 2 - v[:, 1] / 2)
     np.testing.assert_array_equal(main[:, 2], f[:, 2] - v[:, 2] / 2 - v[:, 3] / 2)
     np.testing.assert_allclose(main.sum(axis=1) + v.sum(axis=1), f.sum(axis=1))
-    banzhaf = sparse(n_outputs, interaction_index="bii")
+    banzhaf = sparse(n_outputs, index="BII")
     np.testing.assert_array_equal(banzhaf.main_effects(), f)
     np.testing.assert_array_equal(
         dense(n_outputs).main_effects(), np.moveaxis(dense(n_outputs).values.diagonal(0, 1, 2), -1, 1)
@@ -188,7 +188,7 @@ def test_main_effects(n_outputs: int) -> None:
 def test_dense_of_pairs(n_outputs: int) -> None:
     explanation = sparse(n_outputs)
     matrices = explanation.dense()
-    assert matrices.pairs is None and matrices.shape[:3] == (5, 4, 4)
+    assert matrices.interactions is None and matrices.shape[:3] == (5, 4, 4)
     np.testing.assert_array_equal(matrices.values[:, 3, 0], explanation.values[:, 1] / 2)
     assert (matrices.values == matrices.values.swapaxes(1, 2)).all()
     assert (matrices.values[:, 0, 2] == 0).all()
@@ -201,10 +201,10 @@ def test_main_effects_need_all_pairs() -> None:
     for part in (sparse(feature_values=None), sparse()[:, :2]):
         for method in (part.main_effects, part.dense):
             with pytest.raises(
-                ValueError, match="not all pairs are available: use pairs='occurring' or 'all'"
+                ValueError, match="not all pairs are available: use interactions='occurring' or 'all'"
             ):
                 method()
-    triples = sparse(pairs=np.array([[0, 1, 2]]), values=np.zeros((5, 1)), strength=None)
+    triples = sparse(interactions=np.array([[0, 1, 2]]), values=np.zeros((5, 1)), strength=None)
     with pytest.raises(ValueError, match="these are triples"):
         triples.dense()
 
@@ -230,7 +230,7 @@ def test_a_table_of_matrices_adds_up(n_outputs: int) -> None:
     assert frame.shape == (5, 10 * n_outputs)
     total = frame.to_numpy().reshape(5, 10, n_outputs).sum(axis=1)
     np.testing.assert_array_equal(total.ravel(), explanation.values.sum(axis=(1, 2)).ravel())
-    assert list(dense(1).to_frame().columns) == [*NAMES, *dense(1).pair_names]
+    assert list(dense(1).to_frame().columns) == [*NAMES, *dense(1).interaction_names]
 
 
 def test_repr_says_what_matters() -> None:
@@ -249,12 +249,12 @@ def test_repr_says_what_matters() -> None:
         assert fact in text
     assert text.index("  c x d: ") < text.index("  a x b: ")
     assert "pairs: all, as matrices" in repr(dense())
-    assert "Banzhaf interaction values" in repr(dense(interaction_index="bii"))
+    assert "Banzhaf interaction values" in repr(dense(index="BII"))
 
 
 def test_html() -> None:
     nasty = ("<script>", "a&b", '"q"', "d")
-    html = sparse(feature_names=nasty, interaction_index="stii")._repr_html_()
+    html = sparse(feature_names=nasty, index="STII")._repr_html_()
     assert "<script>" not in html and "&lt;script&gt; x a&amp;b" in html
     assert html.count("<tr>") == 5 and "Shapley-Taylor interaction values" in html
     assert "nan" in sparse()[[]]._repr_html_()

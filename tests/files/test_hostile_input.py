@@ -142,8 +142,8 @@ def test_features_that_no_tree_splits_on_change_nothing(data: np.ndarray | None)
     np.testing.assert_array_equal(values[:, places], expected.shap_values(rows))
     assert not np.delete(values, places, axis=1).any()
     if data is None:
-        pairs = found.occurring_pairs()
-        np.testing.assert_array_equal(pairs, places[expected.occurring_pairs()])
+        pairs = found.occurring_interactions()
+        np.testing.assert_array_equal(pairs, places[expected.occurring_interactions()])
         assert len(pairs)
 
 

@@ -162,7 +162,7 @@ def test_contents_of_other_plans() -> None:
         lambda: path_plan(other, contents),
         lambda: path_plan(ensemble, contents, "level_uniform"),
         lambda: path_plan(ensemble, contents, precision="single"),
-        lambda: path_plan(ensemble, contents, index="bii"),
+        lambda: path_plan(ensemble, contents, index="BII"),
         lambda: background_plan(ensemble, contents),
         lambda: path_plan(ensemble, background_plan(ensemble).contents()),
         lambda: path_plan(random_chain(0, 16, 16), contents),
@@ -213,7 +213,7 @@ def with_patterns(forest: Any) -> TreeExplainer:
     """Return an explainer in which some leaves have no table."""
     explainer = explainer_of(forest, X[:30], precision="double", memory_limit=50_000)
     explainer._runner.options = replace(explainer._runner.options, memory_limit=None)  # for calls
-    assert explainer.plan_info()["n_leaves_without_table"] > 0
+    assert explainer.model_info()["n_leaves_without_table"] > 0
     return explainer
 
 
@@ -238,8 +238,8 @@ def test_loading_fills_no_tables(make: Any, forest: Any, tmp_path: Path) -> None
     before = make(forest)
     before.save(tmp_path / "file")
     after = TreeExplainer.load(tmp_path / "file", device="cpu")
-    info = after.plan_info()
-    assert info["borrowed_bytes"] >= info["table_bytes"] > 0 == before.plan_info()["borrowed_bytes"]
+    info = after.model_info()
+    assert info["borrowed_bytes"] >= info["table_bytes"] > 0 == before.model_info()["borrowed_bytes"]
     np.testing.assert_array_equal(after.shap_values(X), before.shap_values(X))
     assert after.expected_value == before.expected_value
     contents = after._runner.contents()
@@ -259,7 +259,7 @@ def test_saving_again_and_pickling(make: Any, forest: Any, tmp_path: Path) -> No
     found, wanted = (pickle.loads(pickle.dumps(each)).shap_values(X) for each in (after, before))
     np.testing.assert_array_equal(found, wanted)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
-    assert len(pickle.dumps(after)) < after.plan_info()["table_bytes"] + 100_000
+    assert len(pickle.dumps(after)) < after.model_info()["table_bytes"] + 100_000
     # The file that it is mapped from is replaced; the mapping keeps the old file until it ends.
     after.save(tmp_path / "file")
     explainer_of(forest).save(tmp_path / "file")
@@ -273,11 +273,11 @@ def test_mapped_tables_count_for_no_memory_limit(forest: Any, tmp_path: Path) ->
     for limit in (10**5, 10**9):
         after = TreeExplainer.load(tmp_path / "file", device="cpu", memory_limit=limit)
         assert after._runner.call_limit == limit
-        assert after.plan_info()["n_leaves_without_table"] == before.plan_info()["n_leaves_without_table"]
+        assert after.model_info()["n_leaves_without_table"] == before.model_info()["n_leaves_without_table"]
     np.testing.assert_array_equal(after.shap_values(X), before.shap_values(X))
     # Tables that a file lacks are laid out again.
     before.save(tmp_path / "file", tables=False)
-    assert TreeExplainer.load(tmp_path / "file", device="cpu").plan_info()["n_leaves_without_table"] == 0
+    assert TreeExplainer.load(tmp_path / "file", device="cpu").model_info()["n_leaves_without_table"] == 0
 
 
 @both_kinds
@@ -286,9 +286,9 @@ def test_small_files_without_tables(make: Any, forest: Any, tmp_path: Path) -> N
     before.save(tmp_path / "with")
     before.save(tmp_path / "without", tables=False)
     sizes = [(tmp_path / name).stat().st_size for name in ("with", "without")]
-    assert sizes[0] - sizes[1] >= before.plan_info()["table_bytes"]
+    assert sizes[0] - sizes[1] >= before.model_info()["table_bytes"]
     after = TreeExplainer.load(tmp_path / "without", device="cpu")
-    assert after.plan_info()["borrowed_bytes"] == 0
+    assert after.model_info()["borrowed_bytes"] == 0
     np.testing.assert_array_equal(after.shap_values(X), before.shap_values(X))
 
 
@@ -304,7 +304,7 @@ def test_other_values_of_a_loaded_explainer(forest: Any, tmp_path: Path) -> None
     before = fast_v2(forest)
     before.save(tmp_path / "file")
     after = TreeExplainer.load(tmp_path / "file", device="cpu")
-    np.testing.assert_array_equal(after.explain(X, index="bv").values, before.explain(X, index="bv").values)
+    np.testing.assert_array_equal(after.explain(X, index="BV").values, before.explain(X, index="BV").values)
 
 
 def test_another_process_without_the_library(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ from skshapgpu import TreeExplainer
 folder = Path(sys.argv[1])
 for name in ("path", "background"):
     explainer = TreeExplainer.load(folder / f"{name}.npz", device="cpu")
-    assert explainer.plan_info()["borrowed_bytes"] > 0
+    assert explainer.model_info()["borrowed_bytes"] > 0
     values = explainer.shap_values(numpy.load(folder / "rows.npy"))
     assert (values == numpy.load(folder / f"{name}.npy")).all()
 """

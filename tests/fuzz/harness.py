@@ -124,7 +124,7 @@ def explain_rows(model: Any, ensemble: Ensemble, X: np.ndarray, options: dict[st
         model, device="cpu", n_jobs=1, memory_limit=2**28, check_additivity=False, **options
     )
     if interactions:
-        found = explainer.explain_interactions(X, pairs="occurring")
+        found = explainer.explain_interactions(X, interactions="occurring")
         found.values.sum()
         return
     found = explainer.explain(X)

@@ -479,7 +479,7 @@ def background_matrix(
     """Compute interventional interactions of one row, for one tree whose features never repeat on a path.
 
     Whole indices are off the diagonal, values of the single features on it: Shapley values, or Banzhaf values
-    with "bii". At a leaf that x and b reach together, p features are satisfied by x only and q by b only, and
+    with "BII". At a leaf that x and b reach together, p features are satisfied by x only and q by b only, and
     only these take part in its game. The game has the leaf's value if the p are known and the q are not, and
     0 otherwise, so the discrete derivative by some of the features is nonzero for one coalition of the others
     only.
@@ -506,7 +506,7 @@ def background_matrix(
                 for members in combinations(only_x + only_b, order):
                     n_off = sum(f in only_b for f in members)
                     size = p - (order - n_off)
-                    kind = "sii" if order == 1 and index == "stii" else index
+                    kind = "SII" if order == 1 and index == "STII" else index
                     term = (-1) ** n_off * value * _index_weight(kind, size, n, order)
                     for at in {(members[0], members[-1]), (members[-1], members[0])}:
                         total[at] += term
@@ -515,8 +515,8 @@ def background_matrix(
 
 def _index_weight(index: str, size: int, n_players: int, order: int) -> float:
     """Return an index's weight of one coalition of a size without the members, for that many members."""
-    if index == "bii":
+    if index == "BII":
         return 0.5 ** (n_players - order)
-    if index == "stii":
+    if index == "STII":
         return order / (n_players * comb(n_players - 1, size))
     return 1 / ((n_players - order + 1) * comb(n_players - order, size))

@@ -13,7 +13,7 @@ DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
 
-INDICES = ("sii", "stii", "bii")
+INDICES = ("SII", "STII", "BII")
 
 
 def on_cpu(model: Any, **options: Any) -> TreeExplainer:

@@ -178,7 +178,7 @@ def draw(seed: int, **fixed: Any) -> Draw:
         background=choose("background", [1, 2, 4, 5]),
         background_weights=choose("background_weights", [False, True]),
         mode=mode,
-        index=choose("index", ["sii", "stii", "bii"]),
+        index=choose("index", ["SII", "STII", "BII"]),
         form=choose("form", ["all", "occurring", "number", "list"]),
         options=_options(choose, mode, task),
         device=choose("device", ["cpu", "cuda", "cuda", "auto"]),

@@ -58,12 +58,12 @@ def taylor_index(worth: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
     return weighted(worth, players, lambda s: 2 / n / comb(n - 1, s))
 
 
-INDICES = {"sii": shapley_index, "stii": taylor_index, "bii": banzhaf_index}
+INDICES = {"SII": shapley_index, "STII": taylor_index, "BII": banzhaf_index}
 
 
-def values(worth: np.ndarray, index: str = "sv") -> np.ndarray:
+def values(worth: np.ndarray, index: str = "SV") -> np.ndarray:
     """Compute Shapley or Banzhaf values: the axis of the players is the second."""
-    of = {"sv": shapley_index, "bv": banzhaf_index}[index]
+    of = {"SV": shapley_index, "BV": banzhaf_index}[index]
     parts = [of(worth, (i,)) for i in range(n_players(worth))]
     return np.stack(parts, axis=1) if parts else np.zeros((worth.shape[1], 0, *worth.shape[2:]))
 
@@ -81,7 +81,7 @@ def matrices(worth: np.ndarray, index: str) -> np.ndarray:
     for i, j in combinations(range(n), 2):
         found[:, i, j] = found[:, j, i] = INDICES[index](worth, (i, j)) / 2
     for i in range(n):
-        if index == "sii":
+        if index == "SII":
             found[:, i, i] = shapley_index(worth, (i,)) - found[:, i].sum(axis=1)
         else:
             found[:, i, i] = INDICES[index](worth, (i,))

@@ -65,7 +65,7 @@ def shape_and_names(case: Case, report: Report, explanation: Any) -> None:
     if isinstance(case.X, pd.DataFrame) and isinstance(case.train, pd.DataFrame) and not case.fitted.steps:
         report.equal("names of X", list(explanation.feature_names), list(case.X.columns))
     if isinstance(case.X, pd.DataFrame):
-        report.equal("index", list(explanation.index), list(case.X.index))
+        report.equal("row labels", list(explanation.row_labels), list(case.X.index))
 
 
 def adds_up(case: Case, report: Report, explanation: Any, check: str = "additivity") -> None:
@@ -95,13 +95,13 @@ def unused_are_zero(case: Case, report: Report, values: np.ndarray) -> None:
         report.true("unused columns", not values[:, case.unused].any(), f"columns {case.unused}")
 
 
-def values(case: Case, report: Report, index: str = "sv") -> None:
+def values(case: Case, report: Report, index: str = "SV") -> None:
     """Check path-dependent SHAP or Banzhaf values."""
     explainer = explainer_of(case)
     explanation = explainer.explain(case.handed, index=index)
     shape_and_names(case, report, explanation)
     got = outputs_last(explanation.values, 3)
-    if index == "sv":
+    if index == "SV":
         adds_up(case, report, explanation)
         same_rows(case, report, explainer.shap_values, explanation.values)
     worth = case.path_worth
@@ -121,7 +121,7 @@ def values(case: Case, report: Report, index: str = "sv") -> None:
             case.allowed(base * 0, whole=True),
         )
         unused_are_zero(case, report, got)
-    own = truth.own_values(case.fitted.last, case.made, own_categorical(case)) if index == "sv" else None
+    own = truth.own_values(case.fitted.last, case.made, own_categorical(case)) if index == "SV" else None
     if own is not None:
         right = widened(case, own[0])
         report.close("library's values", got, right, case.allowed(right))
@@ -133,13 +133,13 @@ def own_categorical(case: Case) -> list[int]:
     return [j for j, i in enumerate(case.fitted.origins) if i in case.data.categorical]
 
 
-def background(case: Case, report: Report, index: str = "sv") -> None:
+def background(case: Case, report: Report, index: str = "SV") -> None:
     """Check interventional values against background rows."""
     explainer = explainer_of(case, background=True)
     explanation = explainer.explain(case.handed, index=index)
     shape_and_names(case, report, explanation)
     got = outputs_last(explanation.values, 3)
-    if index == "sv":
+    if index == "SV":
         adds_up(case, report, explanation)
         same_rows(case, report, explainer.shap_values, explanation.values)
     unused_are_zero(case, report, got)
@@ -172,15 +172,15 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
     """Check interactions of pairs in all forms, or of triples."""
     draw = case.draw
     form = "occurring" if order == 3 and draw.form == "all" else draw.form
-    index = "sii" if order == 3 and draw.index == "stii" else draw.index
+    index = "SII" if order == 3 and draw.index == "STII" else draw.index
     sets = [tuple(c) for c in games.combinations(range(case.n_columns), order)]
     if form in ("number", "list") and not sets:
         form = "occurring"
     asked: Any = {"number": 2, "list": sets[::-2]}.get(form, form)
     explainer = explainer_of(case, background=with_background)
-    found = explainer.explain_interactions(case.handed, pairs=asked, index=index, order=order)
+    found = explainer.explain_interactions(case.handed, interactions=asked, index=index, order=order)
     got = found.values
-    listed = cast(np.ndarray, found.pairs)  # None for a dense result, for which it is not used
+    listed = cast(np.ndarray, found.interactions)  # None for a dense result, for which it is not used
     n, k = containers.n_rows(case.X), case.n_outputs * (2 if draw.options.get("outputs") == "all" else 1)
     ways = (case.n_columns,) * 2 if form == "all" else (len(listed),)
     report.equal("shape of interactions", got.shape, (n, *ways) if k == 1 else (n, *ways, k))
@@ -193,7 +193,7 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
     if form == "all":
         got = outputs_last(got, 4)
         report.true("symmetry", np.array_equal(got, got.swapaxes(1, 2)))
-        if index != "bii":
+        if index != "BII":
             total = outputs_last(explainer.shap_values(case.X), 3)
             report.close(
                 "rows add up", got.astype(np.float64).sum(axis=2), total, case.allowed(total, factor=3)
@@ -337,7 +337,7 @@ MODES: dict[str, Mode] = {
     "background": background,
     "many rows": many_rows,
     "banzhaf": lambda case, report: (background if case.draw.background_weights else values)(
-        case, report, "bv"
+        case, report, "BV"
     ),
     "interactions": interactions,
     "background interactions": lambda case, report: interactions(case, report, with_background=True),

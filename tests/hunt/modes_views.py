@@ -58,9 +58,9 @@ def views(case: Case, report: Report) -> None:
         report.equal("an output", explanation[..., label].values, values[..., -1])
     direct = explainer.shap_values(case.X)
     report.equal("shap_values", direct, values)
-    pairs = explainer.explain_interactions(case.X, pairs="occurring", index="sii")
+    pairs = explainer.explain_interactions(case.X, interactions="occurring", index="SII")
     whole = outputs_last(pairs.dense().values.astype(float), 4)
-    matrices = outputs_last(explainer.explain_interactions(case.X, index="sii").values.astype(float), 4)
+    matrices = outputs_last(explainer.explain_interactions(case.X, index="SII").values.astype(float), 4)
     report.close("dense", whole, matrices, case.allowed(matrices, factor=2))
     main_effects = outputs_last(np.asarray(pairs.main_effects(), float), 3)
     diagonal = np.einsum("nppk->npk", matrices)
@@ -95,7 +95,7 @@ def command_line(case: Case, report: Report) -> None:
     model = case.fitted.top
     if not isinstance(model, Path):
         explainer = explainer_of(case)
-        if explainer.steps:
+        if explainer._steps:
             raise NotDrawnError("command line: no steps, no sparse X")
         explainer.save(folder / "explainer.npz")
         model = folder / "explainer.npz"

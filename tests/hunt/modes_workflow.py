@@ -56,9 +56,9 @@ def saved(case: Case, report: Report) -> None:
             report.true("file with steps is refused", True)
     else:
         path = Path(wrappers.FOLDER or ".") / "explainer.npz"
-        explainer.save(path, tables=case.draw.index != "bii")
+        explainer.save(path, tables=case.draw.index != "BII")
         kept = {n: v for n, v in options_of(case).items() if n in ("device", "n_jobs", "memory_limit")}
-        others["file"] = TreeExplainer.load(path, **kept, verify=case.draw.index == "sii")
+        others["file"] = TreeExplainer.load(path, **kept, verify=case.draw.index == "SII")
     right = explainer.explain(case.X)
     for name, other in others.items():
         again = other.explain(case.X)
@@ -130,7 +130,7 @@ def transformer(case: Case, report: Report) -> None:
         raise NotDrawnError("transformer: the model alone takes fewer containers or categories")
     nested = case.nest("none")
     shap = ShapTransformer(nested.estimator, **options_of(case))
-    if isinstance(case.train, pd.DataFrame) and case.draw.index != "bii":
+    if isinstance(case.train, pd.DataFrame) and case.draw.index != "BII":
         shap.set_output(transform="pandas")
     shap.fit(case.train, case.y, **nested.routed(case.fit_params))
     got = shap.transform(case.X)
@@ -140,7 +140,7 @@ def transformer(case: Case, report: Report) -> None:
     if isinstance(got, pd.DataFrame):
         report.equal("columns", list(got.columns), list(shap.get_feature_names_out()))
         if isinstance(case.X, pd.DataFrame):
-            report.equal("index", list(got.index), list(case.X.index))
+            report.equal("row labels", list(got.index), list(case.X.index))
     if case.draw.outer in wrappers.SAME_MODEL:
         adds_up(case, report, explanation)
     importances_of_columns(case, report, shap, nested.find_origins(nested.taken_apart(shap.estimator_)[0]))

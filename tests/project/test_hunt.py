@@ -63,25 +63,25 @@ def test_values_of_two_players():
     worth = np.array([1.0, 4.0, 3.0, 10.0])[:, None, None]
     # a adds 3 first and 7 second, b adds 2 first and 6 second.
     assert games.values(worth)[0, :, 0].tolist() == [5.0, 4.0]
-    assert games.values(worth, "bv")[0, :, 0].tolist() == [5.0, 4.0]
+    assert games.values(worth, "BV")[0, :, 0].tolist() == [5.0, 4.0]
     # Together they add 10 - 4 - 3 + 1 more than each alone.
-    for index in ("sii", "stii", "bii"):
+    for index in ("SII", "STII", "BII"):
         assert games.sets(worth, [(0, 1)], index)[0, :, 0].tolist() == [4.0]
-    assert games.matrices(worth, "sii")[0, ..., 0].tolist() == [[3.0, 2.0], [2.0, 2.0]]
-    assert games.matrices(worth, "stii")[0, ..., 0].tolist() == [[3.0, 2.0], [2.0, 2.0]]
-    assert games.matrices(worth, "bii")[0, ..., 0].tolist() == [[5.0, 2.0], [2.0, 4.0]]
+    assert games.matrices(worth, "SII")[0, ..., 0].tolist() == [[3.0, 2.0], [2.0, 2.0]]
+    assert games.matrices(worth, "STII")[0, ..., 0].tolist() == [[3.0, 2.0], [2.0, 2.0]]
+    assert games.matrices(worth, "BII")[0, ..., 0].tolist() == [[5.0, 2.0], [2.0, 4.0]]
 
 
 def test_values_of_three_players():
     """A majority of two of three: each has a third; by Banzhaf each decides two times out of four."""
     worth = np.array([float(mask.bit_count() >= 2) for mask in range(8)])[:, None, None]
     np.testing.assert_allclose(games.values(worth)[0, :, 0], [1 / 3] * 3, rtol=1e-15)
-    np.testing.assert_allclose(games.values(worth, "bv")[0, :, 0], [0.5] * 3, rtol=1e-15)
+    np.testing.assert_allclose(games.values(worth, "BV")[0, :, 0], [0.5] * 3, rtol=1e-15)
     # If the third is known, two of them add 1 - 1 - 1 + 0, else 1.
-    np.testing.assert_allclose(games.sets(worth, [(0, 1)], "sii")[0, 0, 0], 0.0, atol=1e-15)
+    np.testing.assert_allclose(games.sets(worth, [(0, 1)], "SII")[0, 0, 0], 0.0, atol=1e-15)
     # The Shapley-Taylor index weights the empty set with 2/3, the third with 1/3.
-    np.testing.assert_allclose(games.sets(worth, [(0, 1)], "stii")[0, 0, 0], 1 / 3, rtol=1e-15)
-    np.testing.assert_allclose(games.sets(worth, [(0, 1, 2)], "sii")[0, 0, 0], -2.0, rtol=1e-15)
+    np.testing.assert_allclose(games.sets(worth, [(0, 1)], "STII")[0, 0, 0], 1 / 3, rtol=1e-15)
+    np.testing.assert_allclose(games.sets(worth, [(0, 1, 2)], "SII")[0, 0, 0], -2.0, rtol=1e-15)
 
 
 def test_mixtures():

@@ -251,8 +251,8 @@ def test_duplicate_names_are_refused() -> None:
 def test_row_labels_are_kept() -> None:
     pd = pytest.importorskip("pandas")
     X = pd.DataFrame(SMALL, index=list("wxyz"))
-    assert read(X, InputSchema(3), "float64").index is X.index
-    assert read(SMALL, InputSchema(3), "float64").index is None
+    assert read(X, InputSchema(3), "float64").row_labels is X.index
+    assert read(SMALL, InputSchema(3), "float64").row_labels is None
 
 
 def test_subclass_of_a_pandas_frame_keeps_its_names() -> None:

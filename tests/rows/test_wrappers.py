@@ -80,7 +80,7 @@ def test_values_are_those_of_the_wrappers_own_prediction(wrap: Any, inner: Any) 
     # float64 throughout; X of a forest is rounded to float32 on both sides.
     np.testing.assert_allclose(explanation.values, expected, rtol=0, atol=1e-12)
     np.testing.assert_allclose(explanation.base_values, margin(background).mean(), rtol=1e-12)
-    assert explanation.feature_names == ("a", "b", "c", "d") and explanation.index is not None
+    assert explanation.feature_names == ("a", "b", "c", "d") and explanation.row_labels is not None
 
 
 def few_columns(model: Any, X: Any, y: Any) -> float:
@@ -151,7 +151,7 @@ def test_a_frame_is_held_against_the_names_of_a_self_training_model() -> None:
     explanation = explain(model, X)
     assert explanation.feature_names == ("a", "b", "c", "d")
     assert explanation.group("input").feature_names == ("a", "b", "c", "d")
-    assert len(vars(TreeExplainer(model).steps[0]._owner)) < len(vars(model))  # no copy of the forest
+    assert len(vars(TreeExplainer(model)._steps[0]._owner)) < len(vars(model))  # no copy of the forest
 
 
 def test_wrappers_in_cross_validation_and_transformers() -> None:

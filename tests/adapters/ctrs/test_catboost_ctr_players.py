@@ -44,15 +44,15 @@ def test_definition(small: Any, precision: str, tolerance: float) -> None:
     np.testing.assert_allclose(explainer.shap_values(X), expected[:, 0] @ S, rtol=0, atol=tolerance * scale)
     assert explainer.expected_value == pytest.approx(base[0], rel=1e-12)
     banzhaf = path_dependent_banzhaf(adapted.ensemble, E)[:, 0] @ S
-    found = explainer.explain(X, index="bv").values
+    found = explainer.explain(X, index="BV").values
     np.testing.assert_allclose(found, banzhaf, rtol=0, atol=tolerance * scale)
-    for index in ("sii", "stii"):
+    for index in ("SII", "STII"):
         expected = S.T @ path_dependent_interactions(adapted.ensemble, E, index)[:, 0] @ S
         assert_interactions(explainer, X, index, expected, tolerance * scale)
         np.testing.assert_allclose(
             expected.sum(axis=2), explainer.shap_values(X), rtol=0, atol=8 * tolerance * scale
         )
-    assert_interactions(explainer, X, "bii", banzhaf_matrices(adapted, E, banzhaf), tolerance * scale)
+    assert_interactions(explainer, X, "BII", banzhaf_matrices(adapted, E, banzhaf), tolerance * scale)
 
 
 @pytest.mark.parametrize("precision, tolerance", PRECISIONS)
@@ -69,9 +69,9 @@ def test_definition_with_background(
     np.testing.assert_allclose(explainer.shap_values(X), expected[:, 0] @ S, rtol=0, atol=tolerance * scale)
     assert explainer.expected_value == pytest.approx(base[0], rel=1e-9)
     banzhaf = interventional_banzhaf(adapted.ensemble, E, B)[:, 0] @ S
-    found = explainer.explain(X, index="bv").values
+    found = explainer.explain(X, index="BV").values
     np.testing.assert_allclose(found, banzhaf, rtol=0, atol=tolerance * scale)
-    for index in ("sii", "stii"):
+    for index in ("SII", "STII"):
         expected = S.T @ interventional_interactions(adapted.ensemble, E, B, index=index)[:, 0] @ S
         assert_interactions(explainer, X, index, expected, tolerance * scale)
 
@@ -79,7 +79,7 @@ def test_definition_with_background(
 def banzhaf_matrices(adapted: AdaptedModel, E: np.ndarray, banzhaf: np.ndarray) -> np.ndarray:
     """Compute the shared indices of pairs of players, with Banzhaf values on the diagonal."""
     S = shares(adapted)
-    of_players = path_dependent_interactions(adapted.ensemble, E, "bii")[:, 0]
+    of_players = path_dependent_interactions(adapted.ensemble, E, "BII")[:, 0]
     np.einsum("rpp->rp", of_players)[...] = 0
     matrices = S.T @ of_players @ S
     np.einsum("raa->ra", matrices)[...] = banzhaf
@@ -92,19 +92,19 @@ def assert_interactions(
     found = explainer.explain_interactions(X, index=index).values
     np.testing.assert_allclose(found, expected, rtol=0, atol=8 * allowed)
     assert (found == found.swapaxes(1, 2)).all()
-    occurring = explainer.explain_interactions(X, pairs="occurring", index=index)
-    first, second = occurring.pairs.T
+    occurring = explainer.explain_interactions(X, interactions="occurring", index=index)
+    first, second = occurring.interactions.T
     np.testing.assert_allclose(occurring.values, 2 * expected[:, first, second], rtol=0, atol=8 * allowed)
     others = np.ones(expected.shape[1:], bool)
     others[first, second] = others[second, first] = False
     np.fill_diagonal(others, False)
     assert (np.abs(expected[:, others]) <= 8 * allowed).all()
-    np.testing.assert_array_equal(occurring.pairs, explainer.occurring_pairs())
+    np.testing.assert_array_equal(occurring.interactions, explainer.occurring_interactions())
     listed = [("letter", "colour"), (1, 5), ("number", "letter")]
     positions = np.array([(4, 0), (1, 5), (2, 4)])
-    found = explainer.explain_interactions(X, pairs=listed, index=index).values
+    found = explainer.explain_interactions(X, interactions=listed, index=index).values
     np.testing.assert_array_equal(found, 2 * dense(explainer, X, index)[:, positions[:, 0], positions[:, 1]])
-    strongest = explainer.explain_interactions(X, pairs=3, index=index)
+    strongest = explainer.explain_interactions(X, interactions=3, index=index)
     mean = np.abs(occurring.values).mean(axis=0)
     np.testing.assert_allclose(np.sort(strongest.strength)[::-1], np.sort(mean)[::-1][:3], rtol=1e-6)
 
@@ -138,13 +138,13 @@ def test_probability() -> None:
 def test_triples_are_refused(on_cpu: None) -> None:
     explainer = TreeExplainer(fit())
     with pytest.raises(ValueError, match=r"share contributions.*order=2"):
-        explainer.explain_interactions(rows(1).head(2), pairs="occurring", order=3)
+        explainer.explain_interactions(rows(1).head(2), interactions="occurring", order=3)
     with pytest.raises(ValueError, match="share contributions"):
-        explainer.occurring_pairs(order=3)
+        explainer.occurring_interactions(order=3)
 
 
 def test_triples_of_ctrs_of_single_columns(on_cpu: None) -> None:
     model = fit(max_ctr_complexity=1)
     assert not adapt(model).shared
-    found = TreeExplainer(model).explain_interactions(rows(1).head(4), pairs="occurring", order=3)
+    found = TreeExplainer(model).explain_interactions(rows(1).head(4), interactions="occurring", order=3)
     assert np.abs(found.values).max() > 0

@@ -41,7 +41,7 @@ from skshapgpu.reference import (
 
 X, Y = load_diabetes(return_X_y=True)
 
-INDICES: tuple[Index, ...] = ("sii", "stii", "bii")
+INDICES: tuple[Index, ...] = ("SII", "STII", "BII")
 
 #: Largest error of each precision, relative to the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
@@ -63,7 +63,7 @@ def plan_of(
     weights: np.ndarray | None = None,
     precision: str = "double",
     order: int = 2,
-    index: str = "sii",
+    index: str = "SII",
     count_bytes: int = COUNTS,
 ) -> _core.BackgroundPairsPlan:
     if weights is None:
@@ -98,7 +98,7 @@ def assert_is_the_definition(
     rounding = 1e-15 * np.abs(ensemble.intercept)
     for index in indices:
         expected = interventional_interactions(ensemble, rows, background, weights, index)
-        singles = banzhaf if index == "bii" else shapley
+        singles = banzhaf if index == "BII" else shapley
         for precision, tolerance in TOLERANCE.items():
             allowed = tolerance * scale[:, np.newaxis]
             plan = plan_of(ensemble, background, weights, precision, 2, index)
@@ -163,7 +163,7 @@ def test_paths_that_are_too_long_for_groups(n_background: int) -> None:
     """For leaves with more than 10 features the core sums over subsets, or goes through the background."""
     ensemble = random_chain(11, 13, 11)
     rows = chain_rows(11, ensemble, n_background + 2)
-    assert_is_the_definition(ensemble, rows[:2], rows[2:], None, ("sii", "stii"))
+    assert_is_the_definition(ensemble, rows[:2], rows[2:], None, ("SII", "STII"))
 
 
 def test_repeated_features_on_long_chains() -> None:
@@ -178,14 +178,14 @@ def test_more_rows_than_a_block_of_either() -> None:
     ensemble = random_ensemble(5, n_trees=3, n_features=4, n_used=3, max_leaves=9)
     rows = random_rows(5, ensemble, 4320)
     background, weights = rows[150:], np.random.default_rng(5).random(4170)
-    assert_is_the_definition(ensemble, rows[:150], background, weights / weights.sum(), ("sii",))
+    assert_is_the_definition(ensemble, rows[:150], background, weights / weights.sum(), ("SII",))
 
 
 def test_many_look_ups() -> None:
     """More leaves than are added up in single precision."""
     ensemble = random_ensemble(6, n_trees=90, n_features=7, n_outputs=2, max_leaves=40, shapes=("random",))
     rows = random_rows(6, ensemble, 12)
-    assert_is_the_definition(ensemble, rows[:4], rows[4:], None, ("sii",))
+    assert_is_the_definition(ensemble, rows[:4], rows[4:], None, ("SII",))
 
 
 @pytest.mark.parametrize("index", INDICES)
@@ -208,7 +208,7 @@ def test_long_paths(depth: int, index: str) -> None:
             assert np.abs(values[:, 0] - singles).max() <= allowed
             off_diagonal = ~np.eye(depth, dtype=bool)
             assert np.abs(matrices[:, 0] - expected)[:, off_diagonal].max() <= allowed
-            if index != "bii":
+            if index != "BII":
                 assert np.abs(matrices.sum(axis=3) - values).max() <= allowed
 
 
@@ -293,8 +293,8 @@ def test_info_and_arguments() -> None:
     for order in (0, 3):
         with pytest.raises(ValueError, match=f"order must be 1 or 2, not {order}"):
             plan_of(ensemble, np.zeros((3, 5)), order=order)
-    with pytest.raises(ValueError, match="index must be 'sii', 'stii' or 'bii', not 'sv'"):
-        plan_of(ensemble, np.zeros((3, 5)), index="sv")
+    with pytest.raises(ValueError, match="index must be 'SII', 'STII' or 'BII', not 'SV'"):
+        plan_of(ensemble, np.zeros((3, 5)), index="SV")
     with pytest.raises(ValueError, match="background must have shape"):
         plan_of(ensemble, np.zeros((0, 5)), np.zeros(0))
     with pytest.raises(ValueError, match="the plan was not compiled for interactions"):
@@ -320,7 +320,7 @@ def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray]:
 def test_families(case: tuple[Any, np.ndarray], index: Index) -> None:
     model, rows = case
     rows, background = rows[:3], rows[20:30]
-    weights = [3, 0, 1, 2, 0.5, 0.5, 1, 1, 0, 4] if index == "sii" else None
+    weights = [3, 0, 1, 2, 0.5, 0.5, 1, 1, 0, 4] if index == "SII" else None
     ensemble, encoded = as_trees_see_them(model, rows)
     behind = as_trees_see_them(model, background)[1]
     expected = interventional_interactions(ensemble, encoded, behind, weights, index)
@@ -329,8 +329,8 @@ def test_families(case: tuple[Any, np.ndarray], index: Index) -> None:
         explainer = explainer_of(model, background, data_weights=weights, precision=precision)
         found = outputs_second(explainer.explain_interactions(rows, index=index).values, 3)
         assert (np.abs(found - expected) <= allowed[..., np.newaxis]).all()
-        singles = outputs_second(explainer.explain(rows, index="bv" if index == "bii" else "sv").values, 2)
-        if index == "bii":
+        singles = outputs_second(explainer.explain(rows, index="BV" if index == "BII" else "SV").values, 2)
+        if index == "BII":
             banzhaf = interventional_banzhaf(ensemble, encoded, behind, weights)
             assert (np.abs(singles - banzhaf) <= allowed).all()
         else:

@@ -14,7 +14,13 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 
-from skshapgpu import ShapInteractionDisplay, ShapInteractionTransformer, TreeExplainer, explain
+from skshapgpu import (
+    ShapInteractionDisplay,
+    ShapInteractionTransformer,
+    TreeExplainer,
+    explain,
+    explain_interactions,
+)
 from skshapgpu._common import memory
 from skshapgpu._common.devices import Devices
 from skshapgpu._engine.algorithms import Kind
@@ -23,7 +29,7 @@ from skshapgpu.reference import Index
 X, Y = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
 
-INDICES: tuple[Index, ...] = ("sii", "stii", "bii")
+INDICES: tuple[Index, ...] = ("SII", "STII", "BII")
 
 
 def explainer_of(model: Any, data: Any, **options: Any) -> TreeExplainer:
@@ -58,29 +64,29 @@ def test_forms(explained: tuple[TreeExplainer, np.ndarray], index: str) -> None:
     explainer, rows = explained
     dense = explainer.explain_interactions(rows, index=index)
     assert dense.values.dtype == rows.dtype and (dense.values == dense.values.swapaxes(1, 2)).all()
-    if index == "sii":
+    if index == "SII":
         np.testing.assert_array_equal(explainer.shap_interaction_values(rows), dense.values)
-    occurring = explainer.explain_interactions(rows, index=index, pairs="occurring")
-    np.testing.assert_array_equal(occurring.pairs, explainer.occurring_pairs())
-    first, second = occurring.pairs.T
+    occurring = explainer.explain_interactions(rows, index=index, interactions="occurring")
+    np.testing.assert_array_equal(occurring.interactions, explainer.occurring_interactions())
+    first, second = occurring.interactions.T
     np.testing.assert_array_equal(occurring.values, 2 * dense.values[:, first, second])
-    singles = explainer.explain(rows, index="bv" if index == "bii" else "sv")
+    singles = explainer.explain(rows, index="BV" if index == "BII" else "SV")
     atol = 2e-6 * np.abs(singles.values).max()
     np.testing.assert_allclose(occurring.feature_values, singles.values, rtol=0, atol=atol)
     np.testing.assert_allclose(occurring.dense().values, dense.values, rtol=0, atol=atol)
     order = np.argsort(-occurring.strength, kind="stable")[:5]
-    strongest = explainer.explain_interactions(rows, index=index, pairs=5)
-    np.testing.assert_array_equal(strongest.pairs, occurring.pairs[order])
+    strongest = explainer.explain_interactions(rows, index=index, interactions=5)
+    np.testing.assert_array_equal(strongest.interactions, occurring.interactions[order])
     np.testing.assert_array_equal(strongest.values, occurring.values[:, order])
-    listed = explainer.explain_interactions(rows, index=index, pairs=[(second[3], f"x{first[3]}")])
+    listed = explainer.explain_interactions(rows, index=index, interactions=[(second[3], f"x{first[3]}")])
     np.testing.assert_array_equal(listed.values[:, 0], occurring.values[:, 3])
     for explanation in (dense, occurring, strongest, listed):
         assert explanation.feature_perturbation == "interventional" and explanation.device == "cpu"
         np.testing.assert_array_equal(explanation.base_values, explainer.expected_value)
-        assert (explanation.additivity_error is None) == (index == "bii")
-    assert (singles.additivity_error is None) == (index == "bii")
+        assert (explanation.additivity_error is None) == (index == "BII")
+    assert (singles.additivity_error is None) == (index == "BII")
     assert "feature perturbation: interventional" in repr(dense[1:])
-    if index != "bii":
+    if index != "BII":
         assert 0 < dense.additivity_error < 1e-3
         np.testing.assert_allclose(dense.values.sum(axis=2), singles.values, rtol=0, atol=10 * atol)
 
@@ -88,13 +94,13 @@ def test_forms(explained: tuple[TreeExplainer, np.ndarray], index: str) -> None:
 def test_one_call(forest: Any) -> None:
     expected = explainer_of(forest, X[:5], data_weights=[1, 1, 1, 1, 2])
     options = {"data": X[:5], "data_weights": [1, 1, 1, 1, 2], "device": "cpu"}
-    pairs = explain(forest, X[:9], interactions=True, pairs=3, index="stii", **options)
+    pairs = explain_interactions(forest, X[:9], interactions=3, index="STII", **options)
     np.testing.assert_array_equal(
-        pairs.values, expected.explain_interactions(X[:9], pairs=3, index="stii").values
+        pairs.values, expected.explain_interactions(X[:9], interactions=3, index="STII").values
     )
-    banzhaf = explain(forest, X[:9], index="bv", **options)
-    np.testing.assert_array_equal(banzhaf.values, expected.explain(X[:9], index="bv").values)
-    assert banzhaf.value_index == "bv" and banzhaf.feature_perturbation == "interventional"
+    banzhaf = explain(forest, X[:9], index="BV", **options)
+    np.testing.assert_array_equal(banzhaf.values, expected.explain(X[:9], index="BV").values)
+    assert banzhaf.index == "BV" and banzhaf.feature_perturbation == "interventional"
     path_dependent = TreeExplainer(forest, device="cpu").explain_interactions(X[:9])
     assert path_dependent.feature_perturbation == "tree_path_dependent"
     assert not np.allclose(path_dependent.values, expected.shap_interaction_values(X[:9]), atol=1e-3)
@@ -113,20 +119,22 @@ def test_additivity_is_checked(forest: Any) -> None:
     explainer._runner.leaf_magnitude *= 1e-12  # as if the leaves were much smaller
     for pairs in ("all", "occurring", 3, [(0, 1)]):
         with pytest.raises(RuntimeError, match="additivity check failed at row"):
-            explainer.explain_interactions(X, pairs=pairs)
-    explainer.explain_interactions(X, index="bii")
+            explainer.explain_interactions(X, interactions=pairs)
+    explainer.explain_interactions(X, index="BII")
     unchecked = explainer_of(forest, X[:10], check_additivity=False)
     assert unchecked.explain_interactions(X).additivity_error is None
 
 
 def test_threads(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     explainer = explainer_of(forest, X[:30])
-    expected = explainer.explain_interactions(X, pairs="occurring")
+    expected = explainer.explain_interactions(X, interactions="occurring")
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: explainer.explain_interactions(X, pairs="occurring"), range(8)):
+        for found in pool.map(
+            lambda _: explainer.explain_interactions(X, interactions="occurring"), range(8)
+        ):
             np.testing.assert_array_equal(found.values, expected.values)
     monkeypatch.setattr(memory, "CHUNK_BYTES", 50_000)
-    found = explainer_of(forest, X[:30], n_jobs=2).explain_interactions(X, pairs="occurring")
+    found = explainer_of(forest, X[:30], n_jobs=2).explain_interactions(X, interactions="occurring")
     np.testing.assert_array_equal(found.values, expected.values)
     np.testing.assert_array_equal(found.feature_values, expected.feature_values)
 
@@ -144,31 +152,31 @@ def test_copies_and_files(forest: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("pairs", ["all", "occurring", 4, [(3, 7)]])
 def test_memory_limit_changes_no_bit(forest: Any, pairs: Any) -> None:
     explainer = explainer_of(forest, X[:10])
-    expected = explainer.explain_interactions(X, pairs=pairs)
+    expected = explainer.explain_interactions(X, interactions=pairs)
     result = expected.values.nbytes + (X.nbytes if pairs == "occurring" else 0)
     scratch = explainer._runner.plan(Kind(2)).info()["scratch_bytes_per_thread"]
     tables = explainer._runner.table_bytes  # and counts
-    assert tables > explainer.plan_info()["table_bytes"] > 0
+    assert tables > explainer.model_info()["table_bytes"] > 0
     limited = explainer_of(forest, X[:10], memory_limit=result + scratch + tables + 30_000)
-    np.testing.assert_array_equal(limited.explain_interactions(X, pairs=pairs).values, expected.values)
+    np.testing.assert_array_equal(limited.explain_interactions(X, interactions=pairs).values, expected.values)
     with pytest.raises(MemoryError, match="SHAP interaction values"):
-        explainer_of(forest, X[:10], memory_limit=result).explain_interactions(X, pairs=pairs)
+        explainer_of(forest, X[:10], memory_limit=result).explain_interactions(X, interactions=pairs)
 
 
 def test_triples_are_path_dependent_only(forest: Any) -> None:
     explainer = explainer_of(forest, X[:3])
     for pairs in ("occurring", 3, [(0, 1, 2)]):
         with pytest.raises(ValueError, match="of triples are path-dependent only for now: use an explainer"):
-            explainer.explain_interactions(X, pairs=pairs, order=3)
-    triples = TreeExplainer(forest, device="cpu").occurring_pairs(order=3)
-    np.testing.assert_array_equal(explainer.occurring_pairs(order=3), triples)
+            explainer.explain_interactions(X, interactions=pairs, order=3)
+    triples = TreeExplainer(forest, device="cpu").occurring_interactions(order=3)
+    np.testing.assert_array_equal(explainer.occurring_interactions(order=3), triples)
 
 
 def test_margins_only(forest: Any) -> None:
     model = GradientBoostingClassifier(n_estimators=4, random_state=0).fit(CANCER, BENIGN)
     explainer = explainer_of(model, CANCER[:10], model_output="probability")
     with pytest.raises(ValueError, match="Banzhaf values are those of the margin: use model_output='raw'"):
-        explainer.explain(CANCER, index="bv")
+        explainer.explain(CANCER, index="BV")
     with pytest.raises(ValueError, match="pairs are those of the margin: use model_output='raw'"):
         explainer.shap_interaction_values(CANCER)
 
@@ -186,9 +194,9 @@ def test_gpus_are_refused(forest: Any) -> None:
         explainer.shap_interaction_values(OnGpu())
     explainer._runner.options = replace(explainer._runner.options, devices=Devices(indices=(0,)))
     with pytest.raises(ValueError, match=f"{what}: use device='cpu' or 'auto'"):
-        explainer.explain_interactions(X, pairs=3)
+        explainer.explain_interactions(X, interactions=3)
     with pytest.raises(ValueError, match="interventional Banzhaf values are computed on the CPU only"):
-        explainer.explain(X, index="bv")
+        explainer.explain(X, index="BV")
 
 
 def test_auto_stays_on_the_cpu(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,29 +206,29 @@ def test_auto_stays_on_the_cpu(forest: Any, monkeypatch: pytest.MonkeyPatch) -> 
         "skshapgpu._common.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU")
     )
     assert explainer.explain_interactions(X).device == "cpu"
-    assert explainer.explain(X, index="bv").device == "cpu"
+    assert explainer.explain(X, index="BV").device == "cpu"
 
 
 # The transformer and the display
 
 
-@pytest.mark.parametrize("pairs", ["all", 4, [(2, 8), (0, 1)]])
+@pytest.mark.parametrize("pairs", ["occurring", 4, [(2, 8), (0, 1)]])
 def test_transformer(forest: Any, pairs: Any) -> None:
     transformer = ShapInteractionTransformer(
-        RandomForestRegressor(4, max_depth=4, random_state=0), pairs=pairs, data=X[:9], device="cpu"
+        RandomForestRegressor(4, max_depth=4, random_state=0), interactions=pairs, data=X[:9], device="cpu"
     )
     values = transformer.fit_transform(X, Y)
     explainer = explainer_of(transformer.estimator_, X[:9])
-    expected = explainer.explain_interactions(X, pairs="occurring" if pairs == "all" else pairs)
+    expected = explainer.explain_interactions(X, interactions=pairs)
     np.testing.assert_array_equal(values, expected.values)
     assert transformer.base_values_ == explainer.expected_value
     np.testing.assert_array_equal(clone(transformer).fit(X, Y).transform(X), values)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(transformer)).transform(X), values)
     frozen = ShapInteractionTransformer.from_fitted(
-        forest, pairs=[(2, 8)], index="bii", data=X[:9], data_weights=np.arange(9), device="cpu"
+        forest, interactions=[(2, 8)], index="BII", data=X[:9], data_weights=np.arange(9), device="cpu"
     )
     weighted = explainer_of(forest, X[:9], data_weights=np.arange(9))
-    expected = weighted.explain_interactions(X, pairs=[(2, 8)], index="bii")
+    expected = weighted.explain_interactions(X, interactions=[(2, 8)], index="BII")
     np.testing.assert_array_equal(frozen.transform(X), expected.values)
     assert frozen.explain(X).feature_perturbation == "interventional"
 
@@ -242,5 +250,5 @@ def test_transformer_refuses_options_before_it_fits() -> None:
 def test_display(forest: Any) -> None:
     pytest.importorskip("matplotlib").use("Agg")
     display = ShapInteractionDisplay.from_estimator(forest, X, data=X[:9], device="cpu", max_features=None)
-    strength = explainer_of(forest, X[:9]).explain_interactions(X, pairs="occurring").strength
+    strength = explainer_of(forest, X[:9]).explain_interactions(X, interactions="occurring").strength
     assert np.triu(display.strength, 1).max() == pytest.approx(strength.max())

@@ -76,7 +76,7 @@ def test_what_is_shown(forest: Any) -> None:
     path_dependent = TreeExplainer(forest, device="cpu")
     assert "background" not in repr(path_dependent)
     assert "feature perturbation: tree_path_dependent" in repr(path_dependent.explain(X[:3]))
-    assert explainer.plan_info()["n_trees"] == 6
+    assert explainer.model_info()["n_trees"] == 6
 
 
 def test_weights_count_rows(forest: Any) -> None:
@@ -130,7 +130,7 @@ def test_columns_of_a_frame_are_checked() -> None:
     model = RandomForestRegressor(3, max_depth=4, random_state=0).fit(frame, Y)
     explanation = explainer_of(model, frame[:6]).explain(frame[100:])
     assert explanation.to_frame().columns.tolist() == list("abcdefghij")
-    assert explanation.index[0] == 100
+    assert explanation.row_labels[0] == 100
     np.testing.assert_array_equal(explanation.values, explainer_of(model, X[:6]).shap_values(X[100:]))
     with pytest.raises(ValueError, match=r"^data: The feature names .*(\n.*)*same order"):
         explainer_of(model, frame[list("bacdefghij")])
@@ -207,7 +207,7 @@ def test_threads(forest: Any) -> None:
 def test_memory_limit_changes_no_bit(forest: Any) -> None:
     expected = explainer_of(forest, X[:10]).shap_values(X)
     result = expected.nbytes
-    info = explainer_of(forest, X[:10]).plan_info()
+    info = explainer_of(forest, X[:10]).model_info()
     limit = result + info["scratch_bytes_per_thread"] + info["table_bytes"] + 4000
     assert info["table_bytes"] < limit / 2
     limited = explainer_of(forest, X[:10], memory_limit=limit)
@@ -219,9 +219,9 @@ def test_memory_limit_changes_no_bit(forest: Any) -> None:
 def test_memory_limit_bounds_tables(forest: Any) -> None:
     """Leaves beyond half of it have patterns instead."""
     free = explainer_of(forest, X[:10], precision="double")
-    assert free.plan_info()["n_leaves_without_table"] == 0 and free.plan_info()["table_bytes"] > 10_000
+    assert free.model_info()["n_leaves_without_table"] == 0 and free.model_info()["table_bytes"] > 10_000
     limited = explainer_of(forest, X[:10], precision="double", memory_limit=20_000)
-    info = limited.plan_info()
+    info = limited.model_info()
     assert info["n_leaves_without_table"] > 0 and info["table_bytes"] <= 10_000 + 16 * 8
     limited._runner.options = replace(limited._runner.options, memory_limit=10**9)  # for the call
     np.testing.assert_allclose(limited.shap_values(X), free.shap_values(X), rtol=0, atol=1e-9)
@@ -238,7 +238,8 @@ def test_additivity_is_checked(forest: Any) -> None:
 
 def test_pairs_that_occur_are_those_of_the_trees(forest: Any) -> None:
     np.testing.assert_array_equal(
-        explainer_of(forest, X[:4]).occurring_pairs(), TreeExplainer(forest, device="cpu").occurring_pairs()
+        explainer_of(forest, X[:4]).occurring_interactions(),
+        TreeExplainer(forest, device="cpu").occurring_interactions(),
     )
 
 

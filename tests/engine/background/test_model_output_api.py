@@ -30,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from skshapgpu import ShapTransformer, TreeExplainer, explain
+from skshapgpu import ShapTransformer, TreeExplainer, explain, explain_interactions
 from skshapgpu._engine.algorithms import SHAP_VALUES
 
 X, Y = load_diabetes(return_X_y=True)
@@ -160,7 +160,7 @@ def test_pipeline_and_frame() -> None:
     frame = pandas.DataFrame(X, columns=list("abcdefghij"), index=np.arange(len(X)) + 7)
     pipeline = make_pipeline(StandardScaler(), HistGradientBoostingClassifier(max_iter=5)).fit(frame, HIGH)
     explanation = explainer_of(pipeline, frame[:8], precision="double").explain(frame)
-    assert explanation.index[0] == 7
+    assert explanation.row_labels[0] == 7
     total = explanation.values.sum(axis=1) + explanation.base_values
     np.testing.assert_allclose(total, pipeline.predict_proba(frame)[:, 1], rtol=1e-12)
 
@@ -318,10 +318,10 @@ def test_bad_targets(labels: Any, message: str) -> None:
 def test_what_only_the_margin_has(boosting: Any) -> None:
     for explainer in (explainer_of(boosting, X[:3]), explainer_of(boosting, X[:3], "log_loss")):
         with pytest.raises(ValueError, match="Banzhaf values are those of the margin: use model_output="):
-            explainer.explain(X, HIGH, index="bv")
+            explainer.explain(X, HIGH, index="BV")
         with pytest.raises(ValueError, match="interaction values of pairs are those of the margin"):
             explainer.shap_interaction_values(X)
     with pytest.raises(ValueError, match="y is for model_output='log_loss', not 'probability'"):
         explainer_of(boosting, X[:3]).shap_values(X, HIGH)
-    with pytest.raises(ValueError, match="not for interactions"):
-        explain(boosting, X, y=HIGH, interactions=True)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'y'"):
+        explain_interactions(boosting, X, y=HIGH)

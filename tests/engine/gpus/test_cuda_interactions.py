@@ -23,10 +23,10 @@ pytestmark = pytest.mark.usefixtures("gpu")
 #: Largest error of each precision, relative to the leaves.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
 
-INDICES = ("sii", "stii", "bii")
+INDICES = ("SII", "STII", "BII")
 
 
-def plan_of(ensemble: Ensemble, precision: str, index: str = "sii") -> Any:
+def plan_of(ensemble: Ensemble, precision: str, index: str = "SII") -> Any:
     return _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision, 2, index)
 
 
@@ -53,7 +53,7 @@ def on_gpu(plan: Any, rows: np.ndarray, ensemble: Ensemble, limit: int = 0) -> t
     return values, matrices, pairs, margin
 
 
-def assert_same(ensemble: Ensemble, rows: np.ndarray, index: str = "sii") -> None:
+def assert_same(ensemble: Ensemble, rows: np.ndarray, index: str = "SII") -> None:
     unit = leaf_scale(ensemble)
     truth = on_cpu(plan_of(ensemble, "double", index), rows, ensemble)
     for precision, tolerance in TOLERANCE.items():
@@ -65,7 +65,7 @@ def assert_same(ensemble: Ensemble, rows: np.ndarray, index: str = "sii") -> Non
         values, matrices, pairs, _ = found
         assert (matrices == matrices.swapaxes(2, 3)).all()
         assert (pairs == matrices[..., plan.pairs[:, 0], plan.pairs[:, 1]]).all()
-        if index == "bii":
+        if index == "BII":
             assert (np.diagonal(matrices, axis1=2, axis2=3) == values).all()
         else:
             assert (np.abs(matrices.sum(axis=3) - values) <= 1e-12 * unit[:, np.newaxis]).all()
@@ -184,20 +184,20 @@ def test_explanations_are_those_of_the_cpu(case: Any, pairs: Any, index: str) ->
     model, X, options = case
     expected, found = (
         TreeExplainer(model, device=device, precision="double", **options).explain_interactions(
-            X, pairs=pairs, index=index
+            X, interactions=pairs, index=index
         )
         for device in ("cpu", "cuda")
     )
-    assert found.device == "cuda:0" and found.pair_names == expected.pair_names
+    assert found.device == "cuda:0" and found.interaction_names == expected.interaction_names
     unit = np.abs(expected.values).max()
     np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=1e-10 * unit)
-    assert (found.additivity_error is None) == (index == "bii")
+    assert (found.additivity_error is None) == (index == "BII")
 
 
 def test_banzhaf_values(case: Any) -> None:
     model, X, options = case
     expected, found = (
-        TreeExplainer(model, device=device, precision="double", **options).explain(X, index="bv").values
+        TreeExplainer(model, device=device, precision="double", **options).explain(X, index="BV").values
         for device in ("cpu", "cuda")
     )
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
@@ -211,9 +211,9 @@ def test_arrays_of_other_libraries(case: Any, library: str, dtype: type, pairs: 
     model, X, options = case
     X = X.astype(dtype)
     explainer = TreeExplainer(model, device="cuda", **options)
-    expected = explainer.explain_interactions(X, pairs=pairs)
+    expected = explainer.explain_interactions(X, interactions=pairs)
     on_gpu = namespace.asarray(X, device="cuda") if library == "torch" else namespace.asarray(X)
-    found = explainer.explain_interactions(on_gpu, pairs=pairs)
+    found = explainer.explain_interactions(on_gpu, interactions=pairs)
     assert type(found.values) is type(on_gpu)
     values = found.values.cpu().numpy() if library == "torch" else namespace.asnumpy(found.values)
     assert values.dtype == dtype
@@ -227,9 +227,9 @@ def test_arrays_of_other_libraries(case: Any, library: str, dtype: type, pairs: 
 
 def test_memory_limit(case: Any) -> None:
     model, X, options = case
-    whole = TreeExplainer(model, device="cuda", **options).explain_interactions(X, pairs=3)
+    whole = TreeExplainer(model, device="cuda", **options).explain_interactions(X, interactions=3)
     small = TreeExplainer(model, device="cuda", memory_limit="2GB", **options).explain_interactions(
-        X, pairs=3
+        X, interactions=3
     )
     np.testing.assert_array_equal(small.values, whole.values)
 

@@ -303,7 +303,7 @@ def test_shap_values(case: Any, calls: list[dict[str, Any]]) -> None:
     assert type(found.values) is Array and found.values.dtype == expected.values.dtype
     np.testing.assert_array_equal(found.values.get(), expected.values)
     np.testing.assert_array_equal(explainer.shap_values(given).get(), expected.values)
-    assert found.data is given and found.index is None and found.device == "cuda:0"
+    assert found.data is given and found.row_labels is None and found.device == "cuda:0"
     assert found.feature_names == expected.feature_names and found.output_names == expected.output_names
     assert found.additivity_error == expected.additivity_error
     np.testing.assert_array_equal(found.base_values, expected.base_values)
@@ -328,13 +328,13 @@ def test_shap_values(case: Any, calls: list[dict[str, Any]]) -> None:
 @pytest.mark.usefixtures("chunks")
 def test_interactions(case: Any, pairs: Any, calls: list[dict[str, Any]]) -> None:
     model, rows, options = case
-    found = TreeExplainer(model, **options).explain_interactions(Array(rows), pairs=pairs)
-    expected = TreeExplainer(model, device="cpu", **options).explain_interactions(rows, pairs=pairs)
+    found = TreeExplainer(model, **options).explain_interactions(Array(rows), interactions=pairs)
+    expected = TreeExplainer(model, device="cpu", **options).explain_interactions(rows, interactions=pairs)
     assert type(found.values) is Array and found.device == "cuda:0"
     np.testing.assert_array_equal(found.values.get(), expected.values)
     assert found.additivity_error == expected.additivity_error
-    if expected.pairs is not None:
-        np.testing.assert_array_equal(found.pairs, expected.pairs)
+    if expected.interactions is not None:
+        np.testing.assert_array_equal(found.interactions, expected.interactions)
     if expected.strength is not None:
         # Sums of the rows' magnitudes in float64, chunk by chunk: each of at most n additions rounds once.
         np.testing.assert_allclose(found.strength, expected.strength, rtol=len(rows) * 2.0**-53)
@@ -363,8 +363,8 @@ def test_strides(regressor: Any) -> None:
 
 
 def test_arrays_of_another_library_come_back_as_theirs(regressor: Any) -> None:
-    expected = TreeExplainer(regressor, device="cpu").explain_interactions(X, pairs="occurring")
-    found = TreeExplainer(regressor).explain_interactions(OtherArray(X), pairs="occurring")
+    expected = TreeExplainer(regressor, device="cpu").explain_interactions(X, interactions="occurring")
+    found = TreeExplainer(regressor).explain_interactions(OtherArray(X), interactions="occurring")
     assert type(found.values) is type(found.feature_values) is OtherArray
     np.testing.assert_array_equal(found.values.get(), expected.values)
 
@@ -379,7 +379,7 @@ def test_memory_limit(regressor: Any, calls: list[dict[str, Any]]) -> None:
 
 def test_nothing_is_checked(regressor: Any, calls: list[dict[str, Any]]) -> None:
     assert TreeExplainer(regressor, check_additivity=False).explain(Array(X)).additivity_error is None
-    assert TreeExplainer(regressor).explain(Array(X), index="bv").additivity_error is None
+    assert TreeExplainer(regressor).explain(Array(X), index="BV").additivity_error is None
     assert [call["checked"] for call in calls] == [False, False]
 
 
@@ -433,7 +433,7 @@ def test_what_is_no_x_of_the_model(regressor: Any, calls: list[dict[str, Any]]) 
         TreeExplainer(regressor, Array(X))
     # Options are checked before X.
     with pytest.raises(TypeError, match="triples are computed on the CPU only, but X lies on a GPU"):
-        explainer.explain_interactions(Array(X[:, :9]), pairs=2, order=3)
+        explainer.explain_interactions(Array(X[:, :9]), interactions=2, order=3)
     assert not calls
 
 

@@ -28,7 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skshapgpu import TreeExplainer, explain
+from skshapgpu import TreeExplainer, explain, explain_interactions
 from skshapgpu._common import memory
 from skshapgpu.adapters import _REGISTERED
 from skshapgpu.adapters.ensemble import Ensemble, Tree
@@ -46,12 +46,12 @@ def test_dense(case: Any, index: str) -> None:
     assert values.shape == (len(X), n_features, n_features, *explainer.shap_values(X).shape[2:])
     assert values.dtype == X.dtype
     assert (values == values.swapaxes(1, 2)).all()
-    assert explanation.pairs is None and explanation.strength is None and explanation.order == 2
-    if index == "sii":
+    assert explanation.interactions is None and explanation.strength is None and explanation.order == 2
+    if index == "SII":
         np.testing.assert_array_equal(explainer.shap_interaction_values(X), values)
-    singles = explainer.explain(X, index="bv" if index == "bii" else "sv").values
+    singles = explainer.explain(X, index="BV" if index == "BII" else "SV").values
     scale = np.abs(singles).max()
-    if index == "bii":
+    if index == "BII":
         each = np.arange(n_features)
         np.testing.assert_allclose(values[:, each, each], singles, rtol=0, atol=1e-6 * scale)
         assert explanation.additivity_error is None
@@ -64,16 +64,16 @@ def test_dense(case: Any, index: str) -> None:
 def test_occurring(case: Any, index: str) -> None:
     explainer, X = case
     dense = explainer.explain_interactions(X, index=index)
-    explanation = explainer.explain_interactions(X, pairs="occurring", index=index)
+    explanation = explainer.explain_interactions(X, interactions="occurring", index=index)
     pairs, whole = whole_pairs(dense.values)
-    occurs = [tuple(pair) in set(map(tuple, explanation.pairs)) for pair in pairs]
-    np.testing.assert_array_equal(explanation.pairs, pairs[occurs])
-    np.testing.assert_array_equal(explanation.pairs, explainer.occurring_pairs())
+    occurs = [tuple(pair) in set(map(tuple, explanation.interactions)) for pair in pairs]
+    np.testing.assert_array_equal(explanation.interactions, pairs[occurs])
+    np.testing.assert_array_equal(explanation.interactions, explainer.occurring_interactions())
     np.testing.assert_array_equal(explanation.values, whole[:, occurs])
     assert (whole[:, np.logical_not(occurs)] == 0).all()
     assert explanation.values.dtype == X.dtype
     np.testing.assert_allclose(explanation.strength, brute_strength(explanation.values), rtol=1e-12)
-    singles = explainer.explain(X, index="bv" if index == "bii" else "sv").values
+    singles = explainer.explain(X, index="BV" if index == "BII" else "SV").values
     atol = 1e-6 * np.abs(singles).max()
     np.testing.assert_allclose(explanation.feature_values, singles, rtol=0, atol=atol)
     np.testing.assert_allclose(explanation.dense().values, dense.values, rtol=0, atol=atol)
@@ -81,7 +81,7 @@ def test_occurring(case: Any, index: str) -> None:
 
 def test_pairs_and_main_effects_add_up(case: Any) -> None:
     explainer, X = case
-    explanation = explainer.explain_interactions(X, pairs="occurring")
+    explanation = explainer.explain_interactions(X, interactions="occurring")
     total = explanation.values.sum(axis=1) + explanation.main_effects().sum(axis=1)
     margin = explainer.shap_values(X).sum(axis=1)
     np.testing.assert_allclose(total, margin, rtol=0, atol=1e-5 * np.abs(margin).max())
@@ -93,10 +93,10 @@ def test_strongest(case: Any, index: str, count: int) -> None:
     explainer, X = case
     pairs, whole = whole_pairs(explainer.explain_interactions(X, index=index).values)
     strength = brute_strength(whole)
-    n_pairs = len(explainer.occurring_pairs())
+    n_pairs = len(explainer.occurring_interactions())
     order = np.argsort(-strength, kind="stable")[: min(count, n_pairs)]
-    explanation = explainer.explain_interactions(X, pairs=count, index=index)
-    np.testing.assert_array_equal(explanation.pairs, pairs[order])
+    explanation = explainer.explain_interactions(X, interactions=count, index=index)
+    np.testing.assert_array_equal(explanation.interactions, pairs[order])
     np.testing.assert_array_equal(explanation.values, whole[:, order])
     np.testing.assert_allclose(explanation.strength, strength[order], rtol=1e-12)
     assert (np.diff(explanation.strength) <= 0).all()
@@ -128,8 +128,8 @@ def adapt_twins(model: Any) -> AdaptedModel:
 def test_equally_strong_pairs_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_REGISTERED, f"{Twins.__module__}.{Twins.__qualname__}", adapt_twins)
     X = np.tile(np.random.default_rng(0).normal(size=(500, 2)), 3)
-    explanation = on_cpu(Twins()).explain_interactions(X, pairs=2)
-    np.testing.assert_array_equal(explanation.pairs, [[0, 1], [2, 3]])
+    explanation = on_cpu(Twins()).explain_interactions(X, interactions=2)
+    np.testing.assert_array_equal(explanation.interactions, [[0, 1], [2, 3]])
     assert explanation.strength[0] == explanation.strength[1] > 0
     assert explanation.strongest(1) == [("x0 x x1", explanation.strength[0])]
 
@@ -138,43 +138,43 @@ def test_listed(case: Any) -> None:
     explainer, X = case
     dense = explainer.shap_interaction_values(X)
     listed = [(2, 0), ("x1", 3), (np.int64(1), "x0")]
-    explanation = explainer.explain_interactions(X, pairs=listed)
-    np.testing.assert_array_equal(explanation.pairs, [[2, 0], [1, 3], [1, 0]])
-    assert explanation.pair_names == ("x2 x x0", "x1 x x3", "x1 x x0")
+    explanation = explainer.explain_interactions(X, interactions=listed)
+    np.testing.assert_array_equal(explanation.interactions, [[2, 0], [1, 3], [1, 0]])
+    assert explanation.interaction_names == ("x2 x x0", "x1 x x3", "x1 x x0")
     np.testing.assert_array_equal(explanation.values, 2 * dense[:, [2, 1, 1], [0, 3, 0]])
     assert explanation.strength is None and explanation.feature_values is None
-    again = explainer.explain_interactions(X, pairs=explanation.pairs)
+    again = explainer.explain_interactions(X, interactions=explanation.interactions)
     np.testing.assert_array_equal(again.values, explanation.values)
 
 
 def test_listed_pairs_that_never_occur_are_zero() -> None:
     model = DecisionTreeRegressor(max_depth=2, random_state=0).fit(DIABETES, PROGRESSION)
     explainer = on_cpu(model)
-    occurring = set(map(tuple, explainer.occurring_pairs()))
+    occurring = set(map(tuple, explainer.occurring_interactions()))
     absent = [pair for pair in combinations(range(10), 2) if pair not in occurring]
     present = [tuple(map(int, pair)) for pair in occurring]
     listed = absent[:3] + present + absent[3:5]
-    explanation = explainer.explain_interactions(DIABETES, pairs=listed)
+    explanation = explainer.explain_interactions(DIABETES, interactions=listed)
     assert (explanation.values[:, [0, 1, 2, -2, -1]] == 0).all()
     assert np.abs(explanation.values[:, 3:-2]).max() > 0
-    assert (explainer.explain_interactions(DIABETES, pairs=absent).values == 0).all()
-    assert explainer.explain_interactions(DIABETES, pairs=[]).shape == (442, 0)
+    assert (explainer.explain_interactions(DIABETES, interactions=absent).values == 0).all()
+    assert explainer.explain_interactions(DIABETES, interactions=[]).shape == (442, 0)
 
 
 def test_models_without_interactions() -> None:
     explainer = on_cpu(DecisionTreeRegressor(max_depth=1).fit(DIABETES, PROGRESSION))
-    assert explainer.occurring_pairs().shape == (0, 2)
+    assert explainer.occurring_interactions().shape == (0, 2)
     for pairs in ("occurring", 3):
-        explanation = explainer.explain_interactions(DIABETES, pairs=pairs)
+        explanation = explainer.explain_interactions(DIABETES, interactions=pairs)
         assert explanation.shape == (442, 0) and "pairs: 0" in repr(explanation)
-    occurring = explainer.explain_interactions(DIABETES, pairs="occurring")
+    occurring = explainer.explain_interactions(DIABETES, interactions="occurring")
     np.testing.assert_array_equal(occurring.main_effects(), explainer.shap_values(DIABETES))
 
 
 @pytest.mark.parametrize("pairs", ["all", "occurring", 3, [(0, 1)]])
 def test_no_rows(multiclass: Any, pairs: Any) -> None:
-    explanation = on_cpu(multiclass).explain_interactions(IRIS[:0], pairs=pairs)
-    full = on_cpu(multiclass).explain_interactions(IRIS, pairs=pairs)
+    explanation = on_cpu(multiclass).explain_interactions(IRIS[:0], interactions=pairs)
+    full = on_cpu(multiclass).explain_interactions(IRIS, interactions=pairs)
     assert explanation.shape == (0, *full.shape[1:])
     assert explanation.strength is None or np.isnan(explanation.strength).all()
 
@@ -182,7 +182,7 @@ def test_no_rows(multiclass: Any, pairs: Any) -> None:
 # Triples
 
 
-@pytest.mark.parametrize("index", ["sii", "bii"])
+@pytest.mark.parametrize("index", ["SII", "BII"])
 def test_triples(case: Any, index: str) -> None:
     explainer, X = case
     if X.shape[1] > MAX_USED_FEATURES:
@@ -193,36 +193,36 @@ def test_triples(case: Any, index: str) -> None:
     if explainer.output_names is not None and expected.ndim == 2:
         expected = np.stack([-expected, expected], axis=-1)
     atol = 2e-6 * np.abs(explainer.shap_values(X)).max()
-    occurring = explainer.explain_interactions(X, pairs="occurring", index=index, order=3)
+    occurring = explainer.explain_interactions(X, interactions="occurring", index=index, order=3)
     column = {tuple(triple): i for i, triple in enumerate(triples.tolist())}
-    columns = [column[tuple(triple)] for triple in occurring.pairs.tolist()]
+    columns = [column[tuple(triple)] for triple in occurring.interactions.tolist()]
     assert occurring.order == 3 and len(columns) > 3
-    np.testing.assert_array_equal(occurring.pairs, explainer.occurring_pairs(order=3))
+    np.testing.assert_array_equal(occurring.interactions, explainer.occurring_interactions(order=3))
     np.testing.assert_allclose(occurring.values, expected[:, columns], rtol=0, atol=atol)
     np.testing.assert_allclose(occurring.strength, brute_strength(occurring.values), rtol=1e-12)
     assert (np.abs(np.delete(expected, columns, axis=1)) <= 1e-6 * atol).all()  # float64's rounding
-    assert (occurring.additivity_error is None) == (index == "bii")
+    assert (occurring.additivity_error is None) == (index == "BII")
     assert occurring.values.dtype == X.dtype
 
     order = np.argsort(-brute_strength(occurring.values), kind="stable")[:3]
-    strongest = explainer.explain_interactions(X, pairs=3, index=index, order=3)
-    np.testing.assert_array_equal(strongest.pairs, occurring.pairs[order])
+    strongest = explainer.explain_interactions(X, interactions=3, index=index, order=3)
+    np.testing.assert_array_equal(strongest.interactions, occurring.interactions[order])
     np.testing.assert_array_equal(strongest.values, occurring.values[:, order])
 
-    listed = [tuple(triple[::-1]) for triple in occurring.pairs[:2].tolist()]
-    found = explainer.explain_interactions(X, pairs=listed, index=index, order=3)
+    listed = [tuple(triple[::-1]) for triple in occurring.interactions[:2].tolist()]
+    found = explainer.explain_interactions(X, interactions=listed, index=index, order=3)
     np.testing.assert_array_equal(found.values, occurring.values[:, :2])
     i, j, k = listed[0]
-    assert found.pair_names[0] == f"x{i} x x{j} x x{k}" and "triples: 2" in repr(found)
+    assert found.interaction_names[0] == f"x{i} x x{j} x x{k}" and "triples: 2" in repr(found)
     if occurring.output_names is None:
-        assert list(found.to_frame().columns) == list(found.pair_names)
+        assert list(found.to_frame().columns) == list(found.interaction_names)
 
 
 def test_triples_of_pairs_only_are_none() -> None:
     explainer = on_cpu(DecisionTreeRegressor(max_depth=2, random_state=0).fit(DIABETES, PROGRESSION))
     for pairs in ("occurring", 5):
-        assert explainer.explain_interactions(DIABETES, pairs=pairs, order=3).shape == (442, 0)
-    listed = explainer.explain_interactions(DIABETES, pairs=[("x0", 1, 2)], order=3)
+        assert explainer.explain_interactions(DIABETES, interactions=pairs, order=3).shape == (442, 0)
+    listed = explainer.explain_interactions(DIABETES, interactions=[("x0", 1, 2)], order=3)
     assert (listed.values == 0).all()
 
 
@@ -231,28 +231,35 @@ def test_triples_of_pairs_only_are_none() -> None:
 
 def test_banzhaf_values(regressor: Any) -> None:
     """The two kinds agree if paths have at most two features, and differ otherwise."""
-    explanation = explain(regressor, DIABETES, index="bv", device="cpu", precision="double")
-    assert explanation.value_index == "bv" and explanation.additivity_error is None
+    explanation = explain(regressor, DIABETES, index="BV", device="cpu", precision="double")
+    assert explanation.index == "BV" and explanation.additivity_error is None
     assert "Banzhaf values" in explanation._repr_html_() and "not checked" in repr(explanation)
-    assert explanation[:3].value_index == "bv"
+    assert explanation[:3].index == "BV"
     shapley = explain(regressor, DIABETES, device="cpu", precision="double")
-    assert shapley.value_index == "sv" and "SHAP values" in shapley._repr_html_()
+    assert shapley.index == "SV" and "SHAP values" in shapley._repr_html_()
     assert 1e-3 < np.abs(explanation.values - shapley.values).max() < 0.3 * np.abs(shapley.values).max()
     pairs = DecisionTreeRegressor(max_depth=2, random_state=0).fit(DIABETES, PROGRESSION)
-    shap, banzhaf = (on_cpu(pairs).explain(DIABETES, index=index).values for index in ("sv", "bv"))
+    shap, banzhaf = (on_cpu(pairs).explain(DIABETES, index=index).values for index in ("SV", "BV"))
     np.testing.assert_allclose(banzhaf, shap, atol=1e-4)
 
 
 def test_explain_of_one_call(regressor: Any) -> None:
-    explanation = explain(regressor, DIABETES, interactions=True, pairs=3, index="stii", n_jobs=1)
-    assert explanation.shape == (442, 3) and explanation.interaction_index == "stii"
-    assert explain(regressor, DIABETES[:9], interactions=True).shape == (9, 10, 10)
-    with pytest.raises(ValueError, match="interactions=True"):
-        explain(regressor, DIABETES, pairs=3)
-    with pytest.raises(ValueError, match="index must be one of 'sv', 'bv', not 'sii'"):
-        explain(regressor, DIABETES, index="sii")
-    with pytest.raises(ValueError, match="index must be one of 'sii', 'stii', 'bii', not 'sv'"):
-        explain(regressor, DIABETES, interactions=True, index="sv")
+    explanation = explain_interactions(regressor, DIABETES, interactions=3, index="STII", n_jobs=1)
+    assert explanation.shape == (442, 3) and explanation.index == "STII"
+    assert explain_interactions(regressor, DIABETES[:9]).shape == (9, 10, 10)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'interactions'"):
+        explain(regressor, DIABETES, interactions=3)
+    with pytest.raises(ValueError, match="index must be one of 'SV', 'BV', not 'SII'"):
+        explain(regressor, DIABETES, index="SII")
+    with pytest.raises(ValueError, match="index must be one of 'SII', 'STII', 'BII', not 'SV'"):
+        explain_interactions(regressor, DIABETES, index="SV")
+
+
+def test_arguments_are_checked_before_the_model() -> None:
+    with pytest.raises(ValueError, match="interactions must be"):
+        explain_interactions(None, DIABETES, interactions="some")
+    with pytest.raises(ValueError, match="index must be one of 'SV', 'BV', not 'BII'"):
+        explain(None, DIABETES, index="BII")
 
 
 # Labels and kinds of X
@@ -262,8 +269,8 @@ def test_labels_of_a_frame() -> None:
     pd = pytest.importorskip("pandas")
     X = pd.DataFrame(DIABETES, columns=[f"f{i}" for i in range(10)], index=[f"row {i}" for i in range(442)])
     model = RandomForestRegressor(3, random_state=0).fit(X, PROGRESSION)
-    explanation = on_cpu(model).explain_interactions(X, pairs=[("f2", "f8"), (0, "f1")])
-    assert explanation.feature_names == tuple(X.columns) and explanation.index is X.index
+    explanation = on_cpu(model).explain_interactions(X, interactions=[("f2", "f8"), (0, "f1")])
+    assert explanation.feature_names == tuple(X.columns) and explanation.row_labels is X.index
     assert explanation.data is X and explanation.seconds > 0 and explanation.device == "cpu"
     assert explanation.base_values == on_cpu(model).expected_value
     frame = explanation.to_frame()
@@ -276,8 +283,8 @@ def test_labels_of_a_frame() -> None:
 def test_kinds_of_x(regressor: Any, make: Any) -> None:
     explainer = on_cpu(regressor)
     for pairs in ("all", "occurring", 4):
-        found = explainer.explain_interactions(make(DIABETES), pairs=pairs)
-        expected = explainer.explain_interactions(DIABETES, pairs=pairs)
+        found = explainer.explain_interactions(make(DIABETES), interactions=pairs)
+        expected = explainer.explain_interactions(DIABETES, interactions=pairs)
         np.testing.assert_array_equal(found.values, expected.values)
 
 
@@ -285,8 +292,8 @@ def test_pipeline(regressor: Any) -> None:
     pd = pytest.importorskip("pandas")
     X = pd.DataFrame(DIABETES, columns=[f"f{i}" for i in range(10)])
     pipeline = make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=4, random_state=0))
-    explanation = on_cpu(pipeline.fit(X, PROGRESSION)).explain_interactions(X, pairs=[("f2", "f8")])
-    assert explanation.pair_names == ("f2 x f8",) and np.abs(explanation.values).max() > 0
+    explanation = on_cpu(pipeline.fit(X, PROGRESSION)).explain_interactions(X, interactions=[("f2", "f8")])
+    assert explanation.interaction_names == ("f2 x f8",) and np.abs(explanation.values).max() > 0
 
 
 # Arguments
@@ -295,35 +302,47 @@ def test_pipeline(regressor: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"pairs": "some"}, ValueError, "pairs must be 'all', 'occurring', a number or a list of pairs"),
-        ({"pairs": 0}, ValueError, "pairs must be at least 1, not 0"),
-        ({"pairs": -3}, ValueError, "pairs must be at least 1"),
-        ({"pairs": 1.5}, TypeError, "pairs must be 'all'"),
-        ({"pairs": None}, TypeError, "pairs must be 'all'"),
-        ({"pairs": True}, TypeError, "pairs must be 'all'"),
-        ({"pairs": ("x0", "x1")}, ValueError, "list of pairs of features, but 'x0' is no pair"),
-        ({"pairs": [(0, 1), 2]}, ValueError, "but 2 is no pair"),
-        ({"pairs": [(0, 1, 2)]}, ValueError, r"but \(0, 1, 2\) is no pair"),
-        ({"pairs": [("x0", "bmi")]}, ValueError, "unknown feature 'bmi'"),
-        ({"pairs": [(0, 10)]}, ValueError, "feature 10, but features are numbered 0 to 9"),
-        ({"pairs": [(-1, 2)]}, ValueError, "feature -1, but"),
-        ({"pairs": [(0, 1.0)]}, ValueError, "neither a name nor a position"),
-        ({"pairs": [(0, True)]}, ValueError, "neither a name nor a position"),
-        ({"pairs": [(3, "x3")]}, ValueError, r"a pair in pairs has a feature twice: \(3, 'x3'\)"),
-        ({"pairs": [(0, 1), (2, 3), (1, 0)]}, ValueError, r"pairs holds a pair twice: \(1, 0\)"),
-        ({"index": "shap"}, ValueError, "index must be one of 'sii', 'stii', 'bii', not 'shap'"),
+        (
+            {"interactions": "some"},
+            ValueError,
+            "interactions must be 'all', 'occurring', a number or a list of pairs",
+        ),
+        ({"interactions": 0}, ValueError, "interactions must be at least 1, not 0"),
+        ({"interactions": -3}, ValueError, "interactions must be at least 1"),
+        ({"interactions": 1.5}, TypeError, "interactions must be 'all'"),
+        ({"interactions": None}, TypeError, "interactions must be 'all'"),
+        ({"interactions": True}, TypeError, "interactions must be 'all'"),
+        ({"interactions": ("x0", "x1")}, ValueError, "list of pairs of features, but 'x0' is no pair"),
+        ({"interactions": [(0, 1), 2]}, ValueError, "but 2 is no pair"),
+        ({"interactions": [(0, 1, 2)]}, ValueError, r"but \(0, 1, 2\) is no pair"),
+        ({"interactions": [("x0", "bmi")]}, ValueError, "unknown feature 'bmi'"),
+        ({"interactions": [(0, 10)]}, ValueError, "feature 10, but features are numbered 0 to 9"),
+        ({"interactions": [(-1, 2)]}, ValueError, "feature -1, but"),
+        ({"interactions": [(0, 1.0)]}, ValueError, "neither a name nor a position"),
+        ({"interactions": [(0, True)]}, ValueError, "neither a name nor a position"),
+        (
+            {"interactions": [(3, "x3")]},
+            ValueError,
+            r"a pair in interactions has a feature twice: \(3, 'x3'\)",
+        ),
+        (
+            {"interactions": [(0, 1), (2, 3), (1, 0)]},
+            ValueError,
+            r"interactions holds a pair twice: \(1, 0\)",
+        ),
+        ({"index": "shap"}, ValueError, "index must be one of 'SII', 'STII', 'BII', not 'shap'"),
         ({"index": None}, ValueError, "index must be one of"),
         ({"order": 1}, ValueError, "order must be 2 or 3, not 1"),
         ({"order": 4}, ValueError, "order must be 2 or 3"),
         ({"order": 2.0}, ValueError, "order must be 2 or 3"),
         ({"order": 3}, ValueError, "order=3 has no dense result"),
         (
-            {"order": 3, "index": "stii", "pairs": 2},
+            {"order": 3, "index": "STII", "interactions": 2},
             ValueError,
-            "order=3 has index 'sii' or 'bii', not 'stii'",
+            "order=3 has index 'SII' or 'BII', not 'STII'",
         ),
-        ({"order": 3, "pairs": [(0, 1)]}, ValueError, r"list of triples of features, but \(0, 1\)"),
-        ({"order": 3, "pairs": "some"}, ValueError, "a number or a list of triples"),
+        ({"order": 3, "interactions": [(0, 1)]}, ValueError, r"list of triples of features, but \(0, 1\)"),
+        ({"order": 3, "interactions": "some"}, ValueError, "a number or a list of triples"),
     ],
 )
 def test_wrong_arguments(
@@ -337,18 +356,18 @@ def test_wrong_arguments(
 
 
 def test_wrong_index_of_values(regressor: Any) -> None:
-    with pytest.raises(ValueError, match="index must be one of 'sv', 'bv'"):
-        on_cpu(regressor).explain(DIABETES, index="sii")
+    with pytest.raises(ValueError, match="index must be one of 'SV', 'BV'"):
+        on_cpu(regressor).explain(DIABETES, index="SII")
 
 
 def test_wrong_rows(regressor: Any) -> None:
     for pairs in ("all", "occurring", 3):
         with pytest.raises(ValueError, match="9 features"):
-            on_cpu(regressor).explain_interactions(DIABETES[:, :9], pairs=pairs)
+            on_cpu(regressor).explain_interactions(DIABETES[:, :9], interactions=pairs)
         bad = DIABETES.astype(object)
         bad[400, 4] = "text"
         with pytest.raises(ValueError, match="row 400 of column 4 is 'text'"):
-            on_cpu(regressor).explain_interactions(bad, pairs=pairs)
+            on_cpu(regressor).explain_interactions(bad, interactions=pairs)
 
 
 @pytest.mark.parametrize("pairs", ["all", "occurring", 3, [(0, 1)]])
@@ -356,10 +375,10 @@ def test_additivity_is_checked(regressor: Any, pairs: Any) -> None:
     explainer = on_cpu(regressor)
     explainer._runner.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
-        explainer.explain_interactions(DIABETES, pairs=pairs)
-    explainer.explain_interactions(DIABETES, pairs=pairs, index="bii")
+        explainer.explain_interactions(DIABETES, interactions=pairs)
+    explainer.explain_interactions(DIABETES, interactions=pairs, index="BII")
     unchecked = on_cpu(regressor, check_additivity=False)
-    assert unchecked.explain_interactions(DIABETES, pairs=pairs).additivity_error is None
+    assert unchecked.explain_interactions(DIABETES, interactions=pairs).additivity_error is None
 
 
 # Memory
@@ -387,17 +406,17 @@ def test_chosen_pairs_take_chunks_and_their_own_size(
     wide: Any, pairs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     explainer, X = wide
-    n_pairs = len(explainer.occurring_pairs())
+    n_pairs = len(explainer.occurring_interactions())
     assert n_pairs > 1000
-    expected = explainer.explain_interactions(X, pairs=pairs)
+    expected = explainer.explain_interactions(X, interactions=pairs)
     monkeypatch.setattr(memory, "CHUNK_BYTES", 1 << 20)
     everything = len(X) * n_pairs * 8
     assert everything > 20 * (1 << 20)
-    peak = peak_of(lambda: explainer.explain_interactions(X, pairs=pairs))
+    peak = peak_of(lambda: explainer.explain_interactions(X, interactions=pairs))
     assert peak < expected.values.nbytes + 2 * (1 << 20)
-    found = explainer.explain_interactions(X, pairs=pairs)
+    found = explainer.explain_interactions(X, interactions=pairs)
     np.testing.assert_array_equal(found.values, expected.values)
-    np.testing.assert_array_equal(found.pairs, expected.pairs)
+    np.testing.assert_array_equal(found.interactions, expected.interactions)
 
 
 @pytest.mark.parametrize("pairs", ["all", "occurring", 20, [(3, 7)]])
@@ -405,20 +424,22 @@ def test_chosen_pairs_take_chunks_and_their_own_size(
 def test_memory_limit_bounds_everything_that_is_allocated(wide: Any, pairs: Any, kind: str) -> None:
     explainer, X = wide
     rows = X[:400] if kind == "array" else (10 * X[:400]).astype(int)
-    expected = explainer.explain_interactions(rows, pairs=pairs)
+    expected = explainer.explain_interactions(rows, interactions=pairs)
     plan = explainer._runner.plan(next(k for k, _ in explainer._runner._plans if k.order == 2))
     result = expected.values.nbytes + (rows.nbytes if pairs == "occurring" else 0)
     limit = result + plan.info()["scratch_bytes_per_thread"] + 200_000
     tight = copy.copy(explainer._runner.options)
     limited = pickle.loads(pickle.dumps(explainer))
     limited._runner.options = replace(tight, memory_limit=limit)
-    limited.explain_interactions(rows[:1], pairs=pairs)  # compiles
-    assert peak_of(lambda: limited.explain_interactions(rows, pairs=pairs)) < limit
-    np.testing.assert_array_equal(limited.explain_interactions(rows, pairs=pairs).values, expected.values)
+    limited.explain_interactions(rows[:1], interactions=pairs)  # compiles
+    assert peak_of(lambda: limited.explain_interactions(rows, interactions=pairs)) < limit
+    np.testing.assert_array_equal(
+        limited.explain_interactions(rows, interactions=pairs).values, expected.values
+    )
     too_little = pickle.loads(pickle.dumps(explainer))
     too_little._runner.options = replace(tight, memory_limit=result)
     with pytest.raises(MemoryError, match=r"raise memory_limit, explain fewer rows, or ask for fewer pairs"):
-        too_little.explain_interactions(rows, pairs=pairs)
+        too_little.explain_interactions(rows, interactions=pairs)
 
 
 def test_wide_data_never_takes_a_matrix() -> None:
@@ -427,13 +448,13 @@ def test_wide_data_never_takes_a_matrix() -> None:
     X = rng.random((200, n_features), np.float32)
     model = RandomForestRegressor(5, max_features=0.05, random_state=0).fit(X, X[:, :50].sum(axis=1))
     explainer = on_cpu(model)
-    n_pairs = len(explainer.occurring_pairs())
+    n_pairs = len(explainer.occurring_interactions())
     for pairs in ("occurring", 10):
-        explanation = explainer.explain_interactions(X[:20], pairs=pairs)
-        peak = peak_of(lambda: explainer.explain_interactions(X[:20], pairs=pairs))  # noqa: B023
+        explanation = explainer.explain_interactions(X[:20], interactions=pairs)
+        peak = peak_of(lambda: explainer.explain_interactions(X[:20], interactions=pairs))  # noqa: B023
         assert peak < 30 * 4 * (4 * n_features + 6 * n_pairs) < 4 * n_features**2
         assert explanation.additivity_error is not None
-    with pytest.raises(MemoryError, match="pairs='occurring', a number or a list of them"):
+    with pytest.raises(MemoryError, match="interactions='occurring', a number or a list of them"):
         on_cpu(model, memory_limit="1GB").explain_interactions(X)
 
 
@@ -447,7 +468,7 @@ def test_a_result_beyond_the_machine_is_refused_by_name(
 
     monkeypatch.setattr(runs.HostRun, "empty", full)
     with pytest.raises(
-        MemoryError, match=r"442 rows need 353,600 bytes for their SHAP interaction.*pairs='occurring'"
+        MemoryError, match=r"442 rows need 353,600 bytes for their SHAP interaction.*interactions='occurring'"
     ):
         on_cpu(regressor).explain_interactions(DIABETES)
 
@@ -457,28 +478,35 @@ def test_a_result_beyond_the_machine_is_refused_by_name(
 
 def test_threads_and_chunks_do_not_matter(regressor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     explainer = on_cpu(regressor)
-    expected = {pairs: explainer.explain_interactions(DIABETES, pairs=pairs) for pairs in ("occurring", 5)}
+    expected = {
+        pairs: explainer.explain_interactions(DIABETES, interactions=pairs) for pairs in ("occurring", 5)
+    }
     monkeypatch.setattr(memory, "CHUNK_BYTES", 20_000)
     for n_jobs in (1, 3):
         for pairs, one in expected.items():
-            found = on_cpu(regressor, n_jobs=n_jobs).explain_interactions(DIABETES, pairs=pairs)
+            found = on_cpu(regressor, n_jobs=n_jobs).explain_interactions(DIABETES, interactions=pairs)
             np.testing.assert_array_equal(found.values, one.values)
-            np.testing.assert_array_equal(found.pairs, one.pairs)
+            np.testing.assert_array_equal(found.interactions, one.interactions)
 
 
 def test_many_threads_share_an_explainer(regressor: Any) -> None:
-    expected = on_cpu(regressor).explain_interactions(DIABETES, pairs=4).values
+    expected = on_cpu(regressor).explain_interactions(DIABETES, interactions=4).values
     fresh = on_cpu(regressor)  # compiles for interactions at the first call of any thread
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda _: fresh.explain_interactions(DIABETES, pairs=4).values, range(18)))
+        found = list(
+            pool.map(lambda _: fresh.explain_interactions(DIABETES, interactions=4).values, range(18))
+        )
     assert all((values == expected).all() for values in found)
 
 
 def test_pickles(multiclass: Any) -> None:
     explainer = on_cpu(multiclass)
-    expected = explainer.explain_interactions(IRIS, pairs=3)
-    other = pickle.loads(pickle.dumps(explainer)).explain_interactions(IRIS, pairs=3)
+    expected = explainer.explain_interactions(IRIS, interactions=3)
+    other = pickle.loads(pickle.dumps(explainer)).explain_interactions(IRIS, interactions=3)
     again = pickle.loads(pickle.dumps(expected))
     for found in (other, again):
         np.testing.assert_array_equal(found.values, expected.values)
-        assert found.pair_names == expected.pair_names and found.output_names == expected.output_names
+        assert (
+            found.interaction_names == expected.interaction_names
+            and found.output_names == expected.output_names
+        )

@@ -114,9 +114,9 @@ FORMS: list[Any] = ["all", "occurring", 4, [(3, 0), (1, 2)]]
 @pytest.mark.parametrize("pairs", FORMS)
 def test_rows_are_split_among_gpus(case: Any, gpus: list[StandIn], pairs: Any) -> None:
     explainer, X = case
-    expected = explainer.explain_interactions(X, pairs=pairs)
+    expected = explainer.explain_interactions(X, interactions=pairs)
     both = send(pickle.loads(pickle.dumps(explainer)), Devices(indices=(0, 1)))
-    found = both.explain_interactions(X, pairs=pairs)
+    found = both.explain_interactions(X, interactions=pairs)
     np.testing.assert_array_equal(found.values, expected.values)
     assert found.device == "cuda:0, cuda:1" and found.additivity_error == expected.additivity_error
     assert [plan.index for plan in gpus] == [0, 1]
@@ -128,15 +128,15 @@ def test_arrays_on_a_gpu_stay_there(
     case: Any, gpus: list[StandIn], pairs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     explainer, X = case
-    expected = explainer.explain_interactions(X, pairs=pairs)
+    expected = explainer.explain_interactions(X, interactions=pairs)
     auto = send(pickle.loads(pickle.dumps(explainer)), Devices(auto=True))
     for chunk in (memory.CHUNK_BYTES, 50_000):
         monkeypatch.setattr(memory, "CHUNK_BYTES", chunk)
-        found = auto.explain_interactions(X.view(Rows), pairs=pairs)
+        found = auto.explain_interactions(X.view(Rows), interactions=pairs)
         assert isinstance(found.values, Rows) and found.device == "cuda:0"
         np.testing.assert_array_equal(np.asarray(found.values), expected.values)
-        if expected.pairs is not None:
-            np.testing.assert_array_equal(found.pairs, expected.pairs)
+        if expected.interactions is not None:
+            np.testing.assert_array_equal(found.interactions, expected.interactions)
         if expected.feature_values is not None:
             np.testing.assert_array_equal(np.asarray(found.feature_values), expected.feature_values)
     values = auto.shap_values(X.view(Rows))
@@ -155,11 +155,11 @@ def test_auto_falls_back_to_the_cpu(
     expected = on_cpu(regressor)
     with pytest.raises(RuntimeError, match="a GPU"):
         send(expected, Devices(indices=(0,))).explain_interactions(DIABETES)
-    found = send(on_cpu(regressor), Devices(auto=True)).explain_interactions(DIABETES, pairs=3)
+    found = send(on_cpu(regressor), Devices(auto=True)).explain_interactions(DIABETES, interactions=3)
     assert found.device == "cpu" and gpus
     monkeypatch.undo()
     np.testing.assert_array_equal(
-        found.values, on_cpu(regressor).explain_interactions(DIABETES, pairs=3).values
+        found.values, on_cpu(regressor).explain_interactions(DIABETES, interactions=3).values
     )
 
 
@@ -177,10 +177,10 @@ def test_what_gpus_do_not_compute(regressor: Any, gpus: list[StandIn]) -> None:
     auto = send(on_cpu(regressor), Devices(auto=True))
     what = "SHAP interaction values of triples are computed on the CPU only"
     with pytest.raises(ValueError, match=f"{what}: use device='cpu'"):
-        forced.explain_interactions(DIABETES, pairs=2, order=3)
+        forced.explain_interactions(DIABETES, interactions=2, order=3)
     with pytest.raises(TypeError, match=f"{what}, but X lies on a GPU"):
-        auto.explain_interactions(DIABETES.view(Rows), pairs=2, order=3)
-    assert auto.explain_interactions(DIABETES, pairs=2, order=3).device == "cpu"
+        auto.explain_interactions(DIABETES.view(Rows), interactions=2, order=3)
+    assert auto.explain_interactions(DIABETES, interactions=2, order=3).device == "cpu"
     gputreeshap = on_cpu(regressor)
     gputreeshap._runner.options = replace(forced._runner.options, algorithm="gputreeshap")
     with pytest.raises(ValueError, match="algorithm='gputreeshap' computes SHAP values only"):

@@ -58,7 +58,7 @@ def test_values_of_order_one(options: dict) -> None:
     for precision, tolerance in TOLERANCE.items():
         shapley, taylor, banzhaf = (
             values_of(_core.Plan(attributes(ensemble), precision, 1, index), ensemble, rows)
-            for index in ("sii", "stii", "bii")
+            for index in ("SII", "STII", "BII")
         )
         assert (np.abs(banzhaf - expected) <= tolerance * unit).all()
         assert (taylor == shapley).all()
@@ -66,8 +66,8 @@ def test_values_of_order_one(options: dict) -> None:
 
 def test_banzhaf_values_need_one_node() -> None:
     ensemble = random_ensemble(0, n_features=9, n_trees=6, max_leaves=60, shapes=("random", "chain"))
-    assert nodes_of(_core.Plan(attributes(ensemble), "double", 2, "bii")) == [1]
-    assert max(nodes_of(_core.Plan(attributes(ensemble), "double", 2, "stii"))) > 1
+    assert nodes_of(_core.Plan(attributes(ensemble), "double", 2, "BII")) == [1]
+    assert max(nodes_of(_core.Plan(attributes(ensemble), "double", 2, "STII"))) > 1
 
 
 # Order three
@@ -112,7 +112,7 @@ def all_of(plan: _core.Plan, ensemble: Ensemble, rows: np.ndarray) -> list[np.nd
     return [values, margin, matrices, pairs]
 
 
-shapley_and_banzhaf = pytest.mark.parametrize("index", ["sii", "bii"])
+shapley_and_banzhaf = pytest.mark.parametrize("index", ["SII", "BII"])
 
 
 @shapley_and_banzhaf
@@ -164,7 +164,7 @@ def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index)
     unit = leaf_scale(chain)
     for precision, tolerance in TOLERANCE.items():
         plan = _core.Plan(attributes(chain), precision, 3, index)
-        assert nodes_of(plan) == ([10] if index == "sii" else [1])
+        assert nodes_of(plan) == ([10] if index == "SII" else [1])
         found = triples_of(plan, chain, rows)
         assert len(plan.triples) == 20 * 19 * 18 // 6
         for row, by_triple in zip(found, expected):
@@ -204,8 +204,8 @@ def test_refused() -> None:
     for order in (0, 4, -1):
         with pytest.raises(ValueError, match=f"order must be 1, 2 or 3, not {order}"):
             _core.Plan(ensemble, "double", order)
-    with pytest.raises(ValueError, match="'stii' is of order 2 at most, not 3"):
-        _core.Plan(ensemble, "double", 3, "stii")
+    with pytest.raises(ValueError, match="'STII' is of order 2 at most, not 3"):
+        _core.Plan(ensemble, "double", 3, "STII")
     rows, values = np.zeros((2, 5)), np.empty((2, 1, 5))
     plan = _core.Plan(ensemble, "double", 3)
     n = len(plan.triples)
@@ -218,7 +218,7 @@ def test_refused() -> None:
         plan.explain(rows, values, None, 1, triples=np.empty((2, 1, n), np.float32))
     with pytest.raises(TypeError, match="triples must be an array"):
         plan.explain(rows, values, None, 1, triples=[[[0.0] * n]] * 2)
-    with pytest.raises(ValueError, match="index must be 'sii', 'stii' or 'bii', not 'fsii'"):
+    with pytest.raises(ValueError, match="index must be 'SII', 'STII' or 'BII', not 'fsii'"):
         _core.Plan(ensemble, "double", 2, "fsii")
     for wrong in ({"order": "2"}, {"order": 1.5}, {"index": None}, {"index": 1}):
         with pytest.raises(TypeError):
@@ -265,7 +265,7 @@ def assert_close(found: list[float], expected: list[float]) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(Y).max())
 
 
-@pytest.mark.parametrize("index", ["sii", "stii", "bii"])
+@pytest.mark.parametrize("index", ["SII", "STII", "BII"])
 def test_pairs_of_shapiq(model: Any, index: str) -> None:
     _, matrices = of_plan(model, index, 2)
     found, expected = [], []
@@ -273,20 +273,20 @@ def test_pairs_of_shapiq(model: Any, index: str) -> None:
         for i in range(10):
             found += [2 * matrix[i, j] for j in range(i)]
             expected += [theirs[j, i] for j in range(i)]
-            if index == "stii":
+            if index == "STII":
                 found.append(matrix[i, i])
                 expected.append(theirs[(i,)])
     assert_close(found, expected)
 
 
-@pytest.mark.parametrize("index, theirs", [("sii", "SV"), ("stii", "SV"), ("bii", "BV")])
+@pytest.mark.parametrize("index, theirs", [("SII", "SV"), ("STII", "SV"), ("BII", "BV")])
 def test_values_of_shapiq(model: Any, index: str, theirs: str) -> None:
     values, _ = of_plan(model, index, 2)
     expected = [row[(i,)] for row in of_shapiq(model, theirs, 1) for i in range(10)]
     assert_close(list(values.ravel()), expected)
 
 
-@pytest.mark.parametrize("index", ["sii", "bii"])
+@pytest.mark.parametrize("index", ["SII", "BII"])
 def test_triples_of_shapiq(model: Any, index: str) -> None:
     ensemble = TreeExplainer(model, device="cpu")._adapted.ensemble
     plan = _core.Plan(attributes(ensemble), "double", 3, index)

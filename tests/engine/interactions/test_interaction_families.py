@@ -31,7 +31,7 @@ def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray]:
 
 
 @pytest.mark.parametrize("precision", TOLERANCE)
-@pytest.mark.parametrize("index", ["sii", "stii", "bii"])
+@pytest.mark.parametrize("index", ["SII", "STII", "BII"])
 def test_pairs(case: tuple[Any, np.ndarray], index: Any, precision: str) -> None:
     model, rows = case
     ensemble, encoded = as_trees_see_them(model, rows)
@@ -42,8 +42,8 @@ def test_pairs(case: tuple[Any, np.ndarray], index: Any, precision: str) -> None
     found = outputs_second(dense.values, 3)
     assert (np.abs(found - expected) <= allowed[:, np.newaxis, np.newaxis]).all()
     assert (found == found.swapaxes(2, 3)).all()
-    sparse = explainer.explain_interactions(rows, index=index, pairs="occurring")
-    first, second = sparse.pairs.T
+    sparse = explainer.explain_interactions(rows, index=index, interactions="occurring")
+    first, second = sparse.interactions.T
     whole = outputs_second(sparse.values, 2)
     assert (np.abs(whole - 2 * expected[..., first, second]) <= 2 * allowed[:, np.newaxis]).all()
     again = outputs_second(sparse.dense().values, 3)
@@ -56,7 +56,7 @@ def test_sums(case: tuple[Any, np.ndarray]) -> None:
     explainer = TreeExplainer(model, precision="double")
     shapley, _ = path_dependent_shap(ensemble, encoded)
     allowed = TOLERANCE["double"] * leaf_scale(ensemble)
-    for index in ("sii", "stii"):
+    for index in ("SII", "STII"):
         matrices = outputs_second(explainer.explain_interactions(rows, index=index).values, 3)
         assert (np.abs(matrices.sum(axis=3) - shapley) <= allowed[:, np.newaxis]).all()
         margin = matrices.sum(axis=(2, 3)) + explainer.expected_value
@@ -68,7 +68,7 @@ def test_banzhaf_values(case: tuple[Any, np.ndarray]) -> None:
     ensemble, encoded = as_trees_see_them(model, rows)
     expected = path_dependent_banzhaf(ensemble, encoded)
     for precision, tolerance in TOLERANCE.items():
-        found = outputs_second(TreeExplainer(model, precision=precision).explain(rows, index="bv").values, 2)
+        found = outputs_second(TreeExplainer(model, precision=precision).explain(rows, index="BV").values, 2)
         assert (np.abs(found - expected) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
 
 
@@ -78,9 +78,9 @@ def test_triples(case: tuple[Any, np.ndarray]) -> None:
     values, triples = path_dependent_triples(ensemble, encoded[:4])
     expected = dict(zip(map(tuple, triples.tolist()), np.moveaxis(values, -1, 0)))
     explainer = TreeExplainer(model, device="cpu", precision="double")
-    explanation = explainer.explain_interactions(rows[:4], order=3, pairs="occurring")
+    explanation = explainer.explain_interactions(rows[:4], order=3, interactions="occurring")
     allowed = TOLERANCE["double"] * leaf_scale(ensemble)
     found = np.moveaxis(outputs_second(explanation.values, 2), -1, 0)
-    for features, ours in zip(map(tuple, explanation.pairs.tolist()), found):
+    for features, ours in zip(map(tuple, explanation.interactions.tolist()), found):
         assert (np.abs(ours - expected.pop(features)) <= allowed).all()
     assert all((np.abs(others) <= allowed).all() for others in expected.values())

@@ -60,7 +60,7 @@ def compute(ensemble: Ensemble, rows: np.ndarray, precision: str, index: Index) 
 
 def assert_is_definition(ensemble: Ensemble, rows: np.ndarray, index: Index) -> None:
     expected = path_dependent_interactions(ensemble, rows, index)
-    if index == "bii":
+    if index == "BII":
         expected_values = path_dependent_banzhaf(ensemble, rows)
     else:
         expected_values, _ = path_dependent_shap(ensemble, rows)
@@ -70,7 +70,7 @@ def assert_is_definition(ensemble: Ensemble, rows: np.ndarray, index: Index) -> 
         values, margin, matrices, pairs, names = compute(ensemble, rows, precision, index)
         assert (np.abs(matrices - expected) <= tolerance * unit[..., np.newaxis]).all()
         assert (np.abs(values - expected_values) <= tolerance * unit).all()
-        if index == "bii":
+        if index == "BII":
             assert (matrices[..., on_diagonal, on_diagonal] == values).all()
         else:
             assert (np.abs(matrices.sum(axis=3) - values) <= 1e-12 * unit).all()
@@ -83,7 +83,7 @@ def assert_is_definition(ensemble: Ensemble, rows: np.ndarray, index: Index) -> 
         assert (matrices[..., apart] == 0).all()
 
 
-every_index = pytest.mark.parametrize("index", ["sii", "stii", "bii"])
+every_index = pytest.mark.parametrize("index", ["SII", "STII", "BII"])
 
 
 @every_index
@@ -170,7 +170,7 @@ def test_refused() -> None:
     values, matrices = np.empty((1, 1, 10)), np.empty((1, 1, 10, 10))
     with pytest.raises(ValueError, match="not compiled for interactions"):
         explainer._runner.plan(SHAP_VALUES).explain(X[:1], values, None, 1, matrices)
-    plan = explainer._runner.plan(Kind(2, "sii"))
+    plan = explainer._runner.plan(Kind(2, "SII"))
     with pytest.raises(ValueError, match="matrices has a wrong shape"):
         plan.explain(X[:1], values, None, 1, matrices[0])
     with pytest.raises(TypeError, match="of the dtype of values"):
