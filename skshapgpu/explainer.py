@@ -23,7 +23,7 @@ from ._engine.calls import Run, call_plan, execute, shap_values
 from ._engine.costs import CallPlan
 from ._engine.links import link_of, require_model_output
 from ._engine.pairs import Interactions, Request, compute_interactions
-from ._engine.plans import Options, Runner
+from ._engine.plans import CompiledModel, Options
 from ._engine.sharing import Sharing
 from ._explanations.interactions import INDEX_NAMES, InteractionExplanation
 from ._explanations.values import Explanation
@@ -303,7 +303,7 @@ class TreeExplainer:
         model_output: str,
         tables: dict[str, np.ndarray] | None = None,
     ) -> None:
-        """Compile the adapted model, with ``tables`` that :meth:`Runner.contents` returned, if given."""
+        """Compile the adapted model; ``tables``, if given, are a :meth:`CompiledModel.contents`."""
         adapted, self._outputs, self._model_output = self._adapted, outputs, model_output
         if background is None and not adapted.has_cover:
             raise UnsupportedModelError(
@@ -319,13 +319,13 @@ class TreeExplainer:
         elif n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(n_outputs))
         sharing = Sharing(adapted.schema.n_features, adapted.shared) if adapted.shared else None
-        self._runner = Runner(
+        self._compiled = CompiledModel(
             adapted.ensemble, compute, widen, self._output_names, background, link, tables, sharing
         )
-        self._runner.require(SHAP_VALUES, "", False)
+        self._compiled.require(SHAP_VALUES, "", False)
         if link is not None and link.has_labels:
             return  # base values depend on them
-        base = self._runner.base_value(None)
+        base = self._compiled.base_value(None)
         if widen:
             total = 0.0 if link is None and adapted.binary == "margin" else 1.0
             base = np.array([total - base[0], base[0]])
@@ -343,14 +343,14 @@ class TreeExplainer:
 
     @property
     def _has_labels(self) -> bool:
-        link = self._runner.link
+        link = self._compiled.link
         return link is not None and link.has_labels
 
     def _base_values_of(self, y: Any) -> Any:
         """Return the mean loss of the predictions for the background rows if all had the label ``y``."""
-        assert self._runner.link is not None
+        assert self._compiled.link is not None
         given = [y] if np.ndim(y) == 0 else y
-        base = self._runner.base_value(self._runner.link.read_labels(given, len(given)))[:, 0]
+        base = self._compiled.base_value(self._compiled.link.read_labels(given, len(given)))[:, 0]
         return float(base[0]) if np.ndim(y) == 0 else base
 
     @property
@@ -368,7 +368,7 @@ class TreeExplainer:
     @property
     def feature_perturbation(self) -> str:
         """Treatment of unknown features: "tree_path_dependent" or "interventional"."""
-        return "tree_path_dependent" if self._runner.background is None else "interventional"
+        return "tree_path_dependent" if self._compiled.background is None else "interventional"
 
     @property
     def output_names(self) -> tuple[Any, ...] | None:
@@ -403,12 +403,12 @@ class TreeExplainer:
     @property
     def precision(self) -> str:
         """Precision of the arithmetic within a tree: "single" or "double"."""
-        return self._runner.options.precision
+        return self._compiled.options.precision
 
     @property
     def memory_limit(self) -> int | None:
         """Bytes that a call may allocate; None if there is no limit."""
-        return self._runner.options.memory_limit
+        return self._compiled.options.memory_limit
 
     def model_info(self) -> dict[str, Any]:
         """Return counts and sizes of the compiled model; see also :meth:`plan`.
@@ -418,7 +418,7 @@ class TreeExplainer:
         dict
             Counts of trees and leaves, sizes in bytes, and the groups of trees.
         """
-        return dict(self._runner.info)
+        return dict(self._compiled.info)
 
     def plan(self, n_rows: int, *, dtype: str = "float64") -> CallPlan:
         """Plan a call of :meth:`explain` for a number of rows from the host, and estimate its time.
@@ -458,7 +458,7 @@ class TreeExplainer:
         """
         check_scalar(n_rows, "n_rows", Integral, min_val=0)
         require_one_of("dtype", dtype, ("float64", "float32"))
-        return call_plan(self._runner, self._reader.count(int(n_rows), dtype))
+        return call_plan(self._compiled, self._reader.count(int(n_rows), dtype))
 
     def occurring_interactions(self, order: int = 2) -> np.ndarray:
         """Return the pairs of features that occur together on a path; no other pairs interact.
@@ -474,7 +474,7 @@ class TreeExplainer:
             Positions of the features, in ascending order.
         """
         request = Request.parse("occurring", "SII", order)
-        return self._runner.sets(request.kind, request.result)
+        return self._compiled.sets(request.kind, request.result)
 
     def explain(self, X: Any, y: Any = None, *, index: str = "SV", progress: Any = False) -> Explanation:
         """Compute SHAP values, with names, data, row labels and base values.
@@ -526,7 +526,7 @@ class TreeExplainer:
         values, run = self._execute(rows, kind, shap_values, labels, progress)
         facts = self._facts(rows, run)
         if labels is not None:
-            facts["base_values"] = self._runner.base_value(labels)[:, 0]
+            facts["base_values"] = self._compiled.base_value(labels)[:, 0]
         return Explanation(
             values=_shaped(values),
             index=index,
@@ -662,8 +662,8 @@ class TreeExplainer:
 
     def _read(self, X: Any, kind: Kind, what: str = "") -> Rows:
         """Read X, after checking that results of this kind, called ``what``, can be computed where X is."""
-        require = partial(self._runner.require, kind, what)
-        return self._reader.read(X, self._runner.options.devices, require)
+        require = partial(self._compiled.require, kind, what)
+        return self._reader.read(X, self._compiled.options.devices, require)
 
     def _execute(
         self,
@@ -674,18 +674,18 @@ class TreeExplainer:
         progress: Any = False,
     ) -> tuple[T, Run]:
         with watched(progress, rows.n_rows) as tracker:
-            return execute(self._runner, rows, kind, work, labels, tracker)
+            return execute(self._compiled, rows, kind, work, labels, tracker)
 
     def _read_labels(self, y: Any, rows: Rows) -> np.ndarray | None:
-        """Return the labels in the runner's form if the model output needs them, else None."""
+        """Return the labels in the form that the link takes if the model output needs them, else None."""
         if not self._has_labels:
             if y is not None:
                 raise ValueError(
                     f"y is for model_output='log_loss', not {self._model_output!r}: leave it out"
                 )
             return None
-        assert self._runner.link is not None
-        return self._runner.link.read_labels(y, rows.n_rows)
+        assert self._compiled.link is not None
+        return self._compiled.link.read_labels(y, rows.n_rows)
 
     def _names_of(self, rows: Rows) -> tuple[str, ...]:
         return rows.names or self._names_seen()
@@ -698,7 +698,7 @@ class TreeExplainer:
             "feature_names": self._names_of(rows),
             "output_names": self._output_names,
             "row_labels": rows.row_labels,
-            "precision": self._runner.options.precision,
+            "precision": self._compiled.options.precision,
             "device": run.device,
             "additivity_error": run.gap,
         }
@@ -739,13 +739,13 @@ class TreeExplainer:
                 "explainer of the last step instead, and transform X yourself"
             )
         options = {
-            "algorithm": self._runner.options.algorithm,
-            "precision": self._runner.options.precision,
+            "algorithm": self._compiled.options.algorithm,
+            "precision": self._compiled.options.precision,
             "outputs": self._outputs,
             "model_output": self._model_output,
         }
-        contents = self._runner.contents() if tables else {}
-        saving.save(path, Saved(self._adapted, options, self._runner.background, contents))
+        contents = self._compiled.contents() if tables else {}
+        saving.save(path, Saved(self._adapted, options, self._compiled.background, contents))
 
     @classmethod
     def load(
@@ -820,15 +820,15 @@ class TreeExplainer:
         return self
 
     def __repr__(self) -> str:
-        ensemble, n_outputs = self._adapted.ensemble, self._runner.n_outputs
-        given = self._runner.background
+        ensemble, n_outputs = self._adapted.ensemble, self._compiled.n_outputs
+        given = self._compiled.background
         background = "" if given is None else f", {len(given.rows)} background rows"
         if self._model_output != "raw":
             background += f", {self._model_output}"
         return (
             f"<TreeExplainer of a {self.family} model: {ensemble.n_trees} trees, "
             f"{ensemble.n_leaves} leaves, {self.n_features} features, "
-            f"{n_outputs} output{'s' * (n_outputs > 1)}, {self._runner.options.precision} precision"
+            f"{n_outputs} output{'s' * (n_outputs > 1)}, {self._compiled.options.precision} precision"
             f"{background}>"
         )
 

@@ -22,7 +22,7 @@ from .._rows.inputs import HostRows
 from .._rows.rows import Rows
 from .algorithms import SHAP_VALUES, Kind
 from .costs import CallPlan
-from .plans import Choice, Runner
+from .plans import Choice, CompiledModel
 from .sharing import Sharing
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ _CHECK_BYTES = 40
 
 
 def execute(
-    runner: Runner,
+    compiled: CompiledModel,
     rows: Rows,
     kind: Kind,
     work: Callable[[Run], T],
@@ -54,14 +54,14 @@ def execute(
         return work(run), run
 
     if isinstance(rows, GpuArray):
-        return made_by(DeviceRun(runner, kind, rows))
+        return made_by(DeviceRun(compiled, kind, rows))
     assert isinstance(rows, HostRows)
     try:
-        return made_by(HostRun(runner, kind, rows, runner.choose(kind, rows.n_rows), labels))
+        return made_by(HostRun(compiled, kind, rows, compiled.choose(kind, rows.n_rows), labels))
     except (MemoryError, RuntimeError) as error:
-        if not (runner.options.devices.auto and devices.is_cuda_error(error)):
+        if not (compiled.options.devices.auto and devices.is_cuda_error(error)):
             raise
-    return made_by(HostRun(runner, kind, rows, runner.on_cpu(kind, rows.n_rows), labels))
+    return made_by(HostRun(compiled, kind, rows, compiled.on_cpu(kind, rows.n_rows), labels))
 
 
 class Run(ABC):
@@ -90,26 +90,26 @@ class Run(ABC):
     passes = 1
     _n_computed = 0
 
-    def __init__(self, runner: Runner, kind: Kind, rows: Rows, table_nodes: int = 0) -> None:
+    def __init__(self, compiled: CompiledModel, kind: Kind, rows: Rows, table_nodes: int = 0) -> None:
         self._rows, self.n_rows, self.dtype = rows, rows.n_rows, rows.dtype
-        self.n_features, self.n_outputs = runner.n_features, runner.n_outputs
+        self.n_features, self.n_outputs = compiled.n_features, compiled.n_outputs
         self._kind, self._table_nodes = kind, table_nodes
-        self._runner = runner
-        self._checked = runner.options.check_additivity and kind.adds_up
+        self._compiled = compiled
+        self._checked = compiled.options.check_additivity and kind.adds_up
         self.gap: float | None = 0.0 if self._checked else None
 
     def compile(self) -> None:
         """Compile the plan and its tables, unless an earlier run did."""
-        self.plan = self._runner.plan(self._kind, self._table_nodes)
+        self.plan = self._compiled.plan(self._kind, self._table_nodes)
 
     @property
     def computed_outputs(self) -> int:
         """Number of outputs that the core computes, without the output that ``widen`` adds."""
-        return self._runner.ensemble.n_outputs
+        return self._compiled.ensemble.n_outputs
 
     def sets(self, part: str) -> np.ndarray:
-        """Return the sets of columns, as :meth:`Runner.sets` does."""
-        return self._runner.sets(self._kind, part)
+        """Return the sets of columns, as :meth:`CompiledModel.sets` does."""
+        return self._compiled.sets(self._kind, part)
 
     @abstractmethod
     def empty(self, *shape: int) -> Any:
@@ -149,7 +149,7 @@ class Run(ABC):
 
     def fill(self, start: int, values: Any, **parts: Any) -> None:
         """Fill arrays as :meth:`compute` does, with the results of all outputs."""
-        if not self._runner.widen:
+        if not self._compiled.widen:
             self.compute(start, values, **parts)
             return
         computed = {
@@ -161,7 +161,7 @@ class Run(ABC):
 
     def spread(self, computed: Any, out: Any) -> None:
         """Write results of the core's outputs to all outputs; ``computed`` is overwritten."""
-        if not self._runner.widen:
+        if not self._compiled.widen:
             out[...] = computed
             return
         out[:, 1] = computed[:, 0]
@@ -176,19 +176,19 @@ class HostRun(Run):
 
     def __init__(
         self,
-        runner: Runner,
+        compiled: CompiledModel,
         kind: Kind,
         rows: HostRows,
         choice: Choice,
         labels: np.ndarray | None,
     ) -> None:
-        super().__init__(runner, kind, rows, choice.table_nodes)
+        super().__init__(compiled, kind, rows, choice.table_nodes)
         self.device = devices.label(choice.indices)
         self._labels, self._choice = labels, choice
 
     def compile(self) -> None:
         super().compile()
-        self._gpus = [self._runner.cuda_plan(self._kind, index) for index in self._choice.indices]
+        self._gpus = [self._compiled.cuda_plan(self._kind, index) for index in self._choice.indices]
 
     def empty(self, *shape: int) -> np.ndarray:
         return np.empty(shape, self.dtype)
@@ -197,7 +197,7 @@ class HostRun(Run):
         return values
 
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
-        limit = self._runner.options.memory_limit
+        limit = self._compiled.options.memory_limit
         # Scratch memory, which is counted anew in each call, matters only if there is a limit.
         need = self.need(result_row, work_row, what, advice, scratch=limit is not None)
         return need.rows_at_once(limit, memory.machine_bytes())
@@ -211,28 +211,28 @@ class HostRun(Run):
         work_row += self._rows.row_bytes
         if self._checked and n_threads:  # GPUs do not return margins
             work_row += _CHECK_BYTES * self.n_outputs
-        sharing = self._runner.sharing
+        sharing = self._compiled.sharing
         if sharing is not None:
             n_shared = sharing.n_players
             if self._kind.order > 1:
-                pairs = self._runner.pair_sharing(self._kind)
+                pairs = self._compiled.pair_sharing(self._kind)
                 n_shared += pairs.n_pairs + len(pairs.sets)
             work_row += self.computed_outputs * n_shared * self.dtype.itemsize
         fixed = 0
         if scratch and n_threads:
-            fixed = n_threads * self._runner.plan(self._kind).info()["scratch_bytes_per_thread"]
-        if self._runner.options.memory_limit is None:  # then only the tables of this run count
-            tables = self._runner.own_table_bytes(self._kind) + self._choice.tables_to_make
+            fixed = n_threads * self._compiled.plan(self._kind).info()["scratch_bytes_per_thread"]
+        if self._compiled.options.memory_limit is None:  # then only the tables of this run count
+            tables = self._compiled.own_table_bytes(self._kind) + self._choice.tables_to_make
         else:
-            tables = self._runner.table_bytes
+            tables = self._compiled.table_bytes
         return memory.Need(self.n_rows, result_row, work_row, tables, fixed, what, advice)
 
     def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
         block = self._rows.chunk(start, start + len(values))
-        if self._runner.sharing is None:
+        if self._compiled.sharing is None:
             self._explain(block, start, values, parts)
         else:
-            self._share(self._runner.sharing, block, start, values, parts)
+            self._share(self._compiled.sharing, block, start, values, parts)
 
     def _share(
         self,
@@ -248,7 +248,7 @@ class HostRun(Run):
             self._explain(block, start, of_players, {})
             sharing.share(of_players, values)
             return
-        pairs = self._runner.pair_sharing(self._kind)
+        pairs = self._compiled.pair_sharing(self._kind)
         of_pairs = np.empty((*values.shape[:2], pairs.n_pairs), values.dtype)
         self._explain(block, start, of_players, {"pairs": of_pairs})
         sharing.share(of_players, values)
@@ -267,14 +267,14 @@ class HostRun(Run):
             labels = parts["labels"] = self._labels[start : start + len(values)]
         self.plan.explain(block, values, margin, self._choice.n_threads, **parts)
         if margin is not None:
-            gap = self._runner.check(values, margin, self._rows.row_labels, start, labels)
+            gap = self._compiled.check(values, margin, self._rows.row_labels, start, labels)
             self.gap = max(self.gap or 0.0, gap)
 
     def _compute_on_gpus(
         self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
     ) -> None:
         """Explain a batch of rows, a part on each GPU; the GPUs compute the additivity gaps."""
-        limit = self._runner.call_limit
+        limit = self._compiled.call_limit
         allocated = values.nbytes + sum(part.nbytes for part in parts.values())
         limit = 0 if limit is None else max(1, (limit - allocated) // 2)
         gaps = np.zeros((len(self._gpus), values.shape[1]))
@@ -293,10 +293,10 @@ class HostRun(Run):
                 list(pool.map(run, range(len(self._gpus))))
         if not self._checked:
             return
-        if not (gaps <= self._runner.allowed_gap(values.dtype)).all():
+        if not (gaps <= self._compiled.allowed_gap(values.dtype)).all():
             margin = np.empty(values.shape[:2])
             self._gpus[0].explain(block, np.empty_like(values), margin, None, limit)
-            self._runner.check(values, margin, self._rows.row_labels, start)
+            self._compiled.check(values, margin, self._rows.row_labels, start)
         self.gap = max(self.gap or 0.0, float(gaps.max()))
 
 
@@ -305,13 +305,13 @@ class DeviceRun(Run):
 
     _rows: GpuArray
 
-    def __init__(self, runner: Runner, kind: Kind, array: GpuArray) -> None:
-        super().__init__(runner, kind, array)
+    def __init__(self, compiled: CompiledModel, kind: Kind, array: GpuArray) -> None:
+        super().__init__(compiled, kind, array)
         self.device = devices.label((array.gpu,))
 
     def compile(self) -> None:
         super().compile()
-        self._gpu = self._runner.cuda_plan(self._kind, self._rows.gpu)
+        self._gpu = self._compiled.cuda_plan(self._kind, self._rows.gpu)
 
     def empty(self, *shape: int) -> Any:
         return self._rows.empty(shape)
@@ -322,12 +322,12 @@ class DeviceRun(Run):
     def chunk_rows(self, result_row: int, work_row: int, what: str, advice: str) -> int:
         if not work_row:  # the plan itself divides its rows into batches
             return max(1, self.n_rows)
-        need = memory.Need(self.n_rows, result_row, work_row, self._runner.table_bytes, 0, what, advice)
-        return need.rows_at_once(self._runner.options.memory_limit)
+        need = memory.Need(self.n_rows, result_row, work_row, self._compiled.table_bytes, 0, what, advice)
+        return need.rows_at_once(self._compiled.options.memory_limit)
 
     def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
         array = self._rows.rows(start, start + len(values))
-        single, limit = array.dtype == np.float32, self._runner.call_limit or 0
+        single, limit = array.dtype == np.float32, self._compiled.call_limit or 0
         numbers = array.numbers
         gap = np.zeros(values.shape[1]) if self._checked else None
         out = {name: gpu_arrays.address(part) for name, part in parts.items()}
@@ -351,12 +351,12 @@ class DeviceRun(Run):
             )
         if gap is None:
             return
-        if not (gap <= self._runner.allowed_gap(array.dtype)).all():
+        if not (gap <= self._compiled.allowed_gap(array.dtype)).all():
             margin = np.empty(values.shape[:2])
             on_host = np.ascontiguousarray(gpu_arrays.to_host(array.array))
             on_host = np.where(on_host == numbers.missing, np.nan, on_host)
             self._gpu.explain(on_host, np.empty(values.shape, array.dtype), margin, None, limit)
-            self._runner.check(gpu_arrays.to_host(values), margin, None, start)
+            self._compiled.check(gpu_arrays.to_host(values), margin, None, start)
         self.gap = max(self.gap or 0.0, float(gap.max()))
 
 
@@ -377,16 +377,16 @@ def _rows_and_texts(run: Run) -> tuple[int, int, str, str]:
     return run.n_outputs * row, widened, what, "or explain fewer rows"
 
 
-def call_plan(runner: Runner, X: HostRows) -> CallPlan:
+def call_plan(compiled: CompiledModel, X: HostRows) -> CallPlan:
     """Plan a call for SHAP values; only the number of rows is used, and the rows are not read."""
-    choice, options = runner.choose(SHAP_VALUES, X.n_rows), runner.options
-    run = HostRun(runner, SHAP_VALUES, X, choice, None)
+    choice, options = compiled.choose(SHAP_VALUES, X.n_rows), compiled.options
+    run = HostRun(compiled, SHAP_VALUES, X, choice, None)
     need, refusal = run.need(*_rows_and_texts(run)), None
     try:
         size = need.rows_at_once(options.memory_limit, memory.machine_bytes())
     except MemoryError as error:
         size, refusal = 1, str(error)
-    found = runner.results(SHAP_VALUES)
+    found = compiled.results(SHAP_VALUES)
     estimated = found is not None and found.estimated
     return CallPlan(
         n_rows=X.n_rows,

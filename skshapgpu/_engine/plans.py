@@ -101,8 +101,8 @@ class Options:
         return cls(algorithm, asked, precision, n_jobs, limit, bool(check_additivity))
 
 
-class Runner:
-    """The plans of an ensemble, each compiled, and sent to a GPU, at its first use; thread-safe.
+class CompiledModel:
+    """Ensemble with its plans, each compiled, and sent to a GPU, at its first use; thread-safe.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class Runner:
         self._pair_sharings: dict[Kind, PairSharing] = {}
         self._possible_tables: tuple[TreeGroup, ...] | None = None
         self._table_bytes: dict[tuple[Kind, int], int] = {}
-        plan = self._plans[SHAP_VALUES, 0] = self._compiled(SHAP_VALUES, 0, tables or None)
+        plan = self._plans[SHAP_VALUES, 0] = self._compile_plan(SHAP_VALUES, 0, tables or None)
         self.constant, self.leaf_magnitude = plan.constant, plan.leaf_magnitude
         # Margins are sums in float64 that start at the constant; adding a tree rounds once.
         largest = np.abs(self.constant) + self.leaf_magnitude
@@ -175,7 +175,7 @@ class Runner:
         return self.link.base_value(margin, self.background.weights, labels)
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = (
+        not_pickled = (
             "_lock",
             "_plans",
             "_cuda_plans",
@@ -184,7 +184,7 @@ class Runner:
             "_possible_tables",
             "_table_bytes",
         )
-        return {name: value for name, value in vars(self).items() if name not in compiled}
+        return {name: value for name, value in vars(self).items() if name not in not_pickled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -197,7 +197,7 @@ class Runner:
             return found
         with self._lock:
             if (kind, table_nodes) not in self._plans:
-                self._plans[kind, table_nodes] = self._compiled(kind, table_nodes)
+                self._plans[kind, table_nodes] = self._compile_plan(kind, table_nodes)
             return self._plans[kind, table_nodes]
 
     def sets(self, kind: Kind, part: str) -> np.ndarray:
@@ -231,7 +231,7 @@ class Runner:
         """Return the contents of the tables that every call for SHAP values uses; empty without tables."""
         return {} if self.link is not None else self.plan(SHAP_VALUES).contents()
 
-    def _compiled(self, kind: Kind, table_nodes: int, stored: dict[str, np.ndarray] | None = None) -> Any:
+    def _compile_plan(self, kind: Kind, table_nodes: int, stored: dict[str, np.ndarray] | None = None) -> Any:
         plan = self._core_plan(kind, table_nodes, stored)
         info = plan.info()
         self._table_bytes[kind, table_nodes] = info["table_bytes"] - info["borrowed_bytes"]

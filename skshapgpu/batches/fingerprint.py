@@ -17,9 +17,9 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
     Explainers that were created in the same way have equal fingerprints, in any process. If a step of a
     pipeline cannot be pickled, the ``repr`` of the steps is used, which may differ from process to process.
     """
-    adapted, runner = explainer._adapted, explainer._runner
+    adapted, compiled = explainer._adapted, explainer._compiled
     about = {f.name: getattr(adapted, f.name) for f in fields(adapted) if f.name != "ensemble"}
-    background = runner.background
+    background = compiled.background
     steps = None
     if explainer._reader.steps:
         try:
@@ -31,9 +31,9 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
         "schema": joblib.hash(about),
         "steps": steps,
         "background": background and joblib.hash([background.rows, background.weights]),
-        "algorithm": runner.options.algorithm,
+        "algorithm": compiled.options.algorithm,
         "precision": explainer.precision,
         "outputs": explainer._outputs,
         "model_output": explainer.model_output,
-        "memory_limit": runner.options.memory_limit,
+        "memory_limit": compiled.options.memory_limit,
     }

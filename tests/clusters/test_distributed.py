@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from skshapgpu import TreeExplainer
 from skshapgpu._common.devices import elsewhere
-from skshapgpu._engine.plans import Runner
+from skshapgpu._engine.plans import CompiledModel
 from skshapgpu.distributed import explain_dask, explain_ray, explain_spark
 from skshapgpu.distributed._parcel import _N_KEPT, Parcel
 
@@ -23,8 +23,8 @@ MODEL = RandomForestRegressor(5, random_state=0).fit(X, X[:, 0])
 def test_parcel_is_opened_once_by_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     explainer, compiled = TreeExplainer(MODEL), []
     parcel = pickle.loads(pickle.dumps(Parcel(explainer, pickle.dumps)))
-    compile_model = Runner._compile
-    monkeypatch.setattr(Runner, "_compile", lambda *a: compiled.append(1) or compile_model(*a))
+    compile_model = CompiledModel._compile
+    monkeypatch.setattr(CompiledModel, "_compile", lambda *a: compiled.append(1) or compile_model(*a))
     with ThreadPoolExecutor(8) as pool:
         opened = list(pool.map(lambda _: parcel.open(), range(32)))
     assert len(compiled) == 1
@@ -50,12 +50,12 @@ def test_auto_is_decided_where_it_is_unpickled(monkeypatch: pytest.MonkeyPatch) 
         explainer = TreeExplainer(MODEL)
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "cpu")
     there = pickle.dumps(explainer)
-    assert pickle.loads(there)._runner.options.devices.indices == ()
-    assert not pickle.loads(there)._runner.options.devices.auto
+    assert pickle.loads(there)._compiled.options.devices.indices == ()
+    assert not pickle.loads(there)._compiled.options.devices.auto
     monkeypatch.delenv("SKSHAPGPU_DEVICE")
-    assert pickle.loads(there)._runner.options.devices.auto
+    assert pickle.loads(there)._compiled.options.devices.auto
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "cuda:1,cuda:3")
-    assert pickle.loads(there)._runner.options.devices.indices == (1, 3)
+    assert pickle.loads(there)._compiled.options.devices.indices == (1, 3)
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "graphics")
     with pytest.raises(ValueError, match=r"device must be 'auto', 'cpu'.*not 'graphics'"):
         pickle.loads(there)
@@ -64,13 +64,13 @@ def test_auto_is_decided_where_it_is_unpickled(monkeypatch: pytest.MonkeyPatch) 
 def test_a_device_that_was_named_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "graphics")
     on_cpu = TreeExplainer(MODEL, device="cpu")
-    assert pickle.loads(pickle.dumps(on_cpu))._runner.options.devices.indices == ()
+    assert pickle.loads(pickle.dumps(on_cpu))._compiled.options.devices.indices == ()
     with elsewhere():  # GPUs that this machine lacks
         elsewhere_on = TreeExplainer(MODEL, device=["cuda:70", "cuda:71"])
         with pytest.raises(ValueError, match="device must be"):
             TreeExplainer(MODEL, device="graphics")
     assert elsewhere_on.shap_values(X[:0]).shape == (0, 3)
-    assert pickle.loads(pickle.dumps(elsewhere_on))._runner.options.devices.indices == (70, 71)
+    assert pickle.loads(pickle.dumps(elsewhere_on))._compiled.options.devices.indices == (70, 71)
     with pytest.raises(RuntimeError):
         pickle.loads(pickle.dumps(elsewhere_on)).shap_values(X)
 

@@ -254,13 +254,13 @@ def test_all_else_is_refused_before_any_work(
         return
     with devices.elsewhere():  # no GPU is looked for
         explainer = explainer_of(algorithm, device, *case)
-    compiled = dict(explainer._runner._plans)
+    compiled = dict(explainer._compiled._plans)
     refused = [kind for kind in KINDS if not computes(algorithm, device, kind, *case)]
     assert Kind(3, "STII") in refused
     for kind in refused:
         with pytest.raises(ValueError, match=reason_of_call(algorithm, device, kind, *case)):
             compute(explainer, kind, Untouched())
-        assert explainer._runner._plans == compiled and not explainer._runner._cuda_plans
+        assert explainer._compiled._plans == compiled and not explainer._compiled._cuda_plans
 
 
 @every_algorithm
@@ -283,7 +283,7 @@ def test_auto_takes_a_gpu_only_for_what_the_table_says(monkeypatch: pytest.Monke
                 with devices.elsewhere():
                     explainer = explainer_of(algorithm, "auto", found.interventional, model_output)
                 for kind in found.kinds:
-                    chosen = explainer._runner.choose(kind, 100).indices
+                    chosen = explainer._compiled.choose(kind, 100).indices
                     assert chosen == ((0,) if "cuda" in found.devices else ()), (algorithm.name, kind)
 
 

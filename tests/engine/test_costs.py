@@ -90,7 +90,7 @@ def test_a_call_does_what_the_plan_says(forest: RandomForestRegressor) -> None:
         assert plan.device == "cpu" and plan.seconds > plan.build_seconds >= 0
         assert plan.result_bytes == plan.n_rows * X.shape[1] * 8
     assert few.table_bytes == few.build_seconds == 0 < many.build_seconds
-    attributes = {f.name: getattr(explainer._runner.ensemble, f.name) for f in fields(Ensemble)}
+    attributes = {f.name: getattr(explainer._compiled.ensemble, f.name) for f in fields(Ensemble)}
     by_tables = _core.Plan(attributes, "single", tables="level_uniform", table_nodes=99)
     assert many.table_bytes == sum(group["table_bytes"] for group in by_tables.info()["groups"])
     assert explainer.plan(1_000_000) == many

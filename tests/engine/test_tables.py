@@ -355,7 +355,7 @@ def test_calls_have_what_tables_leave(forest: Any) -> None:
     tables, scratch = info["table_bytes"], info["scratch_bytes_per_thread"]
     limit = 4 * tables + scratch
     limited = explainer_of(forest, "fast_v2", memory_limit=limit)
-    assert limited._runner.call_limit == limit - tables and free._runner.call_limit is None
+    assert limited._compiled.call_limit == limit - tables and free._compiled.call_limit is None
     rows = np.tile(X, (1 + 4 * tables // X.nbytes, 1))
     some, more = (rows[: int(part * tables) // (8 * X.shape[1])] for part in (2.5, 3.5))
     np.testing.assert_array_equal(limited.shap_values(some), free.shap_values(some))
@@ -370,7 +370,7 @@ def test_tables_of_two_kinds_of_values_share_the_limit(forest: Any) -> None:
         explainer_of(forest, "fast_v2", memory_limit=2 * tables + 1000).explain(X, index="BV")
     explainer = explainer_of(forest, "fast_v2", memory_limit=10**9)
     explainer.explain(X, index="BV")
-    assert explainer._runner.call_limit == 10**9 - 2 * tables
+    assert explainer._compiled.call_limit == 10**9 - 2 * tables
 
 
 def test_memory_of_auto() -> None:
@@ -384,7 +384,7 @@ def test_memory_of_auto() -> None:
     limit = 2 * 4_000
     some = explainer_of(model, "auto", memory_limit=limit)
     assert 0 < some.model_info()["n_table_trees"] < 20 and some.model_info()["table_bytes"] <= limit // 2
-    some._runner.options = replace(some._runner.options, memory_limit=10**9)  # for the call
+    some._compiled.options = replace(some._compiled.options, memory_limit=10**9)  # for the call
     np.testing.assert_allclose(some.shap_values(X[:4]), expected, rtol=0, atol=1e-5 * scale)
 
 

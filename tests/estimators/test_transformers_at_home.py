@@ -253,7 +253,7 @@ def test_skops(transformer: Any, data: Any) -> None:
         "explainer.TreeExplainer",
         "_rows.inputs.Reader",
         "_engine.plans.Options",
-        "_engine.plans.Runner",
+        "_engine.plans.CompiledModel",
         "adapters.schema.AdaptedModel",
         "adapters.schema.InputSchema",
         f"_estimators.transformers.{transformer.__name__}",

@@ -331,7 +331,9 @@ class Skewed:
 
 
 def skew(explainer: TreeExplainer, row: int, offset: float) -> TreeExplainer:
-    explainer._runner._plans[SHAP_VALUES, 0] = Skewed(explainer._runner._plans[SHAP_VALUES, 0], row, offset)
+    explainer._compiled._plans[SHAP_VALUES, 0] = Skewed(
+        explainer._compiled._plans[SHAP_VALUES, 0], row, offset
+    )
     return explainer
 
 
@@ -440,12 +442,12 @@ def threads_asked_for(explainer: TreeExplainer) -> int:
             super().explain(X, values, margin, n_threads)
 
     watched = copy.copy(explainer)
-    plan = watched._runner._plans[SHAP_VALUES, 0]
+    plan = watched._compiled._plans[SHAP_VALUES, 0]
     try:
-        watched._runner._plans[SHAP_VALUES, 0] = Watched(plan, 0, 0.0)
+        watched._compiled._plans[SHAP_VALUES, 0] = Watched(plan, 0, 0.0)
         watched.shap_values(DIABETES)
     finally:
-        watched._runner._plans[SHAP_VALUES, 0] = plan
+        watched._compiled._plans[SHAP_VALUES, 0] = plan
     return asked[0]
 
 
@@ -473,7 +475,7 @@ def test_call_of_one_row_is_quick(regressor: Any) -> None:
         values, margin = np.empty((1, 1, 10), dtype), np.empty((1, 1))
 
         def kernel() -> None:
-            explainer._runner._plans[SHAP_VALUES, 0].explain(x, values, margin, 1)  # noqa: B023
+            explainer._compiled._plans[SHAP_VALUES, 0].explain(x, values, margin, 1)  # noqa: B023
 
         def whole() -> None:
             explainer.shap_values(x)  # noqa: B023

@@ -135,7 +135,7 @@ def test_options_are_kept(options: dict[str, Any], tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.values, expected.values)
     np.testing.assert_array_equal(found.base_values, expected.base_values)
     assert repr(after) == repr(before) and after.feature_perturbation == before.feature_perturbation
-    assert after._runner.options.algorithm == options.get("algorithm", "auto")
+    assert after._compiled.options.algorithm == options.get("algorithm", "auto")
 
 
 def test_loading_needs_no_library_of_the_model(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ assert (values == numpy.load(os.path.join(folder, "values.npy"))).all()
 
 def test_options_of_loading(file: Path, forest: Any) -> None:
     explainer = TreeExplainer.load(file, device="cpu", n_jobs=2, memory_limit="1GB", check_additivity=False)
-    options = explainer._runner.options
+    options = explainer._compiled.options
     assert (options.n_jobs, options.memory_limit, options.check_additivity) == (2, 10**9, False)
     np.testing.assert_array_equal(explainer.shap_values(X), explainer_of(forest).shap_values(X))
     for wrong in ({"n_jobs": 0}, {"memory_limit": -1}, {"device": "gpu"}):

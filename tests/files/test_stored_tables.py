@@ -212,7 +212,7 @@ def against_background(forest: Any) -> TreeExplainer:
 def with_patterns(forest: Any) -> TreeExplainer:
     """Return an explainer in which some leaves have no table."""
     explainer = explainer_of(forest, X[:30], precision="double", memory_limit=50_000)
-    explainer._runner.options = replace(explainer._runner.options, memory_limit=None)  # for calls
+    explainer._compiled.options = replace(explainer._compiled.options, memory_limit=None)  # for calls
     assert explainer.model_info()["n_leaves_without_table"] > 0
     return explainer
 
@@ -242,7 +242,7 @@ def test_loading_fills_no_tables(make: Any, forest: Any, tmp_path: Path) -> None
     assert info["borrowed_bytes"] >= info["table_bytes"] > 0 == before.model_info()["borrowed_bytes"]
     np.testing.assert_array_equal(after.shap_values(X), before.shap_values(X))
     assert after.expected_value == before.expected_value
-    contents = after._runner.contents()
+    contents = after._compiled.contents()
     tables = contents["doubles" if "doubles" in contents else "floats"]
     assert tables.ctypes.data % 64 == 0 and not tables.flags.writeable
 
@@ -272,7 +272,7 @@ def test_mapped_tables_count_for_no_memory_limit(forest: Any, tmp_path: Path) ->
     before.save(tmp_path / "file")
     for limit in (10**5, 10**9):
         after = TreeExplainer.load(tmp_path / "file", device="cpu", memory_limit=limit)
-        assert after._runner.call_limit == limit
+        assert after._compiled.call_limit == limit
         assert after.model_info()["n_leaves_without_table"] == before.model_info()["n_leaves_without_table"]
     np.testing.assert_array_equal(after.shap_values(X), before.shap_values(X))
     # Tables that a file lacks are laid out again.
@@ -343,7 +343,7 @@ def test_large_tables_are_neither_filled_nor_read(make: Any, forest: Any, tmp_pa
     path = tmp_path / "file"
     before = make(forest)
     before.save(path)
-    expected, contents = before.shap_values(X), before._runner.contents()
+    expected, contents = before.shap_values(X), before._compiled.contents()
     tables = contents["floats" if "floats" in contents else "doubles"]
     data, place = bytearray(path.read_bytes()), place_of(path, tables)
     twice = (2 * tables).tobytes()
@@ -361,7 +361,7 @@ def test_small_tables_are_compared(forest: Any, tmp_path: Path) -> None:
     path = tmp_path / "file"
     fast_v2(forest).save(path)
     data = bytearray(path.read_bytes())
-    data[place_of(path, fast_v2(forest)._runner.contents()["floats"]) + 100] ^= 1
+    data[place_of(path, fast_v2(forest)._compiled.contents()["floats"]) + 100] ^= 1
     path.write_bytes(data)
     with pytest.raises(ValueError, match="'tables_floats' does not match its checksum"):
         TreeExplainer.load(path, device="cpu")

@@ -102,24 +102,24 @@ def wait_for(condition: Any) -> None:
 
 def count_compilations() -> None:
     """Count, from now on, how often this process compiles a model."""
-    runner = _runner_class()
-    if not hasattr(runner, "compilations"):
-        compile_model = runner._compile
+    model_class = _compiled_model_class()
+    if not hasattr(model_class, "compilations"):
+        compile_model = model_class._compile
 
         def counted(self: Any, *arguments: Any) -> None:
-            runner.compilations += 1
+            model_class.compilations += 1
             compile_model(self, *arguments)
 
-        runner._compile = counted
-    runner.compilations = 0
+        model_class._compile = counted
+    model_class.compilations = 0
 
 
 def compilations() -> int:
-    return _runner_class().compilations
+    return _compiled_model_class().compilations
 
 
-def _runner_class() -> Any:
+def _compiled_model_class() -> Any:
     """Return the class whose method is replaced, imported where the function runs."""
-    from skshapgpu._engine.plans import Runner
+    from skshapgpu._engine.plans import CompiledModel
 
-    return Runner
+    return CompiledModel

@@ -116,7 +116,7 @@ def test_weights_count_rows(forest: Any) -> None:
 
 def test_additivity_is_checked(forest: Any) -> None:
     explainer = explainer_of(forest, X[:10])
-    explainer._runner.leaf_magnitude *= 1e-12  # as if the leaves were much smaller
+    explainer._compiled.leaf_magnitude *= 1e-12  # as if the leaves were much smaller
     for pairs in ("all", "occurring", 3, [(0, 1)]):
         with pytest.raises(RuntimeError, match="additivity check failed at row"):
             explainer.explain_interactions(X, interactions=pairs)
@@ -154,8 +154,8 @@ def test_memory_limit_changes_no_bit(forest: Any, pairs: Any) -> None:
     explainer = explainer_of(forest, X[:10])
     expected = explainer.explain_interactions(X, interactions=pairs)
     result = expected.values.nbytes + (X.nbytes if pairs == "occurring" else 0)
-    scratch = explainer._runner.plan(Kind(2)).info()["scratch_bytes_per_thread"]
-    tables = explainer._runner.table_bytes  # and counts
+    scratch = explainer._compiled.plan(Kind(2)).info()["scratch_bytes_per_thread"]
+    tables = explainer._compiled.table_bytes  # and counts
     assert tables > explainer.model_info()["table_bytes"] > 0
     limited = explainer_of(forest, X[:10], memory_limit=result + scratch + tables + 30_000)
     np.testing.assert_array_equal(limited.explain_interactions(X, interactions=pairs).values, expected.values)
@@ -192,7 +192,7 @@ def test_gpus_are_refused(forest: Any) -> None:
     what = "interventional SHAP interaction values of pairs are computed on the CPU only"
     with pytest.raises(TypeError, match=f"{what}, but X lies on a GPU"):
         explainer.shap_interaction_values(OnGpu())
-    explainer._runner.options = replace(explainer._runner.options, devices=Devices(indices=(0,)))
+    explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))
     with pytest.raises(ValueError, match=f"{what}: use device='cpu' or 'auto'"):
         explainer.explain_interactions(X, interactions=3)
     with pytest.raises(ValueError, match="interventional Banzhaf values are computed on the CPU only"):

@@ -223,14 +223,14 @@ def test_memory_limit_bounds_tables(forest: Any) -> None:
     limited = explainer_of(forest, X[:10], precision="double", memory_limit=20_000)
     info = limited.model_info()
     assert info["n_leaves_without_table"] > 0 and info["table_bytes"] <= 10_000 + 16 * 8
-    limited._runner.options = replace(limited._runner.options, memory_limit=10**9)  # for the call
+    limited._compiled.options = replace(limited._compiled.options, memory_limit=10**9)  # for the call
     np.testing.assert_allclose(limited.shap_values(X), free.shap_values(X), rtol=0, atol=1e-9)
 
 
 def test_additivity_is_checked(forest: Any) -> None:
     explainer = explainer_of(forest, X[:10])
     assert explainer.explain(X).additivity_error < 1e-3
-    explainer._runner.leaf_magnitude *= 1e-12  # as if the leaves were much smaller
+    explainer._compiled.leaf_magnitude *= 1e-12  # as if the leaves were much smaller
     with pytest.raises(RuntimeError, match="additivity check failed at row"):
         explainer.shap_values(X)
     assert explainer_of(forest, X[:10], check_additivity=False).explain(X).additivity_error is None
@@ -357,7 +357,7 @@ def test_long_paths_are_refused_on_gpus(forest: Any) -> None:
     explainer = explainer_of(forest, X[:3])
     with pytest.raises(TypeError, match="long paths are computed on the CPU only, but X lies on a GPU"):
         explainer.shap_values(OnGpu())
-    explainer._runner.options = replace(explainer._runner.options, devices=Devices(indices=(0,)))
+    explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))
     with pytest.raises(ValueError, match="long paths are computed on the CPU only: use device"):
         explainer.shap_values(X)
 

@@ -134,7 +134,7 @@ def test_weights_count_rows(boosting: Any) -> None:
 
 def test_memory_limit_changes_no_bit(boosting: Any) -> None:
     expected = explainer_of(boosting, X[:10], "log_loss").shap_values(X, HIGH)
-    scratch = explainer_of(boosting, X[:10], "log_loss")._runner.plan(SHAP_VALUES).info()
+    scratch = explainer_of(boosting, X[:10], "log_loss")._compiled.plan(SHAP_VALUES).info()
     limit = expected.nbytes + scratch["scratch_bytes_per_thread"] + 4000
     limited = explainer_of(boosting, X[:10], "log_loss", memory_limit=limit)
     np.testing.assert_array_equal(limited.shap_values(X, HIGH), expected)
@@ -146,9 +146,9 @@ def test_additivity_is_checked(boosting: Any) -> None:
     for model_output, labels, noun in (("probability", None, "probability"), ("log_loss", HIGH, "log loss")):
         explainer = explainer_of(boosting, X[:10], model_output)
         assert explainer.explain(X, labels).additivity_error < 1e-6
-        link = explainer._runner.link
+        link = explainer._compiled.link
         assert link is not None
-        explainer._runner.link = replace(link, scale=3.0)  # as if the library had another one
+        explainer._compiled.link = replace(link, scale=3.0)  # as if the library had another one
         with pytest.raises(RuntimeError, match=f"additivity check failed at row 0: .* the {noun} is "):
             explainer.shap_values(X, labels)
         unchecked = explainer_of(boosting, X[:10], model_output, check_additivity=False)

@@ -296,7 +296,7 @@ def test_fork_after_use(regressor: Any) -> None:
 def test_additivity_is_checked(regressor: Any) -> None:
     cupy = pytest.importorskip("cupy")
     explainer = TreeExplainer(regressor, device="cuda")
-    explainer._runner.leaf_magnitude *= 1e-6  # as if the leaves were much smaller
+    explainer._compiled.leaf_magnitude *= 1e-6  # as if the leaves were much smaller
     for rows in (X, cupy.asarray(X)):
         with pytest.raises(RuntimeError, match=r"additivity check failed at row \d+: base value"):
             explainer.shap_values(rows)

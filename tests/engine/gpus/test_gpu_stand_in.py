@@ -385,7 +385,7 @@ def test_nothing_is_checked(regressor: Any, calls: list[dict[str, Any]]) -> None
 
 def test_gaps_are_judged(regressor: Any) -> None:
     explainer = TreeExplainer(regressor)
-    explainer._runner.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
+    explainer._compiled.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
     with pytest.raises(RuntimeError, match="additivity check failed at row 0: base value"):
         explainer.explain(Array(X))
 

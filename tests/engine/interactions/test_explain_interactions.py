@@ -349,10 +349,10 @@ def test_wrong_arguments(
     regressor: Any, arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     explainer = on_cpu(regressor)
-    explainer._runner._plans.clear()  # nothing may be compiled, or run, before the error
+    explainer._compiled._plans.clear()  # nothing may be compiled, or run, before the error
     with pytest.raises(error, match=message):
         explainer.explain_interactions(DIABETES, **arguments)
-    assert not explainer._runner._plans
+    assert not explainer._compiled._plans
 
 
 def test_wrong_index_of_values(regressor: Any) -> None:
@@ -373,7 +373,7 @@ def test_wrong_rows(regressor: Any) -> None:
 @pytest.mark.parametrize("pairs", ["all", "occurring", 3, [(0, 1)]])
 def test_additivity_is_checked(regressor: Any, pairs: Any) -> None:
     explainer = on_cpu(regressor)
-    explainer._runner.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
+    explainer._compiled.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.explain_interactions(DIABETES, interactions=pairs)
     explainer.explain_interactions(DIABETES, interactions=pairs, index="BII")
@@ -425,19 +425,19 @@ def test_memory_limit_bounds_everything_that_is_allocated(wide: Any, pairs: Any,
     explainer, X = wide
     rows = X[:400] if kind == "array" else (10 * X[:400]).astype(int)
     expected = explainer.explain_interactions(rows, interactions=pairs)
-    plan = explainer._runner.plan(next(k for k, _ in explainer._runner._plans if k.order == 2))
+    plan = explainer._compiled.plan(next(k for k, _ in explainer._compiled._plans if k.order == 2))
     result = expected.values.nbytes + (rows.nbytes if pairs == "occurring" else 0)
     limit = result + plan.info()["scratch_bytes_per_thread"] + 200_000
-    tight = copy.copy(explainer._runner.options)
+    tight = copy.copy(explainer._compiled.options)
     limited = pickle.loads(pickle.dumps(explainer))
-    limited._runner.options = replace(tight, memory_limit=limit)
+    limited._compiled.options = replace(tight, memory_limit=limit)
     limited.explain_interactions(rows[:1], interactions=pairs)  # compiles
     assert peak_of(lambda: limited.explain_interactions(rows, interactions=pairs)) < limit
     np.testing.assert_array_equal(
         limited.explain_interactions(rows, interactions=pairs).values, expected.values
     )
     too_little = pickle.loads(pickle.dumps(explainer))
-    too_little._runner.options = replace(tight, memory_limit=result)
+    too_little._compiled.options = replace(tight, memory_limit=result)
     with pytest.raises(MemoryError, match=r"raise memory_limit, explain fewer rows, or ask for fewer pairs"):
         too_little.explain_interactions(rows, interactions=pairs)
 

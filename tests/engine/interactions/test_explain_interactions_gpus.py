@@ -104,7 +104,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> list[StandIn]:
 
 
 def send(explainer: TreeExplainer, chosen: Devices) -> TreeExplainer:
-    explainer._runner.options = replace(explainer._runner.options, devices=chosen)
+    explainer._compiled.options = replace(explainer._compiled.options, devices=chosen)
     return explainer
 
 
@@ -166,7 +166,7 @@ def test_auto_falls_back_to_the_cpu(
 @pytest.mark.parametrize("on", ["host", "GPU"])
 def test_gaps_found_by_gpus_are_judged(regressor: Any, gpus: list[StandIn], on: str) -> None:
     explainer = send(on_cpu(regressor), Devices(indices=(0,)))
-    explainer._runner.leaf_magnitude *= 1e-9
+    explainer._compiled.leaf_magnitude *= 1e-9
     X = DIABETES if on == "host" else DIABETES.view(Rows)
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.explain_interactions(X)
@@ -182,7 +182,7 @@ def test_what_gpus_do_not_compute(regressor: Any, gpus: list[StandIn]) -> None:
         auto.explain_interactions(DIABETES.view(Rows), interactions=2, order=3)
     assert auto.explain_interactions(DIABETES, interactions=2, order=3).device == "cpu"
     gputreeshap = on_cpu(regressor)
-    gputreeshap._runner.options = replace(forced._runner.options, algorithm="gputreeshap")
+    gputreeshap._compiled.options = replace(forced._compiled.options, algorithm="gputreeshap")
     with pytest.raises(ValueError, match="algorithm='gputreeshap' computes SHAP values only"):
         gputreeshap.explain_interactions(DIABETES)
     assert not gpus

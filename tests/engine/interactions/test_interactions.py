@@ -169,13 +169,13 @@ def test_refused() -> None:
     explainer = explainer_of(model)
     values, matrices = np.empty((1, 1, 10)), np.empty((1, 1, 10, 10))
     with pytest.raises(ValueError, match="not compiled for interactions"):
-        explainer._runner.plan(SHAP_VALUES).explain(X[:1], values, None, 1, matrices)
-    plan = explainer._runner.plan(Kind(2, "SII"))
+        explainer._compiled.plan(SHAP_VALUES).explain(X[:1], values, None, 1, matrices)
+    plan = explainer._compiled.plan(Kind(2, "SII"))
     with pytest.raises(ValueError, match="matrices has a wrong shape"):
         plan.explain(X[:1], values, None, 1, matrices[0])
     with pytest.raises(TypeError, match="of the dtype of values"):
         plan.explain(X[:1], values, None, 1, matrices.astype(np.float32))
-    explainer._runner.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
+    explainer._compiled.leaf_magnitude *= 1e-9  # as if the leaves were much smaller
     with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
         explainer.shap_interaction_values(X)
 
