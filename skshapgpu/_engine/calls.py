@@ -22,7 +22,7 @@ from .._rows.inputs import HostRows
 from .._rows.rows import Rows
 from .algorithms import SHAP_VALUES, Kind
 from .costs import CallPlan
-from .plans import Choice, CompiledModel
+from .plans import CompiledModel, ExecutionPlan
 from .sharing import Sharing
 
 T = TypeVar("T")
@@ -48,20 +48,20 @@ def execute(
     fails there, it is repeated on the CPU.
     """
 
-    def made_by(run: Run) -> tuple[T, Run]:
+    def results_of(run: Run) -> tuple[T, Run]:
         run.progress = progress
         run.compile()
         return work(run), run
 
     if isinstance(rows, GpuArray):
-        return made_by(DeviceRun(compiled, kind, rows))
+        return results_of(DeviceRun(compiled, kind, rows))
     assert isinstance(rows, HostRows)
     try:
-        return made_by(HostRun(compiled, kind, rows, compiled.choose(kind, rows.n_rows), labels))
+        return results_of(HostRun(compiled, kind, rows, compiled.plan_execution(kind, rows.n_rows), labels))
     except (MemoryError, RuntimeError) as error:
         if not (compiled.options.devices.auto and devices.is_cuda_error(error)):
             raise
-    return made_by(HostRun(compiled, kind, rows, compiled.on_cpu(kind, rows.n_rows), labels))
+    return results_of(HostRun(compiled, kind, rows, compiled.plan_on_cpu(kind, rows.n_rows), labels))
 
 
 class Run(ABC):
@@ -179,16 +179,16 @@ class HostRun(Run):
         compiled: CompiledModel,
         kind: Kind,
         rows: HostRows,
-        choice: Choice,
+        execution: ExecutionPlan,
         labels: np.ndarray | None,
     ) -> None:
-        super().__init__(compiled, kind, rows, choice.table_nodes)
-        self.device = devices.label(choice.indices)
-        self._labels, self._choice = labels, choice
+        super().__init__(compiled, kind, rows, execution.table_nodes)
+        self.device = devices.label(execution.indices)
+        self._labels, self._execution = labels, execution
 
     def compile(self) -> None:
         super().compile()
-        self._gpus = [self._compiled.cuda_plan(self._kind, index) for index in self._choice.indices]
+        self._gpus = [self._compiled.cuda_plan(self._kind, index) for index in self._execution.indices]
 
     def empty(self, *shape: int) -> np.ndarray:
         return np.empty(shape, self.dtype)
@@ -207,7 +207,8 @@ class HostRun(Run):
     ) -> memory.Need:
         """Return the memory that the run takes, including that of its threads if ``scratch``."""
         # A thread takes entire blocks of rows; runs on GPUs have no threads.
-        n_threads = 0 if self._choice.indices else min(self._choice.n_threads, -(-self.n_rows // _BLOCK_ROWS))
+        n_blocks = -(-self.n_rows // _BLOCK_ROWS)
+        n_threads = 0 if self._execution.indices else min(self._execution.n_threads, n_blocks)
         work_row += self._rows.row_bytes
         if self._checked and n_threads:  # GPUs do not return margins
             work_row += _CHECK_BYTES * self.n_outputs
@@ -222,7 +223,7 @@ class HostRun(Run):
         if scratch and n_threads:
             fixed = n_threads * self._compiled.plan(self._kind).info()["scratch_bytes_per_thread"]
         if self._compiled.options.memory_limit is None:  # then only the tables of this run count
-            tables = self._compiled.own_table_bytes(self._kind) + self._choice.tables_to_make
+            tables = self._compiled.own_table_bytes(self._kind) + self._execution.tables_to_make
         else:
             tables = self._compiled.table_bytes
         return memory.Need(self.n_rows, result_row, work_row, tables, fixed, what, advice)
@@ -265,7 +266,7 @@ class HostRun(Run):
         labels = None
         if self._labels is not None:
             labels = parts["labels"] = self._labels[start : start + len(values)]
-        self.plan.explain(block, values, margin, self._choice.n_threads, **parts)
+        self.plan.explain(block, values, margin, self._execution.n_threads, **parts)
         if margin is not None:
             gap = self._compiled.check(values, margin, self._rows.row_labels, start, labels)
             self.gap = max(self.gap or 0.0, gap)
@@ -379,8 +380,8 @@ def _rows_and_texts(run: Run) -> tuple[int, int, str, str]:
 
 def call_plan(compiled: CompiledModel, X: HostRows) -> CallPlan:
     """Plan a call for SHAP values; only the number of rows is used, and the rows are not read."""
-    choice, options = compiled.choose(SHAP_VALUES, X.n_rows), compiled.options
-    run = HostRun(compiled, SHAP_VALUES, X, choice, None)
+    execution, options = compiled.plan_execution(SHAP_VALUES, X.n_rows), compiled.options
+    run = HostRun(compiled, SHAP_VALUES, X, execution, None)
     need, refusal = run.need(*_rows_and_texts(run)), None
     try:
         size = need.rows_at_once(options.memory_limit, memory.machine_bytes())
@@ -391,13 +392,13 @@ def call_plan(compiled: CompiledModel, X: HostRows) -> CallPlan:
     return CallPlan(
         n_rows=X.n_rows,
         device=run.device,
-        groups=choice.groups if estimated else (),
-        table_bytes=sum(group.table_bytes for group in choice.groups),
+        groups=execution.groups if estimated else (),
+        table_bytes=sum(group.table_bytes for group in execution.groups),
         result_bytes=need.result,
         peak_bytes=need.peak(size),
         refusal=refusal,
-        build_seconds=choice.building,
-        seconds=choice.seconds if estimated else None,
+        build_seconds=execution.building,
+        seconds=execution.seconds if estimated else None,
     )
 
 

@@ -34,11 +34,12 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 _INTERACTION_WORK, _OUTPUT_WORK = 3, 0.7
 
 
-class Choice(NamedTuple):
-    """GPUs of a call (none: the CPU), its threads, and the trees that have tables, by quadrature nodes.
+class ExecutionPlan(NamedTuple):
+    """How a call is executed: its GPUs (none: the CPU), its threads, and the trees that have tables.
 
-    ``groups`` then has all trees, and ``seconds`` is the estimated time. It includes ``building`` seconds for
-    tables that do not exist yet, of ``tables_to_make`` bytes.
+    These are the trees of up to ``table_nodes`` quadrature nodes. ``groups`` has all trees, and ``seconds``
+    is the estimated time. It includes ``building`` seconds for tables that do not exist yet, of
+    ``tables_to_make`` bytes.
     """
 
     indices: tuple[int, ...]
@@ -366,9 +367,9 @@ class CompiledModel:
             raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
         raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
 
-    def choose(self, kind: Kind, n_rows: int) -> Choice:
+    def plan_execution(self, kind: Kind, n_rows: int) -> ExecutionPlan:
         """Decide how to run a call with ``n_rows`` rows from the host; nothing else decides this."""
-        on_cpu = self.on_cpu(kind, n_rows)
+        on_cpu = self.plan_on_cpu(kind, n_rows)
         if not n_rows or self.options.devices.none or not self._on_gpus(self.results(kind)):
             return on_cpu
         groups = self._groups_of(kind)
@@ -377,9 +378,9 @@ class CompiledModel:
         indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, cuda)
         if not indices:
             return on_cpu
-        return Choice(indices, 0, groups, 0.0, cuda / len(indices), on_cpu.n_threads)
+        return ExecutionPlan(indices, 0, groups, 0.0, cuda / len(indices), on_cpu.n_threads)
 
-    def on_cpu(self, kind: Kind, n_rows: int) -> Choice:
+    def plan_on_cpu(self, kind: Kind, n_rows: int) -> ExecutionPlan:
         """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""
         n_threads = effective_n_jobs(self.options.n_jobs)
         precision = self.options.precision
@@ -391,7 +392,9 @@ class CompiledModel:
         seconds = building + costs.cpu_seconds(groups, n_rows, n_threads, self._work(kind), precision)
         seconds += costs.cpu_row_seconds(n_rows, self.n_features, self.n_outputs, n_threads)
         tables_to_make = sum(group.table_bytes for group in tables)
-        return Choice((), max(replaced, default=0), groups, building, seconds, n_threads, tables_to_make)
+        return ExecutionPlan(
+            (), max(replaced, default=0), groups, building, seconds, n_threads, tables_to_make
+        )
 
     def _worthwhile_tables(self, kind: Kind, n_rows: int, n_threads: int) -> tuple[TreeGroup, ...]:
         options, background = self.options, self.background

@@ -283,7 +283,7 @@ def test_auto_takes_a_gpu_only_for_what_the_table_says(monkeypatch: pytest.Monke
                 with devices.elsewhere():
                     explainer = explainer_of(algorithm, "auto", found.interventional, model_output)
                 for kind in found.kinds:
-                    chosen = explainer._compiled.choose(kind, 100).indices
+                    chosen = explainer._compiled.plan_execution(kind, 100).indices
                     assert chosen == ((0,) if "cuda" in found.devices else ()), (algorithm.name, kind)
 
 
