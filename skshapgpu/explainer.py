@@ -31,7 +31,7 @@ from ._files import saving
 from ._files.saving import Saved
 from ._rows.background import Background, require_perturbation
 from ._rows.inputs import Reader
-from ._rows.pipelines import Lent, copies_of, unwrap
+from ._rows.pipelines import NoCopy, copies_of, unwrap
 from ._rows.rows import Rows
 from .adapters import adapt
 from .adapters.schema import InputSchema
@@ -84,7 +84,7 @@ def explain(
     """
     require_one_of("index", index, tuple(_VALUE_KINDS))
     require_progress(progress)
-    return TreeExplainer(Lent(model), **options).explain(X, y, index=index, progress=progress)
+    return TreeExplainer(NoCopy(model), **options).explain(X, y, index=index, progress=progress)
 
 
 def explain_interactions(
@@ -133,7 +133,7 @@ def explain_interactions(
     """
     Request.parse(interactions, index, order)
     require_progress(progress)
-    return TreeExplainer(Lent(model), **options).explain_interactions(
+    return TreeExplainer(NoCopy(model), **options).explain_interactions(
         X, interactions=interactions, index=index, order=order, progress=progress
     )
 
@@ -286,7 +286,7 @@ class TreeExplainer:
             check_additivity=check_additivity,
         )
         steps, last = unwrap(model)
-        steps = steps if isinstance(model, Lent) else copies_of(steps)
+        steps = steps if isinstance(model, NoCopy) else copies_of(steps)
         self._adapted = adapt(last).with_cover(cover)
         self._reader = Reader(steps, self._adapted)
         background = None

@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 
 from .._rows.origins import names_are_known
-from .._rows.pipelines import Lent, Prepared, is_self_training, nest, steps_before
+from .._rows.pipelines import NoCopy, Prepared, is_self_training, nest, steps_before
 from .._rows.tables import n_rows_of, select
 from ..adapters import adapt
 from ..errors import UnsupportedModelError, require_n_jobs
@@ -188,7 +188,7 @@ def explained_splits(
     asked = {"n_jobs": n_jobs} | (explain_params or {})
     # Reject invalid options and models before any work is done.
     with suppress(NotFittedError):
-        TreeExplainer(Lent(clone(estimator)), **explainer_options(estimator, asked))
+        TreeExplainer(NoCopy(clone(estimator)), **explainer_options(estimator, asked))
     with suppress(NotFittedError):
         *_, model = nest(clone(estimator))
         adapt(model)
@@ -268,11 +268,11 @@ def _explain_split(
     X: Any,
     y: Any,
     rows: np.ndarray,
-    made: Any,
+    transformed: Any,
     classes: tuple[Any, ...] | None,
     asked: dict[str, Any],
 ) -> Split:
-    """Explain ``rows`` of X; ``made`` is the result of the leading steps for them, if known."""
+    """Explain ``rows`` of X; ``transformed`` is the result of the leading steps for them, if known."""
     start = perf_counter()
     options = explainer_options(model, asked)
     seen = () if classes is None else tuple(model.classes_.tolist())
@@ -281,7 +281,7 @@ def _explain_split(
         raise _OtherOutputsError(f"all of its training rows are of class {seen[0]!r}")
     if few and len(seen) == 2:
         options["outputs"] = "all"
-    explainer = TreeExplainer(Lent(model), **options)
+    explainer = TreeExplainer(NoCopy(model), **options)
     if few and len(seen) == 2 and not explainer._explains_probabilities:
         raise _OtherOutputsError(
             f"its training rows are of 2 of {len(classes or ())} classes, so that its model has one margin, "
@@ -289,7 +289,7 @@ def _explain_split(
         )
     labels = select(y, rows) if explainer.model_output == "log_loss" else None
     tested = select(X, rows)
-    explanation = explainer.explain(tested if made is None else Prepared(tested, made), labels)
+    explanation = explainer.explain(tested if transformed is None else Prepared(tested, transformed), labels)
     names = explanation.output_names
     outputs = np.arange(1 if names is None else len(names))
     if few and set(names or ()) != set(seen):

@@ -42,7 +42,7 @@ class KeepingScorer:
 
     def __call__(self, estimator: Any, X: Any, *y: Any) -> Any:
         steps, model = unwrap(estimator)
-        rows = prepare(steps, X).made
+        rows = prepare(steps, X).transformed
         self.kept[id(estimator)] = rows
         if self._scoring is None:
             return model.score(rows, *y)

@@ -71,8 +71,8 @@ class Reader:
         if not self.steps:
             return read(X, self._schema, self._x_dtype)
         prepared = X if isinstance(X, Prepared) else prepare(self.steps, X)
-        rows = read(prepared.made, self._schema, self._x_dtype)
-        labels = row_labels(prepared.given)
+        rows = read(prepared.transformed, self._schema, self._x_dtype)
+        labels = row_labels(prepared.original)
         if labels is not None and len(labels) == rows.n_rows:
             rows.row_labels = labels
         return rows
@@ -127,7 +127,7 @@ class Reader:
         """Return the origins of the columns that the model receives; None if they are those of X."""
         if self._origins is None:
             return None
-        return with_data(self._origins, X.given if isinstance(X, Prepared) else X)
+        return with_data(self._origins, X.original if isinstance(X, Prepared) else X)
 
 
 class HostRows:

@@ -32,14 +32,14 @@ class _Wrapper:
     ----------
     fitted : tuple of str
         Attributes that may hold the fitted model; the first that exists counts.
-    given : str
+    unfitted : str
         Attribute that holds the model before it is fitted.
     packages : tuple of str
         Packages whose subclasses and similar classes predict in the same way.
     """
 
     fitted: tuple[str, ...]
-    given: str = "estimator"
+    unfitted: str = "estimator"
     packages: tuple[str, ...] = ("sklearn",)
 
 
@@ -57,7 +57,7 @@ _WRAPPERS = {
     ("sklearn", "SelfTrainingClassifier"): _Wrapper(("estimator_",)),
     ("sklearn", "TransformedTargetRegressor"): _Wrapper(("regressor_",), "regressor"),
     ("skshapgpu", "ExplainingTransformer"): _Wrapper(("estimator_",), packages=("sklearn", "skshapgpu")),
-    ("skshapgpu", "Lent"): _Wrapper(("model",), "model"),
+    ("skshapgpu", "NoCopy"): _Wrapper(("model",), "model"),
 }
 
 #: Methods that make predictions, or that scikit-learn's prediction methods call.
@@ -76,8 +76,8 @@ _PREDICTING = (
 
 
 @dataclass(frozen=True, eq=False)
-class Lent:
-    """Model that is not refitted while its explainer is in use, so that its steps need not be copied."""
+class NoCopy:
+    """Marker of a model that is not refitted while its explainer is in use: its steps need no copies."""
 
     model: Any
 
@@ -107,13 +107,13 @@ def nest(model: Any, *, fitted: bool = False) -> Iterator[Any]:
             if hasattr(model, "cv_results_"):
                 raise UnsupportedModelError(f"this {name} kept no model: use refit=True")
             raise NotFittedError(f"this {name} is not fitted yet: call fit first")
-        inside = getattr(model, found or wrapper.given)
+        inside = getattr(model, found or wrapper.unfitted)
         if isinstance(model, Pipeline):
             inside = inside[-1][1] if inside else None
             if inside is None or isinstance(inside, str):
                 raise UnsupportedModelError(f"cannot explain a {name} whose last step is no model")
         if (own := overridden(model, _PREDICTING)) is not None:
-            held = "last step" if isinstance(model, Pipeline) else found or wrapper.given
+            held = "last step" if isinstance(model, Pipeline) else found or wrapper.unfitted
             raise UnsupportedModelError(
                 f"cannot explain a {name}: {own} is its own, so it need not predict what its {held} "
                 f"does. Explain its {held}, or register an adapter for the class"
@@ -248,16 +248,16 @@ def copies_of(steps: Sequence[Any]) -> list[Any]:
 class Prepared:
     """X, and the result of the leading steps of a pipeline for it."""
 
-    given: Any
-    made: Any
+    original: Any
+    transformed: Any
 
 
 def prepare(steps: Sequence[Any], X: Any) -> Prepared:
     """Transform X by the steps."""
-    made = X
+    transformed = X
     for step in steps:
-        made = step.transform(made)
-    return Prepared(X, made)
+        transformed = step.transform(transformed)
+    return Prepared(X, transformed)
 
 
 def names_behind(steps: Sequence[Any], names: Any) -> list[str] | None:
