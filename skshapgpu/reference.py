@@ -82,13 +82,13 @@ def path_dependent_shap(ensemble: Ensemble, X: npt.ArrayLike) -> tuple[np.ndarra
     """
     X, used, subsets, known = _players(ensemble, X)
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
-    for rows, worth in _worth_by_rows(ensemble, X, known):
+    for rows, coalition_values in _coalition_values_by_rows(ensemble, X, known):
         for i, f in enumerate(used):
-            values[rows, :, f] = _weighted_difference("SII", worth, subsets[~known[f]], (i,))
+            values[rows, :, f] = _weighted_difference("SII", coalition_values, subsets[~known[f]], (i,))
 
     nothing = {f: np.zeros(1, bool) for f in used}
     any_row = np.zeros((1, ensemble.n_features), ensemble.x_dtype)
-    return values, ensemble.intercept + _worth(ensemble, any_row, nothing)[0, :, 0]
+    return values, ensemble.intercept + _coalition_values(ensemble, any_row, nothing)[0, :, 0]
 
 
 def interventional_shap(
@@ -174,8 +174,8 @@ def interventional_interactions(
     trees, background, shares = _against(ensemble, background, weights)
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players, ensemble.n_players))
     for x, matrices in zip(X, values):
-        worth = _interventional_worth(trees, x, background, shares, known)
-        _fill_matrices(index, worth, used, subsets, known, matrices)
+        coalition_values = _interventional_coalition_values(trees, x, background, shares, known)
+        _fill_matrices(index, coalition_values, used, subsets, known, matrices)
     return values
 
 
@@ -255,9 +255,9 @@ def path_dependent_banzhaf(ensemble: Ensemble, X: npt.ArrayLike) -> np.ndarray:
     """
     X, used, subsets, known = _players(ensemble, X)
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
-    for rows, worth in _worth_by_rows(ensemble, X, known):
+    for rows, coalition_values in _coalition_values_by_rows(ensemble, X, known):
         for i, f in enumerate(used):
-            values[rows, :, f] = _weighted_difference("BII", worth, subsets[~known[f]], (i,))
+            values[rows, :, f] = _weighted_difference("BII", coalition_values, subsets[~known[f]], (i,))
     return values
 
 
@@ -289,8 +289,8 @@ def path_dependent_interactions(ensemble: Ensemble, X: npt.ArrayLike, index: Ind
     _require_index(index)
     X, used, subsets, known = _players(ensemble, X)
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players, ensemble.n_players))
-    for rows, worth in _worth_by_rows(ensemble, X, known):
-        _fill_matrices(index, worth, used, subsets, known, values[rows])
+    for rows, coalition_values in _coalition_values_by_rows(ensemble, X, known):
+        _fill_matrices(index, coalition_values, used, subsets, known, values[rows])
     return values
 
 
@@ -325,10 +325,10 @@ def path_dependent_triples(
     X, used, subsets, known = _players(ensemble, X)
     members = list(combinations(range(len(used)), 3))
     values = np.zeros((len(X), ensemble.n_outputs, len(members)))
-    for rows, worth in _worth_by_rows(ensemble, X, known):
+    for rows, coalition_values in _coalition_values_by_rows(ensemble, X, known):
         for column, triple in enumerate(members):
             without = subsets[~np.logical_or.reduce([known[used[i]] for i in triple])]
-            values[rows, :, column] = _weighted_difference(index, worth, without, triple)
+            values[rows, :, column] = _weighted_difference(index, coalition_values, without, triple)
     return values, used[np.array(members, int).reshape(-1, 3)]
 
 
@@ -389,23 +389,23 @@ def _interventional_values(
     trees, background, shares = _against(ensemble, background, weights)
     values = np.zeros((len(X), ensemble.n_outputs, ensemble.n_players))
     for x, of_row in zip(X, values):
-        worth = _interventional_worth(trees, x, background, shares, known)
+        coalition_values = _interventional_coalition_values(trees, x, background, shares, known)
         for i, f in enumerate(used):
-            of_row[:, f] = _weighted_difference(index, worth, subsets[~known[f]], (i,))
+            of_row[:, f] = _weighted_difference(index, coalition_values, subsets[~known[f]], (i,))
     return values
 
 
-def _worth_by_rows(
+def _coalition_values_by_rows(
     ensemble: Ensemble, X: np.ndarray, known: dict[int, np.ndarray]
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield v(S) of all subsets, for a few rows at a time."""
     rows_at_once = max(1, 2**16 // 2 ** len(known))
     for start in range(0, len(X), rows_at_once):
         rows = slice(start, start + rows_at_once)
-        yield rows, _worth(ensemble, X[rows], known)
+        yield rows, _coalition_values(ensemble, X[rows], known)
 
 
-def _interventional_worth(
+def _interventional_coalition_values(
     ensemble: Ensemble,
     x: np.ndarray,
     background: np.ndarray,
@@ -414,7 +414,7 @@ def _interventional_worth(
 ) -> np.ndarray:
     """Return v(S) of all subsets for one row: (n_outputs, n_subsets)."""
     n_subsets, player_of = 2 ** len(known), _player_of(ensemble)
-    worth = np.empty((ensemble.n_outputs, n_subsets))
+    coalition_values = np.empty((ensemble.n_outputs, n_subsets))
     subsets_at_once = max(1, 2**16 // len(background))
     for start in range(0, n_subsets, subsets_at_once):
         part = slice(start, min(start + subsets_at_once, n_subsets))
@@ -424,27 +424,27 @@ def _interventional_worth(
             hybrid[np.ix_(contains[part], np.ones(len(background), bool), features)] = x[features]
         margin = ensemble.margin(hybrid.reshape(-1, ensemble.n_features))
         by_subset = margin.reshape(len(hybrid), len(background), ensemble.n_outputs)
-        worth[:, part] = np.einsum("sbk,b->ks", by_subset, weights)
-    return worth
+        coalition_values[:, part] = np.einsum("sbk,b->ks", by_subset, weights)
+    return coalition_values
 
 
 def _weighted_difference(
-    index: Index, worth: np.ndarray, without: np.ndarray, members: tuple[int, ...]
+    index: Index, coalition_values: np.ndarray, without: np.ndarray, members: tuple[int, ...]
 ) -> np.ndarray:
     """Return the index of some features, from v(S) of all subsets and the subsets without them."""
-    n_players = int(worth.shape[-1]).bit_length() - 1
+    n_players = int(coalition_values.shape[-1]).bit_length() - 1
     if index == "BII":
         weights = np.full(len(without), 1 / len(without))
     elif index == "STII":
         weights = len(members) * _shapley_weights(without, n_players)
     else:  # the members enter together, as one player
         weights = _shapley_weights(without, n_players - len(members) + 1)
-    return _difference(worth, without, members) @ weights
+    return _difference(coalition_values, without, members) @ weights
 
 
 def _fill_matrices(
     index: Index,
-    worth: np.ndarray,
+    coalition_values: np.ndarray,
     used: np.ndarray,
     subsets: np.ndarray,
     known: dict[int, np.ndarray],
@@ -454,23 +454,23 @@ def _fill_matrices(
     for i, f in enumerate(used):
         for j, g in enumerate(used[:i]):
             without = subsets[~(known[f] | known[g])]
-            matrices[..., f, g] = _weighted_difference(index, worth, without, (i, j)) / 2
+            matrices[..., f, g] = _weighted_difference(index, coalition_values, without, (i, j)) / 2
             matrices[..., g, f] = matrices[..., f, g]
     for i, f in enumerate(used):
         if index == "STII":
-            matrices[..., f, f] = worth[..., 1 << i] - worth[..., 0]
+            matrices[..., f, f] = coalition_values[..., 1 << i] - coalition_values[..., 0]
             continue
-        value = _weighted_difference(index, worth, subsets[~known[f]], (i,))
+        value = _weighted_difference(index, coalition_values, subsets[~known[f]], (i,))
         matrices[..., f, f] = value if index == "BII" else value - matrices[..., f, :].sum(axis=-1)
 
 
-def _difference(worth: np.ndarray, subsets: np.ndarray, members: tuple[int, ...]) -> np.ndarray:
+def _difference(coalition_values: np.ndarray, subsets: np.ndarray, members: tuple[int, ...]) -> np.ndarray:
     """Return the differences of differences of v(S) between subsets with and without each of the members."""
     if not members:
-        return worth[..., subsets]
+        return coalition_values[..., subsets]
     first, *others = members
-    with_first = _difference(worth, subsets | 1 << first, tuple(others))
-    return with_first - _difference(worth, subsets, tuple(others))
+    with_first = _difference(coalition_values, subsets | 1 << first, tuple(others))
+    return with_first - _difference(coalition_values, subsets, tuple(others))
 
 
 def _shapley_weights(subsets: np.ndarray, n_players: int) -> np.ndarray:
@@ -481,20 +481,22 @@ def _shapley_weights(subsets: np.ndarray, n_players: int) -> np.ndarray:
     return by_size[[int(s).bit_count() for s in subsets]]
 
 
-def _worth(ensemble: Ensemble, X: np.ndarray, known: dict[int, np.ndarray]) -> np.ndarray:
+def _coalition_values(ensemble: Ensemble, X: np.ndarray, known: dict[int, np.ndarray]) -> np.ndarray:
     """Return v(S) less the intercept, which cancels in all differences: (n_rows, n_outputs, n_subsets).
 
     ``known[p]`` says for each subset whether it contains player p.
     """
     n_subsets = len(next(iter(known.values()))) if known else 1
-    worth = np.zeros((len(X), ensemble.n_outputs, n_subsets))
+    coalition_values = np.zeros((len(X), ensemble.n_outputs, n_subsets))
     for start, output in zip(ensemble.tree_offsets, ensemble.tree_output):
         outputs = slice(None) if output < 0 else slice(output, output + 1)
-        worth[:, outputs] += _tree_worth(ensemble, start, X, known)
-    return worth
+        coalition_values[:, outputs] += _tree_expectations(ensemble, start, X, known)
+    return coalition_values
 
 
-def _tree_worth(ensemble: Ensemble, root: int, X: np.ndarray, known: dict[int, np.ndarray]) -> np.ndarray:
+def _tree_expectations(
+    ensemble: Ensemble, root: int, X: np.ndarray, known: dict[int, np.ndarray]
+) -> np.ndarray:
     """Return the expected leaf value of a tree, to broadcast to (n_rows, outputs of the tree, n_subsets)."""
 
     def children(node: int) -> tuple[int, int]:

@@ -354,9 +354,15 @@ def shapley(ensemble, x):
     """Compute Shapley values of the trees from the definition."""
     n = ensemble.n_features
     subsets = [frozenset(s) for r in range(n + 1) for s in itertools.combinations(range(n), r)]
-    worth = {s: sum(expectation(ensemble, t, 0, x, s) for t in range(ensemble.n_trees)) for s in subsets}
+    coalition_values = {
+        s: sum(expectation(ensemble, t, 0, x, s) for t in range(ensemble.n_trees)) for s in subsets
+    }
     return [
-        sum((worth[s | {f}] - worth[s]) / (n * math.comb(n - 1, len(s))) for s in subsets if f not in s)
+        sum(
+            (coalition_values[s | {f}] - coalition_values[s]) / (n * math.comb(n - 1, len(s)))
+            for s in subsets
+            if f not in s
+        )
         for f in range(n)
     ]
 

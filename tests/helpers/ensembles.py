@@ -463,13 +463,13 @@ def path_interactions(
         weights = [_index_weight(index, size, len(path), order) for size in sizes]
         for members in combinations(sorted(path), order):
             by_size = np.ones(1)
-            worth = float(ensemble.value[node, 0])
+            contribution = float(ensemble.value[node, 0])
             for f, (z, o) in path.items():
                 if f in members:
-                    worth *= o - z
+                    contribution *= o - z
                 else:
                     by_size = np.convolve(by_size, [z, o])
-            total[members] = total.get(members, 0.0) + worth * float(by_size @ weights)
+            total[members] = total.get(members, 0.0) + contribution * float(by_size @ weights)
     return total
 
 

@@ -91,7 +91,7 @@ def values_by_definition(margin: Callable[[Any], np.ndarray], X: Any, background
     theirs = X.iloc[np.repeat(np.arange(n), m)].reset_index(drop=True)
     others = background.iloc[np.tile(np.arange(m), n)].reset_index(drop=True)
 
-    def worth(known: tuple[str, ...]) -> np.ndarray:
+    def coalition_value(known: tuple[str, ...]) -> np.ndarray:
         mixed = pd.concat([(theirs if name in known else others)[[name]] for name in columns], axis=1)
         return np.asarray(margin(mixed), np.float64).reshape(n, m).mean(axis=1)
 
@@ -101,7 +101,7 @@ def values_by_definition(margin: Callable[[Any], np.ndarray], X: Any, background
         for size in range(len(columns)):
             weight = factorial(size) * factorial(len(rest) - size) / factorial(len(columns))
             for known in combinations(rest, size):
-                values[:, i] += weight * (worth((*known, name)) - worth(known))
+                values[:, i] += weight * (coalition_value((*known, name)) - coalition_value(known))
     return values
 
 

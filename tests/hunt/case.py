@@ -12,7 +12,7 @@ from . import containers, data, gpu, models, readers, tolerance, truth, wrappers
 from .draws import Draw
 from .margins import margin_of
 from .report import NotDrawnError
-from .trees import Tree, is_encodable, used_columns, worth
+from .trees import Tree, coalition_values, is_encodable, used_columns
 
 #: Number of rows to explain; the definition is evaluated for the first of them.
 N_EXPLAIN, N_DEFINED = 14, 6
@@ -297,9 +297,9 @@ class Case:
         return found, readers.rows_of(self.fitted.last, rows, self.categories)
 
     @cached_property
-    def path_worth(self) -> np.ndarray | None:
+    def path_coalition_values(self) -> np.ndarray | None:
         """Path-dependent values of the coalitions of the first rows, without the intercept."""
-        return None if self.trees is None else worth(*self.trees, self.n_outputs)
+        return None if self.trees is None else coalition_values(*self.trees, self.n_outputs)
 
     @cached_property
     def unused(self) -> list[int]:
@@ -334,7 +334,7 @@ class Case:
         return self.background.X if self.seen is self.X else self.background.plain
 
     @cached_property
-    def pair_worth(self) -> np.ndarray | None:
+    def pair_coalition_values(self) -> np.ndarray | None:
         """Coalition values of the first rows against each background row, by mixtures of model columns."""
         if self.n_columns > truth.MOST_COLUMNS or self.has_combinations:
             return None
@@ -342,7 +342,7 @@ class Case:
         background = self.library("transform", self.fitted.made, self.seen_background)
         return self.library(
             "mixtures",
-            truth.pairs_worth,
+            truth.coalition_values_of_pairs,
             lambda rows: margin_of(self.fitted.last, rows, contrast=True),
             made,
             background,

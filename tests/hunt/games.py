@@ -1,7 +1,7 @@
 """Shapley values, Banzhaf values and interactions from the value of every coalition, by their definitions.
 
-``worth[mask, ...]`` is the value of the coalition whose members are the bits set in ``mask``; all axes after
-the first are kept. Nothing here depends on trees or comes from the package.
+``coalition_values[mask, ...]`` is the value of the coalition whose members are the bits set in ``mask``; all
+axes after the first are kept. Nothing here depends on trees or comes from the package.
 """
 
 from __future__ import annotations
@@ -13,76 +13,88 @@ from math import comb, factorial
 import numpy as np
 
 
-def n_players(worth: np.ndarray) -> int:
-    return len(worth).bit_length() - 1
+def n_players(coalition_values: np.ndarray) -> int:
+    return len(coalition_values).bit_length() - 1
 
 
 def _sizes(masks: np.ndarray) -> np.ndarray:
     return np.array([int(mask).bit_count() for mask in masks])
 
 
-def differences(worth: np.ndarray, players: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+def differences(coalition_values: np.ndarray, players: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Compute the discrete derivative by the players at coalitions without them, and the sizes of these."""
-    masks = np.arange(len(worth))
+    masks = np.arange(len(coalition_values))
     together = sum(1 << i for i in players)
     without = masks[masks & together == 0]
-    total = np.zeros_like(worth[without])
+    total = np.zeros_like(coalition_values[without])
     for size in range(len(players) + 1):
         for known in combinations(players, size):
-            total += (-1.0) ** (len(players) - size) * worth[without | sum(1 << i for i in known)]
+            total += (-1.0) ** (len(players) - size) * coalition_values[without | sum(1 << i for i in known)]
     return total, _sizes(without)
 
 
-def weighted(worth: np.ndarray, players: tuple[int, ...], weight: Callable[[int], float]) -> np.ndarray:
+def weighted(
+    coalition_values: np.ndarray, players: tuple[int, ...], weight: Callable[[int], float]
+) -> np.ndarray:
     """Sum weight(|S|) times the derivative at S over all coalitions S without the players."""
-    gains, sizes = differences(worth, players)
+    gains, sizes = differences(coalition_values, players)
     return np.tensordot(np.array([weight(int(size)) for size in sizes]), gains, axes=1)
 
 
-def shapley_index(worth: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
+def shapley_index(coalition_values: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
     """Compute the Shapley interaction index of the players; for one player, its Shapley value."""
-    n, k = n_players(worth), len(players)
-    return weighted(worth, players, lambda s: factorial(s) * factorial(n - s - k) / factorial(n - k + 1))
+    n, k = n_players(coalition_values), len(players)
+    return weighted(
+        coalition_values, players, lambda s: factorial(s) * factorial(n - s - k) / factorial(n - k + 1)
+    )
 
 
-def banzhaf_index(worth: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
-    n, k = n_players(worth), len(players)
-    return weighted(worth, players, lambda s: 0.5 ** (n - k))
+def banzhaf_index(coalition_values: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
+    n, k = n_players(coalition_values), len(players)
+    return weighted(coalition_values, players, lambda s: 0.5 ** (n - k))
 
 
-def taylor_index(worth: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
+def taylor_index(coalition_values: np.ndarray, players: tuple[int, ...]) -> np.ndarray:
     """Compute the Shapley-Taylor index of order 2; for one player, the value of its own coalition."""
-    n = n_players(worth)
+    n = n_players(coalition_values)
     if len(players) == 1:
-        return worth[1 << players[0]] - worth[0]
-    return weighted(worth, players, lambda s: 2 / n / comb(n - 1, s))
+        return coalition_values[1 << players[0]] - coalition_values[0]
+    return weighted(coalition_values, players, lambda s: 2 / n / comb(n - 1, s))
 
 
 INDICES = {"SII": shapley_index, "STII": taylor_index, "BII": banzhaf_index}
 
 
-def values(worth: np.ndarray, index: str = "SV") -> np.ndarray:
+def values(coalition_values: np.ndarray, index: str = "SV") -> np.ndarray:
     """Compute Shapley or Banzhaf values: the axis of the players is the second."""
     of = {"SV": shapley_index, "BV": banzhaf_index}[index]
-    parts = [of(worth, (i,)) for i in range(n_players(worth))]
-    return np.stack(parts, axis=1) if parts else np.zeros((worth.shape[1], 0, *worth.shape[2:]))
+    parts = [of(coalition_values, (i,)) for i in range(n_players(coalition_values))]
+    return (
+        np.stack(parts, axis=1)
+        if parts
+        else np.zeros((coalition_values.shape[1], 0, *coalition_values.shape[2:]))
+    )
 
 
-def sets(worth: np.ndarray, members: list[tuple[int, ...]], index: str) -> np.ndarray:
+def sets(coalition_values: np.ndarray, members: list[tuple[int, ...]], index: str) -> np.ndarray:
     """Compute whole indices of some pairs or triples: their axis is the second."""
-    parts = [INDICES[index](worth, tuple(players)) for players in members]
-    return np.stack(parts, axis=1) if parts else np.zeros((worth.shape[1], 0, *worth.shape[2:]))
+    parts = [INDICES[index](coalition_values, tuple(players)) for players in members]
+    return (
+        np.stack(parts, axis=1)
+        if parts
+        else np.zeros((coalition_values.shape[1], 0, *coalition_values.shape[2:]))
+    )
 
 
-def matrices(worth: np.ndarray, index: str) -> np.ndarray:
+def matrices(coalition_values: np.ndarray, index: str) -> np.ndarray:
     """Put half of each pair's index at both of its places, and main effects on the diagonal."""
-    n = n_players(worth)
-    found = np.zeros((worth.shape[1], n, n, *worth.shape[2:]))
+    n = n_players(coalition_values)
+    found = np.zeros((coalition_values.shape[1], n, n, *coalition_values.shape[2:]))
     for i, j in combinations(range(n), 2):
-        found[:, i, j] = found[:, j, i] = INDICES[index](worth, (i, j)) / 2
+        found[:, i, j] = found[:, j, i] = INDICES[index](coalition_values, (i, j)) / 2
     for i in range(n):
         if index == "SII":
-            found[:, i, i] = shapley_index(worth, (i,)) - found[:, i].sum(axis=1)
+            found[:, i, i] = shapley_index(coalition_values, (i,)) - found[:, i].sum(axis=1)
         else:
-            found[:, i, i] = INDICES[index](worth, (i,))
+            found[:, i, i] = INDICES[index](coalition_values, (i,))
     return found

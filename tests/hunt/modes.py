@@ -104,15 +104,17 @@ def values(case: Case, report: Report, index: str = "SV") -> None:
     if index == "SV":
         adds_up(case, report, explanation)
         same_rows(case, report, explainer.shap_values, explanation.values)
-    worth = case.path_worth
-    if worth is not None:
+    coalition_values = case.path_coalition_values
+    if coalition_values is not None:
         # The reader is right only if all columns together give the library's margin, up to the intercept.
-        intercept = case.contrasts[:N_DEFINED] - worth[-1]
+        intercept = case.contrasts[:N_DEFINED] - coalition_values[-1]
         report.close("reader", intercept, intercept[:1].repeat(N_DEFINED, 0), case.allowed(case.contrasts))
-        right = widened(case, games.values(worth, index))
+        right = widened(case, games.values(coalition_values, index))
         report.close(f"values {index}", got[:N_DEFINED], right, case.allowed(right, exact=True))
         base = widened_base(
-            case, case.margins[:1] - worth[-1][:1] + worth[0][:1], adds_up_probabilities(case)
+            case,
+            case.margins[:1] - coalition_values[-1][:1] + coalition_values[0][:1],
+            adds_up_probabilities(case),
         )
         report.close(
             "base value",
@@ -148,11 +150,11 @@ def background(case: Case, report: Report, index: str = "SV") -> None:
     report.close(
         "base value", np.reshape(explanation.base_values, (1, -1)), base, case.allowed(base * 0, whole=True)
     )
-    pairs = case.pair_worth
+    pairs = case.pair_coalition_values
     if pairs is None:
         return
-    worth = truth.mean_worth(pairs, case.background_weights)
-    right = widened(case, games.values(worth, index))
+    coalition_values = truth.mean_coalition_values(pairs, case.background_weights)
+    right = widened(case, games.values(coalition_values, index))
     report.close(f"interventional {index}", got[:N_DEFINED], right, case.allowed(right))
     if case.fitted.one_to_one and len(case.draw.columns) <= truth.MOST_COLUMNS and case.fitted.steps:
         whole_pipeline(case, report, got, index)
@@ -162,8 +164,10 @@ def whole_pipeline(case: Case, report: Report, got: np.ndarray, index: str) -> N
     """Check the definition by mixtures of rows of X itself, through all steps."""
     rows = containers.rows(case.seen, range(N_DEFINED))
     p = len(case.draw.columns)
-    pairs = truth.pairs_worth(lambda X: case.margin(X, contrast=True), rows, case.seen_background, p)
-    of_columns = games.values(truth.mean_worth(pairs, case.background_weights), index)
+    pairs = truth.coalition_values_of_pairs(
+        lambda X: case.margin(X, contrast=True), rows, case.seen_background, p
+    )
+    of_columns = games.values(truth.mean_coalition_values(pairs, case.background_weights), index)
     right = widened(case, of_columns[:, case.fitted.origins])
     report.close(f"whole pipeline {index}", got[:N_DEFINED], right, case.allowed(right))
 
@@ -185,10 +189,12 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
     ways = (case.n_columns,) * 2 if form == "all" else (len(listed),)
     report.equal("shape of interactions", got.shape, (n, *ways) if k == 1 else (n, *ways, k))
     if with_background:
-        pairs = case.pair_worth
-        worth = None if pairs is None else truth.mean_worth(pairs, case.background_weights)
+        pairs = case.pair_coalition_values
+        coalition_values = (
+            None if pairs is None else truth.mean_coalition_values(pairs, case.background_weights)
+        )
     else:
-        worth = case.path_worth
+        coalition_values = case.path_coalition_values
     exact = not with_background  # mixtures of these are predicted by the library
     if form == "all":
         got = outputs_last(got, 4)
@@ -198,8 +204,8 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
             report.close(
                 "rows add up", got.astype(np.float64).sum(axis=2), total, case.allowed(total, factor=3)
             )
-        if worth is not None:
-            right = widened(case, games.matrices(worth, index))
+        if coalition_values is not None:
+            right = widened(case, games.matrices(coalition_values, index))
             report.close(
                 f"matrices {index}", got[:N_DEFINED], right, case.allowed(right, exact=exact, factor=2)
             )
@@ -208,14 +214,14 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
     members = [tuple(int(i) for i in row) for row in listed]
     if form == "list":
         report.equal("listed", members, sets[::-2])
-    if worth is not None:
-        right = widened(case, games.sets(worth, members, index))
+    if coalition_values is not None:
+        right = widened(case, games.sets(coalition_values, members, index))
         report.close(
             f"sets {index} {order}", got[:N_DEFINED], right, case.allowed(right, exact=exact, factor=2)
         )
         if form == "occurring":
             rest = [m for m in sets if tuple(sorted(m)) not in {tuple(sorted(x)) for x in members}]
-            others = games.sets(worth, rest, index)
+            others = games.sets(coalition_values, rest, index)
             report.close(
                 "sets that do not occur", others, 0 * others, case.allowed(np.zeros((1, case.n_outputs)))
             )
@@ -234,10 +240,10 @@ def probability(case: Case, report: Report) -> None:
     zero = np.zeros(1)
     right = widened_base(case, link(case.margins, zero), True)
     report.close("additivity of probabilities", total, right, allowed_of_link(case, right, got, 1.0))
-    if case.pair_worth is None:
+    if case.pair_coalition_values is None:
         return
     found, base = truth.rescaled(
-        case.pair_worth,
+        case.pair_coalition_values,
         case.margins[:N_DEFINED],
         case.background_margins,
         link,
@@ -292,10 +298,10 @@ def log_loss(case: Case, report: Report) -> None:
     total = np.reshape(explanation.base_values, (-1, 1)) + got.astype(np.float64).sum(axis=1)
     right = link(case.margins[:N_DEFINED], y[:, None])
     report.close("additivity of losses", total, right, allowed_of_link(case, right, got, steepest))
-    if case.pair_worth is None:
+    if case.pair_coalition_values is None:
         return
     found, base = truth.rescaled(
-        case.pair_worth,
+        case.pair_coalition_values,
         case.margins[:N_DEFINED],
         case.background_margins,
         link,

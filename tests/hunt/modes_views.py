@@ -79,7 +79,7 @@ def covers(case: Case, report: Report) -> None:
         return
     _, rows = case.trees
     counted = list(readers_sklearn.trees(model, counts=True))
-    right = games.values(trees.worth(counted, rows, case.n_outputs))
+    right = games.values(trees.coalition_values(counted, rows, case.n_outputs))
     if case.draw.options.get("outputs") == "all":
         right = np.concatenate([-right, right], axis=-1)
     got = outputs_last(explanation.values, 3)

@@ -28,7 +28,7 @@ class Tree:
     goes_left: Callable[[int, np.ndarray], np.ndarray]
 
 
-def worth(trees: list[Tree], X: np.ndarray, n_outputs: int) -> np.ndarray:
+def coalition_values(trees: list[Tree], X: np.ndarray, n_outputs: int) -> np.ndarray:
     """Compute the values of all coalitions of columns, without any intercept: (2^p, n_rows, n_outputs)."""
     p = X.shape[1]
     masks = np.arange(2**p)

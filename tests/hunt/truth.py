@@ -19,7 +19,9 @@ from .margins import library_of
 MOST_COLUMNS = 9
 
 
-def pairs_worth(predict: Callable[[Any], np.ndarray], X: Any, background: Any, n_columns: int) -> np.ndarray:
+def coalition_values_of_pairs(
+    predict: Callable[[Any], np.ndarray], X: Any, background: Any, n_columns: int
+) -> np.ndarray:
     """Compute the value of every coalition for each pair of an explained row and a background row.
 
     Parameters
@@ -49,13 +51,13 @@ def shares(weights: np.ndarray | None, n_background: int) -> np.ndarray:
     return weights / weights.sum()
 
 
-def mean_worth(worth: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+def mean_coalition_values(coalition_values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     """Compute the value of each coalition against the whole background: (2^p, n_rows, n_outputs)."""
-    return np.einsum("cnmk,m->cnk", worth, shares(weights, worth.shape[2]))
+    return np.einsum("cnmk,m->cnk", coalition_values, shares(weights, coalition_values.shape[2]))
 
 
 def rescaled(
-    worth: np.ndarray,
+    coalition_values: np.ndarray,
     margins: np.ndarray,
     of_background: np.ndarray,
     link: Callable[[np.ndarray, np.ndarray], np.ndarray],
@@ -69,7 +71,7 @@ def rescaled(
 
     Parameters
     ----------
-    worth : ndarray of shape (2^p, n_rows, n_background, n_outputs)
+    coalition_values : ndarray of shape (2^p, n_rows, n_background, n_outputs)
     margins, of_background : ndarray of shape (n_rows, n_outputs) and (n_background, n_outputs)
     link, derivative : callable
         Functions of margins and labels, which broadcast.
@@ -81,9 +83,9 @@ def rescaled(
     with np.errstate(invalid="ignore", divide="ignore"):
         secant = (link(x, y) - link(b, y)) / (x - b)
     slope = np.where(apart, secant, derivative((x + b) / 2, y))
-    per_pair = games.values(worth.reshape(len(worth), -1, worth.shape[3]))
-    per_pair = per_pair.reshape(*worth.shape[1:3], -1, worth.shape[3])
-    share = shares(weights, worth.shape[2])
+    per_pair = games.values(coalition_values.reshape(len(coalition_values), -1, coalition_values.shape[3]))
+    per_pair = per_pair.reshape(*coalition_values.shape[1:3], -1, coalition_values.shape[3])
+    share = shares(weights, coalition_values.shape[2])
     values = np.einsum("nmpk,nmk,m->npk", per_pair, slope, share)
     return values, np.einsum("nmk,m->nk", np.broadcast_to(link(b, y), slope.shape), share)
 

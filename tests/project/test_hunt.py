@@ -60,36 +60,38 @@ def test_a_seed_is_a_case_for_ever():
 
 def test_values_of_two_players():
     """v(none) = 1, v(a) = 4, v(b) = 3, v(a, b) = 10."""
-    worth = np.array([1.0, 4.0, 3.0, 10.0])[:, None, None]
+    coalition_values = np.array([1.0, 4.0, 3.0, 10.0])[:, None, None]
     # a adds 3 first and 7 second, b adds 2 first and 6 second.
-    assert games.values(worth)[0, :, 0].tolist() == [5.0, 4.0]
-    assert games.values(worth, "BV")[0, :, 0].tolist() == [5.0, 4.0]
+    assert games.values(coalition_values)[0, :, 0].tolist() == [5.0, 4.0]
+    assert games.values(coalition_values, "BV")[0, :, 0].tolist() == [5.0, 4.0]
     # Together they add 10 - 4 - 3 + 1 more than each alone.
     for index in ("SII", "STII", "BII"):
-        assert games.sets(worth, [(0, 1)], index)[0, :, 0].tolist() == [4.0]
-    assert games.matrices(worth, "SII")[0, ..., 0].tolist() == [[3.0, 2.0], [2.0, 2.0]]
-    assert games.matrices(worth, "STII")[0, ..., 0].tolist() == [[3.0, 2.0], [2.0, 2.0]]
-    assert games.matrices(worth, "BII")[0, ..., 0].tolist() == [[5.0, 2.0], [2.0, 4.0]]
+        assert games.sets(coalition_values, [(0, 1)], index)[0, :, 0].tolist() == [4.0]
+    assert games.matrices(coalition_values, "SII")[0, ..., 0].tolist() == [[3.0, 2.0], [2.0, 2.0]]
+    assert games.matrices(coalition_values, "STII")[0, ..., 0].tolist() == [[3.0, 2.0], [2.0, 2.0]]
+    assert games.matrices(coalition_values, "BII")[0, ..., 0].tolist() == [[5.0, 2.0], [2.0, 4.0]]
 
 
 def test_values_of_three_players():
     """A majority of two of three: each has a third; by Banzhaf each decides two times out of four."""
-    worth = np.array([float(mask.bit_count() >= 2) for mask in range(8)])[:, None, None]
-    np.testing.assert_allclose(games.values(worth)[0, :, 0], [1 / 3] * 3, rtol=1e-15)
-    np.testing.assert_allclose(games.values(worth, "BV")[0, :, 0], [0.5] * 3, rtol=1e-15)
+    coalition_values = np.array([float(mask.bit_count() >= 2) for mask in range(8)])[:, None, None]
+    np.testing.assert_allclose(games.values(coalition_values)[0, :, 0], [1 / 3] * 3, rtol=1e-15)
+    np.testing.assert_allclose(games.values(coalition_values, "BV")[0, :, 0], [0.5] * 3, rtol=1e-15)
     # If the third is known, two of them add 1 - 1 - 1 + 0, else 1.
-    np.testing.assert_allclose(games.sets(worth, [(0, 1)], "SII")[0, 0, 0], 0.0, atol=1e-15)
+    np.testing.assert_allclose(games.sets(coalition_values, [(0, 1)], "SII")[0, 0, 0], 0.0, atol=1e-15)
     # The Shapley-Taylor index weights the empty set with 2/3, the third with 1/3.
-    np.testing.assert_allclose(games.sets(worth, [(0, 1)], "STII")[0, 0, 0], 1 / 3, rtol=1e-15)
-    np.testing.assert_allclose(games.sets(worth, [(0, 1, 2)], "SII")[0, 0, 0], -2.0, rtol=1e-15)
+    np.testing.assert_allclose(games.sets(coalition_values, [(0, 1)], "STII")[0, 0, 0], 1 / 3, rtol=1e-15)
+    np.testing.assert_allclose(games.sets(coalition_values, [(0, 1, 2)], "SII")[0, 0, 0], -2.0, rtol=1e-15)
 
 
 def test_mixtures():
     """f(a, b) = a b of the row (2, 3) against (1, 1) and (0, 5), the second with three times the weight."""
     X, background = np.array([[2.0, 3.0]]), np.array([[1.0, 1.0], [0.0, 5.0]])
-    worth = truth.pairs_worth(lambda rows: rows[:, :1] * rows[:, 1:], X, background, 2)
-    assert worth[:, 0, :, 0].tolist() == [[1.0, 0.0], [2.0, 10.0], [3.0, 0.0], [6.0, 6.0]]
-    of_game = games.values(truth.mean_worth(worth, np.array([1.0, 3.0])))[0, :, 0]
+    coalition_values = truth.coalition_values_of_pairs(
+        lambda rows: rows[:, :1] * rows[:, 1:], X, background, 2
+    )
+    assert coalition_values[:, 0, :, 0].tolist() == [[1.0, 0.0], [2.0, 10.0], [3.0, 0.0], [6.0, 6.0]]
+    of_game = games.values(truth.mean_coalition_values(coalition_values, np.array([1.0, 3.0])))[0, :, 0]
     # Against the first row 2 and 3, against the second 8 and -2.
     np.testing.assert_allclose(of_game, [(2 + 3 * 8) / 4, (3 + 3 * -2) / 4], rtol=1e-15)
 
@@ -97,9 +99,11 @@ def test_mixtures():
 def test_rescaled_values_of_the_page():
     """10 and 5 added to a margin of 0: 0.33 and 0.17 of the probability, as docs/which_shap.md says."""
     X, background = np.array([[10.0, 5.0]]), np.array([[0.0, 0.0]])
-    worth = truth.pairs_worth(lambda rows: rows.sum(axis=1, keepdims=True), X, background, 2)
+    coalition_values = truth.coalition_values_of_pairs(
+        lambda rows: rows.sum(axis=1, keepdims=True), X, background, 2
+    )
     link, slope = truth.logistic(1.0)
-    values, base = truth.rescaled(worth, X.sum(1)[:, None], np.zeros((1, 1)), link, slope, None)
+    values, base = truth.rescaled(coalition_values, X.sum(1)[:, None], np.zeros((1, 1)), link, slope, None)
     np.testing.assert_allclose(values[0, :, 0], [1 / 3, 1 / 6], atol=1e-6)
     assert base.tolist() == [[0.5]]
 
