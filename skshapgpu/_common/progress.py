@@ -27,7 +27,7 @@ class Progress:
 
     def __init__(self, n_rows: int | None, report: Report) -> None:
         self._n_rows, self._report = n_rows, report
-        self._told = -1
+        self._most_reported = -1
         self._step = _LEAST_ROWS
         self._last = perf_counter()
 
@@ -44,8 +44,8 @@ class Progress:
             self._step *= 2
         elif seconds > _SECONDS[1]:
             self._step = max(_LEAST_ROWS, self._step // 2)
-        if n_rows > self._told:
-            self._told = n_rows
+        if n_rows > self._most_reported:
+            self._most_reported = n_rows
             self._report(n_rows, self._n_rows)
 
 

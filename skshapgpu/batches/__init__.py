@@ -349,23 +349,23 @@ class _Run:
 
         def work(piece: Any) -> tuple[int, Any]:
             nonlocal n_explained
-            made = self._explain(piece, n_explained)
+            explained = self._explain(piece, n_explained)
             n_explained += piece.shape[0]
-            return piece.shape[0], made
+            return piece.shape[0], explained
 
-        def write(made: tuple[int, Any]) -> None:
-            self._sink.write(made[1])
-            n_written[0] += made[0]
+        def write(explained: tuple[int, Any]) -> None:
+            self._sink.write(explained[1])
+            n_written[0] += explained[0]
 
-        def tell() -> None:
-            if told is not None:
-                told.done(n_written[0])
+        def report() -> None:
+            if tracker is not None:
+                tracker.done(n_written[0])
 
         pieces = self._source.read(self._columns, n_done, self.batch_rows)
         n_rows = self._source.n_rows
         try:
-            with watched(progress, n_rows, n_done) as told:
-                overlapped(pieces, work, write, tell)
+            with watched(progress, n_rows, n_done) as tracker:
+                overlapped(pieces, work, write, report)
             if n_rows is not None and n_written[0] != n_rows:
                 raise ValueError(
                     f"the source gave {n_written[0]:,} rows, but had {n_rows:,}: it was changed meanwhile"

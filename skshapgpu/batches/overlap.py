@@ -103,13 +103,13 @@ def overlapped(
                 item = unread.get()
             except Ended:
                 break
-            made = work(item)
+            result = work(item)
             del item
             try:
-                unwritten.put(made)
+                unwritten.put(result)
             except Ended:
                 break
-            del made
+            del result
             done()
     finally:
         unread.abandon()

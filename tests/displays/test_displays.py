@@ -16,7 +16,7 @@ from helpers.displays import (
     assert_filled,
     assert_readable,
     draw,
-    made,
+    random_explanation,
     rgba,
     row_names,
 )
@@ -106,7 +106,9 @@ def test_bars_of_one_output(wine: Explanation) -> None:
 
 def test_bars_of_many_outputs_are_sums() -> None:
     values = np.random.default_rng(0).normal(size=(20, 3, 30))
-    explanation = made(20, 3, values=values, base_values=np.zeros(30), output_names=tuple(range(30)))
+    explanation = random_explanation(
+        20, 3, values=values, base_values=np.zeros(30), output_names=tuple(range(30))
+    )
     display = ShapBarDisplay.from_explanation(explanation)
     (bars,) = display.bars_
     total = np.sort(np.abs(values).mean(axis=0).sum(axis=1))[::-1]
@@ -117,7 +119,7 @@ def test_bars_of_many_outputs_are_sums() -> None:
 def test_bars_of_cross_validation() -> None:
     importances = np.random.default_rng(0).uniform(1, 2, size=(5, 6)) * np.arange(6, 0, -1)
     importances[3] = np.nan
-    explanation = made(40, 6)
+    explanation = random_explanation(40, 6)
     display = ShapBarDisplay.from_cv_results(
         {"explanation": explanation, "importances": importances, "fit_time": np.ones(5)}, max_features=4
     )
@@ -138,7 +140,7 @@ def test_bars_of_cross_validation() -> None:
 
 
 def test_bars_of_one_split_have_no_spread() -> None:
-    results = {"explanation": made(40, 6), "importances": np.arange(6.0)[None]}
+    results = {"explanation": random_explanation(40, 6), "importances": np.arange(6.0)[None]}
     display = ShapBarDisplay.from_cv_results(results)
     assert not display.ax_.collections and "splits" not in display.ax_.get_xlabel()
 
@@ -148,8 +150,14 @@ def test_bars_of_one_split_have_no_spread() -> None:
     [
         ({"importances": np.ones((2, 5))}, "must be the result of cross_val_explain"),
         (None, "must be the result of cross_val_explain"),
-        ({"explanation": made(), "importances": np.ones((2, 4))}, r"shape \(2, 4\), but 5 features"),
-        ({"explanation": made(), "importances": np.full((2, 5), np.nan)}, "no split has importances"),
+        (
+            {"explanation": random_explanation(), "importances": np.ones((2, 4))},
+            r"shape \(2, 4\), but 5 features",
+        ),
+        (
+            {"explanation": random_explanation(), "importances": np.full((2, 5), np.nan)},
+            "no split has importances",
+        ),
     ],
 )
 def test_other_cv_results_are_refused(results: Any, message: str) -> None:
@@ -158,11 +166,11 @@ def test_other_cv_results_are_refused(results: Any, message: str) -> None:
 
 
 def test_rows_that_no_split_tested_are_left_out() -> None:
-    whole = made(50)
+    whole = random_explanation(50)
     values = np.array(whole.values)
     values[::3] = np.nan
     base = np.where(np.isnan(values[:, 0]), np.nan, 3.0)
-    partial = made(50, values=values, base_values=base)
+    partial = random_explanation(50, values=values, base_values=base)
     tested = np.arange(50) % 3 > 0
     bars = [bar.get_width() for bar in ShapBarDisplay.from_explanation(partial).bars_[0]]
     np.testing.assert_allclose(bars, np.sort(np.abs(whole.values[tested]).mean(axis=0))[::-1])
@@ -170,7 +178,7 @@ def test_rows_that_no_split_tested_are_left_out() -> None:
     assert len(ShapDependenceDisplay.from_explanation(partial, 1).values) == tested.sum()
     with pytest.raises(ValueError, match="row 3 has no values: no split tested it"):
         ShapWaterfallDisplay.from_explanation(partial, row=3)
-    empty = made(50, values=np.full((50, 5), np.nan))
+    empty = random_explanation(50, values=np.full((50, 5), np.nan))
     for cls in DISPLAYS[:3]:
         with pytest.raises(ValueError, match="no row with values"):
             draw(cls, empty)
@@ -206,7 +214,7 @@ def test_colours_follow_robust_percentiles(diabetes: Explanation) -> None:
 
 def test_points_are_seen_in_their_colours() -> None:
     values = np.array([[-1.0], [1.0], [3.0]])
-    explanation = made(3, 1, values=values, data=np.array([[0.0], [1.0], [np.nan]]))
+    explanation = random_explanation(3, 1, values=values, data=np.array([[0.0], [1.0], [np.nan]]))
     display = ShapBeeswarmDisplay.from_explanation(explanation, size=200)
     pixels = assert_readable(display.figure_)
     for x, color in ((-1, NEGATIVE), (1, POSITIVE), (3, MISSING)):
@@ -221,7 +229,7 @@ def test_categories_have_colours_in_their_order() -> None:
     labels = np.array(["low", "high", "middle", None, "low"], dtype=object)
     ordered = pd.Categorical(labels, categories=["low", "middle", "high"], ordered=True)
     frame = pd.DataFrame({"size": ordered, "name": ["b", "a", "c", "a", None], "flag": [True] * 5})
-    explanation = made(5, 3, values=np.ones((5, 3)) * [3, 2, 1], data=frame)
+    explanation = random_explanation(5, 3, values=np.ones((5, 3)) * [3, 2, 1], data=frame)
     display = ShapBeeswarmDisplay.from_explanation(explanation)
     display.figure_.canvas.draw()
     in_order = np.argsort(display.rows_)
@@ -246,7 +254,7 @@ def test_other_features_are_one_swarm_without_colours(diabetes: Explanation) -> 
 
 
 def test_swarms_without_data_have_one_colour() -> None:
-    display = ShapBeeswarmDisplay.from_explanation(made(data=None))
+    display = ShapBeeswarmDisplay.from_explanation(random_explanation(data=None))
     np.testing.assert_allclose(display.points_[0].get_facecolor()[0], rgba(NEUTRAL))
     assert len(display.figure_.axes) == 1
     assert_readable(display.figure_)
@@ -263,7 +271,7 @@ def test_offsets_of_swarms() -> None:
 
 
 def test_many_rows_take_bounded_time_and_size(tmp_path: Any) -> None:
-    explanation = made(100_000, 30)
+    explanation = random_explanation(100_000, 30)
     start = time.process_time()
     display = ShapBeeswarmDisplay.from_explanation(explanation)
     display.figure_.savefig(tmp_path / "swarm.svg")
@@ -289,7 +297,7 @@ def test_several_outputs_need_a_choice(cls: type, wine: Explanation) -> None:
         with pytest.raises(ValueError, match="of 3 outputs: choose one with output="):
             draw(cls, wine)
     with pytest.raises(ValueError, match="of one output: leave it out"):
-        draw(cls, made(), output=0)
+        draw(cls, random_explanation(), output=0)
     with pytest.raises(KeyError, match="'no such'"):
         draw(cls, wine, output="no such")
     with pytest.raises(IndexError, match="out of range"):
@@ -301,7 +309,7 @@ def test_several_outputs_need_a_choice(cls: type, wine: Explanation) -> None:
 @pytest.mark.parametrize("cls", [ShapBarDisplay, ShapBeeswarmDisplay, ShapWaterfallDisplay])
 def test_max_features_is_checked(cls: type) -> None:
     with pytest.raises(ValueError, match="max_features must be at least 1, not 0"):
-        draw(cls, made(), max_features=0)
+        draw(cls, random_explanation(), max_features=0)
 
 
 @pytest.mark.parametrize("cls", DISPLAYS)
@@ -314,7 +322,7 @@ def test_only_explanations_are_drawn(cls: type) -> None:
 def test_conventions(cls: type) -> None:
     """__init__ stores; plot draws on the given axes and returns the display."""
     figure, ax = pyplot.subplots(layout="constrained")
-    display = draw(cls, made(), ax=ax)
+    display = draw(cls, random_explanation(), ax=ax)
     assert display.ax_ is ax and display.figure_ is figure
     assert display.plot() is display and display.ax_ is not ax
     fresh = cls.__new__(cls)
@@ -328,25 +336,25 @@ def test_conventions(cls: type) -> None:
 
 
 CASES: dict[str, Explanation] = {
-    "one feature": made(30, 1),
-    "two hundred features": made(30, 200),
-    "one row": made(1, 6),
-    "constant feature": made(30, 3, data=np.ones((30, 3))),
-    "zero values": made(30, 3, values=np.zeros((30, 3))),
-    "all missing": made(30, 3, data=np.full((30, 3), np.nan)),
-    "infinite": made(30, 3, data=np.where(np.arange(90).reshape(30, 3) % 7, 1.0, -np.inf)),
-    "large values": made(30, 3, values=made(30, 3).values * 1e7, base_values=1e9),
-    "tiny values": made(30, 3, values=made(30, 3).values * 1e-9),
-    "one sign": made(30, 12, values=-np.abs(made(30, 12).values)),
-    "long names": made(
+    "one feature": random_explanation(30, 1),
+    "two hundred features": random_explanation(30, 200),
+    "one row": random_explanation(1, 6),
+    "constant feature": random_explanation(30, 3, data=np.ones((30, 3))),
+    "zero values": random_explanation(30, 3, values=np.zeros((30, 3))),
+    "all missing": random_explanation(30, 3, data=np.full((30, 3), np.nan)),
+    "infinite": random_explanation(30, 3, data=np.where(np.arange(90).reshape(30, 3) % 7, 1.0, -np.inf)),
+    "large values": random_explanation(30, 3, values=random_explanation(30, 3).values * 1e7, base_values=1e9),
+    "tiny values": random_explanation(30, 3, values=random_explanation(30, 3).values * 1e-9),
+    "one sign": random_explanation(30, 12, values=-np.abs(random_explanation(30, 12).values)),
+    "long names": random_explanation(
         30, 8, feature_names=tuple(f"{'a very long name of a feature ' * 5}{i}" for i in range(8))
     ),
-    "odd names": made(
+    "odd names": random_explanation(
         30,
         6,
         feature_names=("größe_µm²", "доход", "ηλικία", "cost_$_a^b$", "line\nbreak", "<b>\\frac{1}{2}</b>"),
     ),
-    "float32": made(30, 3, values=made(30, 3).values.astype(np.float32)),
+    "float32": random_explanation(30, 3, values=random_explanation(30, 3).values.astype(np.float32)),
 }
 
 
@@ -364,7 +372,7 @@ def test_hard_cases_are_readable(cls: type, case: str) -> None:
 
 @pytest.mark.parametrize("cls", [ShapBarDisplay, ShapBeeswarmDisplay, ShapWaterfallDisplay])
 def test_two_hundred_rows_are_readable(cls: type) -> None:
-    display = draw(cls, made(30, 200), max_features=None)
+    display = draw(cls, random_explanation(30, 200), max_features=None)
     assert len(row_names(display)) == 200
     assert_readable(display.figure_)
 
@@ -373,7 +381,7 @@ def test_two_hundred_rows_are_readable(cls: type) -> None:
 def test_small_axes_get_small_letters(cls: type) -> None:
     figure, axes = pyplot.subplots(2, 2, figsize=(9, 6), layout="constrained")
     for ax in axes.flat:
-        draw(cls, made(30, 30), ax=ax, max_features=20)
+        draw(cls, random_explanation(30, 30), ax=ax, max_features=20)
     assert_readable(figure)
 
 
@@ -381,8 +389,8 @@ def test_small_axes_get_small_letters(cls: type) -> None:
 def test_parts_of_figures(cls: type) -> None:
     figure = pyplot.figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subfigures(1, 2)
-    display = draw(cls, made(30, 6), ax=left.subplots())
-    draw(cls, made(30, 6), ax=right.subplots())
+    display = draw(cls, random_explanation(30, 6), ax=left.subplots())
+    draw(cls, random_explanation(30, 6), ax=right.subplots())
     assert display.figure_ is left
     figure.canvas.draw()
     assert (np.asarray(figure.canvas.buffer_rgba())[..., :3] < 200).any(axis=-1).mean() > 0.005
@@ -449,7 +457,7 @@ def test_without_matplotlib(cls: type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     feature = (0,) if cls is ShapDependenceDisplay else ()
     for work in (
-        lambda: draw(cls, made()),
+        lambda: draw(cls, random_explanation()),
         lambda: cls.from_estimator("no model", DIABETES, *feature),  # type: ignore[attr-defined]
     ):
         with pytest.raises(ImportError, match="pip install matplotlib"):

@@ -14,7 +14,7 @@ from helpers.displays import (
     WINE,
     assert_filled,
     assert_readable,
-    made,
+    random_explanation,
     rgba,
     row_names,
     texts,
@@ -49,7 +49,7 @@ def test_dependence_places_values(diabetes: Explanation) -> None:
 
 
 def test_missing_values_stand_beside_numbers() -> None:
-    explanation = made(200, 2)
+    explanation = random_explanation(200, 2)
     explanation.data[::10, 0] = np.nan
     explanation.data[::7, 1] = np.nan
     display = ShapDependenceDisplay.from_explanation(explanation, 0, color_by=1)
@@ -76,7 +76,7 @@ def test_dependence_of_categories() -> None:
             "few": rng.choice(["yes", "no", None], 500),
         }
     )
-    explanation = made(500, 2, data=frame, feature_names=("many", "few"))
+    explanation = random_explanation(500, 2, data=frame, feature_names=("many", "few"))
     display = ShapDependenceDisplay.from_explanation(explanation, "many", color_by="few")
     ticks = [label.get_text() for label in display.ax_.get_xticklabels()]
     assert len(ticks) == 20 and ticks[-1] == "21 others" and "category number 39" in ticks
@@ -154,13 +154,13 @@ def test_dependence_of_one_of_several_outputs(wine: Explanation) -> None:
 
 def test_dependence_needs_data() -> None:
     with pytest.raises(ValueError, match="the explanation has no data"):
-        ShapDependenceDisplay.from_explanation(made(data=None), 0)
+        ShapDependenceDisplay.from_explanation(random_explanation(data=None), 0)
     with pytest.raises(KeyError, match="no such"):
-        ShapDependenceDisplay.from_explanation(made(), "no such")
+        ShapDependenceDisplay.from_explanation(random_explanation(), "no such")
     with pytest.raises(ValueError, match="one feature is needed"):
-        ShapDependenceDisplay.from_explanation(made(), [0, 1])
+        ShapDependenceDisplay.from_explanation(random_explanation(), [0, 1])
     with pytest.raises(ValueError, match="max_rows must be at least 1"):
-        ShapDependenceDisplay.from_explanation(made(), 0, max_rows=0)
+        ShapDependenceDisplay.from_explanation(random_explanation(), 0, max_rows=0)
 
 
 # Waterfalls
@@ -198,7 +198,7 @@ def test_waterfall_leads_from_base_value_to_prediction(diabetes: Explanation) ->
 
 
 def test_waterfall_resolves_its_ends() -> None:
-    explanation = made(1, 2, values=np.array([[30.0, -10.0]]), base_values=1_234_567.0)
+    explanation = random_explanation(1, 2, values=np.array([[30.0, -10.0]]), base_values=1_234_567.0)
     *_, top, bottom = (text.get_text() for text in ShapWaterfallDisplay.from_explanation(explanation).texts_)
     assert (top, bottom) == ("f(x) = 1234587.0", "E[f(X)] = 1234567.0")
 
@@ -219,7 +219,7 @@ def test_waterfall_of_base_values_of_rows(n_outputs: int) -> None:
     if n_outputs > 1:
         changes |= {"values": rng.normal(size=(6, 5, 3)), "output_names": ("a", "b", "c")}
         output = "b"
-    explanation = made(6, **changes)
+    explanation = random_explanation(6, **changes)
     display = ShapWaterfallDisplay.from_explanation(explanation, row=4, output=output)
     base = explanation.base_values[4] if n_outputs == 1 else explanation.base_values[4, 1]
     values = explanation.values[4] if n_outputs == 1 else explanation.values[4, :, 1]
@@ -241,6 +241,6 @@ def test_waterfall_of_a_loss() -> None:
 
 def test_waterfall_refuses() -> None:
     with pytest.raises(IndexError, match="row 50 is out of range for 50 rows"):
-        ShapWaterfallDisplay.from_explanation(made(), row=50)
+        ShapWaterfallDisplay.from_explanation(random_explanation(), row=50)
     with pytest.raises(ValueError, match="Banzhaf values do not add up"):
-        ShapWaterfallDisplay.from_explanation(made(index="BV"))
+        ShapWaterfallDisplay.from_explanation(random_explanation(index="BV"))

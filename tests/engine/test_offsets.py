@@ -36,7 +36,7 @@ TOLERANCE = {"single": 3e-6, "double": 1e-13}
 ISA = os.environ.get("SKSHAPGPU_ISA")
 
 
-class Given:
+class EnsembleModel:
     """Model that wraps a given ensemble."""
 
     def __init__(self, ensemble: Ensemble) -> None:
@@ -45,11 +45,11 @@ class Given:
 
 @pytest.fixture(autouse=True)
 def given_is_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    def adapt_given(model: Given) -> AdaptedModel:
+    def adapt_given(model: EnsembleModel) -> AdaptedModel:
         schema = InputSchema(model.ensemble.n_features)
         return AdaptedModel(model.ensemble, schema, family="given", squared_error=True)
 
-    monkeypatch.setitem(_REGISTERED, f"{Given.__module__}.{Given.__qualname__}", adapt_given)
+    monkeypatch.setitem(_REGISTERED, f"{EnsembleModel.__module__}.{EnsembleModel.__qualname__}", adapt_given)
 
 
 def first_leaves(ensemble: Ensemble) -> np.ndarray:
@@ -133,7 +133,7 @@ def test_ensembles(check: Callable[..., None], offset: float) -> None:
         X = random_rows(rng, ensemble, 30)
         precisions = ("single", "double") if check is check_values else ("single",)
         for precision in precisions:
-            check(Given(ensemble), without_offsets(ensemble), X, precision)
+            check(EnsembleModel(ensemble), without_offsets(ensemble), X, precision)
 
 
 def models() -> dict[str, tuple[Callable[[], Any], float]]:
@@ -241,7 +241,7 @@ def test_squared_errors_of_far_targets() -> None:
     expected, base = reference.rescaled_shap(
         near, X, X[::2], lambda m, y: (m - y) ** 2, lambda m, y: 2 * (m - y), labels=labels
     )
-    explainer = TreeExplainer(Given(far), X[::2], model_output="log_loss", device="cpu")
+    explainer = TreeExplainer(EnsembleModel(far), X[::2], model_output="log_loss", device="cpu")
     found = explainer.explain(X, labels + offset)
     # The offset takes 30 of the 53 bits of labels and margins.
     largest = np.abs(expected).max()
@@ -254,7 +254,7 @@ def test_squared_errors_of_far_targets() -> None:
 def test_the_additivity_bound_is_that_of_the_centered_leaves(offset: float) -> None:
     rng = np.random.default_rng(5)
     ensemble = shifted(random_ensemble(rng, n_trees=8, shapes=("random",)), np.full(8, offset))
-    explainer = TreeExplainer(Given(ensemble))
+    explainer = TreeExplainer(EnsembleModel(ensemble))
     allowed = explainer._compiled.allowed_gap(np.float64)[0]
     spread = np.ptp(ensemble.margin(random_rows(rng, ensemble, 500)))
     # A leaf lies within the spread of its tree's leaves of the mean: at most 8 times, here, that of the sum.
@@ -295,7 +295,7 @@ def test_an_intercept_that_the_leaves_take_back() -> None:
     )
     ensemble = replace(ensemble, value=value, intercept=np.array([0.3]))
     X = random_rows(rng, ensemble, 200)
-    found = TreeExplainer(Given(ensemble), precision="double").explain(X)
+    found = TreeExplainer(EnsembleModel(ensemble), precision="double").explain(X)
     assert found.additivity_error is not None and found.additivity_error < 1e-5 * 2.0**-48
     expected, base = reference.path_dependent_shap(without_offsets(ensemble), X)
     assert_close(found.values, expected, "double")

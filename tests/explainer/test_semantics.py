@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import ROOT, TESTS
+from helpers.ensemble_model import EnsembleModel
 from helpers.families import FAMILIES, library, regressor
-from helpers.given import Given
 
 from skshapgpu import TreeExplainer
 from skshapgpu.adapters.ensemble import Ensemble, Tree
@@ -139,10 +139,10 @@ def test_a_hundred_thousand_trees(algorithm: str) -> None:
     reached = np.where(X[:, feature] <= threshold, leaves[:, 0], leaves[:, 1])
     mean = leaves @ [0.25, 0.75]
     expected = np.array([np.bincount(feature, row, 50) for row in reached - mean])
-    explainer = TreeExplainer(Given(ensemble), device="cpu", algorithm=algorithm)
+    explainer = TreeExplainer(EnsembleModel(ensemble), device="cpu", algorithm=algorithm)
     assert abs(explainer.expected_value - 0.5 - mean.sum()) < 1e-8
     np.testing.assert_allclose(explainer.shap_values(X), expected, rtol=0, atol=1e-3)
-    double = TreeExplainer(Given(ensemble), device="cpu", algorithm=algorithm, precision="double")
+    double = TreeExplainer(EnsembleModel(ensemble), device="cpu", algorithm=algorithm, precision="double")
     np.testing.assert_allclose(double.shap_values(X), expected, rtol=0, atol=1e-8)
 
 
@@ -170,12 +170,12 @@ def test_a_thousand_classes(vector: bool) -> None:
     X = rng.normal(size=(5, 4))
     X[1, 2] = np.nan
     expected, base_value = path_dependent_shap(ensemble, X)
-    explainer = TreeExplainer(Given(ensemble), device="cpu", precision="double")
+    explainer = TreeExplainer(EnsembleModel(ensemble), device="cpu", precision="double")
     values = explainer.shap_values(X)
     assert values.shape == (5, 4, 1000)
     np.testing.assert_allclose(values, expected.transpose(0, 2, 1), rtol=0, atol=1e-10)
     np.testing.assert_allclose(explainer.expected_value, base_value, rtol=0, atol=1e-10)
-    against = TreeExplainer(Given(ensemble), X, device="cpu", precision="double").explain(X)
+    against = TreeExplainer(EnsembleModel(ensemble), X, device="cpu", precision="double").explain(X)
     total = against.base_values + against.values.sum(axis=1)
     np.testing.assert_allclose(total, ensemble.margin(X), rtol=0, atol=1e-10)
 
@@ -191,5 +191,7 @@ def test_ten_thousand_features(options: dict[str, Any]) -> None:
     mean = reached.mean(axis=0) if options else leaves @ [0.25, 0.75]
     expected = np.empty_like(X)
     expected[:, places] = reached - mean
-    explainer = TreeExplainer(Given(ensemble), X if options else None, device="cpu", precision="double")
+    explainer = TreeExplainer(
+        EnsembleModel(ensemble), X if options else None, device="cpu", precision="double"
+    )
     np.testing.assert_allclose(explainer.shap_values(X), expected, rtol=0, atol=1e-10)

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from helpers import TESTS
+from helpers.ensemble_model import EnsembleModel
 from helpers.ensembles import random_ensemble, random_rows
-from helpers.given import Given
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
 from skshapgpu import TreeExplainer
@@ -71,7 +71,7 @@ def test_sparse_rows_whose_parts_contradict_each_other(explainer: TreeExplainer,
     with pytest.raises(ValueError, match="contradict"):
         explainer.shap_values(rows)
     with pytest.raises(ValueError, match="contradict"):
-        TreeExplainer(Given(explainer._adapted.ensemble), rows, device="cpu")
+        TreeExplainer(EnsembleModel(explainer._adapted.ensemble), rows, device="cpu")
 
 
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_matrix, sp.coo_matrix, sp.bsr_matrix, sp.csr_array])
@@ -135,7 +135,7 @@ def test_features_that_no_tree_splits_on_change_nothing(data: np.ndarray | None)
     wide = Ensemble(**state)
     backgrounds = (None, None) if data is None else (rows[:9], wide_rows[:9])
     expected, found = (
-        TreeExplainer(Given(model), background, device="cpu")
+        TreeExplainer(EnsembleModel(model), background, device="cpu")
         for model, background in zip((ensemble, wide), backgrounds)
     )
     values = found.shap_values(wide_rows)
@@ -304,28 +304,30 @@ def chain(n_levels: int, n_features: int) -> Ensemble:
 
 def test_paths_of_many_features() -> None:
     ensemble = chain(1024, 1024)
-    explanation = TreeExplainer(Given(ensemble), device="cpu", precision="double").explain(np.ones((1, 1024)))
+    explanation = TreeExplainer(EnsembleModel(ensemble), device="cpu", precision="double").explain(
+        np.ones((1, 1024))
+    )
     total = explanation.base_values + explanation.values.sum()
     np.testing.assert_allclose(total, ensemble.margin(np.ones((1, 1024)))[0], rtol=1e-9)
     with pytest.raises(ValueError, match="tree 0 has a path of 1025 different features, more than 1024"):
-        TreeExplainer(Given(chain(1025, 1025)), device="cpu")
+        TreeExplainer(EnsembleModel(chain(1025, 1025)), device="cpu")
 
 
 def test_memory_of_long_chains() -> None:
     """Reading, compiling and explaining stay within the documented limits; longer chains are refused."""
     with pytest.raises(ValueError, match="tree 0 is too deep: it has 10000 levels, and a path of 1000"):
-        TreeExplainer(Given(chain(10_000, 1000)), device="cpu")
+        TreeExplainer(EnsembleModel(chain(10_000, 1000)), device="cpu")
     program = f"""
 import resource, sys
 sys.path[:0] = [{str(TESTS)!r}, {str(Path(__file__).parent)!r}]
 from test_hostile_input import *
 
-TreeExplainer(Given(chain(10, 10)), device="cpu").shap_values(np.ones((1, 10)))
+TreeExplainer(EnsembleModel(chain(10, 10)), device="cpu").shap_values(np.ones((1, 10)))
 ensemble = chain(2000, 1000)
 n_bytes = 4001 * 22  # as compact as in a file of XGBoost
 in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (in_use + 2000 * n_bytes + 2**30,) * 2)
-TreeExplainer(Given(ensemble), device="cpu", precision="double").shap_values(np.ones((1, 1000)))
+TreeExplainer(EnsembleModel(ensemble), device="cpu", precision="double").shap_values(np.ones((1, 1000)))
 """
     subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -64,14 +64,14 @@ def limits(n_bytes: int) -> Iterator[None]:
         raise Finding(f"{n_bytes} bytes took {peak:,} bytes of memory")
 
 
-class Given:
+class PreadaptedModel:
     """Wrapper of a model that was read already."""
 
     def __init__(self, adapted: AdaptedModel) -> None:
         self.adapted = adapted
 
 
-register_adapter(f"{Given.__module__}.Given", lambda given: given.adapted)
+register_adapter(f"{PreadaptedModel.__module__}.PreadaptedModel", lambda model: model.adapted)
 
 #: Options of the explainers for an input, by its last byte.
 OPTIONS: tuple[dict[str, Any], ...] = (
@@ -98,7 +98,7 @@ def adapted_from(ensemble: Ensemble) -> AdaptedModel:
 def explain_some(adapted: AdaptedModel, which: int) -> None:
     """Explain rows of an accepted model; their sums must be the margins of the trees."""
     ensemble = adapted.ensemble
-    plain = Given(adapted_from(ensemble))
+    plain = PreadaptedModel(adapted_from(ensemble))
     if ensemble.n_features > _MAX_COLUMNS:
         TreeExplainer(plain, device="cpu", n_jobs=1)
         return

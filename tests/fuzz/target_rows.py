@@ -139,7 +139,7 @@ def test_one(data: bytes) -> None:
         if action == 0:
             explainer.explain_interactions(X)
         elif action == 1:
-            model = harness.Given(explainer._adapted)
+            model = harness.PreadaptedModel(explainer._adapted)
             TreeExplainer(model, X, device="cpu", n_jobs=1, data_weights=choices.one_of([None, [1.0] * 4, X]))
         else:
             explainer.explain(X)

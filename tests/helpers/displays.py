@@ -22,7 +22,7 @@ WINE, CULTIVAR = load_wine(return_X_y=True)
 DISPLAYS = (ShapBarDisplay, ShapBeeswarmDisplay, ShapDependenceDisplay, ShapWaterfallDisplay)
 
 
-def made(n_rows: int = 50, n_features: int = 5, **changes: Any) -> Explanation:
+def random_explanation(n_rows: int = 50, n_features: int = 5, **changes: Any) -> Explanation:
     """Make an explanation of random values whose magnitude falls from feature to feature."""
     rng = np.random.default_rng(0)
     facts: dict[str, Any] = {

@@ -39,11 +39,11 @@ class Case:
     Attributes
     ----------
     fitted : wrappers.Fitted
-    given : containers.Given
+    converted : containers.Converted
     X : container
         Rows that the package gets.
     seen : container
-        The same rows as the libraries get them: X itself if they accept it, else ``given.plain``.
+        The same rows as the libraries get them: X itself if they accept it, else ``converted.plain``.
     """
 
     def __init__(self, draw: Draw) -> None:
@@ -62,13 +62,13 @@ class Case:
         )
         self.train = containers.training(draw.trained_on, self.data.train)
         self.fitted = self._fit()
-        self.given = self._convert(self._hardened(self.data.explain))
-        self.X = self.given.X
+        self.converted = self._convert(self._hardened(self.data.explain))
+        self.X = self.converted.X
         self.seen = self._seen()
-        self.made = self.library("transform", self.fitted.made, self.seen)
+        self.transformed = self.library("transform", self.fitted.transform, self.seen)
         if not np.isfinite(self.margins).all():
             raise NotDrawnError("predict: numbers that are not finite")
-        self.n_columns = containers.n_columns(self.made)
+        self.n_columns = containers.n_columns(self.transformed)
 
     def nest(self, outer: str) -> wrappers.Nest:
         """Build the unfitted estimator and wrap it in ``outer``."""
@@ -137,8 +137,8 @@ class Case:
         except Exception as error:
             raise NotDrawnError(f"{what}: {type(error).__name__}: {str(error)[:200]}") from error
 
-    def _convert(self, frame: pd.DataFrame) -> containers.Given:
-        def convert() -> containers.Given:
+    def _convert(self, frame: pd.DataFrame) -> containers.Converted:
+        def convert() -> containers.Converted:
             return containers.convert(self.draw.container, frame, self.draw.trained_on, self.rng)
 
         return self.library("container", convert)
@@ -171,14 +171,14 @@ class Case:
         try:
             if self._is_misread():
                 raise TypeError("the library crashes, or reads other numbers")
-            margin_of(self.fitted.last, self.fitted.made(self.X))
+            margin_of(self.fitted.last, self.fitted.transform(self.X))
             self.accepted = True
             return self.X
         except Exception as error:
             self.accepted = False
             self.why_not = f"{type(error).__name__}: {str(error)[:150]}"
-        self.library("predict", lambda: self.margin(self.given.plain))
-        return self.given.plain
+        self.library("predict", lambda: self.margin(self.converted.plain))
+        return self.converted.plain
 
     def _is_misread(self) -> bool:
         """Return whether the library misreads X.
@@ -193,15 +193,15 @@ class Case:
 
     def margin(self, X: Any, *, contrast: bool = False) -> np.ndarray:
         """Compute the libraries' own margin of rows of X."""
-        return margin_of(self.fitted.last, self.fitted.made(X), contrast=contrast)
+        return margin_of(self.fitted.last, self.fitted.transform(X), contrast=contrast)
 
     @cached_property
     def margins(self) -> np.ndarray:
-        return margin_of(self.fitted.last, self.made)
+        return margin_of(self.fitted.last, self.transformed)
 
     @cached_property
     def contrasts(self) -> np.ndarray:
-        return margin_of(self.fitted.last, self.made, contrast=True)
+        return margin_of(self.fitted.last, self.transformed, contrast=True)
 
     @property
     def n_outputs(self) -> int:
@@ -227,9 +227,9 @@ class Case:
         return gpu.device_of(self.draw)
 
     @cached_property
-    def handed(self) -> Any:
+    def passed_X(self) -> Any:
         """X, or a copy on a GPU."""
-        return gpu.handed_over(self.draw, self.X)
+        return gpu.on_device(self.draw, self.X)
 
     @property
     def single_x(self) -> bool:
@@ -272,10 +272,10 @@ class Case:
         """Categories in training, for the columns that the model proper sees."""
         if not self.data.categorical:
             return {}
-        made = self.library("transform", self.fitted.made, self.train)
-        if not isinstance(made, pd.DataFrame):
+        transformed = self.library("transform", self.fitted.transform, self.train)
+        if not isinstance(transformed, pd.DataFrame):
             return {}
-        dtypes = enumerate(made.dtypes)
+        dtypes = enumerate(transformed.dtypes)
         return {j: list(d.categories) for j, d in dtypes if isinstance(d, pd.CategoricalDtype)}
 
     def _readable(self) -> bool:
@@ -289,10 +289,12 @@ class Case:
         """The trees, as read here, and the first rows as the trees compare them."""
         if self.n_columns > truth.MOST_COLUMNS or not self._readable():
             return None
-        made = (
-            self.made if is_encodable(self.made) else self.library("made", self.fitted.made, self.given.plain)
+        transformed = (
+            self.transformed
+            if is_encodable(self.transformed)
+            else self.library("transform", self.fitted.transform, self.converted.plain)
         )
-        rows = containers.rows(made, range(N_DEFINED))
+        rows = containers.rows(transformed, range(N_DEFINED))
         found = readers.trees_of(self.fitted.last)
         return found, readers.rows_of(self.fitted.last, rows, self.categories)
 
@@ -318,7 +320,7 @@ class Case:
         return frame
 
     @cached_property
-    def background(self) -> containers.Given:
+    def background(self) -> containers.Converted:
         return self._convert(self.background_frame)
 
     @cached_property
@@ -338,13 +340,13 @@ class Case:
         """Coalition values of the first rows against each background row, by mixtures of model columns."""
         if self.n_columns > truth.MOST_COLUMNS or self.has_combinations:
             return None
-        made = containers.rows(self.made, range(N_DEFINED))
-        background = self.library("transform", self.fitted.made, self.seen_background)
+        transformed = containers.rows(self.transformed, range(N_DEFINED))
+        background = self.library("transform", self.fitted.transform, self.seen_background)
         return self.library(
             "mixtures",
             truth.coalition_values_of_pairs,
             lambda rows: margin_of(self.fitted.last, rows, contrast=True),
-            made,
+            transformed,
             background,
             self.n_columns,
         )

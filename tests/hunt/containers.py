@@ -14,7 +14,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 
-class Given(NamedTuple):
+class Converted(NamedTuple):
     """X as the package gets it, and the same rows in a container that all libraries accept."""
 
     X: Any
@@ -96,17 +96,17 @@ def training(kind: str, frame: pd.DataFrame) -> Any:
     return _CONVERT[kind](_rounded(kind, frame), np.random.default_rng(0))
 
 
-def convert(name: str, frame: pd.DataFrame, trained_on: str, rng: np.random.Generator) -> Given:
+def convert(name: str, frame: pd.DataFrame, trained_on: str, rng: np.random.Generator) -> Converted:
     """Convert the rows of a frame to a container; ``plain`` is of the kind that the model was trained on."""
     changed = _rounded(name, frame)
     X = _CONVERT[name](changed, rng)
     if name.startswith(("csr", "csc", "coo")):
-        return Given(X, X)
+        return Converted(X, X)
     if is_frame(trained_on):
         plain = changed.reset_index(drop=True)
     else:
         plain = changed.to_numpy(np.float64)
-    return Given(X, plain)
+    return Converted(X, plain)
 
 
 #: Containers that hold float64.

@@ -29,7 +29,7 @@ def device_of(draw: Draw) -> str:
     return draw.device if available() and not on_cpu else "cpu"
 
 
-def handed_over(draw: Draw, X: Any) -> Any:
+def on_device(draw: Draw, X: Any) -> Any:
     """Return X, or a copy on the GPU if a GPU array library can hold it."""
     if draw.gpu_arrays == "none" or device_of(draw) != "cuda" or type(X) is not np.ndarray:
         return X

@@ -80,7 +80,7 @@ def adds_up(case: Case, report: Report, explanation: Any, check: str = "additivi
 
 def same_rows(case: Case, report: Report, explain: Callable[[Any], np.ndarray], values: np.ndarray) -> None:
     """Check that rows keep their bits in another order, and one at a time."""
-    if case.device == "auto" or case.handed is not case.X:
+    if case.device == "auto" or case.passed_X is not case.X:
         return  # another number of rows may select another device
     if case.draw.steps == "neighbours":
         return  # KNNImputer breaks ties between neighbours by rounding errors that depend on the other rows
@@ -98,7 +98,7 @@ def unused_are_zero(case: Case, report: Report, values: np.ndarray) -> None:
 def values(case: Case, report: Report, index: str = "SV") -> None:
     """Check path-dependent SHAP or Banzhaf values."""
     explainer = explainer_of(case)
-    explanation = explainer.explain(case.handed, index=index)
+    explanation = explainer.explain(case.passed_X, index=index)
     shape_and_names(case, report, explanation)
     got = outputs_last(explanation.values, 3)
     if index == "SV":
@@ -123,7 +123,9 @@ def values(case: Case, report: Report, index: str = "SV") -> None:
             case.allowed(base * 0, whole=True),
         )
         unused_are_zero(case, report, got)
-    own = truth.own_values(case.fitted.last, case.made, own_categorical(case)) if index == "SV" else None
+    own = (
+        truth.own_values(case.fitted.last, case.transformed, own_categorical(case)) if index == "SV" else None
+    )
     if own is not None:
         right = widened(case, own[0])
         report.close("library's values", got, right, case.allowed(right))
@@ -138,7 +140,7 @@ def own_categorical(case: Case) -> list[int]:
 def background(case: Case, report: Report, index: str = "SV") -> None:
     """Check interventional values against background rows."""
     explainer = explainer_of(case, background=True)
-    explanation = explainer.explain(case.handed, index=index)
+    explanation = explainer.explain(case.passed_X, index=index)
     shape_and_names(case, report, explanation)
     got = outputs_last(explanation.values, 3)
     if index == "SV":
@@ -182,7 +184,7 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
         form = "occurring"
     asked: Any = {"number": 2, "list": sets[::-2]}.get(form, form)
     explainer = explainer_of(case, background=with_background)
-    found = explainer.explain_interactions(case.handed, interactions=asked, index=index, order=order)
+    found = explainer.explain_interactions(case.passed_X, interactions=asked, index=index, order=order)
     got = found.values
     listed = cast(np.ndarray, found.interactions)  # None for a dense result, for which it is not used
     n, k = containers.n_rows(case.X), case.n_outputs * (2 if draw.options.get("outputs") == "all" else 1)

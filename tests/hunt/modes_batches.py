@@ -36,7 +36,7 @@ def batches(case: Case, report: Report) -> None:
     """Check that the values are those of explain for all kinds of files, in order, with the columns kept."""
     rng = np.random.default_rng([case.draw.seed, 4])
     folder = Path(wrappers.FOLDER or ".")
-    X = case.given.plain
+    X = case.converted.plain
     if isinstance(X, pd.DataFrame):
         name = OF_FRAMES[int(rng.integers(len(OF_FRAMES)))]
     elif isinstance(X, np.ndarray):

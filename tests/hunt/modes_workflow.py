@@ -77,7 +77,7 @@ def permuted(case: Case, report: Report) -> None:
         return X.iloc[:, order] if isinstance(X, pd.DataFrame) else X[:, order]
 
     step = ColumnTransformer([("back", "passthrough", back.tolist())], verbose_feature_names_out=False)
-    X = case.given.plain
+    X = case.converted.plain
     if not isinstance(X, (np.ndarray, pd.DataFrame)) or case.draw.outer in wrappers.NATIVE:
         raise NotDrawnError("permuted: sparse X, and models that are no estimators")
     if isinstance(X, pd.DataFrame):
@@ -101,7 +101,7 @@ def grouped(case: Case, report: Report) -> None:
         by_input = explanation.group("input")
     except ValueError as error:
         known = case.draw.steps in wrappers.KNOWN_ORIGINS
-        report.true("origins are told", not known and "not known" in str(error), str(error))
+        report.true("origins are known", not known and "not known" in str(error), str(error))
         return
     origins = case.fitted.origins
     if None in origins:
@@ -151,7 +151,7 @@ def importances_of_columns(case: Case, report: Report, shap: Any, origins: wrapp
     try:
         got = shap.feature_importances_
     except (AttributeError, ValueError) as error:
-        report.true("importances are told", not known, str(error))
+        report.true("importances are known", not known, str(error))
         return
     if None in origins:
         report.true("mixed columns have no importances", False)
@@ -212,10 +212,10 @@ def cross_validated(case: Case, report: Report) -> None:
     allowed = np.zeros(got.shape[2])
     usable = True
     for test, steps, last in own:
-        made = containers.rows(case.train, test)
+        transformed = containers.rows(case.train, test)
         for step in steps:
-            made = step.transform(made)
-        margins = margin_of(last, made)
+            transformed = step.transform(transformed)
+        margins = margin_of(last, transformed)
         wide = draw.options.get("outputs") == "all" and margins.shape[1] == 1
         classes = getattr(last, "classes_", None)
         if classes is not None and draw.task != "outputs" and len(classes) < len(np.unique(case.y)):

@@ -56,7 +56,7 @@ class _Worker:
         self.n_cases = 0
         self.since = 0.0
 
-    def give(self, seed: int) -> None:
+    def start(self, seed: int) -> None:
         self.seed, self.since = seed, time.monotonic()
         self.connection.send(seed)
 
@@ -80,7 +80,7 @@ class Pool:
         workers = self.workers = [self._start() for _ in range(self.jobs)]
         try:
             for worker in workers:
-                worker.give(next(seeds))
+                worker.start(next(seeds))
             while workers:
                 ready = wait([w.connection for w in workers], timeout=1.0)
                 for worker in list(workers):
@@ -94,7 +94,7 @@ class Pool:
                             worker.end()
                             worker = self._start()
                         workers.append(worker)
-                        worker.give(next(seeds))
+                        worker.start(next(seeds))
                     else:
                         worker.end()
         finally:

@@ -31,20 +31,22 @@ def trees_of(model: Any) -> list[Tree]:
     return list(read[library_of(model)](model))
 
 
-def rows_of(model: Any, made: Any, categories: dict[int, list[Any]]) -> np.ndarray:
+def rows_of(model: Any, transformed: Any, categories: dict[int, list[Any]]) -> np.ndarray:
     """Return rows as a model's trees compare them; ``categories``: of the training frame, by column."""
     library = library_of(model)
     if library == "sklearn":
-        return readers_sklearn.rows(model, made)
+        return readers_sklearn.rows(model, transformed)
     if library == "lightgbm":
         # A booster rounds numbers that are no native floats; a wrapper converts objects to float64 first.
         exact = "f4 f8".split() if type(model).__name__ == "Booster" else "f4 f8 O".split()
-        if isinstance(made, np.ndarray) and made.dtype not in [np.dtype(name) for name in exact]:
-            made = made.astype(np.float32)
-        return encoded(made, categories)
+        if isinstance(transformed, np.ndarray) and transformed.dtype not in [
+            np.dtype(name) for name in exact
+        ]:
+            transformed = transformed.astype(np.float32)
+        return encoded(transformed, categories)
     with np.errstate(over="ignore"):
         if library == "catboost":
-            return encoded(made, {}).astype(np.float32)
-        rows = encoded(made, categories, absent=np.nan).astype(np.float32)
+            return encoded(transformed, {}).astype(np.float32)
+        rows = encoded(transformed, categories, absent=np.nan).astype(np.float32)
     missing = np.float32(getattr(model, "missing", np.nan))
     return np.where(rows == missing, np.nan, rows)

@@ -11,16 +11,16 @@ from .margins import average_path
 from .trees import Tree, encoded
 
 
-def rows(model: Any, made: Any) -> np.ndarray:
+def rows(model: Any, transformed: Any) -> np.ndarray:
     if type(model).__name__.startswith("Hist"):
         if model._preprocessor is not None:
-            coded = np.asarray(model._preprocessor.transform(made), np.float64)
+            coded = np.asarray(model._preprocessor.transform(transformed), np.float64)
             rows = np.empty_like(coded)
             rows[:, _moved(model)] = coded
             return rows
-        return encoded(made, {})
+        return encoded(transformed, {})
     with np.errstate(over="ignore"):
-        return encoded(made, {}).astype(np.float32)
+        return encoded(transformed, {}).astype(np.float32)
 
 
 def _moved(model: Any) -> np.ndarray:

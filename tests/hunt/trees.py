@@ -56,26 +56,26 @@ def used_columns(trees: list[Tree]) -> set[int]:
     return {int(j) for tree in trees for j in tree.feature[tree.left >= 0]}
 
 
-def is_encodable(made: Any) -> bool:
+def is_encodable(transformed: Any) -> bool:
     """Return whether :func:`encoded` supports X; only X itself may be of another kind."""
-    return isinstance(made, (np.ndarray, pd.DataFrame)) or sp.issparse(made)
+    return isinstance(transformed, (np.ndarray, pd.DataFrame)) or sp.issparse(transformed)
 
 
-def encoded(made: Any, categories: dict[int, list[Any]], absent: float = 0.0) -> np.ndarray:
+def encoded(transformed: Any, categories: dict[int, list[Any]], absent: float = 0.0) -> np.ndarray:
     """Return an array, frame or sparse matrix as float64; categories by position in training, else NaN."""
-    if sp.issparse(made):
-        coo = made.tocoo()
-        dense = np.full(made.shape, absent)
+    if sp.issparse(transformed):
+        coo = transformed.tocoo()
+        dense = np.full(transformed.shape, absent)
         dense[coo.row, coo.col] = coo.data
         return dense
-    if not isinstance(made, pd.DataFrame):
-        return np.asarray(made, np.float64)
+    if not isinstance(transformed, pd.DataFrame):
+        return np.asarray(transformed, np.float64)
     columns = []
-    for j in range(made.shape[1]):
-        series = made.iloc[:, j]
+    for j in range(transformed.shape[1]):
+        series = transformed.iloc[:, j]
         if j in categories:
             code = {value: float(i) for i, value in enumerate(categories[j])}
             columns.append(np.array([code.get(value, np.nan) for value in series], np.float64))
         else:
             columns.append(series.to_numpy(np.float64, na_value=np.nan))
-    return np.column_stack(columns) if columns else np.zeros((len(made), 0))
+    return np.column_stack(columns) if columns else np.zeros((len(transformed), 0))

@@ -118,7 +118,7 @@ def squared_error_slope(z: np.ndarray, y: np.ndarray) -> np.ndarray:
     return 2 * (z - y)
 
 
-def own_values(model: Any, made: Any, categorical: list[int]) -> tuple[np.ndarray, np.ndarray] | None:
+def own_values(model: Any, transformed: Any, categorical: list[int]) -> tuple[np.ndarray, np.ndarray] | None:
     """Compute SHAP values with CatBoost itself, (n_rows, p, n_outputs), and base values.
 
     Return None if CatBoost's are wrong, as for trees that are not symmetric (catboost/catboost#1703).
@@ -127,7 +127,7 @@ def own_values(model: Any, made: Any, categorical: list[int]) -> tuple[np.ndarra
         return None
     import catboost
 
-    pool = catboost.Pool(made, cat_features=categorical or None)
+    pool = catboost.Pool(transformed, cat_features=categorical or None)
     found = np.asarray(model.get_feature_importance(pool, type="ShapValues", thread_count=1))
     found = found[:, None, :] if found.ndim == 2 else found
     return found[:, :, :-1].swapaxes(1, 2), found[0, :, -1]

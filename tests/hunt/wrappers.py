@@ -67,7 +67,7 @@ class Fitted:
     origins: Origins
     one_to_one: bool
 
-    def made(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Any:
         """Transform X to the rows that the model proper sees."""
         for step in self.steps:
             X = step.transform(X)

@@ -7,14 +7,14 @@ from skshapgpu.adapters.ensemble import Ensemble
 from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
 
-class Given:
-    """Model that wraps a given ensemble."""
+class EnsembleModel:
+    """Model that wraps an ensemble."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         self.ensemble = ensemble
 
 
 register_adapter(
-    f"{Given.__module__}.Given",
-    lambda given: AdaptedModel(given.ensemble, InputSchema(given.ensemble.n_features), "test"),
+    f"{EnsembleModel.__module__}.EnsembleModel",
+    lambda model: AdaptedModel(model.ensemble, InputSchema(model.ensemble.n_features), "test"),
 )
