@@ -29,6 +29,7 @@ from ._explanations.interactions import INDEX_NAMES, InteractionExplanation
 from ._explanations.values import Explanation
 from ._files import saving
 from ._files.saving import Saved
+from ._rows import gpu_arrays
 from ._rows.background import Background, require_perturbation
 from ._rows.inputs import Reader
 from ._rows.pipelines import NoCopy, copies_of, unwrap
@@ -532,7 +533,7 @@ class TreeExplainer:
             index=index,
             feature_perturbation=self.feature_perturbation,
             model_output=self._model_output,
-            origins=self._reader.origins_of(X),
+            origins=self._reader.origins_of(X) if self._reader.steps else None,
             seconds=perf_counter() - start,
             **facts,
         )
@@ -662,8 +663,11 @@ class TreeExplainer:
 
     def _read(self, X: Any, kind: Kind, what: str = "") -> Rows:
         """Read X, after checking that results of this kind, called ``what``, can be computed where X is."""
-        require = partial(self._compiled.require, kind, what)
-        return self._reader.read(X, self._compiled.options.devices, require)
+        on_gpu = gpu_arrays.on_gpu(X)
+        self._compiled.require(kind, what, on_gpu)
+        if on_gpu:
+            return self._reader.read_on_gpu(X, self._compiled.options.devices)
+        return self._reader.read_on_host(X)
 
     def _execute(
         self,
@@ -688,7 +692,7 @@ class TreeExplainer:
         return self._compiled.link.read_labels(y, rows.n_rows)
 
     def _names_of(self, rows: Rows) -> tuple[str, ...]:
-        return rows.names or self._names_seen()
+        return rows.names or self._reader.default_names
 
     def _facts(self, rows: Rows, run: Run) -> dict[str, Any]:
         """Return the attributes that explanations of all kinds have beside their values."""

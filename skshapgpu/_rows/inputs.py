@@ -1,4 +1,4 @@
-"""From any X to numbers: the only place that checks and converts data, and asks if it is on a GPU.
+"""From any X to numbers: the only place that checks and converts data.
 
 :class:`Reader` reads X for one model, from the host or from the memory of a GPU (``gpu_arrays.py``), and
 returns the interface of ``rows.py`` for both. For X on the host, :func:`read` checks what concerns X as a
@@ -9,7 +9,7 @@ float64 arrays are passed on as they are, whatever their strides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,6 @@ from .gpu_arrays import GpuArray, Numbers
 from .origins import Origins, origins_of, with_data
 from .pipelines import Prepared, names_behind, prepare, unique
 from .real_numbers import is_long, is_wide, real_numbers, require_real, rounds_twice
-from .rows import Rows
 from .tables import Table, check_names, listed, open_table, row_labels
 
 _FLOAT32 = np.dtype(np.float32)
@@ -49,23 +48,6 @@ class Reader:
         self.steps = steps
         self._schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
 
-    def read(self, X: Any, devices: Devices, require: Callable[[bool], None]) -> Rows:
-        """Read X on the host or on its GPU.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame
-            As for :meth:`.TreeExplainer.explain`.
-        devices : Devices
-            Devices that may be used.
-        require : callable
-            Function that is called before X is read, with True if X is on a GPU, else False; it raises an
-            error if the results cannot be computed.
-        """
-        on_gpu = gpu_arrays.on_gpu(X)
-        require(on_gpu)
-        return self._read_on_gpu(X, devices) if on_gpu else self.read_on_host(X)
-
     def read_on_host(self, X: Any) -> HostRows:
         """Read X from the host; its values are checked one batch at a time, when they are needed."""
         if not self.steps:
@@ -77,8 +59,8 @@ class Reader:
             rows.row_labels = labels
         return rows
 
-    def _read_on_gpu(self, X: Any, devices: Devices) -> GpuArray:
-        """Take X on a GPU, which checks its numbers when it explains them."""
+    def read_on_gpu(self, X: Any, devices: Devices) -> GpuArray:
+        """Take X on a GPU of ``devices``, which checks its numbers when it explains them."""
         if self.steps:
             raise TypeError(
                 "X lies on a GPU, but goes through the leading steps of a Pipeline first: copy it to the host"
@@ -86,7 +68,7 @@ class Reader:
         schema = self._schema
         if schema.encoders or schema.derived is not None:
             raise TypeError("X lies on a GPU, but has categorical columns to encode: copy it to the host")
-        array = gpu_arrays.take(X, self._numbers(), self.names_seen())
+        array = gpu_arrays.take(X, self._numbers(), self.default_names)
         if array.shape[1] != schema.n_features:
             raise ValueError(f"X has {array.shape[1]} features, but the model expects {schema.n_features}")
         if not devices.auto and array.gpu not in devices.indices:
@@ -118,6 +100,11 @@ class Reader:
         if names is None or len(names) != n_features:
             names = self._schema.feature_names or (f"x{i}" for i in range(n_features))
         return tuple(unique([str(name) for name in names]))
+
+    @cached_property
+    def default_names(self) -> tuple[str, ...]:
+        """Names of the columns that the model receives if X has no names."""
+        return self.names_seen()
 
     @cached_property
     def _origins(self) -> Origins | None:
@@ -172,7 +159,8 @@ class HostRows:
             self.dtype = _FLOAT32 if data.dtype.char == "f" else _FLOAT64
             if self._array is None:
                 self.row_bytes = 8 * data.nnz // max(self.n_rows, 1)  # row numbers of the entries
-            if is_long(data.dtype) and not (table.was_array and data.dtype.kind in "iu"):
+            is_float = data.dtype in (_FLOAT32, _FLOAT64)
+            if not is_float and is_long(data.dtype) and not (table.was_array and data.dtype.kind in "iu"):
                 self._long = frozenset(range(n_columns))
         else:
             frame = self._open_frame()
