@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import check_scalar
 
-from ._common.progress import require_progress, watched
+from ._common.progress import require_progress
 from ._engine.algorithms import BANZHAF_VALUES, SHAP_VALUES, Kind
 from ._engine.calls import Run, call_plan, execute, shap_values
 from ._engine.costs import CallPlan
@@ -520,7 +520,8 @@ class TreeExplainer:
         """
         start = perf_counter()
         require_one_of("index", index, tuple(_VALUE_KINDS))
-        require_progress(progress)
+        if progress is not False:
+            require_progress(progress)
         kind = _VALUE_KINDS[index]
         rows = self._read(X, kind, "Banzhaf values")
         labels = self._read_labels(y, rows)
@@ -595,7 +596,8 @@ class TreeExplainer:
             The values of a row do not add up to its margin.
         """
         start = perf_counter()
-        require_progress(progress)
+        if progress is not False:
+            require_progress(progress)
         found, run, rows = self._interactions(X, Request.parse(interactions, index, order), progress)
         feature_values = found.feature_values
         return InteractionExplanation(
@@ -677,8 +679,7 @@ class TreeExplainer:
         labels: np.ndarray | None = None,
         progress: Any = False,
     ) -> tuple[T, Run]:
-        with watched(progress, rows.n_rows) as tracker:
-            return execute(self._compiled, rows, kind, work, labels, tracker)
+        return execute(self._compiled, rows, kind, work, labels, progress)
 
     def _read_labels(self, y: Any, rows: Rows) -> np.ndarray | None:
         """Return the labels in the form that the link takes if the model output needs them, else None."""

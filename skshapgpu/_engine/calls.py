@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .._common import devices, memory
-from .._common.progress import Progress
+from .._common.progress import Progress, watched
 from .._rows import gpu_arrays
 from .._rows.gpu_arrays import GpuArray
 from .._rows.inputs import HostRows
@@ -40,16 +40,29 @@ def execute(
     kind: Kind,
     work: Callable[[Run], T],
     labels: np.ndarray | None = None,
-    progress: Progress | None = None,
+    progress: Any = False,
 ) -> tuple[T, Run]:
-    """Return the results of ``work`` and the run that it received; ``labels`` are for the link.
+    """Return the results of ``work`` and the run that it received.
 
     Rows on a GPU are explained there. If ``device="auto"`` sends rows from the host to a GPU, and the run
-    fails there, it is repeated on the CPU.
+    fails there, it is repeated on the CPU. ``labels`` are for the link; ``progress`` is the option.
     """
+    if not progress:
+        return _execute(compiled, rows, kind, work, labels, None)
+    with watched(progress, rows.n_rows) as tracker:
+        return _execute(compiled, rows, kind, work, labels, tracker)
 
+
+def _execute(
+    compiled: CompiledModel,
+    rows: Rows,
+    kind: Kind,
+    work: Callable[[Run], T],
+    labels: np.ndarray | None,
+    tracker: Progress | None,
+) -> tuple[T, Run]:
     def results_of(run: Run) -> tuple[T, Run]:
-        run.progress = progress
+        run.progress = tracker
         run.compile()
         return work(run), run
 
