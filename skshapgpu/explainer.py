@@ -744,7 +744,7 @@ class TreeExplainer:
                 "explainer of the last step instead, and transform X yourself"
             )
         options = {
-            "algorithm": self._compiled.options.algorithm,
+            "algorithm": self._compiled.options.algorithm.name,
             "precision": self._compiled.options.precision,
             "outputs": self._outputs,
             "model_output": self._model_output,

@@ -7,7 +7,6 @@ method, whether a GPU can be chosen, and the README's table. A new algorithm is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 DEVICES = ("cpu", "cuda")
@@ -97,18 +96,18 @@ class Algorithm:
         """Whether it computes results against background data."""
         return any(found.interventional for found in self.results)
 
-    def find(self, kind: Kind, interventional: bool = False, model_output: str = "raw") -> Results | None:
-        """Return the entry for results of this kind; None if the algorithm does not compute them."""
-        return self._by_case.get((kind, interventional, model_output))
-
-    @cached_property
-    def _by_case(self) -> dict[tuple[Kind, bool, str], Results]:
+    def by_kind(self, interventional: bool = False, model_output: str = "raw") -> dict[Kind, Results]:
+        """Return the entry for each kind of results that the algorithm computes under these conditions."""
         return {
-            (kind, found.interventional, model_output): found
+            kind: found
             for found in self.results
             for kind in found.kinds
-            for model_output in found.model_outputs
+            if found.interventional == interventional and model_output in found.model_outputs
         }
+
+    def find(self, kind: Kind, interventional: bool = False, model_output: str = "raw") -> Results | None:
+        """Return the entry for results of this kind; None if the algorithm does not compute them."""
+        return self.by_kind(interventional, model_output).get(kind)
 
 
 _QUADRATURE = (

@@ -84,6 +84,8 @@ class Run(ABC):
     ----------
     n_rows, n_features, n_outputs : int
         ``n_outputs`` includes the output that ``widen`` adds.
+    n_computed_outputs : int
+        Number of outputs that the core computes, without that one.
     dtype : numpy dtype
         Type of the results.
     plan : _core.Plan
@@ -106,19 +108,15 @@ class Run(ABC):
     def __init__(self, compiled: CompiledModel, kind: Kind, rows: Rows, table_nodes: int = 0) -> None:
         self._rows, self.n_rows, self.dtype = rows, rows.n_rows, rows.dtype
         self.n_features, self.n_outputs = compiled.n_features, compiled.n_outputs
+        self.n_computed_outputs = compiled.n_computed_outputs
         self._kind, self._table_nodes = kind, table_nodes
         self._compiled = compiled
-        self._checked = compiled.options.check_additivity and kind.adds_up
+        self._checked = kind in compiled.checked_kinds
         self.gap: float | None = 0.0 if self._checked else None
 
     def compile(self) -> None:
         """Compile the plan and its tables, unless an earlier run did."""
         self.plan = self._compiled.plan(self._kind, self._table_nodes)
-
-    @property
-    def computed_outputs(self) -> int:
-        """Number of outputs that the core computes, without the output that ``widen`` adds."""
-        return self._compiled.ensemble.n_outputs
 
     def sets(self, part: str) -> np.ndarray:
         """Return the sets of columns, as :meth:`CompiledModel.sets` does."""
@@ -231,15 +229,12 @@ class HostRun(Run):
             if self._kind.order > 1:
                 pairs = self._compiled.pair_sharing(self._kind)
                 n_shared += pairs.n_pairs + len(pairs.sets)
-            work_row += self.computed_outputs * n_shared * self.dtype.itemsize
+            work_row += self.n_computed_outputs * n_shared * self.dtype.itemsize
         fixed = 0
         if scratch and n_threads:
             fixed = n_threads * self._compiled.plan(self._kind).info()["scratch_bytes_per_thread"]
-        if self._compiled.options.memory_limit is None:  # then only the tables of this run count
-            tables = self._compiled.own_table_bytes(self._kind) + self._execution.tables_to_make
-        else:
-            tables = self._compiled.table_bytes
-        return memory.Need(self.n_rows, result_row, work_row, tables, fixed, what, advice)
+        table_bytes = self._execution.table_bytes
+        return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, what, advice)
 
     def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
         block = self._rows.chunk(start, start + len(values))
@@ -386,7 +381,7 @@ def shap_values(run: Run) -> Any:
 def _rows_and_texts(run: Run) -> tuple[int, int, str, str]:
     """Return a row's bytes of SHAP values and of buffers, and the texts for :class:`memory.Need`."""
     row = run.n_features * run.dtype.itemsize
-    widened = row if run.n_outputs > run.computed_outputs else 0
+    widened = row if run.n_outputs > run.n_computed_outputs else 0
     what = f"SHAP values ({run.n_features} features, {run.n_outputs} outputs)"
     return run.n_outputs * row, widened, what, "or explain fewer rows"
 
@@ -400,8 +395,7 @@ def call_plan(compiled: CompiledModel, X: HostRows) -> CallPlan:
         size = need.rows_at_once(options.memory_limit, memory.machine_bytes())
     except MemoryError as error:
         size, refusal = 1, str(error)
-    found = compiled.results(SHAP_VALUES)
-    estimated = found is not None and found.estimated
+    estimated = compiled.is_estimated(SHAP_VALUES)
     return CallPlan(
         n_rows=X.n_rows,
         device=run.device,

@@ -184,6 +184,45 @@ def building_seconds(groups: Iterable[TreeGroup], precision: str, n_threads: int
     return n_numbers * _CPU_NUMBER / n_threads
 
 
+def cpu_call(
+    groups: Sequence[TreeGroup],
+    tables: Sequence[TreeGroup],
+    n_rows: int,
+    n_features: int,
+    n_outputs: int,
+    n_threads: int,
+    work: float,
+    precision: str,
+) -> tuple[tuple[TreeGroup, ...], float, float]:
+    """Return how a call on the CPU explains the trees, and its costs.
+
+    Parameters
+    ----------
+    groups : sequence of TreeGroup
+        Groups of all trees.
+    tables : sequence of TreeGroup
+        Groups with tables to build, in place of the walked groups with as many quadrature nodes.
+    n_rows, n_features, n_outputs, n_threads : int
+    work : float
+        As for :func:`cpu_seconds`.
+    precision : {"single", "double"}
+
+    Returns
+    -------
+    groups : tuple of TreeGroup
+    building, seconds : float
+        Seconds to build the tables, and of the call with them.
+    """
+    building = building_seconds(tables, precision, n_threads)
+    if tables:
+        replaced = {group.n_nodes for group in tables}
+        kept = (g for g in groups if g.algorithm == "tables" or g.n_nodes not in replaced)
+        groups = (*kept, *tables)
+    seconds = building + cpu_seconds(groups, n_rows, n_threads, work, precision)
+    seconds += cpu_row_seconds(n_rows, n_features, n_outputs, n_threads)
+    return tuple(groups), building, seconds
+
+
 def worthwhile_tables(
     groups: Sequence[TreeGroup],
     possible: Sequence[TreeGroup],

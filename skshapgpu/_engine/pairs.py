@@ -187,7 +187,7 @@ def _all(run: Run, request: Request) -> Interactions:
         "or ask for fewer pairs: interactions='occurring', a number or a list of them",
     )
     work = run.n_outputs * n_features * item
-    if run.n_outputs > run.computed_outputs:
+    if run.n_outputs > run.n_computed_outputs:
         work += n_features * item + matrix
     size = memory.chunk_rows(run.n_outputs * matrix, work)
     matrices = memory.allocate(run.n_outputs, n_features, n_features)
@@ -232,7 +232,7 @@ def _strongest(run: Run, request: Request) -> Interactions:
         chosen = found[:, :, columns.tolist()]
         chosen *= request.factor
         run.spread(chosen, values[start : start + size])
-    total *= request.factor * (run.n_outputs // run.computed_outputs)
+    total *= request.factor * (run.n_outputs // run.n_computed_outputs)
     return Interactions(run.to_native(values), sets[columns], _mean(total[columns], run))
 
 
@@ -246,7 +246,7 @@ def _listed(run: Run, request: Request, positions: np.ndarray) -> Interactions:
     values = memory.allocate(run.n_outputs, len(positions))
     for start in range(0, run.n_rows, size):
         found = read(start)
-        chosen = run.empty(len(found), run.computed_outputs, len(positions))
+        chosen = run.empty(len(found), run.n_computed_outputs, len(positions))
         chosen[...] = 0
         chosen[:, :, present] = found[:, :, columns]
         chosen *= request.factor
@@ -265,10 +265,10 @@ def _chunk_reader(
     memory = _ResultMemory(run, *_texts(run, request, n_kept))
     # The buffers, and either the magnitudes, or the part of a batch that is kept and a copy of it.
     work = run.n_features + n_sets + max(n_sets, 2 * n_kept)
-    size = memory.chunk_rows(run.n_outputs * n_kept * item, run.computed_outputs * work * item)
+    size = memory.chunk_rows(run.n_outputs * n_kept * item, run.n_computed_outputs * work * item)
     n_buffered = min(size, run.n_rows)
-    singles = run.empty(n_buffered, run.computed_outputs, run.n_features)
-    buffer = run.empty(n_buffered, run.computed_outputs, n_sets)
+    singles = run.empty(n_buffered, run.n_computed_outputs, run.n_features)
+    buffer = run.empty(n_buffered, run.n_computed_outputs, n_sets)
 
     def read(start: int) -> Any:
         n = min(n_buffered, run.n_rows - start)

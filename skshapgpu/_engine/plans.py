@@ -38,8 +38,9 @@ class ExecutionPlan(NamedTuple):
     """How a call is executed: its GPUs (none: the CPU), its threads, and the trees that have tables.
 
     These are the trees of up to ``table_nodes`` quadrature nodes. ``groups`` has all trees, and ``seconds``
-    is the estimated time. It includes ``building`` seconds for tables that do not exist yet, of
-    ``tables_to_make`` bytes.
+    is the estimated time, which includes ``building`` seconds for tables that do not exist yet.
+    ``table_bytes`` is the size of the tables that count towards the memory of the call: those that it uses,
+    or, if there is a memory limit, all tables of the model.
     """
 
     indices: tuple[int, ...]
@@ -48,24 +49,25 @@ class ExecutionPlan(NamedTuple):
     building: float
     seconds: float
     n_threads: int
-    tables_to_make: int = 0
+    table_bytes: int
 
 
 @dataclass(frozen=True)
 class Options:
     """Options of ``TreeExplainer`` that say how to compute, parsed and checked."""
 
-    algorithm: str
+    algorithm: Algorithm
     devices: Devices
     precision: str
     n_jobs: int | None
     memory_limit: int | None
     check_additivity: bool
 
-    @property
-    def entry(self) -> Algorithm:
-        """Row of the table of algorithms."""
-        return algorithms.named(self.algorithm)
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"algorithm": self.algorithm.name}  # the row is part of the code
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state | {"algorithm": algorithms.named(state["algorithm"])})
 
     @classmethod
     def parse(
@@ -89,17 +91,17 @@ class Options:
             The requested GPU is not available.
         """
         require_one_of("algorithm", algorithm, algorithms.NAMES)
-        entry, option = algorithms.named(algorithm), f"algorithm={algorithm!r}"
-        require_one_of("precision", precision, entry.precisions)
-        if interventional and not entry.interventional:
+        row, option = algorithms.named(algorithm), f"algorithm={algorithm!r}"
+        require_one_of("precision", precision, row.precisions)
+        if interventional and not row.interventional:
             raise ValueError(f"{option} computes no interventional SHAP values: use 'auto'")
-        if "cuda" not in entry.devices:
+        if "cuda" not in row.devices:
             devices.require_cpu(device, option)
         require_n_jobs(n_jobs)
         limit, asked = memory.parse_bytes(memory_limit), Devices.parse(device)
-        if "cpu" not in entry.devices:
+        if "cpu" not in row.devices:
             asked = asked.insist(option)
-        return cls(algorithm, asked, precision, n_jobs, limit, bool(check_additivity))
+        return cls(row, asked, precision, n_jobs, limit, bool(check_additivity))
 
 
 class CompiledModel:
@@ -126,6 +128,10 @@ class CompiledModel:
     ----------
     n_features, n_outputs : int
         Numbers of features and outputs of the results.
+    n_computed_outputs : int
+        Number of outputs that the core computes, without the output that ``widen`` adds.
+    checked_kinds : set of Kind
+        Kinds of results whose additivity is checked.
     """
 
     def __init__(
@@ -147,7 +153,8 @@ class CompiledModel:
         self.link = link
         self.sharing = sharing
         self.n_features = ensemble.n_players if sharing is None else sharing.n_features
-        self.n_outputs = 2 if widen else ensemble.n_outputs
+        self.n_computed_outputs = ensemble.n_outputs
+        self.n_outputs = 2 if widen else self.n_computed_outputs
         self._compile(tables)
 
     def _compile(self, tables: dict[str, np.ndarray] | None = None) -> None:
@@ -157,6 +164,9 @@ class CompiledModel:
         self._pair_sharings: dict[Kind, PairSharing] = {}
         self._possible_tables: tuple[TreeGroup, ...] | None = None
         self._table_bytes: dict[tuple[Kind, int], int] = {}
+        self._results = self._results_of(self.options.algorithm)
+        checked = self._results if self.options.check_additivity else ()
+        self.checked_kinds = {kind for kind in checked if kind.adds_up}
         plan = self._plans[SHAP_VALUES, 0] = self._compile_plan(SHAP_VALUES, 0, tables or None)
         self.constant, self.leaf_magnitude = plan.constant, plan.leaf_magnitude
         # Margins are sums in float64 that start at the constant; adding a tree rounds once.
@@ -184,6 +194,8 @@ class CompiledModel:
             "_groups",
             "_possible_tables",
             "_table_bytes",
+            "_results",
+            "checked_kinds",
         )
         return {name: value for name, value in vars(self).items() if name not in not_pickled}
 
@@ -244,7 +256,7 @@ class CompiledModel:
         attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
         precision, background = self.options.precision, self.background
         n_threads = effective_n_jobs(self.options.n_jobs)
-        entry, table_bytes = self.options.entry, self._table_room(kind)
+        algorithm, table_bytes = self.options.algorithm, self._table_room(kind)
         if background is not None and AUTO.find(kind, interventional=True) is not None:
             rows, weights, link = background.rows, background.weights, self.link
             if kind != SHAP_VALUES:
@@ -255,9 +267,9 @@ class CompiledModel:
             if link is not None:
                 return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
             return _core.background_plan(attributes, precision, rows, weights, table_bytes, n_threads, stored)
-        tables = "level_uniform" if entry.tables == "worthwhile" and kind.order == 1 else "none"
+        tables = "level_uniform" if algorithm.tables == "worthwhile" and kind.order == 1 else "none"
         # For a kind that the algorithm does not compute, only the list of occurring sets is needed.
-        method = "walk" if entry.find(kind) is None else entry.method
+        method = "walk" if algorithm.find(kind) is None else algorithm.method
         try:
             return _core.Plan(
                 attributes,
@@ -275,33 +287,36 @@ class CompiledModel:
             limit = self.options.memory_limit
             share = "a quarter of the machine's memory" if limit is None else "half of memory_limit"
             raise MemoryError(
-                f"algorithm={entry.name!r}: {error} ({share}): raise memory_limit, or use algorithm='auto', "
-                "which can do without tables"
+                f"algorithm={algorithm.name!r}: {error} ({share}): raise memory_limit, or use "
+                "algorithm='auto', which can do without tables"
             ) from None
         except ValueError as error:
-            if entry.tables == "all" and method == entry.method:
+            if algorithm.tables == "all" and method == algorithm.method:
                 error.add_note(
-                    f"This is about the tables of algorithm={entry.name!r}; algorithm='auto' can do without."
+                    f"This is about the tables of algorithm={algorithm.name!r}; algorithm='auto' can do "
+                    "without."
                 )
             raise
 
-    def results(self, kind: Kind, algorithm: Algorithm | None = None) -> Results | None:
-        """Return the entry of the table of algorithms for results of this kind; None if not computed.
-
-        ``algorithm`` replaces the algorithm of the options.
-        """
+    def _results_of(self, algorithm: Algorithm) -> dict[Kind, Results]:
+        """Return what an algorithm computes for this model: entries of the table of algorithms, by kind."""
         model_output = "raw" if self.link is None else self.link.model_output
-        return (algorithm or self.options.entry).find(kind, self.background is not None, model_output)
+        return algorithm.by_kind(self.background is not None, model_output)
 
-    def _on_gpus(self, found: Results | None) -> bool:
-        """Return whether GPUs compute these results of the table of algorithms for this model."""
+    def is_estimated(self, kind: Kind) -> bool:
+        """Return whether the cost model covers results of this kind."""
+        return self._results[kind].estimated
+
+    def _on_gpus(self, kind: Kind) -> bool:
+        """Return whether GPUs compute results of this kind for this model."""
+        found = self._results.get(kind)
         if found is None or "cuda" not in found.devices:
             return False
         return not found.only_tables_on_gpus or self.info["n_leaves_without_table"] == 0
 
     def _table_room(self, kind: Kind) -> int:
         """Return the bytes that the tables of a plan may take, which do not depend on earlier calls."""
-        limit, asked = self.options.memory_limit, self.options.entry.tables == "all"
+        limit, asked = self.options.memory_limit, self.options.algorithm.tables == "all"
         room = memory.table_bytes(limit, asked)
         if limit is None or kind == SHAP_VALUES:
             return room
@@ -314,11 +329,6 @@ class CompiledModel:
     def table_bytes(self) -> int:
         """Memory in bytes that tables take during the explainer's lifetime; tables in a file take none."""
         return sum(tuple(self._table_bytes.values()))
-
-    def own_table_bytes(self, kind: Kind) -> int:
-        """Return the memory in bytes of the tables that every call of a kind uses."""
-        self.plan(kind)
-        return self._table_bytes[kind, 0]
 
     @property
     def call_limit(self) -> int | None:
@@ -334,7 +344,8 @@ class CompiledModel:
         plan = self.plan(kind)
         with self._lock:
             if (kind, index) not in self._cuda_plans:
-                self._cuda_plans[kind, index] = devices.compile_on(plan, index, self.options.entry.gpu_method)
+                method = self.options.algorithm.gpu_method
+                self._cuda_plans[kind, index] = devices.compile_on(plan, index, method)
             return self._cuda_plans[kind, index]
 
     def require(self, kind: Kind, what: str, on_gpu: bool) -> None:
@@ -344,19 +355,21 @@ class CompiledModel:
         ------
         ValueError, TypeError
         """
-        found, entry = self.results(kind), self.options.entry
-        possible = found is not None or self.results(kind, AUTO) is not None
+        found, algorithm = self._results.get(kind), self.options.algorithm
+        possible = found is not None or kind in self._results_of(AUTO)
         if not possible and self.link is not None:
             raise ValueError(f"{what} are those of the margin: use model_output='raw'")
         self._require_pairs(kind)
         if not possible:
             raise ValueError(f"{what} are path-dependent only for now: use an explainer without data")
         if found is None:
-            raise ValueError(f"algorithm={entry.name!r} computes SHAP values only, not {what}: use 'auto'")
-        if not (on_gpu or self.options.devices.indices) or self._on_gpus(found):
+            raise ValueError(
+                f"algorithm={algorithm.name!r} computes SHAP values only, not {what}: use 'auto'"
+            )
+        if not (on_gpu or self.options.devices.indices) or self._on_gpus(kind):
             return
-        if "cuda" not in entry.devices:
-            what = f"the values of algorithm={entry.name!r}"
+        if "cuda" not in algorithm.devices:
+            what = f"the values of algorithm={algorithm.name!r}"
         elif self.link is not None:
             what = f"SHAP values of a {self.link.noun}"
         elif found.only_tables_on_gpus:
@@ -369,36 +382,43 @@ class CompiledModel:
 
     def plan_execution(self, kind: Kind, n_rows: int) -> ExecutionPlan:
         """Decide how to run a call with ``n_rows`` rows from the host; nothing else decides this."""
-        on_cpu = self.plan_on_cpu(kind, n_rows)
-        if not n_rows or self.options.devices.none or not self._on_gpus(self.results(kind)):
+        on_cpu, asked = self.plan_on_cpu(kind, n_rows), self.options.devices
+        if not n_rows or not (asked.indices or asked.auto) or asked.has_found_none or not self._on_gpus(kind):
             return on_cpu
         groups = self._groups_of(kind)
         cuda = costs.cuda_seconds(groups, n_rows, self._work(kind), self.options.precision)
         cuda += costs.cuda_row_seconds(n_rows, self.n_features, self.n_outputs)
-        indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, cuda)
+        indices = asked.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, cuda)
         if not indices:
             return on_cpu
-        return ExecutionPlan(indices, 0, groups, 0.0, cuda / len(indices), on_cpu.n_threads)
+        table_bytes = self._counted_table_bytes(kind)
+        return ExecutionPlan(indices, 0, groups, 0.0, cuda / len(indices), on_cpu.n_threads, table_bytes)
 
     def plan_on_cpu(self, kind: Kind, n_rows: int) -> ExecutionPlan:
         """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""
         n_threads = effective_n_jobs(self.options.n_jobs)
-        precision = self.options.precision
         groups, tables = self._groups_of(kind), self._worthwhile_tables(kind, n_rows, n_threads)
-        building = costs.building_seconds(tables, precision, n_threads)
-        replaced = {group.n_nodes for group in tables}
-        kept = (g for g in groups if g.algorithm == "tables" or g.n_nodes not in replaced)
-        groups = (*kept, *tables)
-        seconds = building + costs.cpu_seconds(groups, n_rows, n_threads, self._work(kind), precision)
-        seconds += costs.cpu_row_seconds(n_rows, self.n_features, self.n_outputs, n_threads)
-        tables_to_make = sum(group.table_bytes for group in tables)
-        return ExecutionPlan(
-            (), max(replaced, default=0), groups, building, seconds, n_threads, tables_to_make
+        groups, building, seconds = costs.cpu_call(
+            groups,
+            tables,
+            n_rows,
+            self.n_features,
+            self.n_outputs,
+            n_threads,
+            self._work(kind),
+            self.options.precision,
         )
+        table_nodes = max((group.n_nodes for group in tables), default=0)
+        table_bytes = self._counted_table_bytes(kind) + sum(group.table_bytes for group in tables)
+        return ExecutionPlan((), table_nodes, groups, building, seconds, n_threads, table_bytes)
+
+    def _counted_table_bytes(self, kind: Kind) -> int:
+        """Return the bytes of existing tables that count towards a call: all, or without a limit its own."""
+        return self._table_bytes[kind, 0] if self.options.memory_limit is None else self.table_bytes
 
     def _worthwhile_tables(self, kind: Kind, n_rows: int, n_threads: int) -> tuple[TreeGroup, ...]:
         options, background = self.options, self.background
-        possible = kind == SHAP_VALUES and background is None and options.entry.tables == "worthwhile"
+        possible = kind == SHAP_VALUES and background is None and options.algorithm.tables == "worthwhile"
         if not possible or n_rows < costs.LEAST_TABLE_ROWS or options.memory_limit is not None:
             return ()
         if self._possible_tables is None:

@@ -31,7 +31,7 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
         "schema": joblib.hash(about),
         "steps": steps,
         "background": background and joblib.hash([background.rows, background.weights]),
-        "algorithm": compiled.options.algorithm,
+        "algorithm": compiled.options.algorithm.name,
         "precision": explainer.precision,
         "outputs": explainer._outputs,
         "model_output": explainer.model_output,

@@ -135,7 +135,7 @@ def test_options_are_kept(options: dict[str, Any], tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.values, expected.values)
     np.testing.assert_array_equal(found.base_values, expected.base_values)
     assert repr(after) == repr(before) and after.feature_perturbation == before.feature_perturbation
-    assert after._compiled.options.algorithm == options.get("algorithm", "auto")
+    assert after._compiled.options.algorithm.name == options.get("algorithm", "auto")
 
 
 def test_loading_needs_no_library_of_the_model(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from helpers.interactions import DIABETES, on_cpu
 from skshapgpu import TreeExplainer
 from skshapgpu._common import devices, memory
 from skshapgpu._common.devices import Devices
+from skshapgpu._engine.algorithms import named
+from skshapgpu._engine.plans import CompiledModel
 from skshapgpu._rows import gpu_arrays
 from skshapgpu._rows.gpu_arrays import GpuArray, Numbers
 
@@ -182,7 +184,8 @@ def test_what_gpus_do_not_compute(regressor: Any, gpus: list[StandIn]) -> None:
         auto.explain_interactions(DIABETES.view(Rows), interactions=2, order=3)
     assert auto.explain_interactions(DIABETES, interactions=2, order=3).device == "cpu"
     gputreeshap = on_cpu(regressor)
-    gputreeshap._compiled.options = replace(forced._compiled.options, algorithm="gputreeshap")
+    options = replace(forced._compiled.options, algorithm=named("gputreeshap"))
+    gputreeshap._compiled = CompiledModel(forced._compiled.ensemble, options, False, None)
     with pytest.raises(ValueError, match="algorithm='gputreeshap' computes SHAP values only"):
         gputreeshap.explain_interactions(DIABETES)
     assert not gpus
