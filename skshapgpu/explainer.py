@@ -350,8 +350,8 @@ class TreeExplainer:
     def _base_values_of(self, y: Any) -> Any:
         """Return the mean loss of the predictions for the background rows if all had the label ``y``."""
         assert self._compiled.link is not None
-        given = [y] if np.ndim(y) == 0 else y
-        base = self._compiled.base_value(self._compiled.link.read_labels(given, len(given)))[:, 0]
+        labels = [y] if np.ndim(y) == 0 else y
+        base = self._compiled.base_value(self._compiled.link.read_labels(labels, len(labels)))[:, 0]
         return float(base[0]) if np.ndim(y) == 0 else base
 
     @property
@@ -826,8 +826,8 @@ class TreeExplainer:
 
     def __repr__(self) -> str:
         ensemble, n_outputs = self._adapted.ensemble, self._compiled.n_outputs
-        given = self._compiled.background
-        background = "" if given is None else f", {len(given.rows)} background rows"
+        data = self._compiled.background
+        background = "" if data is None else f", {len(data.rows)} background rows"
         if self._model_output != "raw":
             background += f", {self._model_output}"
         return (

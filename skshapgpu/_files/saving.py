@@ -169,9 +169,9 @@ def _check(adapted: AdaptedModel) -> None:
         (adapted, "class_names", 2),
         (schema, "feature_names", n_features),
     ):
-        given = getattr(owner, name)
-        if given is not None and (not isinstance(given, tuple) or len(given) != n):
-            raise ValueError(f"its {name} are {given!r:.80}")
+        found = getattr(owner, name)
+        if found is not None and (not isinstance(found, tuple) or len(found) != n):
+            raise ValueError(f"its {name} are {found!r:.80}")
     if not all(isinstance(name, str) for name in schema.feature_names or ()):
         raise ValueError("its feature_names are not all strings")
     for owner, name, allowed in (
@@ -188,9 +188,9 @@ def _check(adapted: AdaptedModel) -> None:
         (schema, "blank_as_underscore", (False, True)),
         (schema, "sparse_zero_missing", (False, True)),
     ):
-        given = getattr(owner, name)
-        if not any(given is value or (isinstance(value, str) and given == value) for value in allowed):
-            raise ValueError(f"its {name} is {given!r:.80}")
+        found = getattr(owner, name)
+        if not any(found is value or (isinstance(value, str) and found == value) for value in allowed):
+            raise ValueError(f"its {name} is {found!r:.80}")
     scale, missing = adapted.link_scale, schema.missing_value
     if type(scale) is not float or not 0 < scale < float("inf") or type(missing) is not float:
         raise ValueError(f"its link_scale or missing_value are {scale!r:.80}, {missing!r:.80}")
@@ -206,10 +206,10 @@ def _check(adapted: AdaptedModel) -> None:
         raise ValueError(f"its n_categorical is {schema.n_categorical!r:.80}")
 
 
-def _background(given: Any, ensemble: Ensemble) -> Background | None:
-    if given is None:
+def _background(arrays: Any, ensemble: Ensemble) -> Background | None:
+    if arrays is None:
         return None
-    rows, weights = (np.array(array, order="C") for array in given)  # copies, because the file may change
+    rows, weights = (np.array(array, order="C") for array in arrays)  # copies, because the file may change
     if rows.ndim != 2 or rows.shape[1] != ensemble.n_features or rows.dtype != ensemble.x_dtype:
         raise ValueError("its background does not fit the model")
     if weights.shape != rows.shape[:1] or weights.dtype != np.float64 or not len(rows):
@@ -278,6 +278,6 @@ class _Unpacker:
                 return {self.unpack(key): self.unpack(item) for key, item in items}
             case {"encoder": name, "fields": state}:
                 module, kind = _ENCODERS[name]
-                made = getattr(importlib.import_module(module), kind)
-                return made(**{key: self.unpack(item) for key, item in state.items()})
+                encoder_class = getattr(importlib.import_module(module), kind)
+                return encoder_class(**{key: self.unpack(item) for key, item in state.items()})
         raise ValueError(f"it holds a value of an unknown kind: {list(value)!r:.80}")

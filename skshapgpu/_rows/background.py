@@ -44,15 +44,15 @@ class Background:
                 "background rows are read on the host, but data lies on a GPU: copy it to the host"
             )
         try:
-            given = reader(data)
-            encoded = given.chunk(0, given.n_rows)
+            host_rows = reader(data)
+            encoded = host_rows.chunk(0, host_rows.n_rows)
         except NotFittedError:
             raise
         except (TypeError, ValueError) as error:
             if error.args == (str(error),):  # some classes build their message from other arguments
                 error.args = (_about_data(str(error)),)
             raise
-        if not given.n_rows:
+        if not host_rows.n_rows:
             raise ValueError("data has no rows: interventional SHAP values need at least one background row")
         with np.errstate(over="ignore"):  # overflow to infinity, as in the model's library
             rows = np.array(encoded, x_dtype, order="C")

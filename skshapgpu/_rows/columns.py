@@ -124,14 +124,14 @@ def _of_values(values: np.ndarray) -> Column:
     """Read numbers if all values that are not missing are numbers, else categories in sorted order."""
     if values.dtype.kind in "fiub":
         return Column(values.astype(np.float64))
-    given = np.array([not _is_missing(value) for value in values], bool)
+    is_present = np.array([not _is_missing(value) for value in values], bool)
     numbers = np.full(len(values), np.nan)
-    present = values[given]
+    present = values[is_present]
     if all(isinstance(value, (Real, np.bool_, Decimal)) for value in present):
-        numbers[given] = present.astype(np.float64)
+        numbers[is_present] = present.astype(np.float64)
         return Column(numbers)
     names, codes = np.unique([str(value) for value in present], return_inverse=True)
-    numbers[given] = codes
+    numbers[is_present] = codes
     return Column(numbers, tuple(map(str, names)))
 
 

@@ -131,7 +131,7 @@ def take(X: Any, numbers: Numbers, names: tuple[str, ...]) -> GpuArray:
     TypeError
         X does not hold real numbers, or cannot be read without CuPy.
     """
-    cuda, given = load_cuda(), X
+    cuda, original = load_cuda(), X
     if _root(X) == "torch":
         import torch
 
@@ -166,7 +166,7 @@ def take(X: Any, numbers: Numbers, names: tuple[str, ...]) -> GpuArray:
     n_rows, n_features = (int(n) for n in X.shape)
     view = cuda.DeviceArray(int(address), dtype == np.float32, n_rows, *(int(stride) for stride in strides))
     shape = (n_rows, n_features)
-    return GpuArray(given, X, int(index), int(stream), view, shape, dtype, numbers, names)
+    return GpuArray(original, X, int(index), int(stream), view, shape, dtype, numbers, names)
 
 
 def address(array: Any) -> int:

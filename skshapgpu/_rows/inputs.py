@@ -190,8 +190,8 @@ class HostRows:
         self.dtype = _FLOAT32 if frame.single else _FLOAT64
         return frame
 
-    def _check_names(self, given: Sequence[Any]) -> None:
-        names = tuple(map(str, given))
+    def _check_names(self, labels: Sequence[Any]) -> None:
+        names = tuple(map(str, labels))
         if len(set(names)) < len(names):
             repeated = sorted({name for name in names if names.count(name) > 1})
             raise ValueError(f"X has several columns of the same name:\n{listed(repeated)}")
@@ -200,7 +200,7 @@ class HostRows:
         if self._schema.blank_as_underscore:
             names = tuple(name.replace(" ", "_") for name in names)
         if expected is not None and (
-            any(isinstance(name, str) for name in given) or set(names) == set(expected)
+            any(isinstance(name, str) for name in labels) or set(names) == set(expected)
         ):
             check_names(names, expected)
 

@@ -174,15 +174,15 @@ def names_are_known(steps: Sequence[Any], names: Sequence[str]) -> bool:
     A step without names loses those before it. A later step may name its columns after the positions of its
     input columns, which need not be the same in another split.
     """
-    known, made = True, None
+    known, names_out = True, None
     for step in steps:
-        made = _names_made(step, made)
+        names_out = _names_made(step, names_out)
         n_columns = getattr(step, "n_features_in_", None)
         if known or n_columns is None or hasattr(step, "feature_names_in_"):
-            known = made is not None
-        elif made is not None:  # known if they do not depend on the lost names
-            known = made == _names_made(step, [f"column {i}" for i in range(n_columns)])
-    if made is None and steps:  # then the names are those that the model was fitted with, if any
+            known = names_out is not None
+        elif names_out is not None:  # known if they do not depend on the lost names
+            known = names_out == _names_made(step, [f"column {i}" for i in range(n_columns)])
+    if names_out is None and steps:  # then the names are those that the model was fitted with, if any
         return tuple(names) != tuple(f"x{i}" for i in range(len(names)))
     return known
 
@@ -239,10 +239,10 @@ def _through(transformer: Any, columns: np.ndarray) -> np.ndarray:
 
 
 def _n_made(transformer: Any, n_columns: int) -> int:
-    made = _names_made(transformer, _names_in(transformer, n_columns))
-    if made is None:
+    names_out = _names_made(transformer, _names_in(transformer, n_columns))
+    if names_out is None:
         raise _UnknownError(f"{_named(transformer)} does not say how many columns it makes")
-    return len(made)
+    return len(names_out)
 
 
 def _part(whole: Any, name: str, step: Any, columns: np.ndarray) -> np.ndarray:
@@ -255,20 +255,20 @@ def _part(whole: Any, name: str, step: Any, columns: np.ndarray) -> np.ndarray:
 def _through_columns(transformer: Any, columns: np.ndarray) -> np.ndarray:
     names = _names_in(transformer, len(columns))
     slices = transformer.output_indices_
-    made = np.empty(max((part.stop for part in slices.values()), default=0), columns.dtype)
+    origins_out = np.empty(max((part.stop for part in slices.values()), default=0), columns.dtype)
     for name, step, chosen in transformer.transformers_:
         place = slices[name]
         if place.stop == place.start:
             continue
         taken = columns[_numbers(chosen, names)]
         if len(taken) and (taken == taken[0]).all():  # all columns made from them have the same origin
-            made[place] = taken[0]
+            origins_out[place] = taken[0]
             continue
         origins = _part(transformer, name, step, taken)
         if len(origins) != place.stop - place.start:
             raise _UnknownError(f"{name!r} of a {_named(transformer)} makes another number of columns")
-        made[place] = origins
-    return made
+        origins_out[place] = origins
+    return origins_out
 
 
 def _numbers(chosen: Any, names: list[str]) -> np.ndarray:

@@ -96,7 +96,7 @@ def _read(
     trees = [_Nodes(field) for field in fields_of_trees]
     if len(head.target) != len(trees) or len(head.class_) != len(trees):
         raise ValueError("target_id or class_id of the treelite model does not fit its number of trees")
-    ensemble, made = _ensemble(head, trees, _strict(trees))
+    ensemble, flat_trees = _ensemble(head, trees, _strict(trees))
     outputs = head.outputs()
     binary: Literal["margin", "probability"] | None = None
     link: Literal["identity", "logistic"] | None = "logistic" if head.postprocessor in _LOGISTIC else None
@@ -131,7 +131,7 @@ def _read(
         link_scale=head.sigmoid_alpha if link == "logistic" else 1.0,
         has_cover=all(tree.weight is not None or tree.count is not None for tree in trees),
         cover_kind=_cover_kind(trees),
-        other_covers=counts_of(made),
+        other_covers=counts_of(flat_trees),
     )
 
 
@@ -337,26 +337,26 @@ def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> tuple[Ensemble,
     # A tree with some of the outputs becomes one tree for each of them, not one with zeros for the others.
     is_vector = n_outputs > 1 and all((outputs >= 0).sum() == n_outputs for outputs in held)
     parts = [tree.read(head.dtype, strict) for tree in trees]
-    made: list[Tree] = []
+    flat_trees: list[Tree] = []
     owners: list[int] = []
     for i, (part, value, outputs) in enumerate(zip(parts, values, held)):
         if is_vector:
-            made.append(replace(part, value=value[:, outputs >= 0]))
+            flat_trees.append(replace(part, value=value[:, outputs >= 0]))
             owners.append(i)
             continue
         for column, output in enumerate(outputs.tolist()):
             if output >= 0:
-                made.append(replace(part, value=value[:, column], output=output))
+                flat_trees.append(replace(part, value=value[:, column], output=output))
                 owners.append(i)
     ensemble = Ensemble.from_trees(
-        made,
+        flat_trees,
         n_features=head.n_features,
         intercept=head.base_scores.reshape(exists.shape)[exists],
         x_dtype=head.dtype,
         strict=strict,
         **_category_sets(trees, owners, head.dtype),
     )
-    return ensemble, made
+    return ensemble, flat_trees
 
 
 def _category_sets(trees: list[_Nodes], owners: list[int], dtype: str) -> dict[str, Any]:

@@ -225,8 +225,10 @@ def explain_batches(
     target = open_sink(sink, format)
     csv = CsvOptions(delimiter, quote_char, null_values, decimal)
     rows = open_source(source, csv)
-    if csv.given() and not (isinstance(rows, FilesSource) and rows.kind == "csv"):
-        raise ValueError(f"{', '.join(csv.given())} is for CSV files, but the source is of another kind")
+    if csv.non_defaults() and not (isinstance(rows, FilesSource) and rows.kind == "csv"):
+        raise ValueError(
+            f"{', '.join(csv.non_defaults())} is for CSV files, but the source is of another kind"
+        )
     run = _Run(explainer, rows, target)
     if isinstance(source, (str, os.PathLike)) and Path(source).is_dir():
         if target.path.resolve().is_relative_to(Path(source).resolve()):

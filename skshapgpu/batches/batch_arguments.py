@@ -82,10 +82,10 @@ def _no_labels() -> ValueError:
     return ValueError("model_output='log_loss' needs labels, which batches do not have: use TreeExplainer")
 
 
-def parse_names(argument: str, given: Any) -> tuple[str, ...]:
-    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
-        raise TypeError(f"{argument} must be a sequence of names, not {given!r}")
-    names = tuple(given)
+def parse_names(argument: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not all(isinstance(name, str) for name in value):
+        raise TypeError(f"{argument} must be a sequence of names, not {value!r}")
+    names = tuple(value)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{argument} names the column {twice!r} twice")

@@ -50,18 +50,18 @@ class CsvOptions:
     decimal: str = "."
 
     def __post_init__(self) -> None:
-        for name, given in (("delimiter", self.delimiter), ("quote_char", self.quote_char or None)):
-            if given is None:
+        for name, value in (("delimiter", self.delimiter), ("quote_char", self.quote_char or None)):
+            if value is None:
                 continue
-            if not isinstance(given, str) or len(given) != 1 or not given.isascii() or given in "\r\n":
-                raise ValueError(f"{name} must be a single character, not {given!r}")
+            if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n":
+                raise ValueError(f"{name} must be a single character, not {value!r}")
         if isinstance(self.null_values, str) or not all(isinstance(text, str) for text in self.null_values):
             raise TypeError(f"null_values must be a sequence of texts, not {self.null_values!r}")
         object.__setattr__(self, "null_values", list(self.null_values))
         if self.decimal not in (".", ","):
             raise ValueError(f"decimal must be '.' or ',', not {self.decimal!r}")
 
-    def given(self) -> dict[str, Any]:
+    def non_defaults(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
         default = asdict(CsvOptions())
         return {name: value for name, value in asdict(self).items() if value != default[name]}

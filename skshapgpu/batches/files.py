@@ -63,7 +63,7 @@ class FilesSource(Source):
 
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
         found = {"kind": self.kind, **of_schema(self.schema, columns), **of_listing(self._infos)}
-        return found | {"csv": self._csv.given()} if self._csv.given() else found
+        return found | {"csv": self._csv.non_defaults()} if self._csv.non_defaults() else found
 
     def settle(self, wanted: Wanted) -> None:
         for file, keys in zip(self._files, self._keys):

@@ -454,15 +454,15 @@ class BatchExplainer:
         arrow = require_arrow()
         fields = list(schema)[len(kept) :]
         if X is None:
-            made = [arrow.array([], field.type) for field in fields]
+            columns = [arrow.array([], field.type) for field in fields]
         else:
             dtype = np.float32 if str(fields[-1].type) == "float" else np.float64
             values = self._values(X, names, dtype)
             if self._top is None:
-                made = [arrow.array(column) for column in columns_of_rows(values)]
+                columns = [arrow.array(column) for column in columns_of_rows(values)]
             else:
-                made = self._strongest(values, names)
-        return arrow.RecordBatch.from_arrays([*kept, *made], schema=schema)
+                columns = self._strongest(values, names)
+        return arrow.RecordBatch.from_arrays([*kept, *columns], schema=schema)
 
     def _strongest(self, values: np.ndarray, names: Sequence[str] | None) -> list[Any]:
         arrow = require_arrow()
@@ -472,13 +472,13 @@ class BatchExplainer:
         assert self._top is not None
         n_kept = min(self._top, len(ranked))
         places = [largest(values[:, :, output], n_kept) for output in range(n_outputs)]
-        made = []
+        columns = []
         for rank in range(n_kept):
-            made += [ranked.take(arrow.array(at[:, rank])) for at in places]
+            columns += [ranked.take(arrow.array(at[:, rank])) for at in places]
             for output, at in enumerate(places):
                 chosen = np.take_along_axis(values[:, :, output], at[:, rank : rank + 1], axis=1)
-                made.append(arrow.array(np.ascontiguousarray(chosen[:, 0])))
-        return made
+                columns.append(arrow.array(np.ascontiguousarray(chosen[:, 0])))
+        return columns
 
     def _rows(self, batch: Any, names: Sequence[str]) -> Any:
         """Return the features of a batch in a form that ``explain`` accepts.

@@ -222,10 +222,10 @@ class StreamSource(Source):
                 )
             fields.append(field if name in wanted.kept else whole.schema.field(name).with_type(column.type))
             columns.append(column)
-        given = arrow.Table.from_arrays(columns, names=list(wanted.columns))
-        made = fitted(given, arrow.schema(fields), where)
+        original = arrow.Table.from_arrays(columns, names=list(wanted.columns))
+        converted = fitted(original, arrow.schema(fields), where)
         for name in wanted.kept:
-            was, now = given.column(name), made.column(name)
+            was, now = original.column(name), converted.column(name)
             if not is_number(was.type) or wider(was.type, now.type) == now.type:
                 continue
             if not np.array_equal(now.to_numpy(), was.to_numpy(), equal_nan=True):
@@ -233,7 +233,7 @@ class StreamSource(Source):
                     f"column {name!r} of {where} is {was.type}, and has values that its type {now.type} in "
                     f"{_FIRST} cannot hold: give it the wider type in all"
                 )
-        return made.to_batches()
+        return converted.to_batches()
 
 
 class DatasetSource(Source):
@@ -352,14 +352,14 @@ def _as_table(item: Any) -> Any:
 
 def _of_pandas(frame: Any) -> Any:
     """Convert a data frame to a table that records whether missing objects were NaN or None."""
-    made = require_arrow().Table.from_pandas(frame, preserve_index=False)
+    table = require_arrow().Table.from_pandas(frame, preserve_index=False)
     for i, (_, series) in enumerate(frame.items()):
         if series.dtype != object or not series.hasnans:
             continue
         with_nan = any(isinstance(value, float) for value in series[series.isna()])
         missing = {MISSING_KEY: MISSING_NAN if with_nan else MISSING_NONE}
-        made = made.set_column(i, made.schema.field(i).with_metadata(missing), made.column(i))
-    return made
+        table = table.set_column(i, table.schema.field(i).with_metadata(missing), table.column(i))
+    return table
 
 
 def _places(n_rows: int) -> list[int]:
@@ -368,5 +368,5 @@ def _places(n_rows: int) -> list[int]:
     return np.unique(places).tolist()
 
 
-def _is_path(given: Any) -> bool:
-    return isinstance(given, (str, os.PathLike))
+def _is_path(value: Any) -> bool:
+    return isinstance(value, (str, os.PathLike))

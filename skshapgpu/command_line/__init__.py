@@ -38,10 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         The exit code: 0, or 1 after an error, 2 if the arguments are wrong, 130 if interrupted.
     """
-    given = sys.argv[1:] if argv is None else list(argv)
-    in_json, debug = "--json" in given, "--debug" in given
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    in_json, debug = "--json" in arguments, "--debug" in arguments
     try:
-        args = parser().parse_args(given)
+        args = parser().parse_args(arguments)
         answer: Answer = args.run(args)
         if in_json:
             _print_json(answer.facts)

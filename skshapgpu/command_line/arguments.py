@@ -92,11 +92,11 @@ def parser() -> argparse.ArgumentParser:
     commands: Any = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def command(name: str, what: str, epilog: str, module: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(
+        subparser = commands.add_parser(
             name, help=what, description=f"{what}.", epilog=epilog, parents=[everywhere]
         )
-        made.set_defaults(run=_run(module))
-        return made
+        subparser.set_defaults(run=_run(module))
+        return subparser
 
     _add_explain(command("explain", "Explain each row of a file", _EXPLAIN_EXAMPLES, "explaining"))
     info = command("info", "Describe a model file", _INFO_EXAMPLES, "info")

@@ -67,8 +67,8 @@ def run(args: argparse.Namespace) -> Answer:
     except KeyboardInterrupt as interrupt:
         anew = [
             flag
-            for flag, given in (("--overwrite", args.overwrite), ("--no-resume", args.no_resume))
-            if given
+            for flag, is_set in (("--overwrite", args.overwrite), ("--no-resume", args.no_resume))
+            if is_set
         ]
         without = f" without {' and '.join(anew)}" if anew else ""
         interrupt.add_note(f"; the same command{without} resumes where it stopped")
@@ -113,9 +113,9 @@ def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
 
 def _csv_options_of_data(args: argparse.Namespace) -> CsvOptions:
     """Return the options of CSV files for DATA; those given may be meant for the background alone."""
-    given = csv_options(args)
-    of_csv = getattr(open_source(args.data, given), "kind", None) == "csv"
-    return given if of_csv or args.background is None else CsvOptions()
+    options = csv_options(args)
+    of_csv = getattr(open_source(args.data, options), "kind", None) == "csv"
+    return options if of_csv or args.background is None else CsvOptions()
 
 
 def in_flags(message: str) -> str:

@@ -107,10 +107,10 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
         saved explainer.
     """
     if is_explainer(path):
-        given = [flag for name, flag in _SETTLED.items() if getattr(args, name, None) is not None]
-        if given:
+        fixed = [flag for name, flag in _SETTLED.items() if getattr(args, name, None) is not None]
+        if fixed:
             raise ValueError(
-                f"{path!r} is a saved explainer, which fixes {', '.join(given)}: leave it out, or "
+                f"{path!r} is a saved explainer, which fixes {', '.join(fixed)}: leave it out, or "
                 "give the model file"
             )
         return TreeExplainer.load(path, **options)

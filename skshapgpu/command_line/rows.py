@@ -165,12 +165,12 @@ def _joined(pieces: list[Any], categories: bool) -> Any:
 
 def _like(path: str) -> str:
     """Suggest a file in the same folder that may be meant."""
-    given = Path(path)
+    missing = Path(path)
     try:
-        beside = os.listdir(given.parent)
+        beside = os.listdir(missing.parent)
     except OSError:
-        return f", and no folder {str(given.parent)!r}"
-    return meant(given.name, beside)
+        return f", and no folder {str(missing.parent)!r}"
+    return meant(missing.name, beside)
 
 
 def meant(name: str, known: Sequence[str]) -> str:

@@ -157,5 +157,5 @@ class _Actor:
         import pyarrow as pa
 
         schema = self._explain.output_schema(table.schema)
-        made = [self._explain(batch) for batch in table.combine_chunks().to_batches()]
-        return pa.Table.from_batches(made, schema)
+        explained = [self._explain(batch) for batch in table.combine_chunks().to_batches()]
+        return pa.Table.from_batches(explained, schema)
