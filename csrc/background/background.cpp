@@ -7,7 +7,7 @@
 #include "background/background_counts.h"
 #include "base/threads.h"
 #include "rows/coding.h"
-#include "tables/look_up.h"
+#include "tables/lookup.h"
 #include "tables/stored_tables.h"
 #include "tables/table_builder.h"
 

@@ -9,7 +9,7 @@
 #include "rows/results.h"
 #include "rows/tiles.h"
 #include "tables/fast_v2.h"
-#include "tables/look_up.h"
+#include "tables/lookup.h"
 
 namespace skshap {
 namespace {

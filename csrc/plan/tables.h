@@ -1,4 +1,4 @@
-// Trees explained by tables: written by the builders, read by tables/look_up.cpp.
+// Trees explained by tables: written by the builders, read by tables/lookup.cpp.
 //
 // A leaf's contribution to each feature depends on a row only by its decisions on the leaf's path, so it can
 // be computed beforehand, whatever replaces unknown features. Leaves below one node share a table and its

@@ -1,4 +1,4 @@
-#include "tables/look_up.h"
+#include "tables/lookup.h"
 
 #include <algorithm>
 
