@@ -62,7 +62,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             name: getattr(arguments, name)
             for name in ("depth", "rounds", "features", "min_weight", "repeats")
         },
-        **{name: info[name] for name in ("n_leaves", "n_look_ups", "table_bytes")},
+        **{name: info[name] for name in ("n_leaves", "n_lookups", "table_bytes")},
         "file_bytes": file_bytes,
         "fill_seconds": filled - start,
         "save_seconds": saved - filled,

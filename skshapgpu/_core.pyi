@@ -110,7 +110,7 @@ class Plan:
 
         n_trees and n_leaves; n_repeated, the nodes whose feature occurs above them; groups, the trees by
         their quadrature nodes and whether they have tables, as :meth:`possible_tables` lists them;
-        n_table_trees, n_look_ups and table_bytes, the trees with tables, the tables and their size;
+        n_table_trees, n_lookups and table_bytes, the trees with tables, the tables and their size;
         borrowed_bytes, that size if the tables are borrowed; n_leaves_without_table; n_chunks;
         n_features_used; bytes; scratch_bytes_per_thread, allocated by explain() in addition to its result;
         precision; instruction_set.
@@ -120,7 +120,7 @@ class Plan:
         """Return the tables that the trees without tables could have, by ascending quadrature nodes.
 
         There is a dict for each number of nodes: algorithm ("tables"; in :meth:`info` also "quadrature"),
-        n_nodes, n_trees, n_leaves, n_look_ups, n_places and table_bytes. All trees with the same number of
+        n_nodes, n_trees, n_leaves, n_lookups, n_places and table_bytes. All trees with the same number of
         nodes are left out if a path of one of them has more than 16 different features.
         """
 

@@ -29,8 +29,8 @@ class TableCounter {
 
   void count() {
     begin_.push_back(0);
-    for (const LookUp& look_up : tables_.look_ups)
-      begin_.push_back(begin_.back() + (size_t{1} << look_up.n_bits));
+    for (const Lookup& lookup : tables_.lookups)
+      begin_.push_back(begin_.back() + (size_t{1} << lookup.n_bits));
     by_index_.assign(begin_.back(), 0.0);
     patterns_.resize(tables_.leaves.size());
     const int64_t n_tiles = (rows_.n_rows + kTileRows - 1) / kTileRows;
@@ -55,7 +55,7 @@ class TableCounter {
 
   // Add the weights of the background rows by pattern of a leaf.
   void add_weights(const TableLeaf& leaf, double* weights) const {
-    const double* const by_index = by_index_.data() + begin_[leaf.look_up];
+    const double* const by_index = by_index_.data() + begin_[leaf.lookup];
     for (size_t x = 0; x < leaf.size; ++x) weights[leaf.pattern[x]] += by_index[x];
   }
 
@@ -97,9 +97,9 @@ class TableCounter {
                   RowCounter& counter) {
     uint64_t* const words = counter.begin(n, weights, block_words(n_decided(plan_, tree)));
     decide_blocks(plan_, kernels(), tree, tile, counter.n_blocks(), words);
-    for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i) {
-      const LookUp& look_up = tables_.look_ups[i];
-      counter.add_by_index(tables_.bits.data() + look_up.bits, look_up.n_bits, by_index_.data() + begin_[i]);
+    for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
+      const Lookup& lookup = tables_.lookups[i];
+      counter.add_by_index(tables_.bits.data() + lookup.bits, lookup.n_bits, by_index_.data() + begin_[i]);
     }
     for (size_t i = tree.leaves; i < tree.leaves_end; ++i) {
       const PatternLeaf& leaf = tables_.leaves[i];

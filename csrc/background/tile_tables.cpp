@@ -156,12 +156,12 @@ void TileTables<T>::add_group(const TreeProgram& tree, const TreeGroups& groups,
     }
     std::fill_n(leaf_number_of_.begin(), size_t{1} << n, kNone);
     list_leaf_targets(path, n);
-    look_up(LookUpArgs<T>{leaf_index_.data(), n_needed, leaf_table_.data(), leaf_targets_.data(), n_numbers,
-                          group_table_.data(), stride});
+    lookup(LookupArgs<T>{leaf_index_.data(), n_needed, leaf_table_.data(), leaf_targets_.data(), n_numbers,
+                         group_table_.data(), stride});
   }
   for (size_t id = 0; !alone && id < n_needed; ++id)
     std::copy_n(group_table_.data() + id * stride, n_targets, table + id * n_targets);
-  add_look_up(0, n_blocks_ * kBlockRows, table);
+  add_lookup(0, n_blocks_ * kBlockRows, table);
   count_table();
 }
 
@@ -263,7 +263,7 @@ void TileTables<T>::add_leaf(const TreeGroups& groups, const TreeGroups::Leaf& l
       else
         vectors_.write(n, different[id], counts.patterns, counts.weights, counts.n, value, out);
     }
-    add_look_up(first, end - first, table);
+    add_lookup(first, end - first, table);
     ids_.clear();
   };
   ids_.clear();
@@ -285,7 +285,7 @@ void TileTables<T>::add_leaf(const TreeGroups& groups, const TreeGroups::Leaf& l
 // Return where the rows' indices into the next table go.
 template <class T>
 uint16_t* TileTables<T>::new_index() {
-  if (n_indices_ == kMaxTables) run_look_ups();
+  if (n_indices_ == kMaxTables) run_lookups();
   return indices_[n_indices_++].data();
 }
 
@@ -294,7 +294,7 @@ template <class T>
 T* TileTables<T>::make_room(size_t n_elements) {
   if (n_elements_ + n_elements > capacity_) {
     std::swap(indices_[0], indices_[n_indices_ - 1]);
-    run_look_ups();
+    run_lookups();
     n_indices_ = 1;
   }
   n_elements_ += n_elements;
@@ -302,23 +302,23 @@ T* TileTables<T>::make_room(size_t n_elements) {
 }
 
 template <class T>
-void TileTables<T>::add_look_up(size_t first_row, size_t n_rows, const T* table) {
-  look_ups_.push_back({first_row, n_rows, indices_[n_indices_ - 1].data(), table, waiting_targets_.size(),
-                       static_cast<uint32_t>(targets_.size())});
+void TileTables<T>::add_lookup(size_t first_row, size_t n_rows, const T* table) {
+  lookups_.push_back({first_row, n_rows, indices_[n_indices_ - 1].data(), table, waiting_targets_.size(),
+                      static_cast<uint32_t>(targets_.size())});
   waiting_targets_.insert(waiting_targets_.end(), targets_.begin(), targets_.end());
 }
 
 template <class T>
-void TileTables<T>::run_look_ups() {
+void TileTables<T>::run_lookups() {
   for (size_t first = 0; first < n_blocks_ * kBlockRows; first += kPartRows)
-    for (const LookUp& of : look_ups_) {
+    for (const Lookup& of : lookups_) {
       const size_t begin = std::max(first, of.first_row),
                    end = std::min(first + kPartRows, of.first_row + of.n_rows);
       if (begin >= end) continue;
-      look_up(LookUpArgs<T>{of.index + begin, end - begin, of.table, waiting_targets_.data() + of.targets,
-                            of.n_targets, phi_.data() + begin * row_size_, row_size_});
+      lookup(LookupArgs<T>{of.index + begin, end - begin, of.table, waiting_targets_.data() + of.targets,
+                           of.n_targets, phi_.data() + begin * row_size_, row_size_});
     }
-  look_ups_.clear();
+  lookups_.clear();
   waiting_targets_.clear();
   n_elements_ = n_indices_ = 0;
 }
@@ -330,7 +330,7 @@ void TileTables<T>::count_table() {
 
 template <class T>
 void TileTables<T>::flush() {
-  run_look_ups();
+  run_lookups();
   const size_t n_used = plan_.features.size(), n_sums = n_used + plan_.pairs.size();
   for (size_t row = 0; row < n_rows_; ++row) {
     const T* from = phi_.data() + row * row_size_;

@@ -41,7 +41,7 @@ class TileTables {
 
  private:
   // A table and the rows of the tile that use it.
-  struct LookUp {
+  struct Lookup {
     size_t first_row, n_rows;
     const uint16_t* index;  // of all rows of the tile
     const T* table;
@@ -67,8 +67,8 @@ class TileTables {
   uint16_t* new_index();
   void number(uint16_t* index, uint32_t n_bits);
   T* make_room(size_t n_elements);
-  void add_look_up(size_t first_row, size_t n_rows, const T* table);
-  void run_look_ups();
+  void add_lookup(size_t first_row, size_t n_rows, const T* table);
+  void run_lookups();
   void count_table();
   void flush();
 
@@ -84,7 +84,7 @@ class TileTables {
   int n_tables_ = 0;  // since the last flush
 
   // Tables that wait for rows, and the one that is being built.
-  std::vector<LookUp> look_ups_;
+  std::vector<Lookup> lookups_;
   Aligned<T> tables_;
   size_t n_elements_ = 0;
   std::vector<Aligned<uint16_t>> indices_;

@@ -466,7 +466,7 @@ class Pipeline : public CudaPlan::Impl {
       a.codes = lane.codes.template as<int16_t>();
       a.partial = lane.partial.template as<T>();
       a.words = model_.tables.words_bytes ? lane.frames.template as<uint32_t>() : nullptr;
-      look_up_tables<T, kTile>
+      lookup_tables<T, kTile>
           <<<std::min(model_.tables.n_blocks, a.n_tasks), kTableWarps * kWarp, model_.tables.shared, s>>>(a);
       check_launch("looking up values");
     }

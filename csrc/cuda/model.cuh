@@ -52,7 +52,7 @@ struct CudaModel {
     int n_chunks = 0, n_blocks = 0;
     size_t shared = 0;
     size_t words_bytes = 0;  // of all blocks, if the words are not in shared memory
-    DeviceBuffer chunks, trees, nodes, look_ups, bits, targets, factors, entries;
+    DeviceBuffer chunks, trees, nodes, lookups, bits, targets, factors, entries;
   };
 
   // The model as GPUTreeShap needs it; it replaces codes, walk and sums.
@@ -249,7 +249,7 @@ struct CudaModel {
     tables.chunks = upload(from.chunks);
     tables.trees = upload(from.trees);
     tables.nodes = upload(from.nodes);
-    tables.look_ups = upload(from.look_ups);
+    tables.lookups = upload(from.lookups);
     tables.bits = upload(from.bits);
     tables.targets = upload(from.targets);
     tables.factors = upload(from.factors);
@@ -259,7 +259,7 @@ struct CudaModel {
     a.chunks = tables.chunks.template as<CudaTableChunk>();
     a.trees = tables.trees.template as<CudaTableTree>();
     a.nodes = tables.nodes.template as<CudaTableNode>();
-    a.look_ups = tables.look_ups.template as<CudaLookUp>();
+    a.lookups = tables.lookups.template as<CudaLookup>();
     a.bits = tables.bits.template as<uint32_t>();
     a.targets = tables.targets.template as<uint32_t>();
     a.factors = tables.factors.template as<T>();
@@ -275,7 +275,7 @@ struct CudaModel {
     tables.shared = words_bytes <= kMaxSharedWords ? words_bytes : 0;
     if (tables.shared + phi_bytes > max_shared / 2) phi_bytes = a.max_slots = 0;  // two blocks at a time
     tables.shared += phi_bytes;
-    const auto kernel = look_up_tables<T, kTile>;
+    const auto kernel = lookup_tables<T, kTile>;
     allow_shared(kernel);
     int blocks = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kTableWarps * kWarp, tables.shared),

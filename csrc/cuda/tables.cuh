@@ -13,7 +13,7 @@ struct CudaTableArgs {
   const CudaTableChunk* chunks;
   const CudaTableTree* trees;
   const CudaTableNode* nodes;
-  const CudaLookUp* look_ups;
+  const CudaLookup* lookups;
   const uint32_t *bits, *targets;
   const T *tables, *factors;
   const uint32_t* category_bits;
@@ -43,7 +43,7 @@ __device__ __forceinline__ void load_entry(const double* p, double (&out)[2]) {
 
 // Add the contributions of a leaf to the features of its path, like add_leaf in simd/table_kernels-inl.h.
 template <class T>
-__device__ __forceinline__ void add_leaf(const CudaTableArgs<T>& a, const CudaLookUp& leaf, uint32_t index,
+__device__ __forceinline__ void add_leaf(const CudaTableArgs<T>& a, const CudaLookup& leaf, uint32_t index,
                                          T* phi, int stride) {
   const T *const table = a.tables + leaf.table, *const ratios = a.factors + leaf.factors,
                  *const values = ratios + leaf.n_bits;
@@ -59,7 +59,7 @@ __device__ __forceinline__ void add_leaf(const CudaTableArgs<T>& a, const CudaLo
 
 template <class T, int kTile>
 __global__ void __launch_bounds__(kTableWarps* kWarp)
-    look_up_tables(const __grid_constant__ CudaTableArgs<T> a) {
+    lookup_tables(const __grid_constant__ CudaTableArgs<T> a) {
   extern __shared__ __align__(16) char table_shared[];
   constexpr int kParts = kTile / kWarp, kLoad = 16 / sizeof(T);
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -97,23 +97,23 @@ __global__ void __launch_bounds__(kTableWarps* kWarp)
         }
       }
       __syncwarp();
-      for (int32_t l = tree.look_ups; l < tree.look_ups_end; ++l) {
-        const CudaLookUp look_up = a.look_ups[l];
+      for (int32_t l = tree.lookups; l < tree.lookups_end; ++l) {
+        const CudaLookup lookup = a.lookups[l];
         uint32_t index = 0;
-        for (uint32_t i = 0; i < look_up.n_bits; ++i)
-          index |= (bit_rows(words, __ldg(a.bits + look_up.bits + i)) >> lane & 1) << i;
-        if (!look_up.entry_size) {
-          add_leaf(a, look_up, index, phi, stride);
+        for (uint32_t i = 0; i < lookup.n_bits; ++i)
+          index |= (bit_rows(words, __ldg(a.bits + lookup.bits + i)) >> lane & 1) << i;
+        if (!lookup.entry_size) {
+          add_leaf(a, lookup, index, phi, stride);
           continue;
         }
-        const T* const entry = a.tables + look_up.table + static_cast<size_t>(index) * look_up.entry_size;
-        for (uint32_t first = 0; first < look_up.n_targets; first += kLoad) {
+        const T* const entry = a.tables + lookup.table + static_cast<size_t>(index) * lookup.entry_size;
+        for (uint32_t first = 0; first < lookup.n_targets; first += kLoad) {
           T value[kLoad];
           load_entry(entry + first, value);
 #pragma unroll
           for (uint32_t i = 0; i < kLoad; ++i)
-            if (first + i < look_up.n_targets)
-              phi[__ldg(a.targets + look_up.targets + first + i) * stride] += value[i];
+            if (first + i < lookup.n_targets)
+              phi[__ldg(a.targets + lookup.targets + first + i) * stride] += value[i];
         }
       }
     }

@@ -18,7 +18,7 @@
 namespace skshap {
 
 // Leaves that share a table.
-struct LookUp {
+struct Lookup {
   uint32_t bits, n_bits;        // of the index, in Tables::bits
   uint32_t targets, n_targets;  // ascending positions in the row of the batch, in Tables::targets
   size_t table;                 // where it begins: [index][target]
@@ -47,7 +47,7 @@ constexpr uint32_t kMaxLeafBits = 16;
 struct TableTree {
   size_t tree;  // in Plan::trees
   size_t batch;
-  size_t look_ups, look_ups_end;
+  size_t lookups, lookups_end;
   size_t leaves, leaves_end;
   // For a tree whose nodes of a level all split alike: one node of each level, and the leaf values by the
   // index of the only lookup. n_levels is 0 for other trees.
@@ -91,7 +91,7 @@ class Contents {
 struct Tables {
   std::vector<uint32_t> bits;  // see bit_rows
   std::vector<uint32_t> targets;
-  std::vector<LookUp> look_ups;
+  std::vector<Lookup> lookups;
   std::vector<PatternLeaf> leaves;
   std::vector<LeafTable> leaf_tables;  // one per leaf, tree by tree
   std::vector<LeafFeature, AlignedAllocator<LeafFeature>> leaf_features;
@@ -117,7 +117,7 @@ struct Tables {
   size_t table_bytes() const { return floats.size() * 4 + doubles.size() * 8; }
   size_t borrowed_bytes() const { return floats.is_borrowed() || doubles.is_borrowed() ? table_bytes() : 0; }
   size_t bytes() const {
-    return table_bytes() + bits.size() * 4 + targets.size() * 4 + look_ups.size() * sizeof(LookUp) +
+    return table_bytes() + bits.size() * 4 + targets.size() * 4 + lookups.size() * sizeof(Lookup) +
            leaves.size() * sizeof(PatternLeaf) + leaf_tables.size() * sizeof(LeafTable) +
            leaf_features.size() * sizeof(LeafFeature) + trees.size() * sizeof(TableTree) +
            batches.size() * sizeof(TableBatch) + places.size() * 4 + levels.size() * sizeof(DecideNode) +

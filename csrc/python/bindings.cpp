@@ -316,7 +316,7 @@ py::list list_of(const std::vector<TreeGroup>& groups) {
     item["n_nodes"] = group.cost.n_nodes;
     item["n_trees"] = group.cost.n_trees;
     item["n_leaves"] = group.cost.n_leaves;
-    item["n_look_ups"] = group.cost.n_look_ups;
+    item["n_lookups"] = group.cost.n_lookups;
     item["n_places"] = group.cost.n_places;
     item["table_bytes"] = group.cost.bytes;
     out.append(item);
@@ -334,7 +334,7 @@ py::dict info(const Plan& plan) {
   out["groups"] = list_of(tree_groups(plan));
   const bool leaf_tables = plan.method == Method::kFastV2;
   out["n_table_trees"] = leaf_tables ? plan.trees.size() : plan.tables.trees.size();
-  out["n_look_ups"] = leaf_tables ? plan.tables.leaf_tables.size() : plan.tables.look_ups.size();
+  out["n_lookups"] = leaf_tables ? plan.tables.leaf_tables.size() : plan.tables.lookups.size();
   out["n_chunks"] = plan.chunks.size();
   out["n_features_used"] = plan.features.size();
   out["n_leaves_without_table"] = plan.tables.leaves.size();

@@ -19,8 +19,8 @@ Kernels make_kernels(const char* name) {
   k.leaf_sums = &leaf_sums;
   k.descend = &descend;
   k.index = &index;
-  k.look_up_float = &look_up<FloatVector>;
-  k.look_up_double = &look_up<DoubleVector>;
+  k.lookup_float = &lookup<FloatVector>;
+  k.lookup_double = &lookup<DoubleVector>;
   k.leaf_table = &leaf_table;
   k.subset_sums = &subset_sums;
   k.fill_leaves_float = &fill_leaves_of<FloatVector>;

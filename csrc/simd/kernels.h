@@ -68,7 +68,7 @@ struct IndexArgs {
 // Rows that look up numbers in a table: each adds the entry of its index. A vector beyond the end of the
 // table is read.
 template <class T>
-struct LookUpArgs {
+struct LookupArgs {
   const uint16_t* index;
   size_t n_rows;
   const T* table;           // [index][target]
@@ -178,8 +178,8 @@ struct Kernels {
   void (*leaf_sums)(const ReachArgs&);  // for small trees
   void (*descend)(const ReachArgs&);
   void (*index)(const IndexArgs&);
-  void (*look_up_float)(const LookUpArgs<float>&);
-  void (*look_up_double)(const LookUpArgs<double>&);
+  void (*lookup_float)(const LookupArgs<float>&);
+  void (*lookup_double)(const LookupArgs<double>&);
   void (*leaf_table)(const LeafTableArgs&);
   void (*subset_sums)(const SubsetSumsArgs&);
   void (*fill_leaves_float)(const FillLeavesArgs<float>&);
@@ -215,8 +215,8 @@ const Kernels& kernels();
 std::vector<std::string> supported_kernels();
 
 // Call the kernels in use, by precision.
-inline void look_up(const LookUpArgs<float>& args) { kernels().look_up_float(args); }
-inline void look_up(const LookUpArgs<double>& args) { kernels().look_up_double(args); }
+inline void lookup(const LookupArgs<float>& args) { kernels().lookup_float(args); }
+inline void lookup(const LookupArgs<double>& args) { kernels().lookup_double(args); }
 inline void fill_leaves(const FillLeavesArgs<float>& args) { kernels().fill_leaves_float(args); }
 inline void fill_leaves(const FillLeavesArgs<double>& args) { kernels().fill_leaves_double(args); }
 inline void add_leaves(const AddLeavesArgs<float>& args) { kernels().add_leaves_float(args); }

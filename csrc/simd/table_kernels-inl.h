@@ -13,7 +13,7 @@ namespace {
 
 // One permutation, the same for all rows, moves the targets within a vector of phi to their places.
 template <class S>
-void look_up(const LookUpArgs<typename S::T>& args) {
+void lookup(const LookupArgs<typename S::T>& args) {
   using T = typename S::T;
   constexpr uint32_t W = S::kWidth;
   const size_t n_targets = args.n_targets;

@@ -90,29 +90,29 @@ void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, Ti
       margins.add(plan_.trees[tree.tree], n_outputs, words_.data() + block * block_words_,
                   margin->at(first_output) + block * kBlockRows, margin->stride());
   for (size_t first = 0; first < n_blocks_; first += kPartBlocks)
-    look_up(tree, batch.row_size, first, std::min(kPartBlocks, n_blocks_ - first));
+    lookup(tree, batch.row_size, first, std::min(kPartBlocks, n_blocks_ - first));
   if (margin && tree.n_levels) add_level_margin(tree, n_outputs, first_output, *margin);
   for (size_t i = tree.leaves; i < tree.leaves_end; ++i)
     add_pattern_leaf(tables.leaves[i], batch.row_size, n_outputs);
 }
 
 template <class T>
-void TableRunner<T>::look_up(const TableTree& tree, size_t row_size, size_t first_block, size_t n_blocks) {
+void TableRunner<T>::lookup(const TableTree& tree, size_t row_size, size_t first_block, size_t n_blocks) {
   const Tables& tables = plan_.tables;
   const size_t first_row = first_block * kBlockRows;
   const size_t n_rows = std::min(n_blocks * kBlockRows, n_rows_ - first_row);
-  for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i) {
-    const LookUp& group = tables.look_ups[i];
+  for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
+    const Lookup& group = tables.lookups[i];
     kernels_.index({words_.data() + first_block * block_words_, block_words_, n_blocks,
                     tables.bits.data() + group.bits, group.n_bits, index_.data() + first_row});
-    const LookUpArgs<T> args{index_.data() + first_row,
+    const LookupArgs<T> args{index_.data() + first_row,
                              n_rows,
                              stored_tables<T>(tables).data() + group.table,
                              tables.targets.data() + group.targets,
                              group.n_targets,
                              phi_.data() + first_row * row_size,
                              row_size};
-    skshap::look_up(args);
+    skshap::lookup(args);
   }
 }
 

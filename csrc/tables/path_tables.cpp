@@ -102,18 +102,18 @@ class LevelWriter {
   void write_tree(const TableTree& tree) {
     const TableBatch& batch = plan_.tables.batches[tree.batch];
     const Chunk& chunk = plan_.chunks[batch.chunk];
-    const LookUp& look_up = plan_.tables.look_ups[tree.look_ups];
+    const Lookup& lookup = plan_.tables.lookups[tree.lookups];
     const size_t width = n_used_outputs(plan_, chunk), n_slots = chunk.slots.size();
     for (size_t slot = 0; slot < n_slots; ++slot) slot_[chunk.slots[slot]] = slot;
     from_.clear();
-    for (uint32_t i = 0; i < look_up.n_targets; ++i) {
-      const uint32_t place = plan_.tables.places[batch.places + plan_.tables.targets[look_up.targets + i]];
+    for (uint32_t i = 0; i < lookup.n_targets; ++i) {
+      const uint32_t place = plan_.tables.places[batch.places + plan_.tables.targets[lookup.targets + i]];
       const size_t output = place / plan_.features.size() - std::max(chunk.output, 0);
       from_.push_back((output * n_slots + slot_[place % plan_.features.size()]) * kBlockRows);
     }
     level_ = node_levels(plan_, plan_.trees[tree.tree]);
-    const size_t size = size_t{1} << look_up.n_bits;
-    T* out = stored_tables<T>(plan_.tables).own().data() + look_up.table;
+    const size_t size = size_t{1} << lookup.n_bits;
+    T* out = stored_tables<T>(plan_.tables).own().data() + lookup.table;
     for (size_t first = 0; first < size; first += kBlockRows) {
       const size_t n_rows = std::min<size_t>(kBlockRows, size - first);
       walk(chunk, plan_.trees[tree.tree], first / kBlockRows, n_rows, width);
@@ -188,7 +188,7 @@ class GroupWriter {
     groups_.find(chunk, *tree_, limits_);
     for (size_t i = 0; i < groups_.groups.size(); ++i) {
       const TreeGroups::Group& group = groups_.groups[i];
-      const LookUp& to = plan_.tables.look_ups[table_tree.look_ups + i];
+      const Lookup& to = plan_.tables.lookups[table_tree.lookups + i];
       for (uint32_t slot = 0; slot * width_ < to.n_targets; ++slot) {
         const uint32_t target = plan_.tables.targets[to.targets + slot * width_];
         slot_[plan_.tables.places[batch.places + target] % plan_.features.size()] = slot;
@@ -201,7 +201,7 @@ class GroupWriter {
   }
 
  private:
-  void write_group(int n_nodes, const TreeGroups::Group& group, const LookUp& to) {
+  void write_group(int n_nodes, const TreeGroups::Group& group, const Lookup& to) {
     switch (n_nodes) {
       case 1: return write_group<1>(group, to);
       case 2: return write_group<2>(group, to);
@@ -215,7 +215,7 @@ class GroupWriter {
   }
 
   template <int K>
-  void write_group(const TreeGroups::Group& group, const LookUp& to) {
+  void write_group(const TreeGroups::Group& group, const Lookup& to) {
     make_low(K, group, to.n_targets);
     make_high<K>(group, to.n_targets / width_);
     const size_t n_targets = to.n_targets, n_x = size_t{1} << group.n_settled;

@@ -42,11 +42,11 @@ uint64_t layout_digest(const Plan& plan) {
   digest.add(plan.method);
   digest.add(tables.bits);
   digest.add(tables.targets);
-  digest.add(tables.look_ups.size());
-  for (const LookUp& look_up : tables.look_ups) {
-    digest.add(look_up.n_bits);
-    digest.add(look_up.n_targets);
-    digest.add(look_up.table);
+  digest.add(tables.lookups.size());
+  for (const Lookup& lookup : tables.lookups) {
+    digest.add(lookup.n_bits);
+    digest.add(lookup.n_targets);
+    digest.add(lookup.table);
   }
   digest.add(tables.leaves.size());
   for (const PatternLeaf& leaf : tables.leaves) {
@@ -65,7 +65,7 @@ uint64_t layout_digest(const Plan& plan) {
   digest.add(tables.trees.size());
   for (const TableTree& tree : tables.trees) {
     digest.add(tree.tree);
-    digest.add(tree.look_ups);
+    digest.add(tree.lookups);
     digest.add(tree.leaves);
     digest.add(tree.n_levels);
   }

@@ -30,12 +30,12 @@ class Writer {
       position_[plan_.tables.places[i] % plan_.features.size()] = static_cast<uint32_t>(i - batch.places);
     groups_.find(plan_.chunks[batch.chunk], *tree_, limits_);
     for (size_t i = 0; i < groups_.groups.size(); ++i)
-      write_group(index, table_tree.look_ups + i, groups_.groups[i]);
+      write_group(index, table_tree.lookups + i, groups_.groups[i]);
   }
 
  private:
-  void write_group(size_t table_tree, size_t look_up, const TreeGroups::Group& group) {
-    const LookUp& to = plan_.tables.look_ups[look_up];
+  void write_group(size_t table_tree, size_t lookup, const TreeGroups::Group& group) {
+    const Lookup& to = plan_.tables.lookups[lookup];
     words_.make(*tree_, groups_, group);
     const size_t size = size_t{1} << to.n_bits, n_blocks = words_.n_blocks();
     const size_t row_size = padded_row(to.n_targets, sizeof(double));
@@ -43,9 +43,9 @@ class Writer {
     std::fill_n(sum_.data(), n_blocks * kBlockRows * row_size, 0.0);
     for (size_t i = group.leaves; i < group.leaves_end; ++i) {
       const TreeGroups::Leaf& leaf = groups_.leaves[i];
-      make_leaf_table(table_tree, look_up, leaf);
-      kernels().look_up_double({index_.data(), n_blocks * kBlockRows, leaf_.data(), targets_.data(),
-                                static_cast<uint32_t>(targets_.size()), sum_.data(), row_size});
+      make_leaf_table(table_tree, lookup, leaf);
+      kernels().lookup_double({index_.data(), n_blocks * kBlockRows, leaf_.data(), targets_.data(),
+                               static_cast<uint32_t>(targets_.size()), sum_.data(), row_size});
     }
     const auto store = [&](auto* out) {
       for (size_t x = 0; x < size; ++x)
@@ -58,7 +58,7 @@ class Writer {
       store(plan_.tables.doubles.own().data() + to.table);
   }
 
-  void make_leaf_table(size_t table_tree, size_t look_up, const TreeGroups::Leaf& leaf) {
+  void make_leaf_table(size_t table_tree, size_t lookup, const TreeGroups::Leaf& leaf) {
     const uint32_t d = leaf.n_features;
     const size_t size = size_t{1} << d;
     PathStep* const path = groups_.steps.data() + leaf.path;
@@ -66,7 +66,7 @@ class Writer {
     std::sort(path, path + d, [&](const PathStep& a, const PathStep& b) {
       return position_[a.feature] < position_[b.feature];
     });
-    const LookUp& to = plan_.tables.look_ups[look_up];
+    const Lookup& to = plan_.tables.lookups[lookup];
     const uint32_t* const targets = plan_.tables.targets.data() + to.targets;
     bits_.clear();
     targets_.clear();
@@ -79,7 +79,7 @@ class Writer {
     words_.index(bits_, index_);
     weights_.assign(size, 0.0);
     const double* const values = plan_.leaf_values.data() + tree_->leaves + leaf.value;
-    weigh_({table_tree, look_up, d, index_.data(), size_t{1} << to.n_bits, values, width_}, weights_.data());
+    weigh_({table_tree, lookup, d, index_.data(), size_t{1} << to.n_bits, values, width_}, weights_.data());
     scaled_.resize(width_);
     for (size_t o = 0; o < width_; ++o) scaled_[o] = values[o] / plan_.leaf_scale;
     grow(sums_, 4 * size);

@@ -20,8 +20,8 @@ namespace skshap {
 
 // A leaf of a group while its table is computed.
 struct TableLeaf {
-  size_t tree;     // in Tables::trees
-  size_t look_up;  // in Tables::look_ups
+  size_t tree;    // in Tables::trees
+  size_t lookup;  // in Tables::lookups
   uint32_t n_features;
   const uint16_t* pattern;  // by index of the group
   size_t size;              // of the table

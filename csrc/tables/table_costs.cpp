@@ -21,7 +21,7 @@ std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits) {
       groups.find(chunk, plan.trees[i], {leaf_bits});
       cost.n_trees += 1;
       cost.n_leaves += groups.leaves.size();
-      cost.n_look_ups += groups.groups.size();
+      cost.n_lookups += groups.groups.size();
       const size_t width = n_used_outputs(plan, chunk);
       if (plan.features.size() * width > kBatchPositions) cost.n_places += groups.features.size() * width;
       for (const TreeGroups::Leaf& leaf : groups.leaves)

@@ -11,7 +11,7 @@ namespace skshap {
 // The cost of tables of all trees with the same number of quadrature nodes.
 struct TableCost {
   int n_nodes;
-  size_t n_trees, n_leaves, n_look_ups, bytes;
+  size_t n_trees, n_leaves, n_lookups, bytes;
   size_t n_places;  // sums that a row adds to after the lookups, for trees that do not share them with others
   uint32_t longest_path;
 };

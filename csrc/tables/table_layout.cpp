@@ -12,7 +12,7 @@ namespace skshap {
 namespace {
 
 // Lookups of a batch, whose numbers are added up in the plan's precision: too many would lose digits.
-constexpr size_t kBatchLookUps = 256;
+constexpr size_t kBatchLookups = 256;
 
 // A list of trees with an iterator: find() returns a tree's entry or null, for trees in the order of the
 // plan.
@@ -36,11 +36,11 @@ class Layout {
     groups_.find(plan_.chunks[chunk], plan_.trees[tree], limits_);
     begin_batch(chunk, groups_.features, groups_.groups.size());
     plan_.trees[tree].walked = false;
-    const size_t first_look_up = out_.look_ups.size(), first_leaf = out_.leaves.size();
+    const size_t first_lookup = out_.lookups.size(), first_leaf = out_.leaves.size();
     for (const TreeGroups::Group& group : groups_.groups) add_group(group);
     for (const TreeGroups::Leaf& leaf : groups_.leaves)
       if (!leaf.grouped) add_leaf(plan_.trees[tree], leaf);
-    out_.trees.push_back({tree, out_.batches.size() - 1, first_look_up, out_.look_ups.size(), first_leaf,
+    out_.trees.push_back({tree, out_.batches.size() - 1, first_lookup, out_.lookups.size(), first_leaf,
                           out_.leaves.size(), 0, 0, 0});
     out_.batches.back().trees_end = out_.trees.size();
   }
@@ -55,10 +55,9 @@ class Layout {
     }
     begin_batch(chunk, features_, 1);
     plan_.trees[level_tree.tree].walked = false;
-    out_.trees.push_back({level_tree.tree, out_.batches.size() - 1, out_.look_ups.size(),
-                          out_.look_ups.size() + 1, out_.leaves.size(), out_.leaves.size(),
-                          out_.levels.size(), out_.level_values.size(),
-                          static_cast<uint32_t>(level_tree.nodes.size())});
+    out_.trees.push_back({level_tree.tree, out_.batches.size() - 1, out_.lookups.size(),
+                          out_.lookups.size() + 1, out_.leaves.size(), out_.leaves.size(), out_.levels.size(),
+                          out_.level_values.size(), static_cast<uint32_t>(level_tree.nodes.size())});
     out_.batches.back().trees_end = out_.trees.size();
     const size_t first_bit = out_.bits.size(), first_target = out_.targets.size();
     for (size_t level = 0; level < level_tree.nodes.size(); ++level) {
@@ -68,7 +67,7 @@ class Layout {
       out_.levels.push_back(node);
       out_.bits.push_back(bit_of(static_cast<int32_t>(level), false));
     }
-    add_look_up(first_bit, first_target);
+    add_lookup(first_bit, first_target);
     add_level_values(level_tree);
   }
 
@@ -81,21 +80,21 @@ class Layout {
 
  private:
   // Make room for a tree's features in the last batch, or in a new one.
-  void begin_batch(size_t chunk, const std::vector<int32_t>& features, size_t n_look_ups) {
+  void begin_batch(size_t chunk, const std::vector<int32_t>& features, size_t n_lookups) {
     const size_t width = n_used_outputs(plan_, plan_.chunks[chunk]);
     size_t n_new = 0;
     for (const int32_t feature : features) n_new += position_[feature] < 0;
     const bool fits = !out_.batches.empty() && out_.batches.back().chunk == chunk &&
                       (placed_.size() + n_new) * width <= kBatchPositions &&
-                      n_look_ups_ + n_look_ups <= kBatchLookUps;
+                      n_lookups_ + n_lookups <= kBatchLookups;
     if (!fits) {
       for (const int32_t feature : placed_) position_[feature] = -1;
       placed_.clear();
-      n_look_ups_ = 0;
+      n_lookups_ = 0;
       out_.batches.push_back(
           {chunk, out_.trees.size(), out_.trees.size(), out_.places.size(), out_.places.size(), 0});
     }
-    n_look_ups_ += n_look_ups;
+    n_lookups_ += n_lookups;
     const size_t first_output = std::max(plan_.chunks[chunk].output, 0);
     for (const int32_t feature : features) {
       if (position_[feature] >= 0) continue;
@@ -113,18 +112,18 @@ class Layout {
     const size_t first_bit = out_.bits.size(), first_target = out_.targets.size();
     for (size_t i = 0; i < group.n_above; ++i) out_.bits.push_back(groups_.steps[group.above + i].bit);
     for (int32_t i = 0; i < group.n_nodes; ++i) out_.bits.push_back(bit_of(group.first_node + i, false));
-    add_look_up(first_bit, first_target);
+    add_lookup(first_bit, first_target);
   }
 
-  void add_look_up(size_t first_bit, size_t first_target) {
+  void add_lookup(size_t first_bit, size_t first_target) {
     for (int32_t& feature : features_) feature = position_[feature];
     std::sort(features_.begin(), features_.end());
     for (const int32_t position : features_)
       for (size_t o = 0; o < width_; ++o) out_.targets.push_back(static_cast<uint32_t>(position + o));
     const uint32_t n_bits = static_cast<uint32_t>(out_.bits.size() - first_bit),
                    n_targets = static_cast<uint32_t>(out_.targets.size() - first_target);
-    out_.look_ups.push_back({static_cast<uint32_t>(first_bit), n_bits, static_cast<uint32_t>(first_target),
-                             n_targets, n_elements_});
+    out_.lookups.push_back({static_cast<uint32_t>(first_bit), n_bits, static_cast<uint32_t>(first_target),
+                            n_targets, n_elements_});
     n_elements_ += static_cast<size_t>(n_targets) << n_bits;
   }
 
@@ -164,7 +163,7 @@ class Layout {
   std::vector<int32_t> position_;  // by feature: its position in the batch, or -1
   std::vector<int32_t> placed_;    // the features of the batch
   std::vector<int32_t> features_;
-  size_t width_ = 1, n_look_ups_ = 0, n_elements_ = 0;
+  size_t width_ = 1, n_lookups_ = 0, n_elements_ = 0;
 };
 
 }  // namespace

@@ -22,9 +22,9 @@ class Groups {
   void add_tables() {
     for (const TableTree& tree : plan_.tables.trees) {
       TableCost& cost = group(plan_.tables.batches[tree.batch].chunk, true);
-      cost.n_look_ups += tree.look_ups_end - tree.look_ups;
-      for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i)
-        cost.bytes += plan_.tables.look_ups[i].n_targets * element_ << plan_.tables.look_ups[i].n_bits;
+      cost.n_lookups += tree.lookups_end - tree.lookups;
+      for (size_t i = tree.lookups; i < tree.lookups_end; ++i)
+        cost.bytes += plan_.tables.lookups[i].n_targets * element_ << plan_.tables.lookups[i].n_bits;
     }
     for (const TableBatch& batch : plan_.tables.batches)
       if (batch.trees_end - batch.trees == 1)
@@ -37,7 +37,7 @@ class Groups {
     for (size_t c = 0; c < plan_.chunks.size(); ++c)
       for (size_t i = plan_.chunks[c].tree_begin; i < plan_.chunks[c].tree_end; ++i) {
         TableCost& cost = group(c, true);
-        cost.n_look_ups += plan_.trees[i].n_inner + 1;
+        cost.n_lookups += plan_.trees[i].n_inner + 1;
         for (const LeafTable* const end = leaf + plan_.trees[i].n_inner + 1; leaf != end; ++leaf)
           cost.bytes += padded_row(size_t{1} << leaf->n_features, element_) * element_;
       }

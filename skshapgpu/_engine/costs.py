@@ -21,13 +21,13 @@ _CPU_READ, _CPU_WRITE = 1.5e-8, 5e-9
 #: Seconds of trees explained by tables instead: for each row and lookup, more if a table is larger than the
 #: cache next to the core (_LARGE_TABLE bytes); for each number of a table, which is computed once; and for
 #: each row and sum of trees with many features.
-_CPU_LOOK_UP, _CPU_LARGE_LOOK_UP, _LARGE_TABLE, _CPU_NUMBER = 3e-9, 7.5e-9, 2**17, 1e-8
+_CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_NUMBER = 3e-9, 7.5e-9, 2**17, 1e-8
 _CPU_PLACE = 4e-9
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
 #: kMaxChunkLeaves of csrc/cuda/program/program.cpp. Numbers of X and values are transferred over the bus.
-_CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOK_UP, _CUDA_NUMBER = 8e-5, 3.5e-7, 2e-11, 6e-10
+_CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 8e-5, 3.5e-7, 2e-11, 6e-10
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES = 512
 
@@ -48,7 +48,7 @@ class TreeGroup:
     n_nodes : int
         Number of quadrature nodes, exact for their longest path.
     n_trees, n_leaves : int
-    n_look_ups : int
+    n_lookups : int
         Number of tables; each row reads a vector from each.
     n_places : int
         Number of sums that each row then adds to, of trees that do not share theirs with others.
@@ -60,7 +60,7 @@ class TreeGroup:
     n_nodes: int
     n_trees: int
     n_leaves: int
-    n_look_ups: int
+    n_lookups: int
     n_places: int
     table_bytes: int
 
@@ -114,7 +114,7 @@ class CallPlan:
         if self.refusal is not None:
             lines.append(f"refused: {self.refusal}")
         for group in self.groups:
-            tables = f", {group.n_look_ups:,} tables of {group.table_bytes:,} bytes in all"
+            tables = f", {group.n_lookups:,} tables of {group.table_bytes:,} bytes in all"
             lines.append(
                 f"{group.n_trees:,} trees, {group.n_leaves:,} leaves, {group.n_nodes} quadrature nodes: "
                 f"{group.algorithm}{tables if group.algorithm == 'tables' else ''}"
@@ -141,8 +141,8 @@ def cpu_seconds(
     seconds = 0.0
     for group in groups:
         if group.algorithm == "tables":
-            large = group.table_bytes > _LARGE_TABLE * group.n_look_ups
-            seconds += n_rows * group.n_look_ups * (_CPU_LARGE_LOOK_UP if large else _CPU_LOOK_UP)
+            large = group.table_bytes > _LARGE_TABLE * group.n_lookups
+            seconds += n_rows * group.n_lookups * (_CPU_LARGE_LOOKUP if large else _CPU_LOOKUP)
             seconds += n_rows * group.n_places * _CPU_PLACE
         else:
             vector = vectors * group.n_nodes * _CPU_VECTOR[precision] * work
@@ -164,7 +164,7 @@ def cuda_seconds(
     seconds, n_leaves, n_trees = _CUDA_CALL, 0, 0
     for group in groups:
         if group.algorithm == "tables":
-            seconds += n_rows * group.n_look_ups * _CUDA_LOOK_UP
+            seconds += n_rows * group.n_lookups * _CUDA_LOOKUP
         else:
             seconds += n_rows * group.n_leaves * group.n_nodes * _CUDA_ROW[precision] * work
             n_leaves, n_trees = n_leaves + group.n_leaves, n_trees + group.n_trees

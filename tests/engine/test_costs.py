@@ -45,8 +45,8 @@ def walked(n_nodes: int, n_leaves: int = 10_000) -> TreeGroup:
     return TreeGroup("quadrature", n_nodes, 100, n_leaves, 0, 0, 0)
 
 
-def tables(n_nodes: int, n_look_ups: int, table_bytes: int, n_places: int = 0) -> TreeGroup:
-    return TreeGroup("tables", n_nodes, 100, 10_000, n_look_ups, n_places, table_bytes)
+def tables(n_nodes: int, n_lookups: int, table_bytes: int, n_places: int = 0) -> TreeGroup:
+    return TreeGroup("tables", n_nodes, 100, 10_000, n_lookups, n_places, table_bytes)
 
 
 def test_tables_are_for_many_rows_and_short_paths() -> None:

@@ -185,7 +185,7 @@ def test_banzhaf_values() -> None:
 def test_tables_take_the_place_of_the_walk() -> None:
     ensemble = Ensemble.from_trees([oblivious_tree(i, 6, 6) for i in range(50)], n_features=6, intercept=0.0)
     walk, levels = plan_of(ensemble).info(), plan_of(ensemble, tables="level_uniform").info()
-    assert levels["n_look_ups"] == levels["n_table_trees"] == 50 and walk["n_look_ups"] == 0
+    assert levels["n_lookups"] == levels["n_table_trees"] == 50 and walk["n_lookups"] == 0
     assert levels["table_bytes"] <= 8 * (50 * 64 * 6 + 16)
     assert levels["bytes"] - levels["table_bytes"] < walk["bytes"]
 

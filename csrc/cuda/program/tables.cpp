@@ -8,13 +8,13 @@ namespace {
 
 constexpr size_t kLoadBytes = 16;
 
-// Begin a tree with `n_look_ups` lookups, and add its nodes.
+// Begin a tree with `n_lookups` lookups, and add its nodes.
 template <class T>
-void begin_tree(const DecideNode* nodes, size_t n_nodes, size_t n_look_ups, const CudaTest& test,
+void begin_tree(const DecideNode* nodes, size_t n_nodes, size_t n_lookups, const CudaTest& test,
                 CudaTables<T>& out) {
-  const int32_t first = static_cast<int32_t>(out.look_ups.size());
+  const int32_t first = static_cast<int32_t>(out.lookups.size());
   out.trees.push_back(
-      {out.nodes.size(), static_cast<int32_t>(n_nodes), first, first + static_cast<int32_t>(n_look_ups)});
+      {out.nodes.size(), static_cast<int32_t>(n_nodes), first, first + static_cast<int32_t>(n_lookups)});
   for (size_t i = 0; i < n_nodes; ++i) {
     const CudaNode node = test(nodes[i]);
     const bool right = nodes[i].flags & kPreviousRight;
@@ -27,14 +27,14 @@ void add_tree(const Plan& plan, const TableTree& tree, const CudaTest& test, Cud
   const DecideNode* const nodes = tree.n_levels ? plan.tables.levels.data() + tree.levels
                                                 : plan.decide.data() + plan.trees[tree.tree].decide;
   const size_t n_nodes = tree.n_levels ? tree.n_levels : plan.trees[tree.tree].n_inner;
-  begin_tree(nodes, n_nodes, tree.look_ups_end - tree.look_ups, test, out);
+  begin_tree(nodes, n_nodes, tree.lookups_end - tree.lookups, test, out);
   const Contents<T>& tables = stored_tables<T>(plan.tables);
-  for (size_t i = tree.look_ups; i < tree.look_ups_end; ++i) {
-    const LookUp& from = plan.tables.look_ups[i];
+  for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
+    const Lookup& from = plan.tables.lookups[i];
     const size_t entry_size =
         (from.n_targets * sizeof(T) + kLoadBytes - 1) / kLoadBytes * kLoadBytes / sizeof(T);
-    out.look_ups.push_back({from.bits, from.n_bits, from.targets, from.n_targets,
-                            static_cast<uint32_t>(entry_size), 0, out.entries.size()});
+    out.lookups.push_back({from.bits, from.n_bits, from.targets, from.n_targets,
+                           static_cast<uint32_t>(entry_size), 0, out.entries.size()});
     const T* entry = tables.data() + from.table;
     for (size_t index = 0; index < size_t{1} << from.n_bits; ++index, entry += from.n_targets) {
       out.entries.insert(out.entries.end(), entry, entry + from.n_targets);
@@ -51,10 +51,10 @@ void add_leaves(const Plan& plan, const Chunk& chunk, const TreeProgram& tree, c
   begin_tree(plan.decide.data() + tree.decide, tree.n_inner, n_leaves, test, out);
   for (size_t i = 0; i < n_leaves; ++i) {
     const LeafTable& leaf = leaves[i];
-    out.look_ups.push_back({static_cast<uint32_t>(out.bits.size()), leaf.n_features,
-                            static_cast<uint32_t>(out.targets.size()),
-                            static_cast<uint32_t>(leaf.n_features * n_outputs), 0,
-                            static_cast<uint32_t>(out.factors.size()), leaf.table});
+    out.lookups.push_back({static_cast<uint32_t>(out.bits.size()), leaf.n_features,
+                           static_cast<uint32_t>(out.targets.size()),
+                           static_cast<uint32_t>(leaf.n_features * n_outputs), 0,
+                           static_cast<uint32_t>(out.factors.size()), leaf.table});
     for (uint32_t f = leaf.features; f < leaf.features + leaf.n_features; ++f) {
       const LeafFeature& feature = plan.tables.leaf_features[f];
       out.bits.push_back(feature.bit);

@@ -14,7 +14,7 @@ struct alignas(16) CudaTableNode {
   uint32_t unused;
 };
 
-struct CudaLookUp {
+struct CudaLookup {
   uint32_t bits, n_bits;
   uint32_t targets, n_targets;
   uint32_t
@@ -25,7 +25,7 @@ struct CudaLookUp {
 
 struct CudaTableTree {
   size_t nodes;
-  int32_t n_nodes, look_ups, look_ups_end;
+  int32_t n_nodes, lookups, lookups_end;
 };
 
 struct CudaTableChunk {
@@ -38,7 +38,7 @@ struct CudaTables {
   std::vector<CudaTableChunk> chunks;
   std::vector<CudaTableTree> trees;
   std::vector<CudaTableNode> nodes;
-  std::vector<CudaLookUp> look_ups;
+  std::vector<CudaLookup> lookups;
   std::vector<uint32_t> bits, targets;
   std::vector<T> factors;
   std::vector<T> entries;

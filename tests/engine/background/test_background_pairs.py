@@ -181,7 +181,7 @@ def test_more_rows_than_a_block_of_either() -> None:
     assert_is_the_definition(ensemble, rows[:150], background, weights / weights.sum(), ("SII",))
 
 
-def test_many_look_ups() -> None:
+def test_many_lookups() -> None:
     """More leaves than are added up in single precision."""
     ensemble = random_ensemble(6, n_trees=90, n_features=7, n_outputs=2, max_leaves=40, shapes=("random",))
     rows = random_rows(6, ensemble, 12)
