@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "base/aligned.h"
+#include "plan/tree_paths.h"
 #include "rows/margin.h"
 #include "rows/results.h"
 #include "rows/tiles.h"
@@ -82,7 +83,8 @@ class Worker {
         labels_(labels),
         result_(result),
         n_words_(n_words(rescaled.plan)),
-        margins_(rescaled.plan, kernels()) {
+        margins_(rescaled.plan, kernels()),
+        walk_(rescaled.plan) {
     words_.assign(n_words_, 0);
     background_words_.assign(n_words_ * kBackgroundWords, 0);
     size_t phi = 0;
@@ -92,8 +94,7 @@ class Worker {
     std::fill_n(phi_.data(), phi, T(0));
     factors_.resize(static_cast<size_t>(plan_.n_outputs) * kBackgroundTile * kBlockRows);
     sums_.resize(plan_.n_outputs, plan_.features.size(), kBlockRows);
-    slot_of_feature_.assign(plan_.n_features, 0);
-    position_.assign(plan_.features.size(), -1);
+    slot_of_.assign(plan_.features.size(), 0);
   }
 
   bool run(Tile& tile, const Stop& stop) {
@@ -120,16 +121,6 @@ class Worker {
   }
 
  private:
-  // A node on the path of the walk, and the state that the edge to it replaced.
-  struct Frame {
-    int32_t node;
-    int next;  // child to visit: 0 or 1; 2 when both are done
-    size_t groups_begin, groups_end;
-    int position;  // place of the edge's feature on the path, -1 at the root
-    bool repeated;
-    uint64_t failing, satisfied[kBackgroundWords];  // the feature's former state, if it is repeated
-  };
-
   void find_factors(const Tile& tile) {
     const size_t n_background = rescaled_.weights.size();
     for (int32_t o = 0; o < plan_.n_outputs; ++o)
@@ -148,7 +139,7 @@ class Worker {
 
   void find_slots(const Chunk& chunk) {
     for (size_t slot = 0; slot < chunk.slots.size(); ++slot)
-      slot_of_feature_[plan_.features[chunk.slots[slot]]] = static_cast<uint32_t>(slot);
+      slot_of_[chunk.slots[slot]] = static_cast<uint32_t>(slot);
   }
 
   void run_tree(const Chunk& chunk, const TreeProgram& tree, const Tile& tile) {
@@ -160,95 +151,76 @@ class Worker {
       decide(plan_, kernels_, tree, rescaled_.background, static_cast<int>(first_background_ / 64) + word,
              background_words_.data() + word * n_words_);
     }
-    frames_.assign(1, {0, 0, 0, 1, -1, false, 0, {}});
-    while (!frames_.empty()) {
-      Frame& frame = frames_.back();
-      if (frame.next == 2) {
-        groups_.resize(frame.groups_begin);
-        undo(frame);
-        frames_.pop_back();
-        continue;
-      }
-      const int32_t child = plan_.children[tree.children + 2 * frame.node + frame.next];
-      Frame below = enter(frame, tree, child);
-      ++frame.next;
-      if (below.groups_begin < below.groups_end && child < static_cast<int32_t>(tree.n_inner)) {
-        frames_.push_back(below);
-        continue;
-      }
-      if (below.groups_begin < below.groups_end)
-        add_leaf(chunk, tree, child - static_cast<int32_t>(tree.n_inner), below);
-      groups_.resize(below.groups_begin);
-      undo(below);
-    }
+    group_begin_.assign(tree.height + 1, 0);
+    walk_.run<LeafOrder::kDepthFirst>(
+        tree, [this](const PathNode& at) { group_begin_[at.level + 1] = groups_.size(); },
+        [this](const PathEdge& edge) { return split_groups(edge); },
+        [&](int32_t leaf) { add_leaf(chunk, tree, leaf); });
     flush(chunk);
   }
 
-  // Extend the path by the edge to the next child of a split; split the groups by its decision.
-  Frame enter(const Frame& from, const TreeProgram& tree, int32_t child) {
-    const uint32_t bit = static_cast<uint32_t>(kFirstWord + 2 * from.node) << 1 | (from.next != 0);
-    const uint32_t slot =
-        slot_of_feature_[plan_.columns[plan_.decide[tree.decide + from.node].column].feature];
-    Frame below{child, 0, groups_.size(), 0, position_[slot], position_[slot] >= 0, 0, {}};
-    if (below.repeated) {
-      below.failing = failing_[below.position];
-      std::copy_n(satisfied_[below.position], kBackgroundWords, below.satisfied);
-    } else {
-      below.position = position_[slot] = static_cast<int>(n_path_);
-      slots_[n_path_++] = slot;
+  // Replace the groups below an edge's node by the groups of the node, split by its decision. Return whether
+  // there are any.
+  bool split_groups(const PathEdge& edge) {
+    const size_t begin = group_begin_[edge.level], end = group_begin_[edge.level + 1];
+    groups_.resize(end);
+    const uint64_t rows = bit_rows(words_.data(), edge.bit), failed = uint64_t{1} << edge.place;
+    uint64_t satisfied[kBackgroundWords], not_satisfied[kBackgroundWords];
+    for (int word = 0; word < kBackgroundWords; ++word) {
+      satisfied[word] = bit_rows(background_words_.data() + word * n_words_, edge.bit);
+      not_satisfied[word] = ~satisfied[word];
     }
-    const uint64_t rows = bit_rows(words_.data(), bit), failed = uint64_t{1} << below.position;
-    failing_[below.position] = ~rows;
-    uint64_t* const satisfied = satisfied_[below.position];
-    for (int word = 0; word < kBackgroundWords; ++word)
-      satisfied[word] = bit_rows(background_words_.data() + word * n_words_, bit);
-    for (size_t i = from.groups_begin; i < from.groups_end; ++i) {
-      BackgroundGroup on = groups_[i], off = groups_[i];
-      uint64_t any_on = 0, any_off = 0;
-      for (int word = 0; word < kBackgroundWords; ++word) {
-        any_on |= on.members[word] &= satisfied[word];
-        any_off |= off.members[word] &= ~satisfied[word];
+    for (size_t i = begin; i < end; ++i) {
+      groups_.push_back(groups_[i]);
+      if (!keep_members(groups_.back(), satisfied)) groups_.pop_back();
+      if (!(groups_[i].rows & rows)) continue;
+      groups_.push_back(groups_[i]);
+      groups_.back().failed |= failed;
+      groups_.back().rows &= rows;
+      if (!keep_members(groups_.back(), not_satisfied))
+        groups_.pop_back();
+      else if (edge.is_repeated)
+        merge_last_group(end);
+    }
+    first_group_ = end;
+    return groups_.size() > end;
+  }
+
+  // Remove the members of a group that are not among `those`; return whether any are left.
+  static bool keep_members(BackgroundGroup& group, const uint64_t (&those)[kBackgroundWords]) {
+    uint64_t any = 0;
+    for (int word = 0; word < kBackgroundWords; ++word) any |= group.members[word] &= those[word];
+    return any;
+  }
+
+  // Merge the last group with one from `first` on that fails the same features, if there is one. This happens
+  // when a feature is repeated.
+  void merge_last_group(size_t first) {
+    const BackgroundGroup& last = groups_.back();
+    for (size_t i = first; i < groups_.size() - 1; ++i)
+      if (groups_[i].failed == last.failed) {
+        for (int word = 0; word < kBackgroundWords; ++word) groups_[i].members[word] |= last.members[word];
+        groups_.pop_back();
+        return;
       }
-      off.failed |= failed;
-      off.rows &= rows;
-      if (any_on) groups_.push_back(on);
-      if (any_off && off.rows) add_group(off, below);
+  }
+
+  // Add the leaf at the end of the path, for the groups that arrive there.
+  void add_leaf(const Chunk& chunk, const TreeProgram& tree, int32_t leaf) {
+    uint32_t n_features = 0;
+    for (const PathStep& step : walk_.steps()) {
+      slots_[n_features] = slot_of_[step.feature];
+      failing_[n_features++] = ~bit_rows(words_.data(), step.bit);
     }
-    below.groups_end = groups_.size();
-    return below;
-  }
-
-  // Add a group, merged with another that fails the same features, which happens when a feature is repeated.
-  void add_group(const BackgroundGroup& group, const Frame& below) {
-    if (below.repeated)
-      for (size_t i = below.groups_begin; i < groups_.size(); ++i)
-        if (groups_[i].failed == group.failed) {
-          for (int word = 0; word < kBackgroundWords; ++word) groups_[i].members[word] |= group.members[word];
-          return;
-        }
-    groups_.push_back(group);
-  }
-
-  void undo(const Frame& below) {
-    if (below.position < 0) return;
-    if (below.repeated) {
-      failing_[below.position] = below.failing;
-      std::copy_n(below.satisfied, kBackgroundWords, satisfied_[below.position]);
-    } else {
-      position_[slots_[--n_path_]] = -1;
-    }
-  }
-
-  void add_leaf(const Chunk& chunk, const TreeProgram& tree, int32_t leaf, const Frame& below) {
     const size_t width = n_used_outputs(plan_, chunk), n_slots = chunk.slots.size();
     for (size_t o = 0; o < width; ++o) {
       const double value = plan_.leaf_values[tree.leaves + leaf * width + o];
       const PairLeafArgs<T> args{
           failing_,
           slots_,
-          n_path_,
-          groups_.data() + below.groups_begin,
-          below.groups_end - below.groups_begin,
+          n_features,
+          groups_.data() + first_group_,
+          groups_.size() - first_group_,
           factors_.data() + (std::max(chunk.output, 0) + o) * kBackgroundTile * kBlockRows,
           static_cast<T>(value / plan_.leaf_scale),
           n_rows_,
@@ -287,14 +259,14 @@ class Worker {
   std::vector<uint64_t> words_, background_words_;  // the latter [word of a mask][n_words_]
   Aligned<T> phi_, factors_;                        // factors: [output][background row][64]
   TileSums sums_;
-  std::vector<uint32_t> slot_of_feature_;  // by feature
-  // State of the path to the current node:
-  std::vector<int> position_;  // by slot; -1: not on it
-  uint32_t n_path_ = 0;
+  std::vector<uint32_t> slot_of_;  // by used feature
+  PathWalk walk_;
+  std::vector<BackgroundGroup> groups_;  // of the nodes of the path, and of the current edge
+  std::vector<size_t> group_begin_;      // by level: where the groups of the path's node begin
+  size_t first_group_ = 0;               // of the current edge
+  // Of the path of a leaf:
   uint32_t slots_[kMaxPathFeatures];
-  uint64_t failing_[kMaxPathFeatures], satisfied_[kMaxPathFeatures][kBackgroundWords];
-  std::vector<Frame> frames_;
-  std::vector<BackgroundGroup> groups_;
+  uint64_t failing_[kMaxPathFeatures];
 };
 
 }  // namespace

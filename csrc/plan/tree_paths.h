@@ -60,6 +60,10 @@ class TreePath {
     return steps_[split.place] = {split.above.feature, bit, split.above.share * share};
   }
 
+  // Return the place among the steps of the last split's feature, and whether earlier splits test it, too.
+  int32_t last_place() const { return splits_.back().place; }
+  bool last_is_repeated() const { return !splits_.back().is_new; }
+
   // Return to the path above the last split.
   void leave() {
     const Split& split = splits_.back();
@@ -102,6 +106,14 @@ struct PathNode {
   const PathStep* previous;  // the path's step on the same feature, or null
 };
 
+// An edge as a walk takes it.
+struct PathEdge {
+  uint32_t bit;      // see bit_of
+  uint32_t level;    // nodes above that of the edge
+  int32_t place;     // of the feature, among the path's steps
+  bool is_repeated;  // whether the path has earlier splits on the feature
+};
+
 // When a walk visits leaves: each in its place, or the leaves of a node before the subtrees below it, which
 // is the order of their numbers.
 enum class LeafOrder { kDepthFirst, kByNumber };
@@ -117,6 +129,13 @@ class PathWalk {
   // while steps() is the path to it.
   template <LeafOrder kOrder, class OnNode, class OnLeaf>
   void run(const TreeProgram& tree, const OnNode& on_node, const OnLeaf& on_leaf) {
+    run<kOrder>(tree, on_node, [](const PathEdge&) { return true; }, on_leaf);
+  }
+
+  // Also call on_edge(PathEdge) at each edge, before what is below it; steps() includes the edge. Where it
+  // returns false, omit what is below.
+  template <LeafOrder kOrder, class OnNode, class OnEdge, class OnLeaf>
+  void run(const TreeProgram& tree, const OnNode& on_node, const OnEdge& on_edge, const OnLeaf& on_leaf) {
     constexpr bool kBelow = kOrder == LeafOrder::kDepthFirst;
     const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
     const int32_t* const children = plan_.children.data() + tree.children;
@@ -132,12 +151,10 @@ class PathWalk {
         if (!kBelow)
           for (const bool right : {false, true})
             if (const int32_t child = children[2 * node + right]; child >= n_inner) {
-              take(node, right);
-              on_leaf(child - n_inner);
+              if (take(node, right, on_edge)) on_leaf(child - n_inner);
             }
         const int32_t left = children[2 * node];
-        if (kBelow || left < n_inner) {
-          take(node, false);
+        if ((kBelow || left < n_inner) && take(node, false, on_edge)) {
           node = left;
           continue;
         }
@@ -152,8 +169,7 @@ class PathWalk {
         if (edges_.empty()) return;
         edges_.back().right = true;
         node = children[2 * edges_.back().node + 1];
-      } while (!kBelow && node >= n_inner);
-      take(edges_.back().node, true);
+      } while ((!kBelow && node >= n_inner) || !take(edges_.back().node, true, on_edge));
     }
   }
 
@@ -174,7 +190,14 @@ class PathWalk {
     int32_t node;
     bool right;
   };
-  void take(int32_t node, bool right) { path_.take(bit_of(node, right), plan_.shares[tree_->decide + node]); }
+  // Take an edge of the last node of the path; return whether to go on below it.
+  template <class OnEdge>
+  bool take(int32_t node, bool right, const OnEdge& on_edge) {
+    const uint32_t bit = bit_of(node, right);
+    path_.take(bit, plan_.shares[tree_->decide + node]);
+    return on_edge(PathEdge{bit, static_cast<uint32_t>(edges_.size() - 1), path_.last_place(),
+                            path_.last_is_repeated()});
+  }
 
   const Plan& plan_;
   const std::vector<int32_t> features_;  // by column
