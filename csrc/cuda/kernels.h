@@ -1,4 +1,4 @@
-// Kernels of the device pipeline, launched by cuda/cuda.cu: codes, walk, margin, sums.
+// Kernels of the device pipeline, launched by cuda/launches.cuh: codes, walk, margin, sums.
 #pragma once
 
 #include <cuda_runtime.h>

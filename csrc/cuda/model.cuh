@@ -1,4 +1,4 @@
-// A plan on a device: everything that is the same in all calls, and the code that launches the kernels.
+// A plan on a device: everything that is the same in all calls.
 #pragma once
 
 #include <algorithm>

@@ -1,0 +1,64 @@
+// The check of rows on the device for numbers that are rejected.
+#pragma once
+
+#include "cuda/memory.h"
+#include "cuda/rows.cuh"
+
+namespace skshap {
+
+// One check at a time: start() it, let kernels make it, mark() it as queued, and finish() it.
+class InputCheck {
+ public:
+  // Prepare the place where rejected numbers are recorded; return the rules for the kernels.
+  CudaCheck start(const CudaInput& input, cudaStream_t stream) {
+    if (!none_found_) {
+      first_.reserve(8, "the rows of a batch do not fit the device's memory");
+      found_.reserve(sizeof(int), "page-locked host memory");
+      check(cudaMemsetAsync(first_.as<char>(), 0xff, 8, stream), kChecking);
+    }
+    none_found_ = false;
+    auto* const found = found_.as<volatile int>();
+    *found = 0;
+    return {input.allow_nan, input.limit, input.missing, first_.as<unsigned long long>(), found};
+  }
+
+  // Queue a check of all columns of X.
+  void queue(const Rows& rows, int32_t n_inputs, const CudaCheck& rules, int multiprocessors,
+             cudaStream_t stream) {
+    CudaCodeArgs a{};
+    a.X = rows.data;
+    a.x_single = rows.is_float32;
+    a.n_rows = rows.n_rows;
+    a.row_stride = rows.row_stride;
+    a.column_stride = rows.column_stride;
+    a.n_inputs = n_inputs;
+    a.check = rules;
+    find_refused<<<8 * multiprocessors, 256, 0, stream>>>(a);
+    check_launch(kChecking);
+    mark(stream);
+  }
+
+  // Let the check be complete when the work queued in the stream so far is done.
+  void mark(cudaStream_t stream) { checked_.record(stream); }
+
+  // Wait for the check; return the position of the first rejected number, or -1.
+  int64_t finish(cudaStream_t stream) {
+    checked_.wait(kChecking);
+    none_found_ = !*found_.as<volatile int>();
+    if (none_found_) return -1;
+    int64_t first = -1;
+    check(cudaMemcpyAsync(&first, first_.as<char>(), 8, cudaMemcpyDeviceToHost, stream), kChecking);
+    check(cudaStreamSynchronize(stream), kChecking);
+    return first;
+  }
+
+ private:
+  static constexpr const char* kChecking = "checking rows";
+
+  DeviceBuffer first_;
+  HostBuffer found_;
+  bool none_found_ = false;  // by the last check, whose buffers can then be reused as they are
+  Event checked_;
+};
+
+}  // namespace skshap

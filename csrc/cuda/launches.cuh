@@ -1,0 +1,346 @@
+// The kernels that explain a batch of rows, launched one after the other in a stream.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "cuda/model.cuh"
+
+namespace skshap {
+
+constexpr const char* kNoRoom = "the rows of a batch do not fit the device's memory";
+constexpr const char* kComputing = "computing SHAP values";
+// The longest path, root included, that GPUTreeShap runs in single precision.
+constexpr uint32_t kMaxSinglePath = 17;
+
+// Arrays of a result: values, matrices, pairs.
+constexpr int kArrays = 3;
+using Arrays = std::array<void*, kArrays>;
+
+inline Arrays arrays(const Result& result) { return {result.values, result.matrices, result.pairs}; }
+
+// Stream and buffers of a batch in flight.
+struct Lane {
+  Stream stream;
+  Event done;  // its latest use
+  DeviceBuffer X, codes, partial, margin_sums, margin, frames, counters, path_codes, phi, sums;
+  DeviceBuffer results[kArrays];
+  HostBuffer X_host, results_host[kArrays], margin_host;
+  int64_t first_row = 0, n_rows = 0;  // of the caller's rows, while their result is to be fetched
+};
+
+// Rows on the device, and where their result goes.
+struct Batch {
+  Rows rows;
+  double missing;  // a number that means missing, besides NaN
+  Result out;
+  bool margins;
+  unsigned long long* gap;  // by output: bits of the largest gap; or null
+};
+
+template <class T>
+class Launches {
+ public:
+  static constexpr int kTile = cuda_tile_rows<T>();
+
+  Launches(const Plan& plan, const CudaModel<T>& model) : plan_(plan), model_(model) {}
+
+  // Return the bytes of a row of each array, 0 for those that are not requested.
+  std::array<size_t, kArrays> row_bytes(const Result& result) const {
+    const size_t item = result.is_float32 ? 4 : 8;
+    return {item * row_width(), result.matrices ? item * row_width() * plan_.n_features : 0,
+            result.pairs ? item * plan_.n_outputs * plan_.pairs.size() : 0};
+  }
+
+  // Return the bytes of a lane for each row, without the input and the result on the device.
+  size_t lane_row_bytes(bool margins) const {
+    return sizeof(T) * model_.n_slots + 2 * static_cast<size_t>(model_.n_columns) +
+           (model_.paths.used ? 4 * plan_.columns.size() + 8 * plan_.n_outputs * plan_.features.size() : 0) +
+           (margins ? 8 * (static_cast<size_t>(model_.n_sums) + plan_.n_outputs) : 0) +
+           (plan_.interactions() ? 8 * plan_.n_outputs * n_places() : 0);
+  }
+
+  // Reserve the buffers of a lane, apart from those of the input and the result.
+  void reserve(Lane& lane, int64_t n_rows, bool margins, const Result& out) const {
+    const size_t n = (n_rows + kTile - 1) / kTile * kTile;
+    const auto reserve = [&](DeviceBuffer& buffer, size_t size) {
+      if (buffer.holds(size)) return;
+      lane.done.wait(kComputing);  // the old one may be in use
+      buffer.reserve(size, kNoRoom);
+    };
+    reserve(lane.codes, 2 * n * model_.n_columns);
+    reserve(lane.partial, sizeof(T) * n * model_.n_slots);
+    reserve(lane.frames, model_.frame_bytes);
+    if (plan_.interactions() && !fused_matrices(out))
+      reserve(lane.sums, 8 * n_rows * plan_.n_outputs * n_places());
+    reserve(lane.counters, 4 * n_counters());
+    if (model_.paths.used) {
+      reserve(lane.path_codes, 4 * cuda_path_code_elements(n_rows, plan_.columns.size()));
+      reserve(lane.phi, 8 * n_rows * plan_.n_outputs * plan_.features.size());
+    }
+    if (!margins) return;
+    reserve(lane.margin_sums, 8 * n * model_.n_sums);
+    reserve(lane.margin, 8 * n * plan_.n_outputs);
+  }
+
+  // Explain the rows of a batch with the buffers of a lane. While the rows are coded, their numbers are
+  // checked if there are rules for it; call `coded` after that.
+  template <class Coded>
+  void explain(Lane& lane, const Batch& batch, const CudaCheck* rules, cudaStream_t s,
+               const Coded& coded) const {
+    const int32_t n_tiles = static_cast<int32_t>((batch.rows.n_rows + kTile - 1) / kTile);
+    const CudaCodeArgs coding = code_args(lane, batch, rules);
+    if (model_.n_columns && (batch.margins || !model_.paths.used)) {
+      code(coding, n_tiles, s);
+      coded();
+    }
+    if (model_.paths.used) run_gputreeshap(lane, coding, batch.out, s);
+    walk_trees(lane, n_tiles, s);
+    if (model_.general.n_chunks) walk_general_trees(lane, n_tiles, s);
+    if (model_.tables.n_chunks) run_lookups(lane, n_tiles, s);
+    const CudaSumArgs sums = sum_args(lane, batch);
+    if (fused_matrices(batch.out)) {
+      add_up_matrices(sums, batch.out, n_tiles, s);
+    } else {
+      if (!model_.paths.used) add_up_chunks(sums, batch, n_tiles, s);
+      if (plan_.interactions()) write_interactions(lane, batch.out, batch.rows.n_rows, s);
+    }
+    if (!batch.margins) return;
+    find_margins(lane, sums, n_tiles, s);
+    if (batch.gap) find_largest_gaps(sums, batch, s);
+  }
+
+ private:
+  size_t row_width() const { return static_cast<size_t>(plan_.n_outputs) * plan_.n_features; }
+  size_t n_places() const { return plan_.features.size() + plan_.pairs.size(); }
+  bool fused_matrices(const Result& out) const { return out.matrices && !out.pairs && model_.small_matrices; }
+
+  // Return the number of counters: the tasks taken by each launch of the walk, and by the general one.
+  size_t n_counters() const { return model_.launches.size() + 1; }
+
+  CudaCodeArgs code_args(const Lane& lane, const Batch& batch, const CudaCheck* rules) const {
+    return {batch.rows.data,
+            batch.rows.is_float32,
+            batch.rows.n_rows,
+            batch.rows.row_stride,
+            batch.rows.column_stride,
+            model_.columns.template as<CudaCodeColumn>(),
+            model_.n_columns,
+            plan_.strict,
+            batch.missing,
+            model_.thresholds.template as<void>(),
+            model_.categories.template as<int32_t>(),
+            lane.codes.template as<int16_t>(),
+            lane.counters.template as<int32_t>(),
+            static_cast<int32_t>(n_counters()),
+            rules != nullptr,
+            plan_.n_inputs,
+            rules ? *rules : CudaCheck{}};
+  }
+
+  void code(const CudaCodeArgs& a, int32_t n_tiles, cudaStream_t s) const {
+    const int parts = std::min<int>((model_.n_columns + 3) / 4, n_tiles < 4096 ? 64 : 4);
+    const dim3 grid(n_tiles, std::max(parts, 1));
+    if (plan_.x_float32)
+      code_rows<float, kTile><<<grid, 256, 0, s>>>(a);
+    else
+      code_rows<double, kTile><<<grid, 256, 0, s>>>(a);
+    check_launch("coding rows");
+  }
+
+  void run_gputreeshap(const Lane& lane, const CudaCodeArgs& coding, const Result& out,
+                       cudaStream_t s) const {
+    CudaPathArgs a{};
+    a.elements = model_.paths.elements.template as<PathElement>();
+    a.bins = model_.paths.bins.template as<int64_t>();
+    a.paths = model_.paths.paths.template as<Path>();
+    a.category_bits = model_.paths.category_bits.template as<uint32_t>();
+    a.n_bins = model_.paths.n_bins;
+    a.leaf_values = model_.leaf_values.template as<double>();
+    a.features = model_.features.template as<int32_t>();
+    a.n_used = static_cast<int32_t>(plan_.features.size());
+    a.n_outputs = plan_.n_outputs;
+    a.n_features = plan_.n_features;
+    a.x_float32 = plan_.x_float32;
+    a.code = coding;
+    a.code.columns = model_.full_columns.template as<CudaCodeColumn>();
+    a.code.n_columns = static_cast<int32_t>(plan_.columns.size());
+    a.codes = lane.path_codes.template as<uint32_t>();
+    a.phi = lane.phi.template as<double>();
+    a.values = out.values;
+    // The recurrences of GPUTreeShap lose digits with every feature on a path: float32 is good for about 16.
+    const bool single = sizeof(T) == 4 && model_.paths.longest <= kMaxSinglePath;
+    check(single ? (out.is_float32 ? launch_gputreeshap<float, float>(a, s)
+                                   : launch_gputreeshap<float, double>(a, s))
+                 : (out.is_float32 ? launch_gputreeshap<double, float>(a, s)
+                                   : launch_gputreeshap<double, double>(a, s)),
+          "running GPUTreeShap");
+  }
+
+  void walk_trees(const Lane& lane, int32_t n_tiles, cudaStream_t s) const {
+    for (size_t i = 0; i < model_.launches.size(); ++i) {
+      const auto& launch = model_.launches[i];
+      CudaWalkArgs<T> a = launch.args;
+      a.n_tiles = n_tiles;
+      const int n_warps = launch.kernel.n_threads / kWarp;
+      a.n_groups = (n_tiles + n_warps - 1) / n_warps;
+      a.n_tasks = a.n_groups * launch.n_chunks;
+      a.codes = lane.codes.template as<int16_t>();
+      a.partial = lane.partial.template as<T>();
+      a.frames = lane.frames.template as<T>();
+      a.next_task = lane.counters.template as<int32_t>() + i;
+      launch.kernel
+          .kernel<<<std::min(launch.n_blocks, a.n_tasks), launch.kernel.n_threads, launch.shared, s>>>(a);
+      check_launch("walking the trees");
+    }
+  }
+
+  void walk_general_trees(const Lane& lane, int32_t n_tiles, cudaStream_t s) const {
+    CudaGeneralArgs<T> a = model_.general.args;
+    a.n_tiles = n_tiles;
+    a.n_tasks = n_tiles * model_.general.n_chunks;
+    a.codes = lane.codes.template as<int16_t>();
+    a.partial = lane.partial.template as<T>();
+    a.memory = lane.frames.template as<T>();
+    a.next_task = lane.counters.template as<int32_t>() + model_.launches.size();
+    walk_general<T, cuda_lane_rows<T>()>
+        <<<std::min(model_.general.n_blocks, (a.n_tasks + 1) / 2), 64, 0, s>>>(a);
+    check_launch("walking the trees");
+  }
+
+  void run_lookups(const Lane& lane, int32_t n_tiles, cudaStream_t s) const {
+    CudaTableArgs<T> a = model_.tables.args;
+    a.n_tiles = n_tiles;
+    a.n_groups = (n_tiles * (kTile / kWarp) + kTableWarps - 1) / kTableWarps;
+    a.n_tasks = a.n_groups * model_.tables.n_chunks;
+    a.codes = lane.codes.template as<int16_t>();
+    a.partial = lane.partial.template as<T>();
+    a.words = model_.tables.words_bytes ? lane.frames.template as<uint32_t>() : nullptr;
+    lookup_tables<T, kTile>
+        <<<std::min(model_.tables.n_blocks, a.n_tasks), kTableWarps * kWarp, model_.tables.shared, s>>>(a);
+    check_launch("looking up values");
+  }
+
+  CudaSumArgs sum_args(const Lane& lane, const Batch& batch) const {
+    const bool pairs = plan_.interactions();
+    CudaSumArgs sums{};
+    sums.part_offsets = model_.offsets.template as<int64_t>();
+    sums.parts = model_.parts.template as<int32_t>();
+    sums.features = pairs ? nullptr : model_.features.template as<int32_t>();
+    sums.n_used = static_cast<int32_t>(plan_.features.size());
+    sums.n_places = static_cast<int32_t>(n_places());
+    sums.n_outputs = plan_.n_outputs;
+    sums.n_features = plan_.n_features;
+    sums.n_slots = model_.n_slots;
+    sums.n_sums = model_.n_sums;
+    sums.scale = plan_.leaf_scale;
+    sums.constant = model_.constant.template as<double>();
+    sums.partial = lane.partial.template as<void>();
+    sums.margin_sums = lane.margin_sums.template as<double>();
+    sums.n_rows = batch.rows.n_rows;
+    sums.values = pairs ? lane.sums.template as<void>() : batch.out.values;
+    sums.margin = lane.margin.template as<double>();
+    return sums;
+  }
+
+  CudaMatrixArgs matrix_args(const double* sums, const Result& out, int64_t n_rows) const {
+    return {sums,
+            model_.partner_offsets.template as<int64_t>(),
+            model_.partners.template as<CudaPartner>(),
+            model_.features.template as<int32_t>(),
+            static_cast<int32_t>(plan_.features.size()),
+            static_cast<int32_t>(n_places()),
+            plan_.n_features,
+            n_rows * plan_.n_outputs,
+            plan_.index != Index::kBanzhaf,
+            out.values,
+            out.matrices,
+            out.pairs,
+            model_.place_of.template as<int32_t>()};
+  }
+
+  void add_up_matrices(const CudaSumArgs& sums, const Result& out, int32_t n_tiles, cudaStream_t s) const {
+    const CudaMatrixArgs a = matrix_args(nullptr, out, sums.n_rows);
+    const dim3 grid(n_tiles * (kTile / kMatrixRows), plan_.n_outputs);
+    const size_t shared = matrix_bytes(n_places(), plan_.features.size());
+    if (out.is_float32)
+      add_matrices<T, float, kTile><<<grid, 256, shared, s>>>(sums, a);
+    else
+      add_matrices<T, double, kTile><<<grid, 256, shared, s>>>(sums, a);
+    check_launch("writing interactions");
+  }
+
+  void add_up_chunks(const CudaSumArgs& sums, const Batch& batch, int32_t n_tiles, cudaStream_t s) const {
+    const bool is_float32 = batch.out.is_float32;
+    const size_t out_bytes = (is_float32 ? 4 : 8) * row_width() * sums.n_rows;
+    if (sums.n_used < plan_.n_features && out_bytes)
+      check(cudaMemsetAsync(batch.out.values, 0, out_bytes, s), "clearing the result");
+    if (!sums.n_used) return;
+    const int64_t groups = (static_cast<int64_t>(sums.n_outputs) * sums.n_places + 31) / 32;
+    const dim3 grid(n_tiles, static_cast<unsigned>(std::min<int64_t>(groups, 1024)));
+    if (is_float32 && !plan_.interactions())
+      add_chunks<T, float, kTile><<<grid, 256, 0, s>>>(sums);
+    else
+      add_chunks<T, double, kTile><<<grid, 256, 0, s>>>(sums);
+    check_launch("adding up chunks");
+  }
+
+  void write_interactions(const Lane& lane, const Result& out, int64_t n_rows, cudaStream_t s) const {
+    const size_t n_used = plan_.features.size(), n_features = plan_.n_features, n_pairs = plan_.pairs.size();
+    const CudaMatrixArgs a = matrix_args(lane.sums.template as<double>(), out, n_rows);
+    const bool complete = n_used == n_features && 2 * n_pairs == n_features * (n_features - 1);
+    if (out.matrices && !complete)
+      check(cudaMemsetAsync(out.matrices, 0, row_bytes(out)[1] * n_rows, s), "clearing the result");
+    if (!n_used) return;
+    const unsigned blocks = 16 * model_.multiprocessors;
+    if (out.is_float32)
+      write_matrices<float><<<blocks, 256, 0, s>>>(a);
+    else
+      write_matrices<double><<<blocks, 256, 0, s>>>(a);
+    check_launch("writing interactions");
+    if (!out.pairs || !n_pairs) return;
+    if (out.is_float32)
+      write_pairs<float><<<blocks, 256, 0, s>>>(a);
+    else
+      write_pairs<double><<<blocks, 256, 0, s>>>(a);
+    check_launch("writing interactions");
+  }
+
+  void find_margins(const Lane& lane, const CudaSumArgs& sums, int32_t n_tiles, cudaStream_t s) const {
+    if (model_.n_groups) {
+      const CudaMarginArgs a{model_.groups.template as<CudaMarginGroup>(),
+                             model_.tree_nodes.template as<int64_t>(),
+                             model_.nodes.template as<CudaNode>(),
+                             model_.leaf_values.template as<double>(),
+                             model_.category_bits.template as<uint32_t>(),
+                             lane.codes.template as<int16_t>(),
+                             model_.n_columns,
+                             model_.n_sums,
+                             lane.margin_sums.template as<double>()};
+      add_margins<kTile><<<dim3(n_tiles, model_.n_groups), kTile, 0, s>>>(a);
+      check_launch("finding margins");
+    }
+    const int64_t n = sums.n_rows * plan_.n_outputs;
+    finish_margins<kTile><<<static_cast<unsigned>((n + 255) / 256), 256, 0, s>>>(sums);
+    check_launch("finding margins");
+  }
+
+  void find_largest_gaps(const CudaSumArgs& sums, const Batch& batch, cudaStream_t s) const {
+    const CudaGapArgs a{batch.out.values, sums.margin,     model_.base.template as<double>(),
+                        sums.n_rows,      plan_.n_outputs, plan_.n_features,
+                        batch.gap};
+    const int64_t n = sums.n_rows * plan_.n_outputs;
+    const unsigned blocks =
+        static_cast<unsigned>(std::min<int64_t>((n + 7) / 8, 32 * model_.multiprocessors));
+    if (batch.out.is_float32)
+      find_gaps<float><<<blocks, 256, 0, s>>>(a);
+    else
+      find_gaps<double><<<blocks, 256, 0, s>>>(a);
+    check_launch("checking additivity");
+  }
+
+  const Plan& plan_;
+  const CudaModel<T>& model_;
+};
+
+}  // namespace skshap
