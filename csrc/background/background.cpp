@@ -16,9 +16,9 @@ namespace {
 
 // The most features on the path of a leaf that has a table of its own.
 constexpr uint32_t kLeafBits = 12;
-// Background rows of a tile, and tiles that are coded together, by all threads, before they are counted,
-// unless their codes take more than kCodeBytes.
+// Background rows of a tile.
 constexpr int kTileRows = static_cast<int>(kCountedRows);
+// Tiles that all threads code before they count them, or fewer if the codes would take more than kCodeBytes.
 constexpr int64_t kTilesAtOnce = 64;
 constexpr int64_t kCodeBytes = 64 << 20;
 

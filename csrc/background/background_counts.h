@@ -42,7 +42,7 @@ class RowCounter {
   // Begin the next rows of a tree; return where their decisions go, `block_words` for each block.
   uint64_t* begin(size_t n_rows, const double* weights, size_t block_words);
 
-  // Add each row's weight to by_index[number that the bits, at most 16, form for the row].
+  // Add each row's weight to by_index[i], where i is the number that the bits, at most 16, form for the row.
   void add_by_index(const uint32_t* bits, uint32_t n_bits, double* by_index);
 
   // Call add(patterns, weights, number of rows) for each block; a pattern has at most 64 bits.

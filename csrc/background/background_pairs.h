@@ -1,6 +1,6 @@
 // Banzhaf values, and interactions of pairs of features, against background data.
 //
-// Like SHAP values against background data, they depend on a row only by its decisions on a leaf's path, but
+// Like SHAP values against background data, they depend on a row only through its decisions on paths, but
 // tables of all pairs would be too large to keep. They are made tree by tree for a tile of rows, from the
 // weights of the patterns in the background data. See docs/mathematics.md.
 #pragma once
@@ -19,8 +19,8 @@ struct BackgroundPairsPlan {
   uint32_t longest_path;  // the most features on a path
   CodeTile background;
   std::vector<double> weights;
-  std::vector<PatternCounts> counts;  // by tree; empty if there was no memory left: counted anew
-  size_t counting_bytes;              // that counting takes for a tree
+  std::vector<PatternCounts> counts;  // by tree; empty if memory ran out: counted again for each tile
+  size_t counting_bytes;              // the most that counting takes for a tree
 
   size_t count_bytes() const;
   size_t bytes() const;

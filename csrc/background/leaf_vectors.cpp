@@ -9,7 +9,7 @@
 namespace skshap {
 namespace {
 
-// For each sum: the power of t that is taken out, and how much smaller the exponent of 1 - t is.
+// For each sum, the power of t that is divided out, and by how much the exponent of 1 - t is reduced.
 constexpr int kOnOfSum[] = {1, 1, 0, 2, 2, 2, 1, 1, 0};
 constexpr int kOffOfSum[] = {0, 1, 1, 0, 1, 2, 1, 2, 2};
 
@@ -97,7 +97,7 @@ void LeafVectors::write(size_t x, double value, T* out) const {
     const size_t less_i = x ^ size_t{1} << i;
     for (size_t rest = x >> i >> 1 << i << 1; rest; rest &= rest - 1) {
       const uint32_t j = __builtin_ctzll(rest);
-      // In this order, the result is exactly zero where one of the two changes nothing.
+      // Subtracted in this order, the result is exactly zero if one of the two features changes nothing.
       const double of_pair = (both - without[i]) - (without[j] - least[less_i ^ size_t{1} << j]);
       to[j - i - 1] = static_cast<T>(of_pair * value);
     }
@@ -146,7 +146,7 @@ void LeafVectors::write(uint32_t n, uint64_t x, const uint64_t* patterns, const 
     }
 }
 
-// Measured: going through the patterns is faster only if there are few for so long a path.
+// Going through the patterns was measured to be faster only if there are few for the length of the path.
 bool LeafVectors::prefers_sums(uint32_t n, size_t n_patterns) {
   return n <= kMostSubsetBits && (n_patterns >> (n / 2)) > 0;
 }

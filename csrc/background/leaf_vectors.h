@@ -1,10 +1,9 @@
 // The contributions of a leaf to the features of its path and to their pairs, against background data.
 //
 // Let x be the set of the path's features that the row satisfies, and b that of a background row. The leaf
-// counts if x and b together are all features, and if the features in x only are known and those in b only
-// unknown; see tables/table_builder.h. At t, with p features in x only and q in b only, this has the
-// probability t^p (1 - t)^q. Its mixed derivative by two features, integrated over t, is the interaction of
-// the two:
+// counts if x and b together cover all features, those in x only are known and those in b only are unknown;
+// see tables/table_builder.h. At t, with p features in x only and q in b only, this has the probability
+// t^p (1 - t)^q. Its mixed derivative by two features, integrated over t, is the interaction of the two:
 //     both in x only: t^(p - 2) (1 - t)^q,  both in b only: t^p (1 - t)^(q - 2),
 //     one each:      -t^(p - 1) (1 - t)^(q - 1).
 // b must have all features that x lacks, so for a given x only the subsets of x are left, and sums over the

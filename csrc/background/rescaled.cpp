@@ -232,8 +232,8 @@ class Worker {
     }
   }
 
-  // Add a tree's values to the sums: each leaf adds so many numbers that single precision suits one tree
-  // only.
+  // Add a tree's values to the sums. Each leaf adds so many numbers that single precision is accurate enough
+  // for a single tree only.
   void flush(const Chunk& chunk) {
     T* from = phi_.data();
     for (size_t o = 0; o < n_used_outputs(plan_, chunk); ++o)
@@ -264,7 +264,7 @@ class Worker {
   std::vector<BackgroundGroup> groups_;  // of the nodes of the path, and of the current edge
   std::vector<size_t> group_begin_;      // by level: where the groups of the path's node begin
   size_t first_group_ = 0;               // of the current edge
-  // Of the path of a leaf:
+  // The path of a leaf, as the kernel takes it:
   uint32_t slots_[kMaxPathFeatures];
   uint64_t failing_[kMaxPathFeatures];
 };

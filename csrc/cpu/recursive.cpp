@@ -26,7 +26,7 @@ Sizes sizes_of(const Plan& plan) {
   for (const Chunk& chunk : plan.chunks) {
     const size_t outputs = chunk.output < 0 ? plan.n_outputs : 1;
     sizes.levels = std::max(sizes.levels, static_cast<size_t>(chunk.height) + 1);
-    // This many quadrature nodes are for twice as many features, and there is one weight more than features.
+    // n quadrature nodes serve up to 2 n features, and there is one weight more than there are features.
     sizes.elements = std::max(sizes.elements, 2 * static_cast<size_t>(chunk.n_nodes) + 1);
     sizes.inner = std::max(sizes.inner, chunk.max_inner);
     sizes.leaf_values = std::max(sizes.leaf_values, (chunk.max_inner + 1) * outputs);
@@ -135,8 +135,8 @@ template <class T>
 template <bool kFast>
 void Recursion<T>::descend(const Path& above, T share, bool satisfied, Path& below) const {
   const Element element{above.split.slot, satisfied, above.split.zero_fraction * share};
-  // Whether the feature is known or not, no row comes here, and TreeSHAP could not take the feature out
-  // again.
+  // No row reaches this child, whether the feature is known or not, and TreeSHAP could not take the feature
+  // out again.
   below.unreachable = above.unreachable || (!satisfied && element.zero_fraction == 0);
   if (below.unreachable) return;
   below.n_elements = above.n_elements;

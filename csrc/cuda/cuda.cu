@@ -13,7 +13,7 @@
 namespace skshap {
 namespace {
 
-// Device memory that a call uses if it has no memory limit: with more, nothing gets faster.
+// Device memory that a call without a memory limit uses. More would not make it faster.
 constexpr size_t kDefaultBytes = size_t{1} << 30;
 // Memory that a call uses without asking how much is free.
 constexpr size_t kSmallBytes = size_t{1} << 27;
@@ -127,7 +127,7 @@ class Pipeline : public CudaPlan::Impl {
     const std::lock_guard<std::mutex> lock(mutex_);
     const UseDevice use(device_);
     const bool margins = result.gap;
-    // Two batches, so that the second fills the GPU when the first one comes to its end.
+    // Two batches, so that the second one fills the GPU while the first one finishes.
     const int64_t several = std::max<int64_t>(rows.n_rows / 2, 1 << 15);
     const int64_t batch = batch_rows(rows.n_rows, several, 0, margins, memory_limit);
     // A single batch needs no stream of its own.
@@ -186,8 +186,8 @@ class Pipeline : public CudaPlan::Impl {
     return (rows.is_float32 ? 4 : 8) * static_cast<size_t>(plan_.n_inputs);
   }
 
-  // Return the rows of a batch: at most `most`, and as many as memory allows. Batches have the same size,
-  // because a small one does not fill the GPU.
+  // Return the number of rows of a batch: as many as memory allows, but at most `most`. All batches have
+  // about the same size, because a small one would not fill the GPU.
   int64_t batch_rows(int64_t n_rows, int64_t most, size_t io_row, bool margins, size_t memory_limit) const {
     const size_t fixed = kLanes * model_.frame_bytes,
                  row = kLanes * (launches_.lane_row_bytes(margins) + io_row);

@@ -42,13 +42,13 @@ struct CudaResult {
   double* gap;  // host, or null: for each output the largest |base + sum of values - margin|
 };
 
-// The meaning of numbers in rows on the device (rows from the host have been checked and have NaN), and the
-// result of checking them.
+// How numbers in rows on the device are read and checked, and the result of the check. (Rows from the host
+// have been checked before, and have NaN for missing values.)
 struct CudaInput {
   double missing;        // a number that means missing, besides NaN
   bool allow_nan;        // otherwise missing values are rejected
   double limit;          // from this magnitude on numbers are rejected, unless it is NaN
-  int64_t refused = -1;  // the first rejected one, as row * n_features + feature; the result is void then
+  int64_t refused = -1;  // the first rejected one, as row * n_features + feature; the values are invalid then
 
   bool refuses() const { return !allow_nan || limit == limit; }
 };

@@ -7,9 +7,9 @@
 //
 //   w_i <- (z (n - i) w_i + o i w_(i-1)) / (n + 1)      n: features so far, this one included
 //
-// The value of feature i needs the sum of the weights without it; all these sums are computed at once, a lane
-// each. With o = 1, EXTEND is solved for the old weights from the highest down. With o = 0, the old weight is
-// w_j (n + 1) / (z (n - j)), and z cancels against the factor o - z of the value.
+// The value of feature i needs the sum of the weights without it; all these sums are computed at once, one in
+// each lane. With o = 1, EXTEND is solved for the old weights from the highest down. With o = 0, the old
+// weight is w_j (n + 1) / (z (n - j)), and z cancels against the factor o - z of the value.
 //
 // The sums are added with atomics, in any order: results differ in the last digits from run to run.
 #pragma once

@@ -11,8 +11,8 @@
 
 namespace skshap {
 
-// Copy between host arrays by several threads: the pages of a new result are allocated when they are first
-// written, which takes one thread longer than the GPU computes.
+// Copy between host arrays with several threads. The pages of a new result are allocated when they are first
+// written; a single thread would need longer for this than the GPU for computing the result.
 inline void copy(char* to, const char* from, size_t size) {
   constexpr size_t kPart = size_t{16} << 20, kMaxThreads = 16;
   const size_t n =

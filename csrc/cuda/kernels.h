@@ -18,7 +18,7 @@ constexpr int cuda_tile_rows() {
 }
 
 // Frames of the walk in registers. More would save memory accesses, but each frame needs its own instances of
-// all operations, and room in the instruction caches is scarcest.
+// all operations, and the instruction caches are the scarcest resource.
 constexpr int kWalkFrames = 2;
 
 // The walk for one K. Each warp of a block has a tile. All warps of a multiprocessor are in one block, with

@@ -38,6 +38,7 @@ struct Batch {
   unsigned long long* gap;  // by output: bits of the largest gap; or null
 };
 
+// The launches for the model of a plan.
 template <class T>
 class Launches {
  public:

@@ -18,6 +18,7 @@ namespace skshap {
 // Return the elements of a frame, each of R values per lane: C[K], B of the left child [K], base, delta.
 constexpr size_t cuda_frame_elements(int n_nodes) { return 2 * static_cast<size_t>(n_nodes) + 2; }
 
+// The walk of a warp, with kFrames frames in registers. kPairs: with interactions.
 template <class T, int K, int R, int kFrames, bool kPairs>
 struct CudaWalker : FusedWalk<T, K, R, kPairs> {
   using State = FusedWalk<T, K, R, kPairs>;

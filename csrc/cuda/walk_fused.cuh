@@ -5,6 +5,7 @@
 
 namespace skshap {
 
+// kPairs: for interactions, where only subtrees of two leaves are fused.
 template <class T, int K, int R, bool kPairs>
 struct FusedWalk : WalkState<T, K, R> {
   using State = WalkState<T, K, R>;
@@ -22,10 +23,10 @@ struct FusedWalk : WalkState<T, K, R> {
   using State::own_bit;
   using State::Q;
   using State::Q_delta;
-
-  explicit __device__ FusedWalk(const CudaWalkArgs<T>& args) : State(args) {}
   using State::take;
   using State::value;
+
+  explicit __device__ FusedWalk(const CudaWalkArgs<T>& args) : State(args) {}
 
   // Change these marks to the rows alive in the right subtree: those that are alive here, but not on the
   // left.

@@ -28,7 +28,7 @@ struct CudaWalkArgs {
   T dead[kMaxFixedNodes];  // lambda_k of rows that left the path of a feature
 };
 
-// R rows of each lane. C and B are those of simd/walk_kernel-inl.h, of the current node.
+// The walk of R rows in each lane. C and B are those of simd/walk_kernel-inl.h, of the current node.
 template <class T, int K, int R>
 struct WalkState : Segments<typename CudaProgram<T>::Element> {
   using E = typename CudaProgram<T>::Element;

@@ -1,7 +1,7 @@
 // Trees explained by tables: written by the builders, read by tables/lookup.cpp.
 //
-// A leaf's contribution to each feature depends on a row only by its decisions on the leaf's path, so it can
-// be computed beforehand, whatever replaces unknown features. Leaves below one node share a table and its
+// A leaf's contribution to each feature depends on a row only through its decisions on the leaf's path, so it
+// can be computed beforehand, whatever replaces unknown features. Leaves below one node share a table and its
 // index: a bit for each feature of the path above the node, which says whether the row satisfies it, and a
 // bit for each decision from the node on. See docs/mathematics.md.
 #pragma once

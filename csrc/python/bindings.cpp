@@ -151,7 +151,7 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   });
 }
 
-// Return the background rows after checking them; their weights add up to 1.
+// Check the background rows and return them; their weights add up to 1.
 Rows background_rows(const py::dict& ensemble, const py::array& background, const py::array& weights) {
   require_floats(background, "background");
   const py::ssize_t n_features = ensemble["n_features"].cast<py::ssize_t>();
@@ -211,7 +211,7 @@ RescaledPlan compile_rescaled(const py::dict& ensemble, const std::string& preci
   });
 }
 
-// Run `work` without the GIL; its argument tells it whether a signal has come.
+// Run `work` without the GIL; its argument tells it whether a signal has arrived.
 template <class Work>
 void run_interruptibly(const Work& work) {
   Interrupt interrupted;
@@ -272,7 +272,7 @@ void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::arr
   });
 }
 
-// Return [row][output].
+// Return the margins of the background rows: [row][output].
 py::array_t<double> background_margin(const RescaledPlan& plan) {
   const py::ssize_t n = static_cast<py::ssize_t>(plan.weights.size());
   py::array_t<double> out({n, py::ssize_t{plan.plan.n_outputs}});

@@ -1,4 +1,4 @@
-// Shared by the Python modules: checks of arrays, and Ctrl-C.
+// Shared by the Python modules: checks of arrays, and the handling of Ctrl-C.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -45,7 +45,7 @@ inline Rows rows_of(const py::array& array) {
   return {array.data(), is_float32(array), array.shape(0), array.strides(0), array.strides(1)};
 }
 
-// Return the rows of X after checking it.
+// Check X and return its rows.
 inline Rows checked_rows(const Plan& plan, const py::array& X) {
   require_floats(X, "X");
   if (X.ndim() != 2 || X.shape(1) != plan.n_inputs)
@@ -64,8 +64,7 @@ inline double* optional_doubles(const py::object& given, const char* name,
   return static_cast<double*>(array.mutable_data());
 }
 
-// Return the results that every method has after checking them. The arguments of a call keep the arrays
-// alive.
+// Check the results that every method has, and return them. The arguments of a call keep the arrays alive.
 inline Result checked_result(const Plan& plan, py::ssize_t n_rows, py::array& values,
                              const py::object& margin) {
   require_floats(values, "values");
@@ -126,7 +125,7 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
-// A function that asks Python now and then, from a thread without the GIL, whether a signal has come.
+// A function that asks Python now and then, from a thread without the GIL, whether a signal has arrived.
 class Interrupt {
  public:
   bool operator()() {

@@ -1,4 +1,4 @@
-// Margins of rows, from the decisions that their values are computed from: the values must add up to them.
+// Margins of rows, from the same decisions as their values, because the values must add up to them.
 #pragma once
 
 #include "base/aligned.h"

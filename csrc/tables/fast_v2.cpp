@@ -35,7 +35,7 @@ class Layout {
     for (const Chunk& chunk : plan.chunks) height = std::max(height, chunk.height);
     for (const TreeProgram& tree : plan.trees) n_leaves += tree.n_inner + 1;
     out_.leaf_tables.resize(n_leaves);
-    // Reserve the largest number that is possible; pages that are never written take no memory.
+    // Reserve the largest possible number; pages that are never written take no memory.
     out_.leaf_features.resize(n_leaves * std::min<size_t>(height, kMaxLeafBits));
     for (uint32_t n = 0; n <= kMaxLeafBits; ++n) size_[n] = padded_row(size_t{1} << n, element_bytes(plan));
   }

@@ -20,9 +20,9 @@
 namespace skshap {
 namespace {
 
-// Levels of a tree that has a single table.
+// The most levels of a tree that has a single table.
 constexpr size_t kMaxLevels = 10;
-// Indices of such a table for each leaf, at most: the tables of lopsided trees would be mostly waste.
+// The most indices of such a table for each leaf: tables of lopsided trees would be mostly waste.
 constexpr size_t kMaxIndicesPerLeaf = 2;
 
 // --- Trees that use the same split throughout each level ---

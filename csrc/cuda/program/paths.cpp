@@ -152,8 +152,8 @@ Bins next_fit(const std::vector<uint8_t>& sizes) {
 }
 
 // Pack in order of decreasing size. First fit takes the oldest bin with enough room, best fit the one with
-// the least room left (of several, the oldest). Sizes are small integers, so bins are kept by their room: an
-// item costs a look at each size of room and a step in two heaps.
+// the least room left (of several, the oldest). Sizes are small integers, so bins are kept by their room:
+// placing an item takes a look at each size of room, and a step in each of two heaps.
 Bins decreasing(const std::vector<uint8_t>& sizes, bool best_fit) {
   std::vector<uint32_t> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);

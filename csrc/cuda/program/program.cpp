@@ -8,11 +8,12 @@
 namespace skshap {
 namespace {
 
-// A warp walks one chunk for one tile of rows: enough work to hide its start, and few enough trees that their
-// sum is safe in single precision and that a job of few rows fills a GPU.
+// A warp walks one chunk for one tile of rows. This is enough work to hide its start-up, and few enough trees
+// that their sum is safe in single precision and that a job of few rows fills a GPU.
 constexpr size_t kMaxChunkTrees = 32;
 constexpr size_t kMaxChunkLeaves = 512;
-// Small models have smaller chunks, about this many, because the time of one chunk is then that of a job.
+// Small models are divided into about this many smaller chunks, because a small job takes as long as one
+// chunk.
 constexpr size_t kChunks = 5, kMinChunkLeaves = 16;
 
 // Round a number of quadrature nodes up to one for which a kernel exists.
@@ -57,7 +58,7 @@ class CudaCompiler {
         n_leaves += plan_.trees[i].n_inner + 1;
       }
     chunk_leaves_ = std::clamp(n_leaves / kChunks, kMinChunkLeaves, kMaxChunkLeaves);
-    // More nodes are exact, too, and fewer leaves than a chunk has are not worth a launch of their own.
+    // More nodes than needed are exact, too, and less than a chunk of leaves is not worth its own launch.
     for (int n = kMaxFixedNodes, next = 0; n > 0; --n) {
       launched_nodes_[n] = next && leaves[n] < kMaxChunkLeaves ? next : n;
       if (leaves[n]) next = launched_nodes_[n];
