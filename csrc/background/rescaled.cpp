@@ -159,38 +159,42 @@ class Worker {
     flush(chunk);
   }
 
+  using Members = uint64_t[kBackgroundWords];
+
   // Replace the groups below an edge's node by the groups of the node, split by its decision. Return whether
   // there are any.
   bool split_groups(const PathEdge& edge) {
     const size_t begin = group_begin_[edge.level], end = group_begin_[edge.level + 1];
     groups_.resize(end);
     const uint64_t rows = bit_rows(words_.data(), edge.bit), failed = uint64_t{1} << edge.place;
-    uint64_t satisfied[kBackgroundWords], not_satisfied[kBackgroundWords];
+    Members satisfied, not_satisfied;
     for (int word = 0; word < kBackgroundWords; ++word) {
       satisfied[word] = bit_rows(background_words_.data() + word * n_words_, edge.bit);
       not_satisfied[word] = ~satisfied[word];
     }
     for (size_t i = begin; i < end; ++i) {
-      groups_.push_back(groups_[i]);
-      if (!keep_members(groups_.back(), satisfied)) groups_.pop_back();
-      if (!(groups_[i].rows & rows)) continue;
-      groups_.push_back(groups_[i]);
+      if (has_members(groups_[i], satisfied)) add_part(groups_[i], satisfied);
+      if (!(groups_[i].rows & rows) || !has_members(groups_[i], not_satisfied)) continue;
+      add_part(groups_[i], not_satisfied);
       groups_.back().failed |= failed;
       groups_.back().rows &= rows;
-      if (!keep_members(groups_.back(), not_satisfied))
-        groups_.pop_back();
-      else if (edge.is_repeated)
-        merge_last_group(end);
+      if (edge.is_repeated) merge_last_group(end);
     }
     first_group_ = end;
     return groups_.size() > end;
   }
 
-  // Remove the members of a group that are not among `those`; return whether any are left.
-  static bool keep_members(BackgroundGroup& group, const uint64_t (&those)[kBackgroundWords]) {
+  // Return whether a group has any of these members.
+  static bool has_members(const BackgroundGroup& group, const Members& those) {
     uint64_t any = 0;
-    for (int word = 0; word < kBackgroundWords; ++word) any |= group.members[word] &= those[word];
+    for (int word = 0; word < kBackgroundWords; ++word) any |= group.members[word] & those[word];
     return any;
+  }
+
+  // Add a group of those members that another group has.
+  void add_part(const BackgroundGroup& group, const Members& those) {
+    groups_.push_back(group);
+    for (int word = 0; word < kBackgroundWords; ++word) groups_.back().members[word] &= those[word];
   }
 
   // Merge the last group with one from `first` on that fails the same features, if there is one. This happens
