@@ -38,10 +38,11 @@ class Plan:
         tables, then other trees with at most ``table_nodes`` quadrature nodes, as far as the bytes suffice
         and paths have at most 16 different features. All other trees are walked.
 
-        The method "walk" is the quadrature; "treeshap" and "fast_v1" are the recursions of Lundberg et al.
-        and Yang, for SHAP values (order 1, index "SII") without tables; "fast_v2" is Yang's second method,
-        with a table for each leaf. It raises TableMemoryError if these need more than ``table_bytes``, and
-        ValueError if a path has more than 16 different features.
+        The method "walk" is the quadrature. Algorithms that explain one tree at a time compute SHAP values
+        (order 1, index "SII") without tables: "treeshap" and "fast_v1", the recursions of Lundberg et al. and
+        Yang, and any others that are registered in csrc/cpu. "fast_v2" is Yang's second method, with a table
+        for each leaf. It raises TableMemoryError if these need more than ``table_bytes``. ValueError is
+        raised if a path has more different features than the method allows for; "fast_v2" allows for 16.
 
         ``stored`` is the result of :meth:`contents` of a plan for the same ensemble and options. Tables are
         then not filled but borrowed from these arrays, whatever ``table_bytes`` is. ValueError is raised if

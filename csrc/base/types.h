@@ -39,20 +39,9 @@ enum class Precision { kSingle, kDouble };
 // values.
 enum class Index { kShapley, kTaylor, kBanzhaf };
 
-// How path-dependent SHAP values are computed: by the walk (simd/walk_kernel-inl.h), by the recursions of
-// cpu/recursive.h, or by the tables of tables/fast_v2.h. With kWalk and kFastV2, trees may have tables
-// instead.
-enum class Method { kWalk, kTreeShap, kFastV1, kFastV2 };
-
-// The names of the methods in Python, which the entries of skshapgpu/_engine/algorithms.py refer to.
-struct NamedMethod {
-  const char* name;
-  Method method;
-};
-constexpr NamedMethod kMethods[] = {{"walk", Method::kWalk},
-                                    {"treeshap", Method::kTreeShap},
-                                    {"fast_v1", Method::kFastV1},
-                                    {"fast_v2", Method::kFastV2}};
+// How trees are explained: by the walk (simd/walk_kernel-inl.h), where trees may have tables instead, or by
+// the tables of tables/fast_v2.h.
+enum class Method { kWalk, kFastV2 };
 
 // The rows to explain: element (row, feature) lies row * row_stride + feature * column_stride bytes after
 // data. NaN means missing.

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/aligned.h"
-#include "cpu/recursive.h"
+#include "cpu/tree_algorithm.h"
 #include "plan/plan.h"
 #include "rows/coding.h"
 #include "rows/margin.h"
@@ -29,11 +29,11 @@ size_t fast_v2_row_bytes(const Plan& plan) {
                                               : FastV2<double>::row_bytes(plan);
 }
 
-// Return the bytes that a thread allocates for cpu/recursive.h or tables/fast_v2.h, whatever the rows are.
+// Return the bytes that a thread allocates for a tree algorithm or tables/fast_v2.h, whatever the rows are.
 template <class T>
 size_t method_bytes(const Plan& plan) {
-  if (plan.method == Method::kWalk) return 0;
-  return plan.method == Method::kFastV2 ? FastV2<T>::bytes(plan) : Recursion<T>::bytes(plan);
+  if (plan.tree_algorithm) return plan.tree_algorithm->of<T>().bytes(plan);
+  return plan.method == Method::kFastV2 ? FastV2<T>::bytes(plan) : 0;
 }
 
 // Choose a tile size that fits the memory and is small enough that every thread gets some tiles.
@@ -90,10 +90,8 @@ class Worker {
     pair_sums_.resize(plan.n_outputs, plan.pairs.size(), tile_rows);
     triple_sums_.resize(plan.n_outputs, plan.triples.size(), tile_rows);
     main_.resize(plan.features.size());
-    if (plan.method == Method::kFastV2)
-      fast_v2_ = std::make_unique<FastV2<T>>(plan, kernels, tile_rows);
-    else if (plan.method != Method::kWalk)
-      recursion_ = std::make_unique<Recursion<T>>(plan);
+    if (plan.method == Method::kFastV2) fast_v2_ = std::make_unique<FastV2<T>>(plan, kernels, tile_rows);
+    if (plan.tree_algorithm) tree_worker_ = plan.tree_algorithm->of<T>().make(plan);
   }
 
   bool run(Tile& tile, const Stop& stop) {
@@ -133,8 +131,8 @@ class Worker {
       if (margin)
         margins_.add(tree, n_outputs, words_.data(),
                      margin->at(std::max(chunk.output, 0)) + block * kBlockRows, margin->stride());
-      if (recursion_) {
-        recursion_->add_tree(chunk, tree, words_.data(), n_rows, phi_.data());
+      if (tree_worker_) {
+        tree_worker_->add_tree(chunk, tree, words_.data(), n_rows, phi_.data());
         continue;
       }
       const WalkArgs<T> walk{plan_.ops.data() + tree.ops,
@@ -209,7 +207,7 @@ class Worker {
   Margins margins_;
   TableRunner<T> tables_;
   std::vector<double> main_;  // main effects of one row
-  std::unique_ptr<Recursion<T>> recursion_;
+  std::unique_ptr<TreeWorker<T>> tree_worker_;
   std::unique_ptr<FastV2<T>> fast_v2_;
 };
 

@@ -1,3 +1,6 @@
+// SHAP values by the recursions of TreeSHAP (Lundberg et al., 2020, algorithm 2) and Fast TreeSHAP v1 (Yang,
+// 2021, arXiv:2109.09847), one row at a time: the baselines that the walk is compared with.
+//
 // Both methods keep weights for a path with L different features,
 //     w_k = k! (L - k)! / (L + 1)! (sum over the sets of k known features of the product
 //                                   of their one fractions and the zero fractions of the others).
@@ -10,9 +13,13 @@
 //
 // Nodes come in preorder, so the path to a node's parent is still stored at the level above. No function
 // calls itself, and deep trees need no deep stack.
-#include "cpu/recursive.h"
-
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cpu/tree_algorithm.h"
+#include "plan/tree_paths.h"
 
 namespace skshap {
 namespace {
@@ -34,18 +41,77 @@ Sizes sizes_of(const Plan& plan) {
   return sizes;
 }
 
-}  // namespace
+// One of the two recursions: kFast is Fast TreeSHAP v1.
+//
+// The plan says which splits are on the same feature (plan/tree_paths.h). The zero fractions are multiplied
+// here, row by row, in the precision of the weights that they are divided out of, and for Fast TreeSHAP v1
+// only as long as the row satisfies the feature.
+template <class T, bool kFast>
+class Recursion final : public TreeWorker<T> {
+ public:
+  explicit Recursion(const Plan& plan);
 
-template <class T>
-size_t Recursion<T>::bytes(const Plan& plan) {
+  void add_tree(const Chunk& chunk, const TreeProgram& tree, const uint64_t* words, int n_rows,
+                T* phi) override;
+
+  // Return the bytes that a Recursion allocates.
+  static size_t bytes(const Plan& plan);
+
+ private:
+  // A feature of the path, for all splits on it together.
+  struct Element {
+    uint32_t slot;
+    bool satisfied;  // whether the row satisfies it: the one fraction
+    T zero_fraction;
+  };
+  struct Path {
+    Element* elements;
+    T* weights;
+    int n_elements;    // L
+    int n_weights;     // L + 1, or the number of satisfied features + 1
+    T unsatisfied;     // Fast TreeSHAP v1: product of the zero fractions of features that are not satisfied
+    bool unreachable;  // whatever is known: no row comes here, so nothing below has a value
+    Element split;     // at a node: its feature as the path above left it; it is not among the elements
+  };
+  struct Node {
+    int32_t parent, level;
+    bool right;     // the right child of its parent
+    bool repeated;  // a node above splits on its feature
+    uint32_t slot;
+    int32_t children[2];
+    T shares[2];
+  };
+
+  void open_tree(const Chunk& chunk, const TreeProgram& tree);
+  void explain_row(const uint64_t* words, int row, T* phi);
+  void descend(const Path& above, T share, bool satisfied, Path& below) const;
+  void extend(const Element& element, Path& path) const;
+  T unwind(const Path& path, const Element& element, T* weights) const;
+  void take_out(const Node& node, Path& path) const;
+  void add_leaf(const Path& path, const T* values, T* phi) const;
+
+  const Plan& plan_;
+  PathWalk walk_;
+  std::vector<uint32_t> slot_of_;  // by feature: its slot in the chunk
+  std::vector<T> reciprocals_;
+  std::vector<Element> elements_;
+  std::vector<T> weights_, leaf_values_;
+  std::vector<Path> paths_;  // by level
+  std::vector<Node> nodes_;  // inner nodes, in preorder
+  int32_t n_inner_ = 0;
+  size_t n_outputs_ = 1, output_stride_ = 0;
+};
+
+template <class T, bool kFast>
+size_t Recursion<T, kFast>::bytes(const Plan& plan) {
   const Sizes sizes = sizes_of(plan);
   return sizes.levels * (sizes.elements * (sizeof(Element) + sizeof(T)) + sizeof(Path)) +
          sizes.inner * sizeof(Node) + (sizes.leaf_values + sizes.elements + 1) * sizeof(T) +
          4 * plan.features.size() + PathWalk::bytes(plan, sizes.levels);
 }
 
-template <class T>
-Recursion<T>::Recursion(const Plan& plan) : plan_(plan), walk_(plan) {
+template <class T, bool kFast>
+Recursion<T, kFast>::Recursion(const Plan& plan) : plan_(plan), walk_(plan) {
   const Sizes sizes = sizes_of(plan);
   slot_of_.resize(plan.features.size());
   reciprocals_.resize(sizes.elements + 1);
@@ -61,20 +127,15 @@ Recursion<T>::Recursion(const Plan& plan) : plan_(plan), walk_(plan) {
   leaf_values_.resize(sizes.leaf_values);
 }
 
-template <class T>
-void Recursion<T>::add_tree(const Chunk& chunk, const TreeProgram& tree, const uint64_t* words, int n_rows,
-                            T* phi) {
+template <class T, bool kFast>
+void Recursion<T, kFast>::add_tree(const Chunk& chunk, const TreeProgram& tree, const uint64_t* words,
+                                   int n_rows, T* phi) {
   open_tree(chunk, tree);
-  for (int row = 0; row < n_rows; ++row) {
-    if (plan_.method == Method::kFastV1)
-      explain_row<true>(words + kFirstWord, row, phi + row);
-    else
-      explain_row<false>(words + kFirstWord, row, phi + row);
-  }
+  for (int row = 0; row < n_rows; ++row) explain_row(words + kFirstWord, row, phi + row);
 }
 
-template <class T>
-void Recursion<T>::open_tree(const Chunk& chunk, const TreeProgram& tree) {
+template <class T, bool kFast>
+void Recursion<T, kFast>::open_tree(const Chunk& chunk, const TreeProgram& tree) {
   n_inner_ = static_cast<int32_t>(tree.n_inner);
   n_outputs_ = chunk.output < 0 ? static_cast<size_t>(plan_.n_outputs) : 1;
   output_stride_ = chunk.slots.size() * kBlockRows;
@@ -99,9 +160,8 @@ void Recursion<T>::open_tree(const Chunk& chunk, const TreeProgram& tree) {
     leaf_values_[i] = static_cast<T>(values[i] / plan_.leaf_scale);
 }
 
-template <class T>
-template <bool kFast>
-void Recursion<T>::explain_row(const uint64_t* words, int row, T* phi) {
+template <class T, bool kFast>
+void Recursion<T, kFast>::explain_row(const uint64_t* words, int row, T* phi) {
   const auto satisfied = [&](int32_t node, int side) {
     const uint64_t alive = words[2 * node], left = words[2 * node + 1];
     return ((side ? alive & ~left : left) >> row & 1) != 0;
@@ -115,25 +175,24 @@ void Recursion<T>::explain_row(const uint64_t* words, int row, T* phi) {
       path.weights[0] = path.unsatisfied = T(1);
       path.unreachable = false;
     } else {
-      descend<kFast>(paths_[node.level - 1], nodes_[node.parent].shares[node.right],
-                     satisfied(node.parent, node.right), path);
+      descend(paths_[node.level - 1], nodes_[node.parent].shares[node.right],
+              satisfied(node.parent, node.right), path);
     }
     if (path.unreachable) continue;
-    take_out<kFast>(node, path);
+    take_out(node, path);
     for (int side = 0; side < 2; ++side) {
       if (node.children[side] < n_inner_) continue;
       Path& to_leaf = paths_[node.level + 1];
-      descend<kFast>(path, node.shares[side], satisfied(i, side), to_leaf);
+      descend(path, node.shares[side], satisfied(i, side), to_leaf);
       if (!to_leaf.unreachable)
-        add_leaf<kFast>(to_leaf, leaf_values_.data() + (node.children[side] - n_inner_) * n_outputs_, phi);
+        add_leaf(to_leaf, leaf_values_.data() + (node.children[side] - n_inner_) * n_outputs_, phi);
     }
   }
 }
 
 // Make the path to a child from the path to its parent.
-template <class T>
-template <bool kFast>
-void Recursion<T>::descend(const Path& above, T share, bool satisfied, Path& below) const {
+template <class T, bool kFast>
+void Recursion<T, kFast>::descend(const Path& above, T share, bool satisfied, Path& below) const {
   const Element element{above.split.slot, satisfied, above.split.zero_fraction * share};
   // No row reaches this child, whether the feature is known or not, and TreeSHAP could not take the feature
   // out again.
@@ -144,12 +203,11 @@ void Recursion<T>::descend(const Path& above, T share, bool satisfied, Path& bel
   below.unsatisfied = above.unsatisfied;
   std::copy_n(above.elements, above.n_elements, below.elements);
   std::copy_n(above.weights, above.n_weights, below.weights);
-  extend<kFast>(element, below);
+  extend(element, below);
 }
 
-template <class T>
-template <bool kFast>
-void Recursion<T>::extend(const Element& element, Path& path) const {
+template <class T, bool kFast>
+void Recursion<T, kFast>::extend(const Element& element, Path& path) const {
   const int n = path.n_elements;  // L before, L + 1 after
   T* const w = path.weights;
   const T over = reciprocals_[n + 2], z = element.zero_fraction;
@@ -170,9 +228,8 @@ void Recursion<T>::extend(const Element& element, Path& path) const {
 
 // Compute the weights without an element of the path, which may overwrite those of the path; return their
 // sum. With Fast TreeSHAP v1, the weights without an unsatisfied element do not depend on which one it is.
-template <class T>
-template <bool kFast>
-T Recursion<T>::unwind(const Path& path, const Element& element, T* weights) const {
+template <class T, bool kFast>
+T Recursion<T, kFast>::unwind(const Path& path, const Element& element, T* weights) const {
   const int n = path.n_elements, top = path.n_weights - 1;
   const T* const w = path.weights;
   const T z = element.zero_fraction, times = static_cast<T>(n + 1), over = reciprocals_[n + 1];
@@ -197,9 +254,8 @@ T Recursion<T>::unwind(const Path& path, const Element& element, T* weights) con
 }
 
 // Make a path end before a split on a feature: take out what earlier splits on the feature have added.
-template <class T>
-template <bool kFast>
-void Recursion<T>::take_out(const Node& node, Path& path) const {
+template <class T, bool kFast>
+void Recursion<T, kFast>::take_out(const Node& node, Path& path) const {
   if (!node.repeated) {
     path.split = {node.slot, true, T(1)};
     return;
@@ -208,7 +264,7 @@ void Recursion<T>::take_out(const Node& node, Path& path) const {
   Element* const found =
       std::find_if(path.elements, end, [&](const Element& element) { return element.slot == node.slot; });
   path.split = *found;
-  unwind<kFast>(path, path.split, path.weights);
+  unwind(path, path.split, path.weights);
   *found = *(end - 1);
   --path.n_elements;
   if (kFast && !path.split.satisfied)
@@ -217,16 +273,15 @@ void Recursion<T>::take_out(const Node& node, Path& path) const {
     --path.n_weights;
 }
 
-template <class T>
-template <bool kFast>
-void Recursion<T>::add_leaf(const Path& path, const T* values, T* phi) const {
+template <class T, bool kFast>
+void Recursion<T, kFast>::add_leaf(const Path& path, const T* values, T* phi) const {
   T unsatisfied = 0;
   if (kFast && path.n_elements >= path.n_weights)
-    unsatisfied = -path.unsatisfied * unwind<kFast>(path, Element{0, false, T(0)}, nullptr);
+    unsatisfied = -path.unsatisfied * unwind(path, Element{0, false, T(0)}, nullptr);
   for (const Element *element = path.elements, *end = element + path.n_elements; element != end; ++element) {
     T gain = unsatisfied;
     if (!kFast || element->satisfied) {
-      gain = unwind<kFast>(path, *element, nullptr);
+      gain = unwind(path, *element, nullptr);
       gain *= element->satisfied ? 1 - element->zero_fraction : -element->zero_fraction;
       if (kFast) gain *= path.unsatisfied;
     }
@@ -235,7 +290,14 @@ void Recursion<T>::add_leaf(const Path& path, const T* values, T* phi) const {
   }
 }
 
-template class Recursion<float>;
-template class Recursion<double>;
+template <class T>
+using TreeShap = Recursion<T, false>;
+template <class T>
+using FastV1 = Recursion<T, true>;
+
+const RegisteredTreeAlgorithm<TreeShap> treeshap("treeshap");
+const RegisteredTreeAlgorithm<FastV1> fast_v1("fast_v1");
+
+}  // namespace
 
 }  // namespace skshap

@@ -31,7 +31,7 @@ struct Column {
 struct TreeProgram {
   size_t decide, n_inner, ops, constants, children, leaves;
   int height;
-  bool walked;  // false: explained by tables, without ops and constants; true for recursions, too
+  bool walked;  // false: explained by tables, without ops and constants; true with a tree algorithm, too
 };
 
 // Consecutive trees with the same output and number of quadrature nodes, few enough to stay in the L2 cache
@@ -56,6 +56,8 @@ struct FeatureTriple {
   int32_t first, second, third;
 };
 
+struct TreeAlgorithm;  // cpu/tree_algorithm.h
+
 // The compiled ensemble. A feature here is a player of the ensemble: a column of X, or several columns that
 // are known or unknown together.
 struct Plan {
@@ -65,8 +67,9 @@ struct Plan {
   Precision precision;
   int order;  // of the interactions: 1 for the values only, 2 for pairs also, 3 for triples also
   Index index;
-  Method method = Method::kWalk;  // others than kWalk have values only
-  bool wide_codes;                // 32-bit instead of 16-bit codes
+  Method method = Method::kWalk;                  // kFastV2 has values only
+  const TreeAlgorithm* tree_algorithm = nullptr;  // instead of the walk; SHAP values only
+  bool wide_codes;                                // 32-bit instead of 16-bit codes
   std::vector<Column> columns;
   std::vector<int32_t> features;       // used features, ascending
   std::vector<FeaturePair> pairs;      // ascending; from order 2

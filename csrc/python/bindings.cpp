@@ -5,6 +5,7 @@
 
 #include "background/background_pairs.h"
 #include "background/rescaled.h"
+#include "cpu/tree_algorithm.h"
 #include "python/table_bindings.h"
 #include "simd/kernels.h"
 #include "tables/fast_v2.h"
@@ -41,14 +42,21 @@ Index index_named(const std::string& name) {
   throw py::value_error("index must be 'SII', 'STII' or 'BII', not '" + name + "'");
 }
 
-Method method_named(const std::string& name) {
-  std::string known;
-  for (const NamedMethod& each : kMethods) {
-    if (name == each.name) return each.method;
-    const bool is_last = &each == std::end(kMethods) - 1;
-    known += (known.empty() ? "'" : is_last ? " or '" : ", '") + std::string(each.name) + "'";
+// How a plan computes path-dependent values; the names are those in skshapgpu/_engine/algorithms.py.
+struct NamedMethod {
+  Method method;
+  const TreeAlgorithm* tree_algorithm;
+};
+
+NamedMethod method_named(const std::string& name) {
+  if (name == "walk") return {Method::kWalk, nullptr};
+  if (name == "fast_v2") return {Method::kFastV2, nullptr};
+  std::string known = "'walk'";
+  for (const TreeAlgorithm* each : tree_algorithms()) {
+    if (name == each->name) return {Method::kWalk, each};
+    known += std::string(", '") + each->name + "'";
   }
-  throw py::value_error("method must be " + known + ", not '" + name + "'");
+  throw py::value_error("method must be " + known + " or 'fast_v2', not '" + name + "'");
 }
 
 Precision precision_named(const std::string& name) {
@@ -117,17 +125,16 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
              int table_nodes, const py::object& stored) {
   const Precision of = precision_named(precision);
   const Index index = index_named(name);
-  const Method method = method_named(method_name);
+  const NamedMethod method = method_named(method_name);
   if (order < 1 || order > kMaxOrder)
     throw py::value_error("order must be 1, 2 or 3, not " + std::to_string(order));
   if (order == 3 && index == Index::kTaylor)
     throw py::value_error("the index 'STII' is of order 2 at most, not 3");
-  const bool only_shap_values = method != Method::kWalk && method != Method::kFastV2;
-  if (only_shap_values && (order > 1 || index != Index::kShapley))
+  if (method.tree_algorithm && (order > 1 || index != Index::kShapley))
     throw py::value_error("the method '" + method_name + "' computes SHAP values only: order 1, index 'SII'");
   require_threads(n_threads);
   const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);
-  if (tables == "none" && method == Method::kFastV2) {
+  if (tables == "none" && method.method == Method::kFastV2) {
     if (order != 1) throw py::value_error("only plans of order 1 have tables");
     return with_view(ensemble, [&](const EnsembleView& view) {
       return make_fast_v2_plan(view, of, index, table_bytes, n_threads, contents.get());
@@ -135,15 +142,16 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   }
   if (tables == "none") {
     if (contents) throw py::value_error("a plan without tables takes none that were stored");
-    Plan plan =
-        with_view(ensemble, [&](const EnsembleView& view) { return make_plan(view, of, order, index); });
-    plan.method = method;
-    return plan;
+    return with_view(ensemble, [&](const EnsembleView& view) {
+      Plan plan = make_plan(view, of, order, index);
+      if (method.tree_algorithm) set_algorithm(plan, *method.tree_algorithm);
+      return plan;
+    });
   }
   if (tables != "level_uniform")
     throw py::value_error("tables must be 'none' or 'level_uniform', not '" + tables + "'");
   if (order != 1) throw py::value_error("only plans of order 1 have tables");
-  if (method != Method::kWalk)
+  if (method.method != Method::kWalk || method.tree_algorithm)
     throw py::value_error("the method '" + method_name + "' has no tables of this kind");
   if (table_nodes < 0) throw py::value_error("table_nodes must not be negative");
   return with_view(ensemble, [&](const EnsembleView& view) {

@@ -67,7 +67,8 @@ class Algorithm:
         No two of them contain the same result.
     precisions : tuple of {"single", "double"}
     method : str
-        How ``_core.Plan`` computes its path-dependent results: a name in ``kMethods`` of csrc/base/types.h.
+        How ``_core.Plan`` computes its path-dependent results: "walk", "fast_v2", or the name under which an
+        algorithm is registered in csrc/cpu. The core rejects models that are beyond its limits.
     tables : {"none", "worthwhile", "all"}
         Which trees have tables for path-dependent values. "worthwhile": trees with the same split in all
         nodes of a level, and those for which a call with many rows builds tables; "all": all trees, in as

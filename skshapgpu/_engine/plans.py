@@ -291,11 +291,9 @@ class CompiledModel:
                 "algorithm='auto', which can do without tables"
             ) from None
         except ValueError as error:
-            if algorithm.tables == "all" and method == algorithm.method:
-                error.add_note(
-                    f"This is about the tables of algorithm={algorithm.name!r}; algorithm='auto' can do "
-                    "without."
-                )
+            if method != AUTO.method and stored is None:
+                name = algorithm.name
+                error.add_note(f"This is a limit of algorithm={name!r}; algorithm='auto' has none.")
             raise
 
     def _results_of(self, algorithm: Algorithm) -> dict[Kind, Results]:

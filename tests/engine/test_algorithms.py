@@ -29,6 +29,7 @@ from skshapgpu._engine.algorithms import (
     Kind,
     Results,
     indices_of,
+    named,
 )
 from skshapgpu.adapters import adapt
 
@@ -160,13 +161,13 @@ def test_all_that_the_table_has_is_exact(
         assert (np.abs(values - truth) <= allowed).all(), (kind, np.abs(values - truth).max(), allowed)
 
 
-@pytest.mark.parametrize("name", ["fast_v2", "treeshap", "fast_v1"])
+@pytest.mark.parametrize("name", [row.name for row in ALGORITHMS if row.method != AUTO.method])
 def test_each_uses_its_own_method(name: str) -> None:
     """All are exact; only the last bits tell which method has computed the values."""
     ensemble = adapt(model()).ensemble
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
     values = np.full((len(X), 1, len(COLUMNS)), np.nan)
-    _core.Plan(attributes, "double", method=name).explain(X, values, None, 1)
+    _core.Plan(attributes, "double", method=named(name).method).explain(X, values, None, 1)
     found, walked = (
         TreeExplainer(model(), algorithm=algorithm, device="cpu", precision="double").shap_values(X)
         for algorithm in (name, "quadrature")

@@ -9,10 +9,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <stdexcept>
 #include <vector>
 
 #include "background/background_pairs.h"
 #include "background/rescaled.h"
+#include "cpu/tree_algorithm.h"
 #include "tables/fast_v2.h"
 #include "tables/stored_tables.h"
 #include "tables/table_builder.h"
@@ -450,14 +452,18 @@ void path_dependent(Bytes& bytes, const Ensemble& ensemble, const Input& input, 
 
   int longest = 0;
   for (const Chunk& chunk : reference.chunks) longest = std::max(longest, 2 * chunk.n_nodes);
-  for (const Method method : {Method::kTreeShap, Method::kFastV1}) {
-    Plan recursive = make_plan(ensemble.view, Precision::kDouble);
-    recursive.method = method;
-    if (!is_small(scratch_bytes(recursive))) continue;
-    Results<double> found(recursive, input.rows.n_rows, false);
-    explain(recursive, input.rows, found.result, n_threads, kNever);
+  for (const TreeAlgorithm* algorithm : tree_algorithms()) {
+    Plan by_tree = make_plan(ensemble.view, Precision::kDouble);
+    try {
+      set_algorithm(by_tree, *algorithm);
+    } catch (const std::invalid_argument&) {  // a path is too long
+      continue;
+    }
+    if (!is_small(scratch_bytes(by_tree))) continue;
+    Results<double> found(by_tree, input.rows.n_rows, false);
+    explain(by_tree, input.rows, found.result, n_threads, kNever);
     checks.margin(found);
-    if (longest <= 16) checks.same(found, expected.values, 1e-6);  // they lose digits on long paths
+    if (longest <= 16) checks.same(found, expected.values, 1e-6);  // recursions lose digits on long paths
   }
 
   try {

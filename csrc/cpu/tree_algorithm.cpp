@@ -1,0 +1,36 @@
+#include "cpu/tree_algorithm.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "tables/table_costs.h"
+
+namespace skshap {
+namespace {
+
+// The list, made at its first use: algorithms are registered while the module is loaded, in any order of
+// files.
+std::vector<const TreeAlgorithm*>& list() {
+  static std::vector<const TreeAlgorithm*> all;
+  return all;
+}
+
+}  // namespace
+
+const std::vector<const TreeAlgorithm*>& tree_algorithms() { return list(); }
+
+void add_to_list(const TreeAlgorithm& algorithm) { list().push_back(&algorithm); }
+
+void set_algorithm(Plan& plan, const TreeAlgorithm& algorithm) {
+  const size_t most = algorithm.max_path_features;
+  if (most < plan.features.size()) {
+    const size_t longest = longest_path(plan);
+    if (longest > most)
+      throw std::invalid_argument("a path has " + std::to_string(longest) +
+                                  " different features; the method '" + algorithm.name +
+                                  "' allows for at most " + std::to_string(most));
+  }
+  plan.tree_algorithm = &algorithm;
+}
+
+}  // namespace skshap

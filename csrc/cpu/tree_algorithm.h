@@ -1,0 +1,77 @@
+// Algorithms that explain one tree at a time, for path-dependent SHAP values without tables.
+//
+// Each has a source file of its own in this folder, which registers it. Everything else reads the list: the
+// names in Python, the limits, the scratch memory, and the loop over the trees in cpu/explain.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace skshap {
+
+// One thread's work on any tree of a plan.
+template <class T>
+class TreeWorker {
+ public:
+  virtual ~TreeWorker() = default;
+
+  // Add the SHAP values of the rows of a block, divided by Plan::leaf_scale, to phi[output][slot][64];
+  // `words` was written by `decide`.
+  virtual void add_tree(const Chunk& chunk, const TreeProgram& tree, const uint64_t* words, int n_rows,
+                        T* phi) = 0;
+};
+
+template <class T>
+struct TreeWorkers {
+  std::unique_ptr<TreeWorker<T>> (*make)(const Plan&);
+  size_t (*bytes)(const Plan&);  // that one of them allocates
+};
+
+struct TreeAlgorithm {
+  const char* name;          // `method` of a row of skshapgpu/_engine/algorithms.py
+  size_t max_path_features;  // the most different features on a path
+  std::tuple<TreeWorkers<float>, TreeWorkers<double>> workers;
+
+  template <class T>
+  const TreeWorkers<T>& of() const {
+    return std::get<TreeWorkers<T>>(workers);
+  }
+};
+
+// Return all algorithms.
+const std::vector<const TreeAlgorithm*>& tree_algorithms();
+
+// Make a plan of order 1 explain by an algorithm. Throw std::invalid_argument if a path has too many
+// features.
+void set_algorithm(Plan& plan, const TreeAlgorithm& algorithm);
+
+// Register an algorithm, whose address is kept.
+void add_to_list(const TreeAlgorithm& algorithm);
+
+// The registration of an algorithm; it lives as long as the program. Worker<T> is a TreeWorker<T> that is
+// made from a plan; its static function bytes(plan) returns the bytes that it allocates.
+template <template <class> class Worker>
+class RegisteredTreeAlgorithm {
+ public:
+  explicit RegisteredTreeAlgorithm(const char* name, size_t max_path_features = SIZE_MAX)
+      : algorithm_{name, max_path_features, {workers<float>(), workers<double>()}} {
+    add_to_list(algorithm_);
+  }
+  RegisteredTreeAlgorithm(const RegisteredTreeAlgorithm&) = delete;
+
+ private:
+  template <class T>
+  static TreeWorkers<T> workers() {
+    return {
+        [](const Plan& plan) -> std::unique_ptr<TreeWorker<T>> { return std::make_unique<Worker<T>>(plan); },
+        &Worker<T>::bytes};
+  }
+  const TreeAlgorithm algorithm_;
+};
+
+}  // namespace skshap
