@@ -9,34 +9,28 @@ from importlib.util import find_spec
 
 __version__ = "0.1.0"
 
-#: Import names of packages, and the distributions that usually provide them.
+#: Import names of packages, besides the model libraries, and the distributions that usually provide them.
 _PACKAGES = {
     "numpy": "numpy",
     "scipy": "scipy",
-    "sklearn": "scikit-learn",
-    "xgboost": "xgboost",
-    "lightgbm": "lightgbm",
-    "catboost": "catboost",
-    "treelite": "treelite",
-    "ngboost": "ngboost",
-    "sksurv": "scikit-survival",
-    "quantile_forest": "quantile-forest",
+    "joblib": "joblib",
     "shap": "shap",
     "pandas": "pandas",
     "polars": "polars",
     "pyarrow": "pyarrow",
     "cupy": "cupy",
     "torch": "torch",
-    "joblib": "joblib",
 }
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, skshapgpu and the libraries it works with, and the kernels in use."""
     from . import _core
+    from .adapters import FAMILIES
 
+    families = {package: family.distribution for package, family in FAMILIES.items()}
     facts = {"python": sys.version.split()[0], "platform": platform.platform(), "skshapgpu": __version__}
-    for module, distribution in _PACKAGES.items():
+    for module, distribution in (_PACKAGES | families).items():
         facts[distribution] = version_of(module, distribution) or "not installed"
     facts["instruction set"] = f"{_core.instruction_set()} of {', '.join(_core.instruction_sets())}"
     return facts

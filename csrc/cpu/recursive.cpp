@@ -70,7 +70,7 @@ class Recursion final : public TreeWorker<T> {
     int n_elements;    // L
     int n_weights;     // L + 1, or the number of satisfied features + 1
     T unsatisfied;     // Fast TreeSHAP v1: product of the zero fractions of features that are not satisfied
-    bool unreachable;  // whatever is known: no row comes here, so nothing below has a value
+    bool unreachable;  // no row comes here, whatever is known, so nothing below has a value
     Element split;     // at a node: its feature as the path above left it; it is not among the elements
   };
   struct Node {

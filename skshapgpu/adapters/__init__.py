@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import UnsupportedModelError
 from .ensemble import Ensemble, Tree
@@ -28,17 +28,25 @@ __all__ = [
     "register_adapter",
 ]
 
-#: Top-level package of the model's class -> module with ``adapt(model) -> AdaptedModel``.
-_FAMILIES: dict[str, str] = {
-    "sklearn": "skshapgpu.adapters.sklearn",
-    "xgboost": "skshapgpu.adapters.xgboost",
-    "lightgbm": "skshapgpu.adapters.lightgbm",
-    "catboost": "skshapgpu.adapters.catboost.model",
-    "treelite": "skshapgpu.adapters.treelite",
-    "cuml": "skshapgpu.adapters.treelite",
-    "ngboost": "skshapgpu.adapters.ngboost",
-    "sksurv": "skshapgpu.adapters.sksurv",
-    "quantile_forest": "skshapgpu.adapters.quantile_forest",
+
+class Family(NamedTuple):
+    """Library of models: the module here that has ``adapt(model)``, and the library's usual distribution."""
+
+    module: str
+    distribution: str
+
+
+#: The registry, by the top-level package of the model's class.
+FAMILIES = {
+    "sklearn": Family("sklearn", "scikit-learn"),
+    "xgboost": Family("xgboost", "xgboost"),
+    "lightgbm": Family("lightgbm", "lightgbm"),
+    "catboost": Family("catboost.model", "catboost"),
+    "treelite": Family("treelite", "treelite"),
+    "cuml": Family("treelite", "cuml"),
+    "ngboost": Family("ngboost", "ngboost"),
+    "sksurv": Family("sksurv", "scikit-survival"),
+    "quantile_forest": Family("quantile_forest", "quantile-forest"),
 }
 _REGISTERED: dict[str, Callable[[Any], AdaptedModel]] = {}
 
@@ -91,8 +99,8 @@ def adapt(model: Any) -> AdaptedModel:
         return adapter(model)
     for base in type(model).__mro__:
         package = base.__module__.partition(".")[0]
-        if package in _FAMILIES:
-            return importlib.import_module(_FAMILIES[package]).adapt(model)
+        if package in FAMILIES:
+            return importlib.import_module(f".{FAMILIES[package].module}", __name__).adapt(model)
     raise UnsupportedModelError(
         f"cannot explain a {type(model).__module__}.{type(model).__qualname__}: it is not a tree "
         "model of a supported library, and no adapter is registered for it"

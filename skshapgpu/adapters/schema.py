@@ -196,8 +196,7 @@ class AdaptedModel:
     ensemble : Ensemble
     schema : InputSchema
     family : str
-        "sklearn", "xgboost", "lightgbm", "catboost", "treelite", "ngboost", "sksurv",
-        "quantile_forest" or a registered name.
+        Name of the family, such as "xgboost".
     output_names : tuple or None
         Names of the outputs if there are several: class labels, or target names.
     binary : {None, "margin", "probability"}

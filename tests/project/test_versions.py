@@ -13,6 +13,7 @@ import pytest
 
 import skshapgpu
 from skshapgpu._versions import version_of, versions
+from skshapgpu.adapters import FAMILIES
 
 PACKAGE = Path(skshapgpu.__file__).parent
 
@@ -58,6 +59,7 @@ def test_versions() -> None:
     found = versions()
     assert found["skshapgpu"] == skshapgpu.__version__
     assert found["scikit-learn"] == version("scikit-learn") and found["numpy"] == version("numpy")
+    assert {family.distribution for family in FAMILIES.values()} < set(found)
     assert {"xgboost", "lightgbm", "catboost", "shap", "cupy"} <= set(found)
 
 
