@@ -314,7 +314,8 @@ def test_indices() -> None:
 
 
 def test_docstring_lists_the_values_of_the_options() -> None:
-    lines = inspect.cleandoc(str(TreeExplainer.__doc__)).splitlines()
+    # Long lists continue on the next line, after a backslash, which leaves its indentation within the line.
+    lines = re.sub(r"(?<=\S) +", " ", inspect.cleandoc(str(TreeExplainer.__doc__))).splitlines()
     for option, values in (("algorithm", NAMES), ("model_output", MODEL_OUTPUTS)):
         listed = ", ".join(f'"{value}"' for value in values)
         assert f'{option} : {{{listed}}}, default="{values[0]}"' in lines
