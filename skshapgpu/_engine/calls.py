@@ -21,14 +21,11 @@ from .._rows.gpu_arrays import GpuArray
 from .._rows.inputs import HostRows
 from .._rows.rows import Rows
 from .algorithms import SHAP_VALUES, Kind
-from .costs import CallPlan
+from .costs import BLOCK_ROWS, CallPlan
 from .plans import CompiledModel, ExecutionPlan
 from .sharing import Sharing
 
 T = TypeVar("T")
-
-#: Least number of rows that a thread of the core takes: kBlockRows of csrc/base/types.h.
-_BLOCK_ROWS = 64
 
 #: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and temporary arrays.
 _CHECK_BYTES = 40
@@ -218,7 +215,7 @@ class HostRun(Run):
     ) -> memory.Need:
         """Return the memory that the run takes, including that of its threads if ``scratch``."""
         # A thread takes entire blocks of rows; runs on GPUs have no threads.
-        n_blocks = -(-self.n_rows // _BLOCK_ROWS)
+        n_blocks = -(-self.n_rows // BLOCK_ROWS)
         n_threads = 0 if self._execution.indices else min(self._execution.n_threads, n_blocks)
         work_row += self._rows.row_bytes
         if self._checked and n_threads:  # GPUs do not return margins

@@ -34,6 +34,9 @@ _CHUNK_LEAVES = 512
 #: The processor beside that H200, an Intel Xeon, took about half of the times on the CPU above.
 CPU_BESIDE_GPU = 0.5
 
+#: Least number of rows that a thread of the core takes: kBlockRows of csrc/base/types.h.
+BLOCK_ROWS = 64
+
 #: Tables never pay off for fewer rows, so their costs are not even looked up.
 LEAST_TABLE_ROWS = 1024
 
@@ -137,7 +140,7 @@ def cpu_seconds(
     precision: str = "single",
 ) -> float:
     """Return the seconds that a call spends in trees; ``work``: how often it does the work for one output."""
-    blocks, vectors = -(-n_rows // 64), -(-n_rows // 16)
+    blocks, vectors = -(-n_rows // BLOCK_ROWS), -(-n_rows // 16)
     seconds = 0.0
     for group in groups:
         if group.algorithm == "tables":
@@ -154,7 +157,7 @@ def cpu_seconds(
 def cpu_row_seconds(n_rows: int, n_features: int, n_outputs: int, n_threads: int) -> float:
     """Return the seconds to read rows and to write their values."""
     numbers = n_rows * n_features * (_CPU_READ + _CPU_WRITE * n_outputs)
-    return numbers / max(1, min(n_threads, -(-n_rows // 64)))
+    return numbers / max(1, min(n_threads, -(-n_rows // BLOCK_ROWS)))
 
 
 def cuda_seconds(

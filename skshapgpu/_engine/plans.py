@@ -394,7 +394,8 @@ class CompiledModel:
 
     def plan_on_cpu(self, kind: Kind, n_rows: int) -> ExecutionPlan:
         """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""
-        n_threads = effective_n_jobs(self.options.n_jobs)
+        # A block is never divided among threads, and counting processors takes longer than explaining one.
+        n_threads = 1 if n_rows <= costs.BLOCK_ROWS else effective_n_jobs(self.options.n_jobs)
         groups, tables = self._groups_of(kind), self._worthwhile_tables(kind, n_rows, n_threads)
         groups, building, seconds = costs.cpu_call(
             groups,

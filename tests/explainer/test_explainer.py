@@ -27,6 +27,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, explain
 from skshapgpu._common.memory import parse_bytes
+from skshapgpu._engine import plans
 from skshapgpu._engine.algorithms import SHAP_VALUES
 from skshapgpu.adapters import adapt
 from skshapgpu.reference import path_dependent_shap
@@ -466,6 +467,17 @@ def test_inside_joblib(regressor: Any, backend: str) -> None:
     parts = np.array_split(DIABETES, 3)
     found = joblib.Parallel(2, backend=backend)(joblib.delayed(explainer.shap_values)(part) for part in parts)
     np.testing.assert_array_equal(np.concatenate(found), explainer.shap_values(DIABETES))
+
+
+def test_processors_are_counted_for_several_blocks_only(
+    regressor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explainer, counted = TreeExplainer(regressor, device="cpu", n_jobs=-1), []
+    monkeypatch.setattr(plans, "effective_n_jobs", lambda n_jobs: counted.append(n_jobs) or 2)
+    expected = explainer.shap_values(DIABETES)
+    assert counted == [-1]
+    np.testing.assert_array_equal(explainer.shap_values(DIABETES[:64]), expected[:64])
+    assert counted == [-1]
 
 
 def test_call_of_one_row_is_quick(regressor: Any) -> None:
