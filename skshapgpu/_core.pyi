@@ -58,7 +58,8 @@ class Plan:
         matrices: np.ndarray | None = None,
         pairs: np.ndarray | None = None,
         triples: np.ndarray | None = None,
-    ) -> None:
+        base_value: np.ndarray | None = None,
+    ) -> np.ndarray | None:
         """Compute SHAP or Banzhaf values of the rows X (float32 or float64, any strides, NaN is missing).
 
         Every element of ``values`` (C-contiguous, float32 or float64, shape
@@ -72,6 +73,9 @@ class Plan:
         are SHAP interaction values; with "STII", the diagonal is the contribution of a feature when it is
         the only one known. A plan of order 3 also writes ``triples`` (n_rows, n_outputs, n_triples), the
         index of each triple in :attr:`triples`, not halved.
+
+        Given the base value of each output, it returns the largest additivity gap of each output, a float64
+        array: the distance of a row's margin from the base value plus the values, as they were written.
         """
 
     @property
@@ -172,7 +176,8 @@ class BackgroundPairsPlan:
         n_threads: int,
         matrices: np.ndarray | None = None,
         pairs: np.ndarray | None = None,
-    ) -> None:
+        base_value: np.ndarray | None = None,
+    ) -> np.ndarray | None:
         """Compute values like :meth:`Plan.explain`.
 
         Tables are built for every few thousand rows, so that each row takes longer if there are few.

@@ -150,7 +150,7 @@ class Worker {
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan_.trees[i];
       decide(tree, tile);
-      if (result_.margin && (chunk.output >= 0 || output == 0)) add_margins(chunk, tree, tile);
+      if (result_.needs_margins() && (chunk.output >= 0 || output == 0)) add_margins(chunk, tree, tile);
       find_groups(chunk, tree, groups_);
       const bool is_counted = !pairs_plan_.counts[i].begin.empty();
       if (!is_counted) counter_.count(tree, groups_, counts_);

@@ -98,7 +98,7 @@ class Worker {
     sums_.clear();
     pair_sums_.clear();
     triple_sums_.clear();
-    TileSums* const margin = result_.margin ? &tile.margin : nullptr;
+    TileSums* const margin = result_.needs_margins() ? &tile.margin : nullptr;
     if (!tables_.run(tile.codes, tile.n_rows, sums_, margin, margins_, stop)) return false;
     if (fast_v2_ && !fast_v2_->run(tile.codes, tile.n_rows, words_.data(), sums_, margin, margins_, stop))
       return false;

@@ -153,12 +153,14 @@ struct TableMemoryError : std::runtime_error {
 Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, int max_nodes,
                      size_t table_bytes, int64_t n_threads, const StoredTables* stored = nullptr);
 
+class Gaps;  // rows/gaps.h
+
 // The arrays that explain() fills. values: [row][output][feature]; margin: [row][output], or null. A plan for
 // interactions also fills, each unless it is null, pairs: [row][output][pair], half of each pair's
 // interaction, and matrices: [row][output][feature][feature], with the pairs in both places. On the diagonal
 // is a feature's value minus its pairs (for Shapley-Taylor, this is the contribution of the feature when it
 // is the only one known), or the Banzhaf value itself. A plan of order 3 also fills, unless null, triples:
-// [row][output][triple], not halved.
+// [row][output][triple], not halved. Gaps, unless null, receive the additivity gaps of the rows.
 struct Result {
   void* values;
   bool is_float32;
@@ -166,6 +168,9 @@ struct Result {
   void* matrices = nullptr;
   void* pairs = nullptr;
   void* triples = nullptr;
+  Gaps* gaps = nullptr;  // CPU only
+
+  bool needs_margins() const { return margin || gaps; }
 };
 
 // Explain rows. `interrupted` is called now and then from the calling thread only; true ends the work early.

@@ -3,6 +3,9 @@
 
 #include <pybind11/stl.h>
 
+#include <memory>
+#include <optional>
+
 #include "background/background_pairs.h"
 #include "background/rescaled.h"
 #include "cpu/tree_algorithm.h"
@@ -231,9 +234,24 @@ void run_interruptibly(const Work& work) {
   if (!complete) throw py::error_already_set();
 }
 
-void explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
-                  int n_threads, const py::object& matrices, const py::object& pairs,
-                  const py::object& triples) {
+using BaseValue = std::optional<std::vector<double>>;
+
+// Return what receives the additivity gaps, if there are base values, one for each output.
+std::unique_ptr<Gaps> gaps_of(const Plan& plan, const BaseValue& base_value) {
+  if (!base_value) return nullptr;
+  if (base_value->size() != static_cast<size_t>(plan.n_outputs))
+    throw py::value_error("base_value must have one element for each output");
+  return std::make_unique<Gaps>(*base_value);
+}
+
+py::object largest_of(const std::unique_ptr<Gaps>& gaps) {
+  if (!gaps) return py::none();
+  return copy_of(gaps->largest());
+}
+
+py::object explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
+                        int n_threads, const py::object& matrices, const py::object& pairs,
+                        const py::object& triples, const BaseValue& base_value) {
   require_threads(n_threads);
   const Rows rows = checked_rows(plan, X);
   Result result = checked_result(plan, rows.n_rows, values, margin);
@@ -242,20 +260,27 @@ void explain_rows(const Plan& plan, const py::array& X, py::array& values, const
   result.triples =
       optional_array(triples, "triples", values,
                      {rows.n_rows, plan.n_outputs, static_cast<py::ssize_t>(plan.triples.size())});
+  const std::unique_ptr<Gaps> gaps = gaps_of(plan, base_value);
+  result.gaps = gaps.get();
   run_interruptibly(
       [&](const auto& interrupted) { return explain(plan, rows, result, n_threads, interrupted); });
+  return largest_of(gaps);
 }
 
-void explain_background_pairs_rows(const BackgroundPairsPlan& plan, const py::array& X, py::array& values,
-                                   const py::object& margin, int n_threads, const py::object& matrices,
-                                   const py::object& pairs) {
+py::object explain_background_pairs_rows(const BackgroundPairsPlan& plan, const py::array& X,
+                                         py::array& values, const py::object& margin, int n_threads,
+                                         const py::object& matrices, const py::object& pairs,
+                                         const BaseValue& base_value) {
   require_threads(n_threads);
   const Rows rows = checked_rows(plan.plan, X);
   Result result = checked_result(plan.plan, rows.n_rows, values, margin);
   take_interactions(plan.plan, rows.n_rows, values, matrices, pairs, result);
+  const std::unique_ptr<Gaps> gaps = gaps_of(plan.plan, base_value);
+  result.gaps = gaps.get();
   run_interruptibly([&](const auto& interrupted) {
     return explain_background_pairs(plan, rows, result, n_threads, interrupted);
   });
+  return largest_of(gaps);
 }
 
 void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::array& values,
@@ -374,7 +399,7 @@ PYBIND11_MODULE(_core, module) {
            py::arg("stored") = py::none())
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none(),
-           py::arg("triples") = py::none())
+           py::arg("triples") = py::none(), py::arg("base_value") = py::none())
       .def_property_readonly("pairs", &feature_pairs)
       .def_property_readonly("triples", &feature_triples)
       .def_property_readonly("base_value", &base_value)
@@ -402,7 +427,7 @@ PYBIND11_MODULE(_core, module) {
            py::arg("count_bytes"), py::arg("n_threads") = 1)
       .def("explain", &explain_background_pairs_rows, py::arg("X"), py::arg("values"),
            py::arg("margin").none(true), py::arg("n_threads"), py::arg("matrices") = py::none(),
-           py::arg("pairs") = py::none())
+           py::arg("pairs") = py::none(), py::arg("base_value") = py::none())
       .def_property_readonly("pairs",
                              [](const BackgroundPairsPlan& plan) { return feature_pairs(plan.plan); })
       .def("info", [](const BackgroundPairsPlan& plan) {

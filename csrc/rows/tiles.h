@@ -8,6 +8,7 @@
 #include "base/threads.h"
 #include "plan/plan.h"
 #include "rows/coding.h"
+#include "rows/gaps.h"
 
 namespace skshap {
 
@@ -81,6 +82,8 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, con
       for (int32_t o = 0; o < plan.n_outputs; ++o)
         std::fill_n(tile.margin.at(o), tile_rows, plan.constant[o]);
       if (!worker.run(tile, stop)) return false;
+      if (result.gaps)
+        result.gaps->add(plan, result, tile.first_row, tile.n_rows, tile.margin.at(0), tile.margin.stride());
       for (int row = 0; result.margin && row < tile.n_rows; ++row)
         for (int32_t o = 0; o < plan.n_outputs; ++o)
           result.margin[(tile.first_row + row) * plan.n_outputs + o] = tile.margin.at(o)[row];

@@ -27,7 +27,8 @@ from .sharing import Sharing
 
 T = TypeVar("T")
 
-#: Bytes for each row and output that the check takes on the CPU: margin, sum, gap and temporary arrays.
+#: Bytes for each row and output that the check of functions of the margin takes: margin, sum, gap and
+#: temporary arrays. Otherwise the core and GPUs return the gaps alone.
 _CHECK_BYTES = 40
 
 
@@ -155,6 +156,27 @@ class Run(ABC):
     def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
         """Do the work of :meth:`compute` in one step."""
 
+    def _accept(
+        self,
+        gaps: np.ndarray,
+        dtype: Any,
+        start: int,
+        margins: Callable[[], tuple[np.ndarray, np.ndarray]],
+    ) -> None:
+        """Keep the largest additivity gap of rows from ``start`` on, whose values have this dtype.
+
+        ``gaps`` has one for each output. If one is too large, ``margins`` returns the values on the host and
+        the margins of the rows, which show the row.
+
+        Raises
+        ------
+        RuntimeError
+            A gap is larger than rounding can explain.
+        """
+        if not (gaps <= self._compiled.allowed_gap(dtype)).all():
+            self._compiled.check(*margins(), self._rows.row_labels, start)
+        self.gap = max(self.gap or 0.0, float(gaps.max()))
+
     def fill(self, start: int, values: Any, **parts: Any) -> None:
         """Fill arrays as :meth:`compute` does, with the results of all outputs."""
         if not self._compiled.widen:
@@ -218,7 +240,7 @@ class HostRun(Run):
         n_blocks = -(-self.n_rows // BLOCK_ROWS)
         n_threads = 0 if self._execution.indices else min(self._execution.n_threads, n_blocks)
         work_row += self._rows.row_bytes
-        if self._checked and n_threads:  # GPUs do not return margins
+        if self._checked and self._compiled.link is not None:
             work_row += _CHECK_BYTES * self.n_outputs
         sharing = self._compiled.sharing
         if sharing is not None:
@@ -267,13 +289,26 @@ class HostRun(Run):
         if self._gpus:
             self._compute_on_gpus(block, start, values, parts)
             return
+        compiled, n_threads = self._compiled, self._execution.n_threads
+        if self._checked and compiled.link is None:
+            gaps = self.plan.explain(
+                block, values, None, n_threads, base_value=compiled.base_value(None), **parts
+            )
+
+            def margins() -> tuple[np.ndarray, np.ndarray]:
+                margin = np.empty(values.shape[:2])
+                self.plan.explain(block, np.empty_like(values), margin, n_threads)
+                return values, margin
+
+            self._accept(gaps, values.dtype, start, margins)
+            return
         margin = np.empty(values.shape[:2]) if self._checked else None
         labels = None
         if self._labels is not None:
             labels = parts["labels"] = self._labels[start : start + len(values)]
-        self.plan.explain(block, values, margin, self._execution.n_threads, **parts)
+        self.plan.explain(block, values, margin, n_threads, **parts)
         if margin is not None:
-            gap = self._compiled.check(values, margin, self._rows.row_labels, start, labels)
+            gap = compiled.check(values, margin, self._rows.row_labels, start, labels)
             self.gap = max(self.gap or 0.0, gap)
 
     def _compute_on_gpus(
@@ -299,11 +334,13 @@ class HostRun(Run):
                 list(pool.map(run, range(len(self._gpus))))
         if not self._checked:
             return
-        if not (gaps <= self._compiled.allowed_gap(values.dtype)).all():
+
+        def margins() -> tuple[np.ndarray, np.ndarray]:
             margin = np.empty(values.shape[:2])
             self._gpus[0].explain(block, np.empty_like(values), margin, None, limit)
-            self._compiled.check(values, margin, self._rows.row_labels, start)
-        self.gap = max(self.gap or 0.0, float(gaps.max()))
+            return values, margin
+
+        self._accept(gaps, values.dtype, start, margins)
 
 
 class DeviceRun(Run):
@@ -357,13 +394,15 @@ class DeviceRun(Run):
             )
         if gap is None:
             return
-        if not (gap <= self._compiled.allowed_gap(array.dtype)).all():
+
+        def margins() -> tuple[np.ndarray, np.ndarray]:
             margin = np.empty(values.shape[:2])
             on_host = np.ascontiguousarray(gpu_arrays.to_host(array.array))
             on_host = np.where(on_host == numbers.missing, np.nan, on_host)
             self._gpu.explain(on_host, np.empty(values.shape, array.dtype), margin, None, limit)
-            self._compiled.check(gpu_arrays.to_host(values), margin, None, start)
-        self.gap = max(self.gap or 0.0, float(gap.max()))
+            return gpu_arrays.to_host(values), margin
+
+        self._accept(gap, array.dtype, start, margins)
 
 
 def shap_values(run: Run) -> Any:

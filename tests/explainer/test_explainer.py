@@ -320,15 +320,20 @@ def test_an_error_in_a_late_chunk_names_the_row(regressor: Any) -> None:
 
 
 class Skewed:
-    """Plan with wrong margins: off by ``offset`` in one row."""
+    """Plan with wrong margins: off by ``offset`` in one row of the last output."""
 
     def __init__(self, plan: Any, row: int, offset: float) -> None:
         self._plan, self._row, self._offset = plan, row, offset
 
-    def explain(self, X: np.ndarray, values: np.ndarray, margin: np.ndarray | None, n_threads: int) -> None:
-        self._plan.explain(X, values, margin, n_threads)
+    def explain(
+        self, X: np.ndarray, values: np.ndarray, margin: np.ndarray | None, n_threads: int, **options: Any
+    ) -> np.ndarray | None:
+        gaps = self._plan.explain(X, values, margin, n_threads, **options)
         if margin is not None:
             margin[self._row, -1] += self._offset
+        if gaps is not None:
+            gaps[-1] = np.maximum(gaps[-1], np.abs(self._offset))
+        return gaps
 
 
 def skew(explainer: TreeExplainer, row: int, offset: float) -> TreeExplainer:
@@ -437,10 +442,10 @@ def threads_asked_for(explainer: TreeExplainer) -> int:
 
     class Watched(Skewed):
         def explain(
-            self, X: np.ndarray, values: np.ndarray, margin: np.ndarray | None, n_threads: int
-        ) -> None:
+            self, X: np.ndarray, values: np.ndarray, margin: np.ndarray | None, n_threads: int, **options: Any
+        ) -> np.ndarray | None:
             asked.append(n_threads)
-            super().explain(X, values, margin, n_threads)
+            return super().explain(X, values, margin, n_threads, **options)
 
     watched = copy.copy(explainer)
     plan = watched._compiled._plans[SHAP_VALUES, 0]
