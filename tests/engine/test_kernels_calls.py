@@ -285,6 +285,30 @@ def test_wrong_arguments(core, cpu_core, name, wrong):
         plan.explain(**GOOD | {name: wrong})
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n_features", [20, 300])  # with 300, most features are in no tree
+def test_gaps_are_those_of_the_written_values(cpu_core, dtype, n_features):
+    ensemble = random_ensemble(31, n_trees=20, n_features=20, n_outputs=2, max_leaves=20)
+    if n_features > 20:
+        ensemble = dataclasses.replace(ensemble, n_features=n_features)
+    X = np.full((1000, n_features), np.nan)
+    X[:, :20] = random_rows(32, dataclasses.replace(ensemble, n_features=20), 1000)
+    plan = cpu_core.Plan(state(ensemble), "single")
+    values, margin = np.empty((1000, 2, n_features), dtype), np.empty((1000, 2))
+    base = plan.base_value + np.array([0.25, 0.0])  # a wrong base value shows in its output alone
+    found = plan.explain(X, values, margin, 1, base_value=base)
+    expected = np.abs(values.sum(axis=2, dtype=np.float64) + base - margin).max(axis=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+    assert found[0] > 0.2 > found[1] > 0
+    for n_threads in (1, 3):  # the margins themselves need not be asked for
+        assert same_bits(plan.explain(X, values, None, n_threads, base_value=base), found)
+    found = plan.explain(X, values, None, 2, base_value=np.array([0.0, np.nan]))
+    assert np.isnan(found[1]) and np.isfinite(found[0])
+    assert plan.explain(X, values, margin, 1) is None
+    with pytest.raises(ValueError, match="one element for each output"):
+        plan.explain(X, values, margin, 1, base_value=np.zeros(3))
+
+
 def test_arrays_from_another_process(core):
     """Their dtype equals float64, but is another object; a dtype may also carry metadata."""
     ensemble = random_ensemble(29)
