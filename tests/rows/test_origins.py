@@ -191,7 +191,7 @@ def test_a_column_transformer(set_output: str | None) -> None:
         encode.set_params(categories__sparse_output=False, words=length).set_output(transform=set_output)
     grouped = check(encode)
     assert grouped.feature_names == ("text", "size", "weight", "a_b", "a")
-    assert list(grouped.index) == list(X.index)
+    assert list(grouped.row_labels) == list(X.index)
 
 
 def test_sparse_output_and_classes() -> None:
