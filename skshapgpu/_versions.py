@@ -39,8 +39,8 @@ def versions() -> dict[str, str]:
 def version_of(module: str, distribution: str) -> str | None:
     """Return the version of a module's distribution, with its name unless it is the usual distribution.
 
-    A module may come from other distributions, such as ``xgboost-cpu`` or ``cupy-cuda12x``. Return None if
-    there is no such module; it is not imported.
+    A module may come from other distributions, such as ``xgboost-cpu`` or ``cupy-cuda12x``. The module is not
+    imported; return None if it is not installed.
     """
     spec = find_spec(module)
     if spec is None or spec.origin is None:  # a mere folder of this name is not a module

@@ -1,4 +1,4 @@
-"""From a fitted model to SHAP values and interactions: adapt it, compile it once, explain many rows.
+"""The explainer of a fitted model: adapt the model, compile it once, explain many rows.
 
 The model passes through ``pipelines.unwrap`` (pipelines, searches, frozen estimators), ``adapters.adapt`` and
 ``_core.Plan``. X passes through ``inputs.Reader``, which applies the leading steps of a pipeline, and then in
@@ -497,8 +497,8 @@ class TreeExplainer:
             pseudo-Boolean functions; applications to game theory, ZOR 36, 1992). They do not add up to the
             margin, so additivity is not checked.
         progress : bool or callable, default=False
-            True draws a progress bar with tqdm or rich. A function is called now and then with the number of
-            rows done and the total number of rows; if it raises an exception, the call ends with it. Neither
+            True draws a progress bar with tqdm or rich. A function is called periodically with the number of
+            finished rows and the total number of rows; an exception that it raises ends the call. Neither
             affects the values.
 
         Returns
@@ -696,7 +696,7 @@ class TreeExplainer:
         return rows.names or self._reader.default_names
 
     def _facts(self, rows: Rows, run: Run) -> dict[str, Any]:
-        """Return the attributes that explanations of all kinds have beside their values."""
+        """Return the attributes that explanations of all kinds have in addition to their values."""
         return {
             "base_values": self.expected_value,
             "data": rows.data,

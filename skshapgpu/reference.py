@@ -18,8 +18,8 @@ Other indices weight the same differences in another way: the Shapley-Taylor ind
 the Banzhaf interaction index of k features with 1 / 2^(u - k). The Shapley interaction index of k
 features has the weights |S|! (u - |S| - k)! / (u - k + 1)!.
 
-Features that form one player of the ensemble are known or unknown together, and get one value; what
-is said of features here holds for players.
+Features that form one player of the ensemble are known or unknown together and get a single value; everything
+said about features here applies to players.
 
 Nothing here uses paths, products along them or quadrature, so an error in those cannot hide. Time and
 memory grow with 2^u; the ensemble may use at most 12 features.
@@ -340,7 +340,7 @@ def _require_index(index: str) -> None:
 def _players(
     ensemble: Ensemble, X: npt.ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, np.ndarray]]:
-    """Return X as the trees compare it, used players, their subsets as bits, and those with each player."""
+    """Return X as the trees compare it, used players, their subsets as bits, and which have each player."""
     X = _rounded(ensemble, X, "X")
     used = np.unique(_player_of(ensemble)[ensemble.feature[ensemble.left >= 0]])
     if len(used) > MAX_USED_FEATURES:
@@ -465,7 +465,7 @@ def _fill_matrices(
 
 
 def _difference(coalition_values: np.ndarray, subsets: np.ndarray, members: tuple[int, ...]) -> np.ndarray:
-    """Return the differences of differences of v(S) between subsets with and without each of the members."""
+    """Return the discrete derivative of v by the members, at each subset; none contains a member."""
     if not members:
         return coalition_values[..., subsets]
     first, *others = members

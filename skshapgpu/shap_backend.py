@@ -152,7 +152,7 @@ class GPUTreeExplainer(shap.TreeExplainer):
         return values[0] if single else values
 
     def _explainer(self, check_additivity: bool) -> TreeExplainer:
-        """Return the explainer, compiled on first use, as few calls go without the check."""
+        """Return the explainer without the check, compiled on first use because few calls need it."""
         if check_additivity not in self._ours:
             self._ours[check_additivity] = TreeExplainer(**self._options, check_additivity=check_additivity)
         return self._ours[check_additivity]

@@ -71,7 +71,7 @@ _elsewhere: ContextVar[bool] = ContextVar("_elsewhere", default=False)
 
 @contextmanager
 def elsewhere() -> Iterator[None]:
-    """Parse options ``device`` for other processes: ignore the GPUs and the environment of this one."""
+    """Parse ``device`` options for other processes: ignore the GPUs and environment variables of this one."""
     token = _elsewhere.set(True)
     try:
         yield
@@ -146,7 +146,7 @@ class Devices:
 
     @classmethod
     def default_here(cls) -> Devices:
-        """Return the meaning of "auto" in this process; GPUs are looked for when they are used."""
+        """Return what "auto" stands for in this process; GPUs are detected only when they are needed."""
         return cls._read(_default_device(), True)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -170,7 +170,7 @@ class Devices:
 
     @property
     def has_found_none(self) -> bool:
-        """Whether "auto" has already looked for a GPU in vain, so that :meth:`choose` never returns one."""
+        """Whether "auto" has already found that there is no GPU, so that :meth:`choose` never returns one."""
         return self.auto and _available is False
 
     def choose(self, cpu: float, cuda: float) -> tuple[int, ...]:
@@ -181,13 +181,13 @@ class Devices:
 
 
 def _default_device() -> str | list[str]:
-    """Return the option that ``device="auto"`` stands for in this process."""
+    """Return the value that ``device="auto"`` stands for in this process."""
     forced = os.environ.get(DEVICE_VARIABLE, "") or "auto"
     return forced.split(",") if "," in forced else forced
 
 
 def require_cpu(device: Any, what: str) -> None:
-    """Reject an option ``device`` that requires a GPU.
+    """Reject a value of ``device`` that requires a GPU.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def label(indices: tuple[int, ...]) -> str:
 
 
 def is_cuda_error(error: BaseException) -> bool:
-    """Return whether an error came from a GPU, or from looking for one."""
+    """Return whether an error was raised by a GPU, or while detecting one."""
     cuda = sys.modules.get("skshapgpu._cuda")
     return cuda is not None and isinstance(error, (cuda.CudaError, cuda.CudaMemoryError))
 

@@ -9,7 +9,7 @@ _NOT_WHOLE = 1e15
 
 
 def number(value: float, digits: int, *, padded: bool = False) -> str:
-    """Format a number with at least ``digits`` significant digits, and all before its decimal point.
+    """Format a number with at least ``digits`` significant digits and all digits before the decimal point.
 
     Only numbers below 1e-4, and from 1e15 on, are in scientific notation; with ``padded``, trailing zeros
     are kept.
@@ -20,7 +20,7 @@ def number(value: float, digits: int, *, padded: bool = False) -> str:
 
 
 def digits_for(value: float, width: float) -> int:
-    """Return how many digits of a number show differences of a hundredth of ``width``: at least three."""
+    """Return the number of significant digits that resolve a hundredth of ``width``: at least three."""
     if not value or not width:
         return 3
     digits = floor(log10(abs(value))) - floor(log10(width)) + 3

@@ -48,7 +48,7 @@ def parse_bytes(limit: int | str | None) -> int | None:
 
 
 def table_bytes(limit: int | None, asked: bool) -> int:
-    """Return the bytes that tables may take; ``asked``: they are for an algorithm that requires tables."""
+    """Return the bytes that tables may take; ``asked`` says whether the chosen algorithm requires them."""
     if limit is not None:
         return limit // 2 if asked else min(TABLE_BYTES, limit // 2)
     return (machine_bytes() or 4 * TABLE_BYTES) // 4 if asked else TABLE_BYTES
@@ -56,7 +56,7 @@ def table_bytes(limit: int | None, asked: bool) -> int:
 
 @cache
 def machine_bytes() -> int | None:
-    """Return the bytes of memory of the machine; None if the system does not say."""
+    """Return the machine's memory in bytes; None if the system does not report it."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -75,7 +75,7 @@ class Need(NamedTuple):
     tables : int
         Bytes that tables take.
     fixed : int
-        Bytes that threads take, whatever the number of rows.
+        Bytes that threads take, independent of the number of rows.
     what, advice : str
         Name of the result, and what to do if it does not fit, for the error message.
     """
@@ -124,5 +124,5 @@ class Need(NamedTuple):
         return f"{self.n_rows} rows need {self.result:,} for their {self.what}"
 
     def peak(self, rows_at_once: int) -> int:
-        """Return the bytes of everything together, for batches of ``rows_at_once`` rows."""
+        """Return the total bytes for batches of ``rows_at_once`` rows."""
         return self.result + self.tables + self.fixed + min(rows_at_once, self.n_rows) * self.work_row

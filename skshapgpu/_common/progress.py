@@ -1,4 +1,4 @@
-"""Progress of long calls: a bar, or calls of a function with the number of rows that are done."""
+"""Progress of long calls: a progress bar, or a callback that receives the number of finished rows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-#: Rows computed before the first report, and at least between two: more reports would not be worth the time.
+#: Minimum number of rows before the first report and between reports; reporting more often costs too much.
 _LEAST_ROWS = 128
 
-#: Seconds between two reports, at least and at most, approximately: often enough for a bar to move.
+#: Approximate minimum and maximum seconds between two reports: often enough for a bar to move.
 _SECONDS = (0.1, 0.4)
 
 _TITLE = "explaining"
@@ -19,7 +19,7 @@ Report = Callable[[int, int | None], object]
 
 
 class Progress:
-    """The progress of a call: how many rows of how many are done; their total is None if unknown.
+    """The progress of a call: the number of finished rows and the total, which is None if unknown.
 
     Rows are computed in steps, whose size follows the speed measured so far. It does not affect the values,
     as no row's values depend on other rows.
@@ -67,7 +67,7 @@ def require_progress(progress: Any) -> None:
 
 @contextmanager
 def watched(progress: Any, n_rows: int | None, n_before: int = 0) -> Iterator[Progress | None]:
-    """Yield the progress of a call, with a bar during the call if one is requested; None without progress.
+    """Yield the progress of a call, with a bar if one is requested; yield None if progress is off.
 
     ``n_rows`` is None if unknown; ``n_before`` rows were done by an earlier call.
     """

@@ -27,8 +27,8 @@ from .sharing import Sharing
 
 T = TypeVar("T")
 
-#: Bytes for each row and output that the check of functions of the margin takes: margin, sum, gap and
-#: temporary arrays. Otherwise the core and GPUs return the gaps alone.
+#: Bytes per row and output that the additivity check of functions of the margin takes: margin, sum, gap and
+#: temporary arrays. For all other values, the core and GPUs return only the gaps.
 _CHECK_BYTES = 40
 
 
@@ -190,7 +190,7 @@ class Run(ABC):
             self.spread(computed[name], out)
 
     def spread(self, computed: Any, out: Any) -> None:
-        """Write results of the core's outputs to all outputs; ``computed`` is overwritten."""
+        """Expand results for the core's outputs to all outputs; ``computed`` is overwritten."""
         if not self._compiled.widen:
             out[...] = computed
             return

@@ -18,9 +18,9 @@ _CPU_VECTOR = {"single": 2.5e-9, "double": 4.5e-9}
 #: which is written and checked.
 _CPU_READ, _CPU_WRITE = 1.5e-8, 5e-9
 
-#: Seconds of trees explained by tables instead: for each row and lookup, more if a table is larger than the
-#: cache next to the core (_LARGE_TABLE bytes); for each number of a table, which is computed once; and for
-#: each row and sum of trees with many features.
+#: Seconds for trees explained by tables: per row and lookup, more if a table exceeds the cache next to the
+#: core (_LARGE_TABLE bytes); per number of a table, which is computed once; and per row and sum of trees with
+#: many features.
 _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_NUMBER = 3e-9, 7.5e-9, 2**17, 1e-8
 _CPU_PLACE = 4e-9
 
@@ -31,13 +31,13 @@ _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 8e-5, 3.5e-7, 2e-11, 
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES = 512
 
-#: The processor beside that H200, an Intel Xeon, took about half of the times on the CPU above.
+#: The host processor of that H200, an Intel Xeon, took about half of the CPU times above.
 CPU_BESIDE_GPU = 0.5
 
-#: Least number of rows that a thread of the core takes: kBlockRows of csrc/base/types.h.
+#: Minimum number of rows that a thread of the core takes: kBlockRows of csrc/base/types.h.
 BLOCK_ROWS = 64
 
-#: Tables never pay off for fewer rows, so their costs are not even looked up.
+#: Tables never pay off for fewer rows, so their costs are not even computed.
 LEAST_TABLE_ROWS = 1024
 
 
@@ -139,7 +139,7 @@ def cpu_seconds(
     work: float = 1.0,
     precision: str = "single",
 ) -> float:
-    """Return the seconds that a call spends in trees; ``work``: how often it does the work for one output."""
+    """Return the seconds that a call spends in trees; ``work`` is relative to the work for one output."""
     blocks, vectors = -(-n_rows // BLOCK_ROWS), -(-n_rows // 16)
     seconds = 0.0
     for group in groups:
@@ -177,7 +177,7 @@ def cuda_seconds(
 
 
 def cuda_row_seconds(n_rows: int, n_features: int, n_outputs: int) -> float:
-    """Return the seconds of a GPU to read rows from the host and to write their values there."""
+    """Return the seconds that a GPU takes to read rows from the host and to write their values back."""
     return n_rows * n_features * (1 + n_outputs) * _CUDA_NUMBER
 
 
@@ -235,7 +235,7 @@ def worthwhile_tables(
     table_bytes: int,
     work: float = 1.0,
 ) -> tuple[TreeGroup, ...]:
-    """Return the subset of the possible tables with which a call is fastest, building them included.
+    """Return the subset of the possible tables that makes a call fastest, including the time to build them.
 
     The subset has the tables of all trees with up to a certain number of quadrature nodes, and takes at most
     ``table_bytes``; ``work`` is as for :func:`cpu_seconds`.

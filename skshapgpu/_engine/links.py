@@ -1,7 +1,7 @@
 """Model outputs that can be explained: the margin, the probability, or the loss of predictions.
 
-The last two are functions of the margin: links. The core has their slopes between two margins
-(``csrc/background/rescaled.cpp``), and this module has the functions themselves, so that the additivity
+The last two are functions of the margin, called links. The core computes their slopes between two margins
+(``csrc/background/rescaled.cpp``), and this module evaluates the functions themselves, so that the additivity
 check compares two independent computations.
 """
 
@@ -129,7 +129,7 @@ class Link:
 
 
 def require_model_output(model_output: Any, data: Any, device: Any) -> None:
-    """Reject an option ``model_output`` that is invalid or contradicts other options.
+    """Reject a value of ``model_output`` that is invalid or contradicts other options.
 
     Raises
     ------

@@ -162,7 +162,7 @@ class Interactions:
 
 
 def compute_interactions(run: Run, request: Request, positions: np.ndarray | None) -> Interactions:
-    """Compute the requested interactions; ``positions`` are those of the features of listed sets.
+    """Compute the requested interactions; ``positions`` holds the feature positions of the listed sets.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def _occurring(run: Run, request: Request) -> Interactions:
 
 
 def _strongest(run: Run, request: Request) -> Interactions:
-    """Compute all sets, twice if there are several batches, to keep the strongest only."""
+    """Compute all sets, in two passes if there are several batches, and keep only the strongest."""
     sets = run.sets(request.result)
     count = min(request.count, len(sets))
     size, memory, read = _chunk_reader(run, request, len(sets), count)
@@ -279,7 +279,7 @@ def _chunk_reader(
 
 
 class _ResultMemory:
-    """Memory for a result, with the same error message wherever it turns out to be too small."""
+    """Memory for a result; the error message is the same wherever it turns out not to suffice."""
 
     def __init__(self, run: Run, what: str, advice: str) -> None:
         self._run, self._what, self._advice = run, what, advice

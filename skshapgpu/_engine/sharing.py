@@ -1,4 +1,4 @@
-"""Conversion of values of players to values of columns of X, where several columns form one player.
+"""Conversion of players' values to values of the columns of X, where several columns form one player.
 
 A player is a set of columns of X whose contributions cannot be separated, like those that a CTR of
 CatBoost combines. With S[p, a] = 1/m for each of the m columns a of player p, and 0 elsewhere, values v of
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
-#: Numbers that are converted at once, few enough to stay in the L2 cache.
+#: Number of values that are converted at once, small enough for the L2 cache.
 _TILE = 2**17
 
 
@@ -95,7 +95,7 @@ class PairSharing:
         pairs: np.ndarray | None = None,
         matrices: np.ndarray | None = None,
     ) -> None:
-        """Write pairs of columns, halved like those of players, and matrices; ``values`` are of columns."""
+        """Write pairs of columns, halved like pairs of players, and matrices; ``values`` are per column."""
         if pairs is None:
             pairs = np.empty((*values.shape[:2], len(self.sets)), values.dtype)
         _apply([(self._of_pairs, of_pairs), (self._of_values, of_players)], pairs)

@@ -248,7 +248,7 @@ class ExplainingTransformer(
         super().__setstate__(state)
 
     def _check_options(self) -> None:
-        """Refuse arguments with invalid values, before any work starts."""
+        """Reject arguments with invalid values before any work starts."""
         read_options(**self._explainer_options())
 
     @abstractmethod
@@ -287,7 +287,7 @@ class ExplainingTransformer(
         return X
 
     def _as_table(self, X: Any) -> Any:
-        """Return X in a known form, unless it is on a GPU or is left to the first step of a pipeline."""
+        """Return X in a known form, unless it is on a GPU or the first step of a pipeline has to read it."""
         return X if self.explainer_._steps or on_gpu(X) else table(X)
 
     def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:

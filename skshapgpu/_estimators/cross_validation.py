@@ -260,7 +260,7 @@ def _explain(
 
 
 class _OtherOutputsError(ValueError):
-    """Error of a split whose outputs are not those of the others."""
+    """Error raised if the outputs of a split differ from those of the other splits."""
 
 
 def _explain_split(

@@ -1,4 +1,4 @@
-"""Out-of-fold explanations: those of the splits of a cross-validation, merged in the order of the rows."""
+"""Out-of-fold explanations: the splits of a cross-validation, merged in the original order of the rows."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class _Data:
 def aligned(
     of_splits: Mapping[int, tuple[tuple[str, ...], np.ndarray]], features: tuple[str, ...], n_splits: int
 ) -> np.ndarray:
-    """Align values by feature, a row for each split: zero for missing features, NaN for missing splits."""
+    """Align values by feature, one row per split; missing features are zero, missing splits are NaN."""
     shape = next((values.shape[1:] for _, values in of_splits.values()), ())
     rows = np.full((n_splits, len(features), *shape), np.nan)
     position = {name: i for i, name in enumerate(features)}

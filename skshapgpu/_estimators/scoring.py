@@ -1,4 +1,4 @@
-"""Scorer for cross-validation that keeps the rows which the steps of a pipeline made for it."""
+"""Scorer for cross-validation that keeps the rows that the steps of a pipeline transformed for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KeepingScorer:
 
     @staticmethod
     def fits(estimator: Any, scoring: Any, params: Any) -> bool:
-        """Return whether this scorer applies: to pipelines that end with a plain model, without metadata."""
+        """Return whether this scorer applies: for pipelines that end with a plain model, without metadata."""
         if params or not isinstance(estimator, Pipeline) or len(estimator.steps) < 2:
             return False
         layers = list(nest(estimator))

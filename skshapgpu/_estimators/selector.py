@@ -29,7 +29,7 @@ _REFERENCES: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.mean, "median"
 
 
 class ShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
-    """Feature selector that keeps the columns that move the predictions of a tree model most.
+    """Feature selector that keeps the columns with the largest effects on a tree model's predictions.
 
     It works like :class:`sklearn.feature_selection.SelectFromModel`, but by mean magnitudes of SHAP values,
     with ``cv`` of rows that the models were not trained on. These say how much of the predictions comes

@@ -17,8 +17,8 @@ from .._rows.tables import n_rows_of, select
 from ..explainer import TreeExplainer
 from .base import ExplainingTransformer
 
-#: Largest number of training rows used for importances: their standard error is then 1 % of the spread of a
-#: feature's values, and fit stays quick however large the data is.
+#: Maximum number of training rows used for importances: their standard error is then 1 % of the spread of a
+#: feature's values, and the time of fit stays bounded for large data.
 _IMPORTANCE_ROWS = 10_000
 
 #: Number of rows explained at once for the importances.

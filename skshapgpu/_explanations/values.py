@@ -76,7 +76,7 @@ class LabelledValues:
 
     @property
     def _base_values_by_row(self) -> bool:
-        """Whether each row has base values of its own."""
+        """Whether each row has its own base values."""
         return np.ndim(self.base_values) > self.values.ndim - self._value_axes
 
     def _several_outputs(self) -> tuple[Any, ...] | None:

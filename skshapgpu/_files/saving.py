@@ -27,7 +27,7 @@ _FORMAT, _VERSION = "skshapgpu explainer", 1
 #: Prefix, in files, of the names of the arrays in ``_core.Plan.contents``.
 _TABLES = "tables_"
 
-#: Arrays that may be large, and of which a call reads only some parts.
+#: Arrays that may be large and of which a call reads only parts.
 _LARGE = [f"{_TABLES}floats", f"{_TABLES}doubles"]
 
 #: Module and class of the encoders and derived columns that can be saved, by their names in files.
@@ -161,7 +161,7 @@ def library_version(path: str | os.PathLike[str]) -> str:
 
 
 def _check(adapted: AdaptedModel) -> None:
-    """Raise ``ValueError`` unless all fields are valid, as nothing is checked again when it is used."""
+    """Raise ``ValueError`` unless all fields are valid; they are not checked again when they are used."""
     schema, n_features = adapted.schema, adapted.schema.n_features
     n_outputs = adapted.ensemble.n_outputs
     for owner, name, n in (

@@ -59,7 +59,7 @@ def is_ours(path: str | os.PathLike[str]) -> bool:
 
 
 def require_ours(path: str | os.PathLike[str], is_ours: Callable[[Any], bool] = is_ours) -> None:
-    """Raise an error if replacing a file would destroy one that is not ours.
+    """Raise an error if writing to a path would replace a file that is not ours.
 
     Raises
     ------
@@ -253,7 +253,7 @@ def _compare(name: str, data: np.ndarray, crc32: int) -> None:
 
 
 def _require_place(name: str, member: np.ndarray, array: np.ndarray) -> None:
-    """Check that an array is at its proper position in the ``.npy``; its checksum has not been compared."""
+    """Check that an array is at its proper position in the ``.npy``, as its checksum was not verified."""
     start = len(member) - array.nbytes
     fields = f"{{'descr': {array.dtype.str!r}, 'fortran_order': False, 'shape': {array.shape}, }}"
     begin = member[:start].tobytes()

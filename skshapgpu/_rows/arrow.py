@@ -11,7 +11,7 @@ import numpy as np
 #: values. Some transformers treat NaN and None differently.
 MISSING_KEY, MISSING_NAN, MISSING_NONE = b"skshapgpu missing", b"nan", b"None"
 
-#: Rows that are transposed at once; this number of rows of a few columns fits into a cache.
+#: Number of rows that are transposed at once, so that a few columns of them fit into a cache.
 _TILE = 512
 
 
@@ -42,7 +42,7 @@ def is_category(kind: Any) -> bool:
 
 
 def decoded(column: Any) -> Any:
-    """Return a column with values in place of dictionary codes, if it has any."""
+    """Return a column with its dictionary codes, if it has any, replaced by values."""
     return column.cast(column.type.value_type) if is_dictionary(column.type) else column
 
 

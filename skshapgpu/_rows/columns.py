@@ -1,4 +1,4 @@
-"""Columns of the explained rows as numbers, which give the points of a plot their positions and colours."""
+"""Columns of the explained rows as numbers, which determine the positions and colours of points in plots."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _of_codes(codes: Any, names: Any) -> Column:
 
 
 def _of_values(values: np.ndarray) -> Column:
-    """Read numbers if all values that are not missing are numbers, else categories in sorted order."""
+    """Read a column as numbers if all non-missing values are numbers, otherwise as sorted categories."""
     if values.dtype.kind in "fiub":
         return Column(values.astype(np.float64))
     is_present = np.array([not _is_missing(value) for value in values], bool)

@@ -1,4 +1,4 @@
-"""From any X to numbers: the only place that checks and converts data.
+"""Conversion of any X to numbers: the only place that checks and converts data.
 
 :class:`Reader` reads X for one model, from the host or from the memory of a GPU (``gpu_arrays.py``), and
 returns the interface of ``rows.py`` for both. For X on the host, :func:`read` checks what concerns X as a
@@ -30,7 +30,7 @@ from .tables import Table, check_names, listed, open_table, row_labels
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 
-#: Least magnitude that float32 rounds to infinity: its largest number plus half a unit in the last place.
+#: Smallest magnitude that float32 rounds to infinity: its largest number plus half a unit in the last place.
 FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
 
 
@@ -87,7 +87,7 @@ class Reader:
         )
 
     def count(self, n_rows: int, dtype: str) -> HostRows:
-        """Return a number of rows from the host without their values, for the estimates of a call."""
+        """Return a placeholder for rows on the host, without values, to estimate the costs of a call."""
         rows = read(np.empty((0, self._schema.n_features), dtype), self._schema, self._x_dtype)
         rows.n_rows = n_rows
         return rows

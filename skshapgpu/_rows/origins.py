@@ -115,7 +115,7 @@ class Origins:
 
 
 class _UnknownError(Exception):
-    """Error: the column from which something was made is not known."""
+    """Error raised if the column of X from which a column was made is unknown."""
 
 
 def origins_of(steps: Sequence[Any], n_features: int) -> Origins:
@@ -169,10 +169,10 @@ def summed_by_column(values: np.ndarray, columns: np.ndarray, n_columns: int) ->
 
 
 def names_are_known(steps: Sequence[Any], names: Sequence[str]) -> bool:
-    """Return whether the names of the columns after the steps are more than positions in one fitted pipeline.
+    """Return whether the column names after the steps identify the same columns in every fit of the pipeline.
 
-    A step without names loses those before it. A later step may name its columns after the positions of its
-    input columns, which need not be the same in another split.
+    A step without names discards the names of its input. A later step may derive names from the positions of
+    its input columns, which may differ between splits.
     """
     known, names_out = True, None
     for step in steps:
@@ -272,7 +272,7 @@ def _through_columns(transformer: Any, columns: np.ndarray) -> np.ndarray:
 
 
 def _numbers(chosen: Any, names: list[str]) -> np.ndarray:
-    """Return the positions of the columns that a ``ColumnTransformer`` gives to one of its transformers."""
+    """Return the positions of the columns that a ``ColumnTransformer`` passes to one of its transformers."""
     if isinstance(chosen, UserList):  # the remainder, in releases that warn if its elements are read
         chosen = chosen.data
     if isinstance(chosen, slice):

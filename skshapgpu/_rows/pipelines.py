@@ -1,4 +1,4 @@
-"""Models that predict with another model: pipelines, searches, frozen estimators and the like.
+"""Models that predict with another model: pipelines, searches, frozen estimators and similar wrappers.
 
 These classes predict with the model inside, after the steps that a pipeline has before it. The table
 :data:`_WRAPPERS` lists them, and all code walks through them by :func:`nest`. A class of another package that
@@ -77,7 +77,7 @@ _PREDICTING = (
 
 @dataclass(frozen=True, eq=False)
 class NoCopy:
-    """Marker of a model that is not refitted while its explainer is in use: its steps need no copies."""
+    """Marker for a model that is not refitted while its explainer is in use, so its steps need no copies."""
 
     model: Any
 
@@ -123,7 +123,7 @@ def nest(model: Any, *, fitted: bool = False) -> Iterator[Any]:
 
 
 def unwrap(model: Any) -> tuple[list[Any], Any]:
-    """Return the fitted steps that transform X, and the innermost model; errors are those of :func:`nest`."""
+    """Return the fitted steps that transform X, and the innermost model; raise the errors of :func:`nest`."""
     steps: list[Any] = []
     for layer in nest(model, fitted=True):
         steps += steps_before(layer)
@@ -176,7 +176,7 @@ def _wrapper_of(model: Any) -> _Wrapper | None:
 
 
 def _keeps_target(model: Any) -> bool:
-    """Return whether a model predicts the target that the model inside was fitted to, untransformed."""
+    """Return whether a model predicts the target of the model inside without transforming it."""
     if not _is_a(model, "sklearn", "TransformedTargetRegressor"):
         return True
     transformer = getattr(model, "transformer_", model.transformer)

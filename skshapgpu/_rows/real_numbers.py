@@ -63,9 +63,10 @@ def is_wide(values: np.ndarray) -> bool:
 
 
 def rounds_twice(values: np.ndarray) -> np.ndarray:
-    """Return where rounding to float32 differs, or may have differed, by way of float64."""
+    """Mark values whose rounding to float32 changes, or may change, if they pass through float64."""
     double = values.astype(np.float64)
     if values.dtype != _FLOAT64:
         return (values.astype(np.float32) != double.astype(np.float32)) & ~np.isnan(double)
-    # These were integers. One beyond 2^53 may have been rounded to the midpoint of two float32 numbers.
+    # The values were integers. A value beyond 2^53 may have been rounded to the midpoint of two float32
+    # numbers.
     return (np.abs(double) > 2.0**53) & (double.view(np.int64) & (2**29 - 1) == 2**28)

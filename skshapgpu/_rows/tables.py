@@ -1,4 +1,4 @@
-"""Tables of any library as X: their checks as a whole, and their rows, columns, names and labels."""
+"""Tables of any library as X: checks of whole tables, and access to rows, columns, names and labels."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def opened(X: Any) -> Opened | None:
 
 
 def refuse(X: Any) -> None:
-    """Raise ``TypeError`` if X is a container, for callers that do more than explain rows."""
+    """Raise ``TypeError`` if X is a container; callers that do more than explain rows do not support it."""
     if _reader_of(X) is not None:
         raise _refused(X, "cannot be used here")
 

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Family(NamedTuple):
-    """Library of models: the module here that has ``adapt(model)``, and the library's usual distribution."""
+    """Model library: its module here, which defines ``adapt(model)``, and its usual distribution."""
 
     module: str
     distribution: str

@@ -57,7 +57,7 @@ _TREE = (
     ("num_opt_field_per_node", "<i4"),
 )
 
-#: Dtypes of thresholds and leaves, which must be the same, by their number in the format.
+#: Dtypes of thresholds and leaf values by their type codes in the format; both must have the same type.
 _REALS = {2: "<f4", 3: "<f8"}
 
 Fields = dict[str, Any]

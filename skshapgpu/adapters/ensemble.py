@@ -367,7 +367,7 @@ class Ensemble:
         node : ndarray of int, shape (n,)
             Inner nodes.
         x : ndarray of shape (n,)
-            Value of the node's feature, in ``x_dtype``, at each.
+            Value of each node's feature, in ``x_dtype``.
 
         Returns
         -------

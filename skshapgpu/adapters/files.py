@@ -31,7 +31,7 @@ import numpy as np
 from ..errors import UnsupportedModelError
 from .schema import AdaptedModel
 
-#: The first bytes of files that are not accepted as model files, and what to do with these instead.
+#: First bytes of files that are not accepted as model files, and advice on what to do with them instead.
 _NO_MODELS = {
     b"PK\x03\x04": "is a ZIP archive; load a saved explainer with TreeExplainer.load, and a model that "
     "skops saved with skops",
@@ -56,7 +56,7 @@ except catboost.CatBoostError as error:
     sys.exit(str(error))
 """
 
-#: Time to start Python and import CatBoost on a busy machine; a second per megabyte is added.
+#: Seconds allowed to start Python and import CatBoost on a busy machine; one second per megabyte is added.
 _CATBOOST_SECONDS = 60
 
 #: Markers of the lengths that UBJSON writes before names; in JSON, none of them follows an opening brace.
@@ -183,7 +183,7 @@ def _read_xgboost_json(document: dict[str, Any]) -> AdaptedModel:
 
 
 def _read_xgboost(document: dict[str, Any]) -> AdaptedModel:
-    """Read a model as the object that wrote it predicts: a ``Booster``, or a wrapper, which leaves a note.
+    """Read a model the way its writer predicts: as a ``Booster`` or as a wrapper, which adds an attribute.
 
     The labels of a classifier are 0 to n - 1; the number that means missing is not in the file.
     """
@@ -218,7 +218,7 @@ def _read_catboost_json(document: dict[str, Any]) -> AdaptedModel:
 
 
 def _read_cbm(name: str, content: bytes) -> AdaptedModel:
-    """Have CatBoost write its JSON in a process of its own, as damaged files can crash it."""
+    """Convert a file to CatBoost's JSON in a separate process, as CatBoost can crash on damaged files."""
     from .catboost import model as catboost
 
     if importlib.util.find_spec("catboost") is None:

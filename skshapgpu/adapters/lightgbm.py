@@ -39,7 +39,7 @@ _MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = 0, 1, 2
 #: Objectives whose probability of each output is the logistic function of its own margin.
 _LOGISTIC = frozenset({"binary", "multiclassova", "cross_entropy"})
 
-#: Limit of num_tree_per_iteration for a model without trees, which nothing else bounds.
+#: Limit on num_tree_per_iteration for a model without trees, in which nothing else bounds it.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**16
 
 _INNER_FIELDS = {
@@ -100,7 +100,7 @@ def adapt(model: Any) -> AdaptedModel:
 
 
 def _require_all_trees(model: Any) -> None:
-    """Reject a wrapper whose ``predict`` skips the later trees for rows that are decided early."""
+    """Reject a wrapper whose ``predict`` uses prediction early stopping, which skips trees for some rows."""
     stops = model.get_params().get("pred_early_stop")
     if stops is not None and str(stops).lower() not in ("false", "-"):
         raise UnsupportedModelError(
@@ -177,7 +177,7 @@ def _fields(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Tree:
-    """The arrays of one tree as in the text; a child below 0 is the bitwise complement of a leaf's number."""
+    """The arrays of one tree as stored in the text; a negative child is the bitwise complement of a leaf."""
 
     inner: dict[str, np.ndarray]
     leaf_value: np.ndarray
@@ -233,7 +233,7 @@ def _tree(number: int, text: str) -> _Tree:
 
 
 def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, average: bool) -> Ensemble:
-    """Join the trees; in each, number the inner nodes as the text does, and the leaves after them."""
+    """Concatenate the trees; in each, inner nodes keep their numbers in the text, and leaves follow."""
     n_leaves = np.array([len(t.leaf_value) for t in trees], np.int64)
     n_inner = n_leaves - 1
     offsets = np.concatenate([[0], np.cumsum(n_leaves + n_inner)])
@@ -304,7 +304,7 @@ def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, averag
 
 
 def _hessians(ensemble: Ensemble, trees: Sequence[_Tree]) -> np.ndarray:
-    """Return the sum of hessians at each node, summed up from its leaves."""
+    """Return the sum of Hessians at each node, accumulated from its leaves."""
     cover, leaves = np.zeros(ensemble.n_nodes), np.flatnonzero(ensemble.left < 0)
     weights = []
     for number, tree in enumerate(trees):

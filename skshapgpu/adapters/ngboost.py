@@ -3,7 +3,7 @@
 The margin is the result of ``pred_param``, one output for each parameter in the form that the trees add up
 to: the location and the logarithm of the scale for a normal distribution, the logarithms of both parameters
 for a gamma distribution, and so on; the names of the outputs say which. A classifier has the log-odds of
-each class except the first against the first: for two classes one output, the log-odds of the second.
+each class except the first relative to the first: for two classes one output, the log-odds of the second.
 
 All rounds are read, as ``predict`` uses them all without ``max_iter``. NaN goes where each tree sends it.
 """

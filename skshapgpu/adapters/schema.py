@@ -287,7 +287,7 @@ class AdaptedModel:
 
 
 def counts_of(trees: Sequence[Tree]) -> dict[str, Callable[[], np.ndarray]]:
-    """Return ``AdaptedModel.other_covers`` of trees whose covers are weights, if all of them have counts."""
+    """Return ``AdaptedModel.other_covers`` if covers are weights: counts, if all trees have them."""
     if not trees or any(tree.count is None for tree in trees):
         return {}
     return {"count": partial(_counts, trees)}

@@ -125,7 +125,7 @@ class OrdinalCategories:
         return self._look_up(values)
 
     def _look_up(self, values: np.ndarray) -> np.ndarray:
-        # A NaN in the dict would be found only by identity, which two missing values may share or not.
+        # A NaN key would be found only by identity, and two missing values may be different objects.
         codes = {
             category: float(code)
             for code, category in enumerate(self.categories.tolist())

@@ -213,9 +213,9 @@ class _Head:
         return [(t, c) for t, n in enumerate(self.n_classes) for c in range(n)]
 
     def outputs_of(self, tree: int, numbers: np.ndarray) -> np.ndarray:
-        """Return the output of each number in a tree's leaves; -1 for padding of targets with few classes.
+        """Return the output of each element of a tree's leaf vectors; -1 for the padding of shorter targets.
 
-        ``numbers`` are those of the outputs, (n_targets, width).
+        ``numbers`` holds the output numbers, shape (n_targets, width).
         """
         target, class_ = int(self.target[tree]), int(self.class_[tree])
         if not (-1 <= target < len(self.n_classes) and -1 <= class_ < self.width):
@@ -309,7 +309,7 @@ class _Nodes:
 
 
 def _strict(trees: list[_Nodes]) -> bool:
-    """Return whether all numerical nodes of the model use < or >=, so that no threshold has to be moved."""
+    """Return whether all numerical nodes of the model use < or >=, so that thresholds stay unchanged."""
     operators = {int(o) for t in trees for o in np.unique(t.operator[~t.leaf & (t.kind != _CATEGORICAL)])}
     return bool(operators) and operators <= {_LT, _GE}
 
@@ -334,7 +334,7 @@ def _ensemble(head: _Head, trees: list[_Nodes], strict: bool) -> tuple[Ensemble,
         if (count == 0).any():
             raise ValueError("the treelite model averages the trees of an output that has none")
         values = [value / np.where(o < 0, 1, count[o]) for value, o in zip(values, held)]
-    # A tree with some of the outputs becomes one tree for each of them, not one with zeros for the others.
+    # A tree with only some of the outputs is split into one tree per output, rather than padded with zeros.
     is_vector = n_outputs > 1 and all((outputs >= 0).sum() == n_outputs for outputs in held)
     parts = [tree.read(head.dtype, strict) for tree in trees]
     flat_trees: list[Tree] = []
@@ -406,7 +406,7 @@ def _second_output(ensemble: Ensemble) -> Ensemble:
 
 
 def _names(outputs: list[tuple[int, int]]) -> tuple[Any, ...]:
-    """Return the numbers of the classes, or of the targets, or both if there are several of both."""
+    """Name the outputs by class number, by target number or, with several classes and targets, by both."""
     targets, classes = ({place[i] for place in outputs} for i in (0, 1))
     if len(targets) == 1:
         return tuple(c for _, c in outputs)

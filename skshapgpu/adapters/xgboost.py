@@ -22,27 +22,27 @@ from ._subclasses import require_own_predictions
 from .ensemble import Ensemble
 from .schema import AdaptedModel, Column, ColumnEncoder, InputSchema
 
-#: Objectives whose base_score is a probability, and those where it is a mean behind a log link;
-#: for all others it is a margin already.
+#: Objectives whose base_score is a probability, and objectives whose base_score is a mean with a log link;
+#: for all others it is already a margin.
 _LOGIT = frozenset({"binary:logistic", "reg:logistic"})
 _LOG = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft"})
 
-#: Limit of num_class for a model without trees, where one that was tampered with would request gigabytes.
+#: Limit on num_class for a model without trees: without it, a corrupted number would allocate gigabytes.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**16
 
-#: Limit of outputs where only some trees have vector leaves: there, every node of the other trees takes
-#: memory for all outputs, too.
+#: Limit on the number of outputs if only some trees have vector leaves: every node of the other trees then
+#: also takes memory for all outputs.
 _MAX_MIXED_OUTPUTS = 256
 
 
 def adapt(model: Any) -> AdaptedModel:
     """Read a ``Booster``, ``XGBClassifier``, ``XGBRegressor``, ``XGBRanker`` or ``XGBRF...``.
 
-    As many rounds are read as the model's own ``predict`` uses: after early stopping a wrapper
-    stops at ``best_iteration``, a ``Booster`` never does. Only a wrapper knows which number means
-    missing; for a ``Booster`` that belongs to the ``DMatrix``, and only NaN is missing.
-    ``base_margin`` belongs to the ``DMatrix``, too, where it replaces the intercept row by row; it
-    changes no SHAP value and is not read here.
+    The same boosting rounds are read that the model's own ``predict`` uses: after early stopping, a wrapper
+    uses the rounds up to ``best_iteration``, whereas a ``Booster`` uses all of them. Only a wrapper stores
+    which number marks missing values; for a ``Booster`` it is a setting of the ``DMatrix``, so here only NaN
+    is missing. ``base_margin`` is also a property of the ``DMatrix``, where it replaces the intercept row by
+    row; it does not change any SHAP value and is ignored.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _read(
     gradient_booster = learner["gradient_booster"]
     if gradient_booster["name"] == "gblinear":
         raise UnsupportedModelError("a gblinear model has no trees; its coefficients explain it")
-    # DART was a booster around a gbtree up to 3.2; since then its weights are a field of the gbtree.
+    # Up to XGBoost 3.2, a DART booster wraps a gbtree; later versions store its weights in the gbtree itself.
     forest = gradient_booster.get("gbtree", gradient_booster)["model"]
     weights = gradient_booster.get("weight_drop", forest.get("weight_drop"))
     trees, weights, tree_output = _used_trees(forest, weights, best_iteration)
@@ -263,7 +263,7 @@ def _nodes(
 
 
 def _require_finite(nodes: dict[str, np.ndarray], offsets: np.ndarray) -> None:
-    """Reject trees whose training diverged, so that their leaves or sums of hessians overflowed."""
+    """Reject trees whose leaf values or Hessian sums overflowed because training diverged."""
     finite = np.isfinite(nodes["cover"]) & np.isfinite(nodes["value"]).all(axis=1)
     if not finite.all():
         tree = int(np.searchsorted(offsets, np.argmin(finite), side="right")) - 1
@@ -344,7 +344,7 @@ def _category_sets(
 def _without_pruned(
     nodes: dict[str, np.ndarray], offsets: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Drop the nodes that pruning cut off, which XGBoost keeps in the arrays."""
+    """Drop pruned nodes, which XGBoost keeps in the arrays."""
     left, right, sizes = nodes["left"], nodes["right"], np.diff(offsets)
     inner = left >= 0
     n_inner = np.diff(np.concatenate([[0], np.cumsum(inner)])[offsets])

@@ -2,8 +2,8 @@
 
 ``sources.py`` and ``files.py`` read, ``record_batches.py`` explains and ``sinks.py`` writes; ``overlap.py``
 runs all three at the same time, and ``journal.py`` records which call an output belongs to. A batch has the
-same rows in every run, and its values depend on these alone, so a resumed run writes the same output as an
-uninterrupted one.
+same rows in every run, and its values depend only on these rows, so a resumed run writes the same output as
+an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from .sources import open_source
 
 __all__ = ["BatchExplainer", "BatchesResult", "explain_batches"]
 
-#: Bytes of a batch without a memory limit: its rows, their values and the output columns made of them.
+#: Bytes of a batch if there is no memory limit: its rows, their values and the resulting output columns.
 _BATCH_BYTES = 2**26
 
 #: Batches held at once: being read, waiting, being explained, waiting, being written, and one for copies.
 _BATCHES_HELD = 6
 
-#: Largest number of rows of a batch; more would not be faster.
+#: Maximum number of rows of a batch; larger batches would not be faster.
 _MAX_ROWS = 2**20
 
-#: The number of rows of a batch larger than this is a multiple of it.
+#: Batch sizes above this number are rounded down to a multiple of it.
 _ROUND = 1024
 
 
@@ -83,7 +83,7 @@ class BatchesResult:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows explained by this call per second, reading and writing included."""
+        """Rows per second that this call explained, including reading and writing."""
         return (self.n_rows - self.n_resumed) / self.seconds if self.seconds else 0.0
 
 
@@ -258,7 +258,7 @@ def explain_batches(
 
 
 class _Run:
-    """A call of ``explain_batches`` whose arguments have been read."""
+    """A call of ``explain_batches`` with its arguments parsed."""
 
     batch_rows: int
 

@@ -53,9 +53,9 @@ def _explainer_of(model: Any, options: dict[str, Any]) -> TreeExplainer:
 
 
 def request_of(interactions: Any, index: str | None, *, dense: bool = False) -> tuple[Request | None, str]:
-    """Return the requested interactions, None for values of single features, and the index.
+    """Return the requested interactions (None for values of single features) and the index.
 
-    ``dense``: the result may have a matrix for each row, because it is an array.
+    ``dense`` says whether the result is an array, which may hold a matrix for each row.
 
     Raises
     ------

@@ -213,10 +213,10 @@ class CsvFile:
 
 
 class _Found:
-    """Kinds of values in a column, as far as it has been read.
+    """Kinds of values found in a column so far.
 
-    They are "int" and "negative" for 64-bit integers, "uint" for integers that only an unsigned type holds,
-    "huge" for larger ones, "float", "bool" and "text".
+    The kinds are "int" and "negative" for 64-bit integers, "uint" for integers that need an unsigned type,
+    "huge" for larger integers, "float", "bool" and "text".
     """
 
     def __init__(self) -> None:
@@ -225,7 +225,7 @@ class _Found:
         self.text: tuple[int, str] | None = None
 
     def add(self, column: Any, start: int, decimal: str) -> None:
-        """Add the values of further rows, the first of which is number ``start``."""
+        """Add the values of further rows; ``start`` is the number of the first of them."""
         values = column.drop_null()
         self.gaps |= len(values) < len(column)
         if not len(values) or "text" in self.kinds:

@@ -1,7 +1,7 @@
 """Rows in files of one format.
 
-All files are checked, and agree on the type of each column, before any is read: a column that is missing from
-a file is an error, not a column of missing values, and no number loses digits.
+Before any file is read, all files are checked and a common type is determined for each column: a column that
+is missing from a file is an error, not a column of missing values, and no number loses digits.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class _ArrowFile:
         )
 
     def _read_parquet(self, columns: list[str], start: int, n: int) -> Iterator[Any]:
-        """Yield the pages of a row group one after the other; a scanner would hold whole row groups."""
+        """Yield the pages of a row group one at a time; a pyarrow scanner would hold whole row groups."""
         import pyarrow.parquet
 
         with pyarrow.parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
@@ -312,13 +312,13 @@ def unreadable(path: str, error: Exception) -> Exception:
 
 
 def info_of(path: str | Path) -> tuple[str, int, int]:
-    """Return the path, size and modification time of a file, by which a change is noticed."""
+    """Return the path, size and modification time of a file, from which changes are detected."""
     stat = os.stat(path)
     return os.path.abspath(path), stat.st_size, stat.st_mtime_ns
 
 
 def _advice(text: str, csv: CsvOptions) -> str:
-    """Name the option with which a text would be read as a number, if there is one."""
+    """Name the option that would make a text readable as a number, if there is one."""
     if csv.decimal == "." and re.fullmatch(r"[+-]?[0-9]*,[0-9]+", text.strip()):
         return "; numbers with a decimal comma need decimal=','"
     return "; if it means that a value is missing, name it in null_values="

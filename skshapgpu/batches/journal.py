@@ -2,9 +2,9 @@
 
 The folder holds ``journal.json``, which is written before the first row, before a file gets its final name
 and when the output is complete; ``lock``, which a running process holds; and half-written files. The
-operating system releases the lock when its process ends, however that happens. The output itself shows
-which rows are done. The folder may outlive the output, so it does not prove by itself that a file belongs
-to that call.
+operating system releases the lock when its process ends, for whatever reason. The output itself shows which
+rows are done. The folder may outlive the output, so it does not prove by itself that a file belongs to that
+call.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Journal:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keep out other processes, and other calls in this one.
+        """Lock the output against other processes, and against other calls in this one.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class Journal:
 
 
 def call_digest(call: dict[str, Any]) -> str:
-    """Return the digest by which the parts of an output name their call."""
+    """Return the digest that identifies a call in the metadata of its parts."""
     return hashlib.sha256(json.dumps(call, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""Reading, explaining and writing at the same time: two threads beside the caller's.
+"""Overlapping of reading, explaining and writing, with two threads in addition to the caller's.
 
-At most one item waits between two of them, so memory is bounded whichever is slowest. A thread that fails
-or ends wakes the others, so none waits for an item that never comes.
+At most one item waits between two threads, so memory is bounded whichever of them is slowest. A thread that
+fails or ends wakes the others, so that none of them waits forever.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-#: Seconds to wait for the user's iterator if it is still at work when a run has failed. Its thread ends
-#: with its next item, and never keeps the process alive.
+#: Seconds to wait for the user's iterator if it is still running when a run has failed. Its thread ends after
+#: its next item, and never keeps the process alive.
 _PATIENCE = 10.0
 
 
 class Ended(Exception):
-    """Signal that there is no further item, or nobody to take one."""
+    """Signal that there are no more items, or that the consumer has stopped."""
 
 
 class Channel(Generic[T]):
@@ -31,7 +31,7 @@ class Channel(Generic[T]):
         self._error: BaseException | None = None
 
     def put(self, item: T) -> None:
-        """Hand over an item, after waiting for room. Raise ``Ended`` if the other side has gone."""
+        """Hand over an item, after waiting for space. Raise ``Ended`` if the consumer has stopped."""
         with self._changed:
             self._changed.wait_for(lambda: not self._items or self._abandoned)
             if self._abandoned:
@@ -40,7 +40,7 @@ class Channel(Generic[T]):
             self._changed.notify_all()
 
     def get(self) -> T:
-        """Wait for an item. Raise ``Ended`` after the last one, or the error of the other side."""
+        """Wait for an item. After the last one, raise ``Ended``, or the exception of the producer."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._closed)
             if not self._items:
@@ -50,13 +50,13 @@ class Channel(Generic[T]):
             return item
 
     def close(self, error: BaseException | None = None) -> None:
-        """Declare that there will be no further item."""
+        """Declare that there are no more items."""
         with self._changed:
             self._closed, self._error = True, self._error or error
             self._changed.notify_all()
 
     def abandon(self, error: BaseException | None = None) -> None:
-        """Declare that nobody will take a further item."""
+        """Declare that the consumer takes no more items."""
         with self._changed:
             self._abandoned, self._error = True, self._error or error
             self._items.clear()
@@ -64,7 +64,7 @@ class Channel(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """Error with which one of the sides failed, or None."""
+        """Exception with which the producer or the consumer failed, or None."""
         return self._error
 
 

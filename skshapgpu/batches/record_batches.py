@@ -1,4 +1,4 @@
-"""Record batches of Arrow in, record batches of contributions out: the basis of all runs over many rows.
+"""Explanation of Arrow record batches: the basis of all runs over many rows.
 
 Each batch is explained independently, so batches can be processed by any process and in any order, and the
 names and types of the output columns are known in advance. Numeric columns are copied into one array without
@@ -228,7 +228,7 @@ class BatchExplainer:
         return not self._explainer._steps and not self._explainer._schema.has_encoders
 
     def _expected(self) -> tuple[Sequence[str] | None, int | None, bool]:
-        """Return the expected names of columns and their number, if known, and if "_" replaces blanks."""
+        """Return the expected column names and their number, if known, and whether "_" replaces blanks."""
         explainer = self._explainer
         if not explainer._steps:
             return explainer.feature_names, explainer.n_features, explainer._schema.blank_as_underscore

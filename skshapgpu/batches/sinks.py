@@ -42,7 +42,8 @@ FORMATS = ("parquet", "arrow", "npy")
 #: Metadata key of a part for the digest of its call.
 _CALL_KEY = b"skshapgpu call"
 
-#: A digest covers so many bytes at so many places: all bytes of a file of up to 4 MiB.
+#: Number of bytes that a digest reads at each place, and number of places: together, files of up to 4 MiB are
+#: read completely.
 _DIGEST_BYTES, _DIGEST_PLACES = 2**16, 64
 
 
@@ -65,7 +66,7 @@ class Sink(ABC):
 
     @abstractmethod
     def require_ours(self) -> None:
-        """Refuse to write where there is anything that is not output of this package.
+        """Raise an error if the destination contains anything that is not output of this package.
 
         Raises
         ------
@@ -83,7 +84,7 @@ class Sink(ABC):
 
     @abstractmethod
     def n_whole(self, n_batch: int) -> int:
-        """Return how many complete batches of ``n_batch`` rows exist, without a gap, from the first on."""
+        """Return the number of complete batches of ``n_batch`` rows before the first gap."""
 
     @abstractmethod
     def open(self, schema: Any, n_batches: int) -> None:
@@ -99,7 +100,7 @@ class Sink(ABC):
 
     @abstractmethod
     def is_there(self, finished: dict[str, Any]) -> bool:
-        """Return whether a complete output is still as it was left."""
+        """Return whether a complete output is unchanged."""
 
     def close(self) -> None:  # noqa: B027 - most sinks have nothing open
         """Close open files, complete or not."""
@@ -159,7 +160,7 @@ class PartsSink(Sink):
 
 
 class _FileSink(Sink):
-    """A single file, which stays until it is replaced as a whole."""
+    """A single file; an existing one is kept until the new one is complete."""
 
     def require_ours(self) -> None:
         if not self.path.exists() or self._is_ours(self.path):
@@ -305,7 +306,7 @@ class _Parts:
         return self._folder / f"part-{number:06d}.{self._form}"
 
     def n_whole(self, n_batch: int) -> int:
-        """Count the parts from the first on; a last part with fewer rows is left out, and written again."""
+        """Count the parts up to the first gap; a shorter last part is not counted, and is written again."""
         number = 0
         while self._path(number).exists():
             number += 1
@@ -384,7 +385,7 @@ def _state_beside(path: Path) -> Path:
 
 
 def _new(path: Path) -> Any:
-    """Open a new file; unlink an existing one, which may be a second name of the output."""
+    """Open a new file; unlink an existing one first, as it may be a hard link to the output."""
     path.unlink(missing_ok=True)
     return open(path, "xb")
 
@@ -408,7 +409,7 @@ def _is_of(path: Path, call: dict[str, Any] | None) -> bool:
 
 
 def _digest(path: Path) -> str:
-    """Return a digest of a file's size and of bytes from places spread over it."""
+    """Return a digest of a file's size and of bytes sampled at evenly spaced places."""
     size = path.stat().st_size
     found = hashlib.sha256(str(size).encode())
     with open(path, "rb") as file:

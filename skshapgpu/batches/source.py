@@ -81,7 +81,7 @@ class Source(ABC):
 
     @abstractmethod
     def row_bytes(self, columns: Sequence[str]) -> int:
-        """Estimate the bytes of a row of these columns."""
+        """Estimate the bytes per row of these columns."""
 
     @abstractmethod
     def fingerprint(self, columns: Sequence[str]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Source(ABC):
 def require_same_names(
     names: Sequence[str], expected: Sequence[str], wanted: Wanted, where: str, first: str
 ) -> None:
-    """Refuse a part of a source that lacks a column, has it twice, or has an additional one that matters.
+    """Reject a part of a source with a missing, duplicate or relevant additional column.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def _joined(held: list[Any]) -> Any:
 
 
 def row_bytes(schema: Any, columns: Sequence[str]) -> int:
-    """Estimate the bytes of a row of some columns."""
+    """Estimate the bytes per row of some columns."""
     total = 0
     for name in columns:
         try:

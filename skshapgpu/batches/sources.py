@@ -19,7 +19,7 @@ from .files import READAHEAD, files_in, format_of, info_of, open_files
 from .source import Source, Wanted, of_listing, of_schema, part, require_same_names, row_bytes
 from .types import fitted, is_number, wider
 
-#: Number of evenly spaced rows by which an array is recognized as the same.
+#: Number of evenly spaced rows that are compared to recognize an array.
 _COMPARED_ROWS = 64
 
 _NO_OPTIONS = CsvOptions()
@@ -73,7 +73,7 @@ def open_source(source: Any, csv: CsvOptions = _NO_OPTIONS) -> Source:
 
 
 class MatrixSource(Source):
-    """An array or a CSR matrix in memory, or memory-mapped by the user."""
+    """An array or a CSR matrix, in memory or memory-mapped by the user."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -102,7 +102,7 @@ class MatrixSource(Source):
 
 
 class NpySource(Source):
-    """A ``.npy`` file, mapped anew for each piece, so that the memory of pages already read is released."""
+    """A ``.npy`` file, memory-mapped again for each piece so that pages already read are released."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._info = path, info_of(path)
@@ -253,7 +253,7 @@ class DatasetSource(Source):
             self._require_columns(fragment)
 
     def _require_columns(self, fragment: Any) -> None:
-        """Refuse a fragment that pyarrow would fill with nulls or cast to a narrower type."""
+        """Reject a fragment that pyarrow would fill with nulls or cast to a narrower type."""
         import pyarrow.dataset
 
         declared, wanted = self.schema, self._wanted

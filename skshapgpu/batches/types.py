@@ -1,4 +1,4 @@
-"""Types of one column in several files or items: a common type that holds all of their values exactly."""
+"""Common types for a column of several files or items: types that hold all of its values exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``skshapgpu``: SHAP values from files to files, and facts about model files and installations.
+"""The command ``skshapgpu``: SHAP values of rows in files, and facts about model files and installations.
 
 ``arguments.py`` defines the arguments, and a module for each command computes an :class:`Answer`. This
 module prints it, as text or as JSON, and turns an error into one line and an exit code: 0 for success, 1

@@ -33,12 +33,12 @@ EXTRAS = {
     "ray": ("ray", "ray", "for explain_ray"),
 }
 
-#: Largest accepted error of a value, relative to the sum of the largest leaves, as in the additivity check.
+#: Maximum error of a value, relative to the sum of the largest leaves, as in the additivity check.
 _TOLERANCES = {"single": 2.0**-18, "double": 2.0**-40}
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Check everything; the exit code is 1 if something does not work that should."""
+    """Run all checks; the exit code is 1 if something that should work does not."""
     cuda = cuda_info()
     devices = ["cpu", *(f"cuda:{i}" for i in range(len(cuda["devices"])))]
     tests = [self_test(device) for device in devices]

@@ -18,7 +18,7 @@ from .answers import Answer, base_values_text
 from .models import open_explainer
 from .rows import columns_for, csv_options, meant, read_rows, require_file
 
-#: Number of rows drawn to find the strongest pairs; ranking by a mean needs no more.
+#: Number of rows sampled to find the strongest pairs; more are not needed to rank pairs by their means.
 _RANKING_ROWS = 10_000
 
 #: Advice in messages of the library, and its equivalent on the command line.
@@ -112,7 +112,7 @@ def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
 
 
 def _csv_options_of_data(args: argparse.Namespace) -> CsvOptions:
-    """Return the options of CSV files for DATA; those given may be meant for the background alone."""
+    """Return the CSV options for DATA; the given options may apply only to the background."""
     options = csv_options(args)
     of_csv = getattr(open_source(args.data, options), "kind", None) == "csv"
     return options if of_csv or args.background is None else CsvOptions()
@@ -126,7 +126,7 @@ def in_flags(message: str) -> str:
 
 
 def _missing_column(args: argparse.Namespace, explainer: TreeExplainer) -> str | None:
-    """Describe the column that DATA lacks, if that is the error."""
+    """Describe the column that is missing from DATA, if that is the error."""
     find = columns_for(args, explainer.feature_names, explainer._schema.blank_as_underscore)
     try:
         schema = open_source(args.data, csv_options(args)).schema

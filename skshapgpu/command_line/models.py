@@ -44,7 +44,7 @@ _SETTLED = {
 
 
 def require_place(path: str) -> None:
-    """Refuse a path where no file can be written, before any work is done.
+    """Reject a path at which no file can be written, before any work is done.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def require_place(path: str) -> None:
 
 
 def is_explainer(path: str) -> bool:
-    """Return whether MODEL is a saved explainer, judged by its content; otherwise it may hold a model.
+    """Return whether MODEL is, by its content, a saved explainer; otherwise it may be a model file.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""DATA and the background on the command line: rows of files, and the columns that a model takes."""
+"""Reading of DATA and of background data: rows of files, and the columns that a model needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_OPTIONS = CsvOptions()
 
 
 def require_file(path: str, what: str) -> None:
-    """Refuse a file or folder that does not exist, and suggest one that may be meant.
+    """Reject a file or folder that does not exist, and suggest one with a similar name.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def read_rows(
 
 
 def _drawn(pieces: Iterable[Any], n_rows: int | None, seed: int) -> tuple[int, list[Any]]:
-    """Return the number of rows, and pieces of those drawn: rows get random numbers, and the smallest win."""
+    """Keep the rows with the smallest random numbers; return the number of all rows, and the pieces kept."""
     random, there = np.random.default_rng(seed), 0
     held: list[tuple[Any, np.ndarray]] = []
     for piece in pieces:
@@ -164,7 +164,7 @@ def _joined(pieces: list[Any], categories: bool) -> Any:
 
 
 def _like(path: str) -> str:
-    """Suggest a file in the same folder that may be meant."""
+    """Suggest a file with a similar name in the same folder."""
     missing = Path(path)
     try:
         beside = os.listdir(missing.parent)

@@ -27,16 +27,16 @@ MISSING, NEUTRAL = "#A0A0A0", "#404040"
 #: Longest name that is shown in full, in characters.
 _LONGEST_NAME = 40
 
-#: Width of a letter and size of the largest chart, in inches; a larger one could not be written as an image.
+#: Width of a letter and maximum size of a chart, in inches; a larger chart could not be saved as an image.
 LETTER, LARGEST = 0.085, 200.0
 
-#: Number of points from which vector formats store them as an image.
+#: Number of points from which charts in vector formats store them as an image.
 MANY = 5_000
 
 #: Height of a row of a chart, and of everything else in the chart, in inches.
 _ROW, _HEAD = 0.32, 1.0
 
-#: Pixels between a label and anything that it must not touch.
+#: Pixels between a label and its neighbours.
 _GAP = 4.0
 
 #: Names of the values of an explanation, by ``index``.

@@ -31,13 +31,13 @@ from .base import (
 )
 from .strongest import strongest_by_interactions, strongest_by_variance
 
-#: Largest number of categories with a column of their own, and with a colour of their own.
+#: Maximum number of categories that get their own column, and of categories that get their own colour.
 _CATEGORIES, _COLORS = 20, len(PALETTE)
 
-#: Half the width over which the points of a category are spread, where columns are 1 apart.
+#: Half the width over which the points of a category are spread; columns are 1 apart.
 _JITTER = 0.3
 
-#: Number of categories, or of letters of the longest name, above which their names are rotated.
+#: Number of categories, and number of letters of the longest name, above which the names are rotated.
 _MANY_CATEGORIES, _LONG_CATEGORY = 6, 8
 
 #: Longest category name that is shown in full, in characters.

@@ -12,14 +12,15 @@ from .._rows.gpu_arrays import on_gpu, to_host
 from .._rows.tables import select, table
 from ..explainer import TreeExplainer
 
-#: Number of rows whose interactions are computed: enough, as their mean magnitudes only rank features.
+#: Number of rows whose interactions are computed: enough to rank features by their mean magnitudes.
 _SAMPLE = 200
 
-#: Groups by values of the feature itself, groups by another feature, and least rows in one of the former.
+#: Number of groups by the feature's own values, number of groups by another feature, and minimum number of
+#: rows in a group of the first kind.
 _BINS, _GROUPS, _ROWS_IN_BIN = 20, 4, 20
 
-#: A feature counts if its sum of squares exceeds that of random groups by so many standard deviations, and
-#: by this part of the total sum of squares, which rounding may cause.
+#: A feature counts if its sum of squares exceeds that of random groups by this number of standard deviations,
+#: and by this fraction of the total sum of squares, which may be due to rounding.
 _CLEARLY, _ROUNDING = 4.0, 1e-9
 
 
@@ -50,7 +51,7 @@ def strongest_by_variance(
 ) -> int | None:
     """Return the feature that best explains the SHAP values of the given one beyond its own value.
 
-    This is an approximation for explanations whose model is not at hand. Rows are divided into up to 20
+    This is an approximation for explanations whose model is not available. Rows are divided into up to 20
     groups with similar values of the feature; within a group its SHAP values would follow a line if it
     acted alone. The residuals are divided into four groups (quartiles or categories) by every other feature,
     with missing values as a group of their own. The best feature has the largest sum of squares between

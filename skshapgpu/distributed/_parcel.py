@@ -1,4 +1,4 @@
-"""Transport of an explainer to the workers of an engine: as bytes, opened once in each process."""
+"""Transport of an explainer to the workers of an engine: as a pickle, loaded once in each process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hashlib import sha256
 from threading import Lock
 from typing import Any
 
-#: Number of opened parcels that a process keeps, the last ones used: an explainer's tables may take 256 MiB.
+#: Number of recently used parcels that a process keeps open: an explainer's tables may take 256 MiB.
 _N_KEPT = 4
 
 _opened: OrderedDict[str, Any] = OrderedDict()

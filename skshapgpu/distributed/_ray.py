@@ -135,7 +135,7 @@ def _pool(concurrency: Any) -> dict[str, int]:
 
 
 def _check_columns(dataset: Any, batches: BatchExplainer) -> None:
-    """Refuse columns that are known not to be those of the model."""
+    """Reject columns that are known not to be the model's."""
     import pyarrow as pa
 
     known = dataset.schema(fetch_if_missing=False)

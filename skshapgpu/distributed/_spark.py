@@ -114,7 +114,7 @@ def explain_spark(
 
 
 def _explaining(parcel: Any, names: list[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function that a task runs; ``parcel`` is broadcast, ``names`` are those of the columns."""
+    """Return the function that a task runs; ``parcel`` is broadcast, ``names`` are column names."""
 
     def explain(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa

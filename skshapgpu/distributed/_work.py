@@ -38,7 +38,7 @@ class Work:
             self.explainer = explainer_of(model, options)
 
     def values(self, X: Any) -> Any:
-        """Return the values of X, with the dtype that :meth:`dtype` returns, or float32 or float64 as X."""
+        """Return the values of X, with the dtype that :meth:`dtype` returns, or else the float dtype of X."""
         if self._request is None:
             return self.explainer.explain(X, index=self._index).values
         return self.explainer.explain_interactions(
@@ -46,7 +46,7 @@ class Work:
         ).values
 
     def dtype(self, empty: Any) -> np.dtype:
-        """Return the dtype of the values of rows such as these, after a check of their columns.
+        """Check the columns of some rows; return the dtype that the values of similar rows have.
 
         Parameters
         ----------

@@ -102,7 +102,7 @@ class Combination:
         return {*self.categories, *(column for column, _ in self.equal)}
 
     def keys_of(self, block: np.ndarray, hashes: Mapping[int, np.ndarray]) -> np.ndarray:
-        """Return the hash of each row; ``hashes`` are those of categorical columns."""
+        """Return the hash of each row; ``hashes`` holds the hashes of the categorical columns."""
         key = np.zeros(len(block), np.uint64)
         for column in self.categories:
             key = _mixed(key, hashes[column].view(np.int32).astype(np.int64).view(np.uint64))
@@ -137,7 +137,7 @@ class _Table(NamedTuple):
     ctrs: np.ndarray
 
     def places(self, key: np.ndarray) -> np.ndarray:
-        """Return the position of each key in the table; that of an unknown key is after the last."""
+        """Return the position of each key in the table; for an unknown key, the position after the last."""
         n_keys = len(self.keys)
         if not n_keys:
             return np.zeros(len(key), np.intp)

@@ -152,14 +152,14 @@ def _single(number: Any) -> float:
         return float(np.float32(number))
 
 
-#: Numbers for each key in a table, the key included; for the other types they depend on the model's targets.
+#: Number of values per key in a table, including the key; for other types it depends on the model's targets.
 _STRIDES = {"BinarizedTargetMeanValue": 3, "FloatTargetMeanValue": 3, "Counter": 2, "FeatureFreq": 2}
 
 _TYPES = {"Borders", "Buckets", *_STRIDES}
 
 
 def _numbers_of(kind: str, n_classes: int, border: int) -> tuple[int, int]:
-    """Return which numbers from :func:`_read_table` a CTR's formula uses; -1 where it is a constant."""
+    """Return which numbers of :func:`_read_table` the formula of a CTR uses; -1 in place of a constant."""
     if kind in _STRIDES:
         return 0, 1 if _STRIDES[kind] == 3 else -1
     if not 0 <= border < n_classes - (kind == "Borders"):
@@ -168,7 +168,7 @@ def _numbers_of(kind: str, n_classes: int, border: int) -> tuple[int, int]:
 
 
 def _read_table(kind: str, table: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return ascending keys, and the numbers that CTRs may use for each, in single precision."""
+    """Return the keys in ascending order, and for each key the single-precision numbers that CTRs may use."""
     items, stride = table["hash_map"], operator.index(table["hash_stride"])
     limit = max(len(items), 1024)  # a table without keys has a stride, too
     if (

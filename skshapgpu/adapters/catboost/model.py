@@ -196,7 +196,7 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
 
 
 def restore_tables(document: dict[str, Any], content: bytes) -> None:
-    """Give CTRs that share a name in the JSON export, and thus a table, names and tables of their own.
+    """Give CTRs that share a name, and thus a table, in the JSON export their own names and tables.
 
     Parameters
     ----------
@@ -229,13 +229,13 @@ def restore_tables(document: dict[str, Any], content: bytes) -> None:
 
 
 def _loss(document: dict[str, Any]) -> str | None:
-    """Return the training loss of the model; None if the document lacks it, like that of a sum of models."""
+    """Return the training loss of the model; None if the document lacks it, as for a sum of models."""
     params = document.get("model_info", {}).get("params", {})
     return params.get("loss_function", {}).get("type") if isinstance(params, dict) else None
 
 
 def _loss_of_sum(document: dict[str, Any]) -> str | None:
-    """Return the loss of all models of a sum; None if it is not a sum, or they have different losses."""
+    """Return the common loss of the models in a sum; None if the model is not a sum or the losses differ."""
     text = document.get("model_info", {}).get("loss_function")
     return json.loads(text).get("type") if isinstance(text, str) else None
 
@@ -256,7 +256,7 @@ def read_document(document: dict[str, Any], n_features: int) -> Parts:
     ----------
     document : dict
     n_features : int
-        Minimum number of columns of X; there are more if the trees use a later one.
+        Minimum number of columns of X; it is increased if the trees use a column beyond it.
 
     Returns
     -------
@@ -363,7 +363,7 @@ def _read(document: dict[str, Any], n_features: int) -> Parts:
 
 
 def _players(n_features: int, ctrs: list[frozenset[int]]) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
-    """Return the player of each column of X and of each CTR, and the columns of players with several.
+    """Return the player of each column of X and of each CTR, and the columns of players that have several.
 
     ``ctrs`` lists the categorical columns of each CTR.
     """
