@@ -1,4 +1,4 @@
-"""SHAP values against background data, ours and other libraries', on one thread of the CPU or on a GPU."""
+"""Benchmark of interventional SHAP values, ours and other libraries', on one CPU thread or on a GPU."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ OURS = {"ours": ("single", False), "ours-with-building": ("single", True), "ours
 #: System that ratios refer to: name of these ratios.
 RATIOS = {"ours": "seconds_over_ours", "ours-with-building": "seconds_over_building"}
 
-#: Largest error with which a system is still timed: the largest difference over the largest magnitude. Ours
-#: in double precision against the definition, in single against double, and the mean margin of the background
-#: plus values against the model's own prediction; other libraries against ours in double.
+#: Largest error at which a system is still timed: the largest difference divided by the largest magnitude.
+#: Ours in double precision against the definition, in single against double, and the mean margin of the
+#: background plus values against the model's own prediction; other libraries against ours in double.
 TOLERANCE = {"definition": 1e-10, "single": 5e-6, "additivity": 1e-5, "peer": 1e-3}
 
 #: Rows on which all systems are checked, and rows and background rows for the definition.
@@ -114,7 +114,7 @@ def whole_calls(runner: peers.Runner, n_rows: int, seconds: float, entry: dict[s
 
 
 def some_rows(runner: peers.Runner, n_rows: int, seconds: float, entry: dict[str, Any]) -> dict[str, Any]:
-    """Plan calls of about so many seconds, for costs proportional to the rows, without a fixed part."""
+    """Plan calls of about the given seconds, for costs proportional to the rows, without a fixed part."""
     if entry["one_row_seconds"] > seconds:
         return {"call_rows": 1, "calls": 1, "extrapolated": False}
     return peers.plan_calls(runner, n_rows, seconds) | {"extrapolated": False}

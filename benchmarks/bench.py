@@ -1,4 +1,4 @@
-"""Rows per second of SHAP values, ours and other libraries', each model checked before it is timed.
+"""Throughput of SHAP values, ours and other libraries', on models that are checked before they are timed.
 
     python benchmarks/bench.py values --quick
     python benchmarks/bench.py values --models "*-med" "rf-*" --data DIR
@@ -89,10 +89,10 @@ OURS: dict[str, tuple[str, int, str | None]] = {
     "ours-avx2": ("single", 1, "avx2"),
 }
 
-#: Largest error with which a system is still timed: the largest difference over the largest magnitude. Ours
-#: in double precision against the definition and in single against double, and the model's margin against
-#: base value plus values (libraries add margins up in float32); other libraries, some of which compute in
-#: float32 or with a fixed number of quadrature nodes, against ours in double.
+#: Largest error at which a system is still timed: the largest difference divided by the largest magnitude.
+#: Ours in double precision against the definition and in single against double, and the model's margin
+#: against base value plus values (libraries add margins up in float32); other libraries, some of which
+#: compute in float32 or with a fixed number of quadrature nodes, against ours in double.
 TOLERANCE = {"definition": 1e-11, "single": 1e-5, "additivity": 1e-5, "peer": 1e-3}
 
 #: Rows on which all systems are checked.

@@ -1,4 +1,4 @@
-"""Extra time of explaining in a cross-validation: cross_val_explain against cross_validate, on one thread."""
+"""Overhead of explaining in a cross-validation: cross_val_explain and cross_validate on one thread."""
 
 from __future__ import annotations
 

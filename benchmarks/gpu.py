@@ -1,4 +1,4 @@
-"""Benchmarks that need a GPU: SHAP values on it, and the number of rows from which it pays off.
+"""Benchmarks that need a GPU: SHAP values, and the number of rows from which the GPU pays off.
 
 *Kernel time* is measured by CUDA events around ``shap_values`` of rows already on the device, with a result
 that stays there. All other times are those of a whole call from and to host memory.
@@ -35,7 +35,8 @@ DEFAULT_MODELS = (
     "lightgbm-adult",
 )
 
-#: Rows for a model, rows for one with deep trees, and the largest result, in bytes of float64 values.
+#: Number of rows for a model, number of rows for a model with deep trees, and maximum size of a result in
+#: bytes, as float64.
 ROWS, DEEP_ROWS, DEEP, MAX_RESULT_BYTES = 1_000_000, 100_000, 12, 8e9
 
 #: name: (precision, algorithm, additivity check), timed as kernels. Ratios refer to the first.
@@ -47,8 +48,8 @@ KERNELS: dict[str, tuple[str, str, bool]] = {
     "gputreeshap": ("single", "gputreeshap", False),
 }
 
-#: Largest error with which a system is still timed: the largest difference over the largest magnitude. Our
-#: GPU against our CPU, both in single and both in double precision; each system against our CPU in double
+#: Largest error at which a system is still timed: the largest difference divided by the largest magnitude.
+#: Our GPU against our CPU, both in single and both in double precision; each system against our CPU in double
 #: precision. Peers and their method may lose digits that ours keep.
 TOLERANCE = {"single": 1e-5, "double": 1e-10, "peer": 1e-3}
 
@@ -175,7 +176,7 @@ def measure(case: models.Case, ensemble: Any, arguments: argparse.Namespace) -> 
 
 
 def compare(case: models.Case, errors: dict[str, float]) -> np.ndarray:
-    """Fill in the errors of our GPU; return our CPU's first values in double precision."""
+    """Record the errors of our GPU values; return the first values of our CPU in double precision."""
     X = case.X[:COMPARED_ROWS]
     for precision, rows in (("single", X), ("double", X.astype(np.float64))):
         options: dict[str, Any] = {"precision": precision, "check_additivity": False}

@@ -43,8 +43,8 @@ ON_GPU = {
     "ours": ("single", True, False),
 }
 
-#: Largest error with which a system is still timed: the largest difference over the largest magnitude. Ours
-#: in double precision against the definition, in single against double; other libraries against ours in
+#: Largest error at which a system is still timed: the largest difference divided by the largest magnitude.
+#: Ours in double precision against the definition, in single against double; other libraries against ours in
 #: double.
 TOLERANCE = {"definition": 1e-10, "single": 5e-6, "double": 1e-10, "peer": 1e-3}
 

@@ -257,7 +257,7 @@ def _xgboost(
 
 
 def _random_forest(X: np.ndarray, y: np.ndarray, classes: int, trees: int, max_depth: int) -> Any:
-    """Build a regressor, also for binary targets: the trees are equal, and nobody explains a second class."""
+    """Build a regressor even for binary targets: the trees are the same, and it has a single output."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     columns = "sqrt" if classes else 1.0  # scikit-learn's defaults for classifiers and regressors

@@ -32,7 +32,7 @@ PROTOCOL = 4
 
 
 class NotApplicable(Exception):
-    """Lack of exact path-dependent SHAP values of a system for this model, or of any in reasonable time."""
+    """Error: a system cannot compute exact path-dependent SHAP values of a model, or takes too long."""
 
 
 @dataclass
@@ -153,7 +153,7 @@ def serve() -> None:
 
 
 def reason(error: Exception) -> str:
-    """Say in one line why a system cannot be used."""
+    """Return one line that says why a system cannot be used."""
     if isinstance(error, NotApplicable):
         return str(error)
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
@@ -168,7 +168,7 @@ def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 def check(runner: Any, truth: np.ndarray, allowed: float, slowest: float, entry: dict[str, Any]) -> None:
-    """Refuse a system that takes too long for one row, or whose values are wrong."""
+    """Reject a system that takes too long for one row, or whose values are wrong."""
     entry["note"] = runner.note
     one_row = entry["one_row_seconds"] = runner.time(1)[0]
     if one_row > slowest:
@@ -342,7 +342,8 @@ def _shapiq(case: Any) -> System:
     for explainer in explainers:
         explainer.explain(case.X[0])  # makes the arguments of its kernel
 
-    # The public explain() accepts one row, but its kernel many: the kernel is called as in explain().
+    # The public explain() accepts only one row, but its kernel accepts many: call the kernel as explain()
+    # does.
     def call(X: np.ndarray) -> list[np.ndarray]:
         results = []
         for explainer in explainers:

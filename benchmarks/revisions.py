@@ -105,7 +105,7 @@ def _joined(path: list[str]) -> str:
 def in_turn(
     runners: dict[str, peers.RemoteRunner], n_rows: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return seconds of calls with so many rows, and their ratios round by round."""
+    """Return the seconds of calls with ``n_rows`` rows, and their ratios round by round."""
     once = max(runner.time(n_rows)[0] for runner in runners.values())
     n_calls = max(1, round(arguments.seconds / once))
     seconds: dict[str, list[float]] = {name: [] for name in runners}

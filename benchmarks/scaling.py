@@ -1,4 +1,4 @@
-"""Rows from Parquet to Parquet by explain_batches: time that grows with the rows, and memory that does not.
+"""Time and memory of explain_batches from Parquet to Parquet: only time may grow with the number of rows.
 
 Each run is a fresh process. Rows are generated and written in row groups, so no process ever holds all of
 them.
@@ -64,18 +64,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trees", type=int, default=400, help="of a random forest (400)")
     parser.add_argument("--depth", type=int, default=12, help="of its trees (12)")
     parser.add_argument("--jobs", type=int, default=1, help="threads of a process (1)")
-    parser.add_argument("--top", type=int, help="keep so many values of each row (all)")
+    parser.add_argument("--top", type=int, help="number of values to keep per row (all)")
     parser.add_argument("--batch-size", type=int, help="rows of a batch (auto)")
-    parser.add_argument("--gpus", type=int, default=1, help="with --device cuda: also use so many (1)")
-    parser.add_argument("--repeats", type=int, default=1, help="rounds of all runs of so many rows (1)")
-    parser.add_argument("--folder", type=Path, help="where rows and values lie (a temporary folder)")
+    parser.add_argument("--gpus", type=int, default=1, help="with --device cuda: GPUs of further runs (1)")
+    parser.add_argument("--repeats", type=int, default=1, help="rounds of runs for each number of rows (1)")
+    parser.add_argument("--folder", type=Path, help="where rows and values are stored (a temporary folder)")
     parser.add_argument("--cache", type=Path, default=Path(__file__).parent / ".cache", help="trained models")
 
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure each number of rows in one process, and the largest one on several GPUs, too.
 
-    Several processes explain a part of the rows each, at the same time.
+    A run with several processes divides the rows among them; they work at the same time.
     """
     model = _model(arguments)
     root = Path(tempfile.mkdtemp(dir=arguments.folder))

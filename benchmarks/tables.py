@@ -51,11 +51,11 @@ OURS_OBLIVIOUS = {
 TABLES: dict[str, dict[str, Any]] = {"fast_v2": {"method": "fast_v2"}, "auto": {"tables": "level_uniform"}}
 TABLE_BYTES = 2**28
 
-#: Building tables is repeated for so many seconds, at most so often.
+#: Seconds for which building tables is repeated, and maximum number of repetitions.
 PREP_SECONDS, PREP_CALLS = 0.05, 25
 
-#: Largest error with which a system is still timed: the largest difference over the largest magnitude. The
-#: first three as for `values`; our other algorithms in double precision, and other libraries, against our
+#: Largest error at which a system is still timed: the largest difference divided by the largest magnitude.
+#: The first three as for `values`; our other algorithms in double precision, and other libraries, against our
 #: quadrature in double.
 TOLERANCE = {"definition": 1e-11, "single": 1e-5, "additivity": 1e-5, "double": 1e-9, "peer": 1e-3}
 
@@ -78,7 +78,7 @@ class Timer:
     fixed_calls: int = 1
 
     def plan(self, n_rows: int, seconds: float) -> dict[str, int]:
-        """Choose rows for a call of about so many seconds beyond tables, and no fewer than these take."""
+        """Choose rows that take about the given seconds to explain, and no less than building tables."""
         fixed = 0.0 if self.fixed_rows is None else self.runner.time(self.fixed_rows)[0]
         tried = min(8, n_rows)
         while (taken := self.runner.time(tried)[0] - fixed) < max(seconds, fixed) / 5 and tried < n_rows:
@@ -91,7 +91,7 @@ class Timer:
         return {"call_rows": self.call_rows, "calls": self.calls}
 
     def time(self) -> tuple[float | None, float, float]:
-        """Measure seconds of building the tables and, with these, of a row; and CPU time over wall time."""
+        """Measure seconds to build tables and, with them, to explain a row; and CPU time over wall time."""
         wall, cpu = self.runner.time(self.call_rows, self.calls)
         if self.fixed_rows is None:
             return self.prep and self.prep(), wall / self.call_rows, cpu / wall
