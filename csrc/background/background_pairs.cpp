@@ -220,7 +220,7 @@ bool explain_background_pairs(const BackgroundPairsPlan& plan, const Rows& rows,
 size_t scratch_bytes(const BackgroundPairsPlan& pairs_plan) {
   const Plan& plan = pairs_plan.plan;
   const size_t tile = tile_size(plan).most(), n_inner = most_inner_nodes(plan);
-  // Each leaf of a tree has a path, itself and a group, in vectors that may have twice the capacity.
+  // Each leaf of a tree has a path, a Leaf and a Group, in vectors whose capacity may be twice their size.
   const size_t leaf_bytes = 2 * ((pairs_plan.longest_path + kGroupBits) * sizeof(PathStep) +
                                  sizeof(TreeGroups::Leaf) + sizeof(TreeGroups::Group));
   const size_t tables = plan.precision == Precision::kSingle

@@ -8,9 +8,10 @@ namespace {
 // Size of the tables that rows go through together: few enough that they stay in the L2 cache.
 constexpr size_t kTableBytes = 512 << 10;
 constexpr size_t kMaxTables = 16;
-// Rows that go through them together: few enough that their phi stays in the L1 cache, if possible.
+// Number of rows that go through the tables together: if possible, so few that their phi stays in the L1
+// cache.
 constexpr size_t kPartRows = 128;
-// Tables whose numbers are added up in the plan's precision: too many would lose digits.
+// Number of tables whose entries are added up in the plan's precision; adding up more would lose accuracy.
 constexpr int kMaxAdded = 256;
 
 constexpr size_t kGroupSize = size_t{1} << kGroupBits;

@@ -83,7 +83,7 @@ class TileTables {
   Aligned<T> phi_;    // [row][row_size_]: the chunk's features, then its pairs
   int n_tables_ = 0;  // since the last flush
 
-  // Tables that wait for rows, and the one that is being built.
+  // Finished tables that wait for rows, and the table that is being built.
   std::vector<Lookup> lookups_;
   Aligned<T> tables_;
   size_t n_elements_ = 0;

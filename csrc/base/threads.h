@@ -20,8 +20,8 @@ void run_threads(int64_t n_threads, const Work& work) {
   std::exception_ptr error;
   std::mutex error_mutex;
   const auto guarded = [&](bool calling) {
-    // The runtime allocates a thread's exception state at its first use, and ends the process if it cannot.
-    // Allocate it now, while there is memory, not when the exception is that there is none.
+    // The runtime allocates a thread's exception state at its first use, and terminates the process if that
+    // fails. Allocate it now, while there is memory, rather than when std::bad_alloc is thrown.
     static_cast<void>(std::current_exception());
     try {
       work(calling);
@@ -41,7 +41,7 @@ void run_threads(int64_t n_threads, const Work& work) {
   if (error) std::rethrow_exception(error);
 }
 
-// A function that is called now and then and returns whether to stop.
+// A function that is called periodically and returns whether to stop.
 using Stop = std::function<bool()>;
 
 // Divide tiles among threads. Every thread calls make() for its worker, then worker(tile, stop) for one tile

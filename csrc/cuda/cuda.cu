@@ -13,11 +13,11 @@
 namespace skshap {
 namespace {
 
-// Device memory that a call without a memory limit uses. More would not make it faster.
+// Device memory that a call without a memory limit uses; more would not make it faster.
 constexpr size_t kDefaultBytes = size_t{1} << 30;
 // Memory that a call uses without asking how much is free.
 constexpr size_t kSmallBytes = size_t{1} << 27;
-// Rows of a batch if memory allows: enough work for the largest devices, few enough for batches to overlap.
+// Rows per batch if memory allows: enough work for the largest devices, few enough for batches to overlap.
 constexpr int64_t kBatchRows = 1 << 17;
 // The copies and kernels of one batch overlap with those of the other.
 constexpr int kLanes = 2;

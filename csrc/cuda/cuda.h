@@ -62,8 +62,8 @@ class CudaPlan {
   CudaPlan(const CudaPlan&) = delete;
   CudaPlan& operator=(const CudaPlan&) = delete;
 
-  // Explain rows on the host, with the result on the host. `memory_limit`: device bytes for a call's buffers,
-  // 0 for a part of what is free. Return whether the work was completed, like skshap::explain.
+  // Explain rows on the host, with the result on the host. `memory_limit`: device bytes for a call's buffers;
+  // 0 allows a part of the free memory. Return whether the work was completed, like skshap::explain.
   bool explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
                const std::function<bool()>& interrupted);
   // Explain rows on the device, with the result on the device, in the order of `stream`. Return when all work

@@ -6,10 +6,11 @@
 
 namespace skshap {
 
-// One check at a time: start() it, let kernels make it, mark() it as queued, and finish() it.
+// Performs one check at a time: start() it, launch the kernels that perform it, mark() it as queued, and
+// finish() it.
 class InputCheck {
  public:
-  // Prepare the place where rejected numbers are recorded; return the rules for the kernels.
+  // Prepare the buffer that records rejected numbers; return the rules for the kernels.
   CudaCheck start(const CudaInput& input, cudaStream_t stream) {
     if (!none_found_) {
       first_.reserve(8, "the rows of a batch do not fit the device's memory");

@@ -46,7 +46,7 @@ class Launches {
 
   Launches(const Plan& plan, const CudaModel<T>& model) : plan_(plan), model_(model) {}
 
-  // Return the bytes of a row of each array, 0 for those that are not requested.
+  // Return the bytes per row of each array, 0 for arrays that are not requested.
   std::array<size_t, kArrays> row_bytes(const Result& result) const {
     const size_t item = result.is_float32 ? 4 : 8;
     return {item * row_width(), result.matrices ? item * row_width() * plan_.n_features : 0,
@@ -169,7 +169,8 @@ class Launches {
     a.codes = lane.path_codes.template as<uint32_t>();
     a.phi = lane.phi.template as<double>();
     a.values = out.values;
-    // The recurrences of GPUTreeShap lose digits with every feature on a path: float32 is good for about 16.
+    // The recurrences of GPUTreeShap lose accuracy with every feature on a path: float32 suffices for about
+    // 16.
     const bool single = sizeof(T) == 4 && model_.paths.longest <= kMaxSinglePath;
     check(single ? (out.is_float32 ? launch_gputreeshap<float, float>(a, s)
                                    : launch_gputreeshap<float, double>(a, s))

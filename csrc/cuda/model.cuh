@@ -18,7 +18,7 @@ namespace skshap {
 constexpr size_t kGeneralBytes = size_t{1} << 28;
 // Trees of a margin group: few enough that a job of few rows has many groups.
 constexpr size_t kMarginTrees = 32;
-// Memory for the decisions of a tree for the warps of a block; those of larger trees are in global memory.
+// Shared memory for the decisions of a tree, for all warps of a block; larger trees use global memory.
 constexpr size_t kMaxSharedWords = size_t{1} << 15;
 // The largest number of features for which add_matrices writes matrices: in larger ones most elements are
 // zeros, for which it is slow.

@@ -259,7 +259,7 @@ struct CudaMatrixArgs {
   int64_t n;                        // rows x outputs
   bool subtract;                    // main effects on the diagonal, otherwise the numbers of `values`
   void *values, *matrices, *pairs;  // matrices, pairs: or null
-  // For add_matrices: for each element of a matrix its place in the sums of a row, or -1 if it is zero.
+  // For add_matrices: the place of each matrix element in the sums of a row, or -1 if the element is zero.
   const int32_t* place_of;
 };
 

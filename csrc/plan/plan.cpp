@@ -16,7 +16,7 @@ namespace {
 
 // Sums in single precision are added to those in double precision after this many trees.
 constexpr size_t kMaxChunkTrees = 64;
-// Half of a common L2 cache, for the programs of a chunk.
+// Maximum size of the programs of a chunk: half of a typical L2 cache.
 constexpr size_t kMaxChunkBytes = 512 << 10;
 
 // Features are renumbered only if they outnumber the nodes by more than this.

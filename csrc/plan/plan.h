@@ -173,7 +173,7 @@ struct Result {
   bool needs_margins() const { return margin || gaps; }
 };
 
-// Explain rows. `interrupted` is called now and then from the calling thread only; true ends the work early.
+// Explain rows. `interrupted` is called periodically, only from the calling thread; true ends the work early.
 // Return whether the work was completed.
 bool explain(const Plan& plan, const Rows& rows, const Result& result, int n_threads,
              const std::function<bool()>& interrupted);

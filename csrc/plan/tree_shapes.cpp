@@ -103,7 +103,7 @@ double MeasuredTrees::center(int32_t tree, int32_t o, const std::vector<Leaf>& l
   }
   plan_.leaf_magnitude[output] += largest;
   // Because of rounding, the expected value of the centered leaves is not exactly 0. The base value needs the
-  // rest: the constant and the leaves may be much smaller than the center.
+  // remainder: the constant and the leaves may be much smaller than the center.
   rest_[output] += expected(tree, o, leaves);
   return largest;
 }

@@ -125,7 +125,7 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
-// A function that asks Python now and then, from a thread without the GIL, whether a signal has arrived.
+// Function that periodically asks Python, from a thread without the GIL, whether a signal has arrived.
 class Interrupt {
  public:
   bool operator()() {

@@ -7,7 +7,7 @@
 
 namespace skshap {
 
-// Return bit number `bit` of the 64 consecutive indices from 64 times `block` on.
+// Return a word with bit number `bit` of each of the 64 consecutive indices from 64 * `block` on.
 uint64_t index_bit(uint32_t bit, size_t block);
 
 // Decision words for every value of a group's index, for the path above the group and for its nodes. The

@@ -22,7 +22,7 @@ namespace {
 
 // The most levels of a tree that has a single table.
 constexpr size_t kMaxLevels = 10;
-// The most indices of such a table for each leaf: tables of lopsided trees would be mostly waste.
+// The maximum number of indices of such a table per leaf: tables of lopsided trees would be mostly waste.
 constexpr size_t kMaxIndicesPerLeaf = 2;
 
 // --- Trees that use the same split throughout each level ---

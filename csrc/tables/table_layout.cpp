@@ -11,7 +11,7 @@
 namespace skshap {
 namespace {
 
-// Lookups of a batch, whose numbers are added up in the plan's precision: too many would lose digits.
+// Number of lookups per batch, whose entries are added up in the plan's precision; more would lose accuracy.
 constexpr size_t kBatchLookups = 256;
 
 // A list of trees with an iterator: find() returns a tree's entry or null, for trees in the order of the
@@ -211,7 +211,7 @@ void allocate_tables(Plan& plan) {
 
 namespace {
 
-// The parts of a stream that are kept; keep() returns where a part begins afterwards.
+// The parts of a stream that are kept; keep() returns where a part begins in the new stream.
 template <class X>
 class Kept {
  public:
