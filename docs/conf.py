@@ -49,7 +49,7 @@ numpydoc_validation_checks = {
     "PR04",  # types: parameters that are "as for" those of another function have theirs there
 }
 numpydoc_validation_exclude = {
-    # They document their parameters as attributes, which they become, or are protocols.
+    # These classes are protocols, or dataclasses that document their parameters as attributes.
     r"^skshapgpu\.(BatchesResult|CallPlan|Explanation|InteractionExplanation|TreeGroup)$",
     r"^skshapgpu\.adapters\.(AdaptedModel|Column|ColumnEncoder|DerivedColumns|Ensemble|InputSchema|Tree)$",
     r"\.set_callbacks$",  # scikit-learn's own

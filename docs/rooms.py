@@ -86,7 +86,7 @@ def layers(found: dict[str, set[str]]) -> list[list[str]]:
 
 
 def way_of_x() -> list[str]:
-    """Return the files, relative to the package, that a call of ``explain`` passes through, stay by stay."""
+    """Return the files of the package that a call of ``explain`` enters or returns to, in order."""
     import numpy as np
     from sklearn.ensemble import RandomForestRegressor
 
