@@ -29,8 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Otherwise "auto" would choose the device by the amount of work, and a test could compare digits of two
-    # devices.
+    # Otherwise "auto" would choose the device by the amount of work, and a test could compare values of two
+    # devices digit by digit.
     os.environ["SKSHAPGPU_DEVICE"] = config.getoption("--device")
 
 

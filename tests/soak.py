@@ -1,9 +1,9 @@
-"""A soak test: many threads explain changing models; results must not change nor memory grow.
+"""A soak test: many threads explain changing models; neither may results change nor memory grow.
 
 ``./dev soak [--seconds N]``. Each thread picks a model, options and a kind of work at random, makes an
-explainer, sometimes from a file or a pickle, and explains a random part of the rows. Equal work must give
-equal bits at any time and in any thread. Every explanation is checked to add up. Resident memory is sampled
-throughout: after a warm-up it must not grow.
+explainer, sometimes from a file or a pickle, and explains a random part of the rows. The same work must give
+the same bits at any time and in any thread. Every explanation is checked to add up. Resident memory is
+sampled throughout: after a warm-up it must not grow.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ from skshapgpu import TreeExplainer
 
 N_THREADS = 8
 
-#: Share of the time after which memory must not grow: by then every thread has met most of the work.
+#: Fraction of the run that counts as warm-up; memory must not grow afterwards, because by then every thread
+#: has done most kinds of work.
 WARM_UP = 0.4
 
-#: Growth permitted from the samples after the warm-up to the last ones: allocators keep freed memory.
+#: Permitted growth between the samples after the warm-up and the last ones: allocators keep freed memory.
 ALLOWED_GROWTH, ALLOWED_SHARE = 24 * 2**20, 0.03
 
 RNG = np.random.default_rng(0)
@@ -185,7 +186,7 @@ class Soak:
 
 
 def soak(seconds: float, seed: int = 0) -> list[Sample]:
-    """Work for so many seconds in N_THREADS threads; errors of the threads are raised here.
+    """Run N_THREADS threads for the given seconds; errors of the threads are raised here.
 
     Returns
     -------
@@ -213,7 +214,7 @@ def soak(seconds: float, seed: int = 0) -> list[Sample]:
 
 
 def growth(samples: list[Sample]) -> tuple[int, int]:
-    """Return the bytes by which the median memory grew after the warm-up, and how many it may grow by."""
+    """Return the growth of the median memory after the warm-up, and the permitted growth, in bytes."""
     resident = [sample.resident_bytes for sample in samples]
     n = len(resident)
     first = int(np.median(resident[int(WARM_UP * n) : int((WARM_UP + 0.2) * n)]))

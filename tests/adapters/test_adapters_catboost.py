@@ -73,7 +73,7 @@ def test_regression_settings(options):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("grow_policy", ["SymmetricTree", "Depthwise", "Lossguide"])
 def test_cover_is_the_training_weight(grow_policy, weighted):
-    """Also catboost#1703: leaves at different depths still share the whole weight."""
+    """The weights of leaves at different depths add up to the total weight; see also catboost#1703."""
     X, y = data()
     weight = np.random.default_rng(1).uniform(0.5, 2.0, len(X)) if weighted else np.ones(len(X))
     model = catboost.CatBoostRegressor(**TINY, grow_policy=grow_policy).fit(X, y, sample_weight=weight)
@@ -221,7 +221,7 @@ def test_ranking(loss):
 
 
 def test_scale_and_bias():
-    """catboost#1125, #2136, #1170, #1505 and #2389; shap leaves both out."""
+    """Scale and bias, as in catboost#1125, #2136, #1170, #1505 and #2389; shap ignores both."""
     X, y = data()
     model = regressor(X, y)
     before = adapt(model).ensemble
@@ -368,7 +368,7 @@ def shapley(ensemble, x):
 
 
 def test_order_of_levels_gives_catboosts_own_values():
-    """catboost#2556: the same conditional expectations, features repeating on a path included."""
+    """catboost#2556: CatBoost has the same conditional expectations, even if features repeat on a path."""
     X, y = data(n_features=3)
     X[::5, 0] = np.nan
     model = regressor(X, y, iterations=3)
@@ -451,7 +451,7 @@ def paths_of(node, path=()):
 @pytest.mark.parametrize("policy", ["SymmetricTree", "Depthwise"])
 @pytest.mark.parametrize("wrong", ["delete", None, -1, 3, 1e9, "text", [], {}, math.nan])
 def test_edited_document_never_crashes(documents, policy, wrong):
-    """With any one field replaced: a documented error, or a valid ensemble."""
+    """Replacing any single field leads to a documented error or to a valid ensemble."""
     document = documents[policy]
     refused = 0
     for path in list(paths_of(document))[::4]:

@@ -1,4 +1,4 @@
-"""CatBoost: categories that are compared one by one, in all types."""
+"""CatBoost: one-hot categories of all types."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_category_is_read_as_catboost_reads_it(value):
 
 
 def test_accepted_categories_are_told_apart():
-    """Otherwise the comparisons of values above would prove nothing."""
+    """The model distinguishes the categories; otherwise the comparisons above would prove nothing."""
     model, _ = category_model()
     rows = np.array([[c, 0.25, 3] for c in [*CATEGORIES, "unseen"]], object)
     assert len(set(raw(model, rows))) == len(rows)
@@ -147,7 +147,7 @@ def test_unused_category_column_is_still_read():
 
 
 def test_hashes_of_every_length(tmp_path):
-    """Each length of CityHash64 takes another branch; CatBoost's export has its own hashes."""
+    """Text length selects the branch of CityHash64; the references are the hashes in CatBoost's export."""
     from skshapgpu.adapters.catboost.cityhash import cityhash64
 
     rng = np.random.default_rng(0)

@@ -224,7 +224,7 @@ def test_model_from_file(tmp_path):
 
 @pytest.mark.parametrize("params", [{}, RF], ids=["gbdt", "rf"])
 def test_single_leaf_trees(params):
-    """Their text leaves out all arrays of splits, and in LightGBM 4.0 also the count."""
+    """The text of such trees omits all arrays of splits and, in LightGBM 4.0, also the count."""
     X, y = data()
     model = train(X, y + 5.0, 3, objective="regression", min_data_in_leaf=N_ROWS, **params)
     ensemble = adapt(model).ensemble
@@ -290,7 +290,7 @@ def test_thresholds_between_zeros():
 
 
 def test_zeros_missing_in_some_nodes_only():
-    """No training writes these mixtures: they are refused where a zero and a NaN would go different ways."""
+    """Training never produces these mixtures; they are rejected if zero and NaN would go different ways."""
     X, y = data(3, nan=True)
     model = train(X, y, 2, objective="regression", zero_as_missing=True, num_leaves=4)
     ensemble = adapt(model).ensemble

@@ -223,7 +223,7 @@ def test_frames_must_have_the_categorical_columns_of_training():
 
 
 def test_trained_on_an_array_explained_on_a_frame():
-    """LightGBM then uses the codes of the frame's own categories, whatever their values are."""
+    """LightGBM then uses the codes of the frame's own categories, regardless of their values."""
     pd = pytest.importorskip("pandas")
     X, y = categorical_data(9)
     model = train(X, y, categorical=[1], objective="regression", **CATEGORICAL)
@@ -237,7 +237,7 @@ def test_trained_on_an_array_explained_on_a_frame():
 
 
 def test_integer_arrays_are_rounded_to_float32():
-    """As LightGBM does for arrays, but not for frames."""
+    """LightGBM itself rounds arrays, but not frames."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(3)
     X = 2**26 + rng.integers(0, 40, (N_ROWS, 2))

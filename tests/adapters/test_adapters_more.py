@@ -1,4 +1,4 @@
-"""NGBoost, scikit-survival and quantile-forest: margins on the hardest rows, and values by the definition."""
+"""NGBoost, scikit-survival and quantile-forest: margins on hard rows, and values of the definition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIME = np.ceil(10 * np.exp(Y / 2))
 
 
 def check(model: Any, margin: Callable[[np.ndarray], np.ndarray]) -> AdaptedModel:
-    """Check the margin on 2,000 hard rows, and values of some of them by the definition."""
+    """Check the margin on 2,000 hard rows, and compare values of some of them with the definition."""
     adapted = adapt(model)
     rows = hard_rows(adapted.ensemble, nan=adapted.schema.allow_nan, inf=False).astype(np.float64)
     expected = np.asarray(margin(rows), np.float64)
@@ -51,7 +51,7 @@ def check(model: Any, margin: Callable[[np.ndarray], np.ndarray]) -> AdaptedMode
 
 
 def assert_as_predict_reads(model: Any, predict: Callable[[Any], Any]) -> None:
-    """Check that NaN and infinities are refused exactly if the library itself refuses them."""
+    """Check that NaN and infinities are rejected if and only if the library itself rejects them."""
     for number in (np.nan, np.inf, 1e300):
         rows = X[:3].copy()
         rows[1, 0] = number
@@ -295,7 +295,7 @@ def test_quantile_forest_mean(name, kept):
 
 @pytest.mark.parametrize("name", FORESTS)
 def test_quantile_forest_missing_values_and_targets(name):
-    """It is fitted without missing values, but predicts rows with them."""
+    """The model is fitted without missing values, but predicts rows that have some."""
     model = quantile(name).fit(X, np.c_[Y, Y**2])
     adapted = check(model, lambda rows: model.predict(rows, quantiles="mean"))
     assert adapted.ensemble.n_outputs == 2 and adapted.schema.allow_nan

@@ -246,7 +246,7 @@ def built(
     ids=" ".join,
 )
 def test_operators(operators, dtype):
-    """On every threshold, next to it, and at both zeros; also with strict and other operators mixed."""
+    """Rows on and next to every threshold, and at both zeros; strict and other operators may be mixed."""
     model = built(operators, dtype=dtype)
     adapted = check(model)
     edges = [0.25, -0.5, 0.0, -0.0, np.nan, np.inf, -np.inf, 0.1]
@@ -343,7 +343,7 @@ def test_trees_with_some_of_the_outputs():
 
 @pytest.mark.parametrize("field", ["category_list_begin", "leaf_vector_begin"])
 def test_shared_segments_are_refused(field):
-    """Otherwise a small file could make a large model."""
+    """Shared segments would allow a small file to define a huge model."""
     lgb = library("lightgbm")
     if field.startswith("category"):
         options = {"verbose": -1, "min_data_per_group": 5, "cat_smooth": 1, "num_threads": 1}

@@ -143,7 +143,7 @@ def test_refuses_a_cycle_beside_the_tree():
 
 
 def test_ignored_numbers_may_be_anything():
-    """Features and thresholds of leaves; offsets between sets may repeat; codes start again in each set."""
+    """Leaves may have features and thresholds, set offsets may repeat, and codes start anew in each set."""
     two_trees(feature=[0, 99, 1, -5, 0, 2, 0, 0], threshold=[0.5, NAN, 1.5, NAN, NAN, 0, NAN, NAN])
     two_trees(category_offsets=[0, 2, 2, 3], category_values=[1, 4, 0], category_listed_left=[True] * 3)
 
@@ -170,7 +170,7 @@ def stump(
     codes: list[int] | None = None,
     listed_left: bool = True,
 ) -> Ensemble:
-    """Build a stump with margin -1 where the row goes left, 1 where it goes right."""
+    """Build a stump with margin -1 for rows that go left and 1 for rows that go right."""
     tree = Tree(
         left=[1, -1, -1],
         right=[2, -1, -1],
@@ -205,7 +205,7 @@ def test_at_and_beside_a_threshold(threshold, x_dtype):
 
 
 def test_infinite_thresholds():
-    """`<= inf` holds for infinity, `< -inf` for no number."""
+    """`<= inf` is true for infinity, `< -inf` is true for no number."""
     assert goes_left(stump(INF), INF, 1e308, -INF) == [True, True, True]
     assert goes_left(stump(INF, strict=True), INF, 1e308, -INF) == [False, True, True]
     assert goes_left(stump(-INF), INF, -1e308, -INF) == [False, False, True]
@@ -219,7 +219,7 @@ def test_both_zeros_are_one_number(zero):
 
 
 def test_rows_are_rounded_to_float32_but_thresholds_are_not():
-    """The float64 numbers next to 0.1 all become float32(0.1) = 0.10000000149, right of 0.1."""
+    """The float64 numbers next to 0.1 all round to float32(0.1) = 0.10000000149, which is above 0.1."""
     near = [np.nextafter(0.1, 0), 0.1, np.nextafter(0.1, 1)]
     assert goes_left(stump(0.1), *near) == [True, True, False]
     assert goes_left(stump(0.1, x_dtype="float32"), *near) == [False, False, False]
@@ -351,7 +351,7 @@ def test_copies_are_equal_and_still_read_only(duplicate):
 
 
 def test_a_broken_pickle_is_refused():
-    """Unpickling validates again: edited arrays in a pickle are refused."""
+    """Unpickling validates again: edited arrays in a pickle are rejected."""
     rebuild, (state,) = two_trees().__reduce__()
     with pytest.raises(ValueError, match="child outside its tree"):
         rebuild(state | changed("right", 2, 5))

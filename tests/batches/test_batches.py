@@ -169,7 +169,7 @@ def test_kept_columns_of_all_types(tmp_path: Path, explainer: Any) -> None:
 
 
 def test_partitions_and_files_that_differ(tmp_path: Path, explainer: Any, values: np.ndarray) -> None:
-    """Columns from the names of folders, and a file with other types and another order of columns."""
+    """Folder names define a column, and one file has different types and another order of columns."""
     for year, part in (
         (2020, TABLE.slice(0, 70)),
         (2021, TABLE.slice(70).select([*TABLE.column_names[::-1]])),
@@ -207,7 +207,7 @@ def test_a_large_row_group_is_read_in_pieces(tmp_path: Path, explainer: Any) -> 
 
 
 def test_what_fails_ends_everything(tmp_path: Path, explainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever part fails, the error is raised, earlier batches are kept, and no thread is left."""
+    """Whichever part fails, its error is raised, earlier batches are kept, and no thread is left running."""
 
     def bad(wrong: Any) -> Iterator[Any]:
         yield from (ARRAY[:50], ARRAY[50:100])
@@ -402,7 +402,7 @@ for source, sink in json.loads(sys.argv[2]):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
-    """Eight times the rows, 31 MB of them with as many bytes of values, in about the same memory."""
+    """Explaining eight times as many rows, 31 MB with 31 MB of values, takes about the same memory."""
     chance = np.random.default_rng(0)
     X = chance.random((240_000, 32), np.float32)
     model = RandomForestRegressor(2, max_depth=3, random_state=0).fit(X[:500], X[:500, 0])
@@ -412,7 +412,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
         np.save(tmp_path / f"{n_rows}.npy", X[:n_rows])
         calls.append([f"{tmp_path}/{n_rows}.npy", f"{tmp_path}/{n_rows}-out.npy"])
         table = pa.Table.from_arrays([*X[:n_rows].T.copy()], names=[f"x{i}" for i in range(32)])
-        # A page of each column and its dictionary are held, each 1 MB if there are so many values.
+        # A page of each column and its dictionary are held, each of 1 MB if there are enough values.
         pq.write_table(table, tmp_path / f"{n_rows}.parquet", row_group_size=10**6, use_dictionary=False)
         calls.append([f"{tmp_path}/{n_rows}.parquet", f"{tmp_path}/{n_rows}-out.parquet"])
     run = subprocess.run(

@@ -44,7 +44,7 @@ def found_in(path: Path, text: str, explainer: Any = EXPLAINER, **options: Any) 
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of a few rows, so that types differ from block to block."""
+    """Make blocks of a few rows, so that types differ between blocks."""
     monkeypatch.setattr(csv_files, "_BLOCK_BYTES", 400)
 
 
@@ -89,7 +89,7 @@ def test_columns_are_those_of_pandas(name: str, tmp_path: Path) -> None:
 
 
 def test_text_is_missing_where_it_is_for_pandas(tmp_path: Path) -> None:
-    """Also for transformers, to which None and NaN are two categories, and True is not "True"."""
+    """This includes transformers for which None and NaN are two categories and True is not "True"."""
     n = np.arange(150)
     columns = {
         "text": np.array(["x", "", "y", '"q, ""r"""', "NA", " z"], object)[n % 6],
@@ -274,7 +274,7 @@ def test_options_of_csv_for_other_files(tmp_path: Path) -> None:
 
 
 def test_kinds_are_those_of_the_whole_file(tmp_path: Path) -> None:
-    """Types are those of pandas, whatever the order of the values."""
+    """Types are the same as in pandas, whatever the order of the values."""
     values = {
         ("1", "-2"): "int64",
         ("1", str(2**63)): "uint64",

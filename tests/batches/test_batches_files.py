@@ -1,4 +1,4 @@
-"""explain_batches over files, and items of iterators, that differ: each is explained as it would be alone."""
+"""explain_batches with differing files or iterator items: each is explained as it would be alone."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_narrowing_shows_in_this_data() -> None:
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv"])
 def test_each_file_is_explained_as_if_it_were_alone(suffix: str, tmp_path: Path) -> None:
-    """Other widths, another order, further columns, whole numbers, a column without a value."""
+    """Files differ in float widths and column order, or have extra, integer or empty columns."""
     frames = [
         narrow(X),
         X[["c", "b", "a"]].assign(further="x"),
@@ -134,7 +134,7 @@ def test_items_that_lack_a_column_or_have_another_kind_of_it(name: str, form: st
 
 
 def test_items_are_explained_as_if_they_were_alone(tmp_path: Path) -> None:
-    """The output has the type that the first item gives it; rows keep theirs."""
+    """The first item determines the type of the output; rows keep their own type."""
     frames = [
         narrow(X),
         X[["c", "a", "b"]],
@@ -295,7 +295,7 @@ def categories(values: Any, names: list[str]) -> Any:
 
 
 def test_categories_of_files_are_matched_by_value(tmp_path: Path) -> None:
-    """Dictionaries of other orders and sizes, and plain text."""
+    """Items have dictionaries of different orders and sizes, or plain text."""
     city = np.array(["x", "y", "z"])[np.arange(200) % 3]
     frame = X.assign(b=categories(city, ["x", "y", "z"]))
     model = HistGradientBoostingRegressor(max_iter=5, categorical_features="from_dtype").fit(

@@ -1,4 +1,4 @@
-"""explain_batches: runs that are killed and resumed, and files that change in between."""
+"""explain_batches: runs that are killed and resumed, and files that are changed in between."""
 
 from __future__ import annotations
 

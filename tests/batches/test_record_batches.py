@@ -104,7 +104,7 @@ def test_largest_takes_the_first_of_equals(n: int) -> None:
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "mixed", "whole", "half"])
 def test_types_and_nulls(regression: Any, kind: str) -> None:
-    """Values and their type are those for the data frame, whatever the types of the columns are."""
+    """Values and their type are the same as for the data frame, whatever the column types are."""
     model = HistGradientBoostingRegressor(max_iter=5).fit(DIABETES * 1000, PROGRESSION)
     frame = (DIABETES * 1000).round(0)
     types = {
@@ -163,7 +163,7 @@ def test_pipeline_fitted_on_an_array() -> None:
 
 @pytest.mark.parametrize("as_text", [False, True])
 def test_categories(as_text: bool) -> None:
-    """They are matched by value, whatever the dictionary of a batch is; text columns are categories, too."""
+    """Categories are matched by value, whatever a batch's dictionary; text columns are categories, too."""
     lightgbm = pytest.importorskip("lightgbm")
     city = pd.Categorical(np.array(["x", "y", "z"])[np.arange(442) % 3])
     frame = DIABETES.assign(city=city)

@@ -20,7 +20,7 @@ from skshapgpu.distributed import explain_dask, explain_ray
 
 pytestmark = pytest.mark.usefixtures("gpu")
 
-#: GPUs in use here; a single one is shared by two workers; without any, tests are skipped.
+#: GPUs to use; two workers share a single GPU, and without a GPU the tests are skipped.
 NAMES = [f"cuda:{index}" for index in range(min(2, len(cuda_info()["devices"])))] or ["cuda:0"]
 
 #: Options that give the same arithmetic however many rows a part has.

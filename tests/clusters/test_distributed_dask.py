@@ -1,4 +1,4 @@
-"""Dask: the workers' values equal those of this process, also if one of the workers is killed."""
+"""Dask: the workers' values equal those of this process, even if one of the workers is killed."""
 
 # ruff: noqa: E402
 from __future__ import annotations

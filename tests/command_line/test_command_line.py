@@ -80,7 +80,7 @@ def test_paths_that_are_no_files(fails: Any, saved: Path, tmp_path: Path) -> Non
 
 @pytest.fixture
 def few_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Extras whose libraries are imported anyway, or are missing."""
+    """Replace the extras by one whose library is installed and one whose library is missing."""
     extras = {"one": ("numpy", "numpy", "for arrays"), "other": ("no_such_module", "no-such", "for nothing")}
     monkeypatch.setattr(doctor, "EXTRAS", extras)
 
@@ -311,7 +311,7 @@ def test_bytes(n_bytes: int, text: str) -> None:
 
 
 def test_module_and_broken_pipe(saved: Path) -> None:
-    """If nobody reads the output, there is no error message."""
+    """There is no error message if the reader of the output has closed the pipe."""
     read_end, write_end = os.pipe()
     os.close(read_end)
     command = [sys.executable, "-m", "skshapgpu", "info", str(saved)]

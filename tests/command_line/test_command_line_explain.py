@@ -328,7 +328,7 @@ def test_texts_are_categories(run: Any, fails: Any, tmp_path: Path) -> None:
 
 
 def test_drawn_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """However the file is read, each row has the same chance, and none is drawn twice."""
+    """However the file is read, each row is equally likely to be drawn, and none is drawn twice."""
     monkeypatch.setattr(rows, "_PIECE", 70)
     np.save(tmp_path / "data.npy", np.arange(1000.0).reshape(-1, 1))
     counts = np.zeros(1000, int)

@@ -47,7 +47,7 @@ def mixed_frame(n_categorical: int = 3, n_unused: int = 1) -> tuple[Any, np.ndar
 
 
 def test_lightgbm_columns_of_a_data_frame(info: Any, tmp_path: Path) -> None:
-    """LightGBM stores how many there are; only the splits show which ones."""
+    """LightGBM stores the number of categorical columns; only the splits show which ones they are."""
     lightgbm = library("lightgbm")
     X, y = mixed_frame(8, n_unused=2)
     model = lightgbm.LGBMRegressor(n_estimators=60, min_child_samples=5, verbose=-1).fit(X, y)

@@ -46,7 +46,7 @@ def test_numbers(value: float, digits: int, text: str) -> None:
 @pytest.mark.parametrize("offset", [0.0, 1e-7, 3.0, 209642.0, -1.7e9, 1e12])
 @pytest.mark.parametrize("spread", [1e-7, 1e-3, 5.0, 3e4, 1e8])
 def test_differences_of_a_hundredth_are_seen(offset: float, spread: float) -> None:
-    """Up to the limit of float64: 1e-16 of the number, of which 15 digits are shown."""
+    """Differences remain visible down to the limit of float64; at most 15 digits are shown."""
     base, other = offset, offset + 0.37 * spread
     texts = [number(x, digits_for(x, spread), padded=True) for x in (base, other)]
     found, expected = float(texts[1]) - float(texts[0]), other - base

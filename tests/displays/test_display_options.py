@@ -28,7 +28,7 @@ def close_figures() -> Any:
 
 
 def explanation(index: Any = None) -> Explanation:
-    """Make an explanation of five rows: all values of row i are i + 1."""
+    """Make an explanation of five rows, in which all values of row i are i + 1."""
     values = np.repeat(np.arange(1.0, 6.0)[:, None], 3, axis=1)
     return Explanation(values, 10.0, values, ("a", "b", "c"), row_labels=index)
 

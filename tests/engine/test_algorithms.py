@@ -1,4 +1,4 @@
-"""The table of algorithms: exact results, refusal of all others, and documentation that agrees."""
+"""The table of algorithms: its results are exact, all others are rejected, and the documentation agrees."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ every_device = pytest.mark.parametrize("device", DEVICES)
 
 @cache
 def model() -> HistGradientBoostingClassifier:
-    """Fit a binary classifier with a logistic link, which has all model outputs."""
+    """Fit a binary classifier with a logistic link, for which all model outputs exist."""
     few = HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=9, learning_rate=0.5)
     return few.fit(CANCER[:, COLUMNS], Y)
 
@@ -163,7 +163,7 @@ def test_all_that_the_table_has_is_exact(
 
 @pytest.mark.parametrize("name", [row.name for row in ALGORITHMS if row.method != AUTO.method])
 def test_each_uses_its_own_method(name: str) -> None:
-    """All are exact; only the last bits tell which method has computed the values."""
+    """All methods are exact; only the last bits show which one computed the values."""
     ensemble = adapt(model()).ensemble
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
     values = np.full((len(X), 1, len(COLUMNS)), np.nan)
@@ -207,7 +207,7 @@ def computes(algorithm: Algorithm, device: str, kind: Kind, interventional: bool
 
 
 def reason_of_options(algorithm: Algorithm, device: str, interventional: bool, model_output: str) -> str:
-    """Say why an explainer with these options could compute nothing, and what to do instead."""
+    """Return why an explainer with these options cannot compute anything, and what to do instead."""
     option = f"algorithm='{algorithm.name}'"
     if model_output != "raw" and not interventional:
         return f"model_output='{model_output}' is defined against background rows only: give data=, or use"
@@ -223,7 +223,7 @@ def reason_of_options(algorithm: Algorithm, device: str, interventional: bool, m
 def reason_of_call(
     algorithm: Algorithm, device: str, kind: Kind, interventional: bool, model_output: str
 ) -> str:
-    """Say why this explainer does not compute these results, and what to do instead."""
+    """Return why this explainer does not compute these results, and what to do instead."""
     if kind == (3, "STII"):
         return "order=3 has index 'SII' or 'BII', not 'STII', which is of order 2"
     if model_output != "raw":

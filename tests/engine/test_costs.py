@@ -1,4 +1,4 @@
-"""The predicted work of a call against the work that it does."""
+"""The cost model of calls, and the choice of tables and devices that it leads to."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def tables(n_nodes: int, n_lookups: int, table_bytes: int, n_places: int = 0) ->
 
 
 def test_tables_are_for_many_rows_and_short_paths() -> None:
-    """A million numbers, and 500 lookups instead of 10,000 leaves; or 10,000 lookups in large tables."""
+    """Small tables replace 10,000 leaves by 500 lookups; large tables need 10,000 lookups."""
     groups = [walked(3), walked(7)]
     short, long = tables(3, 500, 4_000_000), tables(7, 10_000, 10_000_000_000)
 

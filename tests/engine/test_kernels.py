@@ -60,7 +60,7 @@ def test_random_ensembles(core, precision, options, n_rows, dtype):
 @pytest.mark.parametrize("x_dtype", ["float32", "float64"])
 @pytest.mark.parametrize("strict", [False, True])
 def test_many_rows_at_every_threshold(core, precision, x_dtype, strict):
-    """More rows than a block, all features, categories and zeros that are missing."""
+    """More rows than a block holds, with categories and with zeros that count as missing."""
     ensemble = random_ensemble(
         5,
         n_trees=8,
@@ -105,7 +105,7 @@ def test_twenty_outputs(core, precision, vector):
 
 @both_precisions
 def test_wide_rows(core, precision):
-    """Six features, moved to six of 10,000 columns."""
+    """The trees use 6 of 10,000 columns."""
     narrow = random_ensemble(12, n_trees=6, n_features=6, n_outputs=2)
     columns = np.array([3, 9999, 0, 500, 4096, 8191])
     wide = dataclasses.replace(narrow, n_features=10_000, feature=columns[narrow.feature])
@@ -123,7 +123,7 @@ def test_wide_rows(core, precision):
 @pytest.mark.parametrize("x_dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n_thresholds", [65533, 65534, 65535, 65536, 65537, 131071])
 def test_as_many_thresholds_as_16_bits_count(core, precision, x_dtype, n_thresholds):
-    """A tree of one feature gives that feature margin minus base value, without the definition."""
+    """In a tree of one feature, that feature's value is the margin minus the base value."""
     rng = np.random.default_rng(14)
     depth = 17
     tree = full_tree(rng, depth, 1)
@@ -217,7 +217,7 @@ def assert_chain(core: ModuleType, precision: str, depth: int, n_features: int, 
 @both_precisions
 @pytest.mark.parametrize("first", range(1, 41, 10))
 def test_every_number_of_features_on_a_path(core, precision, first):
-    """Chains of 1 to 40 different features: each needs its own number of points."""
+    """Chains of 1 to 40 different features cover all numbers of quadrature nodes up to 20."""
     for depth in range(first, first + 10):
         assert_chain(core, precision, depth, depth, n_rows=1)
 
@@ -254,7 +254,7 @@ def test_deep_chains(core, precision, depth, n_features):
     ],
 )
 def test_rows_that_follow_a_deep_chain_all_or_not_at_all(core, precision, depth, share):
-    """The row satisfies no feature, or one: (1 - t)^d is the hardest integrand. Up to 40, also all."""
+    """The row satisfies no or one feature: (1 - t)^d is the hardest integrand. Up to depth 40, also all."""
     node = np.arange(2 * depth + 1)
     # Even nodes continue with the next even one on their left; odd ones are leaves.
     left = np.where((node % 2 == 0) & (node < 2 * depth), node + 2, -1)

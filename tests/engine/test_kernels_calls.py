@@ -1,4 +1,4 @@
-"""Calls of the compiled kernels: equal bits in every call, interruption, wrong arguments."""
+"""Calls of the compiled kernels: identical bits in every call, interruption, wrong arguments."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_gaps_are_those_of_the_written_values(cpu_core, dtype, n_features):
 
 
 def test_arrays_from_another_process(core):
-    """Their dtype equals float64, but is another object; a dtype may also carry metadata."""
+    """An unpickled array's dtype equals float64 but is another object; a dtype may also carry metadata."""
     ensemble = random_ensemble(29)
     X = random_rows(30, ensemble, 5)
     plan = core.Plan(state(pickle.loads(pickle.dumps(ensemble))), "double")
@@ -326,7 +326,7 @@ def test_arrays_from_another_process(core):
 
 @pytest.mark.parametrize("precision, value", [("single", 1e39), ("double", 1.7e308)])
 def test_leaves_beyond_the_precision(core, precision, value):
-    """They are refused or explained, never turned into infinity."""
+    """Such leaves are rejected or explained, but never become infinite."""
     tree = Tree([1, -1, -1], [2, -1, -1], [0] * 3, [0.0] * 3, [False] * 3, [2, 1, 1], [0, value, -value])
     ensemble = Ensemble.from_trees([tree], n_features=1, intercept=0)
     try:
@@ -373,7 +373,7 @@ for n_threads in (2**20, 2**29, 2**30 - 1, 2**31 - 1, 2**30):
 @once
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
 def test_threads_that_cannot_start():
-    """300 threads need more address space than is left for their stacks."""
+    """The stacks of 300 threads need more address space than is left."""
     result = run(
         [
             "-c",

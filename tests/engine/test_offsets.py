@@ -1,8 +1,8 @@
 """Leaves with a large common offset, as in forests with a target far from zero, lose no digits.
 
 SHAP values and interactions are differences of leaves. The reference is computed from trees with the first
-leaf of each tree subtracted from all of its leaves, which is exact if the offset is large. This is another
-offset than the one that the core subtracts, and ``reference.py`` computes from the definition.
+leaf of each tree subtracted from all of its leaves, which is exact if the offset is large. The core subtracts
+a different offset, and ``reference.py`` computes from the definition.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def given_is_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def first_leaves(ensemble: Ensemble) -> np.ndarray:
-    """Return the value of the first leaf of each tree, for each node of the tree."""
+    """Return, for each node, the value of the first leaf of its tree."""
     leaves = np.flatnonzero(ensemble.left < 0)
     first = leaves[np.searchsorted(leaves, ensemble.tree_offsets[:-1])]
     return np.repeat(ensemble.value[first], np.diff(ensemble.tree_offsets), axis=0)
@@ -92,7 +92,7 @@ def check_values(model: Any, exact: Ensemble, X: np.ndarray, precision: str = "s
 
 
 def check_many_rows(model: Any, exact: Ensemble, X: np.ndarray, precision: str = "single") -> None:
-    """Check so many rows that "auto" builds tables for them."""
+    """Check enough rows for "auto" to build tables."""
     expected, _ = reference.path_dependent_shap(exact, X)
     explainer = TreeExplainer(model, precision=precision, device="cpu")
     n_copies = 400_000 // len(X)
@@ -123,7 +123,7 @@ CHECKS = [check_values, check_many_rows, check_interactions, check_background]
 @pytest.mark.parametrize("offset", [1e3, 1e6, 1e9, 1e12])
 @pytest.mark.parametrize("check", CHECKS)
 def test_ensembles(check: Callable[..., None], offset: float) -> None:
-    """Offsets of either sign, different in each tree."""
+    """The offsets have either sign and differ between trees."""
     rng = np.random.default_rng(7)
     for vector in (False, True):
         ensemble = random_ensemble(
@@ -287,7 +287,7 @@ def test_constant_and_magnitude(trees: Any, intercept: Any, constant: Any, magni
 
 
 def test_an_intercept_that_the_leaves_take_back() -> None:
-    """Boosting from 0.3 to targets near 1e-5: base value and leaves are far below the mean of a tree."""
+    """Boosting starts at 0.3, targets are near 1e-5: base value and leaves are far below a tree's mean."""
     rng = np.random.default_rng(11)
     ensemble = random_ensemble(rng, n_trees=1, n_features=3, shapes=("random",), max_leaves=9)
     value = np.where(

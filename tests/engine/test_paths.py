@@ -33,7 +33,7 @@ def compile_plan(ensemble: Ensemble) -> _core.Plan:
 
 
 def fill_bins(sizes: list[int], packing: str) -> list[int]:
-    """Return the bin of each item by the definition of the packing, checking every bin for every item."""
+    """Return the bin of each item by the definition of the heuristic, trying every bin for every item."""
     bins = [0] * len(sizes)
     filled: list[int] = []
     decreasing = packing.endswith("decreasing")
@@ -125,7 +125,7 @@ def test_unknown_packing_is_refused(cuda: ModuleType) -> None:
 
 
 def path_lengths(ensemble: Ensemble) -> list[int]:
-    """Count the distinct features of each leaf's path, and one; trees of a single leaf have no path."""
+    """Return the number of distinct features on each leaf's path, plus one; single leaves have no path."""
     lengths = []
     for root in ensemble.tree_offsets[:-1]:
         pending: list[tuple[int, frozenset[int]]] = [(int(root), frozenset())]

@@ -1,4 +1,4 @@
-"""Memory of a call: predicted by ``TreeExplainer.plan``, limited by errors, and used by a process."""
+"""Memory of a call: predicted by ``TreeExplainer.plan``, bounded by errors, and measured in a process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def explainer_of(model: Any, **options: Any) -> TreeExplainer:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_call_is_refused_as_the_plan_says(forest: RandomForestRegressor, dtype: str) -> None:
-    """The message is the plan's, at the same number of bytes; float32 takes half."""
+    """A call fails below the same limit, and with the same message, as the plan; float32 takes half."""
     rows = X.astype(dtype)
     enough = explainer_of(forest, memory_limit="1GB").plan(len(X), dtype=dtype)
     assert enough.refusal is None and enough.result_bytes == rows.nbytes
@@ -153,7 +153,7 @@ for model, dtype, options in (
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peaks are read from /proc")
 def test_peaks_are_those_of_the_process() -> None:
-    """Within a fifth, plus 3 MB that allocators and threads keep."""
+    """Prediction and measurement agree within a fifth, plus 3 MB that allocators and threads keep."""
     # glibc keeps freed memory, unless it was mapped in one piece.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144", "MALLOC_TRIM_THRESHOLD_": "262144"}
     run = subprocess.run(

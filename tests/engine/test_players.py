@@ -62,7 +62,7 @@ def attributes(ensemble: Ensemble) -> dict[str, Any]:
 def assert_computes(
     plan: Any, ensemble: Ensemble, rows: np.ndarray, tolerance: float, values: np.ndarray, **parts: np.ndarray
 ) -> None:
-    """Check ``parts``, named as the core's results, and the margins."""
+    """Check ``parts``, which have the names of the core's results, and the margins."""
     scale = leaf_scale(ensemble)
     margin = np.full((len(rows), ensemble.n_outputs), np.nan)
     found = {name: np.full(truth.shape, np.nan) for name, truth in {"values": values, **parts}.items()}
@@ -201,7 +201,7 @@ def test_gputreeshap_refuses_several_columns_of_a_player() -> None:
 
 
 def chain(player: np.ndarray) -> Ensemble:
-    """Build a tree with one leaf behind three columns."""
+    """Build a tree with one leaf that depends on three columns."""
     return Ensemble(
         n_features=3,
         tree_offsets=[0, 7],

@@ -1,6 +1,6 @@
-"""algorithm="treeshap" and "fast_v1": the definition, the quadrature, exact chains, and their refusals.
+"""algorithm="treeshap" and "fast_v1", compared with the definition, the quadrature and exact chains; errors.
 
-They compute on the CPU only, so every explainer here asks for it.
+Both compute on the CPU only, so every explainer here requests it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_core_is_the_definition(options: dict[str, Any], n_rows: int) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("vector", [False, True])
 def test_core_is_the_quadrature(shape: str, order: str, vector: bool) -> None:
-    """More features than the definition can do, rows of several blocks, categories and missing zeros."""
+    """More features than the definition can handle, several blocks of rows, categories and missing zeros."""
     for seed in range(3):
         ensemble = random_ensemble(
             seed,
@@ -141,7 +141,7 @@ def chain(depth: int, share: float) -> Ensemble:
 def test_accuracy_that_the_documentation_promises(
     method: str, share: float, precision: str, depth: int, tolerance: float
 ) -> None:
-    """Rows that follow a chain (almost) to its end: the longest recursions. Errors relative to a leaf."""
+    """Rows that follow a chain (almost) to its end recurse the deepest; errors are relative to a leaf."""
     ensemble = chain(depth, share)
     rows = np.stack([np.zeros(depth), np.arange(depth) == 3, np.arange(depth) % 8 == 0, np.ones(depth)]) * 1.0
     values, _ = compute(ensemble, rows, method, precision)

@@ -51,7 +51,7 @@ def test_two_features_by_hand():
 
 
 def test_indices_of_two_features_by_hand():
-    """Two players have a single difference of differences, which every index weights with 1."""
+    """With two players, there is a single second-order difference, which every index weights with 1."""
     x, together = [[1.0, 1.0, 0.0]], 10 - 22 / 3 - 31 / 4 + 23 / 4
     np.testing.assert_allclose(
         path_dependent_banzhaf(and_tree(), x), path_dependent_shap(and_tree(), x)[0], rtol=1e-14
@@ -98,7 +98,7 @@ def test_indices_of_three_features_by_hand():
 
 
 def test_triples_of_four_features():
-    """v = 2^|S|, so every difference by three is 2^|S|, too: S is empty or the fourth feature."""
+    """v = 2^|S|, so every third-order difference is also 2^|S|, where S is empty or the fourth feature."""
     nodes = np.arange(9)
     inner = (nodes % 2 == 0) & (nodes < 8)
     tree = Tree(
@@ -222,7 +222,7 @@ def test_wrong_shape_of_X(shape):
 
 
 def test_float64_rows_are_rounded_to_float32_first():
-    """0.1 is below the next float64, but both are the same float32."""
+    """0.1 and the next float64 above it round to the same float32."""
     above = np.nextafter(0.1, 1)
     tree = Tree(
         left=[1, -1, -1],
@@ -266,7 +266,7 @@ def test_interventional_one_feature_by_hand():
 
 
 def test_interventional_two_features_by_hand():
-    """x goes to the leaf of 10, the background rows to those of 1 and 2.
+    """x reaches the leaf of 10, the background rows the leaves of 1 and 2.
 
     Against the first row v() = 1, with x0: 2, with x1: 1, with both: 10; against the second v() = 2, with x0:
     2, with x1: 10, with both: 10.
@@ -337,7 +337,7 @@ def test_interventional_axioms(options):
 
 
 def test_interventional_many_subsets_at_once():
-    """2^12 subsets of 40 background rows are too many to evaluate at once; additivity involves them all."""
+    """2^12 subsets of 40 background rows are evaluated in parts; additivity holds only if all are right."""
     ensemble = random_chain(2, depth=14, n_features=12)
     rows = np.random.default_rng(2).random((41, 12))
     values, base = interventional_shap(ensemble, rows[:1], rows[1:])

@@ -1,6 +1,6 @@
-"""Path-dependent values from tables, of all trees or of level-uniform ones only.
+"""Path-dependent values from tables, either for all trees or only for level-uniform ones.
 
-The core and the option ``algorithm`` are compared with the definition and the walk.
+Results of the core, and of the option ``algorithm``, are compared with the definition and the walk.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def test_too_deep_a_level_uniform_tree_walks() -> None:
 
 @pytest.mark.parametrize("field", ["feature", "threshold", "missing_left"])
 def test_a_split_that_differs_on_one_level(field: str) -> None:
-    """One node of the last level has another split than the others."""
+    """One node of the last level has a different split."""
     tree = oblivious_tree(3, 4, 6)
     changed = np.array(getattr(tree, field))
     changed[10] = not changed[10] if field == "missing_left" else (changed[10] + 1) % 6
@@ -130,7 +130,7 @@ def test_a_split_that_differs_on_one_level(field: str) -> None:
 
 
 def test_categories_of_a_level() -> None:
-    """Equal sets make a level uniform, however they are stored; another set does not."""
+    """A level is uniform if its category sets are equal, however they are stored."""
     tree = oblivious_tree(4, 3, 3)
     feature = np.array([0, 1, 1, 2, 2, 2, 2] + [0] * 8)
     same = {i: [1, 5, 33] for i in (1, 2)}
@@ -145,7 +145,7 @@ def test_categories_of_a_level() -> None:
 
 
 def test_tables_and_walks_in_one_plan() -> None:
-    """Trees of either kind alternate, with three outputs."""
+    """Level-uniform and other trees alternate; there are three outputs."""
     rng = np.random.default_rng(5)
     trees = []
     for seed in range(24):
@@ -191,7 +191,7 @@ def test_tables_take_the_place_of_the_walk() -> None:
 
 
 def test_memory_of_level_uniform_trees() -> None:
-    """Trees beyond the memory limit are walked."""
+    """Trees whose tables exceed the memory limit are walked."""
     ensemble = Ensemble.from_trees([oblivious_tree(i, 6, 6) for i in range(9)], n_features=6, intercept=0.0)
     rows = random_rows(0, ensemble, 70)
     expected, _ = compute(plan_of(ensemble), ensemble, rows)
@@ -201,7 +201,7 @@ def test_memory_of_level_uniform_trees() -> None:
 
 
 def test_memory_of_fast_v2() -> None:
-    """Each subset of the features on a path takes one number; tables take whole cache lines."""
+    """Each subset of the features on a path takes one number; tables fill whole cache lines."""
     tree = full_tree(np.random.default_rng(2), 6, 40)
     ensemble = Ensemble.from_trees([tree], n_features=40, intercept=0.0)
     needed = plan_of(ensemble, "single", method="fast_v2").info()["table_bytes"]
@@ -220,7 +220,7 @@ def test_memory_of_groups() -> None:
 
 
 def test_zero_covers_and_tiny_ones() -> None:
-    """Fast TreeSHAP v2 removes zero fractions from its numbers by division."""
+    """Fast TreeSHAP v2 divides its numbers by zero fractions to remove them."""
     for cover in (0.0, 1e-300, 1e-30):
         for seed in range(20):
             tree = full_tree(np.random.default_rng(seed), 4, 5)
@@ -374,7 +374,7 @@ def test_tables_of_two_kinds_of_values_share_the_limit(forest: Any) -> None:
 
 
 def test_memory_of_auto() -> None:
-    """Level-uniform trees beyond half of the limit are walked."""
+    """Level-uniform trees whose tables exceed half of the limit are walked."""
     catboost = pytest.importorskip("catboost")
     options = {"iterations": 20, "depth": 4, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
     model = catboost.CatBoostRegressor(**options).fit(X, Y)

@@ -229,7 +229,7 @@ class WithoutNames(TransformerMixin, BaseEstimator):
     ids=["alone", "inside", "before a scaler", "before an encoder"],
 )
 def test_columns_without_names(steps: list[Any]) -> None:
-    """Positions say nothing if a fold has fewer columns."""
+    """Positions are not comparable if a fold has fewer columns."""
     X, y = DIABETES[:, :3].copy(), PROGRESSION
     transformer = ShapTransformer(make_pipeline(*steps, forest()), cv=KFold(3))
     assert transformer.fit_transform(X, y).shape[0] == len(X)

@@ -44,7 +44,7 @@ DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 def by_hand(
     model: Any, X: np.ndarray, y: np.ndarray, splits: Sequence[tuple[np.ndarray, np.ndarray]], **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the rows' mean out-of-fold values and base values, NaN for rows without any."""
+    """Compute the mean out-of-fold values and base values of each row; NaN for rows that have none."""
     values: list[list[np.ndarray]] = [[] for _ in X]
     base_values: list[list[Any]] = [[] for _ in X]
     for train, test in splits:
@@ -302,7 +302,7 @@ def test_one_part_of_the_rows() -> None:
 
 
 class FailingRegressor(DecisionTreeRegressor):
-    """Regressor that fails if its first training row is DIABETES's first; ``late``: only after fitting."""
+    """Regressor that fails if DIABETES's first row is its first training row; ``late``: after fitting."""
 
     def __init__(self, late: bool = False, max_depth: int | None = 3) -> None:
         super().__init__(max_depth=max_depth)

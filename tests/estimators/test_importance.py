@@ -112,7 +112,7 @@ def test_repeated_splits_groups_and_weights() -> None:
 
 
 def test_missing_classes() -> None:
-    """A split without a class has no importances for it; one without comparable margins has none at all."""
+    """A split that lacks a class has no importances for it; if margins are incomparable, it has none."""
     order = np.argsort(SPECIES, kind="stable")
     X, y = IRIS[order], SPECIES[order]
     result = shap_importance(forest_classifier(), X, y, cv=KFold(3), per_output=True)

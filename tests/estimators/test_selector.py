@@ -84,7 +84,7 @@ def test_importances_of_splits() -> None:
 
 
 def test_rows_that_were_not_trained_on_tell_what_is_remembered() -> None:
-    """Deep trees split by a column of noise last: its mean magnitude shrinks on new rows, others' do not."""
+    """Deep trees split on noise last: on new rows its mean magnitude shrinks, but not that of others."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 6))
     y = X[:, 0] + 2 * rng.normal(size=300)
@@ -125,7 +125,7 @@ def test_threshold_that_there_is_not(threshold: Any) -> None:
 @pytest.mark.parametrize("cv", [None, 3])
 @pytest.mark.filterwarnings("ignore:No features were selected")
 def test_max_features(max_features: Any, cv: Any) -> None:
-    """Without a threshold that many are kept, although few of them are above the mean."""
+    """Without a threshold, max_features columns are kept, although few of them are above the mean."""
     selector = ShapSelector(forest(), max_features=max_features, cv=cv).fit(DIABETES, PROGRESSION)
     assert (selector.importances_ >= selector.importances_.mean()).sum() < 4
     expected = max_features(DIABETES) if callable(max_features) else max_features
@@ -143,7 +143,7 @@ def test_max_features_and_a_threshold() -> None:
 
 
 def test_max_features_of_equal_columns() -> None:
-    """The first of equally important columns are kept, also if their importance is zero."""
+    """The first ones of equally important columns are kept, even if their importance is zero."""
     X = np.column_stack([np.zeros((442, 2)), DIABETES[:, 2], np.zeros((442, 2)), DIABETES[:, 8]])
     selector = ShapSelector(forest(), max_features=4).fit(X, PROGRESSION)
     np.testing.assert_array_equal(np.flatnonzero(selector.importances_), [2, 5])

@@ -1,4 +1,4 @@
-"""Selection after the steps of a pipeline: importances are those of the columns of X, or there are none."""
+"""Selection with a pipeline as the model: importances refer to the columns of X, or do not exist."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_selectors_find_the_columns_that_matter(step: Any) -> None:
 
 
 def test_elimination_refits_on_fewer_columns() -> None:
-    """After a step that reverses the columns, whatever their number."""
+    """The steps reverse the columns, whatever their number."""
     last = SelectKBest(lambda rows, y: np.arange(rows.shape[1]), k=1)
     turned = FeatureUnion([("last", last), ("all", "passthrough")])
     for step in (turned, make_column_transformer(("passthrough", backwards))):
@@ -155,7 +155,7 @@ def test_elimination_refits_on_fewer_columns() -> None:
 
 
 def test_splits() -> None:
-    """Steps may make different columns in each split."""
+    """Steps may produce different columns in each split."""
     steps = make_pipeline(SelectKBest(f_regression, k=4), reordering_of_four())
     pipeline = make_pipeline(steps, forest(6, 5))
     of_splits, kept = [], set()
@@ -249,7 +249,7 @@ class Unnamed(TransformerMixin, BaseEstimator):
 
 
 class Permuting(Unnamed):
-    """Reversed columns whose names stay in the original order, and so no longer match."""
+    """The columns are reversed but their names are not, so names and columns no longer match."""
 
     def get_feature_names_out(self, names: Any = None) -> np.ndarray:
         return np.array([f"x{i}" for i in range(self.n_features_in_)] if names is None else names, object)
@@ -296,7 +296,7 @@ def test_columns_of_unknown_origin_are_refused_by_the_name_of_the_step(step: Any
 
 
 def test_the_way_out() -> None:
-    """Steps before the selector, which then selects from the columns that they make."""
+    """With steps before the selector, it selects among the columns that the steps produce."""
     turned = FunctionTransformer(lambda rows: rows[:, ::-1])
     for selector in (
         SelectFromModel(ShapTransformer(forest(6, 5)), max_features=2),

@@ -1,4 +1,4 @@
-"""Splits in all forms that cross_validate accepts, and in some that nothing accepts."""
+"""Splits in all forms that cross_validate accepts, and in some invalid forms."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_selectors_importances_and_transformers() -> None:
 
 
 class Unfittable(DecisionTreeRegressor):
-    """Estimator that must not be fitted, as its splits are refused before."""
+    """Estimator that must not be fitted, because its splits are rejected beforehand."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> Any:
         raise AssertionError("fitted")

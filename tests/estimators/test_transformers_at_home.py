@@ -1,4 +1,4 @@
-"""The transformers among scikit-learn's tools, and the parameters of other libraries' models."""
+"""The transformers inside scikit-learn's tools, and parameters of other libraries' models."""
 
 from __future__ import annotations
 

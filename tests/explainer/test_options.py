@@ -1,4 +1,4 @@
-"""Invalid numbers of threads and of rows: errors that name the option, before any work."""
+"""Invalid numbers of threads and rows raise errors that name the option, before any work starts."""
 
 from __future__ import annotations
 

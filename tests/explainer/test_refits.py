@@ -1,4 +1,4 @@
-"""Explainers after their model, pipeline or data was fitted again or changed in place."""
+"""Explainers whose model, pipeline or data was refitted or modified in place afterwards."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_step_that_cannot_be_copied() -> None:
 
 
 def assert_same_after(model: Any, X: Any, change: Callable[[], Any], **options: Any) -> None:
-    """Check that explainers made before a change stay as they were, whether they were used before or not."""
+    """Check that explainers made before a change are unaffected by it, whether used before or not."""
     twin = pickle.loads(pickle.dumps(TreeExplainer(model, **options)))
     expected, base_values = twin.shap_values(X), twin.expected_value
     untouched, used = TreeExplainer(model, **options), TreeExplainer(model, **options)

@@ -58,7 +58,7 @@ def constrained(family: str) -> Any:
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "catboost"])
 def test_interaction_constraints(family: str) -> None:
-    """Features that must not interact do not, and the others do."""
+    """Features that are not allowed to interact have no interactions, and the others do."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
     y = (
@@ -132,7 +132,7 @@ def stumps(n_trees: int, n_features: int) -> tuple[Ensemble, np.ndarray]:
 
 @pytest.mark.parametrize("algorithm", ["auto", "quadrature", "fast_v2"])
 def test_a_hundred_thousand_trees(algorithm: str) -> None:
-    """Each has one split, so a value is a sum of differences between leaves and the mean of their tree."""
+    """Each tree has one split, so a SHAP value is a sum of differences between a leaf and its tree's mean."""
     ensemble, leaves = stumps(100_000, 50)
     X = np.random.default_rng(4).normal(size=(3, 50))
     feature, threshold = ensemble.feature[::3], ensemble.threshold[::3]
@@ -182,7 +182,7 @@ def test_a_thousand_classes(vector: bool) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"data": True}])
 def test_ten_thousand_features(options: dict[str, Any]) -> None:
-    """Each has one stump, whose value is that of its feature."""
+    """Each feature has one stump, which determines the feature's SHAP value."""
     ensemble, leaves = stumps(10_000, 10_000)
     places = np.random.default_rng(6).permutation(10_000)
     ensemble = Ensemble(**{**vars(ensemble), "feature": np.repeat(places, 3)})

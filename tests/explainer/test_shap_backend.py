@@ -46,7 +46,7 @@ PROJECT = Path(skshapgpu.__file__).parents[1] / "pyproject.toml"
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Metadata that an installation of the project would write, the only ones with such a backend."""
+    """Entry point metadata as an installation of the project writes it; no other backend is registered."""
     if not PROJECT.exists():
         pytest.skip("not a checkout")
     declared = tomllib.loads(PROJECT.read_text())["project"]["entry-points"]["shap.tree_backends"]
@@ -85,7 +85,7 @@ MODELS: dict[str, Any] = {
 
 
 def pair(name: str, n_background: int = 0, **options: Any) -> tuple[Any, Any, np.ndarray, np.ndarray]:
-    """Return our explainer and shap's of a model, with rows and labels."""
+    """Return skshapgpu's and shap's explainers of the same model, with rows and labels."""
     model, X, y = MODELS[name]()
     model.fit(X, y)
     data = X[:n_background] if n_background else None
@@ -95,7 +95,7 @@ def pair(name: str, n_background: int = 0, **options: Any) -> tuple[Any, Any, np
 
 
 def assert_same(ours: Any, theirs: Any, digits: float = 1e-5) -> None:
-    """Compare up to the rounding errors of libraries whose float32 values shap returns."""
+    """Compare within the rounding errors of the libraries whose float32 values shap returns."""
     theirs = np.asarray(theirs)
     assert np.shape(ours) == theirs.shape
     np.testing.assert_allclose(ours, theirs, atol=digits * np.abs(theirs).max())

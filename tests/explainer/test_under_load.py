@@ -1,4 +1,4 @@
-"""Processes, signals, full disks, too little memory and the end of the interpreter, in the middle of work."""
+"""Forked processes, signals, full disks, lack of memory and interpreter shutdown in the middle of work."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_child_of_a_fork_and_its_parent_go_on(explainer: TreeExplainer) -> Non
     ],
 )
 def test_ctrl_c(work: str, tmp_path: Path) -> None:
-    """It ends the work at once, and leaves only complete files."""
+    """The interrupt ends the work at once and leaves only complete files."""
     path = tmp_path / "file"
     code = f"""
 path = sys.argv[1]
@@ -135,9 +135,10 @@ while True:
 
 
 def test_too_little_memory_in_the_middle() -> None:
-    """An allocation that fails raises an error, and the explainer works once there is memory again.
+    """A failed allocation raises an error, and the explainer works once there is memory again.
 
-    In the calling thread: without memory for C++'s data of a further thread the system ends the process.
+    Only the calling thread works: if there is no memory for the thread-local data of another thread, the C++
+    runtime terminates the process.
     """
     code = """
 explainer = TreeExplainer(model, device="cpu", n_jobs=1)
@@ -171,7 +172,7 @@ print(n_errors)
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    """The limit of a file's size simulates the full disk: the previous file stays, and nothing else."""
+    """A file size limit simulates a full disk: only the previous file remains."""
     code = """
 path = sys.argv[1]
 explainer = TreeExplainer(model, device="cpu")
@@ -200,7 +201,7 @@ assert (values == explainer.shap_values(X)).all()
 
 @pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "raise SystemExit"])
 def test_the_interpreter_ends_while_threads_explain(end: str) -> None:
-    """Daemon threads, which Python stops at any place."""
+    """The threads are daemons, which Python may stop anywhere."""
     code = f"""
 explainer = TreeExplainer(model, device="cpu", n_jobs=2)
 rows = np.tile(X, (20, 1))

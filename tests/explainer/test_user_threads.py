@@ -1,6 +1,7 @@
-"""Public threads by users of SHAP libraries, one test each: the case works, or a clear error refuses it.
+"""Issues reported by users of SHAP libraries, one test each: the case works or raises a clear error.
 
-The reference is the model's own prediction, the definition of the values, or a computation by hand.
+Results are compared with the model's own prediction, with the definition of the values, or with numbers
+computed by hand.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def device(request: pytest.FixtureRequest) -> str:
 
 
 def test_shap_4182_gpu_is_part_of_the_package() -> None:
-    """shap/shap#4182: after years without an installable GPU build, a tracker of the causes."""
+    """shap/shap#4182: a tracking issue for why GPU builds had not been installable for years."""
     info = cuda_info()
     assert info["available"] or info["reason"]
     model = DecisionTreeRegressor(max_depth=3).fit(DIABETES, PROGRESSION)
@@ -63,7 +64,7 @@ def test_shap_4182_gpu_is_part_of_the_package() -> None:
 
 
 def test_shap_3878_a_sentence_where_there_is_no_gpu() -> None:
-    """shap/shap#3878: an installation's only message about GPUs was an ImportError of an extension module."""
+    """shap/shap#3878: the only hint of a missing GPU build was an ImportError of an extension module."""
     printed = run_python(
         """
 import sys
@@ -206,7 +207,7 @@ def test_shap_5132_categories_with_background_data(family: str) -> None:
 
 
 def test_shap_3997_missing_goes_right() -> None:
-    """shap/shap#3997: NaN went left in all trees of scikit-learn 1.3 and later, whatever the node said."""
+    """shap/shap#3997: NaN went left at all nodes of trees of scikit-learn 1.3 and later."""
     X = np.array([[0.0], [1.0], [2.0], [np.nan]])
     y = np.array([0.0, 0.0, 8.0, 8.0])
     model = DecisionTreeRegressor(max_depth=1).fit(X, y)
@@ -238,7 +239,7 @@ def test_shap_1071_deep_trees_add_up_and_the_check_says_where_not() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_shap_5116_rows_next_to_a_threshold(family: str) -> None:
-    """shap/shap#5116: numbers just above a threshold were equal to it in float32, and went the wrong way."""
+    """shap/shap#5116: numbers just above a threshold, equal to it in float32, went the wrong way."""
     model = regressor(family).fit(DIABETES, PROGRESSION)
     ensemble = adapt(model).ensemble
     inner = np.flatnonzero(ensemble.left >= 0)
@@ -301,7 +302,7 @@ def test_shap_3318_one_rule_for_shapes(family: str) -> None:
 
 
 def test_shap_4495_expected_value_stays() -> None:
-    """shap/shap#4495: the expected value, even its shape, changed with the first call for values."""
+    """shap/shap#4495: the first call for values changed the expected value, and even its shape."""
     for model, shape in [
         (RandomForestClassifier(5, random_state=0).fit(IRIS, SPECIES), (3,)),
         (GradientBoostingClassifier(n_estimators=5).fit(CANCER, BENIGN), ()),
@@ -323,7 +324,7 @@ def test_shap_4495_expected_value_stays() -> None:
 
 
 def test_shap_77_time_is_known_beforehand() -> None:
-    """shap/shap#77 and #2243: a day on 20 cores for 3.9 million rows, days for the 86 million of a ranker."""
+    """shap/shap#77 and #2243: 3.9 million rows took a day on 20 cores, 86 million rows took days."""
     lightgbm = library("lightgbm")
     groups = np.full(44, 10)
     model = lightgbm.LGBMRanker(n_estimators=100, verbose=-1, n_jobs=1)

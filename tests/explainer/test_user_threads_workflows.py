@@ -1,6 +1,7 @@
-"""Public threads by users of SHAP libraries on workflows around models, one test each.
+"""Issues reported by users of SHAP libraries about workflows around models, one test each.
 
-The reference is the model's own prediction, the definition of the values, or a computation by hand.
+Results are compared with the model's own prediction, with the definition of the values, or with numbers
+computed by hand.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def test_sklearn_21934_recursive_elimination_by_shap_values() -> None:
 
 
 def test_sklearn_31794_fit_and_explain() -> None:
-    """scikit-learn/scikit-learn#31794: asks for Shapley values in scikit-learn's way, by fit and explain."""
+    """scikit-learn/scikit-learn#31794: request for Shapley values with fit and explain methods."""
     X, y = load_diabetes(return_X_y=True, as_frame=True)
     transformer = ShapTransformer(RandomForestRegressor(5, max_depth=5, random_state=0))
     assert clone(transformer).get_params()["estimator__max_depth"] == 5
@@ -168,7 +169,7 @@ def test_sklearn_31794_fit_and_explain() -> None:
 
 @pytest.mark.parametrize("family", ["sklearn", "lightgbm", "xgboost"])
 def test_shap_4256_sparse(family: str) -> None:
-    """shap/shap#4256 and #138: a CSR matrix is refused, or made dense as a whole."""
+    """shap/shap#4256 and #138: a CSR matrix is rejected, or converted as a whole to a dense one."""
     X = np.where(CANCER > np.median(CANCER, axis=0), CANCER, 0.0)
     forest = RandomForestClassifier(5, max_depth=5, random_state=0)
     model = (forest if family == "sklearn" else classifier(family)).fit(sp.csr_matrix(X), BENIGN)
@@ -193,7 +194,7 @@ def test_shap_1152_isolation_forest() -> None:
 
 
 def test_shap_3313_missing_of_xgboost() -> None:
-    """shap/shap#3313: the number for missing values in an XGBoost model was treated as a number."""
+    """shap/shap#3313: the number that means missing in an XGBoost model was treated as an ordinary number."""
     X = np.where(DIABETES > 0.05, -999.0, DIABETES)
     model = regressor("xgboost", missing=-999.0).fit(X, PROGRESSION)
     assert_adds_up(model, X)
@@ -219,7 +220,7 @@ def test_shap_244_n_jobs() -> None:
 
 
 def test_shap_4489_frame_with_the_index_of_the_rows() -> None:
-    """shap/shap#4489 and #3455: asks for a data frame of the values, with the row labels of X."""
+    """shap/shap#4489 and #3455: request for a data frame of the values, with the row labels of X."""
     X, y = frame_with_categories()
     X.index = [f"customer {i}" for i in range(len(X))]
     model = with_categories("sklearn", X, y)

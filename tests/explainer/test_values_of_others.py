@@ -1,4 +1,4 @@
-"""Values known to differ from the libraries' own, or from those of shap.
+"""Models for which the model libraries' own SHAP values, or shap's, are known to differ from ours.
 
 Assertions about the others hold for the releases in which they were measured, so that a fixed bug fails no
 test.
@@ -43,7 +43,7 @@ def measured(module: Any) -> bool:
 
 
 def gap(values: np.ndarray, margin: np.ndarray) -> float:
-    """Return how far values of one row, with the base value as a further column, are from the prediction."""
+    """Return the distance of a row's values, with the base value as a further column, from the prediction."""
     return float(np.abs(values.sum(axis=1) - margin).max())
 
 
@@ -268,7 +268,7 @@ def test_exponential_loss_starts_at_half_the_log_odds() -> None:
 
 
 def test_boosting_of_three_classes_is_the_sum_of_its_trees() -> None:
-    """shap refuses it; tree by tree it explains the same values."""
+    """shap rejects this model; its values for the single trees add up to ours."""
     shap = pytest.importorskip("shap")
     case = fitted("sklearn boosting, three classes")
     values, _ = case.explain("double")
@@ -289,7 +289,7 @@ def test_boosting_of_three_classes_is_the_sum_of_its_trees() -> None:
     ],
 )
 def test_bagging_is_the_mean_of_its_trees(name: str) -> None:
-    """shap refuses it; tree by tree, and column by column, it explains the same values."""
+    """shap rejects this model; its values for the single trees, column by column, add up to ours."""
     pytest.importorskip("shap")
     case = fitted(name)
     values, _ = case.explain("double")

@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 
 
 class Rows:
-    """Values whose rows cannot be read singly, like an array on a GPU; ``get`` copies them to the host."""
+    """Array whose rows cannot be read one by one, like an array on a GPU; ``get`` copies it to the host."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.on_host, self.shape, self.ndim = values, values.shape, values.ndim

@@ -36,7 +36,7 @@ def dense(n_outputs: int = 3, **changes: Any) -> InteractionExplanation:
 
 
 def sparse(n_outputs: int = 3, **changes: Any) -> InteractionExplanation:
-    """Make whole pairs and values of features that identify their row, place and output."""
+    """Make indices of pairs and feature values that identify their row, position and output."""
     row, pair, output = np.indices((N_ROWS, 4, n_outputs))
     values = 100.0 * row + 10 * pair + output
     values = values if n_outputs > 1 else values[..., 0]

@@ -43,7 +43,7 @@ def explain(sink: Path, explainer: Any = EXPLAINER, **options: Any) -> Any:
 
 
 def of_user(sink: Path) -> Path:
-    """Put a user's file in the place of an output; in a folder, under the name of a part."""
+    """Write a user's file at the path of an output or, in a folder, of a part."""
     path = sink / "part-000001.parquet" if sink.suffix == "" else sink
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
@@ -63,7 +63,7 @@ class Killed(BaseException):
 
 
 def interrupted(sink: Path, monkeypatch: Any, explainer: Any = EXPLAINER, **options: Any) -> None:
-    """Begin an output; two of its batches are written."""
+    """Begin an output and kill the call after two batches."""
 
     def kill(done: int, n_rows: int | None) -> None:
         if done >= 200:
@@ -79,7 +79,7 @@ def interrupted(sink: Path, monkeypatch: Any, explainer: Any = EXPLAINER, **opti
 def test_a_file_of_the_user_stays(
     sink: str, state: str, overwrite: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An output that was there before is kept, also if a hidden folder claims it."""
+    """A user's file is kept, even if a hidden folder says that it is an output."""
     path = tmp_path / sink
     if state in ("finished", "replacing"):
         explain(path)
@@ -96,7 +96,7 @@ def test_a_file_of_the_user_stays(
 
 @pytest.mark.parametrize("sink", SINKS[:3])
 def test_a_file_that_comes_while_rows_are_explained_stays(sink: str, tmp_path: Path) -> None:
-    """Also after the last check of it; an equal call finishes its work once the file is gone."""
+    """A file created after the last check is kept, too; the same call succeeds once the file is gone."""
 
     def put_there(done: int, n_rows: int | None) -> None:
         of_user(tmp_path / sink)
@@ -144,7 +144,7 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("sink", SINKS)
 def test_an_output_of_ours_is_known_by_its_content(sink: str, tmp_path: Path) -> None:
-    """A copy with its hidden folder counts as an output; with a single byte changed it does not."""
+    """A copy that includes its hidden folder counts as an output, unless a single byte is changed."""
     folder = tmp_path / "first"
     folder.mkdir()
     explain(folder / sink)
@@ -168,7 +168,7 @@ def test_an_output_of_ours_is_known_by_its_content(sink: str, tmp_path: Path) ->
 
 
 def test_a_digest_sees_large_files(tmp_path: Path) -> None:
-    """The size counts, and bytes from the beginning to the end."""
+    """The digest depends on the size and on bytes from the beginning to the end."""
     size = 3 * sinks._DIGEST_BYTES * sinks._DIGEST_PLACES
     (tmp_path / "large").write_bytes(bytes(size))
     before = sinks._digest(tmp_path / "large")
@@ -186,7 +186,7 @@ def test_a_digest_sees_large_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sink", SINKS)
 @pytest.mark.parametrize("resume", [False, True])
 def test_an_output_that_was_deleted_is_forgotten(sink: str, resume: bool, tmp_path: Path) -> None:
-    """Nothing is left that another call could lose: it starts again, whatever the hidden folder says."""
+    """No data is left to lose, so another call starts from scratch, whatever the hidden folder records."""
     path = tmp_path / sink
     for explainer, want in ((EXPLAINER, WANT), (EXPLAINER, WANT), (OTHER, OTHER_WANT)):
         result = explain(path, explainer, resume=resume)

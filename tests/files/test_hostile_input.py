@@ -1,4 +1,4 @@
-"""Models, files and rows that no library makes: documented errors, no crash, bounded time and memory.
+"""Malicious models, files and rows: documented errors, no crash, bounded time and memory.
 
 Each was found by a fuzzer (tests/fuzz), or is similar to one that was.
 """
@@ -124,7 +124,7 @@ def test_xgboost_documents_that_are_none(document: Any) -> None:
 
 @pytest.mark.parametrize("data", [None, X])
 def test_features_that_no_tree_splits_on_change_nothing(data: np.ndarray | None) -> None:
-    """So many that the compiler renumbers those of the trees."""
+    """There are so many columns that the compiler renumbers the trees' columns."""
     ensemble = random_ensemble(3, n_features=5, categorical=True, zero_missing=True, vector=True, n_outputs=2)
     rows = random_rows(3, ensemble, 30)
     places = np.array([0, 7, 70_000, 99_998, 99_999])
@@ -164,7 +164,7 @@ def xgboost_forest(document: Any) -> Any:
 
 
 def test_catboost_columns_that_are_nowhere() -> None:
-    """With CTRs each column takes memory: a column number in the document is no reason to allocate it."""
+    """With CTRs each column takes memory, which a column number in the document must not determine."""
     path = TESTS / "fuzz" / "corpus" / "catboost" / "ctrs"
     document = json.loads(path.read_bytes())
     assert catboost.read_document(document, 3).derived is not None
@@ -192,7 +192,7 @@ def test_xgboost_categories_that_many_nodes_list() -> None:
 
 
 def test_xgboost_leaves_of_many_outputs_among_others() -> None:
-    """Each node of the others takes the memory of all outputs."""
+    """Each node of the other trees would take memory for all outputs."""
     document = xgboost_document("vector_leaves")
     assert xgboost.read_document(document).ensemble.n_outputs == 2
     n_outputs, trees = 5000, xgboost_forest(document)["trees"]
@@ -314,7 +314,7 @@ def test_paths_of_many_features() -> None:
 
 
 def test_memory_of_long_chains() -> None:
-    """Reading, compiling and explaining stay within the documented limits; longer chains are refused."""
+    """Reading, compiling and explaining stay within the documented limits; longer chains are rejected."""
     with pytest.raises(ValueError, match="tree 0 is too deep: it has 10000 levels, and a path of 1000"):
         TreeExplainer(EnsembleModel(chain(10_000, 1000)), device="cpu")
     program = f"""

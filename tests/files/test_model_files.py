@@ -1,4 +1,4 @@
-"""Model files: read from their path as the model that was saved in them, whatever their names are."""
+"""Model files: a path, whatever the file's name, gives the same result as the saved model."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_xgboost_categories(suffix, tmp_path):
     ids=["dart", "pruned", "base score"],
 )
 def test_xgboost_numbers_keep_their_bits(suffix, params, tmp_path):
-    """JSON has the shortest digits that restore a float32; read as float64 they are another number."""
+    """JSON has the shortest digits that identify a float32; read as float64, they are another number."""
     xgb = library("xgboost")
     X, y = data()
     booster = xgb.train({"nthread": 1, "eta": 0.1} | params, xgb.DMatrix(X, y), 10)
@@ -152,7 +152,7 @@ def test_xgboost_numbers_keep_their_bits(suffix, params, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["json", "ubj"])
 def test_xgboost_early_stopping(suffix, tmp_path):
-    """The file of a wrapper ends where its predict stops; that of a Booster is whole, as is its predict."""
+    """A wrapper's file is read up to its best iteration, a Booster's to the end, as predict uses them."""
     xgb = library("xgboost")
     X, y = data()
     model = xgb.XGBRegressor(n_estimators=60, max_depth=4, early_stopping_rounds=2, n_jobs=1)
@@ -314,7 +314,7 @@ def test_linear_booster_is_refused(tmp_path):
 
 @pytest.mark.parametrize("family, suffix", [pair for pair in FORMATS if pair[1] != "cbm"])
 def test_damaged_files(family, suffix, tmp_path):
-    """Truncated anywhere, or with any byte changed, a file is read or refused, never anything else."""
+    """A file that is truncated or has any byte changed is either read or rejected with a documented error."""
     X, y = data()
     path = save(regressor(family).fit(X, y), family, tmp_path / f"model.{suffix}")
     assert refused_when_damaged(path, 60) > 60  # at least the truncated ones
@@ -366,7 +366,7 @@ def test_cbm_without_catboost(tmp_path, monkeypatch):
 
 
 def test_json_of_catboost_that_misses_columns(tmp_path):
-    """A column that no split needs may be absent; then there are no names to compare with."""
+    """A column that no split tests may be absent from the file; then there are no names to compare with."""
     X, y = data()
     path = save(regressor("catboost").fit(X, y), "catboost", tmp_path / "model.json")
     document = json.loads(path.read_text())

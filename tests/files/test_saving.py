@@ -1,4 +1,4 @@
-"""Explainers in files: equal values after loading, and a clear error for damaged files."""
+"""Explainers in files: identical values after loading, and clear errors for damaged files."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def test_files_that_were_written_wrongly(
 
 
 def test_trees_are_checked(file: Path, tmp_path: Path) -> None:
-    """Trees are validated, whoever wrote the file, and with whatever checksums."""
+    """Trees are validated even if the checksums of the file are right."""
     header, arrays = storage.read(file)
     for name in arrays:
         if arrays[name].dtype == np.int32 and len(arrays[name]) > 50:

@@ -1,4 +1,4 @@
-"""Tables in files: used unchanged, mapped into memory, and refused if they do not fit."""
+"""Tables in files: used unchanged, memory-mapped, and rejected if they do not fit the plan."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_contents_of_other_plans() -> None:
 
 
 def test_any_numbers_are_read_without_harm() -> None:
-    """Wrong values, but no access outside the arrays: neither patterns nor tables are positions."""
+    """Values are wrong but no access is out of bounds, as patterns and tables contain no positions."""
     ensemble = random_ensemble(4, n_trees=5, max_leaves=16, shapes=("random",))
     rows = random_rows(3, ensemble, 40)
     contents = background_plan(ensemble).contents()
@@ -369,7 +369,7 @@ def test_small_tables_are_compared(forest: Any, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("lazy")
 def test_the_place_of_large_arrays_is_checked(tmp_path: Path) -> None:
-    """A byte before it, in the headers of ZIP and NumPy."""
+    """Flip each bit of the ZIP and NumPy headers in front of the array."""
     large = np.arange(1000, dtype=np.float32)
     storage.write(tmp_path / "file", {}, {"large": large})
     whole = (tmp_path / "file").read_bytes()
@@ -434,7 +434,7 @@ def test_random_corruptions(make: Any, forest: Any, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("lazy")
 @all_kinds
 def test_random_corruptions_of_large_tables(make: Any, forest: Any, tmp_path: Path) -> None:
-    """Values may be wrong without the additivity check; loading and explaining end well in any case."""
+    """Without the additivity check values may be wrong, but loading and explaining never crash."""
     explainer, damaged = make(forest), tmp_path / "damaged"
     explainer.save(damaged)
     whole = damaged.read_bytes()
@@ -451,7 +451,7 @@ def test_random_corruptions_of_large_tables(make: Any, forest: Any, tmp_path: Pa
 
 
 def test_files_have_the_usual_permissions(forest: Any, tmp_path: Path) -> None:
-    """So that others may load a saved explainer."""
+    """Other users may load a saved explainer."""
     fast_v2(forest).save(tmp_path / "file")
     (tmp_path / "usual").touch()
     assert os.stat(tmp_path / "file").st_mode == os.stat(tmp_path / "usual").st_mode

@@ -29,12 +29,12 @@ from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
 CORPUS = Path(__file__).parent / "corpus"
 
-#: Limits of an input: seconds of this thread per million bytes plus one second, and bytes of memory per byte
-#: plus a mebibyte. The documentation promises them.
+#: Documented limits for an input: CPU seconds of this thread per million bytes, plus one second, and bytes of
+#: memory per byte, plus one mebibyte.
 SECONDS_PER_MEGABYTE, SECONDS = 1.0, 1.0
 MEMORY_PER_BYTE, MEMORY = 200, 2**20
 
-#: Address space in addition to that in use before an input: no input may request more.
+#: Address space that an input may request in addition to what is in use already.
 _ROOM = 2**30
 
 
@@ -65,7 +65,7 @@ def limits(n_bytes: int) -> Iterator[None]:
 
 
 class PreadaptedModel:
-    """Wrapper of a model that was read already."""
+    """Wrapper around a model that has been read."""
 
     def __init__(self, adapted: AdaptedModel) -> None:
         self.adapted = adapted
@@ -90,7 +90,7 @@ _MAX_COLUMNS = 2**10
 
 
 def adapted_from(ensemble: Ensemble) -> AdaptedModel:
-    """Wrap an ensemble with each feature as a player, whatever the ensemble says."""
+    """Wrap an ensemble, ignoring its players: each feature is a player."""
     plain = replace(ensemble, player=np.empty(0, np.int32))
     return AdaptedModel(plain, InputSchema(ensemble.n_features), "fuzz")
 
@@ -151,7 +151,7 @@ HOSTILE: tuple[Any, ...] = (
 
 
 class Choices:
-    """Bytes as choices; zeros when no bytes are left."""
+    """Bytes that are turned into choices; zeros when none are left."""
 
     def __init__(self, data: bytes) -> None:
         self._data = iter(data)
@@ -266,7 +266,7 @@ def main() -> None:
         _limit_memory()
         test_one(data)
 
-    # Imports and objects made at the first call do not count as an input's.
+    # Run a few inputs first, so that imports and objects of the first call do not count towards an input.
     files = seeds(name) if (CORPUS / name).exists() else []
     for seed in (b"", bytes(range(8, 40)), bytes(range(40, 72)), *files):
         with contextlib.suppress(Finding):
@@ -279,14 +279,14 @@ def main() -> None:
 
 
 def _limit_memory() -> None:
-    """Leave some address space beyond the current use, as atheris keeps a part of each input."""
+    """Limit the address space relative to its current use, which grows because atheris leaks."""
     with open("/proc/self/statm") as file:
         in_use = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (in_use + _ROOM, resource.RLIM_INFINITY))
 
 
 def _instrument(atheris: Any, module: Any) -> None:
-    """Let the functions and methods that a module defines report their branches."""
+    """Instrument the functions and methods that a module defines, so that they report their branches."""
     classes = [value for value in vars(module).values() if isinstance(value, type)]
     for value in [value for holder in [module, *classes] for value in vars(holder).values()]:
         if getattr(value, "__module__", None) == module.__name__ and hasattr(value, "__code__"):

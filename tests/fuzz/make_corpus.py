@@ -1,4 +1,4 @@
-"""A writer of the readers' corpora: small models of each library, a few kilobytes each.
+"""A script that writes the readers' corpora: small models of each library, a few kilobytes each.
 
 Run it with the newest versions of the libraries when a reader supports something new.
 """

@@ -21,14 +21,14 @@ ROOT = HERE.parent.parent
 CACHE = ROOT / ".cache" / "fuzz"
 BUILD = ROOT / "build" / "fuzz"
 
-#: Longest time of a process in seconds: atheris keeps a few thousand bytes of each input.
+#: Maximum seconds of a process; longer runs restart, because atheris leaks a few kilobytes per input.
 LONGEST = 600
 
 PYTHON_TARGETS = sorted(path.stem.removeprefix("target_") for path in HERE.glob("target_*.py"))
 
 
 def clang() -> str | None:
-    """Find a clang that may have libFuzzer; None if there is none."""
+    """Find a clang, which may include libFuzzer; return None if there is none."""
     names = [os.environ.get("FUZZ_CXX", ""), "clang++", *(f"clang++-{n}" for n in range(22, 13, -1))]
     return next((found for name in names if name and (found := shutil.which(name))), None)
 
@@ -46,12 +46,12 @@ def command(target: str) -> list[str]:
 
 
 def run(target: str, seconds: int, log: Path) -> bool:
-    """Run a target for so many seconds; return whether it found nothing."""
+    """Run a target for the given seconds; return whether it found nothing."""
     return all(run_process(target, min(LONGEST, seconds - at), log) for at in range(0, seconds, LONGEST))
 
 
 def run_process(target: str, seconds: int, log: Path) -> bool:
-    """Run a target in one process; a line of the log has the details."""
+    """Run a target in one process; write the details to a line of the log."""
     learnt, findings = CACHE / target, CACHE / "findings"
     for folder in (learnt, findings):
         folder.mkdir(parents=True, exist_ok=True)

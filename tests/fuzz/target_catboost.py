@@ -28,7 +28,7 @@ def documents() -> list[Any]:
 
 
 def test_one(data: bytes) -> None:
-    """Read bytes that begin as an object as a file; all others are edits of a file of the corpus."""
+    """Treat bytes that begin like a JSON object as a file, and others as edits of a corpus file."""
     if data[:1] == b"{":
         try:
             document = json.loads(data)

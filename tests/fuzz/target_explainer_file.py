@@ -1,4 +1,4 @@
-"""Our own files: ``TreeExplainer.load``, and a row if it loads."""
+"""Explainer files: call ``TreeExplainer.load`` and, if that succeeds, explain a row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def contents() -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
 
 
 def test_one(data: bytes) -> None:
-    """Read bytes that begin as a ZIP archive as a file; others are edits of one, with right checksums."""
+    """Treat bytes that begin like a ZIP archive as a file, others as edits of one, with right checksums."""
     if data[:2] == b"PK":
         path().write_bytes(data)
     else:

@@ -47,7 +47,7 @@ def changed(data: bytes, choices: harness.Choices) -> bytes:
 
 
 def test_one(data: bytes) -> None:
-    """Read bytes that begin like a model file as a file; all others are edits of a file of the corpus."""
+    """Treat bytes that begin like a model file as a file, and others as edits of a corpus file."""
     content = data
     if not data.startswith(STARTS):
         choices = harness.Choices(data)

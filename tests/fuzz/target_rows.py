@@ -1,4 +1,4 @@
-"""X from outside: every dtype, shape, stride and kind, as rows and as background data."""
+"""Untrusted X: every dtype, shape, stride and container, as rows and as background data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scikit-learn: node arrays of trees with numbers that no training makes."""
+"""scikit-learn: node arrays of trees with numbers that training never produces."""
 
 from __future__ import annotations
 

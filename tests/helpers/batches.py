@@ -61,7 +61,7 @@ def check(path: Path, values: np.ndarray, kept: list[str] = KEPT) -> None:
 
 
 def parquet_folder(folder: Path) -> Path:
-    """Write three files of 60, 0 and 90 rows in row groups of 25, and a file that is not part of the data."""
+    """Write files of 60, 0 and 90 rows in row groups of 25, and a file that is not part of the data."""
     (folder / "deep").mkdir(parents=True)
     pq.write_table(TABLE.slice(0, 60), folder / "a.parquet", row_group_size=25)
     pq.write_table(TABLE.slice(0, 0), folder / "b.parquet")

@@ -20,7 +20,7 @@ def hard_rows(
     inf: bool = True,
     unseen: bool = True,
 ) -> np.ndarray:
-    """Draw encoded rows that meet every comparison of the trees at its edge.
+    """Draw encoded rows on and next to the threshold of every comparison of the trees.
 
     Each value is drawn from: a threshold of its feature; the next number of the model's ``x_dtype`` above or
     below it; a number between thresholds; zero, minus zero and denormal numbers; NaN; both infinities. A
@@ -81,10 +81,10 @@ def assert_margin(ensemble: Ensemble, X: np.ndarray, expected: np.ndarray, rtol:
 
 
 def refused_when_damaged(path: Path, n_rounds: int) -> int:
-    """Damage a model file in three ways, n_rounds times each, and count how often it is refused.
+    """Damage a model file in three ways, n_rounds times each; return how often it is rejected.
 
-    The file is cut off, or a byte or a number is changed. It is read or refused, never anything else, and is
-    as before afterwards.
+    The file is truncated, or a byte or a number is changed. Reading it must succeed or raise a documented
+    error. The file is restored afterwards.
     """
     content = path.read_bytes()
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Shared data and models of the cluster tests, and a step that makes rows wait until a worker was killed."""
+"""Shared data and models of the cluster tests, and a step that blocks until a worker has been killed."""
 
 from __future__ import annotations
 

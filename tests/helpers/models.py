@@ -1,4 +1,4 @@
-"""Fitted models of every family with rows to explain, and these rows as their trees see them."""
+"""Fitted models of every family, rows to explain, and the same rows as encoded for their trees."""
 
 from __future__ import annotations
 

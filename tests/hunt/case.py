@@ -108,7 +108,7 @@ class Case:
 
     def _early_stopping(self) -> dict[str, Any]:
         """Stop early on labels unrelated to their rows, so that few rounds are kept."""
-        # Every class must occur twice, or XGBoost and LightGBM refuse the labels.
+        # Every class must occur twice, or XGBoost and LightGBM reject the labels.
         pairs = [(self.train, self.rng.permutation(self.y))]
         if self.draw.family == "lightgbm":
             import lightgbm
@@ -131,7 +131,7 @@ class Case:
         )
 
     def library(self, what: str, call: Any, *args: Any, **named: Any) -> Any:
-        """Call a library; an error that it raises is no finding."""
+        """Call a library; an error that it raises does not count as a finding."""
         try:
             return call(*args, **named)
         except Exception as error:
@@ -244,11 +244,11 @@ class Case:
         factor: float = 1.0,
         float32: bool = False,
     ) -> np.ndarray:
-        """Return how far the values of all rows may differ, for each output; ``right`` has the outputs last.
+        """Return the permitted deviation of all rows' values, per output; ``right`` has the outputs last.
 
-        With ``whole``, predictions with their offset are involved on either side, so digits that the
-        library's type cannot hold cannot be required. Without it, the reference was computed from contrasts,
-        or, if it is ``exact``, without the library, in float64.
+        With ``whole``, one of the sides includes predictions with their offset, so the deviation allows for
+        the rounding errors of the library's type at that magnitude. Otherwise, the reference was computed
+        from contrasts or, if it is ``exact``, without the library, in float64.
         """
         flat = np.abs(right).reshape(-1, right.shape[-1])
         scale = np.maximum(flat.max(axis=0, initial=0.0), self._wide(self.spread, right))
@@ -260,7 +260,7 @@ class Case:
         return found + self._wide(tolerance.of_sums(self.fitted.last, magnitude, exact=exact), right)
 
     def _wide(self, of_outputs: np.ndarray, like: np.ndarray) -> np.ndarray:
-        """Repeat a binary classifier's only output for both of its classes, if both are asked for."""
+        """Repeat a binary classifier's only output for both of its classes, if both are requested."""
         if like.shape[-1] == 2 and len(of_outputs) == 1:
             return np.repeat(of_outputs, 2)
         return of_outputs

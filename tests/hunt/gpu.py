@@ -1,4 +1,4 @@
-"""Devices: cases run on a GPU if there is one and the draw says so; copies of arrays to and from it."""
+"""Devices: selection of a GPU for a case, and copies of arrays to and from it."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def outputs_last(values: np.ndarray, ndim: int) -> np.ndarray:
 
 
 def widened(case: Case, right: np.ndarray) -> np.ndarray:
-    """Widen the reference to both classes, if both are asked for; the negative one has negated values."""
+    """Widen the reference to both classes, if both are requested; the negative one has negated values."""
     return np.concatenate([-right, right], axis=-1) if case.draw.options.get("outputs") == "all" else right
 
 
@@ -321,7 +321,7 @@ def log_loss(case: Case, report: Report) -> None:
 
 
 def many_rows(case: Case, report: Report) -> None:
-    """Check so many rows that tables or a GPU pay off: a few rows, repeated, keep their values."""
+    """Check that a few rows keep their values when they are repeated often enough for tables or a GPU."""
     with_background = case.draw.form in ("all", "list")
     n = containers.n_rows(case.X)
     repeats = int(case.rng.choice([50, 400, 3000]))

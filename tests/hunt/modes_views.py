@@ -1,4 +1,4 @@
-"""Modes that reach the same values in other ways: importances, tables, selections, the command line."""
+"""Modes that obtain the same values in other ways: importances, tables, selections, command line."""
 
 from __future__ import annotations
 

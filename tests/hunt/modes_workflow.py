@@ -44,7 +44,7 @@ def options_of(case: Case) -> dict[str, Any]:
 
 
 def saved(case: Case, report: Report) -> None:
-    """Check that an explainer from a file, a pickle or a copy returns identical bits, and right ones."""
+    """Check that an explainer from a file, a pickle or a copy returns bit-identical, correct values."""
     with_background = case.draw.form in ("all", "list")
     explainer = explainer_of(case, background=with_background)
     others = {"pickle": pickle.loads(pickle.dumps(explainer)), "copy": copy.deepcopy(explainer)}
@@ -252,7 +252,7 @@ def allowed_sum(
 
 
 def selected(case: Case, report: Report) -> None:
-    """Check that the only column that the target depends on beats noise, wherever the steps put it."""
+    """Check that the only informative column beats noise, wherever the steps put it."""
     draw = case.draw
     rng, n, p = np.random.default_rng([draw.seed, 3]), 150, max(len(draw.columns), 3)
     winner = int(rng.integers(1, p))

@@ -1,4 +1,4 @@
-"""Processes that run seeds; a seed that kills one, or keeps it for a minute, becomes a finding."""
+"""Processes that run seeds; a seed that crashes a process, or takes a minute, becomes a finding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CASES = 500
 
 
 def instruction_sets() -> list[str]:
-    """Return this processor's instruction sets that have kernels; a process uses one."""
+    """Return the instruction sets that this processor and the kernels support; a process uses one of them."""
     from numpy._core._multiarray_umath import __cpu_features__ as has
 
     avx512 = all(has.get(name) for name in ("AVX512F", "AVX512BW", "AVX512VL", "AVX512DQ"))

@@ -1,4 +1,4 @@
-"""Trees of XGBoost, LightGBM and CatBoost, read from the documents that these write."""
+"""Trees of XGBoost, LightGBM and CatBoost, read from the libraries' own JSON or text formats."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _lightgbm_tree(root: dict[str, Any], output: int, n_outputs: int, factor: fl
 
 
 def catboost_trees(model: Any) -> Iterator[Tree]:
-    """Read the trees of a model without categories; a symmetric one has its last question at the root."""
+    """Read the trees of a model without categories; a symmetric tree has its last split at the root."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
         model.save_model(str(path), format="json")

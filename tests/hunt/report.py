@@ -10,7 +10,7 @@ import numpy as np
 
 
 class NotDrawnError(Exception):
-    """Failure of the library itself to fit or predict a draw: there is nothing to test."""
+    """Error raised if the library itself cannot fit or predict a case, so that there is nothing to test."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Permitted deviations of values from the truth, derived, not fitted.
+"""Permitted deviations of values from the reference, derived from error analysis, not fitted.
 
 **Values** in single precision: trees are walked in float32, whose half unit in the last place is 2^-24 = 6e-8
 of a number. A value is a sum of products of a few dozen such numbers, whose errors add up to some tens of
@@ -30,12 +30,12 @@ UNIT32, UNIT64 = 2.0**-24, 2.0**-53
 
 
 def of_values(precision: str, scale: np.ndarray, *, float32: bool = False) -> np.ndarray:
-    """Return how far values may differ from exact ones, for each output of that scale."""
+    """Return the permitted deviation from exact values, for outputs of the given scale."""
     return ((SINGLE if precision == "single" else DOUBLE) + (UNIT32 if float32 else 0.0)) * scale
 
 
 def of_sums(model: Any, magnitude: np.ndarray, *, exact: bool = False) -> np.ndarray:
-    """Return how far sums of terms of that magnitude may be off: one unit for each addition.
+    """Return the permitted error of sums of terms of the given magnitude: one unit per addition.
 
     The package subtracts the mean of each tree and adds it to the intercept; the library adds up its trees,
     unless ``exact`` says that it is not involved. A few more additions are those of the background's mean,

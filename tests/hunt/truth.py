@@ -1,4 +1,4 @@
-"""References by the definition and the libraries alone.
+"""Reference values, computed from the definition and the libraries alone.
 
 Interventional: a coalition's value is the library's own prediction of mixtures, rows with the coalition's
 columns from the explained row and the others from a background row. Path-dependent: ``readers.py``, or
@@ -37,7 +37,7 @@ def coalition_values_of_pairs(
     """
     n, m = containers.n_rows(X), containers.n_rows(background)
     masks = np.arange(2**n_columns)
-    # Numbers of rows of X with the background below it: coalition, row, background row, column.
+    # Row indices into X stacked on top of the background, by coalition, row, background row and column.
     known = (masks[:, None] >> np.arange(n_columns)) & 1 == 1
     own = np.arange(n)[None, :, None, None]
     other = n + np.arange(m)[None, None, :, None]

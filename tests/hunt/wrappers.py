@@ -327,7 +327,7 @@ def build(nested: Nest, X: Any, y: np.ndarray, fit_params: dict[str, Any]) -> Fi
 
 
 def _outside(outer: str, top: Any, last: Any) -> tuple[Any, Any]:
-    """Return the object passed instead of the fitted model, and one that predicts alike behind the steps."""
+    """Return the object passed in place of the fitted model, and one that predicts alike after the steps."""
     if outer == "frozen":
         return FrozenEstimator(top), last
     if outer == "frozen in a pipeline":

@@ -1,4 +1,4 @@
-"""The hunt: a fixed set of its cases, and wrong results that it must find."""
+"""The hunt: a fixed set of its cases, and deliberately wrong results that it must find."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_wrong_values_are_found(monkeypatch, mode, task, change):
 
 
 def test_a_shift_is_found_whatever_the_offset(monkeypatch):
-    """1e-4 of the spread; the offset exceeds it a million times."""
+    """The error is 1e-4 of the spread; the offset is a million times larger."""
     options = PLAIN | {"mode": "values", "task": "regression", "offset": 1e6, "outputs": "auto"}
     assert not run(5, options).findings
     _with(monkeypatch, _shift)

@@ -1,4 +1,4 @@
-"""Versions of installed packages, under whatever name, and a package without its compiled core."""
+"""Versions of packages, whatever their distribution is called, and a package without its compiled core."""
 
 from __future__ import annotations
 

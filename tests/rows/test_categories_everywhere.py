@@ -1,4 +1,4 @@
-"""Text, categories and names of columns have equal meanings in explain, batches and on the command line."""
+"""Text, categories and column names have the same meaning in explain, batches and the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""X as DMatrix of XGBoost, Dataset of LightGBM and Pool of CatBoost: explained exactly, or refused."""
+"""X as DMatrix of XGBoost, Dataset of LightGBM and Pool of CatBoost: explained exactly, or rejected."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KINDS = ["array", "frame", "sparse"]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("missing", [np.nan, 0.0, 3.0])
 def test_dmatrix(kind: str, missing: float) -> None:
-    """The DMatrix decides which number means missing, whatever the wrapper of the model says."""
+    """The DMatrix determines which number means missing, whatever the wrapper's setting."""
     xgboost = library("xgboost")
     options = {"n_estimators": 8, "n_jobs": 1, "missing": 0.0 if missing == 3 else np.nan}
     model = xgboost.XGBRegressor(**options).fit(rows_of("frame" if kind == "frame" else "array", HOLES), Y)

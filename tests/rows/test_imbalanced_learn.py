@@ -1,4 +1,4 @@
-"""Pipelines with samplers, which change the training rows of a model, but no predicted rows."""
+"""Pipelines with samplers, which change the rows on which a model is trained, but not those it predicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers and categories of X: those that a model's own ``predict`` reads in any container, or an error."""
+"""Numbers and categories of X are read as by the model's own ``predict`` in any container, or rejected."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_long_integers_are_rounded_as_predict_does_or_refused(
 
 
 def test_integers_that_round_in_one_way_are_taken(integers: Any) -> None:
-    """Nearly all do, beyond 2^53 or not, even midpoints between two float32 numbers."""
+    """Nearly all integers do, beyond 2^53 or not, even midpoints between two float32 numbers."""
     pd = pytest.importorskip("pandas")
     X, y, rows = integers
     direct, through = rows.astype(np.float32), rows.astype(np.float64).astype(np.float32)
@@ -169,7 +169,7 @@ COLORS = ["amber", "blue", "coral", "denim", "ebony", "fern"]
 
 @pytest.mark.parametrize("kind", ["dictionary", "other order", "unused", "two chunks"])
 def test_nulls_in_a_dictionary_of_arrow_are_refused_by_hist_gradient_boosting(kind: str) -> None:
-    """Its ``predict`` reads them as the last category, as in NumPy's view of the table."""
+    """The model's ``predict`` reads nulls as the last category, like NumPy's view of the table."""
     X, y = frame_with_categories()
     model = with_categories("sklearn", X, y)
     labels = X["color"].tolist()
@@ -230,7 +230,7 @@ TEXTS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("family", ["sklearn", "xgboost", "lightgbm"])
 @pytest.mark.parametrize("kind", TEXTS)
 def test_text_is_the_category_that_it_names(family: str, kind: str) -> None:
-    """As on the command line: values equal those of the frame whose column is categorical."""
+    """Values equal those of a frame with a categorical column, as on the command line."""
     library(family)
     X, y = frame_with_categories()
     model = with_categories(family, X, y)
@@ -285,7 +285,7 @@ def test_text_stands_for_no_code_and_no_number() -> None:
 
 
 def test_arrow_backed_columns_of_catboost() -> None:
-    """Its ``predict`` accepts text and whole numbers of any type of pandas."""
+    """CatBoost's ``predict`` accepts text and integers of any pandas type."""
     X, y = frame_with_categories()
     X["color"], X["number"] = X["color"].astype(object), X["color"].cat.codes.astype(int)
     catboost = library("catboost")
@@ -327,7 +327,7 @@ def test_missing_columns_are_named(package: str) -> None:
     ids=lambda model: type(model).__name__,
 )
 def test_nan_in_a_sparse_matrix_is_refused_by_trees_of_scikit_learn(model: Any) -> None:
-    """An isolation forest sends it to the right, unlike NaN in an array; the other models refuse it."""
+    """An isolation forest sends it to the right, unlike NaN in an array; the other models reject it."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
     X[::4, 0] = np.nan

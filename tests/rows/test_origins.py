@@ -1,4 +1,4 @@
-"""Values of encoded columns, summed to the columns of X from which a pipeline derived them."""
+"""Values of encoded columns, summed over the columns derived from each column of X."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ TEXTS, NUMBERS, EVERYTHING = ["a", "a_b"], ["size", "weight"], ["a", "a_b", "siz
 
 
 def columns_that_move(steps: Any, data: Any, names: list[str]) -> list[str]:
-    """Find, for each column that the steps make, the column of X that it depends on, by trying.
+    """Find, by trial, the column of X that each column made by the steps depends on.
 
     Columns of X are shuffled, one at a time.
     """
@@ -246,7 +246,7 @@ def test_columns_by_name_in_another_order() -> None:
 
 
 def test_columns_that_are_not_used_may_be_missing() -> None:
-    """Columns after them have other positions than in training."""
+    """Columns after the missing ones have different positions than in training."""
     encode = make_column_transformer((OneHotEncoder(), ["a_b"]), ("passthrough", ["weight"]))
     pipeline = make_pipeline(encode, forest(5, None)).fit(X, Y)
     used = X[["text", "weight", "a_b"]]
@@ -256,7 +256,7 @@ def test_columns_that_are_not_used_may_be_missing() -> None:
 
 
 def test_made_up_names_are_not_those_of_a_frame() -> None:
-    """The model was trained on an array, and explains a frame whose names say otherwise."""
+    """The model was trained on an array, and explains a frame with misleading names."""
     numbers = X[["weight", "weight"]].to_numpy() * [1, -2]
     pipeline = make_pipeline(StandardScaler(), RandomForestRegressor(5, max_features=1)).fit(numbers, Y)
     with pytest.warns(UserWarning, match="fitted without feature names"):
@@ -349,7 +349,7 @@ def test_transformers_in_and_around_pipelines() -> None:
 
 
 class Nameless(TransformerMixin, BaseEstimator):
-    """Transformer as a user writes it in a hurry."""
+    """Minimal transformer, as users write them."""
 
     def fit(self, X: Any, y: Any = None) -> Any:
         return self

@@ -76,7 +76,7 @@ def dense(X: Any) -> np.ndarray:
 
 
 def columns_that_move(step: Any, X: Any) -> list[set[int]]:
-    """Find, for each column that a step makes, the columns of X that change it."""
+    """Find the columns of X that affect each column made by a step."""
     rng, before = np.random.default_rng(1), dense(step.transform(X))
     given = dense(X)
     found: list[set[int]] = [set() for _ in range(before.shape[1])]
@@ -240,7 +240,7 @@ class ReversingUnion(FeatureUnion):
     ids=label,
 )
 def test_steps_that_mix_or_move_columns_are_refused_by_name(step: Any) -> None:
-    """Many of them keep the names of the columns, and their number."""
+    """Many of these steps keep the names and the number of the columns."""
     pipeline = make_pipeline(step, forest(5)).fit(NUMBERS, Y)
     message = f"{type(step).__name__} is not known to make each of its columns from a single one"
     for pandas in (False, True):
@@ -266,7 +266,7 @@ def test_a_kernel_is_refused() -> None:
     "step", [Normalizer(), KNNImputer(), PolynomialFeatures(2), PCA(1), Ratios()], ids=label
 )
 def test_any_step_that_is_given_one_column_is_known(step: Any) -> None:
-    """In a ``ColumnTransformer``, and after steps that make several columns from a single one."""
+    """This also holds in a ``ColumnTransformer``, and after steps that make several columns from one."""
     powers = make_pipeline(KBinsDiscretizer(3, encode="onehot-dense"), PCA(2))
     for of_one in (step, powers):
         encode = make_column_transformer((of_one, [2]), (StandardScaler(), [0]), remainder="drop")

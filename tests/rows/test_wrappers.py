@@ -1,4 +1,4 @@
-"""Models inside others: some are explained as they predict, the others rejected, with the reason."""
+"""Models inside other models are explained as they predict, or rejected, with the reason."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_unfitted_wrappers(model: Any) -> None:
 
 
 class Unfittable(DecisionTreeRegressor):
-    """Estimator that must not be fitted, as the model around it is refused before."""
+    """Estimator that must not be fitted, because the model around it is rejected beforehand."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> Any:
         raise AssertionError("fitted")
@@ -200,7 +200,7 @@ class Unfittable(DecisionTreeRegressor):
 
 
 class Doubling(Pipeline):
-    """Pipeline that predicts something else than its last step."""
+    """Pipeline whose predictions differ from those of its last step."""
 
     def predict(self, X: Any, **params: Any) -> Any:
         return 2 * super().predict(X, **params)
@@ -239,7 +239,7 @@ class Thawed(FrozenEstimator):
 
 
 class Shifted(ShapTransformer):
-    """Transformer of this package that predicts something else than its model."""
+    """Transformer of this package whose predictions differ from those of its model."""
 
     def predict(self, X: Any) -> Any:
         return super().predict(X) + 1

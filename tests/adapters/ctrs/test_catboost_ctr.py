@@ -197,7 +197,7 @@ def test_loaded_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("grow_policy", ["Depthwise", "Lossguide"])
 def test_other_trees(grow_policy: str) -> None:
-    """CatBoost's own values of these trees do not add up. They have no combinations."""
+    """CatBoost's own values of these trees, which have no combinations, do not add up."""
     model = fit(grow_policy=grow_policy, iterations=8)
     adapted = assert_margin(model, unseen(rows(1)))
     assert adapted.ensemble.n_features > adapted.ensemble.n_players
@@ -226,7 +226,7 @@ def test_options(options: dict[str, Any], on_cpu: None) -> None:
 
 
 def test_types_that_only_gpus_train(tmp_path: Path) -> None:
-    """Their tables have the form of the other types: CatBoost predicts with them from an edited export."""
+    """Their tables have the form of other types' tables, so CatBoost can predict from an edited export."""
     for old, new in (("BinarizedTargetMeanValue", "FloatTargetMeanValue"), ("Counter", "FeatureFreq")):
         ctr = f"{old}:Prior=0.5/1"
 
@@ -263,7 +263,7 @@ def test_types_that_only_gpus_train(tmp_path: Path) -> None:
     ids=str,
 )
 def test_several_binarizations_of_one_type(ctrs: dict[str, list[str]], tmp_path: Path) -> None:
-    """CatBoost's export has one table for both, and its own prediction from the export is another one."""
+    """CatBoost's export has a single table for both, so CatBoost's own prediction from the export differs."""
     model = fit(**ctrs)
     same = edited_model(model, tmp_path, lambda document: None)
     assert np.abs(same.predict(rows()) - model.predict(rows())).max() > 0.1

@@ -1,4 +1,4 @@
-"""CatBoost's CTRs: edited exports and damaged files are refused."""
+"""CatBoost's CTRs: edited exports and damaged files are rejected."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WRONG = ["delete", None, -1, 3, 1e9, 10**30, "text", "7", [], {}, math.nan, math
 
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
 def test_edited_document_never_crashes(document: dict[str, Any], wrong: Any) -> None:
-    """With any one field of CTRs replaced: a documented error, or a model that computes."""
+    """Replacing any single field of the CTRs leads to a documented error or to a model that works."""
     places = [("features_info", "ctrs", *path) for path in paths_of(document["features_info"]["ctrs"])]
     for name, table in document["ctr_data"].items():
         found = list(paths_of(table))

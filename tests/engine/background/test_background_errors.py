@@ -1,4 +1,4 @@
-"""Errors about background rows mention ``data``, whatever code raises them."""
+"""Errors about background rows mention ``data``, wherever they are raised."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_steps_of_a_pipeline_and_transformers() -> None:
 
 
 def test_other_errors_are_left_alone() -> None:
-    """The explained rows are X; a step that is not fitted has nothing to do with the data."""
+    """Errors about the explained rows mention X; an unfitted step is not an error of the data."""
     explainer = TreeExplainer(forest(3, 3).fit(X, Y), X[:5])
     with pytest.raises(ValueError, match=r"^X has 3 features"):
         explainer.explain(X[:, :3])

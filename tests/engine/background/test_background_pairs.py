@@ -160,7 +160,7 @@ def test_groups_of_many_features(shape: str) -> None:
 
 @pytest.mark.parametrize("n_background", [3, 90])
 def test_paths_that_are_too_long_for_groups(n_background: int) -> None:
-    """For leaves with more than 10 features the core sums over subsets, or goes through the background."""
+    """For leaves with more than 10 features, the core sums over subsets or over the background rows."""
     ensemble = random_chain(11, 13, 11)
     rows = chain_rows(11, ensemble, n_background + 2)
     assert_is_the_definition(ensemble, rows[:2], rows[2:], None, ("SII", "STII"))
@@ -182,7 +182,7 @@ def test_more_rows_than_a_block_of_either() -> None:
 
 
 def test_many_lookups() -> None:
-    """More leaves than are added up in single precision."""
+    """There are more leaves than may be added up in single precision."""
     ensemble = random_ensemble(6, n_trees=90, n_features=7, n_outputs=2, max_leaves=40, shapes=("random",))
     rows = random_rows(6, ensemble, 12)
     assert_is_the_definition(ensemble, rows[:4], rows[4:], None, ("SII",))
@@ -267,7 +267,7 @@ def test_threads_and_neighbours_change_no_bit(precision: str) -> None:
 
 @pytest.mark.parametrize("n_background", [5, 200])
 def test_counting_anew_changes_no_bit(n_background: int) -> None:
-    """Results do not depend on how many of the counts fit into the memory limit."""
+    """Results do not depend on how many counts fit into the memory limit."""
     ensemble = random_ensemble(9, n_trees=20, n_features=11, max_leaves=70)
     rows = random_rows(9, ensemble, 100 + n_background)
     background = rows[100:]
@@ -340,7 +340,7 @@ def test_families(case: tuple[Any, np.ndarray], index: Index) -> None:
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("library", ["forest", "xgboost"])
 def test_shapiq(library: str, index: str) -> None:
-    """Its indices are whole; ours of pairs are halves."""
+    """shapiq returns the whole index of a pair, ours is half of it."""
     shapiq_trees = pytest.importorskip("shapiq.tree.interventional")
     rows = X.astype(np.float32)
     if library == "forest":

@@ -80,7 +80,7 @@ def test_what_is_shown(forest: Any) -> None:
 
 
 def test_weights_count_rows(forest: Any) -> None:
-    """A weight of 2 equals a row that occurs twice, and a weight of 0 a missing row."""
+    """A weight of 2 is equivalent to repeating the row, and a weight of 0 to omitting it."""
     weighted = explainer_of(forest, X[:4], data_weights=[2, 0, 1, 1], precision="double")
     repeated = explainer_of(forest, X[[0, 0, 2, 3]], precision="double")
     np.testing.assert_allclose(weighted.shap_values(X[50:]), repeated.shap_values(X[50:]), atol=1e-10)
@@ -137,7 +137,7 @@ def test_columns_of_a_frame_are_checked() -> None:
 
 
 def test_categories_of_a_frame() -> None:
-    """A background whose categories have their codes in another order is matched by its labels."""
+    """Categories of the background are matched by label, even if their codes are in another order."""
     pandas = pytest.importorskip("pandas")
     colours = np.array(["red", "green", "blue"])[np.digitize(X[:, 2], [-0.02, 0.03])]
     frame = pandas.DataFrame({"colour": pandas.Categorical(colours), "age": X[:, 0], "s5": X[:, 8]})
@@ -217,7 +217,7 @@ def test_memory_limit_changes_no_bit(forest: Any) -> None:
 
 
 def test_memory_limit_bounds_tables(forest: Any) -> None:
-    """Leaves beyond half of it have patterns instead."""
+    """Leaves whose tables would exceed half of the limit have patterns instead."""
     free = explainer_of(forest, X[:10], precision="double")
     assert free.model_info()["n_leaves_without_table"] == 0 and free.model_info()["table_bytes"] > 10_000
     limited = explainer_of(forest, X[:10], precision="double", memory_limit=20_000)
@@ -348,7 +348,7 @@ def test_a_background_on_a_gpu_is_refused(forest: Any) -> None:
 
 @pytest.fixture
 def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No leaf has a table, as on long paths."""
+    """Forbid tables, so that all leaves are treated like leaves of long paths."""
     monkeypatch.setattr("skshapgpu._common.memory.TABLE_BYTES", 0)
 
 

@@ -134,7 +134,7 @@ def test_core_on_each_shape_of_trees(shape: str, vector: bool) -> None:
 
 
 def test_more_background_rows_than_a_tile() -> None:
-    """Words, tiles and groups end at different places within 300 background rows; some are repeated."""
+    """Words, tiles and groups end at different places within 300 background rows; some rows are repeated."""
     ensemble = random_ensemble(5, n_trees=3, n_features=4, n_used=3, max_leaves=9)
     rows = random_rows(5, ensemble, 302)
     weights = np.random.default_rng(5).random(300)
@@ -181,7 +181,7 @@ def two_stumps(size: float) -> Ensemble:
 
 @pytest.mark.parametrize("size", [1e-9, 1.0, 30.0])
 def test_equal_margins_have_the_derivative(size: float) -> None:
-    """Each feature moves the margin, their sum does not: values are the margin's times the slope."""
+    """Each feature moves the margin, but their sum does not: values are the margin's times the slope."""
     ensemble, slope = two_stumps(size), {"logistic": 0.25, "log_loss": 0.5, "squared_error": 0.0}
     row, background = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])
     for link, expected in slope.items():
@@ -193,7 +193,7 @@ def test_equal_margins_have_the_derivative(size: float) -> None:
 @pytest.mark.parametrize("difference", [0.0, 1e-14, 1e-9, 1e-4, 0.3, 5.0, 2000.0])
 @pytest.mark.parametrize("start", [-800.0, -40.0, -1.0, 0.0, 3.0, 40.0, 800.0])
 def test_slopes_keep_their_digits(start: float, difference: float) -> None:
-    """Margins that are large or close together, against the mean of the derivative between them."""
+    """For large or close margins, the slope is compared with the mean of the derivative between them."""
     tree = Tree([1, -1, -1], [2, -1, -1], [0] * 3, [0.5, 0, 0], [True] * 3, [2, 1, 1], [0, 0, 1.0])
     other = Tree(
         [1, -1, -1], [2, -1, -1], [1] * 3, [0.5, 0, 0], [True] * 3, [2, 1, 1], [0, 0, difference - 1]
@@ -240,7 +240,7 @@ def test_no_rows_and_no_trees(n_rows: int, n_trees: int) -> None:
 
 @pytest.mark.parametrize("depth", [20, 64])
 def test_long_paths(depth: int) -> None:
-    """Against interventional values of single background rows; with squared errors the slope is simple."""
+    """Compare with interventional values of single background rows; squared errors have a simple slope."""
     ensemble = random_chain(depth, depth, depth)
     rows = np.random.default_rng(depth).random((12, depth))
     x, background = rows[:4], rows[4:]

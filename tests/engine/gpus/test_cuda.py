@@ -1,4 +1,4 @@
-"""The choice of a device, messages if there is no GPU, and GPU arrays in and out."""
+"""Device selection, error messages without a GPU, and GPU arrays as input and output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytest.importorskip("skshapgpu._cuda")
 
 @pytest.fixture(autouse=True)
 def auto(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The "auto" device chooses here, whatever device the test run is for."""
+    """Clear the device that the test run sets, so that "auto" chooses one here."""
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
 
 
@@ -425,7 +425,7 @@ def test_transformer_on_the_gpu(namespace: Any, multiclass: Any) -> None:
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("then", ["nothing", "rows of the host", "rows of the GPU"])
 def test_the_producers_stream_is_honoured(regressor: Any, then: str) -> None:
-    """Also if the explainer is used again while the first call waits for its rows."""
+    """This also holds if the explainer is used again while the first call waits for its rows."""
     cupy = pytest.importorskip("cupy")
     expected = TreeExplainer(regressor, device="cuda").shap_values(X)
     explainer = TreeExplainer(regressor, device="cuda", check_additivity=False)
@@ -481,7 +481,7 @@ def test_several_gpus(regressor: Any) -> None:
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("kind", ["values", "interactions", "tables"])
 def test_a_later_model_leaves_earlier_ones_as_they_are(kind: str) -> None:
-    """A kernel has one limit on shared memory for all models; few columns need the smallest one."""
+    """A kernel has one shared memory limit for all models; models with few columns need the least."""
 
     def explainer_of(n_columns: int) -> TreeExplainer:
         model = RandomForestRegressor(5, max_depth=4, random_state=0).fit(X[:, :n_columns], Y)

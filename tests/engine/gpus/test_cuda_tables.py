@@ -1,4 +1,4 @@
-"""Table lookups on the GPU against those on the CPU, and interventional SHAP values on the GPU."""
+"""Table lookups on the GPU, compared with the CPU, and interventional SHAP values on the GPU."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_strongest(case: Any, index: str, count: int) -> None:
 
 
 class Twins:
-    """Trees of equal numbers, each on two features of its own."""
+    """The trees have equal numbers, and each splits on its own two features."""
 
 
 def adapt_twins(model: Any) -> AdaptedModel:
@@ -230,7 +230,7 @@ def test_triples_of_pairs_only_are_none() -> None:
 
 
 def test_banzhaf_values(regressor: Any) -> None:
-    """The two kinds agree if paths have at most two features, and differ otherwise."""
+    """Both indices agree if paths have at most two features, and differ otherwise."""
     explanation = explain(regressor, DIABETES, index="BV", device="cpu", precision="double")
     assert explanation.index == "BV" and explanation.additivity_error is None
     assert "Banzhaf values" in explanation._repr_html_() and "not checked" in repr(explanation)

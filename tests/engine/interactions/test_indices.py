@@ -50,7 +50,7 @@ def values_of(plan: _core.Plan, ensemble: Ensemble, rows: np.ndarray) -> np.ndar
 
 @given(options=ensemble_options())
 def test_values_of_order_one(options: dict) -> None:
-    """They are computed by another walk than the interactions: one of fused subtrees."""
+    """Order one uses a different walk from the interactions: the walk with fused subtrees."""
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, 70)
     expected = path_dependent_banzhaf(ensemble, rows)
@@ -149,7 +149,7 @@ def test_triples_of_chains(depth: int, n_features: int, index: Index) -> None:
 @shapley_and_banzhaf
 @pytest.mark.parametrize("vector", [False, True])
 def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index) -> None:
-    """Beyond the kernels of fixed K, and beyond the number that all subsets of features permit."""
+    """More nodes than kernels of fixed K have, and more features than the definition can handle."""
     chain = random_chain(0, 20, 20)
     rows = random_rows(0, chain, 4)
     expected = [path_interactions(chain, row, index, 3) for row in rows]
@@ -174,7 +174,7 @@ def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index)
 
 
 def test_triples_add_up_over_trees_and_threads() -> None:
-    """More trees than a chunk holds, more rows than a tile, one output per tree."""
+    """More trees than a chunk holds, more rows than a tile holds, and one output per tree."""
     ensemble = random_ensemble(1, n_trees=150, n_features=8, n_outputs=3, max_leaves=30)
     rows = random_rows(2, ensemble, 700)
     plan = _core.Plan(attributes(ensemble), "double", 3)

@@ -120,7 +120,7 @@ def test_chains(depth: int, n_features: int, index: Index) -> None:
 @every_index
 @pytest.mark.parametrize("n_features", [17, 24])
 def test_any_number_of_quadrature_nodes(n_features: int, index: Index) -> None:
-    """Beyond the kernels of fixed K, and beyond the number that all subsets of features permit."""
+    """More nodes than kernels of fixed K have, and more features than the definition can handle."""
     ensemble = random_chain(0, n_features, n_features)
     rows = random_rows(0, ensemble, 30)
     _, _, double, _, _ = compute(ensemble, rows, "double", index)
