@@ -2,21 +2,35 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace skshap {
 namespace {
 
-// Copy one column of a block into an array of X, the type that the model compares in.
-template <class X>
-void gather(const Rows& rows, int32_t feature, int64_t first_row, int n_rows, X* out) {
-  const char* p =
-      static_cast<const char*>(rows.data) + first_row * rows.row_stride + feature * rows.column_stride;
-  if (rows.is_float32)
-    for (int i = 0; i < n_rows; ++i, p += rows.row_stride) out[i] = *reinterpret_cast<const float*>(p);
-  else
-    for (int i = 0; i < n_rows; ++i, p += rows.row_stride)
-      out[i] = static_cast<X>(*reinterpret_cast<const double*>(p));
-  std::fill(out + n_rows, out + kBlockRows, X(0));
+// Columns whose values are copied together. If the columns of a row are neighbours in memory, a cache line
+// holds some of these, and lines of different rows may displace each other before the next column is read.
+constexpr size_t kGatheredColumns = 32;
+
+// Copy columns of a block into an array [column][kBlockRows] of X, the type that the model compares in.
+template <class From, class X>
+void gather(const Rows& rows, const Column* columns, size_t n_columns, int64_t first_row, int n_rows,
+            X* out) {
+  const char* const first = static_cast<const char*>(rows.data) + first_row * rows.row_stride;
+  const auto value = [](const char* p) { return static_cast<X>(*reinterpret_cast<const From*>(p)); };
+  if (std::abs(rows.row_stride) <= std::abs(rows.column_stride)) {
+    for (size_t c = 0; c < n_columns; ++c) {
+      const char* p = first + columns[c].input * rows.column_stride;
+      for (int i = 0; i < n_rows; ++i, p += rows.row_stride) out[c * kBlockRows + i] = value(p);
+    }
+  } else {
+    int64_t offsets[kGatheredColumns];
+    for (size_t c = 0; c < n_columns; ++c) offsets[c] = columns[c].input * rows.column_stride;
+    for (int i = 0; i < n_rows; ++i)
+      for (size_t c = 0; c < n_columns; ++c)
+        out[c * kBlockRows + i] = value(first + i * rows.row_stride + offsets[c]);
+  }
+  for (size_t c = 0; c < n_columns; ++c)
+    std::fill(out + c * kBlockRows + n_rows, out + (c + 1) * kBlockRows, X(0));
 }
 
 uint32_t category_code(const std::vector<int32_t>& categories, double x) {
@@ -26,19 +40,6 @@ uint32_t category_code(const std::vector<int32_t>& categories, double x) {
   const auto found = std::lower_bound(categories.begin(), categories.end(), static_cast<int32_t>(code));
   return found != categories.end() && *found == code ? static_cast<uint32_t>(found - categories.begin())
                                                      : other;
-}
-
-template <class X>
-void code_block(const Column& column, const RankArgs<X>& rank_args, void (*rank)(const RankArgs<X>&)) {
-  if (!column.categorical) {
-    rank(rank_args);
-    return;
-  }
-  for (int i = 0; i < kBlockRows; ++i) {
-    const X x = rank_args.values[i];
-    rank_args.ranks[i] =
-        is_missing(x, column.zero_missing) ? kMissingCode : category_code(column.categories, x);
-  }
 }
 
 void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out) {
@@ -54,6 +55,49 @@ void group_by_category(const Column& column, const uint32_t* codes, CategoryRows
       ++out.n;
     }
     out.rows[j] |= uint64_t{1} << i;
+  }
+}
+
+template <class X>
+void code_column(const Column& column, const RankArgs<X>& rank_args, void (*rank)(const RankArgs<X>&)) {
+  if (!column.categorical) {
+    rank(rank_args);
+    return;
+  }
+  for (int i = 0; i < kBlockRows; ++i) {
+    const X x = rank_args.values[i];
+    rank_args.ranks[i] =
+        is_missing(x, column.zero_missing) ? kMissingCode : category_code(column.categories, x);
+  }
+}
+
+template <class X>
+void code_block(const Plan& plan, std::vector<X> Column::* thresholds, void (*rank)(const RankArgs<X>&),
+                const Rows& rows, int64_t first_row, int n_rows, int block, CodeTile& tile) {
+  alignas(64) X values[kGatheredColumns * kBlockRows];
+  alignas(64) uint32_t ranks[kBlockRows];
+  const size_t n_columns = plan.columns.size();
+  for (size_t c = 0; c < n_columns; ++c) {
+    const size_t gathered = c % kGatheredColumns;
+    if (gathered == 0) {
+      const auto copy = rows.is_float32 ? gather<float, X> : gather<double, X>;
+      copy(rows, &plan.columns[c], std::min(kGatheredColumns, n_columns - c), first_row, n_rows, values);
+    }
+    const Column& column = plan.columns[c];
+    code_column<X>(column,
+                   {values + gathered * kBlockRows, (column.*thresholds).data(), (column.*thresholds).size(),
+                    plan.strict, column.zero_missing, ranks},
+                   rank);
+    if (column.categorical) {
+      group_by_category(column, ranks, tile.category_rows[block * n_columns + c]);
+      continue;
+    }
+    const size_t begin = c * tile.stride + static_cast<size_t>(block) * kBlockRows;
+    if (plan.wide_codes)
+      std::copy(ranks, ranks + kBlockRows, tile.wide.begin() + begin);
+    else  // the largest 32-bit code, missing, becomes the largest 16-bit one
+      std::transform(ranks, ranks + kBlockRows, tile.narrow.begin() + begin,
+                     [](uint32_t code) { return static_cast<uint16_t>(code); });
   }
 }
 
@@ -77,38 +121,13 @@ const void* CodeTile::codes(const Plan& plan, int block) const {
 
 void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
                CodeTile& tile) {
-  alignas(64) float floats[kBlockRows];
-  alignas(64) double doubles[kBlockRows];
-  alignas(64) uint32_t ranks[kBlockRows];
   for (int block = 0; block * kBlockRows < n_rows; ++block) {
     const int64_t first = first_row + block * kBlockRows;
     const int count = std::min(kBlockRows, n_rows - block * kBlockRows);
-    for (size_t c = 0; c < plan.columns.size(); ++c) {
-      const Column& column = plan.columns[c];
-      if (plan.x_float32) {
-        gather(rows, column.input, first, count, floats);
-        code_block<float>(column,
-                          {floats, column.thresholds_float.data(), column.thresholds_float.size(),
-                           plan.strict, column.zero_missing, ranks},
-                          kernels.rank_float);
-      } else {
-        gather(rows, column.input, first, count, doubles);
-        code_block<double>(column,
-                           {doubles, column.thresholds_double.data(), column.thresholds_double.size(),
-                            plan.strict, column.zero_missing, ranks},
-                           kernels.rank_double);
-      }
-      if (column.categorical) {
-        group_by_category(column, ranks, tile.category_rows[block * plan.columns.size() + c]);
-        continue;
-      }
-      const size_t begin = c * tile.stride + static_cast<size_t>(block) * kBlockRows;
-      if (plan.wide_codes)
-        std::copy(ranks, ranks + kBlockRows, tile.wide.begin() + begin);
-      else  // the largest 32-bit code, missing, becomes the largest 16-bit one
-        std::transform(ranks, ranks + kBlockRows, tile.narrow.begin() + begin,
-                       [](uint32_t rank) { return static_cast<uint16_t>(rank); });
-    }
+    if (plan.x_float32)
+      code_block(plan, &Column::thresholds_float, kernels.rank_float, rows, first, count, block, tile);
+    else
+      code_block(plan, &Column::thresholds_double, kernels.rank_double, rows, first, count, block, tile);
   }
 }
 

@@ -8,21 +8,30 @@
 
 namespace skshap {
 
-// Write out[row][output][feature] from the sums of features. A few rows at a time, so that both the input and
-// the output stay in the cache: the input has the sums of a feature together, the output the values of a row.
+// Write out[row][output][feature] from the sums of features: the input has the sums of a feature together,
+// the output the values of a row. Small squares are transposed in a buffer, because lines of the cache that
+// lie a power of two apart displace each other.
 template <class Out>
 void write_values(const Plan& plan, const TileSums& sums, int n_rows, Out* out) {
   constexpr int kRows = 16;
+  constexpr size_t kFeatures = 16;
+  Out buffer[kFeatures][kRows];
   const size_t n_used = plan.features.size(), n_features = plan.n_features,
                row_size = plan.n_outputs * n_features;
   if (n_used < n_features) std::fill_n(out, n_rows * row_size, Out(0));
   for (int begin = 0; begin < n_rows; begin += kRows) {
     const int n = std::min(kRows, n_rows - begin);
     for (int32_t o = 0; o < plan.n_outputs; ++o)
-      for (size_t i = 0; i < n_used; ++i) {
-        const double* const from = sums.at(o, i) + begin;
-        Out* const to = out + begin * row_size + o * n_features + plan.features[i];
-        for (int row = 0; row < n; ++row) to[row * row_size] = static_cast<Out>(from[row]);
+      for (size_t first = 0; first < n_used; first += kFeatures) {
+        const size_t n_here = std::min(kFeatures, n_used - first);
+        for (size_t i = 0; i < n_here; ++i) {
+          const double* const from = sums.at(o, first + i) + begin;
+          for (int row = 0; row < n; ++row) buffer[i][row] = static_cast<Out>(from[row]);
+        }
+        for (int row = 0; row < n; ++row) {
+          Out* const to = out + (begin + row) * row_size + o * n_features;
+          for (size_t i = 0; i < n_here; ++i) to[plan.features[first + i]] = buffer[i][row];
+        }
       }
   }
 }
