@@ -31,8 +31,8 @@ Kernels make_kernels(const char* name) {
   k.pair_leaf_double = &pair_leaf<DoubleVector>;
   k.add_scaled_float = &add_scaled<float>;
   k.add_scaled_double = &add_scaled<double>;
-  k.rank_float = &rank<float>;
-  k.rank_double = &rank<double>;
+  k.rank_float = &rank<FloatVector>;
+  k.rank_double = &rank<DoubleVector>;
   set_order<1>(k);
   set_order<2>(k);
   set_order<3>(k);

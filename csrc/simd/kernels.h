@@ -117,7 +117,7 @@ struct PairLeafArgs {
 };
 
 // The ranks of the 64 values of a block in a sorted array: how many thresholds each value has passed, or the
-// code for missing.
+// code for missing. Values and ranks are aligned to 64 bytes.
 template <class X>
 struct RankArgs {
   const X* values;

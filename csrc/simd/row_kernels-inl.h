@@ -3,27 +3,91 @@
 // Included by simd/kernels-inl.h: internal linkage, for the reason given there.
 #pragma once
 
+#include <type_traits>
+
 #include "simd/kernels.h"
 
 namespace skshap {
 namespace {
 
-// A binary search in lockstep: every value takes the same steps, so the inner loop vectorises.
-template <class X>
-void rank(const RankArgs<X>& args) {
-  uint32_t base[kBlockRows] = {};
-  for (size_t length = args.n_thresholds; length > 0;) {
-    const size_t half = (length + 1) / 2;
-    const X* thresholds = args.thresholds + half - 1;
-    const uint32_t step = static_cast<uint32_t>(half);
-    if (args.strict)
-      for (int i = 0; i < kBlockRows; ++i) base[i] += thresholds[base[i]] <= args.values[i] ? step : 0;
-    else
-      for (int i = 0; i < kBlockRows; ++i) base[i] += thresholds[base[i]] < args.values[i] ? step : 0;
-    length -= half;
+// Up to this many thresholds, all of them are compared with each value; with more, a binary search is faster.
+constexpr size_t kMostCounted = 32;
+constexpr int kRankVectors = 4;  // vectors of values in flight
+
+// Return the values that have passed a threshold; missing ones have not.
+template <class S, bool kStrict>
+typename S::M passed(typename S::V threshold, typename S::V x) {
+  return kStrict ? S::less_equal(threshold, x) : S::less(threshold, x);
+}
+
+// Write the ranks that advance(values, ranks) computes from zeros, for a few vectors at a time.
+template <class S, class Advance>
+void rank_vectors(const RankArgs<typename S::T>& args, const Advance& advance) {
+  for (int begin = 0; begin < kBlockRows; begin += kRankVectors * S::kWidth) {
+    typename S::V x[kRankVectors];
+    typename S::Index rank[kRankVectors];
+    for (int i = 0; i < kRankVectors; ++i) {
+      x[i] = S::load(args.values + begin + i * S::kWidth);
+      rank[i] = S::no_bits();
+    }
+    advance(x, rank);
+    for (int i = 0; i < kRankVectors; ++i) S::store(args.ranks + begin + i * S::kWidth, rank[i]);
   }
-  for (int i = 0; i < kBlockRows; ++i)
-    args.ranks[i] = is_missing(args.values[i], args.zero_missing) ? kMissingCode : base[i];
+}
+
+template <class S, bool kStrict>
+void rank_by_counting(const RankArgs<typename S::T>& args) {
+  rank_vectors<S>(args, [&](const typename S::V* x, typename S::Index* rank) {
+    for (size_t t = 0; t < args.n_thresholds; ++t) {
+      const typename S::V threshold = S::set1(args.thresholds[t]);
+      for (int i = 0; i < kRankVectors; ++i)
+        rank[i] = S::add_where(rank[i], passed<S, kStrict>(threshold, x[i]), 1);
+    }
+  });
+}
+
+// A binary search in lockstep: every value takes the same steps, without branches.
+template <class S, bool kStrict>
+void rank_by_search(const RankArgs<typename S::T>& args) {
+  using X = typename S::T;
+  if constexpr (S::kGathers) {
+    rank_vectors<S>(args, [&](const typename S::V* x, typename S::Index* rank) {
+      for (size_t length = args.n_thresholds, half; length > 0; length -= half) {
+        half = (length + 1) / 2;
+        for (int i = 0; i < kRankVectors; ++i) {
+          const typename S::V threshold = S::take(args.thresholds + half - 1, rank[i]);
+          rank[i] = S::add_where(rank[i], passed<S, kStrict>(threshold, x[i]), static_cast<int>(half));
+        }
+      }
+    });
+  } else {
+    // Steps are as wide as the values, so that the compiler vectorizes the comparisons without conversions.
+    using Step = std::conditional_t<sizeof(X) == 4, uint32_t, uint64_t>;
+    const X* __restrict const x = args.values;
+    Step rank[kBlockRows] = {};
+    for (size_t length = args.n_thresholds, half; length > 0; length -= half) {
+      half = (length + 1) / 2;
+      const X* __restrict const thresholds = args.thresholds + half - 1;
+      const Step step = static_cast<Step>(half);
+      for (int i = 0; i < kBlockRows; ++i) {
+        const X threshold = thresholds[rank[i]];
+        rank[i] += step & -static_cast<Step>(kStrict ? threshold <= x[i] : threshold < x[i]);
+      }
+    }
+    for (int i = 0; i < kBlockRows; ++i) args.ranks[i] = static_cast<uint32_t>(rank[i]);
+  }
+}
+
+template <class S>
+void rank(const RankArgs<typename S::T>& args) {
+  if (args.n_thresholds <= kMostCounted)
+    args.strict ? rank_by_counting<S, true>(args) : rank_by_counting<S, false>(args);
+  else
+    args.strict ? rank_by_search<S, true>(args) : rank_by_search<S, false>(args);
+  const typename S::T* __restrict const x = args.values;
+  uint32_t* __restrict const ranks = args.ranks;
+  const bool zero_missing = args.zero_missing;
+  for (int i = 0; i < kBlockRows; ++i) ranks[i] = is_missing(x[i], zero_missing) ? kMissingCode : ranks[i];
 }
 
 template <class Code>

@@ -28,6 +28,8 @@ struct FloatVector {
     const __m256i bits = _mm256_set1_epi32(reinterpret_cast<const uint8_t*>(word)[index]);
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(bits, lane), lane));
   }
+  static M less(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+  static M less_equal(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LE_OQ); }
   static V select(M m, V off, V on) { return _mm256_blendv_ps(off, on, m); }
   static V select_or_zero(M m, V on) { return _mm256_and_ps(m, on); }
   // The source lane of each lane; a negative one gives zero.
@@ -42,9 +44,13 @@ struct FloatVector {
   static V permute(const Permutation& p, V x) {
     return _mm256_and_ps(p.taken, _mm256_permutevar8x32_ps(x, p.from));
   }
-  // Indices of a table, assembled from bits.
+  // Indices of a table, assembled from bits or counted.
   using Index = __m256i;
   static Index no_bits() { return _mm256_setzero_si256(); }
+  static Index add_where(Index x, M lanes, int n) {
+    return _mm256_add_epi32(x, _mm256_and_si256(_mm256_castps_si256(lanes), _mm256_set1_epi32(n)));
+  }
+  static void store(uint32_t* p, Index x) { _mm256_store_si256(reinterpret_cast<__m256i*>(p), x); }
   static Index with_bit(Index x, M lanes, int bit) {
     return _mm256_or_si256(x, _mm256_and_si256(_mm256_castps_si256(lanes), _mm256_set1_epi32(1 << bit)));
   }
@@ -62,6 +68,8 @@ struct FloatVector {
                     take<kVectors - 1>(table + (1 << (kVectors - 1)), x));
     }
   }
+  // Scalar loads are as fast as gathers here, and faster where microcode slows gathers down.
+  static constexpr bool kGathers = false;
   static V take(const T* table, Index x) { return _mm256_i32gather_ps(table, x, 4); }
 };
 
@@ -85,6 +93,8 @@ struct DoubleVector {
     const __m256i bits = _mm256_set1_epi64x(static_cast<long long>(*word >> (4 * index)));
     return _mm256_castsi256_pd(_mm256_cmpeq_epi64(_mm256_and_si256(bits, lane), lane));
   }
+  static M less(V a, V b) { return _mm256_cmp_pd(a, b, _CMP_LT_OQ); }
+  static M less_equal(V a, V b) { return _mm256_cmp_pd(a, b, _CMP_LE_OQ); }
   static V select(M m, V off, V on) { return _mm256_blendv_pd(off, on, m); }
   static V select_or_zero(M m, V on) { return _mm256_and_pd(m, on); }
   // Each lane moves as two halves, because the instruction permutes 32-bit lanes.
@@ -103,11 +113,19 @@ struct DoubleVector {
   }
   using Index = __m256i;
   static Index no_bits() { return _mm256_setzero_si256(); }
+  static Index add_where(Index x, M lanes, int n) {
+    return _mm256_add_epi64(x, _mm256_and_si256(_mm256_castpd_si256(lanes), _mm256_set1_epi64x(n)));
+  }
+  static void store(uint32_t* p, Index x) {
+    const __m256i low = _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
+    _mm_store_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(low));
+  }
   static Index with_bit(Index x, M lanes, int bit) {
     return _mm256_or_si256(x, _mm256_and_si256(_mm256_castpd_si256(lanes), _mm256_set1_epi64x(1 << bit)));
   }
   static Index without_bit(Index x, int bit) { return _mm256_andnot_si256(_mm256_set1_epi64x(1 << bit), x); }
   static constexpr int kMostTableVectors = -1;
+  static constexpr bool kGathers = false;
   static V take(const T* table, Index x) { return _mm256_i64gather_pd(table, x, 8); }
 };
 

@@ -28,6 +28,8 @@ struct FloatVector {
     memcpy(&bits, reinterpret_cast<const char*>(word) + 2 * index, sizeof bits);
     return bits;
   }
+  static M less(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+  static M less_equal(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ); }
   static V select(M m, V off, V on) { return _mm512_mask_mov_ps(off, m, on); }
   static V select_or_zero(M m, V on) { return _mm512_maskz_mov_ps(m, on); }
   // The source lane of each lane; a negative one gives zero.
@@ -40,9 +42,13 @@ struct FloatVector {
     return {lanes, _mm512_cmpge_epi32_mask(lanes, _mm512_setzero_si512())};
   }
   static V permute(const Permutation& p, V x) { return _mm512_maskz_permutexvar_ps(p.taken, p.from, x); }
-  // Indices of a table, assembled from bits.
+  // Indices of a table, assembled from bits or counted.
   using Index = __m512i;
   static Index no_bits() { return _mm512_setzero_si512(); }
+  static Index add_where(Index x, M lanes, int n) {
+    return _mm512_mask_add_epi32(x, lanes, x, _mm512_set1_epi32(n));
+  }
+  static void store(uint32_t* p, Index x) { _mm512_store_si512(p, x); }
   static Index with_bit(Index x, M lanes, int bit) {
     return _mm512_mask_or_epi32(x, lanes, x, _mm512_set1_epi32(1 << bit));
   }
@@ -59,6 +65,7 @@ struct FloatVector {
       return select(_mm512_test_epi32_mask(x, _mm512_set1_epi32(8 << kVectors)), take<kVectors - 1>(table, x),
                     take<kVectors - 1>(table + (1 << (kVectors - 1)), x));
   }
+  static constexpr bool kGathers = true;
   static V take(const T* table, Index x) { return _mm512_mask_i32gather_ps(zero(), 0xffff, x, table, 4); }
 };
 
@@ -78,6 +85,8 @@ struct DoubleVector {
   static V div(V a, V b) { return _mm512_div_pd(a, b); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_pd(a, b, c); }
   static M mask(const uint64_t* word, int index) { return reinterpret_cast<const uint8_t*>(word)[index]; }
+  static M less(V a, V b) { return _mm512_cmp_pd_mask(a, b, _CMP_LT_OQ); }
+  static M less_equal(V a, V b) { return _mm512_cmp_pd_mask(a, b, _CMP_LE_OQ); }
   static V select(M m, V off, V on) { return _mm512_mask_mov_pd(off, m, on); }
   static V select_or_zero(M m, V on) { return _mm512_maskz_mov_pd(m, on); }
   struct Permutation {
@@ -92,6 +101,12 @@ struct DoubleVector {
   static V permute(const Permutation& p, V x) { return _mm512_maskz_permutexvar_pd(p.taken, p.from, x); }
   using Index = __m512i;
   static Index no_bits() { return _mm512_setzero_si512(); }
+  static Index add_where(Index x, M lanes, int n) {
+    return _mm512_mask_add_epi64(x, lanes, x, _mm512_set1_epi64(n));
+  }
+  static void store(uint32_t* p, Index x) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(p), _mm512_maskz_cvtepi64_epi32(0xff, x));
+  }
   static Index with_bit(Index x, M lanes, int bit) {
     return _mm512_mask_or_epi64(x, lanes, x, _mm512_set1_epi64(1 << bit));
   }
@@ -107,6 +122,7 @@ struct DoubleVector {
       return select(_mm512_test_epi64_mask(x, _mm512_set1_epi64(4 << kVectors)), take<kVectors - 1>(table, x),
                     take<kVectors - 1>(table + (1 << (kVectors - 1)), x));
   }
+  static constexpr bool kGathers = true;
   static V take(const T* table, Index x) { return _mm512_mask_i64gather_pd(zero(), 0xff, x, table, 8); }
 };
 

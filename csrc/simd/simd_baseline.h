@@ -37,6 +37,8 @@ struct FloatVector {
     const int32_t bits = static_cast<int32_t>(*word >> (4 * index));
     return (M{bits, bits, bits, bits} & M{1, 2, 4, 8}) == M{1, 2, 4, 8};
   }
+  static M less(V a, V b) { return a < b; }
+  static M less_equal(V a, V b) { return a <= b; }
   static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
   static V select_or_zero(M m, V on) { return (V)((M)on & m); }
   // The source lane of each lane; a negative one gives zero.
@@ -55,13 +57,16 @@ struct FloatVector {
   static V permute(const Permutation& p, V x) {
     return (V)((M)V{x[p.from[0]], x[p.from[1]], x[p.from[2]], x[p.from[3]]} & p.taken);
   }
-  // Indices of a table, assembled from bits.
+  // Indices of a table, assembled from bits or counted.
   using Index = Int4;
   static Index no_bits() { return Index{}; }
+  static Index add_where(Index x, M lanes, int n) { return x + (lanes & n); }
+  static void store(uint32_t* p, Index x) { memcpy(p, &x, sizeof x); }
   static Index with_bit(Index x, M lanes, int bit) { return x | (lanes & (1 << bit)); }
   static Index without_bit(Index x, int bit) { return x & ~(1 << bit); }
   // Tables are not kept in registers.
   static constexpr int kMostTableVectors = -1;
+  static constexpr bool kGathers = false;
   static V take(const T* table, Index x) { return V{table[x[0]], table[x[1]], table[x[2]], table[x[3]]}; }
 };
 
@@ -88,6 +93,8 @@ struct DoubleVector {
     const uint64_t bits = *word >> (2 * index);
     return M{-static_cast<int64_t>(bits & 1), -static_cast<int64_t>(bits >> 1 & 1)};
   }
+  static M less(V a, V b) { return a < b; }
+  static M less_equal(V a, V b) { return a <= b; }
   static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
   static V select_or_zero(M m, V on) { return (V)((M)on & m); }
   struct Permutation {
@@ -105,9 +112,14 @@ struct DoubleVector {
   static V permute(const Permutation& p, V x) { return (V)((M)V{x[p.from[0]], x[p.from[1]]} & p.taken); }
   using Index = Long2;
   static Index no_bits() { return Index{}; }
+  static Index add_where(Index x, M lanes, int n) { return x + (lanes & int64_t{n}); }
+  static void store(uint32_t* p, Index x) {
+    for (int i = 0; i < kWidth; ++i) p[i] = static_cast<uint32_t>(x[i]);
+  }
   static Index with_bit(Index x, M lanes, int bit) { return x | (lanes & (int64_t{1} << bit)); }
   static Index without_bit(Index x, int bit) { return x & ~(int64_t{1} << bit); }
   static constexpr int kMostTableVectors = -1;
+  static constexpr bool kGathers = false;
   static V take(const T* table, Index x) { return V{table[x[0]], table[x[1]]}; }
 };
 

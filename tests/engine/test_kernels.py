@@ -33,6 +33,7 @@ from helpers.kernels import (
     explain,
     once,
     run,
+    same_bits,
     state,
 )
 from hypothesis import given, settings
@@ -272,6 +273,67 @@ def test_rows_that_follow_a_deep_chain_all_or_not_at_all(core, precision, depth,
     expected = np.array([exact_shap(ensemble, x) for x in X])
     assert_within(values, expected, np.full(expected.shape, TOLERANCE[precision] * 2), "values")
     assert_consistent(ensemble, X, plan, precision, values, margin)
+
+
+# Ranks among thresholds
+
+
+@both_precisions
+@pytest.mark.parametrize("x_dtype", ["float32", "float64"])
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("zero_missing", [False, True])
+@pytest.mark.parametrize("n_thresholds", [1, 2, 7, 31, 32, 33, 34, 64, 255, 300])
+def test_ranks_are_those_of_searchsorted(core, precision, x_dtype, strict, zero_missing, n_thresholds):
+    """Stumps, one for each threshold, whose margin is the number of thresholds that a value has passed."""
+    rng = np.random.default_rng(n_thresholds)
+    tiny = np.finfo(x_dtype).smallest_subnormal
+    special = np.array([0, tiny, -tiny, 3 * tiny, 1e-35, np.finfo(x_dtype).max, 1, -1], dtype=x_dtype)
+    drawn = rng.permutation(np.unique(rng.normal(size=2 * n_thresholds).astype(x_dtype)))
+    thresholds = np.sort(np.unique(np.concatenate([special, drawn]))[: n_thresholds + 8])
+    thresholds = np.sort(rng.choice(thresholds, n_thresholds, replace=False))
+    passes_missing = rng.random(n_thresholds) < 0.5
+    trees = [
+        Tree(
+            [1, -1, -1],
+            [2, -1, -1],
+            [0, 0, 0],
+            [float(threshold), 0, 0],
+            [not passes, False, False],
+            [2, 1, 1],
+            [0, 0, 1],
+        )
+        for threshold, passes in zip(thresholds, passes_missing, strict=True)
+    ]
+    ensemble = Ensemble.from_trees(
+        trees, n_features=1, intercept=0, x_dtype=x_dtype, strict=strict, zero_missing=[zero_missing]
+    )
+    up, down = np.nextafter(thresholds, np.inf), np.nextafter(thresholds, -np.inf)
+    edges = np.array([np.inf, -np.inf, np.nan, -0.0], dtype=x_dtype)
+    x = np.concatenate([edges, special, -special, thresholds, up, down, rng.normal(size=200)]).astype(x_dtype)
+    missing = np.isnan(x) | (zero_missing & (np.abs(x) <= np.array(np.float32(1e-35), dtype=x_dtype)))
+    ranks = np.searchsorted(thresholds, x, side="right" if strict else "left")
+    expected = np.where(missing, passes_missing.sum(), ranks)
+    for n_rows in (1, 3, 17, len(x)):
+        rows = x[:n_rows, np.newaxis]
+        _, margin = explain(core.Plan(state(ensemble), precision), ensemble, rows)
+        np.testing.assert_array_equal(margin[:, 0], expected[:n_rows])
+
+
+@both_precisions
+@pytest.mark.parametrize("x_dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_columns_of_any_layout(core, precision, x_dtype, dtype):
+    """Rows, columns, reversed rows and every second column give the same bits."""
+    ensemble = random_ensemble(20, n_trees=40, n_features=70, max_leaves=30, x_dtype=x_dtype, strict=True)
+    with np.errstate(over="ignore"):
+        X = random_rows(21, ensemble, 131).astype(dtype)
+    spread = np.full((131, 140), np.nan, dtype)
+    spread[:, ::2] = X
+    plan = core.Plan(state(ensemble), precision)
+    expected = explain(plan, ensemble, X)
+    for other in (np.asfortranarray(X), np.ascontiguousarray(X[::-1])[::-1], spread[:, ::2]):
+        for got, wanted in zip(explain(plan, ensemble, other), expected, strict=True):
+            assert same_bits(got, wanted)
 
 
 # Sizes at their limits
