@@ -172,7 +172,8 @@ class Worker {
   void add_margins(const Chunk& chunk, const TreeProgram& tree, const Tile& tile) {
     for (int block = 0; block < tile.n_blocks(); ++block)
       margins_.add(tree, n_used_outputs(plan_, chunk), words_.data() + block * block_words(tree.n_inner),
-                   tile.margin.at(std::max(chunk.output, 0)) + block * kBlockRows, tile.margin.stride());
+                   tile.block_rows(block), tile.margin.at(std::max(chunk.output, 0)) + block * kBlockRows,
+                   tile.margin.stride());
   }
 
   template <class Out>

@@ -66,7 +66,7 @@ void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, con
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan.trees[i];
       decide(plan, kernels, tree, codes, block, words);
-      margins.add(tree, n_used_outputs(plan, chunk), words, margin.at(std::max(chunk.output, 0)),
+      margins.add(tree, n_used_outputs(plan, chunk), words, kBlockRows, margin.at(std::max(chunk.output, 0)),
                   margin.stride());
     }
 }

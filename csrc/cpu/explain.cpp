@@ -116,7 +116,7 @@ class Worker {
 
  private:
   void run_chunk(const Chunk& chunk, int block, const Tile& tile, const TileSums* margin) {
-    const int n_rows = std::min(kBlockRows, tile.n_rows - block * kBlockRows);
+    const int n_rows = tile.block_rows(block);
     const T* nodes = constants<T>(plan_).data() + chunk.quadrature;
     const size_t n_slots = chunk.slots.size(), n_outputs = n_used_outputs(plan_, chunk);
     const size_t n_pairs = chunk.pairs.size(), n_triples = chunk.triples.size();
@@ -129,7 +129,7 @@ class Worker {
       decide_block(plan_, kernels_, plan_.decide.data() + tree.decide, tree.n_inner, tile.codes, block,
                    words_.data());
       if (margin)
-        margins_.add(tree, n_outputs, words_.data(),
+        margins_.add(tree, n_outputs, words_.data(), n_rows,
                      margin->at(std::max(chunk.output, 0)) + block * kBlockRows, margin->stride());
       if (tree_worker_) {
         tree_worker_->add_tree(chunk, tree, words_.data(), n_rows, phi_.data());

@@ -20,13 +20,14 @@ Margins::Margins(const Plan& plan, const Kernels& kernels) : plan_(plan), kernel
   reach_.resize(2 * most_inner_nodes(plan) + 1);
 }
 
-void Margins::add(const TreeProgram& tree, size_t n_outputs, const uint64_t* words, double* margin,
-                  size_t stride) {
+void Margins::add(const TreeProgram& tree, size_t n_outputs, const uint64_t* words, int n_rows,
+                  double* margin, size_t stride) {
   const double* leaves = plan_.leaf_values.data() + tree.leaves;
   int32_t reached[kBlockRows];
   const ReachArgs args{plan_.children.data() + tree.children,
                        static_cast<int32_t>(tree.n_inner),
                        tree.height,
+                       n_rows,
                        words,
                        leaves,
                        reach_.data(),
@@ -38,8 +39,7 @@ void Margins::add(const TreeProgram& tree, size_t n_outputs, const uint64_t* wor
   }
   kernels_.descend(args);
   for (size_t o = 0; o < n_outputs; ++o)
-    for (int row = 0; row < kBlockRows; ++row)
-      margin[o * stride + row] += leaves[reached[row] * n_outputs + o];
+    for (int row = 0; row < n_rows; ++row) margin[o * stride + row] += leaves[reached[row] * n_outputs + o];
 }
 
 }  // namespace skshap

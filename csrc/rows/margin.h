@@ -11,9 +11,11 @@ class Margins {
  public:
   Margins(const Plan& plan, const Kernels& kernels);
 
-  // Add the leaf values that a block's rows reach in a tree to margin[output * stride + row], which is
-  // aligned to 64 bytes. Words of all nodes of the tree are read, including those of leaves.
-  void add(const TreeProgram& tree, size_t n_outputs, const uint64_t* words, double* margin, size_t stride);
+  // Add the leaf values that the n_rows rows of a block reach in a tree to margin[output * stride + row],
+  // which has room for 64 rows and is aligned to 64 bytes. Words of all nodes of the tree are read, including
+  // those of leaves.
+  void add(const TreeProgram& tree, size_t n_outputs, const uint64_t* words, int n_rows, double* margin,
+           size_t stride);
 
  private:
   const Plan& plan_;

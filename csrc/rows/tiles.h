@@ -49,6 +49,7 @@ struct Tile {
   TileSums margin;  // starts with the constants of the plan
 
   int n_blocks() const { return (n_rows + kBlockRows - 1) / kBlockRows; }
+  int block_rows(int block) const { return std::min(kBlockRows, n_rows - block * kBlockRows); }
 };
 
 // The rule for dividing rows into tiles. A tile has at most `most_rows` rows, rounded up to whole blocks;

@@ -41,11 +41,12 @@ struct DecideArgs {
   uint64_t* words;
 };
 
-// The node that each row of a block reaches by its decisions.
+// The node that each row of a block reaches by its decisions. The kernels may compute a few rows more.
 struct ReachArgs {
   const int32_t* children;  // [node][2]: inner nodes in preorder, then leaves, which lead to themselves
   int32_t n_inner;
   int height;
+  int n_rows;             // of the block
   const uint64_t* words;  // written by `decide`, with room for the leaves
   // For leaf_sums, which adds the values of the leaves reached to margin[64]; reach: [node], scratch.
   const double* leaf_values;

@@ -125,7 +125,7 @@ void leaf_sums(const ReachArgs& args) {
     args.reach[args.children[2 * i]] = left;
     args.reach[args.children[2 * i + 1]] = reach & ~left;
   }
-  for (int v = 0; v < kBlockRows / S::kWidth; v += kAtOnce) {
+  for (int v = 0; v * S::kWidth < args.n_rows; v += kAtOnce) {
     S::V sum[kAtOnce];
     for (int i = 0; i < kAtOnce; ++i) sum[i] = S::load(args.margin + (v + i) * S::kWidth);
     for (int32_t leaf = 0; leaf <= args.n_inner; ++leaf)
@@ -137,15 +137,20 @@ void leaf_sums(const ReachArgs& args) {
   }
 }
 
-// The rows go down together, so that the loop vectorises: rows at a leaf stay there.
-void descend(const ReachArgs& args) {
-  int32_t node[kBlockRows] = {};
+// Rows go down together, so that the loop vectorizes: rows at a leaf stay there.
+template <int kRows>
+void descend_rows(const ReachArgs& args) {
+  int32_t node[kRows] = {};
   for (int level = 0; level < args.height; ++level)
-    for (int row = 0; row < kBlockRows; ++row) {
+    for (int row = 0; row < kRows; ++row) {
       const uint64_t left = args.words[kFirstWord + 2 * node[row] + 1] >> row;
       node[row] = args.children[2 * node[row] + 1 - static_cast<int32_t>(left & 1)];
     }
-  for (int row = 0; row < kBlockRows; ++row) args.leaves[row] = node[row] - args.n_inner;
+  for (int row = 0; row < kRows; ++row) args.leaves[row] = node[row] - args.n_inner;
+}
+
+void descend(const ReachArgs& args) {
+  args.n_rows <= 16 ? descend_rows<16>(args) : descend_rows<kBlockRows>(args);
 }
 
 void index(const IndexArgs& args) {

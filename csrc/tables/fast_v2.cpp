@@ -196,12 +196,12 @@ void FastV2<T>::add_tree(const Chunk& chunk, const TreeProgram& tree, const Leaf
     values_[i] = static_cast<T>(values[i] / plan_.leaf_scale);
   for (int block = 0; block * kBlockRows < n_rows_; ++block) {
     decide_block(plan_, kernels_, plan_.decide.data() + tree.decide, tree.n_inner, *codes_, block, words);
+    const int n_block_rows = std::min(kBlockRows, n_rows_ - block * kBlockRows);
     if (margin)
-      margins.add(tree, n_outputs, words, margin->at(std::max(chunk.output, 0)) + block * kBlockRows,
-                  margin->stride());
+      margins.add(tree, n_outputs, words, n_block_rows,
+                  margin->at(std::max(chunk.output, 0)) + block * kBlockRows, margin->stride());
     const Tables& tables = plan_.tables;
-    add_leaves(AddLeavesArgs<T>{words, std::min(kBlockRows, n_rows_ - block * kBlockRows), leaves,
-                                tree.n_inner + 1, tables.leaf_features.data(),
+    add_leaves(AddLeavesArgs<T>{words, n_block_rows, leaves, tree.n_inner + 1, tables.leaf_features.data(),
                                 stored_tables<T>(tables).data(), values_.data(), n_outputs,
                                 phi_.data() + block * n_outputs * output_stride, output_stride});
   }

@@ -88,6 +88,7 @@ void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, Ti
   if (margin && !tree.n_levels)
     for (size_t block = 0; block < n_blocks_; ++block)
       margins.add(plan_.trees[tree.tree], n_outputs, words_.data() + block * block_words_,
+                  static_cast<int>(std::min<size_t>(kBlockRows, n_rows_ - block * kBlockRows)),
                   margin->at(first_output) + block * kBlockRows, margin->stride());
   for (size_t first = 0; first < n_blocks_; first += kPartBlocks)
     lookup(tree, batch.row_size, first, std::min(kPartBlocks, n_blocks_ - first));
