@@ -641,8 +641,8 @@ class TreeExplainer:
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            As for :meth:`explain_interactions`, which also lists the errors, and has forms of the result
-            that need less memory.
+            As for :meth:`explain_interactions`, which also lists the errors and offers results that need
+            less memory.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""GPUs of explain_batches, and of the workers of Dask and Ray, each of which sees only its own."""
+"""explain_batches on several GPUs, and workers of Dask and Ray that see one GPU each."""
 
 from __future__ import annotations
 
