@@ -256,7 +256,7 @@ def without_base(raw: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 def _ours(payload: dict[str, Any]) -> System:
-    from skshapgpu import TreeExplainer
+    from skshapgpu import TreeExplainer, _core
 
     options = dict(payload)
     method = options.pop("method", "shap_values")
@@ -265,7 +265,7 @@ def _ours(payload: dict[str, Any]) -> System:
         (lambda X: X.astype(np.float64)) if options["precision"] == "double" else same,
         getattr(explainer, method),
         outputs_second if method == "shap_values" else (lambda raw, _: raw),
-        explainer.model_info()["instruction_set"],
+        _core.instruction_set(),
     )
 
 
