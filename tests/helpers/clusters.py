@@ -58,6 +58,9 @@ class Gate(TransformerMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Gate:
+        return Gate(self.folder, self.first)  # an explainer copies its steps, which is no arrival
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         (Path(self.folder) / f"arrived-{os.getpid()}-{uuid4().hex}").touch()
