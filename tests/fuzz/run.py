@@ -98,6 +98,8 @@ def main() -> None:
     if options.seconds < 1:
         parser.error("--seconds must be at least 1")
     CACHE.mkdir(parents=True, exist_ok=True)
+    # Arrow's own allocator reserves more address space than the harness allows.
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     names = options.names or targets
     if "core" in names and clang() is None:
         if options.names:
