@@ -44,7 +44,7 @@ HIGH = Y > 140
 #: Largest error of each precision, relative to the leaves and to the slope of the link.
 TOLERANCE = {"single": 5e-6, "double": 1e-10}
 
-#: Each link as a function of the margin m and the label y, and its derivative by m.
+#: Each link as a function of the margin m and the label y, and its derivative with respect to m.
 LINKS: dict[str, tuple[Any, Any]] = {
     "logistic": (
         lambda m, y: np.exp(-np.logaddexp(0, -m)),
