@@ -169,9 +169,9 @@ class Devices:
         return self
 
     @property
-    def has_found_none(self) -> bool:
-        """Whether "auto" has already found that there is no GPU, so that :meth:`choose` never returns one."""
-        return self.auto and _available is False
+    def none(self) -> bool:
+        """Whether it is already known that :meth:`choose` never returns a GPU."""
+        return _available is False if self.auto else not self.indices
 
     def choose(self, cpu: float, cuda: float) -> tuple[int, ...]:
         """Return the GPUs for a call, given its seconds on the CPU and on a GPU; empty for the CPU."""

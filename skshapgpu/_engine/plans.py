@@ -292,8 +292,7 @@ class CompiledModel:
             ) from None
         except ValueError as error:
             if method != AUTO.method and stored is None:
-                name = algorithm.name
-                error.add_note(f"This is a limit of algorithm={name!r}; algorithm='auto' has none.")
+                error.add_note(f"algorithm='auto' has wider limits than algorithm={algorithm.name!r}")
             raise
 
     def _results_of(self, algorithm: Algorithm) -> dict[Kind, Results]:
@@ -381,7 +380,7 @@ class CompiledModel:
     def plan_execution(self, kind: Kind, n_rows: int) -> ExecutionPlan:
         """Decide how to run a call with ``n_rows`` rows from the host; nothing else decides this."""
         on_cpu, asked = self.plan_on_cpu(kind, n_rows), self.options.devices
-        if not n_rows or not (asked.indices or asked.auto) or asked.has_found_none or not self._on_gpus(kind):
+        if not n_rows or asked.none or not self._on_gpus(kind):
             return on_cpu
         groups = self._groups_of(kind)
         cuda = costs.cuda_seconds(groups, n_rows, self._work(kind), self.options.precision)

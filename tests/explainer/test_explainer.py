@@ -28,7 +28,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skshapgpu import TreeExplainer, explain
 from skshapgpu._common.memory import parse_bytes
 from skshapgpu._engine import plans
-from skshapgpu._engine.algorithms import SHAP_VALUES
+from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
 from skshapgpu.adapters import adapt
 from skshapgpu.reference import path_dependent_shap
 
@@ -316,6 +316,17 @@ def test_an_error_in_a_late_chunk_names_the_row(regressor: Any) -> None:
         TreeExplainer(regressor, memory_limit=len(X) * 80 + scratch + 20_000).shap_values(X)
 
 
+@pytest.mark.parametrize("n_features", [17, 20])
+def test_limit_of_an_algorithm_names_the_alternative(n_features: int) -> None:
+    X = np.tri(n_features + 1, n_features, -1)  # each split isolates the last of the rows that are left
+    model = DecisionTreeRegressor().fit(X, 4.0 ** np.arange(n_features + 1))
+    assert model.get_depth() == n_features
+    with pytest.raises(ValueError, match=f"a path has {n_features} different features") as error:
+        TreeExplainer(model, algorithm="fast_v2", device="cpu")
+    assert error.value.__notes__ == ["algorithm='auto' has wider limits than algorithm='fast_v2'"]
+    assert TreeExplainer(model, device="cpu").explain(X).additivity_error is not None
+
+
 # Additivity
 
 
@@ -324,6 +335,9 @@ class Skewed:
 
     def __init__(self, plan: Any, row: int, offset: float) -> None:
         self._plan, self._row, self._offset = plan, row, offset
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plan, name)
 
     def explain(
         self, X: np.ndarray, values: np.ndarray, margin: np.ndarray | None, n_threads: int, **options: Any
@@ -367,6 +381,18 @@ def test_additivity_check_names_row_output_and_numbers(multiclass: Any) -> None:
 def test_additivity_check_of_one_output(regressor: Any, offset: float) -> None:
     with pytest.raises(RuntimeError, match="at row 3: base value"):
         skew(TreeExplainer(regressor, device="cpu"), 3, offset).shap_values(DIABETES)
+
+
+@pytest.mark.parametrize("data", [None, DIABETES[:20]], ids=["covers", "background"])
+@pytest.mark.parametrize("interactions", ["all", "occurring", 3])
+def test_additivity_check_of_interactions(regressor: Any, data: Any, interactions: Any) -> None:
+    explainer, kind = TreeExplainer(regressor, data, device="cpu"), Kind(2, "SII")
+    clean = explainer.explain_interactions(DIABETES, interactions=interactions)
+    assert clean.additivity_error is not None and clean.additivity_error < 1e-3
+    compiled = explainer._compiled._plans
+    compiled[kind, 0] = Skewed(compiled[kind, 0], 3, 1.0)
+    with pytest.raises(RuntimeError, match="at row 3: base value"):
+        explainer.explain_interactions(DIABETES, interactions=interactions)
 
 
 @pytest.mark.parametrize(
