@@ -6,6 +6,7 @@
 #include "simd/rescaled_kernel-inl.h"
 #include "simd/row_kernels-inl.h"
 #include "simd/table_kernels-inl.h"
+#include "simd/vector_walk_kernel-inl.h"
 #include "simd/walk_kernel-inl.h"
 
 namespace skshap {
@@ -36,6 +37,9 @@ Kernels make_kernels(const char* name) {
   set_order<1>(k);
   set_order<2>(k);
   set_order<3>(k);
+  set_vector_order<1>(k);
+  set_vector_order<2>(k);
+  set_vector_order<3>(k);
   return k;
 }
 

@@ -44,8 +44,9 @@ namespace {
 
 #define SKSHAP_INLINE inline __attribute__((always_inline))
 
+// The state of a walk, and the operations that do not depend on the leaves.
 template <class S, int K, int kRows, int kOrder>
-struct Walker {
+struct WalkState {
   using T = typename S::T;
   using V = typename S::V;
   using M = typename S::M;
@@ -111,14 +112,14 @@ struct Walker {
     S::store(phi, S::add(S::load(phi), sum));
   }
 
-  SKSHAP_INLINE void add_interactions(const uint32_t* list, int v, int output, const Weights& q) const {
+  SKSHAP_INLINE void add_interactions(const uint32_t* list, int v, const Weights& q, int output = 0) const {
     T* const out = pair_phi + output * pair_stride + v * W;
     for (const uint32_t *p = list + 1, *end = p + 2 * *list; p != end; p += 2)
       add_product(out, p[0], q, lambdas_of(p[1], v));
-    if constexpr (kTriples) add_triples(list, v, output, q);
+    if constexpr (kTriples) add_triples(list, v, q, output);
   }
 
-  SKSHAP_INLINE void add_triples(const uint32_t* list, int v, int output, const Weights& q) const {
+  SKSHAP_INLINE void add_triples(const uint32_t* list, int v, const Weights& q, int output) const {
     T* const out = triple_phi + output * triple_stride + v * W;
     const uint32_t *const first = list + 1, *const end = first + 2 * *list, *slot = end;
     for (const uint32_t* p = first + 2; p < end; p += 2) {
@@ -131,12 +132,22 @@ struct Walker {
     }
   }
 
+  // Return the words of a list of n pairs.
+  static SKSHAP_INLINE size_t list_size(size_t n) {
+    return 1 + 2 * n + (kTriples ? n * (n - 1) / 2 : 0);
+  }
+
   // Return delta of a repeated node: 0 for rows that are not alive.
   static SKSHAP_INLINE V repeated_delta(M alive, M alive_left, V off, V on) {
     return S::select(alive_left, S::select_or_zero(alive, off), on);
   }
   static SKSHAP_INLINE V three_way(M alive, M alive_left, V dead, V off, V on) {
     return S::select(alive_left, S::select(alive, dead, off), on);
+  }
+
+  SKSHAP_INLINE void begin(const T* weights) const {
+    for (int k = 0; k < n_nodes(); ++k)
+      for (int v = 0; v < n_vectors; ++v) S::store(frame + k * kRows + v * W, S::set1(weights[k]));
   }
 
   // Every op begins with a copy of the walker: the copy's address is never taken, so the compiler keeps its
@@ -146,7 +157,7 @@ struct Walker {
   // lambda of alive rows that go left [K].
   template <bool kRepeated>
   SKSHAP_INLINE void enter() {
-    const Walker w = *this;
+    const WalkState w = *this;
     T* next = w.frame + w.frame_elements();
     for (int v = 0; v < w.n_vectors; ++v) {
       if constexpr (kRepeated) {
@@ -178,7 +189,7 @@ struct Walker {
   // Go from the left to the right child, whose C is the part that the left one did not take. Constants from
   // order 2: lambda of alive rows that go right [K].
   SKSHAP_INLINE void middle(uint32_t number) {
-    const Walker w = *this;
+    const WalkState w = *this;
     T* parent = w.frame - w.frame_elements();
     for (int v = 0; v < w.n_vectors; ++v)
       for (int k = 0; k < w.n_nodes(); ++k) {
@@ -186,7 +197,7 @@ struct Walker {
         S::store(w.frame + i, S::sub(S::load(parent + i), S::load(w.frame + i)));
       }
     if constexpr (kPairs) {
-      Walker above = w;
+      WalkState above = w;
       above.frame = parent;
       above.m = w.words + 2 * static_cast<size_t>(number);
       for (int v = 0; v < w.n_vectors; ++v) {
@@ -199,81 +210,102 @@ struct Walker {
       c += n_nodes();
     }
   }
+};
 
-  // Constants: r if new, G[K] if repeated; then, if the right child is a leaf, its value for each output.
+// The walk of trees whose leaves hold one number.
+template <class S, int K, int kRows, int kOrder>
+struct Walker : WalkState<S, K, kRows, kOrder> {
+  using State = WalkState<S, K, kRows, kOrder>;
+  using typename State::M;
+  using typename State::T;
+  using typename State::V;
+  using typename State::Weights;
+  using State::at;
+  using State::c;
+  using State::C;
+  using State::frame;
+  using State::frame_elements;
+  using State::kFixed;
+  using State::kPairs;
+  using State::m;
+  using State::mask;
+  using State::n_nodes;
+  using State::n_vectors;
+  using State::node;
+  using State::repeated_delta;
+  using State::three_way;
+  using State::value;
+  using State::value_elements;
+  using State::W;
+  using State::add_phi;
+
+  // Constants: r if new, G[K] if repeated; then, if the right child is a leaf, its value.
   template <bool kRepeated, bool kRightLeaf>
   SKSHAP_INLINE void exit(uint32_t slot, const uint32_t* list) {
     frame -= frame_elements();
     const Walker w = *this;
     const int n_constants = kRepeated ? w.n_nodes() : 1;
-    const T* right_leaf = w.c + n_constants;
-    T* right = w.value - w.value_elements() * w.n_outputs;
-    T* left = kRightLeaf ? right : right - w.value_elements() * w.n_outputs;
-    for (int output = 0; output < w.n_outputs; ++output) {
-      for (int v = 0; v < w.n_vectors; ++v) {
-        const V d = S::load(w.delta(v));
-        V sum = S::zero();
-        Weights q;
-        q.memory = w.scratch;
-        for (int k = 0; k < w.n_nodes(); ++k) {
-          T* l = left + k * kRows + v * W;
-          const V b = kRightLeaf ? S::set1(right_leaf[output]) : S::load(right + k * kRows + v * W);
-          const V difference = S::sub(S::load(l), b);
-          const V weight = kRepeated ? S::mul(w.C(k, v), w.at(k)) : w.C(k, v);
-          sum = S::fma(weight, difference, sum);
-          if constexpr (kPairs) q.set(k, S::mul(d, S::mul(weight, difference)));
-          const V factor = kRepeated ? S::load(w.g(k, v)) : S::fma(d, w.node(k), w.at(0));
-          S::store(l, S::fma(factor, difference, b));
-        }
-        w.add_phi(slot, v, d, sum, output);
-        if constexpr (kPairs) w.add_interactions(list, v, output, q);
+    const T* right = w.value - w.value_elements();
+    T* left = w.value - (kRightLeaf ? 1 : 2) * w.value_elements();
+    for (int v = 0; v < w.n_vectors; ++v) {
+      const V d = S::load(w.delta(v));
+      V sum = S::zero();
+      Weights q;
+      q.memory = w.scratch;
+      for (int k = 0; k < w.n_nodes(); ++k) {
+        T* l = left + k * kRows + v * W;
+        const V b = kRightLeaf ? w.at(n_constants) : S::load(right + k * kRows + v * W);
+        const V difference = S::sub(S::load(l), b);
+        const V weight = kRepeated ? S::mul(w.C(k, v), w.at(k)) : w.C(k, v);
+        sum = S::fma(weight, difference, sum);
+        if constexpr (kPairs) q.set(k, S::mul(d, S::mul(weight, difference)));
+        const V factor = kRepeated ? S::load(w.g(k, v)) : S::fma(d, w.node(k), w.at(0));
+        S::store(l, S::fma(factor, difference, b));
       }
-      left += w.value_elements();
-      right += w.value_elements();
+      w.add_phi(slot, v, d, sum);
+      if constexpr (kPairs) w.add_interactions(list, v, q);
     }
-    value -= kRightLeaf ? 0 : value_elements() * n_outputs;
-    c += n_constants + (kRightLeaf ? n_outputs : 0);
+    value -= kRightLeaf ? 0 : value_elements();
+    c += n_constants + kRightLeaf;
   }
 
-  // A node with two leaves, B = v_R + g (v_L - v_R). Constants: if repeated G[K], g of alive rows
-  // that go right [K], left [K]; then for each output B of rows not alive (for a new feature: B at
-  // t = 0), the phi factor of rows that go right, left, and if repeated v_R, v_L - v_R.
+  // A node with two leaves that is not fused, B = v_R + g (v_L - v_R). Constants: if repeated G[K], g of
+  // alive rows that go right [K], left [K]; then B of rows not alive (for a new feature: B at t = 0), the phi
+  // factor of rows that go right, left, and if repeated v_R, v_L - v_R.
   template <bool kRepeated>
   SKSHAP_INLINE void leaves(uint32_t slot, const uint32_t* list) {
     const Walker w = *this;
-    const int n = w.n_nodes(), n_shared = kRepeated ? 3 * n : 0, n_each = kRepeated ? 5 : 3;
+    const int n = w.n_nodes(), n_shared = kRepeated ? 3 * n : 0;
+    const T* p = w.c + n_shared;
     for (int v = 0; v < w.n_vectors; ++v) {
       const M alive = w.mask(0, v), left = w.mask(1, v);
       V sum = S::zero();
       for (int k = 0; k < n; ++k) sum = kRepeated ? S::fma(w.C(k, v), w.at(k), sum) : S::add(sum, w.C(k, v));
       T* out = w.value + v * W;
-      for (int output = 0; output < w.n_outputs; ++output, out += w.value_elements()) {
-        const T* p = w.c + n_shared + n_each * output;
-        const V off = S::set1(p[1]), on = S::set1(p[2]);
-        const V slope = kRepeated ? repeated_delta(alive, left, off, on) : S::select(left, off, on);
-        w.add_phi(slot, v, slope, sum, output);
-        if constexpr (kPairs) {
-          Weights q;
-          q.memory = w.scratch;
-          for (int k = 0; k < n; ++k) {
-            const V weight = S::mul(slope, w.C(k, v));
-            q.set(k, kRepeated ? S::mul(weight, w.at(k)) : weight);
-          }
-          w.add_interactions(list, v, output, q);
-        }
+      const V off = S::set1(p[1]), on = S::set1(p[2]);
+      const V slope = kRepeated ? repeated_delta(alive, left, off, on) : S::select(left, off, on);
+      w.add_phi(slot, v, slope, sum);
+      if constexpr (kPairs) {
+        Weights q;
+        q.memory = w.scratch;
         for (int k = 0; k < n; ++k) {
-          if constexpr (kRepeated) {
-            const V b_off = S::fma(w.at(n + k), S::set1(p[4]), S::set1(p[3]));
-            const V b_on = S::fma(w.at(2 * n + k), S::set1(p[4]), S::set1(p[3]));
-            S::store(out + k * kRows, three_way(alive, left, S::set1(p[0]), b_off, b_on));
-          } else {
-            S::store(out + k * kRows, S::fma(slope, w.node(k), S::set1(p[0])));
-          }
+          const V weight = S::mul(slope, w.C(k, v));
+          q.set(k, kRepeated ? S::mul(weight, w.at(k)) : weight);
+        }
+        w.add_interactions(list, v, q);
+      }
+      for (int k = 0; k < n; ++k) {
+        if constexpr (kRepeated) {
+          const V b_off = S::fma(w.at(n + k), S::set1(p[4]), S::set1(p[3]));
+          const V b_on = S::fma(w.at(2 * n + k), S::set1(p[4]), S::set1(p[3]));
+          S::store(out + k * kRows, three_way(alive, left, S::set1(p[0]), b_off, b_on));
+        } else {
+          S::store(out + k * kRows, S::fma(slope, w.node(k), S::set1(p[0])));
         }
       }
     }
-    value += value_elements() * n_outputs;
-    c += n_shared + n_each * n_outputs;
+    value += value_elements();
+    c += n_shared + (kRepeated ? 5 : 3);
     m += 2;
   }
 
@@ -415,16 +447,15 @@ struct Walker {
   }
 
   void run(const uint32_t* op, const T* weights) {
-    for (int k = 0; k < n_nodes(); ++k)
-      for (int v = 0; v < n_vectors; ++v) S::store(frame + k * kRows + v * W, S::set1(weights[k]));
+    this->begin(weights);
     for (;; ++op) {
       const uint32_t slot = *op >> kSlotShift;
       const uint8_t code = static_cast<uint8_t>(*op);
       switch (code) {
         case kEnd: return;
-        case kEnterNew: enter<false>(); continue;
-        case kEnterRep: enter<true>(); continue;
-        case kMiddle: middle(slot); continue;
+        case kEnterNew: this->template enter<false>(); continue;
+        case kEnterRep: this->template enter<true>(); continue;
+        case kMiddle: this->middle(slot); continue;
         case kExitNew: exit<false, false>(slot, op + 1); break;
         case kExitRep: exit<true, false>(slot, op + 1); break;
         case kExitLeafNew: exit<false, true>(slot, op + 1); break;
@@ -455,58 +486,59 @@ struct Walker {
             op += (code >= kTrio) + (code >= kQuad);
           }
       }
-      if constexpr (kPairs) {
-        const size_t n = op[1];
-        op += 1 + 2 * n + (kTriples ? n * (n - 1) / 2 : 0);
-      }
+      if constexpr (kPairs) op += this->list_size(op[1]);
     }
   }
 };
 
+// Return the state in which a walk begins, for the rows of a block from `first` on.
 template <class S, int K, int kRows, int kOrder>
-void walk(const WalkArgs<typename S::T>& args) {
+WalkState<S, K, kRows, kOrder> walk_state(const WalkArgs<typename S::T>& args, int first) {
   constexpr bool kPairs = kOrder >= 2;
   using T = typename S::T;
   T* values = args.stack + (static_cast<size_t>(args.height) + 1) * frame_size(args.n_nodes, kPairs) * kRows;
-  const size_t n_values =
-      (static_cast<size_t>(args.height) + 2) * args.n_nodes * (K > 0 ? 1 : args.n_outputs);
+  const size_t n_values = (static_cast<size_t>(args.height) + 2) * args.n_nodes * args.n_outputs;
+  const int n_rows = args.n_rows - first < kRows ? args.n_rows - first : kRows;
+  return {args.stack,
+          values,
+          args.constants,
+          args.words + kFirstWord,
+          args.nodes,
+          args.phi + first,
+          args.output_stride,
+          args.n_nodes,
+          args.n_outputs,
+          first / S::kWidth,
+          (n_rows + S::kWidth - 1) / S::kWidth,
+          args.words + kFirstWord,
+          args.dead,
+          args.stack + (2 * static_cast<size_t>(args.n_nodes) + 1) * kRows,
+          kPairs ? args.pair_phi + first : nullptr,
+          kOrder >= 3 ? args.triple_phi + first : nullptr,
+          values + n_values * kRows,
+          args.pair_stride,
+          args.triple_stride};
+}
+
+template <class S, int K, int kRows, int kOrder>
+void walk(const WalkArgs<typename S::T>& args) {
   for (int first = 0; first < args.n_rows; first += kRows) {
-    const int n_rows = args.n_rows - first < kRows ? args.n_rows - first : kRows;
-    Walker<S, K, kRows, kOrder> walker{args.stack,
-                                       values,
-                                       args.constants,
-                                       args.words + kFirstWord,
-                                       args.nodes,
-                                       args.phi + first,
-                                       args.output_stride,
-                                       args.n_nodes,
-                                       K > 0 ? 1 : args.n_outputs,
-                                       first / S::kWidth,
-                                       (n_rows + S::kWidth - 1) / S::kWidth,
-                                       args.words + kFirstWord,
-                                       args.dead,
-                                       args.stack + (2 * static_cast<size_t>(args.n_nodes) + 1) * kRows,
-                                       kPairs ? args.pair_phi + first : nullptr,
-                                       kOrder >= 3 ? args.triple_phi + first : nullptr,
-                                       values + n_values * kRows,
-                                       args.pair_stride,
-                                       args.triple_stride};
+    Walker<S, K, kRows, kOrder> walker{walk_state<S, K, kRows, kOrder>(args, first)};
     walker.run(args.ops, args.weights);
   }
 }
 
 template <class S, int kOrder, int... K>
 void set_walks(void (*(&walks)[sizeof...(K)])(const WalkArgs<typename S::T>&),
-               void (*&vector)(const WalkArgs<typename S::T>&), std::integer_sequence<int, K...>) {
+               std::integer_sequence<int, K...>) {
   ((walks[K] = &walk<S, K, walk_rows<typename S::T>(kOrder >= 2), kOrder>), ...);
-  vector = &walk<S, 0, kVectorWalkRows, kOrder>;
 }
 
 template <int kOrder>
 void set_order(Kernels& k) {
   constexpr std::make_integer_sequence<int, kMaxFixedNodes + 1> all{};
-  set_walks<FloatVector, kOrder>(k.walk_float[kOrder - 1], k.walk_vector_float[kOrder - 1], all);
-  set_walks<DoubleVector, kOrder>(k.walk_double[kOrder - 1], k.walk_vector_double[kOrder - 1], all);
+  set_walks<FloatVector, kOrder>(k.walk_float[kOrder - 1], all);
+  set_walks<DoubleVector, kOrder>(k.walk_double[kOrder - 1], all);
 }
 
 }  // namespace
