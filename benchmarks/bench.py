@@ -14,6 +14,7 @@
     python benchmarks/bench.py packing
     python benchmarks/bench.py scaling --device cuda
     python benchmarks/bench.py revisions --other DIR
+    python benchmarks/bench.py progress --other DIR
 
 README.md in this folder describes the measurements and how to read them.
 """
@@ -30,6 +31,8 @@ import argparse
 import warnings
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import background
@@ -41,6 +44,8 @@ import loading
 import models
 import options
 import peers
+import progress
+import progress_models
 import reports
 import revisions
 import scaling
@@ -66,6 +71,7 @@ def main() -> None:
         "packing": run_packing,
         "scaling": run_scaling,
         "revisions": run_revisions,
+        "progress": run_progress,
     }[arguments.command]
     run(arguments, refuse)
 
@@ -252,8 +258,7 @@ def run_scaling(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
 def run_revisions(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
     if min(*arguments.rows, arguments.repeats) < 1 or arguments.seconds < 0:
         refuse("--rows, --repeats and --seconds must be positive")
-    if not list((arguments.other / "skshapgpu").glob("_core*.so")):
-        refuse(f"--other: there is no compiled core in {arguments.other / 'skshapgpu'}")
+    require_core(arguments.other, refuse)
     if arguments.device == "cuda":
         require_gpu("--device", refuse)
     report = reports.start_report("revisions-cuda" if arguments.device == "cuda" else "revisions", arguments)
@@ -266,6 +271,33 @@ def run_revisions(arguments: argparse.Namespace, refuse: Callable[[str], None]) 
             reports.write(report, arguments)
 
 
+def run_progress(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if min(arguments.rows, arguments.rounds) < 1 or arguments.seconds <= 0:
+        refuse("--rows, --rounds and --seconds must be positive")
+    require_core(arguments.other, refuse)
+    if arguments.quick:
+        arguments.rows, arguments.rounds = 1_000, 2
+    report = reports.start_report(f"progress-{arguments.isa}" if arguments.isa else "progress", arguments)
+    report["other_commit"] = reports.commit(arguments.other)
+    report["tolerance"] = progress.TOLERANCE
+    checkouts = progress.Checkouts(arguments)
+    print(progress.HEADER, flush=True)
+    try:
+        for case in cases(arguments, ("*",), report, refuse, progress_models):
+            result = progress.measure(case, checkouts, arguments)
+            report["models"].append(result)
+            progress.print_model(result)
+            reports.write(report, arguments)
+    finally:
+        checkouts.close()
+    progress.print_means(report["models"])
+
+
+def require_core(checkout: Path, refuse: Callable[[str], None]) -> None:
+    if not list((checkout / "skshapgpu").glob("_core*.so")):
+        refuse(f"--other: there is no compiled core in {checkout / 'skshapgpu'}")
+
+
 def require_gpu(option: str, refuse: Callable[[str], None]) -> None:
     if not (info := cuda_info())["available"]:
         refuse(f"{option} cuda: {info['reason']}")
@@ -276,10 +308,11 @@ def cases(
     defaults: tuple[str, ...],
     report: dict[str, Any],
     refuse: Callable[[str], None],
+    catalogue: ModuleType = models,
 ) -> Iterator[models.Case]:
     """Yield the requested models, without those whose library is not installed."""
     patterns = arguments.models or defaults
-    chosen = [name for name in models.names() if any(fnmatch(name, pattern) for pattern in patterns)]
+    chosen = [name for name in catalogue.names() if any(fnmatch(name, pattern) for pattern in patterns)]
     if not chosen:
         refuse(f"no model is named {' or '.join(patterns)}")
     if arguments.train_device == "cuda":
@@ -288,7 +321,7 @@ def cases(
     training = models.Options(arguments.data, arguments.full, arguments.quick, arguments.train_device)
     for name in chosen:
         try:
-            case = models.load_case(name, training, arguments.cache)
+            case = catalogue.load_case(name, training, arguments.cache)
         except ImportError as error:
             report["left_out"][name] = peers.reason(error)
             print(f"\n{name}: left out: {report['left_out'][name]}", flush=True)

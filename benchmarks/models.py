@@ -27,7 +27,11 @@ SHAPES = {
     "fashion_mnist": (70_000, 784, 10),
     "adult": (48_842, 14, 1),
     "superconductor": (21_263, 81, 0),
+    "dense_500": (20_640, 500, 0),
 }
+
+#: Data sets that are generated even with --data: the stored ones have none like them.
+ALWAYS_GENERATED = {"dense_500"}
 
 #: Data sets of --data used in place of the papers'; both have fewer rows, which the results note.
 STORED = {
@@ -96,7 +100,17 @@ def names() -> list[str]:
 
 def load_case(name: str, options: Options, cache: Path) -> Case:
     """Load a case from the cache, trained and stored there first if it is missing."""
-    family = _family(name)
+    return load_cached(name, _family(name), options, cache, lambda: _train(name, options))
+
+
+def load_cached(
+    name: str,
+    family: str,
+    options: Options,
+    cache: Path,
+    train: Callable[[], tuple[Any, Any, str]],
+) -> Case:
+    """Load a case from the cache; if it is missing, store what ``train`` returns: model, X and note."""
     parts = [
         name,
         "given" if options.data else "generated",
@@ -107,7 +121,7 @@ def load_case(name: str, options: Options, cache: Path) -> Case:
     path = cache / ("-".join(parts) + ".joblib")
     if path.exists():
         return Case(name, family, **joblib.load(path))
-    model, X, note = _train(name, options)
+    model, X, note = train()
     cache.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}")
     joblib.dump({"model": model, "X": X, "note": note}, unfinished)
@@ -131,7 +145,7 @@ def margin(case: Case, X: np.ndarray) -> np.ndarray:
         raw = case.model.predict_proba(X)
     else:
         raw = case.model.predict(X)
-    return np.asarray(raw, np.float64).reshape(len(X), -1)
+    return np.asarray(raw, np.float64).reshape(X.shape[0], -1)
 
 
 def take_rows(X: np.ndarray, n_rows: int) -> np.ndarray:
@@ -153,27 +167,27 @@ def _train(name: str, options: Options) -> tuple[Any, np.ndarray, str]:
     if first in FOREST_DATA:
         dataset, _, depth = rest.rpartition("-")
         forests: dict[str, Callable[..., Any]] = {
-            "rf": _random_forest,
-            "xgb": partial(_xgboost, device=options.train_device, learning_rate=0.3),
+            "rf": train_forest,
+            "xgb": partial(train_xgboost, device=options.train_device, learning_rate=0.3),
         }
         train = forests[first]
         size = (20 if options.quick else 100, int(depth))
     elif first == "catboost":
         dataset = rest.partition("-")[0]
         iterations, n_levels = CATBOOST_SIZES[name]
-        train, size = _catboost, (min(20, iterations) if options.quick else iterations, n_levels)
+        train, size = train_catboost, (min(20, iterations) if options.quick else iterations, n_levels)
     elif _family(name) == "xgboost":
         dataset = first
         rounds, max_depth = XGBOOST_SIZES[rest]
         if rest == "large" and not options.full:
             rounds = LARGE_ROUNDS
-        train = partial(_xgboost, device=options.train_device)
+        train = partial(train_xgboost, device=options.train_device)
         size = (max(5, rounds // 10) if options.quick else rounds, max_depth)
     else:
         dataset = "adult"
-        train = {"lightgbm": _lightgbm, "histgb": _histgb}[first]
+        train = {"lightgbm": train_lightgbm, "histgb": train_histgb}[first]
         size = (20 if options.quick else {"histgb": 200}.get(first, 500), None)
-    X, y, note = _data(dataset, options.data)
+    X, y, note = load_data(dataset, options.data)
     if options.quick:
         X, y = X[:3000], y[:3000]
     if rest == "large":
@@ -183,10 +197,10 @@ def _train(name: str, options: Options) -> tuple[Any, np.ndarray, str]:
     return model, X[rows], note
 
 
-def _data(dataset: str, directory: str | None) -> tuple[np.ndarray, np.ndarray, str]:
+def load_data(dataset: str, directory: str | None) -> tuple[np.ndarray, np.ndarray, str]:
     """Return X as float32, y, and a description of the data."""
     n_rows, _, classes = SHAPES[dataset]
-    if directory is None:
+    if directory is None or dataset in ALWAYS_GENERATED:
         return *_generate(dataset), "generated data"
     stored = STORED.get(dataset, dataset)
     X, y, _ = loader(directory)(stored, categorical="codes")
@@ -230,14 +244,15 @@ def _generate(dataset: str) -> tuple[np.ndarray, np.ndarray]:
     return X, np.digitize(score, borders).astype(np.int32)
 
 
-def _xgboost(
+def train_xgboost(
     X: np.ndarray,
     y: np.ndarray,
     classes: int,
     rounds: int,
     max_depth: int,
-    device: str,
+    device: str = "cpu",
     learning_rate: float = 0.01,
+    subsample: float = 1.0,
 ) -> Any:
     import xgboost
 
@@ -246,6 +261,7 @@ def _xgboost(
         "objective": objective,
         "learning_rate": learning_rate,
         "max_depth": max_depth,
+        "subsample": subsample,
         "nthread": 1,
     }
     if classes > 1:
@@ -256,7 +272,7 @@ def _xgboost(
     return booster
 
 
-def _random_forest(X: np.ndarray, y: np.ndarray, classes: int, trees: int, max_depth: int) -> Any:
+def train_forest(X: np.ndarray, y: np.ndarray, classes: int, trees: int, max_depth: int | None) -> Any:
     """Build a regressor even for binary targets: the trees are the same, and it has a single output."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
@@ -265,21 +281,29 @@ def _random_forest(X: np.ndarray, y: np.ndarray, classes: int, trees: int, max_d
     return kind(trees, max_depth=max_depth, max_features=columns, random_state=0).fit(X, y)
 
 
-def _lightgbm(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: None) -> Any:
+def train_lightgbm(
+    X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: None, leaves: int = 31
+) -> Any:
     import lightgbm
 
-    parameters = {"objective": "binary", "num_leaves": 31, "num_threads": 1, "verbose": -1, "seed": 0}
+    parameters = {
+        "objective": "binary" if classes else "regression",
+        "num_leaves": leaves,
+        "num_threads": 1,
+        "verbose": -1,
+        "seed": 0,
+    }
     return lightgbm.train(parameters, lightgbm.Dataset(X, y), rounds)
 
 
-def _histgb(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: None) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
+def train_histgb(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: None) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-    model = HistGradientBoostingClassifier(max_iter=rounds, early_stopping=False, random_state=0)
-    return model.fit(X, y)
+    kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    return kind(max_iter=rounds, early_stopping=False, random_state=0).fit(X, y)
 
 
-def _catboost(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: int) -> Any:
+def train_catboost(X: np.ndarray, y: np.ndarray, classes: int, rounds: int, max_depth: int) -> Any:
     from catboost import CatBoostClassifier
 
     model = CatBoostClassifier(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,6 +14,8 @@ import gpu
 import loading
 import models
 import peers
+import progress
+import progress_models
 import revisions
 import scaling
 import top_pairs
@@ -109,6 +111,9 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     add_common(compared)
     add_device(compared)
     revisions.add_arguments(compared)
+    progressed = commands.add_parser("progress", help="many models: an older checkout, predicting, XGBoost")
+    add_common(progressed, progress_models.names())
+    progress.add_arguments(progressed)
     return parser.parse_args(), parser.error
 
 
@@ -140,10 +145,10 @@ def add_fasttreeshap(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
+def add_common(parser: argparse.ArgumentParser, names: Sequence[str] = models.names()) -> None:
     parser.add_argument("--data", metavar="DIR", help="directory with load.py and data; default: generated")
     parser.add_argument(
-        "--models", nargs="+", metavar="NAME", help=f"names or patterns of: {' '.join(models.names())}"
+        "--models", nargs="+", metavar="NAME", help=f"names or patterns of: {' '.join(names)}"
     )
     parser.add_argument("--full", action="store_true", help="1,000 boosting rounds for large models, not 100")
     parser.add_argument(

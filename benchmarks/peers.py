@@ -89,7 +89,7 @@ class RemoteRunner:
         environment: dict[str, str],
         build: str,
         payload: Any,
-        X: np.ndarray,
+        X: Any,
         options: tuple[str, ...] = (),
     ) -> None:
         self._process = subprocess.Popen(
@@ -102,12 +102,16 @@ class RemoteRunner:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._requests, self._answers = self._process.stdin, self._process.stdout
         try:
-            self.note = self._ask("start", build, payload, X)
+            self.start(build, payload, X)
         except Exception:
             self.close()
             raise
 
-    def _ask(self, *request: Any) -> Any:
+    def start(self, build: str, payload: Any, X: Any) -> None:
+        """Build a system in place of the present one."""
+        self.note = self.ask("start", build, payload, X)
+
+    def ask(self, *request: Any) -> Any:
         try:
             pickle.dump(request, self._requests, protocol=PROTOCOL)
             self._requests.flush()
@@ -119,10 +123,10 @@ class RemoteRunner:
         return answer
 
     def time(self, n_rows: int, n_calls: int = 1) -> tuple[float, float]:
-        return self._ask("time", n_rows, n_calls)
+        return self.ask("time", n_rows, n_calls)
 
     def values(self, n_rows: int) -> np.ndarray:
-        return self._ask("values", n_rows)
+        return self.ask("values", n_rows)
 
     def close(self) -> None:
         self._requests.close()
@@ -133,7 +137,7 @@ def serve() -> None:
     """Answer the requests of a :class:`RemoteRunner` until it closes the pipe."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of the libraries must not get between the answers
-    runner: Runner | None = None
+    runner: Any = None
     while True:
         try:
             method, *arguments = pickle.load(sys.stdin.buffer)
@@ -142,7 +146,8 @@ def serve() -> None:
         try:
             if method == "start":
                 build, payload, X = arguments
-                runner = Runner(BUILDERS[build](payload), X)
+                runner = None  # frees the memory of the one before
+                runner = make_runner(build, payload, X)
                 answer = True, runner.note
             else:
                 answer = True, getattr(runner, method)(*arguments)
@@ -150,6 +155,14 @@ def serve() -> None:
             answer = False, reason(error)
         pickle.dump(answer, answers, protocol=PROTOCOL)
         answers.flush()
+
+
+def make_runner(build: str, payload: Any, X: Any) -> Any:
+    if build == "calls":
+        from timed_calls import Calls
+
+        return Calls(payload, X)
+    return Runner(BUILDERS[build](payload), X)
 
 
 def reason(error: Exception) -> str:

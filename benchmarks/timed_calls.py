@@ -1,0 +1,137 @@
+"""Calls of one checkout of this package, and the predictions of the model itself, timed in the same process.
+
+Times are CPU seconds of the process: all systems run on one thread, and waiting for a busy machine to give
+this thread a core is not their work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+#: A measurement repeats short calls until they take about this many seconds.
+LEAST_SECONDS = 0.03
+MOST_CALLS = 20
+
+
+class Calls:
+    """An explainer that has been called before, fresh ones, and the model, all with the same rows.
+
+    ``payload`` has the ``model`` and its ``family``.
+    """
+
+    def __init__(self, payload: dict[str, Any], X: Any) -> None:
+        from skshapgpu import _core
+
+        self._model, self._family, self._X = payload["model"], payload["family"], X
+        self._called: Any = None
+        self._ways = ways_to_predict(self._family, self._model)
+        self.note = _core.instruction_set()
+
+    def _explainer(self, precision: str = "single") -> Any:
+        from skshapgpu import TreeExplainer
+
+        return TreeExplainer(self._model, device="cpu", n_jobs=1, precision=precision)
+
+    def values(self, n_rows: int, n_kept: int) -> dict[str, np.ndarray]:
+        """Compute values of the first rows by calls as they are timed, and in double precision.
+
+        Return those of the first ``n_kept`` rows, of shape (n_kept, n_features[, n_outputs]); and the margins
+        to which those in double precision add up, of shape (n_kept, n_outputs). The explainer is kept.
+        """
+        self._called = self._explainer()
+        found = {
+            name: np.asarray(self._called.shap_values(self._X[:n_rows])[:n_kept], np.float64)
+            for name in ("in_call", "before")
+        }
+        double = self._explainer("double")
+        found["double"] = double.shap_values(self._X[:n_kept].astype(np.float64))
+        total = found["double"].sum(axis=1) + double.expected_value
+        return found | {"margin": np.asarray(total).reshape(n_kept, -1)}
+
+    def groups(self, n_rows: int) -> list[dict[str, Any]]:
+        """Return how a call explains the trees: numbers of leaves by algorithm, and bytes of tables."""
+        groups = self._called.plan(n_rows).groups
+        fields = ("algorithm", "n_trees", "n_leaves", "n_nodes", "n_lookups", "table_bytes")
+        return [{name: getattr(group, name) for name in fields if hasattr(group, name)} for group in groups]
+
+    def in_call(self, n_rows: int, n_calls: int = 1) -> float:
+        """Measure the first calls of so many explainers, made and compiled beforehand, without tables."""
+        X, seconds = self._X[:n_rows], 0.0
+        for _ in range(n_calls):
+            explainer = self._explainer()
+            start = process_time()
+            explainer.shap_values(X)
+            seconds += process_time() - start
+        return seconds / n_calls
+
+    def before(self, n_rows: int, n_calls: int = 1) -> float:
+        """Measure calls of an explainer that has been called with as many rows."""
+        return _mean_seconds(self._called.shap_values, self._X[:n_rows], n_calls)
+
+    def fastest_prediction(self, n_rows: int) -> str:
+        """Return which way to predict is the fastest."""
+        return min(self._ways, key=lambda way: min(self.predict(n_rows, 1, way) for _ in range(3)))
+
+    def predict(self, n_rows: int, n_calls: int, way: str) -> float:
+        """Measure predictions of raw margins by the model itself; preparing the rows is not timed."""
+        prepare, call = self._ways[way]
+        seconds = 0.0
+        for _ in range(n_calls):
+            rows = prepare(self._X[:n_rows])  # again: XGBoost keeps its predictions for a DMatrix
+            seconds += _mean_seconds(call, rows, 1)
+        return seconds / n_calls
+
+
+def _mean_seconds(call: Callable[[Any], Any], rows: Any, n_calls: int) -> float:
+    start = process_time()
+    for _ in range(n_calls):
+        call(rows)
+    return (process_time() - start) / n_calls
+
+
+def calls_of(seconds: float) -> int:
+    """Return how many calls of so many seconds a measurement has."""
+    return max(1, min(MOST_CALLS, math.ceil(LEAST_SECONDS / max(seconds, 1e-6))))
+
+
+def ways_to_predict(family: str, model: Any) -> dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]:
+    """Return the ways to predict raw margins on one thread: functions that prepare rows, and the calls."""
+    if family == "xgboost":
+        import xgboost
+
+        model.set_param({"nthread": 1})
+        return {
+            "inplace_predict": (_same, lambda X: model.inplace_predict(X, predict_type="margin")),
+            "predict, DMatrix made before": (
+                lambda X: xgboost.DMatrix(X, nthread=1),
+                lambda rows: model.predict(rows, output_margin=True),
+            ),
+        }
+    if family == "lightgbm":
+        return {"predict": (_same, lambda X: model.predict(X, raw_score=True, num_threads=1))}
+    if family == "catboost":
+        from catboost import Pool
+
+        def predict(rows: Any) -> Any:
+            return model.predict(rows, prediction_type="RawFormulaVal", thread_count=1)
+
+        return {
+            "predict": (_same, predict),
+            "predict, Pool made before": (lambda X: Pool(X, thread_count=1), predict),
+        }
+    names = ("decision_function", "predict_proba", "predict")
+    name = next(name for name in names if hasattr(model, name))
+    call = getattr(model, name)
+    return {
+        f"{name}, float32": (_same, call),
+        f"{name}, float64": (lambda X: X.astype(np.float64), call),
+    }
+
+
+def _same(X: Any) -> Any:
+    return X
