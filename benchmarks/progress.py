@@ -12,6 +12,7 @@ from typing import Any
 
 import models
 import peers
+import progress_models
 import values
 from timed_calls import calls_of
 
@@ -66,7 +67,8 @@ class Checkouts:
 
     def start(self, case: models.Case) -> dict[str, peers.RemoteRunner]:
         """Give both processes a model and its rows."""
-        payload = {"model": case.model, "family": case.family}
+        columns = progress_models.recipes()[case.name].columns
+        payload = {"model": case.model, "family": case.family, "columns": columns}
         for name, (path, options) in self._places.items():
             if name in self._runners:
                 self._runners[name].start("calls", payload, case.X)
@@ -90,6 +92,7 @@ def measure(case: models.Case, checkouts: Checkouts, arguments: argparse.Namespa
     n_rows = result["rows"] = choose_rows(runners, case.X.shape[0], arguments)
     result["instruction_set"] = runners["this"].note
     result["accuracy"] = check(runners, case, ensemble, n_rows)
+    result["columns"] = {name: runner.ask("columns") for name, runner in runners.items()}
     result["groups"] = {name: runner.ask("groups", n_rows) for name, runner in runners.items()}
     wrong = [name for name, error in _errors(result["accuracy"]) if not error <= TOLERANCE[name]]
     if wrong:

@@ -39,6 +39,8 @@ class Recipe:
     max_depth: int | None = None
     #: Parameters that the name does not mention.
     note: str = ""
+    #: Columns whose values are wanted: "all", or "used", those that the model uses.
+    columns: str = "all"
 
 
 def recipes() -> dict[str, Recipe]:
@@ -68,7 +70,7 @@ def recipes() -> dict[str, Recipe]:
         "xgboost-dense_500": Recipe("xgboost", "dense_500", _xgboost, 100, 6, "learning rate 0.1"),
         "xgboost-mnist": Recipe("xgboost", "fashion_mnist", _xgboost, 100, 6, "learning rate 0.1"),
         "catboost-adult": Recipe("catboost", "adult", models.train_catboost, 500, 6),
-        "xgboost-sparse": Recipe("xgboost", "sparse", _xgboost, 100, 6, "learning rate 0.1"),
+        "xgboost-sparse": Recipe("xgboost", "sparse", _xgboost, 100, 6, "learning rate 0.1", "used"),
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from inspect import signature
 from time import process_time
 from typing import Any
 
@@ -21,12 +22,16 @@ MOST_CALLS = 20
 class Calls:
     """An explainer that has been called before, fresh ones, and the model, all with the same rows.
 
-    ``payload`` has the ``model`` and its ``family``.
+    ``payload`` has the ``model``, its ``family``, and the ``columns`` whose values are wanted, "all" or "used".
+    A checkout without that option computes the values of all columns.
     """
 
     def __init__(self, payload: dict[str, Any], X: Any) -> None:
-        from skshapgpu import _core
+        from skshapgpu import TreeExplainer, _core
 
+        self._options: dict[str, Any] = {"device": "cpu", "n_jobs": 1}
+        if payload["columns"] != "all" and "columns" in signature(TreeExplainer).parameters:
+            self._options["columns"] = payload["columns"]
         self._model, self._family, self._X = payload["model"], payload["family"], X
         self._called: Any = None
         self._ways = ways_to_predict(self._family, self._model)
@@ -35,7 +40,11 @@ class Calls:
     def _explainer(self, precision: str = "single") -> Any:
         from skshapgpu import TreeExplainer
 
-        return TreeExplainer(self._model, device="cpu", n_jobs=1, precision=precision)
+        return TreeExplainer(self._model, precision=precision, **self._options)
+
+    def columns(self) -> str:
+        """Return which columns have values: "all" or "used"."""
+        return self._options.get("columns", "all")
 
     def values(self, n_rows: int, n_kept: int) -> dict[str, np.ndarray]:
         """Compute values of the first rows by calls as they are timed, and in double precision.
@@ -45,11 +54,11 @@ class Calls:
         """
         self._called = self._explainer()
         found = {
-            name: np.asarray(self._called.shap_values(self._X[:n_rows])[:n_kept], np.float64)
+            name: _of_all_columns(self._called, self._called.shap_values(self._X[:n_rows])[:n_kept])
             for name in ("in_call", "before")
         }
         double = self._explainer("double")
-        found["double"] = double.shap_values(self._X[:n_kept].astype(np.float64))
+        found["double"] = _of_all_columns(double, double.shap_values(self._X[:n_kept].astype(np.float64)))
         total = found["double"].sum(axis=1) + double.expected_value
         return found | {"margin": np.asarray(total).reshape(n_kept, -1)}
 
@@ -85,6 +94,16 @@ class Calls:
             rows = prepare(self._X[:n_rows])  # again: XGBoost keeps its predictions for a DMatrix
             seconds += _mean_seconds(call, rows, 1)
         return seconds / n_calls
+
+
+def _of_all_columns(explainer: Any, values: np.ndarray) -> np.ndarray:
+    """Return values as float64, with zeros for columns that the explainer leaves out."""
+    indices = getattr(explainer, "feature_indices", None)
+    if indices is None:
+        return np.asarray(values, np.float64)
+    wide = np.zeros((len(values), explainer.n_features, *values.shape[2:]))
+    wide[:, indices] = values
+    return wide
 
 
 def _mean_seconds(call: Callable[[Any], Any], rows: Any, n_calls: int) -> float:
