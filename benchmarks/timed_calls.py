@@ -22,8 +22,8 @@ MOST_CALLS = 20
 class Calls:
     """An explainer that has been called before, fresh ones, and the model, all with the same rows.
 
-    ``payload`` has the ``model``, its ``family``, and the ``columns`` whose values are wanted, "all" or "used".
-    A checkout without that option computes the values of all columns.
+    ``payload`` has the ``model``, its ``family``, and the ``columns`` whose values are wanted: "all", or
+    "used", for which a checkout without that option computes the values of all columns.
     """
 
     def __init__(self, payload: dict[str, Any], X: Any) -> None:
