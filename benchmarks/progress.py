@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds",
         type=float,
-        default=12.0,
-        help="for each model, explain at most for about this long, with fewer rows if need be (12)",
+        default=20.0,
+        help="for each model, explain at most for about this long, with fewer rows if need be (20)",
     )
     parser.add_argument("--isa", choices=ISA, help="instruction set of both (the best)")
 
