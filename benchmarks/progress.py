@@ -21,6 +21,9 @@ ISA = ("baseline", "avx2", "avx512")
 #: A call whose tables, if any, are made in it, and one of an explainer that has been called before.
 CASES = ("in_call", "before")
 
+#: Order of the systems in every other round, in which those that are compared are next to each other.
+ORDER = ("this in_call", "other in_call", "other before", "this before", "predict")
+
 #: Largest error at which a model is timed, relative to the largest magnitude: of our double precision against
 #: the definition, of single precision against double, and of the sums against the model's margin.
 TOLERANCE = values.TOLERANCE
@@ -151,24 +154,22 @@ def time_in_turn(
 
     Systems are named by checkout and case ("this before"), "predict", and "xgboost" if it is XGBoost's model.
     """
-    calls: dict[str, tuple[peers.RemoteRunner, tuple[Any, ...]]] = {
-        f"{name} {call}": (runner, (call, n_rows)) for call in CASES for name, runner in runners.items()
-    }
-    calls["predict"] = runners["this"], ("predict", n_rows)  # beside "this before", or nearly
-    options = {"predict": (way,)}
+    requests = {}
+    for name in ORDER:
+        checkout, _, call = name.rpartition(" ")
+        requests[name] = runners[checkout or "this"], call, (way,) if call == "predict" else ()
     n_calls = {
-        name: calls_of(runner.ask(*request, 1, *options.get(name, ())))
-        for name, (runner, request) in calls.items()
+        name: calls_of(runner.ask(call, n_rows, 1, *options))
+        for name, (runner, call, options) in requests.items()
     }
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    seconds: dict[str, list[float]] = {name: [] for name in ORDER}
     contributions = XgboostContributions(case, n_rows) if case.family == "xgboost" else None
     if contributions is not None:
         seconds["xgboost"] = []
     for number in range(rounds):
-        for name in sorted(calls, reverse=bool(number % 2)):
-            runner, request = calls[name]
-            spent = runner.ask(*request, n_calls[name], *options.get(name, ()))
-            seconds[name].append(spent / n_rows)
+        for name in ORDER[:: -1 if number % 2 else 1]:
+            runner, call, options = requests[name]
+            seconds[name].append(runner.ask(call, n_rows, n_calls[name], *options) / n_rows)
         if contributions is not None:
             seconds["xgboost"].append(contributions.seconds())
     return seconds
