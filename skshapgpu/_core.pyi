@@ -59,12 +59,14 @@ class Plan:
         pairs: np.ndarray | None = None,
         triples: np.ndarray | None = None,
         base_value: np.ndarray | None = None,
+        zeroed: bool = False,
     ) -> np.ndarray | None:
         """Compute SHAP or Banzhaf values of the rows X (float32 or float64, any strides, NaN is missing).
 
-        Every element of ``values`` (C-contiguous, float32 or float64, shape
-        (n_rows, n_outputs, n_features)) is written and, if given, of ``margin`` (C-contiguous float64,
-        (n_rows, n_outputs), intercept included). The GIL is released; Ctrl-C interrupts the call.
+        X has all columns or, in ascending order, only those that trees test. Every element of ``values``
+        (C-contiguous, float32 or float64, shape (n_rows, n_outputs, n_features)) is written and, if given, of
+        ``margin`` (C-contiguous float64, (n_rows, n_outputs), intercept included). The GIL is released;
+        Ctrl-C interrupts the call.
 
         A plan of order 2 or 3 also writes, if given, C-contiguous arrays of the dtype of ``values``:
         ``pairs`` (n_rows, n_outputs, n_pairs), half of the index of each pair in :attr:`pairs`, and
@@ -76,6 +78,9 @@ class Plan:
 
         Given the base value of each output, it returns the largest additivity gap of each output, a float64
         array: the distance of a row's margin from the base value plus the values, as they were written.
+
+        ``zeroed`` says that ``values`` are zeros already: those of features that no tree uses are then not
+        written again.
         """
 
     @property
@@ -177,6 +182,7 @@ class BackgroundPairsPlan:
         matrices: np.ndarray | None = None,
         pairs: np.ndarray | None = None,
         base_value: np.ndarray | None = None,
+        zeroed: bool = False,
     ) -> np.ndarray | None:
         """Compute values like :meth:`Plan.explain`.
 
@@ -216,6 +222,7 @@ class RescaledPlan:
         margin: np.ndarray | None,
         n_threads: int,
         labels: np.ndarray | None = None,
+        zeroed: bool = False,
     ) -> None:
         """Compute values of the link from pairs of a row and a background row: time grows with both numbers.
 

@@ -114,9 +114,9 @@ class Worker {
     }
     const size_t first = tile.first_row * plan_.n_outputs * plan_.n_features;
     if (result_.is_float32)
-      write_values(plan_, sums_, n_rows_, static_cast<float*>(result_.values) + first);
+      write_values(plan_, sums_, n_rows_, result_.zeroed, static_cast<float*>(result_.values) + first);
     else
-      write_values(plan_, sums_, n_rows_, static_cast<double*>(result_.values) + first);
+      write_values(plan_, sums_, n_rows_, result_.zeroed, static_cast<double*>(result_.values) + first);
     return true;
   }
 

@@ -43,13 +43,14 @@ enum class Index { kShapley, kTaylor, kBanzhaf };
 // the tables of tables/fast_v2.h.
 enum class Method { kWalk, kFastV2 };
 
-// The rows to explain: element (row, feature) lies row * row_stride + feature * column_stride bytes after
-// data. NaN means missing.
+// The rows to explain: element (row, column) lies row * row_stride + column * column_stride bytes after data.
+// NaN means missing. Columns are those of X or, if `packed`, only those that trees test, in ascending order.
 struct Rows {
   const void* data;
   bool is_float32;
   int64_t n_rows;
   int64_t row_stride, column_stride;
+  bool packed = false;  // CPU only
 };
 
 // Rows are processed in blocks of 64, so that one word holds one bit for each row of a block.

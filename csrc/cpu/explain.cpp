@@ -182,7 +182,7 @@ class Worker {
   template <class Out>
   void write(const Tile& tile) {
     const size_t n_outputs = plan_.n_outputs, n_features = plan_.n_features;
-    write_values(plan_, sums_, tile.n_rows,
+    write_values(plan_, sums_, tile.n_rows, result_.zeroed,
                  static_cast<Out*>(result_.values) + tile.first_row * n_outputs * n_features);
     Out *const pairs = static_cast<Out*>(result_.pairs), *const triples = static_cast<Out*>(result_.triples),
                *const matrices = static_cast<Out*>(result_.matrices);

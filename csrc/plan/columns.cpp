@@ -22,6 +22,12 @@ ColumnCoder::ColumnCoder(const EnsembleView& ensemble, Plan& plan)
   const int64_t n_nodes = e_.tree_offsets[e_.n_trees];
   for (int64_t node = 0; node < n_nodes; ++node)
     if (!e_.is_leaf(node)) add_test(node);
+  plan_.n_used_inputs = 0;
+  for (int32_t x = 0; x < e_.n_features; ++x) {
+    for (const int32_t index : {numeric_[x], categorical_[x]})
+      if (index >= 0) plan_.columns[index].packed = plan_.n_used_inputs;
+    plan_.n_used_inputs += numeric_[x] >= 0 || categorical_[x] >= 0;
+  }
   size_t most = 0;
   for (Column& column : plan_.columns) {
     sort_unique(column.thresholds_float);
@@ -38,10 +44,15 @@ void ColumnCoder::add_test(int64_t node) {
   const int32_t x = e_.feature[node];
   int32_t& index = e_.is_categorical(node) ? categorical_[x] : numeric_[x];
   if (index < 0) {
-    plan_.n_used_inputs += numeric_[x] < 0 && categorical_[x] < 0;
     index = static_cast<int32_t>(plan_.columns.size());
-    plan_.columns.push_back(
-        {e_.player_of(node), x, e_.is_categorical(node), e_.zero_missing && e_.zero_missing[x], {}, {}, {}});
+    plan_.columns.push_back({e_.player_of(node),
+                             x,
+                             0,
+                             e_.is_categorical(node),
+                             e_.zero_missing && e_.zero_missing[x],
+                             {},
+                             {},
+                             {}});
     plan_.features.push_back(e_.player_of(node));
   }
   Column& column = plan_.columns[index];

@@ -27,7 +27,6 @@ Plan empty_plan(const EnsembleView& e, Precision precision, int order, Index ind
   Plan plan;
   plan.n_features = e.n_players;
   plan.n_inputs = e.n_features;
-  plan.n_used_inputs = 0;
   plan.n_outputs = e.n_outputs;
   plan.x_float32 = e.x_float32;
   plan.strict = e.strict;

@@ -17,7 +17,8 @@ namespace skshap {
 // listed twice.
 struct Column {
   int32_t feature;
-  int32_t input;  // the column of X
+  int32_t input;   // the column of X
+  int32_t packed;  // its position among the columns of X that trees test
   bool categorical;
   bool zero_missing;
   // Numeric: ascending thresholds, in the precision of x. Categorical: ascending listed categories; with n of
@@ -160,7 +161,8 @@ class Gaps;  // rows/gaps.h
 // interaction, and matrices: [row][output][feature][feature], with the pairs in both places. On the diagonal
 // is a feature's value minus its pairs (for Shapley-Taylor, this is the contribution of the feature when it
 // is the only one known), or the Banzhaf value itself. A plan of order 3 also fills, unless null, triples:
-// [row][output][triple], not halved. Gaps, unless null, receive the additivity gaps of the rows.
+// [row][output][triple], not halved. Gaps, unless null, receive the additivity gaps of the rows. If the
+// values are zeros already (`zeroed`), those of features that no tree uses are not written again.
 struct Result {
   void* values;
   bool is_float32;
@@ -169,6 +171,7 @@ struct Result {
   void* pairs = nullptr;
   void* triples = nullptr;
   Gaps* gaps = nullptr;  // CPU only
+  bool zeroed = false;   // CPU only
 
   bool needs_margins() const { return margin || gaps; }
 };

@@ -234,6 +234,16 @@ void run_interruptibly(const Work& work) {
   if (!complete) throw py::error_already_set();
 }
 
+// Check X, which may have only the columns that trees test, and return its rows.
+Rows host_rows(const Plan& plan, const py::array& X) {
+  const bool packed = X.ndim() == 2 && X.shape(1) != plan.n_inputs && X.shape(1) == plan.n_used_inputs;
+  if (!packed) return checked_rows(plan, X);
+  require_floats(X, "X");
+  Rows rows = rows_of(X);
+  rows.packed = true;
+  return rows;
+}
+
 using BaseValue = std::optional<std::vector<double>>;
 
 // Return what receives the additivity gaps, if there are base values, one for each output.
@@ -251,15 +261,16 @@ py::object largest_of(const std::unique_ptr<Gaps>& gaps) {
 
 py::object explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
                         int n_threads, const py::object& matrices, const py::object& pairs,
-                        const py::object& triples, const BaseValue& base_value) {
+                        const py::object& triples, const BaseValue& base_value, bool zeroed) {
   require_threads(n_threads);
-  const Rows rows = checked_rows(plan, X);
+  const Rows rows = host_rows(plan, X);
   Result result = checked_result(plan, rows.n_rows, values, margin);
   take_interactions(plan, rows.n_rows, values, matrices, pairs, result);
   if (plan.order < 3 && !triples.is_none()) throw py::value_error("the plan was not compiled for triples");
   result.triples =
       optional_array(triples, "triples", values,
                      {rows.n_rows, plan.n_outputs, static_cast<py::ssize_t>(plan.triples.size())});
+  result.zeroed = zeroed;
   const std::unique_ptr<Gaps> gaps = gaps_of(plan, base_value);
   result.gaps = gaps.get();
   run_interruptibly(
@@ -270,10 +281,11 @@ py::object explain_rows(const Plan& plan, const py::array& X, py::array& values,
 py::object explain_background_pairs_rows(const BackgroundPairsPlan& plan, const py::array& X,
                                          py::array& values, const py::object& margin, int n_threads,
                                          const py::object& matrices, const py::object& pairs,
-                                         const BaseValue& base_value) {
+                                         const BaseValue& base_value, bool zeroed) {
   require_threads(n_threads);
-  const Rows rows = checked_rows(plan.plan, X);
+  const Rows rows = host_rows(plan.plan, X);
   Result result = checked_result(plan.plan, rows.n_rows, values, margin);
+  result.zeroed = zeroed;
   take_interactions(plan.plan, rows.n_rows, values, matrices, pairs, result);
   const std::unique_ptr<Gaps> gaps = gaps_of(plan.plan, base_value);
   result.gaps = gaps.get();
@@ -284,10 +296,11 @@ py::object explain_background_pairs_rows(const BackgroundPairsPlan& plan, const 
 }
 
 void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::array& values,
-                           const py::object& margin, int n_threads, const py::object& labels) {
+                           const py::object& margin, int n_threads, const py::object& labels, bool zeroed) {
   require_threads(n_threads);
-  const Rows rows = checked_rows(plan.plan, X);
-  const Result result = checked_result(plan.plan, rows.n_rows, values, margin);
+  const Rows rows = host_rows(plan.plan, X);
+  Result result = checked_result(plan.plan, rows.n_rows, values, margin);
+  result.zeroed = zeroed;
   py::array given;
   const double* p = nullptr;
   if (!labels.is_none()) {
@@ -399,7 +412,7 @@ PYBIND11_MODULE(_core, module) {
            py::arg("stored") = py::none())
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none(),
-           py::arg("triples") = py::none(), py::arg("base_value") = py::none())
+           py::arg("triples") = py::none(), py::arg("base_value") = py::none(), py::arg("zeroed") = false)
       .def_property_readonly("pairs", &feature_pairs)
       .def_property_readonly("triples", &feature_triples)
       .def_property_readonly("base_value", &base_value)
@@ -415,7 +428,7 @@ PYBIND11_MODULE(_core, module) {
       .def(py::init(&compile_rescaled), py::arg("ensemble"), py::arg("precision"), py::arg("background"),
            py::arg("weights"), py::arg("link"), py::arg("scale"))
       .def("explain", &explain_rescaled_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
-           py::arg("n_threads"), py::arg("labels") = py::none())
+           py::arg("n_threads"), py::arg("labels") = py::none(), py::arg("zeroed") = false)
       .def_property_readonly("background_margin", &background_margin)
       .def_property_readonly("constant", [](const RescaledPlan& plan) { return constant(plan.plan); })
       .def_property_readonly("leaf_magnitude",
@@ -427,7 +440,7 @@ PYBIND11_MODULE(_core, module) {
            py::arg("count_bytes"), py::arg("n_threads") = 1)
       .def("explain", &explain_background_pairs_rows, py::arg("X"), py::arg("values"),
            py::arg("margin").none(true), py::arg("n_threads"), py::arg("matrices") = py::none(),
-           py::arg("pairs") = py::none(), py::arg("base_value") = py::none())
+           py::arg("pairs") = py::none(), py::arg("base_value") = py::none(), py::arg("zeroed") = false)
       .def_property_readonly("pairs",
                              [](const BackgroundPairsPlan& plan) { return feature_pairs(plan.plan); })
       .def("info", [](const BackgroundPairsPlan& plan) {

@@ -17,14 +17,15 @@ void gather(const Rows& rows, const Column* columns, size_t n_columns, int64_t f
             X* out) {
   const char* const first = static_cast<const char*>(rows.data) + first_row * rows.row_stride;
   const auto value = [](const char* p) { return static_cast<X>(*reinterpret_cast<const From*>(p)); };
+  const auto place = [&](size_t c) { return rows.packed ? columns[c].packed : columns[c].input; };
   if (std::abs(rows.row_stride) <= std::abs(rows.column_stride)) {
     for (size_t c = 0; c < n_columns; ++c) {
-      const char* p = first + columns[c].input * rows.column_stride;
+      const char* p = first + place(c) * rows.column_stride;
       for (int i = 0; i < n_rows; ++i, p += rows.row_stride) out[c * kBlockRows + i] = value(p);
     }
   } else {
     int64_t offsets[kGatheredColumns];
-    for (size_t c = 0; c < n_columns; ++c) offsets[c] = columns[c].input * rows.column_stride;
+    for (size_t c = 0; c < n_columns; ++c) offsets[c] = place(c) * rows.column_stride;
     for (int i = 0; i < n_rows; ++i)
       for (size_t c = 0; c < n_columns; ++c)
         out[c * kBlockRows + i] = value(first + i * rows.row_stride + offsets[c]);

@@ -10,15 +10,15 @@ namespace skshap {
 
 // Write out[row][output][feature] from the sums of features: the input has the sums of a feature together,
 // the output the values of a row. Small squares are transposed in a buffer, because lines of the cache that
-// lie a power of two apart displace each other.
+// lie a power of two apart displace each other. If the output is `zeroed`, only used features are written.
 template <class Out>
-void write_values(const Plan& plan, const TileSums& sums, int n_rows, Out* out) {
+void write_values(const Plan& plan, const TileSums& sums, int n_rows, bool zeroed, Out* out) {
   constexpr int kRows = 16;
   constexpr size_t kFeatures = 16;
   Out buffer[kFeatures][kRows];
   const size_t n_used = plan.features.size(), n_features = plan.n_features,
                row_size = plan.n_outputs * n_features;
-  if (n_used < n_features) std::fill_n(out, n_rows * row_size, Out(0));
+  if (n_used < n_features && !zeroed) std::fill_n(out, n_rows * row_size, Out(0));
   for (int begin = 0; begin < n_rows; begin += kRows) {
     const int n = std::min(kRows, n_rows - begin);
     for (int32_t o = 0; o < plan.n_outputs; ++o)

@@ -95,12 +95,15 @@ class Run(ABC):
         Receiver of the number of rows that are computed.
     passes : int
         How often each row is computed.
+    skips_unused : bool
+        Whether, in arrays of zeros, values of features that no tree uses are not written again.
     """
 
     device: str
     plan: Any
     progress: Progress | None = None
     passes = 1
+    skips_unused = False
     _n_computed = 0
 
     def __init__(self, compiled: CompiledModel, kind: Kind, rows: Rows, table_nodes: int = 0) -> None:
@@ -136,24 +139,26 @@ class Run(ABC):
         Errors are those of :meth:`memory.Need.rows_at_once`.
         """
 
-    def compute(self, start: int, values: Any, **parts: Any) -> None:
+    def compute(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
         """Fill C-contiguous arrays with the results of as many rows as they hold, from ``start`` on.
 
-        The arrays have the outputs that the core computes. ``parts`` are further arrays for ``Plan.explain``.
+        The arrays have the outputs that the core computes. ``parts`` are further arrays for ``Plan.explain``;
+        ``zeroed`` says that the values are zeros already.
         """
         if self.progress is None:
-            self._compute(start, values, parts)
+            self._compute(start, values, parts, zeroed)
             return
         first = 0
         while first < len(values):
             rows = slice(first, min(first + self.progress.step, len(values)))
-            self._compute(start + first, values[rows], {name: out[rows] for name, out in parts.items()})
+            parts_here = {name: out[rows] for name, out in parts.items()}
+            self._compute(start + first, values[rows], parts_here, zeroed)
             self._n_computed += rows.stop - first
             self.progress.done(self._n_computed // self.passes)
             first = rows.stop
 
     @abstractmethod
-    def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
+    def _compute(self, start: int, values: Any, parts: dict[str, Any], zeroed: bool) -> None:
         """Do the work of :meth:`compute` in one step."""
 
     def _accept(
@@ -177,10 +182,10 @@ class Run(ABC):
             self._compiled.check(*margins(), self._rows.row_labels, start)
         self.gap = max(self.gap or 0.0, float(gaps.max()))
 
-    def fill(self, start: int, values: Any, **parts: Any) -> None:
+    def fill(self, start: int, values: Any, *, zeroed: bool = False, **parts: Any) -> None:
         """Fill arrays as :meth:`compute` does, with the results of all outputs."""
         if not self._compiled.widen:
-            self.compute(start, values, **parts)
+            self.compute(start, values, zeroed=zeroed, **parts)
             return
         computed = {
             name: self.empty(len(out), 1, *out.shape[2:]) for name, out in {"values": values, **parts}.items()
@@ -215,6 +220,8 @@ class HostRun(Run):
         super().__init__(compiled, kind, rows, execution.table_nodes)
         self.device = devices.label(execution.indices)
         self._labels, self._execution = labels, execution
+        is_direct = not (execution.indices or compiled.widen or compiled.sharing)
+        self.skips_unused = is_direct and compiled.info["n_features_used"] < self.n_features
 
     def compile(self) -> None:
         super().compile()
@@ -239,7 +246,7 @@ class HostRun(Run):
         # A thread takes entire blocks of rows; runs on GPUs have no threads.
         n_blocks = -(-self.n_rows // BLOCK_ROWS)
         n_threads = 0 if self._execution.indices else min(self._execution.n_threads, n_blocks)
-        work_row += self._rows.row_bytes
+        work_row += self._rows.row_bytes if self._execution.indices else self._rows.packed_row_bytes
         if self._checked and self._compiled.link is not None:
             work_row += _CHECK_BYTES * self.n_outputs
         sharing = self._compiled.sharing
@@ -255,10 +262,10 @@ class HostRun(Run):
         table_bytes = self._execution.table_bytes
         return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, what, advice)
 
-    def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
-        block = self._rows.chunk(start, start + len(values))
+    def _compute(self, start: int, values: Any, parts: dict[str, Any], zeroed: bool) -> None:
+        block = self._rows.chunk(start, start + len(values), packed=not self._gpus)
         if self._compiled.sharing is None:
-            self._explain(block, start, values, parts)
+            self._explain(block, start, values, parts, zeroed)
         else:
             self._share(self._compiled.sharing, block, start, values, parts)
 
@@ -283,7 +290,12 @@ class HostRun(Run):
         pairs.share(of_players, of_pairs, values, **parts)
 
     def _explain(
-        self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
+        self,
+        block: np.ndarray,
+        start: int,
+        values: np.ndarray,
+        parts: dict[str, np.ndarray],
+        zeroed: bool = False,
     ) -> None:
         """Compute the results of the players for a batch of rows."""
         if self._gpus:
@@ -292,7 +304,7 @@ class HostRun(Run):
         compiled, n_threads = self._compiled, self._execution.n_threads
         if self._checked and compiled.link is None:
             gaps = self.plan.explain(
-                block, values, None, n_threads, base_value=compiled.base_value(None), **parts
+                block, values, None, n_threads, base_value=compiled.base_value(None), zeroed=zeroed, **parts
             )
 
             def margins() -> tuple[np.ndarray, np.ndarray]:
@@ -306,7 +318,7 @@ class HostRun(Run):
         labels = None
         if self._labels is not None:
             labels = parts["labels"] = self._labels[start : start + len(values)]
-        self.plan.explain(block, values, margin, n_threads, **parts)
+        self.plan.explain(block, values, margin, n_threads, zeroed=zeroed, **parts)
         if margin is not None:
             gap = compiled.check(values, margin, self._rows.row_labels, start, labels)
             self.gap = max(self.gap or 0.0, gap)
@@ -368,7 +380,7 @@ class DeviceRun(Run):
         need = memory.Need(self.n_rows, result_row, work_row, self._compiled.table_bytes, 0, what, advice)
         return need.rows_at_once(self._compiled.options.memory_limit)
 
-    def _compute(self, start: int, values: Any, parts: dict[str, Any]) -> None:
+    def _compute(self, start: int, values: Any, parts: dict[str, Any], zeroed: bool) -> None:
         array = self._rows.rows(start, start + len(values))
         single, limit = array.dtype == np.float32, self._compiled.call_limit or 0
         numbers = array.numbers
@@ -387,7 +399,7 @@ class DeviceRun(Run):
             **out,
         )
         if refused >= 0:
-            row, feature = divmod(refused, self.n_features)
+            row, feature = divmod(refused, array.shape[1])
             raise ValueError(
                 f"Input X contains NaN, infinity or a value too large for {numbers.x_dtype}, "
                 f"which the model does not accept: row {start + row}, column {array.names[feature]}"
@@ -408,9 +420,10 @@ class DeviceRun(Run):
 def shap_values(run: Run) -> Any:
     """Return the SHAP values (or Banzhaf values) of all rows, [row][output][feature]."""
     size = run.chunk_rows(*_rows_and_texts(run))
-    values = run.empty(run.n_rows, run.n_outputs, run.n_features)
+    shape, zeroed = (run.n_rows, run.n_outputs, run.n_features), run.skips_unused
+    values = np.zeros(shape, run.dtype) if zeroed else run.empty(*shape)
     for start in range(0, run.n_rows, size):
-        run.fill(start, chunk_of(values, start, size))
+        run.fill(start, chunk_of(values, start, size), zeroed=zeroed)
     return run.to_native(values)
 
 

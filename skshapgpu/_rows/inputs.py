@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._common.devices import Devices, label
+from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel, Column, InputSchema
 from . import gpu_arrays
 from .frames import OPENERS, ColumnSource, Frame
@@ -47,13 +48,14 @@ class Reader:
     def __init__(self, steps: Sequence[Any], adapted: AdaptedModel) -> None:
         self.steps = steps
         self._schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
+        self._tested = tested_columns(adapted.ensemble)
 
     def read_on_host(self, X: Any) -> HostRows:
         """Read X from the host; its values are checked one batch at a time, when they are needed."""
         if not self.steps:
-            return read(X, self._schema, self._x_dtype)
+            return read(X, self._schema, self._x_dtype, self._tested)
         prepared = X if isinstance(X, Prepared) else prepare(self.steps, X)
-        rows = read(prepared.transformed, self._schema, self._x_dtype)
+        rows = read(prepared.transformed, self._schema, self._x_dtype, self._tested)
         labels = row_labels(prepared.original)
         if labels is not None and len(labels) == rows.n_rows:
             rows.row_labels = labels
@@ -131,8 +133,8 @@ class HostRows:
         Column names of a data frame.
     row_labels : pandas.Index or None
         Row labels of a pandas data frame.
-    row_bytes : int
-        Bytes that :meth:`chunk` allocates for each row, approximately.
+    row_bytes, packed_row_bytes : int
+        Bytes that :meth:`chunk` allocates for each row, approximately; the latter if it may pack.
     """
 
     def __init__(
@@ -140,6 +142,7 @@ class HostRows:
         table: Table,
         schema: InputSchema,
         x_dtype: str,
+        tested: np.ndarray | None = None,
     ) -> None:
         data, names = table.data, table.names
         self.n_rows, n_columns = data.shape
@@ -180,6 +183,13 @@ class HostRows:
             self.row_bytes += (self._x_dtype.itemsize + 1) * schema.n_columns + 32
         if schema.derived is not None:
             self.row_bytes += schema.derived.row_bytes
+        self._tested: np.ndarray | None = None
+        self.packed_row_bytes = self.row_bytes
+        if tested is not None and sp.issparse(data) and not decoded:
+            entry_bytes = 40 + 2 * self._x_dtype.itemsize  # values and positions, all and the tested ones
+            packed = entry_bytes * data.nnz // max(self.n_rows, 1) + self._x_dtype.itemsize * len(tested)
+            if packed < self.row_bytes:
+                self._tested, self.packed_row_bytes = tested, packed
 
     def _open_frame(self) -> Frame:
         assert self._package is not None
@@ -232,12 +242,19 @@ class HostRows:
         names = self.names or self._schema.feature_names
         return names[feature] if names else str(feature)
 
-    def chunk(self, start: int, stop: int) -> np.ndarray:
+    def chunk(self, start: int, stop: int, packed: bool = False) -> np.ndarray:
         """Return rows ``start`` to ``stop - 1``, encoded and checked.
+
+        Parameters
+        ----------
+        start, stop : int
+        packed : bool
+            Whether only the columns that trees test may be returned, in ascending order. They are if X is
+            sparse, no column has to be encoded, and this takes less memory.
 
         Returns
         -------
-        ndarray of float32 or float64, shape (stop - start, n_columns)
+        ndarray of float32 or float64, shape (stop - start, n_columns) or (stop - start, n_tested)
             NaN means missing; derived columns come last. A view of X if X needs no conversion.
 
         Raises
@@ -245,12 +262,42 @@ class HostRows:
         ValueError, TypeError
             The model's library does not accept a value; the message names its row and column.
         """
+        if packed and self._tested is not None:
+            return self._pack(start, stop, self._tested)
         if self._as_it_is:
             block = self._array[start:stop]
         else:
             with np.errstate(over="ignore"):  # to infinity, which the check below handles
                 block = self._convert(start, stop)
-        self._check(block, start)
+        bad = self._first_bad(block)
+        if bad is not None:
+            self._refuse(block[bad], start + bad[0], bad[1])
+        return block
+
+    def _pack(self, start: int, stop: int, tested: np.ndarray) -> np.ndarray:
+        """Return the tested columns of sparse rows; other columns are checked, but take no memory."""
+        csr, schema = self.data, self._schema
+        stored = slice(csr.indptr[start], csr.indptr[stop])
+        columns, values = csr.indices[stored], csr.data[stored]
+        if self._long:
+            self._require_one_rounding(values)
+        with np.errstate(over="ignore"):
+            values = values.astype(self._x_dtype)
+        missing, absent = self._x_dtype.type(schema.missing_value), 0.0
+        values[values == missing] = np.nan
+        if schema.sparse_zero_missing or missing == 0:
+            absent = np.nan
+        bad = self._first_bad(values)
+        if bad is not None:
+            row = np.searchsorted(csr.indptr, csr.indptr[start] + bad[0], side="right") - 1
+            self._refuse(values[bad], row, columns[bad])
+        place = np.full(schema.n_features, -1, np.intp)
+        place[tested] = np.arange(len(tested))
+        places = place[columns]
+        kept = np.flatnonzero(places >= 0)
+        rows = np.repeat(np.arange(stop - start), np.diff(csr.indptr[start : stop + 1]))
+        block = np.full((stop - start, len(tested)), absent, self._x_dtype)
+        block[rows[kept], places[kept]] = values[kept]
         return block
 
     def _convert(self, start: int, stop: int) -> np.ndarray:
@@ -366,31 +413,40 @@ class HostRows:
         except Exception as error:  # the library of the data frame may raise errors of its own
             raise ValueError(f"column {self.name(feature)!r} cannot be read: {error}") from error
 
-    def _check(self, block: np.ndarray, start: int) -> None:
+    def _first_bad(self, block: np.ndarray) -> tuple[Any, ...] | None:
+        """Return the position of the first value that the model's library does not accept; None: all are."""
         schema = self._schema
         allow_nan = schema.allow_nan and (schema.allow_sparse_nan or not self._is_sparse())
         if (allow_nan and schema.allow_inf) or not block.size:
-            return
+            return None
         limit = np.inf if schema.allow_inf or self._x_dtype == np.float64 else FLOAT32_OVERFLOW
         # Two passes without a temporary array; fmin and fmax skip NaN, minimum and maximum propagate it.
         low, high = (np.fmin, np.fmax) if allow_nan else (np.minimum, np.maximum)
         if -limit < float(low.reduce(block, axis=None)) and float(high.reduce(block, axis=None)) < limit:
-            return
+            return None
         bad = np.zeros(block.shape, bool) if allow_nan else np.isnan(block)
         if not schema.allow_inf:
             bad |= np.isinf(block) if block.dtype == _FLOAT32 else np.abs(block) >= limit
-        if bad.any():
-            row, feature = np.argwhere(bad)[0]
-            is_nan = np.isnan(block[row, feature])
-            what = "NaN" if is_nan else f"infinity or a value too large for {self._x_dtype}"
-            where = " in a sparse matrix" if is_nan and schema.allow_nan else ""
-            raise ValueError(
-                f"Input X contains {what}, which the model does not accept{where}: "
-                f"row {start + row}, column {self.name(feature)}"
-            )
+        return tuple(np.argwhere(bad)[0]) if bad.any() else None
+
+    def _refuse(self, value: Any, row: int, feature: int) -> None:
+        is_nan = np.isnan(value)
+        what = "NaN" if is_nan else f"infinity or a value too large for {self._x_dtype}"
+        where = " in a sparse matrix" if is_nan and self._schema.allow_nan else ""
+        raise ValueError(
+            f"Input X contains {what}, which the model does not accept{where}: "
+            f"row {row}, column {self.name(feature)}"
+        )
 
 
-def read(X: Any, schema: InputSchema, x_dtype: str) -> HostRows:
+def tested_columns(ensemble: Ensemble) -> np.ndarray:
+    """Return the columns that trees test, ascending."""
+    is_tested = np.zeros(ensemble.n_features, bool)
+    is_tested[ensemble.feature[ensemble.left >= 0]] = True
+    return np.flatnonzero(is_tested)
+
+
+def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = None) -> HostRows:
     """Check the kind, the shape and the names of X.
 
     Parameters
@@ -402,6 +458,8 @@ def read(X: Any, schema: InputSchema, x_dtype: str) -> HostRows:
     schema : InputSchema
     x_dtype : {"float32", "float64"}
         Precision in which the model's library reads X.
+    tested : ndarray of int or None
+        Columns that trees test, ascending; None: :meth:`HostRows.chunk` always returns all columns.
 
     Returns
     -------
@@ -428,7 +486,7 @@ def read(X: Any, schema: InputSchema, x_dtype: str) -> HostRows:
         require_real(table.data.dtype.kind, "X", text=bool(schema.encoders))
     elif sp.issparse(table.data):
         require_real(table.data.dtype.kind, "X")
-    return HostRows(table, schema, x_dtype)
+    return HostRows(table, schema, x_dtype, tested)
 
 
 def _text_codes(values: np.ndarray) -> np.ndarray:

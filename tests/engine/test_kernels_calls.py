@@ -15,7 +15,16 @@ import numpy as np
 import pytest
 from helpers import TESTS
 from helpers.ensembles import ORDERS, full_tree, random_ensemble, random_rows
-from helpers.kernels import assert_consistent, both_precisions, explain, once, run, same_bits, state
+from helpers.kernels import (
+    assert_consistent,
+    both_precisions,
+    explain,
+    once,
+    run,
+    same_bits,
+    splits_on,
+    state,
+)
 
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 
@@ -102,6 +111,36 @@ def test_margin_is_optional(core, precision):
     values = np.full((70, 3, 20), np.nan)
     plan.explain(X, values, None, 1)
     assert same_bits(values, explain(plan, ensemble, X)[0])
+
+
+@both_precisions
+@pytest.mark.parametrize("n_features", [40, 2**17])  # the second is more than the compiler keeps lists of
+def test_rows_of_tested_columns_and_values_in_zeros(cpu_core, precision, n_features):
+    ensemble = mixed_ensemble()
+    place = np.sort(np.random.default_rng(24).choice(n_features, 20, replace=False)).astype(np.int32)
+    wide = dataclasses.replace(
+        ensemble,
+        n_features=n_features,
+        feature=np.where(ensemble.left >= 0, place[ensemble.feature], 0),
+        zero_missing=np.isin(np.arange(n_features), place[ensemble.zero_missing]),
+    )
+    tested = np.unique(wide.feature[wide.left >= 0])
+    assert 10 < len(tested) <= 20 and tested.max() > 20
+    X = np.full((70, n_features), np.nan)
+    X[:, place] = random_rows(25, ensemble, 70)
+    plan = cpu_core.Plan(state(wide), precision)
+    expected, margin = explain(plan, wide, X)
+    assert same_bits(margin, explain(cpu_core.Plan(state(ensemble), precision), ensemble, X[:, place])[1])
+    assert_consistent(wide, X, plan, precision, expected, margin)
+    for packed in (np.ascontiguousarray(X[:, tested]), np.asfortranarray(X[:, tested])):
+        assert same_bits(explain(plan, wide, packed)[0], expected)
+    values = np.zeros_like(expected)
+    plan.explain(X, values, None, 1, zeroed=True)
+    assert same_bits(values, expected)
+    values[...] = 7.0
+    plan.explain(X, values, None, 1, zeroed=True)
+    used = splits_on(wide).any(axis=0)
+    assert same_bits(values[:, :, used], expected[:, :, used]) and (values[:, :, ~used] == 7).all()
 
 
 @both_precisions

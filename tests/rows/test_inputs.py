@@ -427,3 +427,71 @@ def test_rows_say_what_a_chunk_allocates() -> None:
         tracemalloc.stop()
         assert 0.5 * peak < 5000 * rows.row_bytes < 2 * peak
         assert peak < 1.1 * 5000 * rows.row_bytes
+
+
+def test_rows_say_what_a_packed_chunk_allocates() -> None:
+    X = sp.random_array((5000, 200), density=0.04, format="csr", rng=0)
+    rows = read(X, InputSchema(200), "float64", np.arange(0, 200, 4))
+    assert rows.packed_row_bytes < rows.row_bytes
+    tracemalloc.start()
+    rows.chunk(0, 5000, packed=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.5 * peak < 5000 * rows.packed_row_bytes < 2 * peak
+    assert peak < 1.1 * 5000 * rows.packed_row_bytes
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        InputSchema(90),
+        InputSchema(90, sparse_zero_missing=True),
+        InputSchema(90, missing_value=0.0),
+        InputSchema(90, missing_value=2.0, sparse_zero_missing=True),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool"])
+def test_packed_rows_are_the_tested_columns_of_all_rows(schema: InputSchema, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    X = sp.csr_array((rng.integers(0, 4, (50, 90)) * (rng.random((50, 90)) < 0.08)).astype(dtype))
+    X.data[::9] = 0  # stored zeros
+    tested = np.array([0, 3, 40, 41, 70, 89])
+    rows = read(X, schema, "float32", tested)
+    for start, stop in ((0, 50), (7, 30), (5, 5)):
+        packed, whole = rows.chunk(start, stop, packed=True), rows.chunk(start, stop)
+        assert whole.shape == (stop - start, 90) and packed.shape == (stop - start, 6)
+        assert packed.dtype == whole.dtype == np.float32
+        np.testing.assert_array_equal(packed, whole[:, tested])
+    assert len(np.unique(rows.chunk(0, 50, packed=True))) > 1
+
+
+@pytest.mark.parametrize(("value", "what"), [(np.nan, "NaN"), (np.inf, "infinity"), (1e39, "too large")])
+@pytest.mark.parametrize("column", [1, 2])
+def test_packed_rows_reject_what_all_rows_reject(value: float, what: str, column: int) -> None:
+    X = np.eye(60)
+    X[4, column] = value
+    schema = InputSchema(60, allow_nan=False, allow_inf=False)
+    rows = read(sp.csr_array(X), schema, "float32", np.array([0, 2, 5]))
+    assert rows.chunk(5, 60, packed=True).shape == (55, 3)
+    with pytest.raises(ValueError, match=what) as whole:
+        rows.chunk(1, 60)
+    with pytest.raises(ValueError, match=f"row 4, column {column}") as packed:
+        rows.chunk(1, 60, packed=True)
+    assert str(packed.value) == str(whole.value)
+
+
+def test_rows_are_packed_only_where_this_saves_memory() -> None:
+    X, tested = sp.csr_array(np.eye(60)), np.array([0, 1])
+    assert read(X, InputSchema(60), "float64", tested).chunk(0, 4, packed=True).shape == (4, 2)
+    encoded = InputSchema(60, encoders={1: Codes()})
+    assert read(X, encoded, "float64", tested).chunk(0, 4, packed=True).shape == (4, 60)
+    for dense in (sp.csr_array(np.ones((60, 60))), np.eye(60)):
+        assert read(dense, InputSchema(60), "float64", tested).chunk(0, 4, packed=True).shape == (4, 60)
+
+
+def test_integers_that_round_twice_are_rejected_in_packed_rows_too() -> None:
+    X = np.zeros((3, 60), np.int64)
+    X[1, 2] = 2**60 + 2**36 + 1
+    rows = read(sp.csr_array(X), InputSchema(60), "float32", np.array([0]))
+    with pytest.raises(ValueError, match="float32"):
+        rows.chunk(0, 3, packed=True)
