@@ -16,6 +16,7 @@ WalkWriter::WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measur
       numbers_(plan) {}
 
 void WalkWriter::begin_chunk(int n_nodes) {
+  vector_ = plan_.chunks.back().output < 0;
   numbers_.begin_chunk();
   std::vector<double> weights;
   quadrature(plan_.index, n_nodes, t_, weights);
@@ -46,6 +47,15 @@ void WalkWriter::trio(const Label& n, const Label& first) {
   op(static_cast<Op>(kTrio + 2 * n.repeated + first.repeated), n.slot);
   plan_.ops.push_back(first.slot);
   split_stream(n, true);
+  if (vector_) {
+    split_stream(first, true);
+    for (int32_t o = 0; o < width_; ++o) {
+      push(difference(first, o));
+      push(leaf(first.right, o) - leaf(n.right, o));
+      push(leaf(n.right, o));
+    }
+    return;
+  }
   fused_pair(first);
   push(leaf(n.right, 0));
 }
@@ -55,6 +65,17 @@ void WalkWriter::quad(const Label& n, const Label& first, const Label& second) {
   plan_.ops.push_back(first.slot);
   plan_.ops.push_back(second.slot);
   split_stream(n, true);
+  if (vector_) {
+    split_stream(first, true);
+    split_stream(second, true);
+    for (int32_t o = 0; o < width_; ++o) {
+      push(difference(first, o));
+      push(difference(second, o));
+      push(leaf(first.right, o) - leaf(second.right, o));
+      push(leaf(second.right, o));
+    }
+    return;
+  }
   fused_pair(first);
   fused_pair(second);
 }
@@ -125,18 +146,25 @@ void WalkWriter::pair_stream(const Label& n) {
     slope_stream(n, o);
     if (!n.repeated) continue;
     push(leaf(n.right, o));
-    push(leaf(n.left, o) - leaf(n.right, o));
+    push(difference(n, o));
   }
 }
 
-// Write the form that is kept in registers, with B itself instead of the factors.
+// Write the form that is kept in registers: of scalar leaves, with B itself instead of the factors.
 void WalkWriter::fused_pair(const Label& n) {
+  if (vector_) {
+    split_stream(n, true);
+    for (int32_t o = 0; o < width_; ++o) {
+      push(difference(n, o));
+      push(leaf(n.right, o));
+    }
+    return;
+  }
   slope_stream(n, 0);
   if (!n.repeated) return;
-  const double right = leaf(n.right, 0), difference = leaf(n.left, 0) - right;
   derivative_stream(n);
-  for (const double t : t_) push(right + factor(n, t, false) * difference);
-  for (const double t : t_) push(right + factor(n, t, true) * difference);
+  for (const double t : t_) push(leaf(n.right, 0) + factor(n, t, false) * difference(n, 0));
+  for (const double t : t_) push(leaf(n.right, 0) + factor(n, t, true) * difference(n, 0));
 }
 
 // Write lambda of the rows that are alive beyond an edge.
@@ -167,10 +195,10 @@ void WalkWriter::list_interactions(const Label& n, const std::vector<Label>& abo
 }
 
 void WalkWriter::slope_stream(const Label& n, int32_t o) {
-  const double right = leaf(n.right, o), difference = leaf(n.left, o) - right, r = n.share;
-  push(right + r * difference);
-  push(-r * difference);
-  push((1 - r) * difference);
+  const double r = n.share;
+  push(leaf(n.right, o) + r * difference(n, o));
+  push(-r * difference(n, o));
+  push((1 - r) * difference(n, o));
 }
 
 }  // namespace skshap

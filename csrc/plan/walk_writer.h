@@ -58,6 +58,7 @@ class WalkWriter {
       plan_.constants_double.push_back(x);
   }
   double leaf(int64_t node, int32_t o) const { return measured_.scaled_leaf(tree_, node, o); }
+  double difference(const Label& n, int32_t o) const { return leaf(n.left, o) - leaf(n.right, o); }
   void push_leaf(int64_t node);
   double factor(const Label& n, double t, bool left) const;
   void derivative_stream(const Label& n);
@@ -74,6 +75,7 @@ class WalkWriter {
   Plan& plan_;
   const bool single_, interactions_;
   const int32_t width_;
+  bool vector_ = false;  // leaves hold all outputs
   int32_t tree_ = 0;
   std::vector<double> t_;
   InteractionNumbers numbers_;

@@ -6,13 +6,12 @@
 #include "simd/rescaled_kernel-inl.h"
 #include "simd/row_kernels-inl.h"
 #include "simd/table_kernels-inl.h"
-#include "simd/vector_walk_kernel-inl.h"
 #include "simd/walk_kernel-inl.h"
 
 namespace skshap {
 namespace {
 
-Kernels make_kernels(const char* name) {
+Kernels make_kernels(const char* name, void (*set_vector_walks)(Kernels&)) {
   Kernels k{};
   k.name = name;
   k.decide16 = &decide<uint16_t>;
@@ -37,9 +36,7 @@ Kernels make_kernels(const char* name) {
   set_order<1>(k);
   set_order<2>(k);
   set_order<3>(k);
-  set_vector_order<1>(k);
-  set_vector_order<2>(k);
-  set_vector_order<3>(k);
+  set_vector_walks(k);
   return k;
 }
 

@@ -195,20 +195,18 @@ struct Kernels {
   void (*rank_double)(const RankArgs<double>&);
   void (*walk_float[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<float>&);  // [order - 1][K], [0]: any K
   void (*walk_double[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<double>&);
-  void (*walk_vector_float[kMaxOrder])(const WalkArgs<float>&);
-  void (*walk_vector_double[kMaxOrder])(const WalkArgs<double>&);
+  void (*walk_vector_float[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<float>&);
+  void (*walk_vector_double[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<double>&);
 };
 
 // Run the walk for trees with K nodes, or for those with vector leaves.
 inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<float>& args) {
-  const auto& walks = kernels.walk_float[order - 1];
-  const int n_fixed = args.n_nodes <= kMaxFixedNodes ? args.n_nodes : 0;
-  (vector ? kernels.walk_vector_float[order - 1] : walks[n_fixed])(args);
+  const auto& walks = (vector ? kernels.walk_vector_float : kernels.walk_float)[order - 1];
+  walks[args.n_nodes <= kMaxFixedNodes ? args.n_nodes : 0](args);
 }
 inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<double>& args) {
-  const auto& walks = kernels.walk_double[order - 1];
-  const int n_fixed = args.n_nodes <= kMaxFixedNodes ? args.n_nodes : 0;
-  (vector ? kernels.walk_vector_double[order - 1] : walks[n_fixed])(args);
+  const auto& walks = (vector ? kernels.walk_vector_double : kernels.walk_double)[order - 1];
+  walks[args.n_nodes <= kMaxFixedNodes ? args.n_nodes : 0](args);
 }
 
 // Return the kernels in use: the best for this processor, or those that SKSHAPGPU_ISA names.
@@ -223,10 +221,14 @@ inline void fill_leaves(const FillLeavesArgs<double>& args) { kernels().fill_lea
 inline void add_leaves(const AddLeavesArgs<float>& args) { kernels().add_leaves_float(args); }
 inline void add_leaves(const AddLeavesArgs<double>& args) { kernels().add_leaves_double(args); }
 
+// Defined for each instruction set, the walks of vector leaves in a translation unit of their own.
 const Kernels& kernels_baseline();
+void set_vector_walks_baseline(Kernels& kernels);
 #ifdef SKSHAP_X86_64
 const Kernels& kernels_avx2();
+void set_vector_walks_avx2(Kernels& kernels);
 const Kernels& kernels_avx512();
+void set_vector_walks_avx512(Kernels& kernels);
 #endif
 
 }  // namespace skshap

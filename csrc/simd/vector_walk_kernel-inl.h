@@ -1,22 +1,22 @@
-// The walk of trees whose leaves hold all outputs: forests of classifiers, trees with several targets. What
-// simd/walk_kernel-inl.h shares between leaves, the decisions, the factors and C, is shared between outputs,
-// too.
+// The walk of trees whose leaves hold all outputs: forests of classifiers, trees with several targets. The
+// decisions, the factors and C are shared between outputs.
 //
-// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
+// Included by simd/vector_walks_*.cpp: internal linkage, for the reason given in simd/kernels-inl.h.
 #pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "simd/walk_kernel-inl.h"
 
 namespace skshap {
 namespace {
 
-template <class S, int K, int kRows, int kOrder>
-struct VectorWalker : WalkState<S, K, kRows, kOrder> {
-  using State = WalkState<S, K, kRows, kOrder>;
-  using typename State::M;
-  using typename State::T;
-  using typename State::V;
-  using typename State::Weights;
+// The walk with any K, and for interactions.
+template <class S, int kRows, int kOrder>
+struct VectorWalker : WalkState<S, 0, kRows, kOrder> {
+  using State = WalkState<S, 0, kRows, kOrder>;
   using State::c;
   using State::frame;
   using State::frame_elements;
@@ -28,6 +28,10 @@ struct VectorWalker : WalkState<S, K, kRows, kOrder> {
   using State::value;
   using State::value_elements;
   using State::W;
+  using typename State::M;
+  using typename State::T;
+  using typename State::V;
+  using typename State::Weights;
 
   // Constants: r if new, G[K] if repeated; then, if the right child is a leaf, its value for each output.
   template <bool kRepeated, bool kRightLeaf>
@@ -127,19 +131,276 @@ struct VectorWalker : WalkState<S, K, kRows, kOrder> {
   }
 };
 
-template <class S, int kOrder>
+// The walk of SHAP values with a K that is known when it is compiled. Below a node, B is linear in the values
+// of the leaves, and so is what each split adds to phi. The coefficients are computed once, in registers;
+// each output multiplies them by its leaves. Subtrees of two, three and four leaves need no more than these.
+template <class S, int K, int kRows>
+struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
+  using State = WalkState<S, K, kRows, 1>;
+  using State::c;
+  using State::C;
+  using State::frame;
+  using State::frame_elements;
+  using State::m;
+  using State::n_outputs;
+  using State::n_vectors;
+  using State::node;
+  using State::value;
+  using State::value_elements;
+  using State::W;
+  using typename State::M;
+  using typename State::T;
+  using typename State::V;
+
+  // A split of a fused subtree: delta, and for each quadrature node the left factor and what C is multiplied
+  // by in the derivative, G.
+  struct Split {
+    V delta, factor[K], gain[K];
+  };
+  // Constants: r, -r, 1 - r; if repeated also g off [K], g on [K], G[K].
+  static constexpr int split_constants(bool repeated) { return repeated ? 3 + 3 * K : 3; }
+
+  // Return the split with number `index` of the subtree.
+  SKSHAP_INLINE Split split(bool repeated, int v, int index, const T* p) const {
+    Split s;
+    const M alive_left = this->mask(2 * index + 1, v);
+    const V r = S::set1(p[0]);
+    if (repeated) {
+      const M alive = this->mask(2 * index, v);
+      s.delta = State::repeated_delta(alive, alive_left, S::set1(p[1]), S::set1(p[2]));
+      for (int k = 0; k < K; ++k) {
+        s.factor[k] = State::three_way(alive, alive_left, r, S::set1(p[3 + k]), S::set1(p[3 + K + k]));
+        s.gain[k] = S::set1(p[3 + 2 * K + k]);
+      }
+    } else {
+      s.delta = S::select(alive_left, S::set1(p[1]), S::set1(p[2]));
+      for (int k = 0; k < K; ++k) {
+        s.factor[k] = S::fma(s.delta, node(k), r);
+        s.gain[k] = S::set1(1);
+      }
+    }
+    return s;
+  }
+
+  SKSHAP_INLINE T* phi_of(uint32_t slot, int v) const {
+    return this->phi + static_cast<size_t>(slot) * kBlockRows + v * W;
+  }
+  static SKSHAP_INLINE void add_to(T* phi, V x, V y) { S::store(phi, S::fma(x, y, S::load(phi))); }
+
+  // Return delta sum_k C_k G_k, where C is given.
+  static SKSHAP_INLINE V derivative(const Split& s, const V (&x)[K]) {
+    V sum = S::mul(x[0], s.gain[0]);
+    for (int k = 1; k < K; ++k) sum = S::fma(x[k], s.gain[k], sum);
+    return S::mul(s.delta, sum);
+  }
+
+  // Constants: r if new, G[K] if repeated; then, if the right child is a leaf, its value for each output.
+  template <bool kRepeated, bool kRightLeaf>
+  SKSHAP_INLINE void exit(uint32_t slot) {
+    frame -= frame_elements();
+    const FixedVectorWalker w = *this;
+    constexpr int kConstants = kRepeated ? K : 1;
+    const T* right_leaf = w.c + kConstants;
+    const size_t size = w.value_elements() * w.n_outputs;
+    T *const rights = w.value - size, *const lefts = kRightLeaf ? rights : rights - size;
+    for (int v = 0; v < w.n_vectors; ++v) {
+      const V d = S::load(w.delta(v));
+      V weight[K], factor[K];
+      for (int k = 0; k < K; ++k) {
+        weight[k] = S::mul(d, kRepeated ? S::mul(w.C(k, v), w.at(k)) : w.C(k, v));
+        factor[k] = kRepeated ? S::load(w.g(k, v)) : S::fma(d, w.node(k), w.at(0));
+      }
+      T *left = lefts + v * W, *right = rights + v * W, *phi = w.phi_of(slot, v);
+      for (int output = 0; output < w.n_outputs; ++output) {
+        V sum = S::load(phi);
+        for (int k = 0; k < K; ++k) {
+          const V b = kRightLeaf ? S::set1(right_leaf[output]) : S::load(right + k * kRows);
+          const V difference = S::sub(S::load(left + k * kRows), b);
+          sum = S::fma(weight[k], difference, sum);
+          S::store(left + k * kRows, S::fma(factor[k], difference, b));
+        }
+        S::store(phi, sum);
+        left += w.value_elements();
+        right += w.value_elements();
+        phi += w.output_stride;
+      }
+    }
+    value -= kRightLeaf ? 0 : size;
+    c += kConstants + (kRightLeaf ? n_outputs : 0);
+  }
+
+  // A node with two leaves. Constants: of the split; then for each output v_L - v_R, v_R.
+  SKSHAP_INLINE void pair(bool repeated, uint32_t slot) {
+    const FixedVectorWalker w = *this;
+    const T* leaves = w.c + split_constants(repeated);
+    for (int v = 0; v < w.n_vectors; ++v) {
+      const Split s = w.split(repeated, v, 0, w.c);
+      V x[K];
+      for (int k = 0; k < K; ++k) x[k] = w.C(k, v);
+      const V weight = derivative(s, x);
+      T *out = w.value + v * W, *phi = w.phi_of(slot, v);
+      const T* p = leaves;
+      for (int output = 0; output < w.n_outputs; ++output, p += 2) {
+        const V difference = S::set1(p[0]), right = S::set1(p[1]);
+        add_to(phi, difference, weight);
+        for (int k = 0; k < K; ++k) S::store(out + k * kRows, S::fma(s.factor[k], difference, right));
+        out += w.value_elements();
+        phi += w.output_stride;
+      }
+    }
+    value += value_elements() * n_outputs;
+    c = leaves + 2 * n_outputs;
+    m += 2;
+  }
+
+  // A node with a pair on the left and a leaf on the right. Constants: of both splits; then for each output
+  // the difference of the pair's leaves, its right leaf less the leaf of the root, this leaf.
+  SKSHAP_INLINE void trio(int flags, uint32_t slot, uint32_t slot1) {
+    const FixedVectorWalker w = *this;
+    const bool repeated = flags & 2, repeated1 = flags & 1;
+    const T *constants1 = w.c + split_constants(repeated), *leaves = constants1 + split_constants(repeated1);
+    for (int v = 0; v < w.n_vectors; ++v) {
+      const Split s = w.split(repeated, v, 0, w.c), s1 = w.split(repeated1, v, 1, constants1);
+      V weight = S::zero(), weight1 = S::zero(), inner = S::zero(), factor1[K];
+      for (int k = 0; k < K; ++k) {
+        const V x = w.C(k, v), gained = S::mul(x, s.gain[k]);
+        weight = S::add(weight, gained);
+        inner = S::fma(gained, s1.factor[k], inner);
+        weight1 = S::fma(S::mul(x, s.factor[k]), s1.gain[k], weight1);
+        factor1[k] = S::mul(s.factor[k], s1.factor[k]);
+      }
+      weight = S::mul(weight, s.delta);
+      inner = S::mul(inner, s.delta);
+      weight1 = S::mul(weight1, s1.delta);
+      T *out = w.value + v * W, *phi = w.phi_of(slot, v), *phi1 = w.phi_of(slot1, v);
+      const T* p = leaves;
+      for (int output = 0; output < w.n_outputs; ++output, p += 3) {
+        const V difference1 = S::set1(p[0]), difference = S::set1(p[1]), right = S::set1(p[2]);
+        add_to(phi1, difference1, weight1);
+        S::store(phi, S::fma(difference, weight, S::fma(difference1, inner, S::load(phi))));
+        for (int k = 0; k < K; ++k)
+          S::store(out + k * kRows, S::fma(factor1[k], difference1, S::fma(s.factor[k], difference, right)));
+        out += w.value_elements();
+        phi += w.output_stride;
+        phi1 += w.output_stride;
+      }
+    }
+    value += value_elements() * n_outputs;
+    c = leaves + 3 * n_outputs;
+    m += 4;
+  }
+
+  // A node with two pairs. Constants: of the three splits; then for each output the differences of the first
+  // and of the second pair's leaves, the right leaf of the first less that of the second, and the latter.
+  SKSHAP_INLINE void quad(int flags, uint32_t slot, uint32_t slot1, uint32_t slot2) {
+    const FixedVectorWalker w = *this;
+    const bool repeated = flags & 4, repeated1 = flags & 2, repeated2 = flags & 1;
+    const T *constants1 = w.c + split_constants(repeated),
+            *constants2 = constants1 + split_constants(repeated1),
+            *leaves = constants2 + split_constants(repeated2);
+    for (int v = 0; v < w.n_vectors; ++v) {
+      const Split s = w.split(repeated, v, 0, w.c);
+      const Split s1 = w.split(repeated1, v, 1, constants1), s2 = w.split(repeated2, v, 2, constants2);
+      V weight = S::zero(), weight1 = S::zero(), weight2 = S::zero(), inner1 = S::zero(), inner2 = S::zero();
+      V factor1[K], factor2[K];
+      for (int k = 0; k < K; ++k) {
+        const V x = w.C(k, v), left = S::mul(x, s.factor[k]), gained = S::mul(x, s.gain[k]);
+        weight = S::add(weight, gained);
+        inner1 = S::fma(gained, s1.factor[k], inner1);
+        inner2 = S::fma(gained, s2.factor[k], inner2);
+        weight1 = S::fma(left, s1.gain[k], weight1);
+        weight2 = S::fma(S::sub(x, left), s2.gain[k], weight2);
+        factor1[k] = S::mul(s.factor[k], s1.factor[k]);
+        factor2[k] = S::mul(S::sub(S::set1(1), s.factor[k]), s2.factor[k]);
+      }
+      weight = S::mul(weight, s.delta);
+      inner1 = S::mul(inner1, s.delta);
+      inner2 = S::mul(inner2, S::sub(S::zero(), s.delta));
+      weight1 = S::mul(weight1, s1.delta);
+      weight2 = S::mul(weight2, s2.delta);
+      T *out = w.value + v * W, *phi = w.phi_of(slot, v), *phi1 = w.phi_of(slot1, v),
+        *phi2 = w.phi_of(slot2, v);
+      const T* p = leaves;
+      for (int output = 0; output < w.n_outputs; ++output, p += 4) {
+        const V difference1 = S::set1(p[0]), difference2 = S::set1(p[1]), difference = S::set1(p[2]),
+                right = S::set1(p[3]);
+        add_to(phi1, difference1, weight1);
+        add_to(phi2, difference2, weight2);
+        S::store(phi, S::fma(difference, weight,
+                             S::fma(difference1, inner1, S::fma(difference2, inner2, S::load(phi)))));
+        for (int k = 0; k < K; ++k)
+          S::store(out + k * kRows,
+                   S::fma(factor1[k], difference1,
+                          S::fma(factor2[k], difference2, S::fma(s.factor[k], difference, right))));
+        out += w.value_elements();
+        phi += w.output_stride;
+        phi1 += w.output_stride;
+        phi2 += w.output_stride;
+      }
+    }
+    value += value_elements() * n_outputs;
+    c = leaves + 4 * n_outputs;
+    m += 6;
+  }
+
+  void run(const uint32_t* op, const T* weights) {
+    this->begin(weights);
+    for (;; ++op) {
+      const uint32_t slot = *op >> kSlotShift;
+      const uint8_t code = static_cast<uint8_t>(*op);
+      switch (code) {
+        case kEnd: return;
+        case kEnterNew: this->template enter<false>(); break;
+        case kEnterRep: this->template enter<true>(); break;
+        case kMiddle: this->middle(slot); break;
+        case kExitNew: exit<false, false>(slot); break;
+        case kExitRep: exit<true, false>(slot); break;
+        case kExitLeafNew: exit<false, true>(slot); break;
+        case kExitLeafRep: exit<true, true>(slot); break;
+        case kPairNew:
+        case kPairRep: pair(code == kPairRep, slot); break;
+        default:
+          if (code < kQuad) {
+            trio(code - kTrio, slot, op[1]);
+            op += 1;
+          } else {
+            quad(code - kQuad, slot, op[1], op[2]);
+            op += 2;
+          }
+      }
+    }
+  }
+};
+
+template <class S, int K>
 void vector_walk(const WalkArgs<typename S::T>& args) {
   for (int first = 0; first < args.n_rows; first += kVectorWalkRows) {
-    VectorWalker<S, 0, kVectorWalkRows, kOrder> walker{
-        walk_state<S, 0, kVectorWalkRows, kOrder>(args, first)};
+    FixedVectorWalker<S, K, kVectorWalkRows> walker{walk_state<S, K, kVectorWalkRows, 1>(args, first)};
+    walker.run(args.ops, args.weights);
+  }
+}
+template <class S, int kOrder>
+void any_vector_walk(const WalkArgs<typename S::T>& args) {
+  for (int first = 0; first < args.n_rows; first += kVectorWalkRows) {
+    VectorWalker<S, kVectorWalkRows, kOrder> walker{walk_state<S, 0, kVectorWalkRows, kOrder>(args, first)};
     walker.run(args.ops, args.weights);
   }
 }
 
-template <int kOrder>
-void set_vector_order(Kernels& k) {
-  k.walk_vector_float[kOrder - 1] = &vector_walk<FloatVector, kOrder>;
-  k.walk_vector_double[kOrder - 1] = &vector_walk<DoubleVector, kOrder>;
+// Set the walks by K; 0 stands for any.
+template <class S, int... K>
+void set_vector_walks(void (*(&walks)[kMaxOrder][sizeof...(K) + 1])(const WalkArgs<typename S::T>&),
+                      std::integer_sequence<int, K...>) {
+  walks[0][0] = &any_vector_walk<S, 1>;
+  ((walks[0][K + 1] = &vector_walk<S, K + 1>), ...);
+  std::fill(std::begin(walks[1]), std::end(walks[1]), &any_vector_walk<S, 2>);
+  std::fill(std::begin(walks[2]), std::end(walks[2]), &any_vector_walk<S, 3>);
+}
+
+void set_vector_walks(Kernels& k) {
+  constexpr std::make_integer_sequence<int, kMaxFixedNodes> fixed{};
+  set_vector_walks<FloatVector>(k.walk_vector_float, fixed);
+  set_vector_walks<DoubleVector>(k.walk_vector_double, fixed);
 }
 
 }  // namespace

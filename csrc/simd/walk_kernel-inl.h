@@ -133,9 +133,7 @@ struct WalkState {
   }
 
   // Return the words of a list of n pairs.
-  static SKSHAP_INLINE size_t list_size(size_t n) {
-    return 1 + 2 * n + (kTriples ? n * (n - 1) / 2 : 0);
-  }
+  static SKSHAP_INLINE size_t list_size(size_t n) { return 1 + 2 * n + (kTriples ? n * (n - 1) / 2 : 0); }
 
   // Return delta of a repeated node: 0 for rows that are not alive.
   static SKSHAP_INLINE V repeated_delta(M alive, M alive_left, V off, V on) {
@@ -216,10 +214,7 @@ struct WalkState {
 template <class S, int K, int kRows, int kOrder>
 struct Walker : WalkState<S, K, kRows, kOrder> {
   using State = WalkState<S, K, kRows, kOrder>;
-  using typename State::M;
-  using typename State::T;
-  using typename State::V;
-  using typename State::Weights;
+  using State::add_phi;
   using State::at;
   using State::c;
   using State::C;
@@ -237,7 +232,10 @@ struct Walker : WalkState<S, K, kRows, kOrder> {
   using State::value;
   using State::value_elements;
   using State::W;
-  using State::add_phi;
+  using typename State::M;
+  using typename State::T;
+  using typename State::V;
+  using typename State::Weights;
 
   // Constants: r if new, G[K] if repeated; then, if the right child is a leaf, its value.
   template <bool kRepeated, bool kRightLeaf>
