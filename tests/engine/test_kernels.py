@@ -20,6 +20,7 @@ from helpers.ensembles import (
     full_tree,
     leaf_scale,
     random_chain,
+    random_comb,
     random_ensemble,
     random_rows,
 )
@@ -221,6 +222,30 @@ def test_every_number_of_features_on_a_path(core, precision, first):
     """Chains of 1 to 40 different features cover all numbers of quadrature nodes up to 20."""
     for depth in range(first, first + 10):
         assert_chain(core, precision, depth, depth, n_rows=1)
+
+
+@functools.cache
+def solved_comb(n_features: int, n_outputs: int) -> tuple[Ensemble, np.ndarray, np.ndarray]:
+    """Return a comb, rows, and the values of the first two in exact rational arithmetic."""
+    ensemble = random_comb(n_features, n_features, n_outputs)
+    X = np.random.default_rng(n_features).random((70, n_features))
+    return ensemble, X, np.array([exact_shap(ensemble, x) for x in X[:2]])
+
+
+@both_precisions
+@pytest.mark.parametrize("n_outputs", [1, 2, 7])
+@pytest.mark.parametrize("first", range(1, 37, 6))
+def test_small_subtrees_below_every_number_of_features(core, precision, n_outputs, first):
+    """Subtrees of two to four leaves that split on new and on repeated features, for K up to 18."""
+    for n_features in range(first, first + 6):
+        ensemble, X, expected = solved_comb(n_features, n_outputs)
+        plan = core.Plan(state(ensemble), precision)
+        assert [group["n_nodes"] for group in plan.info()["groups"]] == [(n_features + 1) // 2]
+        assert n_features < 5 or plan.info()["n_repeated"] > 0
+        values, margin = explain(plan, ensemble, X)
+        tolerance = TOLERANCE[precision] * leaf_scale(ensemble)[:, np.newaxis]
+        assert_within(values[:2], expected, tolerance, "values")
+        assert_consistent(ensemble, X, plan, precision, values, margin)
 
 
 @both_precisions

@@ -358,6 +358,45 @@ def random_chain(seed: int, depth: int, n_features: int) -> Ensemble:
     return Ensemble.from_trees([tree], n_features=n_features, intercept=0.25)
 
 
+def random_comb(seed: int, n_features: int, n_outputs: int) -> Ensemble:
+    """Build a chain of splits x <= 0.5 on different features, with small subtrees beside and below it.
+
+    These subtrees have one to four leaves and split on any features, on the path above or not. The leaves
+    hold all outputs if there are several.
+    """
+    rng = np.random.default_rng(seed)
+    left, right, feature, cover = [-1], [-1], [0], [16.0]
+
+    def split(node: int, on: int) -> tuple[int, int]:
+        left[node], right[node], feature[node] = len(left), len(left) + 1, on
+        first = float(rng.integers(1, 16))
+        left.extend([-1, -1])
+        right.extend([-1, -1])
+        feature.extend([0, 0])
+        cover.extend([first, 16 - first])
+        return left[node], right[node]
+
+    def grow(node: int, n_leaves: int) -> None:
+        if n_leaves == 1:
+            return
+        children = split(node, int(rng.integers(n_features)))
+        for child in children[: n_leaves - 2]:
+            split(child, int(rng.integers(n_features)))
+
+    end = 0
+    for i, on in enumerate(rng.permutation(n_features)):
+        end, side = rng.permutation(split(end, int(on)))
+        grow(side, 1 + i % 4)
+    grow(end, 4)
+    inner = np.array(left)[:, np.newaxis] >= 0
+    value = np.where(inner, 0.0, rng.normal(size=(len(left), n_outputs)))
+    none = np.zeros(len(left), bool)
+    tree = Tree(
+        left, right, feature, np.full(len(left), 0.5), none, cover, value if n_outputs > 1 else value[:, 0]
+    )
+    return Ensemble.from_trees([tree], n_features=n_features, intercept=np.full(n_outputs, 0.25))
+
+
 def exact_shap(ensemble: Ensemble, x: np.ndarray) -> np.ndarray:
     """Compute the Shapley values of a row, (n_outputs, n_features), from each path's polynomial, exactly.
 
