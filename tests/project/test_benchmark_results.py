@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import re
+import runpy
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +45,13 @@ def test_file_is_that_of_its_benchmark(path: Path) -> None:
             assert run["commit"] and run["machine"] and run["versions"] and run["models"]
 
 
+def test_the_picture_and_tables_of_progress_are_current() -> None:
+    progress = runpy.run_path(str(ROOT / "docs/progress.py"))
+    page = (ROOT / "docs/benchmarks.md").read_text()
+    assert (ROOT / "docs/progress.svg").read_text() == progress["drawing"](), "run python docs/progress.py"
+    assert page == progress["with_results"](page), "run python docs/progress.py"
+
+
 def test_a_run_takes_the_place_of_earlier_results_of_its_models(tmp_path: Path, store: ModuleType) -> None:
     path = tmp_path / "results" / "values.json"
 
@@ -67,3 +77,36 @@ def test_cases_without_names_are_told_by_their_sizes(store: ModuleType) -> None:
     sizes = [{"rows": 10}, {"rows": 20}, {"rows": 20, "processes": 2}, {"encoding": "ordinal", "rows": 10}]
     assert len({store.case(size) for size in sizes}) == 4
     assert store.case({"rows": 10, "seconds": 1.0}) == store.case({"rows": 10, "seconds": 2.0})
+
+
+def test_ratios_of_progress_are_of_times_of_the_same_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    summary = importlib.import_module("progress").summarize(
+        {
+            "this in_call": [1.0, 2.0, 3.0],
+            "this before": [0.5, 1.0, 2.0],
+            "other in_call": [3.0, 6.0, 6.0],
+            "other before": [2.0, 4.0, 8.0],
+            "predict": [1.0, 1.0, 1.0],
+            "xgboost": [100.0, 200.0, 300.0],
+        }
+    )
+    medians = {
+        name: {case: spread["median"] for case, spread in summary[name].items()}
+        for name in ("speed_over_other", "explain_over_predict", "speed_over_xgboost")
+    }
+    assert medians == {
+        "speed_over_other": {"in_call": 3.0, "before": 4.0},
+        "explain_over_predict": {"in_call": 2.0, "before": 1.0},
+        "speed_over_xgboost": {"in_call": 100.0, "before": 200.0},
+    }
+    assert summary["rows_per_second"]["this in_call"]["median"] == 0.5
+
+
+def test_rows_of_progress_are_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module = importlib.import_module("progress_models")
+    X = np.random.default_rng(0).integers(3, size=(500, 4)).astype(np.float32)
+    rows = X[module.distinct_rows(X)]
+    assert len(np.unique(X, axis=0)) == 81
+    assert len(np.unique(rows, axis=0)) == len(rows) == 81
