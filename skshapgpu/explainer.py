@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from time import perf_counter
@@ -25,6 +26,7 @@ from ._engine.links import link_of, require_model_output
 from ._engine.pairs import Interactions, Request, compute_interactions
 from ._engine.plans import CompiledModel, Options
 from ._engine.sharing import Sharing
+from ._engine.used import used_columns
 from ._explanations.interactions import INDEX_NAMES, InteractionExplanation
 from ._explanations.values import Explanation
 from ._files import saving
@@ -32,8 +34,10 @@ from ._files.saving import Saved
 from ._rows import gpu_arrays
 from ._rows.background import Background, require_perturbation
 from ._rows.inputs import Reader
+from ._rows.origins import Origins
 from ._rows.pipelines import NoCopy, copies_of, unwrap
 from ._rows.rows import Rows
+from ._rows.tables import select
 from .adapters import adapt
 from .adapters.schema import InputSchema
 from .errors import UnsupportedModelError, require_one_of
@@ -45,7 +49,7 @@ _VALUE_KINDS = {"SV": SHAP_VALUES, "BV": BANZHAF_VALUES}
 
 _ALL_PAIRS = Request.parse("all")
 
-_OUTPUTS = ("auto", "all")
+_OUTPUTS, _COLUMNS = ("auto", "all"), ("all", "used")
 
 
 def explain(
@@ -210,6 +214,10 @@ class TreeExplainer:
         Precision of the arithmetic within a tree; sums over trees are float64 in both cases.
     outputs : {"auto", "all"}, default="auto"
         "all" gives a binary classifier an output for each of its two classes.
+    columns : {"all", "used"}, default="all"
+        Which columns get values: "used" leaves out the columns that no tree uses, whose values are zero. X
+        has all columns in both cases. ``feature_indices`` has the positions of those left, which all results
+        are about: values, names, ``data``, and the numbers of features in interactions.
     n_jobs : int or None, default=None
         Number of threads, as in joblib: None means 1 unless a ``joblib.parallel_config`` sets another number,
         and -1 means all processors.
@@ -268,6 +276,7 @@ class TreeExplainer:
         device: str | Sequence[str] = "auto",
         precision: str = "single",
         outputs: str = "auto",
+        columns: str = "all",
         n_jobs: int | None = None,
         memory_limit: int | str | None = None,
         check_additivity: bool = True,
@@ -282,6 +291,7 @@ class TreeExplainer:
             device=device,
             precision=precision,
             outputs=outputs,
+            columns=columns,
             n_jobs=n_jobs,
             memory_limit=memory_limit,
             check_additivity=check_additivity,
@@ -294,18 +304,20 @@ class TreeExplainer:
         if data is not None:
             x_dtype = self._adapted.ensemble.x_dtype
             background = Background.read(data, data_weights, self._reader.read_on_host, x_dtype)
-        self._set_up(compute, background, outputs, model_output)
+        self._set_up(compute, background, outputs, columns, model_output)
 
     def _set_up(
         self,
         compute: Options,
         background: Background | None,
         outputs: str,
+        columns: str,
         model_output: str,
         tables: dict[str, np.ndarray] | None = None,
     ) -> None:
         """Compile the adapted model; ``tables``, if given, are a :meth:`CompiledModel.contents`."""
         adapted, self._outputs, self._model_output = self._adapted, outputs, model_output
+        self._columns = columns
         if background is None and not adapted.has_cover:
             raise UnsupportedModelError(
                 f"this {adapted.family} model has no covers, the training weight at each node that "
@@ -319,9 +331,14 @@ class TreeExplainer:
             self._output_names = adapted.class_names or (0, 1)
         elif n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(n_outputs))
-        sharing = Sharing(adapted.schema.n_features, adapted.shared) if adapted.shared else None
+        ensemble, shared, n_features = adapted.ensemble, adapted.shared, adapted.schema.n_features
+        self._used: np.ndarray | None = None
+        if columns == "used":
+            ensemble, shared, self._used = used_columns(ensemble, n_features, shared)
+            n_features = len(self._used)
+        sharing = Sharing(n_features, shared) if shared else None
         self._compiled = CompiledModel(
-            adapted.ensemble, compute, widen, self._output_names, background, link, tables, sharing
+            ensemble, compute, widen, self._output_names, background, link, tables, sharing
         )
         self._compiled.require(SHAP_VALUES, "", False)
         if link is not None and link.has_labels:
@@ -400,6 +417,14 @@ class TreeExplainer:
     def feature_names(self) -> tuple[str, ...] | None:
         """Column names that X must have if it has any; None if unknown, or if a pipeline transforms X."""
         return None if self._reader.steps else self._adapted.schema.feature_names
+
+    @property
+    def feature_indices(self) -> np.ndarray | None:
+        """Columns that the features of the results are, by position; None if they are all that X has.
+
+        After the leading steps of a pipeline, these are columns that the last step receives.
+        """
+        return None if self._used is None else self._used.copy()
 
     @property
     def precision(self) -> str:
@@ -534,12 +559,19 @@ class TreeExplainer:
             index=index,
             feature_perturbation=self.feature_perturbation,
             model_output=self._model_output,
-            origins=self._reader.origins_of(X) if self._reader.steps else None,
+            origins=self._origins_of(X) if self._reader.steps else None,
             seconds=perf_counter() - start,
             **facts,
         )
 
     __call__ = explain
+
+    def _origins_of(self, X: Any) -> Origins | None:
+        """Return the origins of the features of the results."""
+        origins = self._reader.origins_of(X)
+        if self._used is None or origins is None or origins.columns is None:
+            return origins
+        return replace(origins, columns=origins.columns[self._used])
 
     def explain_interactions(
         self,
@@ -693,14 +725,20 @@ class TreeExplainer:
         return self._compiled.link.read_labels(y, rows.n_rows)
 
     def _names_of(self, rows: Rows) -> tuple[str, ...]:
-        return rows.names or self._reader.default_names
+        return self._of_used(rows.names or self._reader.default_names)
+
+    def _of_used(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Select the names of the features of the results from those of all columns."""
+        return names if self._used is None else tuple(names[column] for column in self._used)
 
     def _facts(self, rows: Rows, run: Run) -> dict[str, Any]:
         """Return the attributes that explanations of all kinds have in addition to their values."""
+        used = self._used
         return {
             "base_values": self.expected_value,
-            "data": rows.data,
+            "data": rows.data if used is None else select(rows.data, slice(None), used),
             "feature_names": self._names_of(rows),
+            "feature_indices": self.feature_indices,
             "output_names": self._output_names,
             "row_labels": rows.row_labels,
             "precision": self._compiled.options.precision,
@@ -711,6 +749,15 @@ class TreeExplainer:
     def _names_seen(self, input_features: Any = None) -> tuple[str, ...]:
         """Return distinct names of the columns that the model receives; ``input_features`` are those of X."""
         return self._reader.names_seen(input_features)
+
+    def _names_explained(self, input_features: Any = None) -> tuple[str, ...]:
+        """Return those of the names of :meth:`_names_seen` that are features of the results."""
+        return self._of_used(self._names_seen(input_features))
+
+    @property
+    def _n_explained(self) -> int:
+        """Number of features of the results."""
+        return self._compiled.n_features
 
     def save(self, path: str | os.PathLike[str], *, tables: bool = True) -> None:
         """Write the explainer to a file, from which :meth:`load` restores it without the model.
@@ -747,6 +794,7 @@ class TreeExplainer:
             "algorithm": self._compiled.options.algorithm.name,
             "precision": self._compiled.options.precision,
             "outputs": self._outputs,
+            "columns": self._columns,
             "model_output": self._model_output,
         }
         contents = self._compiled.contents() if tables else {}
@@ -799,7 +847,9 @@ class TreeExplainer:
         """
         saved = saving.load(path, verify)
         outputs, model_output = (saved.options.get(name) for name in ("outputs", "model_output"))
+        columns = saved.options.get("columns", "all")
         require_one_of("outputs", outputs, _OUTPUTS)
+        require_one_of("columns", columns, _COLUMNS)
         require_model_output(model_output, saved.background, device)
         compute = Options.parse(
             algorithm=saved.options.get("algorithm"),
@@ -813,7 +863,9 @@ class TreeExplainer:
         explainer = cls.__new__(cls)
         explainer._reader, explainer._adapted = Reader([], saved.adapted), saved.adapted
         try:
-            explainer._set_up(compute, saved.background, str(outputs), str(model_output), saved.tables)
+            explainer._set_up(
+                compute, saved.background, str(outputs), columns, str(model_output), saved.tables
+            )
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
         return explainer
@@ -847,6 +899,7 @@ def read_options(
     model_output: str = "raw",
     device: str | Sequence[str],
     outputs: str,
+    columns: str = "all",
     **others: Any,
 ) -> Options:
     """Check the options of a :class:`TreeExplainer`, and return those that say how to compute.
@@ -854,6 +907,7 @@ def read_options(
     It raises the errors of :class:`TreeExplainer` that do not depend on the model.
     """
     require_one_of("outputs", outputs, _OUTPUTS)
+    require_one_of("columns", columns, _COLUMNS)
     require_perturbation(feature_perturbation, data, data_weights, cover)
     require_model_output(model_output, data, device)
     return Options.parse(device=device, interventional=data is not None, **others)

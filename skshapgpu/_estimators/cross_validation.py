@@ -339,7 +339,15 @@ def _all_classes(models: Sequence[Any], y: Any) -> tuple[Any, ...] | None:
 
 
 def explainer_options(model: Any, asked: dict[str, Any]) -> dict[str, Any]:
-    """Merge the requested options over those of a transformer of this package at the end of the model."""
+    """Merge the requested options over those of a transformer of this package at the end of the model.
+
+    Values are of all columns, because the models of two splits use different ones.
+    """
+    if asked.get("columns") == "used":
+        raise ValueError(
+            "columns='used': cross-validation, importances and selection need the values of all columns, as "
+            "models use different ones: leave columns out"
+        )
     outer_steps = False
     for layer in nest(model):
         if isinstance(layer, ExplainingTransformer):
@@ -349,6 +357,7 @@ def explainer_options(model: Any, asked: dict[str, Any]) -> dict[str, Any]:
         return dict(asked)
     own = layer.get_params(deep=False)
     own = {name: own[name] for name in signature(TreeExplainer).parameters if own.get(name) is not None}
+    own.pop("columns", None)
     if outer_steps and "data" in own and "data" not in asked:
         raise ValueError(
             f"data of {type(layer).__name__} has the columns that earlier steps make, which each split makes "

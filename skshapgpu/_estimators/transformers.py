@@ -55,6 +55,10 @@ class ShapTransformer(ExplainingTransformer):
         Kind of cover at each node; see :class:`TreeExplainer`.
     model_output : {"raw", "probability"}, default="raw"
         Quantity that the values explain; see :class:`TreeExplainer`.
+    columns : {"all", "used"}, default="all"
+        "used" returns values of the columns only that the model fitted on all rows uses, whose names
+        ``get_feature_names_out`` has. With ``cv``, the values of other columns, which a model of a fold may
+        use, are left out. See :class:`TreeExplainer`.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
         Options of :class:`TreeExplainer`.
 
@@ -99,6 +103,7 @@ class ShapTransformer(ExplainingTransformer):
         data_weights: Any = None,
         cover: str = "auto",
         model_output: str = "raw",
+        columns: str = "all",
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -123,6 +128,7 @@ class ShapTransformer(ExplainingTransformer):
         self.feature_perturbation = feature_perturbation
         self.data_weights = data_weights
         self.model_output = model_output
+        self.columns = columns
 
     def _check_options(self) -> None:
         super()._check_options()
@@ -137,6 +143,7 @@ class ShapTransformer(ExplainingTransformer):
             "feature_perturbation": self.feature_perturbation,
             "data_weights": self.data_weights,
             "model_output": self.model_output,
+            "columns": self.columns,
         }
 
     def _learn(self, X: Any) -> None:
@@ -154,9 +161,10 @@ class ShapTransformer(ExplainingTransformer):
         return origins_of(steps, self.explainer_.n_features) if steps else None
 
     def _importances(self, X: Any, origins: Origins | None) -> np.ndarray:
-        columns = None
+        columns = self.explainer_.feature_indices
         if origins is not None:
-            columns = origins.columns_in(getattr(self, "feature_names_in_", None))
+            of_input = origins.columns_in(getattr(self, "feature_names_in_", None))
+            columns = of_input if columns is None else of_input[columns]
         X = self._as_table(X)
         n_rows = n_rows_of(X)
         rows = np.arange(0, n_rows, max(1, -(-n_rows // _IMPORTANCE_ROWS)))
@@ -189,7 +197,8 @@ class ShapTransformer(ExplainingTransformer):
         Returns
         -------
         ndarray of float32 or float64, shape (n_samples, n_features * n_outputs)
-            SHAP values; float32 for float32 X. With several outputs, the columns of a feature are adjacent:
+            SHAP values, with ``columns="used"`` of the used columns; float32 for float32 X. With several
+            outputs, the columns of a feature are adjacent:
             ``explain(X).values.reshape(len(X), -1)``.
         """
         X = self._checked(X)
@@ -197,10 +206,20 @@ class ShapTransformer(ExplainingTransformer):
 
     def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None = None) -> np.ndarray:
         values = explainer.shap_values(X)
-        if places is not None:
-            there, shape = values, (len(values), self.explainer_.n_features, *values.shape[2:])
-            values = np.zeros(shape, there.dtype)
-            values[:, places] = there
+        if explainer is self.explainer_:
+            return side_by_side(values)
+        explained, wanted = explainer.feature_indices, self.explainer_.feature_indices
+        if places is None:
+            places = np.arange(self.explainer_.n_features)
+        if explained is not None:
+            places = places[explained]
+        number = np.arange(self.explainer_.n_features)
+        if wanted is not None:
+            number = np.full(len(number), -1)
+            number[wanted] = np.arange(len(wanted))
+        places, there = number[places], values
+        values = np.zeros((len(there), self.explainer_._n_explained, *there.shape[2:]), there.dtype)
+        values[:, places[places >= 0]] = there[:, places >= 0]
         return side_by_side(values)
 
     def explain(self, X: Any, *, progress: Any = False) -> Explanation:
@@ -236,7 +255,7 @@ class ShapTransformer(ExplainingTransformer):
             The names of the features if there is one output, otherwise ``feature__class``.
         """
         check_is_fitted(self)
-        names = self._names_seen(input_features)
+        names = self.explainer_._names_explained(self._names_given(input_features))
         return np.asarray(column_names(names, self.explainer_.output_names), dtype=object)
 
 

@@ -42,13 +42,14 @@ class InteractionExplanation(LabelledValues):
         n_interactions[, n_outputs]). A NumPy array, or one of the library of X if X was on a GPU.
     base_values : float or ndarray of shape (n_outputs,)
     data : array, sparse matrix, data frame or None
-        The rows explained, as the model's last step saw them; X itself, not a copy.
+        The rows explained, as the model's last step saw them; X itself, not a copy, unless features were
+        selected, as by ``columns="used"``.
     feature_names : tuple of str
     output_names : tuple or None
         Class labels or target names; None when the model has one output.
     row_labels : pandas.Index or None
         Row labels of the pandas data frame that was explained.
-    precision, device, seconds, additivity_error, feature_perturbation
+    precision, device, seconds, additivity_error, feature_indices, feature_perturbation
         See :class:`Explanation`.
     index : {"SII", "STII", "BII"}
         Shapley interaction index, Shapley-Taylor or Banzhaf interaction index. Values of the last do not
@@ -104,7 +105,7 @@ class InteractionExplanation(LabelledValues):
             columns = positions(parts[1], len(names), names)
             if columns is not None:
                 values = values[:, columns][:, :, columns]
-                changes["feature_names"] = tuple(names[i] for i in columns)
+                changes |= self._select_features(columns)
         else:
             whole = isinstance(parts[1], slice)  # needs no names, of which there may be many
             sets = positions(parts[1], len(self.interactions), () if whole else self.interaction_names)

@@ -33,6 +33,7 @@ class LabelledValues:
     device: str = "cpu"
     seconds: float = 0.0
     additivity_error: float | None = None
+    feature_indices: np.ndarray | None = None
 
     #: Heading of the ranked names in a notebook.
     _ranked_noun: ClassVar[str]
@@ -99,6 +100,14 @@ class LabelledValues:
                 arrays = {name: array[..., 0] for name, array in arrays.items()}
                 base_values = base_values[..., 0] if self._base_values_by_row else float(base_values[0])
         return arrays | {"base_values": base_values, "output_names": output_names}
+
+    def _select_features(self, features: np.ndarray | None) -> dict[str, Any]:
+        """Select features of the fields that describe them; None: all."""
+        names, indices = self.feature_names, self.feature_indices
+        if features is not None:
+            names = tuple(names[i] for i in features)
+            indices = features if indices is None else indices[features]
+        return {"feature_names": names, "feature_indices": indices}
 
     def _title(self) -> str:
         raise NotImplementedError
@@ -170,7 +179,8 @@ class Explanation(LabelledValues):
         ``model_output``). For a log loss, or from :func:`cross_val_explain`, each row has its own: shape
         (n_rows[, n_outputs]).
     data : array, sparse matrix, data frame or None
-        The rows explained, as the model's last step saw them; X itself, not a copy.
+        The rows explained, as the model's last step saw them; X itself, not a copy, unless features were
+        selected, as by ``columns="used"``.
     feature_names : tuple of str
     output_names : tuple or None
         Class labels or target names; None when the model has one output.
@@ -185,6 +195,9 @@ class Explanation(LabelledValues):
     additivity_error : float or None
         Largest gap, over rows and outputs, between a margin and its base value plus SHAP values;
         None when it was not checked.
+    feature_indices : ndarray of int or None
+        Columns of the rows explained that the features are, by position; None if they are all columns, or
+        groups of columns.
     index : {"SV", "BV"}
         "SV": Shapley values, that is, SHAP values; "BV": Banzhaf values, which do not add up to the margin.
     feature_perturbation : {"tree_path_dependent", "interventional"}
@@ -227,7 +240,7 @@ class Explanation(LabelledValues):
         return replace(
             self,
             data=None if self.data is None else select(self.data, rows, features),
-            feature_names=names if features is None else tuple(names[i] for i in features),
+            **self._select_features(features),
             row_labels=None if self.row_labels is None else self.row_labels[rows],
             origins=None if self.origins is None else self.origins.select(rows, features),
             **selected,
@@ -313,7 +326,9 @@ class Explanation(LabelledValues):
         for column, features in enumerate(members.values()):
             for feature in features:
                 values[:, column] += ours[:, feature]
-        explanation = replace(self, values=values, data=None, feature_names=tuple(members))
+        explanation = replace(
+            self, values=values, data=None, feature_names=tuple(members), feature_indices=None
+        )
         return explanation, list(members.values())
 
     def to_frame(self) -> Any:

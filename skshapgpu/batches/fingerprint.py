@@ -34,6 +34,7 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
         "algorithm": compiled.options.algorithm.name,
         "precision": explainer.precision,
         "outputs": explainer._outputs,
+        "columns": explainer._columns,
         "model_output": explainer.model_output,
         "memory_limit": compiled.options.memory_limit,
     }

@@ -309,7 +309,7 @@ class BatchExplainer:
 
     def _ranked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Return the names of the features, or pairs, for which each output has a value."""
-        seen = self._explainer._names_seen(names)
+        seen = self._explainer._names_explained(names)
         return seen if self._request is None else set_names(seen, self._pairs(seen))
 
     def _n_ranked(self, names: Sequence[str] | None) -> int:
@@ -343,7 +343,7 @@ class BatchExplainer:
         return {
             "base_values": base if isinstance(base, float) else base.tolist(),
             "output_names": explainer.output_names and _plain(explainer.output_names),
-            "feature_names": list(explainer._names_seen(names)),
+            "feature_names": list(explainer._names_explained(names)),
             "index": index,
             "model_output": explainer.model_output,
             "feature_perturbation": explainer.feature_perturbation,
@@ -442,7 +442,7 @@ class BatchExplainer:
         if self._request is None:
             found = self._explainer.explain(X, index=self._index).values
         elif self._request.form == "listed":
-            pairs = self._pairs(self._explainer._names_seen(names))
+            pairs = self._pairs(self._explainer._names_explained(names))
             found = self._explainer.explain_interactions(X, interactions=pairs, index=self._index).values
         else:
             found = self._explainer.explain_interactions(

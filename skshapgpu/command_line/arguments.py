@@ -224,6 +224,11 @@ def _add_model_options(group: Any) -> None:
         "LightGBM), for a model that has both (default: as its library does)",
     )
     group.add_argument(
+        "--columns",
+        choices=("all", "used"),
+        help="all (the default), or used: no values of columns that no tree uses, which are zero",
+    )
+    group.add_argument(
         "--precision", choices=("single", "double"), help="floating-point precision (default: single)"
     )
 

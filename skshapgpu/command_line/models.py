@@ -38,6 +38,7 @@ _SETTLED = {
     "seed": "--seed",
     "model_output": "--model-output",
     "cover": "--cover",
+    "columns": "--columns",
     "precision": "--precision",
     "algorithm": "--algorithm",
 }
@@ -122,7 +123,7 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
             raise ValueError(
                 "--model-output probability compares with background rows: give --background, too"
             )
-    settled = {name: getattr(args, name, None) for name in ("cover", "precision", "algorithm")}
+    settled = {name: getattr(args, name, None) for name in ("cover", "columns", "precision", "algorithm")}
     options |= {name: value for name, value in settled.items() if value is not None}
     if args.background is None:
         return TreeExplainer(path, **options)

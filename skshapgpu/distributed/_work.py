@@ -64,11 +64,11 @@ class Work:
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the values of one row."""
         explainer, outputs = self.explainer, self.explainer.output_names
-        n, k = explainer.n_features, () if outputs is None else (len(outputs),)
+        n, k = explainer._n_explained, () if outputs is None else (len(outputs),)
         if self._request is None:
             return (n, *k)
         if self._request.form == "all":
             return (n, n, *k)
         if self._request.form == "listed":
-            return (len(self._request.positions(explainer._names_seen())), *k)
+            return (len(self._request.positions(explainer._names_explained())), *k)
         return (len(explainer.occurring_interactions()), *k)

@@ -44,6 +44,22 @@ def test_info_of_a_model_file(family: str, run: Any, tmp_path: Path) -> None:
     assert code == 0 and family in out and f"{facts['n_leaves']:,} leaves" in out
 
 
+def test_used_columns(run: Any, fails: Any, tmp_path: Path) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    model = xgboost.XGBRegressor(n_estimators=3, max_depth=2).fit(X, Y)
+    path, saved, rows, out = (tmp_path / name for name in ("model.ubj", "saved", "rows.npy", "values.npy"))
+    model.save_model(path)
+    np.save(rows, X)
+    expected = explain(model, X, columns="used")
+    assert 1 < len(expected.feature_names) < 10
+    code, printed, _ = run("explain", path, rows, "-o", out, "--columns", "used", "--json")
+    assert code == 0 and json.loads(printed)["feature_names"] == list(expected.feature_names)
+    np.testing.assert_array_equal(np.load(out), expected.values)
+    assert run("save", path, "-o", saved, "--columns", "used")[0] == 0
+    np.testing.assert_array_equal(TreeExplainer.load(saved).feature_indices, expected.feature_indices)
+    assert "--columns" in fails("explain", saved, rows, "-o", out, "--columns", "all")
+
+
 def test_covers_of_either_kind(run: Any, fails: Any, tmp_path: Path) -> None:
     lightgbm = pytest.importorskip("lightgbm")
     model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(X, Y > Y.mean())
