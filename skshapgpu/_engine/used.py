@@ -49,9 +49,10 @@ def used_columns(ensemble: Ensemble, n_features: int, shared: Sequence[Sequence[
     is_used = np.zeros(ensemble.n_players, bool)
     is_used[player_of[tested_columns(ensemble)]] = True
     several = np.flatnonzero(is_used[n_features:])
+    members = [list(shared[number]) for number in several.tolist()]
     is_column = is_used[:n_features].copy()
-    for number in several:
-        is_column[list(shared[number])] = True
+    for of_player in members:
+        is_column[of_player] = True
     columns = np.flatnonzero(is_column)
     if not len(columns):
         raise ValueError("columns='used': the model uses no column of X, as it is constant: use 'all'")
@@ -60,6 +61,6 @@ def used_columns(ensemble: Ensemble, n_features: int, shared: Sequence[Sequence[
     renumbered[n_features + several] = len(columns) + np.arange(len(several))
     return Used(
         replace(ensemble, player=renumbered[player_of]),
-        tuple(tuple(renumbered[list(shared[number])].tolist()) for number in several),
+        tuple(tuple(renumbered[of_player].tolist()) for of_player in members),
         columns,
     )
