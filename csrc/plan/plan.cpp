@@ -166,8 +166,8 @@ class Compiler {
     Chunk& chunk = plan_.chunks.back();
     chunk.tree_end = plan_.trees.size();
     chunk.height = std::max(chunk.height, shape.height);
-    // Fused subtrees keep K values of three nodes in registers.
-    fuse_ = shape.n_nodes <= kMaxFixedNodes && !plan_.interactions();
+    // The kernels for any K have no fused subtrees.
+    fuse_ = shape.n_nodes <= kMaxFixedValueNodes && !plan_.interactions();
     writer_.begin_tree(tree);
   }
 

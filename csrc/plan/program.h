@@ -81,8 +81,9 @@ constexpr uint32_t kMaxSlots = 1u << 24;
 // The largest order: interactions of up to three features.
 constexpr int kMaxOrder = 3;
 
-// The largest K that has kernels of its own; larger ones run the loop over K at run time.
-constexpr int kMaxFixedNodes = 8;
+// The largest K that has kernels of its own, and the largest for values without interactions on a CPU; larger
+// ones run the loop over K at run time.
+constexpr int kMaxFixedNodes = 8, kMaxFixedValueNodes = 16;
 
 // Rows that one walk carries. They bound its stack, which should stay in the L1 cache.
 template <class T>

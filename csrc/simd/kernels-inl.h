@@ -11,7 +11,8 @@
 namespace skshap {
 namespace {
 
-Kernels make_kernels(const char* name, void (*set_vector_walks)(Kernels&)) {
+// `set_deep` and `set_vector` set the walks that other translation units define.
+Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_vector)(Kernels&)) {
   Kernels k{};
   k.name = name;
   k.decide16 = &decide<uint16_t>;
@@ -33,10 +34,11 @@ Kernels make_kernels(const char* name, void (*set_vector_walks)(Kernels&)) {
   k.add_scaled_double = &add_scaled<double>;
   k.rank_float = &rank<FloatVector>;
   k.rank_double = &rank<DoubleVector>;
-  set_order<1>(k);
-  set_order<2>(k);
-  set_order<3>(k);
-  set_vector_walks(k);
+  set_order<1, 0, kMaxFixedNodes>(k);
+  set_order<2, 0, kMaxFixedNodes>(k);
+  set_order<3, 0, kMaxFixedNodes>(k);
+  set_deep(k);
+  set_vector(k);
   return k;
 }
 

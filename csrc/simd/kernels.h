@@ -193,20 +193,23 @@ struct Kernels {
   void (*add_scaled_double)(double scale, const double* from, double* to);
   void (*rank_float)(const RankArgs<float>&);
   void (*rank_double)(const RankArgs<double>&);
-  void (*walk_float[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<float>&);  // [order - 1][K], [0]: any K
-  void (*walk_double[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<double>&);
-  void (*walk_vector_float[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<float>&);
-  void (*walk_vector_double[kMaxOrder][kMaxFixedNodes + 1])(const WalkArgs<double>&);
+  // [order - 1][K]; [0] takes any K, also those that have no kernel of their own and are null.
+  void (*walk_float[kMaxOrder][kMaxFixedValueNodes + 1])(const WalkArgs<float>&);
+  void (*walk_double[kMaxOrder][kMaxFixedValueNodes + 1])(const WalkArgs<double>&);
+  void (*walk_vector_float[kMaxOrder][kMaxFixedValueNodes + 1])(const WalkArgs<float>&);
+  void (*walk_vector_double[kMaxOrder][kMaxFixedValueNodes + 1])(const WalkArgs<double>&);
 };
 
-// Run the walk for trees with K nodes, or for those with vector leaves.
+// Run the walk for trees with K nodes; `vector`: each leaf holds all outputs.
 inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<float>& args) {
   const auto& walks = (vector ? kernels.walk_vector_float : kernels.walk_float)[order - 1];
-  walks[args.n_nodes <= kMaxFixedNodes ? args.n_nodes : 0](args);
+  const auto fixed = args.n_nodes <= kMaxFixedValueNodes ? walks[args.n_nodes] : nullptr;
+  (fixed ? fixed : walks[0])(args);
 }
 inline void run_walk(const Kernels& kernels, int order, bool vector, const WalkArgs<double>& args) {
   const auto& walks = (vector ? kernels.walk_vector_double : kernels.walk_double)[order - 1];
-  walks[args.n_nodes <= kMaxFixedNodes ? args.n_nodes : 0](args);
+  const auto fixed = args.n_nodes <= kMaxFixedValueNodes ? walks[args.n_nodes] : nullptr;
+  (fixed ? fixed : walks[0])(args);
 }
 
 // Return the kernels in use: the best for this processor, or those that SKSHAPGPU_ISA names.
@@ -221,13 +224,17 @@ inline void fill_leaves(const FillLeavesArgs<double>& args) { kernels().fill_lea
 inline void add_leaves(const AddLeavesArgs<float>& args) { kernels().add_leaves_float(args); }
 inline void add_leaves(const AddLeavesArgs<double>& args) { kernels().add_leaves_double(args); }
 
-// Defined for each instruction set, the walks of vector leaves in a translation unit of their own.
+// Defined for each instruction set, in translation units that take up to a minute to compile: all kernels, of
+// which the other functions set the walks for K above kMaxFixedNodes and those for vector leaves.
 const Kernels& kernels_baseline();
+void set_deep_walks_baseline(Kernels& kernels);
 void set_vector_walks_baseline(Kernels& kernels);
 #ifdef SKSHAP_X86_64
 const Kernels& kernels_avx2();
+void set_deep_walks_avx2(Kernels& kernels);
 void set_vector_walks_avx2(Kernels& kernels);
 const Kernels& kernels_avx512();
+void set_deep_walks_avx512(Kernels& kernels);
 void set_vector_walks_avx512(Kernels& kernels);
 #endif
 

@@ -4,8 +4,6 @@
 // Included by simd/vector_walks_*.cpp: internal linkage, for the reason given in simd/kernels-inl.h.
 #pragma once
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "simd/walk_kernel-inl.h"
@@ -387,18 +385,17 @@ void any_vector_walk(const WalkArgs<typename S::T>& args) {
   }
 }
 
-// Set the walks by K; 0 stands for any.
 template <class S, int... K>
 void set_vector_walks(void (*(&walks)[kMaxOrder][sizeof...(K) + 1])(const WalkArgs<typename S::T>&),
                       std::integer_sequence<int, K...>) {
-  walks[0][0] = &any_vector_walk<S, 1>;
   ((walks[0][K + 1] = &vector_walk<S, K + 1>), ...);
-  std::fill(std::begin(walks[1]), std::end(walks[1]), &any_vector_walk<S, 2>);
-  std::fill(std::begin(walks[2]), std::end(walks[2]), &any_vector_walk<S, 3>);
+  walks[0][0] = &any_vector_walk<S, 1>;
+  walks[1][0] = &any_vector_walk<S, 2>;
+  walks[2][0] = &any_vector_walk<S, 3>;
 }
 
 void set_vector_walks(Kernels& k) {
-  constexpr std::make_integer_sequence<int, kMaxFixedNodes> fixed{};
+  constexpr std::make_integer_sequence<int, kMaxFixedValueNodes> fixed{};
   set_vector_walks<FloatVector>(k.walk_vector_float, fixed);
   set_vector_walks<DoubleVector>(k.walk_vector_double, fixed);
 }

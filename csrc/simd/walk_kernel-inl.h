@@ -526,17 +526,17 @@ void walk(const WalkArgs<typename S::T>& args) {
   }
 }
 
-template <class S, int kOrder, int... K>
-void set_walks(void (*(&walks)[sizeof...(K)])(const WalkArgs<typename S::T>&),
-               std::integer_sequence<int, K...>) {
-  ((walks[K] = &walk<S, K, walk_rows<typename S::T>(kOrder >= 2), kOrder>), ...);
+template <class S, int kOrder, int kFirst, int... K>
+void set_walks(void (**walks)(const WalkArgs<typename S::T>&), std::integer_sequence<int, K...>) {
+  ((walks[kFirst + K] = &walk<S, kFirst + K, walk_rows<typename S::T>(kOrder >= 2), kOrder>), ...);
 }
 
-template <int kOrder>
+// Set the walks of an order for K from kFirst to kLast.
+template <int kOrder, int kFirst, int kLast>
 void set_order(Kernels& k) {
-  constexpr std::make_integer_sequence<int, kMaxFixedNodes + 1> all{};
-  set_walks<FloatVector, kOrder>(k.walk_float[kOrder - 1], all);
-  set_walks<DoubleVector, kOrder>(k.walk_double[kOrder - 1], all);
+  constexpr std::make_integer_sequence<int, kLast - kFirst + 1> all{};
+  set_walks<FloatVector, kOrder, kFirst>(k.walk_float[kOrder - 1], all);
+  set_walks<DoubleVector, kOrder, kFirst>(k.walk_double[kOrder - 1], all);
 }
 
 }  // namespace
