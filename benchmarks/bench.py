@@ -15,6 +15,7 @@
     python benchmarks/bench.py scaling --device cuda
     python benchmarks/bench.py revisions --other DIR
     python benchmarks/bench.py progress --other DIR
+    python benchmarks/bench.py walk --other DIR
 
 README.md in this folder describes the measurements and how to read them.
 """
@@ -52,6 +53,7 @@ import scaling
 import tables
 import top_pairs
 import values
+import walk
 
 from skshapgpu import cuda_info
 
@@ -72,6 +74,7 @@ def main() -> None:
         "scaling": run_scaling,
         "revisions": run_revisions,
         "progress": run_progress,
+        "walk": run_walk,
     }[arguments.command]
     run(arguments, refuse)
 
@@ -291,6 +294,19 @@ def run_progress(arguments: argparse.Namespace, refuse: Callable[[str], None]) -
     finally:
         checkouts.close()
     progress.print_means(report["models"])
+
+
+def run_walk(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.rounds < 1:
+        refuse("--rounds must be positive")
+    if arguments.other is not None:
+        require_core(arguments.other, refuse)
+    report: dict[str, Any] = {"models": [], "left_out": {}}
+    for case in cases(arguments, walk.DEFAULT_MODELS, report, refuse, progress_models):
+        result = walk.measure(case, arguments)
+        report["models"].append(result)
+        walk.print_model(result)
+    walk.print_mean(report["models"])
 
 
 def require_core(checkout: Path, refuse: Callable[[str], None]) -> None:

@@ -19,6 +19,7 @@ import progress_models
 import revisions
 import scaling
 import top_pairs
+import walk
 
 HERE = Path(__file__).resolve().parent
 
@@ -114,6 +115,9 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     progressed = commands.add_parser("progress", help="many models: an older checkout, predicting, XGBoost")
     add_common(progressed, progress_models.names())
     progress.add_arguments(progressed)
+    walked = commands.add_parser("walk", help="the walk alone, for a row and leaf; against another checkout")
+    add_common(walked, progress_models.names())
+    walk.add_arguments(walked)
     return parser.parse_args(), parser.error
 
 

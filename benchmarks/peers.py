@@ -162,6 +162,10 @@ def make_runner(build: str, payload: Any, X: Any) -> Any:
         from timed_calls import Calls
 
         return Calls(payload, X)
+    if build == "walk":
+        from walk import Walk
+
+        return Walk(payload, X)
     return Runner(BUILDERS[build](payload), X)
 
 

@@ -245,6 +245,13 @@ class RescaledPlan:
     def info(self) -> dict[str, Any]:
         """Return counts and sizes like :meth:`Plan.info`."""
 
+def walk_seconds(plan: Plan, X: np.ndarray) -> tuple[float, float]:
+    """Measure the CPU seconds in which trees without tables are decided and walked, for benchmarks.
+
+    One thread takes the rows, at most 1,024, through a plan of order 1 as :meth:`Plan.explain` does, without
+    coding X or writing values. ValueError is raised for other plans and more rows.
+    """
+
 def instruction_set() -> str:
     """Return the kernels in use: "avx512", "avx2" or "baseline"; SKSHAPGPU_ISA forces one of them."""
 

@@ -9,6 +9,7 @@
 #include "background/background_pairs.h"
 #include "background/rescaled.h"
 #include "cpu/tree_algorithm.h"
+#include "cpu/walk_time.h"
 #include "python/table_bindings.h"
 #include "simd/kernels.h"
 #include "tables/fast_v2.h"
@@ -278,6 +279,15 @@ py::object explain_rows(const Plan& plan, const py::array& X, py::array& values,
   return largest_of(gaps);
 }
 
+py::tuple walk_seconds(const Plan& plan, const py::array& X) {
+  const Rows rows = checked_rows(plan, X);
+  if (plan.order > 1 || rows.n_rows < 1 || rows.n_rows > kMaxTimedRows)
+    throw py::value_error("the plan must be of order 1, and X have from 1 to " +
+                          std::to_string(kMaxTimedRows) + " rows");
+  const WalkTime time = time_walk(plan, rows);
+  return py::make_tuple(time.decide, time.walk);
+}
+
 py::object explain_background_pairs_rows(const BackgroundPairsPlan& plan, const py::array& X,
                                          py::array& values, const py::object& margin, int n_threads,
                                          const py::object& matrices, const py::object& pairs,
@@ -448,6 +458,7 @@ PYBIND11_MODULE(_core, module) {
         out["table_bytes"] = plan.count_bytes();
         return out;
       });
+  module.def("walk_seconds", &walk_seconds, py::arg("plan"), py::arg("X"));
   module.def("instruction_set", [] { return std::string(kernels().name); });
   module.def("instruction_sets", &supported_kernels);
 }

@@ -1,0 +1,76 @@
+#include "cpu/walk_time.h"
+
+#include <algorithm>
+#include <ctime>
+#include <vector>
+
+#include "base/aligned.h"
+#include "rows/tiles.h"
+
+namespace skshap {
+namespace {
+
+// Return CPU seconds: waiting for a busy machine is not the walk's work.
+double now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+template <class T>
+WalkTime time_walk_in(const Plan& plan, const Rows& rows) {
+  size_t n_phi = 0, n_stack = 0;
+  for (const Chunk& chunk : plan.chunks) {
+    n_phi = std::max(n_phi, n_used_outputs(plan, chunk) * chunk.slots.size() * kBlockRows);
+    n_stack = std::max(n_stack, walk_stack(plan, chunk));
+  }
+  Aligned<T> phi, stack;
+  phi.resize(n_phi);
+  stack.resize(n_stack);
+  Tile tile(plan, static_cast<int>((rows.n_rows + kBlockRows - 1) / kBlockRows * kBlockRows));
+  tile.n_rows = static_cast<int>(rows.n_rows);
+  code_tile(plan, kernels(), rows, 0, tile.n_rows, tile.codes);
+
+  WalkTime time;
+  std::vector<uint64_t> words;
+  for (const Chunk& chunk : plan.chunks) {
+    const T* const nodes = constants<T>(plan).data() + chunk.quadrature;
+    // The decisions of all trees come first, because reading the clock takes as long as walking a small tree.
+    const auto each_tree = [&](const auto& run) {
+      size_t first = 0;
+      for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+        const TreeProgram& tree = plan.trees[i];
+        if (!tree.walked) continue;
+        run(tree, words.data() + first);
+        first += kFirstWord + 2 * tree.n_inner;
+      }
+      return first;
+    };
+    words.resize(each_tree([](const TreeProgram&, uint64_t*) {}));
+    for (int block = 0; block < tile.n_blocks(); ++block) {
+      std::fill_n(phi.data(), n_phi, T(0));
+      const double start = now();
+      each_tree([&](const TreeProgram& tree, uint64_t* of_tree) {
+        decide_block(plan, kernels(), plan.decide.data() + tree.decide, tree.n_inner, tile.codes, block,
+                     of_tree);
+      });
+      const double decided = now();
+      each_tree([&](const TreeProgram& tree, uint64_t* of_tree) {
+        run_walk(kernels(), plan.order, chunk.output < 0,
+                 WalkArgs<T>{plan.ops.data() + tree.ops, constants<T>(plan).data() + tree.constants, of_tree,
+                             nodes, nodes + chunk.n_nodes, chunk.n_nodes,
+                             static_cast<int>(n_used_outputs(plan, chunk)), chunk.height,
+                             tile.block_rows(block), phi.data(), chunk.slots.size() * kBlockRows,
+                             stack.data(), nullptr, nullptr, 0, nullptr, 0});
+      });
+      time.decide += decided - start;
+      time.walk += now() - decided;
+    }
+  }
+  return time;
+}
+
+}  // namespace
+
+WalkTime time_walk(const Plan& plan, const Rows& rows) {
+  return in_precision(plan.precision,
+                      [&](auto number) { return time_walk_in<decltype(number)>(plan, rows); });
+}
+
+}  // namespace skshap
