@@ -1,0 +1,203 @@
+// The pool of threads. It starts with the first work for several threads and lasts as long as the process.
+//
+// The calling thread always takes part in its work, and at the end it waits only for threads that have
+// joined. So a call never depends on a free thread, and calls may be nested or run at once.
+#include "base/threads.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+namespace skshap {
+namespace {
+
+// Threads that each thread wakes when it joins. A few, so that many threads do not wait for one that wakes
+// them all.
+constexpr int64_t kWakes = 4;
+
+// A thread whose part is done soon finds the other threads done within this time, usually; to sleep and be
+// woken takes longer.
+constexpr std::chrono::microseconds kPatience{5};
+
+// The runtime allocates a thread's exception state at its first use, and terminates the process if that
+// fails. Allocate it now, while there is memory, rather than when std::bad_alloc is thrown.
+void prepare_for_exceptions() { static_cast<void>(std::current_exception()); }
+
+// Memory left to a new thread for that state, and for whatever else it allocates before it runs.
+constexpr size_t kReserve = 64 << 10;
+
+// Work of a calling thread, which keeps it on its stack.
+struct Job {
+  explicit Job(const std::function<void(bool)>& of, int64_t helpers) : work(of), n_wanted(helpers) {}
+
+  void run(bool calling) {
+    try {
+      work(calling);
+    } catch (...) {
+      const std::lock_guard<std::mutex> lock(error_mutex);
+      error = std::current_exception();
+    }
+  }
+
+  const std::function<void(bool)>& work;
+  int64_t n_wanted;                   // threads that may still join
+  std::atomic<int64_t> n_helping{0};  // threads that have joined and not left
+  std::condition_variable left;
+  std::mutex error_mutex;
+  std::exception_ptr error;
+  Job* next = nullptr;  // in the pool's list
+};
+
+// A scope in which new threads block all signals except those that a fault raises, so that the signals of the
+// process arrive at threads of its own.
+class WithoutSignals {
+ public:
+  WithoutSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~WithoutSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  WithoutSignals(const WithoutSignals&) = delete;
+  WithoutSignals& operator=(const WithoutSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+class Pool {
+ public:
+  // Return the pool of this process, which is never destroyed: its threads may outlive the objects of main().
+  static Pool& get() {
+    [[maybe_unused]] static const int registered =
+        pthread_atfork(nullptr, nullptr, [] { current_.store(nullptr); });
+    Pool* pool = current_.load();
+    if (pool) return *pool;
+    Pool* const made = new Pool;
+    if (current_.compare_exchange_strong(pool, made)) return *made;
+    delete made;
+    return *pool;
+  }
+
+  void run(const std::function<void(bool)>& work, int64_t n_helpers) {
+    Job job(work, n_helpers);
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      add(job);
+      start_threads(n_helpers, lock);
+    }
+    wake(n_helpers);
+    job.run(true);
+    finish(job);
+    if (job.error) std::rethrow_exception(job.error);
+  }
+
+ private:
+  void add(Job& job) {
+    Job** end = &jobs_;
+    while (*end) end = &(*end)->next;
+    *end = &job;
+    n_wanted_ += job.n_wanted;
+  }
+
+  void remove(Job& job) {
+    for (Job** at = &jobs_; *at; at = &(*at)->next)
+      if (*at == &job) {
+        *at = job.next;
+        n_wanted_ -= job.n_wanted;
+        return;
+      }
+  }
+
+  // Start as many threads as are wanted now and not idle, but no more than the largest work or all processors
+  // can use.
+  void start_threads(int64_t n_helpers, std::unique_lock<std::mutex>& lock) {
+    const int64_t n_processors = std::thread::hardware_concurrency();
+    most_threads_ = std::max({most_threads_, n_helpers, n_processors - 1});
+    const int64_t n_threads = std::min(most_threads_, n_busy_ + n_wanted_);
+    if (n_threads_ >= n_threads) return;
+    const WithoutSignals scope;
+    try {
+      while (n_threads_ < n_threads) {
+        auto reserve = std::make_unique<char[]>(kReserve);
+        std::thread([this] { help(); }).detach();
+        ++n_threads_;
+        reserve.reset();
+        started_.wait(lock, [this] { return n_started_ == n_threads_; });
+      }
+    } catch (const std::exception&) {
+      // There are no more threads, or no memory for them: those that run do all the work.
+    }
+  }
+
+  void wake(int64_t n_wanted) {
+    for (int64_t i = 0; i < std::min(n_wanted, kWakes); ++i) wanted_.notify_one();
+  }
+
+  // The life of a thread.
+  [[noreturn]] void help() {
+    prepare_for_exceptions();
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++n_started_;
+    started_.notify_all();
+    while (true) {
+      wanted_.wait(lock, [this] { return jobs_ != nullptr; });
+      Job& job = *jobs_;
+      ++job.n_helping;
+      ++n_busy_;
+      --n_wanted_;
+      if (--job.n_wanted == 0) remove(job);
+      const int64_t n_wanted = job.n_wanted;
+      lock.unlock();
+      wake(n_wanted);
+      job.run(false);
+      lock.lock();
+      --n_busy_;
+      // The job is gone as soon as the calling thread gets the lock.
+      if (--job.n_helping == 0) job.left.notify_one();
+    }
+  }
+
+  void finish(Job& job) {
+    if (current_.load() != this)
+      throw std::runtime_error("the process was forked while several threads worked on this call");
+    std::unique_lock<std::mutex> lock(mutex_);
+    remove(job);
+    if (job.n_helping == 0) return;
+    lock.unlock();
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (job.n_helping > 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    lock.lock();
+    job.left.wait(lock, [&job] { return job.n_helping == 0; });
+  }
+
+  // Null until it is needed, and in a child process, which does not have the threads of its parent.
+  static std::atomic<Pool*> current_;
+
+  std::mutex mutex_;
+  std::condition_variable wanted_, started_;
+  Job* jobs_ = nullptr;  // those that want threads, the oldest first
+  int64_t n_wanted_ = 0, n_threads_ = 0, n_started_ = 0, n_busy_ = 0, most_threads_ = 0;
+};
+
+std::atomic<Pool*> Pool::current_{nullptr};
+
+}  // namespace
+
+void run_threads(int64_t n_threads, const std::function<void(bool)>& work) {
+  prepare_for_exceptions();
+  if (n_threads > 1)
+    Pool::get().run(work, n_threads - 1);
+  else
+    work(true);
+}
+
+}  // namespace skshap
