@@ -122,8 +122,9 @@ class Plan:
         their quadrature nodes and whether they have tables, as :meth:`possible_tables` lists them;
         n_table_trees, n_lookups and table_bytes, the trees with tables, the tables and their size;
         borrowed_bytes, that size if the tables are borrowed; n_leaves_without_table; n_chunks;
-        n_features_used; bytes; scratch_bytes_per_thread, allocated by explain() in addition to its result;
-        precision; instruction_set.
+        n_features_used; bytes; scratch_bytes_per_thread, allocated by explain() in addition to its result,
+        and shared_bytes_per_thread, allocated as well if there are several threads; precision;
+        instruction_set.
         """
 
     def possible_tables(self) -> list[dict[str, Any]]:

@@ -18,6 +18,11 @@ namespace {
 constexpr size_t kMaxChunkTrees = 64;
 // Maximum size of the programs of a chunk: half of a typical L2 cache.
 constexpr size_t kMaxChunkBytes = 512 << 10;
+// Threads divide chunks of few rows among them, so a large model has at least about so many. To add up a
+// chunk's sums is dear only if it has few leaves, or few for each of its sums.
+constexpr int64_t kManyChunks = 32;
+constexpr int64_t kFewLeaves = 512;
+constexpr int64_t kFewLeavesPerSum = 32;
 
 // Features are renumbered only if they outnumber the nodes by more than this.
 constexpr size_t kFewFeatures = 1 << 16;
@@ -107,15 +112,25 @@ class Compiler {
     writer_.clear();
   }
 
+  // Return whether the last chunk has room for another tree.
+  bool has_room() const {
+    const Chunk& chunk = plan_.chunks.back();
+    const size_t n_trees = chunk.tree_end - chunk.tree_begin,
+                 n_sums = chunk.slots.size() + chunk.pairs.size();
+    if (n_trees >= kMaxChunkTrees || stream_bytes() - chunk_start_bytes_ >= kMaxChunkBytes) return false;
+    const int64_t n_leaves = static_cast<int64_t>(plan_.decide.size() - chunk_start_nodes_ + n_trees);
+    return n_leaves < std::max({plan_.n_leaves / kManyChunks, kFewLeaves,
+                                kFewLeavesPerSum * static_cast<int64_t>(n_sums)});
+  }
+
   void begin_chunk(int32_t tree, const TreeShape& shape) {
-    const bool fits = !plan_.chunks.empty() && plan_.chunks.back().output == e_.tree_output[tree] &&
-                      plan_.chunks.back().n_nodes == shape.n_nodes &&
-                      plan_.chunks.back().tree_end - plan_.chunks.back().tree_begin < kMaxChunkTrees &&
-                      stream_bytes() - chunk_start_bytes_ < kMaxChunkBytes;
-    if (fits) return;
+    if (!plan_.chunks.empty() && plan_.chunks.back().output == e_.tree_output[tree] &&
+        plan_.chunks.back().n_nodes == shape.n_nodes && has_room())
+      return;
     for (const int32_t f : slot_features_) slot_of_feature_[f] = -1;
     slot_features_.clear();
     chunk_start_bytes_ = stream_bytes();
+    chunk_start_nodes_ = plan_.decide.size();
     Chunk chunk{};
     chunk.output = e_.tree_output[tree];
     chunk.n_nodes = shape.n_nodes;
@@ -288,7 +303,7 @@ class Compiler {
   std::vector<Label> labels_;  // the nodes of the path
   std::vector<Item> stack_;
   std::vector<int32_t> slot_of_feature_, slot_features_;
-  size_t chunk_start_bytes_ = 0, forgotten_bytes_ = 0;
+  size_t chunk_start_bytes_ = 0, chunk_start_nodes_ = 0, forgotten_bytes_ = 0;
   int32_t tree_ = 0;
   int64_t root_ = 0;
   bool fuse_ = false;

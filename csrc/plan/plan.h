@@ -181,7 +181,9 @@ struct Result {
 bool explain(const Plan& plan, const Rows& rows, const Result& result, int n_threads,
              const std::function<bool()>& interrupted);
 
-// Return the bytes that one thread of explain() allocates.
+// Return the bytes that one thread of explain() allocates, and those that each of several threads adds for
+// sums that they share.
 size_t scratch_bytes(const Plan& plan);
+size_t shared_bytes(const Plan& plan);
 
 }  // namespace skshap

@@ -399,6 +399,7 @@ py::dict info(const Plan& plan) {
   out["borrowed_bytes"] = plan.tables.borrowed_bytes();
   out["bytes"] = plan.bytes();
   out["scratch_bytes_per_thread"] = scratch_bytes(plan);
+  out["shared_bytes_per_thread"] = shared_bytes(plan);
   out["precision"] = plan.precision == Precision::kSingle ? "single" : "double";
   out["instruction_set"] = kernels().name;
   return out;
@@ -409,6 +410,7 @@ template <class Whole>
 py::dict whole_info(const Whole& plan) {
   py::dict out = info(plan.plan);
   out["scratch_bytes_per_thread"] = scratch_bytes(plan);
+  out["shared_bytes_per_thread"] = 0;
   out["bytes"] = plan.bytes();
   return out;
 }

@@ -73,8 +73,8 @@ void code_column(const Column& column, const RankArgs<X>& rank_args, void (*rank
 }
 
 template <class X>
-void code_block(const Plan& plan, std::vector<X> Column::* thresholds, void (*rank)(const RankArgs<X>&),
-                const Rows& rows, int64_t first_row, int n_rows, int block, CodeTile& tile) {
+void code_columns(const Plan& plan, std::vector<X> Column::* thresholds, void (*rank)(const RankArgs<X>&),
+                  const Rows& rows, int64_t first_row, int n_rows, int block, CodeTile& tile) {
   alignas(64) X values[kGatheredColumns * kBlockRows];
   alignas(64) uint32_t ranks[kBlockRows];
   const size_t n_columns = plan.columns.size();
@@ -102,6 +102,11 @@ void code_block(const Plan& plan, std::vector<X> Column::* thresholds, void (*ra
   }
 }
 
+bool has_categories(const Plan& plan) {
+  return std::any_of(plan.columns.begin(), plan.columns.end(),
+                     [](const Column& column) { return column.categorical; });
+}
+
 }  // namespace
 
 void CodeTile::allocate(const Plan& plan, int tile_rows) {
@@ -110,9 +115,7 @@ void CodeTile::allocate(const Plan& plan, int tile_rows) {
     wide.resize(plan.columns.size() * stride);
   else
     narrow.resize(plan.columns.size() * stride);
-  const auto categorical = [](const Column& column) { return column.categorical; };
-  if (std::any_of(plan.columns.begin(), plan.columns.end(), categorical))
-    category_rows.resize(plan.columns.size() * (stride / kBlockRows));
+  if (has_categories(plan)) category_rows.resize(plan.columns.size() * (stride / kBlockRows));
 }
 
 const void* CodeTile::codes(const Plan& plan, int block) const {
@@ -120,16 +123,24 @@ const void* CodeTile::codes(const Plan& plan, int block) const {
   return plan.wide_codes ? static_cast<const void*>(wide.data() + row) : narrow.data() + row;
 }
 
+size_t code_bytes(const Plan& plan) {
+  return plan.columns.size() *
+         (kBlockRows * (plan.wide_codes ? 4 : 2) + (has_categories(plan) ? sizeof(CategoryRows) : 0));
+}
+
+void code_block(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
+                int block, CodeTile& tile) {
+  if (plan.x_float32)
+    code_columns(plan, &Column::thresholds_float, kernels.rank_float, rows, first_row, n_rows, block, tile);
+  else
+    code_columns(plan, &Column::thresholds_double, kernels.rank_double, rows, first_row, n_rows, block, tile);
+}
+
 void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
                CodeTile& tile) {
-  for (int block = 0; block * kBlockRows < n_rows; ++block) {
-    const int64_t first = first_row + block * kBlockRows;
-    const int count = std::min(kBlockRows, n_rows - block * kBlockRows);
-    if (plan.x_float32)
-      code_block(plan, &Column::thresholds_float, kernels.rank_float, rows, first, count, block, tile);
-    else
-      code_block(plan, &Column::thresholds_double, kernels.rank_double, rows, first, count, block, tile);
-  }
+  for (int block = 0; block * kBlockRows < n_rows; ++block)
+    code_block(plan, kernels, rows, first_row + block * kBlockRows,
+               std::min(kBlockRows, n_rows - block * kBlockRows), block, tile);
 }
 
 void decide_block(const Plan& plan, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,

@@ -23,6 +23,13 @@ struct CodeTile {
   const void* codes(const Plan& plan, int block) const;
 };
 
+// Return the bytes of the codes of a block.
+size_t code_bytes(const Plan& plan);
+
+// Code the rows of a block: n_rows rows from first_row on.
+void code_block(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
+                int block, CodeTile& tile);
+
 // Code n_rows rows from first_row on; the last block is filled up by repeating a code.
 void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
                CodeTile& tile);

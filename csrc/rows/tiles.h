@@ -52,20 +52,52 @@ struct Tile {
   int block_rows(int block) const { return std::min(kBlockRows, n_rows - block * kBlockRows); }
 };
 
-// The rule for dividing rows into tiles. A tile has at most `most_rows` rows, rounded up to whole blocks;
-// each thread gets at least `tiles_each` tiles if there are enough rows; all tiles are about equal.
+// The rule for dividing rows into tiles. A tile has at most `most_rows` rows, rounded up to whole blocks. If
+// several threads work, each gets at least `tiles_each` tiles if there are enough rows. Tiles are about
+// equal, or `shrinking`: then each takes a share of the rows that are left, so that all threads end together.
 struct TileSize {
   int64_t most_rows, tiles_each;
+  bool shrinking = false;
 
-  int rows(int64_t n_rows, int64_t n_threads) const {
-    const int64_t at_once = n_threads * most_rows;
-    const int64_t n_tiles = n_threads * std::max(tiles_each, (n_rows + at_once - 1) / at_once);
-    const int64_t n_blocks = ((n_rows + n_tiles - 1) / n_tiles + kBlockRows - 1) / kBlockRows;
-    return static_cast<int>(std::max<int64_t>(1, n_blocks)) * kBlockRows;
+  // Return the first row of each tile, and the number of rows. No tile is larger than the first one.
+  std::vector<int64_t> bounds(int64_t n_rows, int64_t n_threads) const {
+    const bool shrinks = shrinking && n_threads > 1;
+    const int64_t equal = equal_blocks(n_rows, n_threads) * kBlockRows;
+    std::vector<int64_t> bounds{0};
+    while (bounds.back() < n_rows) {
+      const int64_t n_left = n_rows - bounds.back();
+      const int64_t share = n_left / kBlockRows / (2 * n_threads) * kBlockRows;
+      const int64_t rows = shrinks ? std::clamp<int64_t>(share, kBlockRows, most()) : equal;
+      bounds.push_back(bounds.back() + std::min(rows, n_left));
+    }
+    return bounds;
   }
+
   // Return the number of rows of the largest tile.
   int most() const { return static_cast<int>((most_rows + kBlockRows - 1) / kBlockRows) * kBlockRows; }
+
+ private:
+  int64_t equal_blocks(int64_t n_rows, int64_t n_threads) const {
+    const int64_t at_once = n_threads * most_rows, least = n_threads > 1 ? tiles_each : 1;
+    const int64_t n_tiles = n_threads * std::max(least, (n_rows + at_once - 1) / at_once);
+    const int64_t n_blocks = ((n_rows + n_tiles - 1) / n_tiles + kBlockRows - 1) / kBlockRows;
+    return std::max<int64_t>(1, n_blocks);
+  }
 };
+
+// Begin the margins of rows with the constants of the plan.
+inline void set_constants(const Plan& plan, const TileSums& margin) {
+  for (int32_t o = 0; o < plan.n_outputs; ++o) std::fill_n(margin.at(o), margin.stride(), plan.constant[o]);
+}
+
+// Write margins, and compare them with the values, which have just been written.
+inline void write_margins(const Plan& plan, const Result& result, int64_t first_row, int n_rows,
+                          const TileSums& margin) {
+  if (result.gaps) result.gaps->add(plan, result, first_row, n_rows, margin.at(0), margin.stride());
+  for (int row = 0; result.margin && row < n_rows; ++row)
+    for (int32_t o = 0; o < plan.n_outputs; ++o)
+      result.margin[(first_row + row) * plan.n_outputs + o] = margin.at(o)[row];
+}
 
 // Explain rows in up to n_threads threads. Each thread calls make(rows of a tile) for its worker, then
 // worker.run(tile, stop), which adds margins to the tile's, writes the values of the tile's rows to the
@@ -73,21 +105,18 @@ struct TileSize {
 template <class Make>
 bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, const TileSize& size,
                    int64_t n_threads, const Stop& interrupted, const Make& make) {
-  const int tile_rows = size.rows(rows.n_rows, n_threads);
-  const int64_t n_tiles = (rows.n_rows + tile_rows - 1) / tile_rows;
+  const std::vector<int64_t> bounds = size.bounds(rows.n_rows, n_threads);
+  const int64_t n_tiles = static_cast<int64_t>(bounds.size()) - 1;
+  const int64_t largest = bounds[std::min<int64_t>(1, n_tiles)];
+  const int tile_rows = static_cast<int>((largest + kBlockRows - 1) / kBlockRows) * kBlockRows;
   return work_off(n_tiles, n_threads, interrupted, [&] {
     return [&, tile = Tile(plan, tile_rows), worker = make(tile_rows)](int64_t i, const Stop& stop) mutable {
-      tile.first_row = i * tile_rows;
-      tile.n_rows = static_cast<int>(std::min<int64_t>(tile_rows, rows.n_rows - tile.first_row));
+      tile.first_row = bounds[i];
+      tile.n_rows = static_cast<int>(bounds[i + 1] - bounds[i]);
       code_tile(plan, kernels(), rows, tile.first_row, tile.n_rows, tile.codes);
-      for (int32_t o = 0; o < plan.n_outputs; ++o)
-        std::fill_n(tile.margin.at(o), tile_rows, plan.constant[o]);
+      set_constants(plan, tile.margin);
       if (!worker.run(tile, stop)) return false;
-      if (result.gaps)
-        result.gaps->add(plan, result, tile.first_row, tile.n_rows, tile.margin.at(0), tile.margin.stride());
-      for (int row = 0; result.margin && row < tile.n_rows; ++row)
-        for (int32_t o = 0; o < plan.n_outputs; ++o)
-          result.margin[(tile.first_row + row) * plan.n_outputs + o] = tile.margin.at(o)[row];
+      write_margins(plan, result, tile.first_row, tile.n_rows, tile.margin);
       return true;
     };
   });

@@ -243,9 +243,7 @@ class HostRun(Run):
         self, result_row: int, work_row: int, what: str, advice: str, *, scratch: bool = True
     ) -> memory.Need:
         """Return the memory that the run takes, including that of its threads if ``scratch``."""
-        # A thread takes entire blocks of rows; runs on GPUs have no threads.
-        n_blocks = -(-self.n_rows // BLOCK_ROWS)
-        n_threads = 0 if self._execution.indices else min(self._execution.n_threads, n_blocks)
+        n_threads = 0 if self._execution.indices else self._execution.n_threads  # runs on GPUs have none
         work_row += self._rows.row_bytes if self._execution.indices else self._rows.packed_row_bytes
         if self._checked and self._compiled.link is not None:
             work_row += _CHECK_BYTES * self.n_outputs
@@ -258,7 +256,11 @@ class HostRun(Run):
             work_row += self.n_computed_outputs * n_shared * self.dtype.itemsize
         fixed = 0
         if scratch and n_threads:
-            fixed = n_threads * self._compiled.plan(self._kind).info()["scratch_bytes_per_thread"]
+            info = self._compiled.plan(self._kind).info()
+            shared = info["shared_bytes_per_thread"] if n_threads > 1 else 0
+            if not shared:  # a thread takes entire blocks of rows
+                n_threads = min(n_threads, -(-self.n_rows // BLOCK_ROWS))
+            fixed = n_threads * (info["scratch_bytes_per_thread"] + shared)
         table_bytes = self._execution.table_bytes
         return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, what, advice)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 from .._common.digits import number
 
 #: Seconds, measured on one core of an AMD EPYC 9004 with AVX-512, in a virtual machine: for each call, for
-#: each walked leaf and block of 64 rows, and for each thread that a call starts; by precision, for each
+#: each walked leaf and block of 64 rows, and for each thread that a call wakes; by precision, for each
 #: walked leaf, quadrature node and vector of 16 rows.
-_CPU_CALL, _CPU_BLOCK, _CPU_THREAD = 3.5e-5, 1.2e-8, 4e-5
+_CPU_CALL, _CPU_BLOCK, _CPU_THREAD = 3.5e-5, 1.2e-8, 5e-6
 _CPU_VECTOR = {"single": 2.5e-9, "double": 4.5e-9}
 
 #: Seconds for each number of X, which is compared with the thresholds of its feature, and for each value,
@@ -34,8 +35,13 @@ _CHUNK_LEAVES = 512
 #: The host processor of that H200, an Intel Xeon, took about half of the CPU times above.
 CPU_BESIDE_GPU = 0.5
 
-#: Minimum number of rows that a thread of the core takes: kBlockRows of csrc/base/types.h.
+#: Minimum number of rows that a thread of the core takes from trees with tables, or against background data:
+#: kBlockRows of csrc/base/types.h.
 BLOCK_ROWS = 64
+
+#: Seconds of walking for which the core wakes a thread, whatever the rows are: kLeastWork of
+#: csrc/cpu/explain.cpp. And the most rows for which only one is used, with a model of hardly any leaves.
+_CPU_SHARE, _MOST_ALONE = 4e-5, 1 << 16
 
 #: Tables never pay off for fewer rows, so their costs are not even computed.
 LEAST_TABLE_ROWS = 1024
@@ -141,17 +147,26 @@ def cpu_seconds(
 ) -> float:
     """Return the seconds that a call spends in trees; ``work`` is relative to the work for one output."""
     blocks, vectors = -(-n_rows // BLOCK_ROWS), -(-n_rows // 16)
-    seconds = 0.0
+    walking = lookups = 0.0
     for group in groups:
         if group.algorithm == "tables":
             large = group.table_bytes > _LARGE_TABLE * group.n_lookups
-            seconds += n_rows * group.n_lookups * (_CPU_LARGE_LOOKUP if large else _CPU_LOOKUP)
-            seconds += n_rows * group.n_places * _CPU_PLACE
+            lookups += n_rows * group.n_lookups * (_CPU_LARGE_LOOKUP if large else _CPU_LOOKUP)
+            lookups += n_rows * group.n_places * _CPU_PLACE
         else:
             vector = vectors * group.n_nodes * _CPU_VECTOR[precision] * work
-            seconds += group.n_leaves * (blocks * _CPU_BLOCK + vector)
-    threads = max(1, min(n_threads, blocks))
-    return seconds / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
+            walking += group.n_leaves * (blocks * _CPU_BLOCK + vector)
+    parts = blocks if lookups else 1 + int(walking / _CPU_SHARE)
+    threads = max(1, min(n_threads, parts))
+    return (walking + lookups) / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
+
+
+def rows_to_share(groups: Sequence[TreeGroup], work: float, precision: str) -> int:
+    """Return the most rows for which one thread is enough, if all trees are walked."""
+    alone = _CPU_CALL + 2 * _CPU_SHARE
+    return (
+        bisect_right(range(_MOST_ALONE), alone, key=lambda n: cpu_seconds(groups, n, 1, work, precision)) - 1
+    )
 
 
 def cpu_row_seconds(n_rows: int, n_features: int, n_outputs: int, n_threads: int) -> float:

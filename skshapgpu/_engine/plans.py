@@ -169,13 +169,15 @@ class CompiledModel:
         self.checked_kinds = {kind for kind in checked if kind.adds_up}
         plan = self._plans[SHAP_VALUES, 0] = self._compile_plan(SHAP_VALUES, 0, tables or None)
         self.constant, self.leaf_magnitude = plan.constant, plan.leaf_magnitude
-        # Margins are sums in float64 that start at the constant; adding a tree rounds once.
+        # Margins are sums in float64, of chunks of trees that are added to the constant. No number takes part
+        # in more additions than there are trees, plus one.
         largest = np.abs(self.constant) + self.leaf_magnitude
         self._rounding = (self.ensemble.n_trees + 4) * 2.0**-53 * largest
         if self.link is None:
             self._base_value = np.array(plan.base_value, np.float64)
         self.info: dict[str, Any] = plan.info()
         self._groups = {SHAP_VALUES: costs.groups_of(self.info["groups"])}
+        self._alone: dict[Kind, int] = {}
 
     def base_value(self, labels: np.ndarray | None) -> np.ndarray:
         """Return base values of the core's outputs: (n_outputs,), or (n_rows, 1) with labels."""
@@ -192,6 +194,7 @@ class CompiledModel:
             "_cuda_plans",
             "_pair_sharings",
             "_groups",
+            "_alone",
             "_possible_tables",
             "_table_bytes",
             "_results",
@@ -393,9 +396,10 @@ class CompiledModel:
 
     def plan_on_cpu(self, kind: Kind, n_rows: int) -> ExecutionPlan:
         """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""
-        # A block is never divided among threads, and counting processors takes longer than explaining one.
-        n_threads = 1 if n_rows <= costs.BLOCK_ROWS else effective_n_jobs(self.options.n_jobs)
-        groups, tables = self._groups_of(kind), self._worthwhile_tables(kind, n_rows, n_threads)
+        groups = self._groups_of(kind)
+        # Counting processors takes longer than a small call.
+        n_threads = 1 if n_rows <= self._rows_alone(kind) else effective_n_jobs(self.options.n_jobs)
+        tables = self._worthwhile_tables(kind, n_rows, n_threads)
         groups, building, seconds = costs.cpu_call(
             groups,
             tables,
@@ -409,6 +413,16 @@ class CompiledModel:
         table_nodes = max((group.n_nodes for group in tables), default=0)
         table_bytes = self._counted_table_bytes(kind) + sum(group.table_bytes for group in tables)
         return ExecutionPlan((), table_nodes, groups, building, seconds, n_threads, table_bytes)
+
+    def _rows_alone(self, kind: Kind) -> int:
+        """Return the most rows for which a call uses one thread."""
+        if kind not in self._alone:
+            groups, alone = self._groups_of(kind), costs.BLOCK_ROWS
+            only_walks = self.background is None and self.options.algorithm.tables != "all"
+            if only_walks and all(group.algorithm != "tables" for group in groups):
+                alone = costs.rows_to_share(groups, self._work(kind), self.options.precision)
+            self._alone[kind] = alone
+        return self._alone[kind]
 
     def _counted_table_bytes(self, kind: Kind) -> int:
         """Return the bytes of existing tables that count towards a call: all, or without a limit its own."""

@@ -500,15 +500,18 @@ def test_inside_joblib(regressor: Any, backend: str) -> None:
     np.testing.assert_array_equal(np.concatenate(found), explainer.shap_values(DIABETES))
 
 
-def test_processors_are_counted_for_several_blocks_only(
-    regressor: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    explainer, counted = TreeExplainer(regressor, device="cpu", n_jobs=-1), []
+def test_processors_are_counted_for_enough_work_only(regressor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = RandomForestRegressor(100, n_jobs=1, random_state=0).fit(DIABETES, DIABETES[:, 0])
+    counted: list[int] = []
     monkeypatch.setattr(plans, "effective_n_jobs", lambda n_jobs: counted.append(n_jobs) or 2)
-    expected = explainer.shap_values(DIABETES)
-    assert counted == [-1]
-    np.testing.assert_array_equal(explainer.shap_values(DIABETES[:64]), expected[:64])
-    assert counted == [-1]
+    explainers = [TreeExplainer(model, device="cpu", n_jobs=-1) for model in (regressor, large)]
+    counted.clear()
+    for explainer, few, n_counted in zip(explainers, (64, 1), (0, 1)):
+        expected = explainer.shap_values(DIABETES)
+        assert counted == [-1]
+        np.testing.assert_array_equal(explainer.shap_values(DIABETES[:few]), expected[:few])
+        assert counted[1:] == n_counted * [-1]
+        counted.clear()
 
 
 def test_call_of_one_row_is_quick(regressor: Any) -> None:
