@@ -13,6 +13,7 @@
     python benchmarks/bench.py latency
     python benchmarks/bench.py packing
     python benchmarks/bench.py scaling --device cuda
+    python benchmarks/bench.py scaling --threads
     python benchmarks/bench.py revisions --other DIR
     python benchmarks/bench.py progress --other DIR
     python benchmarks/bench.py walk --other DIR
@@ -51,6 +52,7 @@ import reports
 import revisions
 import scaling
 import tables
+import threads
 import top_pairs
 import values
 import walk
@@ -240,6 +242,14 @@ def run_packing(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
 
 def run_scaling(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
     on_gpu = arguments.device == "cuda"
+    if arguments.threads is not None:
+        if on_gpu or min(arguments.threads, default=1) < 1:
+            refuse("--threads are positive numbers, for --device cpu")
+        report = reports.start_report("threads", arguments)
+        numbers = arguments.threads or list(threads.THREADS)
+        report["models"] = threads.measure(numbers, arguments.cache, arguments.quick)
+        reports.write(report, arguments)
+        return
     if on_gpu:
         require_gpu("--device", refuse)
     arguments.rows = arguments.rows or list(scaling.CUDA_ROWS if on_gpu else scaling.ROWS)

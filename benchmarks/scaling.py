@@ -67,6 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=int, help="number of values to keep per row (all)")
     parser.add_argument("--batch-size", type=int, help="rows of a batch (auto)")
     parser.add_argument("--gpus", type=int, default=1, help="with --device cuda: GPUs of further runs (1)")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        nargs="*",
+        help="instead of files, measure calls with these numbers of threads (1 2 4 8 16 32)",
+    )
     parser.add_argument("--repeats", type=int, default=1, help="rounds of runs for each number of rows (1)")
     parser.add_argument("--folder", type=Path, help="where rows and values are stored (a temporary folder)")
     parser.add_argument("--cache", type=Path, default=Path(__file__).parent / ".cache", help="trained models")

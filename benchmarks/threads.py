@@ -1,0 +1,112 @@
+"""Speed of SHAP values with several threads, from one row of a large model to many rows, and tiny calls."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from skshapgpu import TreeExplainer
+
+THREADS = (1, 2, 4, 8, 16, 32)
+
+#: name: (depth of 100 trees, rows, algorithm, rounds)
+CASES = {
+    "depth-16-1-row": (16, 1, "quadrature", 25),
+    "depth-16-100-rows": (16, 100, "quadrature", 11),
+    "depth-8-1000-rows": (8, 1_000, "quadrature", 15),
+    "depth-8-200000-rows": (8, 200_000, "quadrature", 3),
+    "depth-8-200000-rows-auto": (8, 200_000, "auto", 3),
+}
+#: A row of ten trees of depth 3 is explained so often with n_jobs=1 and with -1, in turn.
+TINY_CALLS = 3_000
+TRAINING_ROWS, FEATURES = 20_000, 8
+
+
+def measure(threads: list[int], cache: Path, quick: bool) -> list[dict[str, Any]]:
+    """Measure all cases: each round explains once with each number of threads, in changing order."""
+    results = [_tiny(_model(10, 3, "auto", cache), 300 if quick else TINY_CALLS)]
+    print_result(results[0])
+    for name, (depth, n_rows, algorithm, rounds) in CASES.items():
+        path = _model(10 if quick else 100, 5 if quick else depth, algorithm, cache)
+        result = {"name": name, "rows": n_rows, "algorithm": algorithm}
+        result |= _case(path, min(n_rows, 2_000) if quick else n_rows, threads, rounds)
+        results.append(result)
+        print_result(result)
+    return results
+
+
+def print_result(result: dict[str, Any]) -> None:
+    if result["name"] == "tiny":
+        print(
+            f"tiny: {result['microseconds']}, -1 less 1: {result['difference']:.1f} microseconds", flush=True
+        )
+        return
+    speeds = ", ".join(f"{n}: {speed:.1f}" for n, speed in result["speed_over_first"].items())
+    print(f"{result['name']}: {result['seconds'][0]:.4g} s; times as fast with {speeds}", flush=True)
+
+
+def _case(path: Path, n_rows: int, threads: list[int], rounds: int) -> dict[str, Any]:
+    X = np.random.default_rng(1).standard_normal((n_rows, FEATURES), np.float32)
+    explainers = [TreeExplainer.load(path, device="cpu", n_jobs=n) for n in threads]
+    first = explainers[0].shap_values(X)
+    same = [np.array_equal(explainer.shap_values(X), first) for explainer in explainers]
+    if not all(same):
+        raise RuntimeError(f"{n_rows} rows: the bits depend on the number of threads")
+    seconds: list[list[float]] = [[] for _ in threads]
+    for number in range(rounds):
+        for i in range(len(threads)) if number % 2 == 0 else reversed(range(len(threads))):
+            start = time.perf_counter()
+            explainers[i].shap_values(X)
+            seconds[i].append(time.perf_counter() - start)
+    return {
+        "threads": threads,
+        "processors": len(os.sched_getaffinity(0)),
+        "rounds": rounds,
+        "n_leaves": explainers[0].model_info()["n_leaves"],
+        "n_chunks": explainers[0].model_info()["n_chunks"],
+        "seconds": [median(each) for each in seconds],
+        "speed_over_first": {
+            n: median(one / other for one, other in zip(seconds[0], each))
+            for n, each in zip(threads, seconds)
+        },
+    }
+
+
+def _tiny(path: Path, calls: int) -> dict[str, Any]:
+    X = np.random.default_rng(1).standard_normal((1, FEATURES), np.float32)
+    explainers = {n: TreeExplainer.load(path, device="cpu", n_jobs=n) for n in (1, -1)}
+    seconds: dict[int, list[float]] = {n: [] for n in explainers}
+    for _ in range(calls):
+        for n, explainer in explainers.items():
+            start = time.perf_counter()
+            explainer.shap_values(X)
+            seconds[n].append(time.perf_counter() - start)
+    differences = [1e6 * (other - one) for one, other in zip(seconds[1], seconds[-1])]
+    return {
+        "name": "tiny",
+        "rows": 1,
+        "calls": calls,
+        "microseconds": {n: round(1e6 * median(each), 1) for n, each in seconds.items()},
+        "difference": median(differences),
+    }
+
+
+def _model(n_trees: int, depth: int, algorithm: str, cache: Path) -> Path:
+    """Return the file of an explainer of XGBoost; train the model first if the file is missing."""
+    path = cache / f"threads-{n_trees}-{depth}-{algorithm}.npz"
+    if not path.exists():
+        import xgboost
+
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((TRAINING_ROWS, FEATURES), np.float32)
+        y = X[:, 0] * X[:, 1] + np.sin(X).sum(axis=1) + 0.3 * rng.standard_normal(TRAINING_ROWS)
+        parameters = {"max_depth": depth, "eta": 0.1, "nthread": os.cpu_count()}
+        booster = xgboost.train(parameters, xgboost.DMatrix(X, y), n_trees)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        TreeExplainer(booster, device="cpu", algorithm=algorithm).save(path)
+    return path
