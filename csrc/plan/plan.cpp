@@ -321,9 +321,10 @@ size_t Plan::stream_bytes() const {
 }
 
 size_t walk_stack(const Plan& plan, const Chunk& chunk) {
-  const size_t rows = chunk.output < 0                       ? kVectorWalkRows
-                      : plan.precision == Precision::kSingle ? walk_rows<float>(plan.interactions())
-                                                             : walk_rows<double>(plan.interactions());
+  const bool interactions = plan.interactions(), single = plan.precision == Precision::kSingle;
+  const size_t rows = chunk.output < 0
+                          ? (single ? vector_walk_rows<float> : vector_walk_rows<double>)(interactions)
+                          : (single ? walk_rows<float> : walk_rows<double>)(interactions);
   const int n_outputs = static_cast<int>(n_used_outputs(plan, chunk));
   return rows * stack_size(chunk.n_nodes, n_outputs, chunk.height, plan.order);
 }

@@ -91,7 +91,10 @@ constexpr int walk_rows(bool interactions) {
   return (sizeof(T) == 4 ? 64 : 32) / (interactions ? 2 : 1);
 }
 // Rows for trees with vector leaves, which keep a value of each output on the stack.
-constexpr int kVectorWalkRows = 16;
+template <class T>
+constexpr int vector_walk_rows(bool interactions) {
+  return sizeof(T) == 4 && !interactions ? 32 : 16;
+}
 
 // The stack of `walk`, in elements per row: frames of C[K], g[K], delta; values of B[K] per output. For
 // interactions a frame also holds lambda[K] of the edge that the walk went down, and order - 1 times K values

@@ -372,15 +372,18 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
 
 template <class S, int K>
 void vector_walk(const WalkArgs<typename S::T>& args) {
-  for (int first = 0; first < args.n_rows; first += kVectorWalkRows) {
-    FixedVectorWalker<S, K, kVectorWalkRows> walker{walk_state<S, K, kVectorWalkRows, 1>(args, first)};
+  constexpr int kRows = vector_walk_rows<typename S::T>(false);
+  for (int first = 0; first < args.n_rows; first += kRows) {
+    FixedVectorWalker<S, K, kRows> walker{walk_state<S, K, kRows, 1>(args, first)};
     walker.run(args.ops, args.weights);
   }
 }
+
 template <class S, int kOrder>
 void any_vector_walk(const WalkArgs<typename S::T>& args) {
-  for (int first = 0; first < args.n_rows; first += kVectorWalkRows) {
-    VectorWalker<S, kVectorWalkRows, kOrder> walker{walk_state<S, 0, kVectorWalkRows, kOrder>(args, first)};
+  constexpr int kRows = vector_walk_rows<typename S::T>(kOrder >= 2);
+  for (int first = 0; first < args.n_rows; first += kRows) {
+    VectorWalker<S, kRows, kOrder> walker{walk_state<S, 0, kRows, kOrder>(args, first)};
     walker.run(args.ops, args.weights);
   }
 }
