@@ -33,8 +33,9 @@ Sizes sizes_of(const Plan& plan) {
   for (const Chunk& chunk : plan.chunks) {
     const size_t outputs = chunk.output < 0 ? plan.n_outputs : 1;
     sizes.levels = std::max(sizes.levels, static_cast<size_t>(chunk.height) + 1);
-    // n quadrature nodes serve up to 2 n features, and there is one weight more than there are features.
-    sizes.elements = std::max(sizes.elements, 2 * static_cast<size_t>(chunk.n_nodes) + 1);
+    // There is one weight more than there are features.
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i)
+      sizes.elements = std::max(sizes.elements, static_cast<size_t>(plan.trees[i].n_features) + 1);
     sizes.inner = std::max(sizes.inner, chunk.max_inner);
     sizes.leaf_values = std::max(sizes.leaf_values, (chunk.max_inner + 1) * outputs);
   }

@@ -61,7 +61,7 @@ class Compiler {
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
       if (e_.tree_output[a] != e_.tree_output[b]) return e_.tree_output[a] < e_.tree_output[b];
-      return shapes[a].n_nodes < shapes[b].n_nodes;
+      return shapes[a].n_features < shapes[b].n_features;  // K, too
     });
     for (const int32_t tree : order) {
       if (shapes[tree].height == 0) {
@@ -134,10 +134,14 @@ class Compiler {
     Chunk chunk{};
     chunk.output = e_.tree_output[tree];
     chunk.n_nodes = shape.n_nodes;
+    chunk.radau = shape.radau;
     chunk.tree_begin = chunk.tree_end = plan_.trees.size();
     chunk.quadrature = writer_.n_constants();
     plan_.chunks.push_back(chunk);
-    writer_.begin_chunk(shape.n_nodes);
+    // The kernels for any K have no fused subtrees.
+    fuse_ = shape.n_nodes <= kMaxFixedValueNodes && !plan_.interactions();
+    radau_ = chunk.radau;
+    writer_.begin_chunk(chunk);
   }
 
   uint32_t slot(int32_t feature) {
@@ -177,12 +181,10 @@ class Compiler {
     first_child_ = plan_.children.size();
     first_leaf_ = plan_.leaf_values.size();
     plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), writer_.n_constants(), first_child_,
-                           first_leaf_, shape.height, true});
+                           first_leaf_, shape.height, shape.n_features, true});
     Chunk& chunk = plan_.chunks.back();
     chunk.tree_end = plan_.trees.size();
     chunk.height = std::max(chunk.height, shape.height);
-    // The kernels for any K have no fused subtrees.
-    fuse_ = shape.n_nodes <= kMaxFixedValueNodes && !plan_.interactions();
     writer_.begin_tree(tree);
   }
 
@@ -202,16 +204,17 @@ class Compiler {
 
   void visit(const Item& item) {
     const Label n = label(item.node, item.parent, item.right);
-    if (e_.is_leaf(n.left)) return writer_.pair(n, fuse_, labels_);
+    if (e_.is_leaf(n.left)) return writer_.pair(n, item.right, labels_);
     const int32_t index = last_inner();
     const bool right_leaf = e_.is_leaf(n.right);
     path_.enter(e_.player_of(item.node));
     const PathStep& left = take(n, false);
     if (fuse_ && is_pair(n.left) && (right_leaf || is_pair(n.right))) {
-      write_fused(n, index);
+      write_fused(n, index, item.right);
       path_.leave();
       return;
     }
+    if (radau_ && item.right) writer_.middle(n, 0);
     writer_.enter(n, left.share);
     labels_.push_back(n);
     stack_.push_back({item.node, kLeave, 0, false});
@@ -222,16 +225,19 @@ class Compiler {
     stack_.push_back({n.left, kVisit, index, false});
   }
 
-  void write_fused(const Label& n, int32_t index) {
+  void write_fused(const Label& n, int32_t index, bool right) {
     const Label first = label(n.left, index, false);
-    if (e_.is_leaf(n.right)) return writer_.trio(n, first);
+    if (e_.is_leaf(n.right)) return writer_.trio(n, first, right);
     take(n, true);
-    writer_.quad(n, first, label(n.right, index, true));
+    writer_.quad(n, first, label(n.right, index, true), right);
   }
 
+  // Go from the left to the right child of a node. With Gauss-Radau quadrature, visit() writes what this
+  // takes.
   void go_right() {
     const Label& n = labels_.back();
-    writer_.middle(n, take(n, true).share);
+    const PathStep& step = take(n, true);
+    if (!radau_) writer_.middle(n, step.share);
   }
 
   void leave() {
@@ -265,6 +271,10 @@ class Compiler {
     n.slot = slot(f);
     n.repeated = previous != nullptr;
     n.zero_fraction = previous ? previous->share : 1.0;
+    n.others = 1;
+    if (radau_)
+      for (const PathStep& step : path_.steps())
+        if (step.feature != f) n.others *= step.share;
     n.share = left_share(e_.cover[left], e_.cover[right]);
     n.word = static_cast<uint32_t>(kFirstWord + 2 * (plan_.decide.size() - first_decide_));
     write_decision(node, n, previous);
@@ -306,7 +316,7 @@ class Compiler {
   size_t chunk_start_bytes_ = 0, chunk_start_nodes_ = 0, forgotten_bytes_ = 0;
   int32_t tree_ = 0;
   int64_t root_ = 0;
-  bool fuse_ = false;
+  bool fuse_ = false, radau_ = false;  // of the chunk
   size_t first_decide_ = 0, first_child_ = 0, first_leaf_ = 0;
 };
 

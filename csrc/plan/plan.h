@@ -32,7 +32,8 @@ struct Column {
 struct TreeProgram {
   size_t decide, n_inner, ops, constants, children, leaves;
   int height;
-  bool walked;  // false: explained by tables, without ops and constants; true with a tree algorithm, too
+  int n_features;  // most different ones on a path
+  bool walked;     // false: explained by tables, without ops and constants; true with a tree algorithm, too
 };
 
 // Consecutive trees with the same output and number of quadrature nodes, few enough to stay in the L2 cache
@@ -40,6 +41,7 @@ struct TreeProgram {
 struct Chunk {
   int32_t output;  // -1: each leaf holds all outputs
   int n_nodes;     // K
+  bool radau;      // walked by simd/scalar_walk_kernel-inl.h, by Gauss-Radau quadrature; else Gauss-Legendre
   int height;
   size_t tree_begin, tree_end;
   size_t quadrature;  // t_k, then w_k, in the constants

@@ -67,7 +67,7 @@ enum Op : uint8_t {
   kPairRep,
   kTrio,              // + 2 * root repeated + pair repeated
   kQuad = kTrio + 4,  // + 4 * root repeated + 2 * first + second pair repeated
-  kOps = kQuad + 8,
+  kRightChild = 32,   // added to a pair, trio or quad whose C is that of the parent less the left child's
 };
 constexpr int kSlotShift = 8;
 

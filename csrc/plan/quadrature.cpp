@@ -1,5 +1,6 @@
 #include "plan/quadrature.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace skshap {
@@ -30,6 +31,33 @@ void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weig
   }
 }
 
+// Compute the nodes and weights on [0, 1] that, with the end point 0, are exact for polynomials of degree 2
+// n; return the weight of the end point. The nodes are the roots of P_n + P_(n+1) other than -1, moved to [0,
+// 1].
+double gauss_radau(int n, std::vector<double>& nodes, std::vector<double>& weights) {
+  nodes.assign(n, 0.0);
+  weights.assign(n, 0.0);
+  const long double pi = 3.14159265358979323846264338327950288L;
+  for (int i = 0; i < n; ++i) {
+    long double x = -std::cos(2 * pi * (i + 1) / (2 * n + 1)), p0 = 1, p1 = x;
+    for (int step = 0; step < 100; ++step) {
+      p0 = 1, p1 = x;
+      for (int j = 2; j <= n + 1; ++j) {
+        const long double p2 = ((2 * j - 1) * x * p1 - (j - 1) * p0) / j;
+        p0 = p1;
+        p1 = p2;
+      }
+      // (1 - x) (P_n + P_(n+1))' = (n + 1) (P_n - P_(n+1)).
+      const long double change = (1 - x) / (n + 1) * (p0 + p1) / (p0 - p1);
+      x -= change;
+      if (std::fabs(change) < 1e-18L) break;
+    }
+    nodes[i] = static_cast<double>((1 + x) / 2);
+    weights[i] = static_cast<double>((1 - x) / (2 * (n + 1) * (n + 1) * p0 * p0));
+  }
+  return 1.0 / ((n + 1) * (n + 1));
+}
+
 }  // namespace
 
 // The derivative by one feature has degree n_features - 1 in t, that by a pair one less, except that the
@@ -42,6 +70,16 @@ void quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<do
   if (index != Index::kBanzhaf) return gauss_legendre(n_nodes, t, weights);
   t.assign(n_nodes, 0.5);
   weights.assign(n_nodes, 1.0 / n_nodes);
+}
+
+int radau_nodes(Index index, int n_features) {
+  return index == Index::kBanzhaf ? 1 : std::max(1, n_features / 2);
+}
+
+double radau_quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<double>& weights) {
+  if (index != Index::kBanzhaf) return gauss_radau(n_nodes, t, weights);
+  quadrature(index, n_nodes, t, weights);
+  return 0;
 }
 
 }  // namespace skshap

@@ -10,13 +10,23 @@
 
 namespace skshap {
 
-// Return how many quadrature nodes exactly integrate a tree whose paths have at most n_features different
-// features.
+// Return how many nodes of quadrature() exactly integrate a tree whose paths have at most n_features
+// different features.
 int quadrature_nodes(Index index, int n_features);
 
 // Compute n_nodes nodes and their weights. The integrand of Banzhaf values is evaluated at 1/2 alone: all
 // nodes are there.
 void quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<double>& weights);
+
+// Gauss-Radau quadrature has a node at t = 0 as well, where the factor of a feature is z for every row: what
+// a node of a tree gets from there is a constant. For an odd number of features, it needs one other node less
+// than Gauss-Legendre quadrature. Banzhaf values keep their single node; t = 0 has no weight.
+
+// Return how many nodes of radau_quadrature() exactly integrate the values of a tree, besides t = 0.
+int radau_nodes(Index index, int n_features);
+
+// Compute n_nodes nodes other than t = 0 and their weights; return the weight of t = 0.
+double radau_quadrature(Index index, int n_nodes, std::vector<double>& t, std::vector<double>& weights);
 
 // Return the weight of the mixed derivative by two features at t.
 inline double pair_weight(Index index, double t) { return index == Index::kTaylor ? 2 * (1 - t) : 1; }
@@ -28,6 +38,13 @@ inline double alive_lambda(Index index, double z, double t) {
   return pair_weight(index, t) * (1 - z) / (z * (1 - t) + t);
 }
 inline double dead_lambda(Index index, double t) { return -pair_weight(index, t) / (1 - t); }
+
+// Return u of simd/scalar_walk_kernel-inl.h for a split on a feature that is repeated on its path, with zero
+// fraction z above.
+inline double repeated_share(double z, double t) {
+  const double off = z * (1 - t);
+  return off / (off + t);
+}
 
 // Return G of simd/walk_kernel-inl.h for a split on a feature that is repeated on its path, with zero
 // fraction z above.

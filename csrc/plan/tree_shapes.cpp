@@ -74,7 +74,10 @@ TreeShape MeasuredTrees::measure(int32_t tree) {
   }
   for (int32_t o = 0; o < e_.value_width; ++o)
     shape.magnitude = std::max(shape.magnitude, center(tree, o, leaves));
-  shape.n_nodes = quadrature_nodes(plan_.index, most_distinct);
+  shape.n_features = most_distinct;
+  const int n_radau = radau_nodes(plan_.index, most_distinct);
+  shape.radau = n_radau <= kMaxFixedValueNodes && e_.tree_output[tree] >= 0 && !plan_.interactions();
+  shape.n_nodes = shape.radau ? n_radau : quadrature_nodes(plan_.index, most_distinct);
   if (shape.n_nodes > kMaxNodes)
     throw std::invalid_argument("tree " + std::to_string(tree) + " has a path of " +
                                 std::to_string(most_distinct) + " different features, more than " +

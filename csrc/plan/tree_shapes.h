@@ -9,7 +9,9 @@
 namespace skshap {
 
 struct TreeShape {
-  int n_nodes = 0;  // K
+  int n_features = 0;  // most different ones on a path
+  int n_nodes = 0;     // K
+  bool radau = false;  // see Chunk
   int height = 0;
   double magnitude = 0;  // the largest magnitude of its leaves
 };

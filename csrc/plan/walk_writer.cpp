@@ -15,11 +15,15 @@ WalkWriter::WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measur
       width_(ensemble.value_width),
       numbers_(plan) {}
 
-void WalkWriter::begin_chunk(int n_nodes) {
-  vector_ = plan_.chunks.back().output < 0;
+void WalkWriter::begin_chunk(const Chunk& chunk) {
+  radau_ = chunk.radau;
+  fused_vectors_ = chunk.output < 0 && chunk.n_nodes <= kMaxFixedValueNodes && !interactions_;
   numbers_.begin_chunk();
   std::vector<double> weights;
-  quadrature(plan_.index, n_nodes, t_, weights);
+  if (radau_)
+    end_weight_ = radau_quadrature(plan_.index, chunk.n_nodes, t_, weights);
+  else
+    quadrature(plan_.index, chunk.n_nodes, t_, weights);
   for (const double t : t_) push(t);
   for (const double w : weights) push(w);
   if (!interactions_) return;
@@ -34,21 +38,29 @@ void WalkWriter::clear() {
 
 // --- Nodes ---
 
-void WalkWriter::pair(const Label& n, bool fused, const std::vector<Label>& above) {
-  op(n.repeated ? kPairRep : kPairNew, n.slot);
-  if (fused)
-    fused_pair(n);
-  else
+void WalkWriter::pair(const Label& n, bool right, const std::vector<Label>& above) {
+  fused_op(n.repeated ? kPairRep : kPairNew, n, right);
+  if (radau_) {
+    radau_pair(n);
+    expected_.push_back(expected(n, 0));
+  } else if (fused_vectors_) {
+    fused_split(n);
+    for (int32_t o = 0; o < width_; ++o) {
+      push(difference(n, o));
+      push(leaf(n.right, o));
+    }
+  } else {
     pair_stream(n);
+  }
   if (interactions_) list_interactions(n, above);
 }
 
-void WalkWriter::trio(const Label& n, const Label& first) {
-  op(static_cast<Op>(kTrio + 2 * n.repeated + first.repeated), n.slot);
+void WalkWriter::trio(const Label& n, const Label& first, bool right) {
+  fused_op(kTrio + 2 * n.repeated + first.repeated, n, right);
   plan_.ops.push_back(first.slot);
-  split_stream(n, true);
-  if (vector_) {
-    split_stream(first, true);
+  if (fused_vectors_) {
+    fused_split(n);
+    fused_split(first);
     for (int32_t o = 0; o < width_; ++o) {
       push(difference(first, o));
       push(leaf(first.right, o) - leaf(n.right, o));
@@ -56,18 +68,18 @@ void WalkWriter::trio(const Label& n, const Label& first) {
     }
     return;
   }
-  fused_pair(first);
-  push(leaf(n.right, 0));
+  const double left = expected(first, 0), right_leaf = leaf(n.right, 0);
+  radau_root(n, left, right_leaf);
+  radau_pair(first);
+  push(right_leaf);
 }
 
-void WalkWriter::quad(const Label& n, const Label& first, const Label& second) {
-  op(static_cast<Op>(kQuad + 4 * n.repeated + 2 * first.repeated + second.repeated), n.slot);
+void WalkWriter::quad(const Label& n, const Label& first, const Label& second, bool right) {
+  fused_op(kQuad + 4 * n.repeated + 2 * first.repeated + second.repeated, n, right);
   plan_.ops.push_back(first.slot);
   plan_.ops.push_back(second.slot);
-  split_stream(n, true);
-  if (vector_) {
-    split_stream(first, true);
-    split_stream(second, true);
+  if (fused_vectors_) {
+    for (const Label* node : {&n, &first, &second}) fused_split(*node);
     for (int32_t o = 0; o < width_; ++o) {
       push(difference(first, o));
       push(difference(second, o));
@@ -76,13 +88,15 @@ void WalkWriter::quad(const Label& n, const Label& first, const Label& second) {
     }
     return;
   }
-  fused_pair(first);
-  fused_pair(second);
+  if (!n.repeated && !first.repeated && !second.repeated) return new_quad(n, first, second);
+  radau_root(n, expected(first, 0), expected(second, 0));
+  radau_pair(first);
+  radau_pair(second);
 }
 
 void WalkWriter::enter(const Label& n, double z) {
   op(n.repeated ? kEnterRep : kEnterNew, n.slot);
-  split_stream(n, false);
+  split_stream(n);
   if (interactions_) lambda_stream(z);
 }
 
@@ -100,15 +114,26 @@ void WalkWriter::exit(const Label& n, const std::vector<Label>& above) {
     op(n.repeated ? kExitLeafRep : kExitLeafNew, n.slot);
   else
     op(n.repeated ? kExitRep : kExitNew, n.slot);
-  if (n.repeated)
-    derivative_stream(n);
-  else
-    push(n.share);
+  if (!n.repeated) push(n.share);
+  if (n.repeated && radau_) factor_stream(n);
+  if (n.repeated) gain_stream(n);
+  if (radau_) {
+    double right = 0;
+    if (right_leaf) {
+      right = leaf(n.right, 0);
+    } else {
+      right = expected_.back();
+      expected_.pop_back();
+    }
+    const double left = expected_.back();
+    push_end(n, left - right);
+    expected_.back() = expected(n, left, right);
+  }
   if (right_leaf) push_leaf(n.right);
   if (interactions_) list_interactions(n, above);
 }
 
-// --- Streams; simd/walk_kernel-inl.h says what each operation reads ---
+// --- Streams; the kernels say what each operation reads ---
 
 void WalkWriter::push_leaf(int64_t node) {
   for (int32_t o = 0; o < width_; ++o) push(leaf(node, o));
@@ -119,27 +144,29 @@ double WalkWriter::factor(const Label& n, double t, bool left) const {
   const double z = n.zero_fraction, a = z * (1 - t) + t;
   return (z * n.share * (1 - t) + (left ? t : 0)) / a;
 }
-void WalkWriter::derivative_stream(const Label& n) {
+void WalkWriter::gain_stream(const Label& n) {
   for (const double t : t_) push(repeated_gain(n.zero_fraction, t));
 }
 void WalkWriter::factor_stream(const Label& n) {
+  if (radau_) {
+    for (const double t : t_) push(-repeated_share(n.zero_fraction, t));
+    return;
+  }
   for (const double t : t_) push(factor(n, t, false));
   for (const double t : t_) push(factor(n, t, true));
 }
 
-void WalkWriter::split_stream(const Label& n, bool fused) {
+void WalkWriter::split_stream(const Label& n) {
   push(n.share);
   push(-n.share);
   push(1 - n.share);
-  if (!n.repeated) return;
-  factor_stream(n);
-  if (fused) derivative_stream(n);
+  if (n.repeated) factor_stream(n);
 }
 
 // Write the generic form of a pair, for any K and number of outputs.
 void WalkWriter::pair_stream(const Label& n) {
   if (n.repeated) {
-    derivative_stream(n);
+    gain_stream(n);
     factor_stream(n);
   }
   for (int32_t o = 0; o < width_; ++o) {
@@ -150,21 +177,48 @@ void WalkWriter::pair_stream(const Label& n) {
   }
 }
 
-// Write the form that is kept in registers: of scalar leaves, with B itself instead of the factors.
-void WalkWriter::fused_pair(const Label& n) {
-  if (vector_) {
-    split_stream(n, true);
-    for (int32_t o = 0; o < width_; ++o) {
-      push(difference(n, o));
-      push(leaf(n.right, o));
-    }
-    return;
-  }
+// Return the expected value of a node, given those of its children.
+double WalkWriter::expected(const Label& n, double left, double right) const {
+  return right + n.share * (left - right);
+}
+double WalkWriter::expected(const Label& pair, int32_t o) const {
+  return expected(pair, leaf(pair.left, o), leaf(pair.right, o));
+}
+
+// Write what a fused subtree with vector leaves reads of each of its nodes, whatever the output.
+void WalkWriter::fused_split(const Label& n) {
+  split_stream(n);
+  if (n.repeated) gain_stream(n);
+}
+
+// Write the sum over k of C_k G_k D_k at t = 0, given the expected values of the children.
+void WalkWriter::push_end(const Label& n, double difference) { push(end_weight_ * n.others * difference); }
+
+void WalkWriter::radau_root(const Label& n, double left, double right) {
+  split_stream(n);
+  push_end(n, left - right);
+  if (n.repeated) gain_stream(n);
+  expected_.push_back(expected(n, left, right));
+}
+
+void WalkWriter::radau_pair(const Label& n) {
+  push_end(n, 1);
   slope_stream(n, 0);
   if (!n.repeated) return;
-  derivative_stream(n);
-  for (const double t : t_) push(leaf(n.right, 0) + factor(n, t, false) * difference(n, 0));
-  for (const double t : t_) push(leaf(n.right, 0) + factor(n, t, true) * difference(n, 0));
+  push(leaf(n.right, 0));
+  push(leaf(n.left, 0));
+  factor_stream(n);
+  gain_stream(n);
+}
+
+void WalkWriter::new_quad(const Label& n, const Label& first, const Label& second) {
+  const double left = expected(first, 0), right = expected(second, 0);
+  split_stream(n);
+  push_end(n, 1);
+  push(left - right);
+  push(expected(n, left, right));
+  for (const Label* pair : {&first, &second}) push_slopes(*pair, 0);
+  expected_.push_back(expected(n, left, right));
 }
 
 // Write lambda of the rows that are alive beyond an edge.
@@ -195,10 +249,13 @@ void WalkWriter::list_interactions(const Label& n, const std::vector<Label>& abo
 }
 
 void WalkWriter::slope_stream(const Label& n, int32_t o) {
-  const double r = n.share;
-  push(leaf(n.right, o) + r * difference(n, o));
-  push(-r * difference(n, o));
-  push((1 - r) * difference(n, o));
+  push(expected(n, o));
+  push_slopes(n, o);
+}
+
+void WalkWriter::push_slopes(const Label& n, int32_t o) {
+  push(-n.share * difference(n, o));
+  push((1 - n.share) * difference(n, o));
 }
 
 }  // namespace skshap

@@ -18,6 +18,7 @@ struct Label {
   bool flip, repeated;
   double share;          // cover fraction of the left child
   double zero_fraction;  // of the path above, if repeated
+  double others;         // with Gauss-Radau: the product of the zero fractions of the other features above
 };
 
 class WalkWriter {
@@ -25,16 +26,19 @@ class WalkWriter {
   WalkWriter(const EnsembleView& ensemble, const MeasuredTrees& measured, Plan& plan);
 
   // Begin a chunk of trees: write its quadrature nodes and their weights.
-  void begin_chunk(int n_nodes);
-  void begin_tree(int32_t tree) { tree_ = tree; }
+  void begin_chunk(const Chunk& chunk);
+  void begin_tree(int32_t tree) {
+    tree_ = tree;
+    expected_.clear();
+  }
   void end_tree() { op(kEnd, 0); }
 
   // Write a node: one with two leaves, fused subtrees by their root and its pairs, or any other in three
-  // parts. For interactions, `above` holds the nodes of the path, and z is the zero fraction of the node's
-  // feature beyond the edge that follows.
-  void pair(const Label& n, bool fused, const std::vector<Label>& above);
-  void trio(const Label& n, const Label& first);
-  void quad(const Label& n, const Label& first, const Label& second);
+  // parts. Fused subtrees that are right children take the place of `middle`. For interactions, `above` holds
+  // the nodes of the path, and z is the zero fraction of the node's feature beyond the edge that follows.
+  void pair(const Label& n, bool right, const std::vector<Label>& above);
+  void trio(const Label& n, const Label& first, bool right);
+  void quad(const Label& n, const Label& first, const Label& second, bool right);
   void enter(const Label& n, double z);
   void middle(const Label& n, double z);
   void exit(const Label& n, const std::vector<Label>& above);
@@ -50,7 +54,10 @@ class WalkWriter {
   void clear();
 
  private:
-  void op(Op code, uint32_t slot) { plan_.ops.push_back(slot << kSlotShift | code); }
+  void op(uint32_t code, uint32_t slot) { plan_.ops.push_back(slot << kSlotShift | code); }
+  void fused_op(uint32_t code, const Label& n, bool right) {
+    op(code + (right && radau_ ? kRightChild : 0), n.slot);
+  }
   void push(double x) {
     if (single_)
       plan_.constants_float.push_back(static_cast<float>(x));
@@ -61,11 +68,18 @@ class WalkWriter {
   double difference(const Label& n, int32_t o) const { return leaf(n.left, o) - leaf(n.right, o); }
   void push_leaf(int64_t node);
   double factor(const Label& n, double t, bool left) const;
-  void derivative_stream(const Label& n);
+  void gain_stream(const Label& n);
   void factor_stream(const Label& n);
-  void split_stream(const Label& n, bool fused);
+  void split_stream(const Label& n);
   void pair_stream(const Label& n);
-  void fused_pair(const Label& n);
+  void fused_split(const Label& n);
+  void radau_pair(const Label& n);
+  void push_end(const Label& n, double difference);
+  void radau_root(const Label& n, double left, double right);
+  void new_quad(const Label& n, const Label& first, const Label& second);
+  double expected(const Label& n, double left, double right) const;
+  double expected(const Label& pair, int32_t o) const;
+  void push_slopes(const Label& n, int32_t o);
   void slope_stream(const Label& n, int32_t o);
   void lambda_stream(double z);
   void list_interactions(const Label& n, const std::vector<Label>& above);
@@ -75,9 +89,13 @@ class WalkWriter {
   Plan& plan_;
   const bool single_, interactions_;
   const int32_t width_;
-  bool vector_ = false;  // leaves hold all outputs
   int32_t tree_ = 0;
+  bool radau_ = false, fused_vectors_ = false;  // of the chunk
   std::vector<double> t_;
+  // With Gauss-Radau: the weight of t = 0, and the expected values of finished subtrees whose parents are
+  // not.
+  double end_weight_ = 0;
+  std::vector<double> expected_;
   InteractionNumbers numbers_;
   std::vector<char> listed_;      // by slot
   std::vector<uint32_t> others_;  // slots

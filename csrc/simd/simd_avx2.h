@@ -12,6 +12,7 @@ struct FloatVector {
   using V = __m256;
   using M = __m256;
   static constexpr int kWidth = 8;
+  static constexpr int kRegisters = 16;
   static V load(const T* p) { return _mm256_load_ps(p); }
   static V load_unaligned(const T* p) { return _mm256_loadu_ps(p); }
   static void store(T* p, V x) { _mm256_store_ps(p, x); }
@@ -78,6 +79,7 @@ struct DoubleVector {
   using V = __m256d;
   using M = __m256d;
   static constexpr int kWidth = 4;
+  static constexpr int kRegisters = 16;
   static V load(const T* p) { return _mm256_load_pd(p); }
   static V load_unaligned(const T* p) { return _mm256_loadu_pd(p); }
   static void store(T* p, V x) { _mm256_store_pd(p, x); }

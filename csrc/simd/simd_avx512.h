@@ -12,6 +12,7 @@ struct FloatVector {
   using V = __m512;
   using M = __mmask16;
   static constexpr int kWidth = 16;
+  static constexpr int kRegisters = 32;
   static V load(const T* p) { return _mm512_load_ps(p); }
   static V load_unaligned(const T* p) { return _mm512_loadu_ps(p); }
   static void store(T* p, V x) { _mm512_store_ps(p, x); }
@@ -74,6 +75,7 @@ struct DoubleVector {
   using V = __m512d;
   using M = __mmask8;
   static constexpr int kWidth = 8;
+  static constexpr int kRegisters = 32;
   static V load(const T* p) { return _mm512_load_pd(p); }
   static V load_unaligned(const T* p) { return _mm512_loadu_pd(p); }
   static void store(T* p, V x) { _mm512_store_pd(p, x); }

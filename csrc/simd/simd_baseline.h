@@ -18,6 +18,7 @@ struct FloatVector {
   using V = Float4;
   using M = Int4;
   static constexpr int kWidth = 4;
+  static constexpr int kRegisters = 16;
   static V load(const T* p) { return *reinterpret_cast<const V*>(p); }
   static V load_unaligned(const T* p) {
     V x;
@@ -75,6 +76,7 @@ struct DoubleVector {
   using V = Double2;
   using M = Long2;
   static constexpr int kWidth = 2;
+  static constexpr int kRegisters = 16;
   static V load(const T* p) { return *reinterpret_cast<const V*>(p); }
   static V load_unaligned(const T* p) {
     V x;

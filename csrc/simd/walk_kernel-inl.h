@@ -24,6 +24,9 @@
 // A row is alive if it satisfied every split on the feature so far. Nothing is ever divided by a zero
 // fraction, and every factor lies in [0, 1]. See docs/mathematics.md.
 //
+// Values of scalar leaves with a fixed K are those of simd/scalar_walk_kernel-inl.h, by Gauss-Radau
+// quadrature.
+//
 // From order 2, the walk also adds up the interactions of each node's feature i with every other feature j of
 // the path above, whose factor is a_j and whose derivative is 1 - z_j or -z_j:
 //   phi[i, j] += sum_k Q_k lambda_jk, Q_k = delta C_k G_k D_k,
@@ -38,11 +41,10 @@
 #include <utility>
 
 #include "simd/kernels.h"
+#include "simd/scalar_walk_kernel-inl.h"
 
 namespace skshap {
 namespace {
-
-#define SKSHAP_INLINE inline __attribute__((always_inline))
 
 // The state of a walk, and the operations that do not depend on the leaves.
 template <class S, int K, int kRows, int kOrder>
@@ -210,7 +212,7 @@ struct WalkState {
   }
 };
 
-// The walk of trees whose leaves hold one number.
+// The walk of trees whose leaves hold one number, for interactions and for any K.
 template <class S, int K, int kRows, int kOrder>
 struct Walker : WalkState<S, K, kRows, kOrder> {
   using State = WalkState<S, K, kRows, kOrder>;
@@ -307,143 +309,6 @@ struct Walker : WalkState<S, K, kRows, kOrder> {
     m += 2;
   }
 
-  // --- Fused subtrees of two, three and four leaves, in registers (scalar leaves, fixed K) ---
-
-  // Split at the fused root. Constants: r, -r, 1 - r; if repeated also g off [K], g on [K], G[K].
-  static constexpr int split_constants(bool repeated) { return repeated ? 3 + 3 * K : 3; }
-  template <bool kRepeated>
-  SKSHAP_INLINE V split(int v, V (&factor)[kFixed]) const {
-    if constexpr (kRepeated) {
-      const M alive = mask(0, v), alive_left = mask(1, v);
-      for (int k = 0; k < K; ++k) factor[k] = three_way(alive, alive_left, at(0), at(3 + k), at(3 + K + k));
-      return repeated_delta(alive, alive_left, at(1), at(2));
-    } else {
-      const V d = S::select(mask(1, v), at(1), at(2));
-      for (int k = 0; k < K; ++k) factor[k] = S::fma(d, node(k), at(0));
-      return d;
-    }
-  }
-
-  // A pair in registers, the node with number `index` of the subtree: takes C in x, leaves B there.
-  // Constants: B at t = 0 if new, B of rows not alive if repeated; phi factor off, on; if repeated also G[K],
-  // B off [K], B on [K].
-  static constexpr int pair_constants(bool repeated) { return repeated ? 3 + 3 * K : 3; }
-  template <bool kRepeated>
-  SKSHAP_INLINE void pair(int v, int index, uint32_t slot, const T* p, V (&x)[kFixed]) const {
-    const V off = S::set1(p[1]), on = S::set1(p[2]);
-    if constexpr (kRepeated) {
-      const M alive = mask(2 * index, v), alive_left = mask(2 * index + 1, v);
-      V sum = S::mul(x[0], S::set1(p[3]));
-      for (int k = 1; k < K; ++k) sum = S::fma(x[k], S::set1(p[3 + k]), sum);
-      add_phi(slot, v, repeated_delta(alive, alive_left, off, on), sum);
-      for (int k = 0; k < K; ++k)
-        x[k] = three_way(alive, alive_left, S::set1(p[0]), S::set1(p[3 + K + k]), S::set1(p[3 + 2 * K + k]));
-    } else {
-      const V slope = S::select(mask(2 * index + 1, v), off, on);
-      V sum = x[0];
-      for (int k = 1; k < K; ++k) sum = S::add(sum, x[k]);
-      add_phi(slot, v, slope, sum);
-      for (int k = 0; k < K; ++k) x[k] = S::fma(slope, node(k), S::set1(p[0]));
-    }
-  }
-
-  template <bool kRepeated>
-  SKSHAP_INLINE void fused_pair(uint32_t slot) {
-    const Walker w = *this;
-    for (int v = 0; v < w.n_vectors; ++v) {
-      V x[kFixed];
-      for (int k = 0; k < K; ++k) x[k] = w.C(k, v);
-      w.template pair<kRepeated>(v, 0, slot, w.c, x);
-      for (int k = 0; k < K; ++k) S::store(w.value + k * kRows + v * W, x[k]);
-    }
-    value += value_elements();
-    c += pair_constants(kRepeated);
-    m += 2;
-  }
-
-  // Finish the root of a fused subtree, once both sides are known: add to phi, store B.
-  template <bool kRepeated>
-  SKSHAP_INLINE void join(uint32_t slot, int v, V d, const V (&factor)[kFixed], const V (&left)[kFixed],
-                          const V (&right)[kFixed]) const {
-    V sum = S::zero();
-    for (int k = 0; k < K; ++k) {
-      const V difference = S::sub(left[k], right[k]);
-      const V weight = kRepeated ? S::mul(C(k, v), at(3 + 2 * K + k)) : C(k, v);
-      sum = S::fma(weight, difference, sum);
-      S::store(value + k * kRows + v * W, S::fma(factor[k], difference, right[k]));
-    }
-    add_phi(slot, v, d, sum);
-  }
-
-  // Walk a node with a pair on the left and a leaf on the right.
-  template <bool kRoot, bool kPair>
-  SKSHAP_INLINE void trio(uint32_t slot, uint32_t pair_slot) {
-    const Walker w = *this;
-    const T *p = w.c + split_constants(kRoot), *leaf = p + pair_constants(kPair);
-    for (int v = 0; v < w.n_vectors; ++v) {
-      V factor[kFixed], left[kFixed], right[kFixed];
-      const V d = w.template split<kRoot>(v, factor);
-      for (int k = 0; k < K; ++k) {
-        left[k] = S::mul(w.C(k, v), factor[k]);
-        right[k] = S::set1(*leaf);
-      }
-      w.template pair<kPair>(v, 1, pair_slot, p, left);
-      w.template join<kRoot>(slot, v, d, factor, left, right);
-    }
-    value += value_elements();
-    c = leaf + 1;
-    m += 4;
-  }
-
-  // Walk a node with two pairs.
-  template <bool kRoot, bool kFirst, bool kSecond>
-  SKSHAP_INLINE void quad(uint32_t slot, uint32_t slot1, uint32_t slot2) {
-    const Walker w = *this;
-    const T *p1 = w.c + split_constants(kRoot), *p2 = p1 + pair_constants(kFirst);
-    for (int v = 0; v < w.n_vectors; ++v) {
-      if constexpr (!kRoot && !kFirst && !kSecond) {
-        w.new_quad(v, slot, slot1, slot2);
-      } else {
-        V factor[kFixed], left[kFixed], right[kFixed];
-        const V d = w.template split<kRoot>(v, factor);
-        for (int k = 0; k < K; ++k) {
-          left[k] = S::mul(w.C(k, v), factor[k]);
-          right[k] = S::sub(w.C(k, v), left[k]);
-        }
-        w.template pair<kFirst>(v, 1, slot1, p1, left);
-        w.template pair<kSecond>(v, 2, slot2, p2, right);
-        w.template join<kRoot>(slot, v, d, factor, left, right);
-      }
-    }
-    value += value_elements();
-    c = p2 + pair_constants(kSecond);
-    m += 6;
-  }
-
-  // Walk a quad whose three features are new. It is a polynomial of degree 2 in t, so it needs only the
-  // moments M_j = sum_k C_k t_k^j of its C, and is evaluated at the nodes once.
-  SKSHAP_INLINE void new_quad(int v, uint32_t slot, uint32_t slot1, uint32_t slot2) const {
-    V m0 = C(0, v), m1 = S::mul(m0, node(0));
-    for (int k = 1; k < K; ++k) {
-      const V x = C(k, v);
-      m0 = S::add(m0, x);
-      m1 = S::fma(x, node(k), m1);
-    }
-    const V d = S::select(mask(1, v), at(1), at(2));
-    const V slope1 = S::select(mask(3, v), at(4), at(5)), slope2 = S::select(mask(5, v), at(7), at(8));
-    const V left0 = S::fma(d, m1, S::mul(m0, at(0)));
-    add_phi(slot1, v, slope1, left0);
-    add_phi(slot2, v, slope2, S::sub(m0, left0));
-    // B of the pairs: c1 + slope1 t and c2 + slope2 t.
-    const V constant = S::sub(at(3), at(6)), slope = S::sub(slope1, slope2);
-    add_phi(slot, v, d, S::fma(slope, m1, S::mul(constant, m0)));
-    const V b0 = S::fma(constant, at(0), at(6));
-    const V b1 = S::fma(d, constant, S::fma(slope, at(0), slope2));
-    const V b2 = S::mul(d, slope);
-    for (int k = 0; k < K; ++k)
-      S::store(value + k * kRows + v * W, S::fma(S::fma(b2, node(k), b1), node(k), b0));
-  }
-
   void run(const uint32_t* op, const T* weights) {
     this->begin(weights);
     for (;; ++op) {
@@ -458,31 +323,8 @@ struct Walker : WalkState<S, K, kRows, kOrder> {
         case kExitRep: exit<true, false>(slot, op + 1); break;
         case kExitLeafNew: exit<false, true>(slot, op + 1); break;
         case kExitLeafRep: exit<true, true>(slot, op + 1); break;
-        default:
-          if constexpr (K == 0 || kPairs) {
-            if (code == kPairNew)
-              leaves<false>(slot, op + 1);
-            else
-              leaves<true>(slot, op + 1);
-          } else {
-            switch (code) {
-              case kPairNew: fused_pair<false>(slot); break;
-              case kPairRep: fused_pair<true>(slot); break;
-              case kTrio: trio<false, false>(slot, op[1]); break;
-              case kTrio + 1: trio<false, true>(slot, op[1]); break;
-              case kTrio + 2: trio<true, false>(slot, op[1]); break;
-              case kTrio + 3: trio<true, true>(slot, op[1]); break;
-              case kQuad: quad<false, false, false>(slot, op[1], op[2]); break;
-              case kQuad + 1: quad<false, false, true>(slot, op[1], op[2]); break;
-              case kQuad + 2: quad<false, true, false>(slot, op[1], op[2]); break;
-              case kQuad + 3: quad<false, true, true>(slot, op[1], op[2]); break;
-              case kQuad + 4: quad<true, false, false>(slot, op[1], op[2]); break;
-              case kQuad + 5: quad<true, false, true>(slot, op[1], op[2]); break;
-              case kQuad + 6: quad<true, true, false>(slot, op[1], op[2]); break;
-              default: quad<true, true, true>(slot, op[1], op[2]); break;
-            }
-            op += (code >= kTrio) + (code >= kQuad);
-          }
+        case kPairNew: leaves<false>(slot, op + 1); break;
+        default: leaves<true>(slot, op + 1); break;
       }
       if constexpr (kPairs) op += this->list_size(op[1]);
     }
@@ -526,9 +368,19 @@ void walk(const WalkArgs<typename S::T>& args) {
   }
 }
 
+// Return the walk with K nodes for trees whose leaves hold one number.
+template <class S, int K, int kOrder>
+auto fixed_walk() {
+  constexpr int kRows = walk_rows<typename S::T>(kOrder >= 2);
+  if constexpr (K > 0 && kOrder == 1)
+    return &walk_scalars<S, K, kRows>;
+  else
+    return &walk<S, K, kRows, kOrder>;
+}
+
 template <class S, int kOrder, int kFirst, int... K>
 void set_walks(void (**walks)(const WalkArgs<typename S::T>&), std::integer_sequence<int, K...>) {
-  ((walks[kFirst + K] = &walk<S, kFirst + K, walk_rows<typename S::T>(kOrder >= 2), kOrder>), ...);
+  ((walks[kFirst + K] = fixed_walk<S, kFirst + K, kOrder>()), ...);
 }
 
 // Set the walks of an order for K from kFirst to kLast.

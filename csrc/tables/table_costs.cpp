@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "plan/quadrature.h"
 #include "tables/table_layout.h"
 
 namespace skshap {
@@ -16,8 +17,8 @@ std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits) {
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       if (!plan.trees[i].walked) continue;
-      TableCost& cost =
-          found.try_emplace(chunk.n_nodes, TableCost{chunk.n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
+      const int n_nodes = quadrature_nodes(plan.index, plan.trees[i].n_features);
+      TableCost& cost = found.try_emplace(n_nodes, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
       groups.find(chunk, plan.trees[i], {leaf_bits});
       cost.n_trees += 1;
       cost.n_leaves += groups.leaves.size();

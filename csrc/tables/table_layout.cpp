@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "plan/quadrature.h"
+
 namespace skshap {
 namespace {
 
@@ -175,7 +177,7 @@ void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const Tabl
     for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i)
       if (const LevelTree* const tree = level_trees.find(i))
         layout.add_level_tree(c, *tree);
-      else if (plan.chunks[c].n_nodes <= limits.max_nodes)
+      else if (quadrature_nodes(plan.index, plan.trees[i].n_features) <= limits.max_nodes)
         layout.add_tree(c, i);
   layout.end();
 }

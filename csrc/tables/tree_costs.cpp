@@ -3,6 +3,8 @@
 #include <map>
 #include <utility>
 
+#include "plan/quadrature.h"
+
 namespace skshap {
 namespace {
 
@@ -13,7 +15,7 @@ class Groups {
   void add_trees() {
     for (size_t c = 0; c < plan_.chunks.size(); ++c)
       for (size_t i = plan_.chunks[c].tree_begin; i < plan_.chunks[c].tree_end; ++i) {
-        TableCost& cost = group(c, !plan_.trees[i].walked);
+        TableCost& cost = group(plan_.trees[i], !plan_.trees[i].walked);
         cost.n_trees += 1;
         cost.n_leaves += plan_.trees[i].n_inner + 1;
       }
@@ -21,14 +23,15 @@ class Groups {
 
   void add_tables() {
     for (const TableTree& tree : plan_.tables.trees) {
-      TableCost& cost = group(plan_.tables.batches[tree.batch].chunk, true);
+      TableCost& cost = group(plan_.trees[tree.tree], true);
       cost.n_lookups += tree.lookups_end - tree.lookups;
       for (size_t i = tree.lookups; i < tree.lookups_end; ++i)
         cost.bytes += plan_.tables.lookups[i].n_targets * element_ << plan_.tables.lookups[i].n_bits;
     }
     for (const TableBatch& batch : plan_.tables.batches)
       if (batch.trees_end - batch.trees == 1)
-        group(batch.chunk, true).n_places += batch.places_end - batch.places;
+        group(plan_.trees[plan_.tables.trees[batch.trees].tree], true).n_places +=
+            batch.places_end - batch.places;
   }
 
   // Add the tables of Fast TreeSHAP v2, one for each leaf.
@@ -36,7 +39,7 @@ class Groups {
     const LeafTable* leaf = plan_.tables.leaf_tables.data();
     for (size_t c = 0; c < plan_.chunks.size(); ++c)
       for (size_t i = plan_.chunks[c].tree_begin; i < plan_.chunks[c].tree_end; ++i) {
-        TableCost& cost = group(c, true);
+        TableCost& cost = group(plan_.trees[i], true);
         cost.n_lookups += plan_.trees[i].n_inner + 1;
         for (const LeafTable* const end = leaf + plan_.trees[i].n_inner + 1; leaf != end; ++leaf)
           cost.bytes += padded_row(size_t{1} << leaf->n_features, element_) * element_;
@@ -50,8 +53,8 @@ class Groups {
   }
 
  private:
-  TableCost& group(size_t chunk, bool tables) {
-    const int n_nodes = plan_.chunks[chunk].n_nodes;
+  TableCost& group(const TreeProgram& tree, bool tables) {
+    const int n_nodes = quadrature_nodes(plan_.index, tree.n_features);
     return found_.try_emplace({n_nodes, tables}, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda/program/writer.h"
+#include "plan/quadrature.h"
 
 namespace skshap {
 namespace {
@@ -36,8 +37,9 @@ class CudaCompiler {
         tree_.open(chunk, plan_.trees[i]);
         write_margin_nodes(chunk, plan_.trees[i]);
         if (!plan_.trees[i].walked) continue;
-        const bool general = needs_general_form(chunk);
-        if (!writer_.is_open() || !fits(general)) begin_chunk(chunk, general);
+        const int n_nodes = nodes_of(plan_.trees[i]);
+        const bool general = needs_general_form(chunk, n_nodes);
+        if (!writer_.is_open() || !fits(n_nodes, general)) begin_chunk(chunk, n_nodes, general);
         count_tree();
         writer_.write_tree();
       }
@@ -53,7 +55,7 @@ class CudaCompiler {
     for (const Chunk& chunk : plan_.chunks)
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
         if (!plan_.trees[i].walked) continue;
-        const int n = rounded_nodes<T>(chunk.n_nodes);
+        const int n = rounded_nodes<T>(nodes_of(plan_.trees[i]));
         if (n <= kMaxFixedNodes) leaves[n] += plan_.trees[i].n_inner + 1;
         n_leaves += plan_.trees[i].n_inner + 1;
       }
@@ -65,24 +67,28 @@ class CudaCompiler {
     }
   }
 
-  bool needs_general_form(const Chunk& chunk) const {
+  // Return the number of quadrature nodes of a tree: here it is always Gauss-Legendre quadrature, whatever
+  // that of the plan's chunk is.
+  int nodes_of(const TreeProgram& tree) const { return quadrature_nodes(plan_.index, tree.n_features); }
+
+  bool needs_general_form(const Chunk& chunk, int n_nodes) const {
     const uint32_t alive_bits = plan_.interactions() ? kAliveBits - 1 : kAliveBits;
-    return !tree_.fits || chunk.output < 0 || rounded_nodes<T>(chunk.n_nodes) > kMaxFixedNodes ||
+    return !tree_.fits || chunk.output < 0 || rounded_nodes<T>(n_nodes) > kMaxFixedNodes ||
            tree_.most_tracked > alive_bits || tree_.n_sets > kMaxCudaIndex || tree_.n_slots > kMaxCudaIndex;
   }
 
   // Return whether the open chunk has room for the open tree.
-  bool fits(bool general) const {
+  bool fits(int n_nodes, bool general) const {
     const CudaChunk& c = out_.chunks.back();
-    return c.general == general && chunk_trees_ < kMaxChunkTrees &&
+    return c.general == general && chunk_nodes_ == n_nodes && chunk_trees_ < kMaxChunkTrees &&
            c.n_leaves + tree_.nodes.size() < chunk_leaves_ &&
            (general ||
             (chunk_sets_ + tree_.n_sets <= kMaxCudaIndex && c.n_slots + tree_.n_slots <= kMaxCudaIndex));
   }
 
-  void begin_chunk(const Chunk& chunk, bool general) {
-    writer_.begin_chunk(chunk, general ? chunk.n_nodes : launched_nodes_[rounded_nodes<T>(chunk.n_nodes)],
-                        general);
+  void begin_chunk(const Chunk& chunk, int n_nodes, bool general) {
+    writer_.begin_chunk(chunk, general ? n_nodes : launched_nodes_[rounded_nodes<T>(n_nodes)], general);
+    chunk_nodes_ = n_nodes;
     chunk_trees_ = chunk_sets_ = 0;
   }
 
@@ -117,6 +123,7 @@ class CudaCompiler {
   CudaProgram<T> out_;
   CudaWriter<T> writer_;
   int launched_nodes_[kMaxFixedNodes + 1] = {};  // by K of a tree: the K that it is walked with
+  int chunk_nodes_ = 0;                          // of the trees of the open chunk
   size_t chunk_leaves_ = 0;
   size_t chunk_trees_ = 0, chunk_sets_ = 0;
 };

@@ -1,0 +1,349 @@
+// The walk of simd/walk_kernel-inl.h for SHAP values of trees whose leaves hold one number, with a fixed K:
+// nodes with two leaves, and the subtrees of three and four leaves that such nodes form, are fused. Their
+// intermediate results stay in registers.
+//
+// A vector store may alias anything in memory, so the compiler would read the constants of an operation again
+// for each vector of rows. They are therefore read before the loop over the vectors, as many as there are
+// registers for.
+//
+// The quadrature is of Gauss and Radau, with t = 0 among the nodes: there the factor of each feature is its
+// zero fraction for every row, and what a node adds to phi, divided by delta, is a constant, with which the
+// sum over k begins.
+//
+// A repeated node has K constants u_k = z (1 - t_k) / a_k. For rows that are alive, g_k = o - delta u_k; for
+// the others, delta = 0 and g_k = r. The streams hold -u_k, so that with a base of r, 0 or 1
+//   g_k = base + delta (-u_k).
+//
+// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
+#pragma once
+
+#include "simd/kernels.h"
+
+#define SKSHAP_INLINE inline __attribute__((always_inline))
+
+namespace skshap {
+namespace {
+
+template <class S, int K, int kRows>
+struct ScalarWalker {
+  using T = typename S::T;
+  using V = typename S::V;
+  using M = typename S::M;
+  static constexpr int W = S::kWidth;
+  static constexpr size_t kFrame = (K + 2) * kRows, kValue = K * kRows;
+
+  T* frame;           // C of the current subtree, then delta and the base of g of its root
+  T* value;           // top of the stack of results
+  const T* c;         // constants of the current op
+  const uint64_t* m;  // decisions of the next node
+  const T* t;
+  T* phi;
+  int first, n_vectors;
+
+  // Constants of an operation, the first ones in registers: as many as leave room for `kWorking` others.
+  template <int kCount, int kWorking>
+  struct Constants {
+    static constexpr int kRoom = S::kRegisters - kWorking;
+    static constexpr int kHeld = kCount < kRoom ? kCount : kRoom < 0 ? 0 : kRoom;
+    V held[kHeld > 0 ? kHeld : 1];
+    const T* p;
+    explicit SKSHAP_INLINE Constants(const T* from) : p(from) {
+      for (int i = 0; i < kHeld; ++i) held[i] = S::set1(from[i]);
+    }
+    SKSHAP_INLINE V operator[](int i) const { return i < kHeld ? held[i] : S::set1(p[i]); }
+  };
+
+  SKSHAP_INLINE M mask(int word, int v) const { return S::mask(m + word, first + v); }
+  SKSHAP_INLINE T* delta(int v) const { return frame + K * kRows + v * W; }
+  SKSHAP_INLINE T* base(int v) const { return frame + (K + 1) * kRows + v * W; }
+
+  // Return C of the current subtree. That of a right child is what the left one has left of its parent's.
+  template <bool kRight>
+  SKSHAP_INLINE V C(int k, int v) const {
+    const T* const p = frame + k * kRows + v * W;
+    if constexpr (kRight)
+      return S::sub(S::load(p - kFrame), S::load(p));
+    else
+      return S::load(p);
+  }
+
+  SKSHAP_INLINE void add_phi(uint32_t slot, int v, V x, V y) const {
+    T* const p = phi + static_cast<size_t>(slot) * kBlockRows + v * W;
+    S::store(p, S::fma(x, y, S::load(p)));
+  }
+
+  static SKSHAP_INLINE V three_way(M alive, M alive_left, V dead, V off, V on) {
+    return S::select(alive_left, S::select(alive, dead, off), on);
+  }
+  static SKSHAP_INLINE V three_way_or_zero(M alive, M alive_left, V off, V on) {
+    return S::select(alive_left, S::select_or_zero(alive, off), on);
+  }
+
+  // Every op begins with a copy of the walker: the copy's address is never taken, so the compiler keeps its
+  // members in registers although vector stores may alias anything in memory.
+
+  // --- Nodes in three parts ---
+
+  // Split at a node. Constants: r, -r, 1 - r; if repeated also -u[K].
+  static constexpr int split_constants(bool repeated) { return repeated ? 3 + K : 3; }
+  template <bool kRepeated, class Stream>
+  SKSHAP_INLINE V split(int v, const Stream& s, V& g_base) const {
+    const M left = mask(1, v);
+    if constexpr (kRepeated) {
+      const M alive = mask(0, v);
+      g_base = S::select(left, S::select(alive, s[0], S::zero()), S::set1(T(1)));
+      return three_way_or_zero(alive, left, s[1], s[2]);
+    } else {
+      g_base = s[0];
+      return S::select(left, s[1], s[2]);
+    }
+  }
+
+  template <bool kRepeated>
+  SKSHAP_INLINE void enter() {
+    const ScalarWalker w = *this;
+    const Constants<split_constants(kRepeated), 8> s(w.c);
+    const Constants<kRepeated ? 0 : K, 12> nodes(w.t);
+    T* const next = w.frame + kFrame;
+    for (int v = 0; v < w.n_vectors; ++v) {
+      V g_base;
+      const V d = w.template split<kRepeated>(v, s, g_base);
+      S::store(w.delta(v), d);
+      if constexpr (kRepeated) S::store(w.base(v), g_base);
+      for (int k = 0; k < K; ++k) {
+        const V g = S::fma(d, kRepeated ? s[3 + k] : nodes[k], g_base);
+        S::store(next + k * kRows + v * W, S::mul(w.template C<false>(k, v), g));
+      }
+    }
+    frame = next;
+    c += split_constants(kRepeated);
+    m += 2;
+  }
+
+  // Go from the left to the right child.
+  SKSHAP_INLINE void middle() {
+    const ScalarWalker w = *this;
+    for (int v = 0; v < w.n_vectors; ++v)
+      for (int k = 0; k < K; ++k) S::store(w.frame + k * kRows + v * W, w.template C<true>(k, v));
+  }
+
+  // Constants: r, or if repeated -u[K], G[K]; the sum's part from t = 0; if the right child is a leaf, its
+  // value.
+  template <bool kRepeated, bool kRightLeaf>
+  SKSHAP_INLINE void exit(uint32_t slot) {
+    constexpr int kEnd = kRepeated ? 2 * K : 1, kCount = kEnd + 1 + kRightLeaf;
+    frame -= kFrame;
+    const ScalarWalker w = *this;
+    const Constants<kCount, 8> s(w.c);
+    const Constants<kRepeated ? 0 : K, 12> nodes(w.t);
+    const T* const right = w.value - kValue;
+    T* const left = w.value - (kRightLeaf ? 1 : 2) * kValue;
+    for (int v = 0; v < w.n_vectors; ++v) {
+      const V d = S::load(w.delta(v));
+      const V g_base = kRepeated ? S::load(w.base(v)) : s[0];
+      V sum = s[kEnd];
+      for (int k = 0; k < K; ++k) {
+        const size_t i = k * kRows + v * W;
+        const V b = kRightLeaf ? s[kEnd + 1] : S::load(right + i);
+        const V difference = S::sub(S::load(left + i), b);
+        const V weight = w.template C<false>(k, v);
+        sum = S::fma(kRepeated ? S::mul(weight, s[K + k]) : weight, difference, sum);
+        const V g = S::fma(d, kRepeated ? s[k] : nodes[k], g_base);
+        S::store(left + i, S::fma(g, difference, b));
+      }
+      w.add_phi(slot, v, d, sum);
+    }
+    value -= kRightLeaf ? 0 : kValue;
+    c += kCount;
+  }
+
+  // --- Fused subtrees ---
+
+  // A pair, the node with number `index` of the subtree: takes C in x, leaves B there. Constants: the sum's
+  // part from t = 0; B at t = 0 if new, B of rows not alive if repeated; phi factor of rows that go right,
+  // left; if repeated also v_R, v_L, -u[K], G[K].
+  static constexpr int pair_constants(bool repeated) { return repeated ? 6 + 2 * K : 4; }
+  template <bool kRepeated, int kFrom, class Stream, class Nodes>
+  SKSHAP_INLINE void pair(int v, int index, uint32_t slot, const Stream& s, const Nodes& nodes,
+                          V (&x)[K]) const {
+    const M left = mask(2 * index + 1, v);
+    if constexpr (kRepeated) {
+      const M alive = mask(2 * index, v);
+      V sum = s[kFrom];
+      for (int k = 0; k < K; ++k) sum = S::fma(x[k], s[kFrom + 6 + K + k], sum);
+      const V slope = three_way_or_zero(alive, left, s[kFrom + 2], s[kFrom + 3]);
+      const V b = three_way(alive, left, s[kFrom + 1], s[kFrom + 4], s[kFrom + 5]);
+      add_phi(slot, v, slope, sum);
+      for (int k = 0; k < K; ++k) x[k] = S::fma(slope, s[kFrom + 6 + k], b);
+    } else {
+      V sum = s[kFrom];
+      for (int k = 0; k < K; ++k) sum = S::add(sum, x[k]);
+      const V slope = S::select(left, s[kFrom + 2], s[kFrom + 3]);
+      add_phi(slot, v, slope, sum);
+      for (int k = 0; k < K; ++k) x[k] = S::fma(slope, nodes[k], s[kFrom + 1]);
+    }
+  }
+
+  template <bool kRight, bool kRepeated>
+  SKSHAP_INLINE void fused_pair(uint32_t slot) {
+    const ScalarWalker w = *this;
+    const Constants<pair_constants(kRepeated), K + 6> s(w.c);
+    const Constants<kRepeated ? 0 : K, K + 9> nodes(w.t);
+    for (int v = 0; v < w.n_vectors; ++v) {
+      V x[K];
+      for (int k = 0; k < K; ++k) x[k] = w.template C<kRight>(k, v);
+      w.template pair<kRepeated, 0>(v, 0, slot, s, nodes, x);
+      for (int k = 0; k < K; ++k) S::store(w.value + k * kRows + v * W, x[k]);
+    }
+    value += kValue;
+    c += pair_constants(kRepeated);
+    m += 2;
+  }
+
+  // Walk a node with a pair on the left and, on the right, a leaf or another pair. Constants: those of the
+  // split; the sum's part from t = 0; if repeated also G[K]; those of the pair; the value of the leaf or
+  // those of the other pair.
+  template <bool kRight, bool kRoot, bool kFirst, bool kLeaf, bool kSecond>
+  SKSHAP_INLINE void subtree(uint32_t slot, uint32_t slot1, uint32_t slot2) {
+    constexpr int kEnd = split_constants(kRoot), kPair1 = kEnd + 1 + (kRoot ? K : 0);
+    constexpr int kPair2 = kPair1 + pair_constants(kFirst);
+    constexpr int kCount = kPair2 + (kLeaf ? 1 : pair_constants(kSecond));
+    constexpr bool kNodes = !kRoot || !kFirst || (!kLeaf && !kSecond);
+    const ScalarWalker w = *this;
+    const Constants<kNodes ? K : 0, 3 * K + 6> nodes(w.t);
+    const Constants<kCount, 3 * K + 6 + (kNodes ? K : 0)> s(w.c);
+    for (int v = 0; v < w.n_vectors; ++v) {
+      V g[K], left[K], right[K];
+      V g_base;
+      const V d = w.template split<kRoot>(v, s, g_base);
+      for (int k = 0; k < K; ++k) {
+        const V x = w.template C<kRight>(k, v);
+        g[k] = S::fma(d, kRoot ? s[3 + k] : nodes[k], g_base);
+        left[k] = S::mul(x, g[k]);
+        right[k] = kLeaf ? s[kPair2] : S::sub(x, left[k]);
+      }
+      w.template pair<kFirst, kPair1>(v, 1, slot1, s, nodes, left);
+      if constexpr (!kLeaf) w.template pair<kSecond, kPair2>(v, 2, slot2, s, nodes, right);
+      V sum = s[kEnd];
+      for (int k = 0; k < K; ++k) {
+        const V difference = S::sub(left[k], right[k]);
+        const V weight = w.template C<kRight>(k, v);
+        sum = S::fma(kRoot ? S::mul(weight, s[kEnd + 1 + k]) : weight, difference, sum);
+        S::store(w.value + k * kRows + v * W, S::fma(g[k], difference, right[k]));
+      }
+      w.add_phi(slot, v, d, sum);
+    }
+    value += kValue;
+    c += kCount;
+    m += kLeaf ? 4 : 6;
+  }
+
+  // Walk a node with two pairs whose three features are new. It is a polynomial of degree 2 in t, so it needs
+  // only the moments M_j = sum_k C_k t_k^j of its C, and is evaluated at the nodes once. Constants: those of
+  // the split; m0's part from t = 0; the difference of the pairs' B at t = 0; B at t = 0; phi factors of each
+  // pair, for rows that go right, left.
+  template <bool kRight>
+  SKSHAP_INLINE void new_quad(uint32_t slot, const uint32_t*& op) {
+    const uint32_t slot1 = op[1], slot2 = op[2];
+    const ScalarWalker w = *this;
+    const Constants<10, 9> s(w.c);
+    const Constants<K, 19> nodes(w.t);
+    for (int v = 0; v < w.n_vectors; ++v) {
+      V m0 = s[3], m1 = S::zero();
+      for (int k = 0; k < K; ++k) {
+        const V x = w.template C<kRight>(k, v);
+        m0 = S::add(m0, x);
+        m1 = k ? S::fma(x, nodes[k], m1) : S::mul(x, nodes[k]);
+      }
+      const V d = S::select(w.mask(1, v), s[1], s[2]);
+      const V slope1 = S::select(w.mask(3, v), s[6], s[7]), slope2 = S::select(w.mask(5, v), s[8], s[9]);
+      const V left0 = S::fma(d, m1, S::mul(m0, s[0]));
+      w.add_phi(slot1, v, slope1, left0);
+      w.add_phi(slot2, v, slope2, S::sub(m0, left0));
+      // The difference of the pairs' B is s[4] + slope t.
+      const V slope = S::sub(slope1, slope2);
+      w.add_phi(slot, v, d, S::fma(slope, m1, S::mul(s[4], m0)));
+      const V b1 = S::fma(d, s[4], S::fma(slope, s[0], slope2)), b2 = S::mul(d, slope);
+      for (int k = 0; k < K; ++k)
+        S::store(w.value + k * kRows + v * W, S::fma(S::fma(b2, nodes[k], b1), nodes[k], s[5]));
+    }
+    value += kValue;
+    c += 10;
+    m += 6;
+    op += 2;
+  }
+
+  template <bool kRight, bool kRoot, bool kPair>
+  SKSHAP_INLINE void trio(uint32_t slot, const uint32_t*& op) {
+    subtree<kRight, kRoot, kPair, true, false>(slot, op[1], 0);
+    op += 1;
+  }
+  template <bool kRight, bool kRoot, bool kFirst, bool kSecond>
+  SKSHAP_INLINE void quad(uint32_t slot, const uint32_t*& op) {
+    subtree<kRight, kRoot, kFirst, false, kSecond>(slot, op[1], op[2]);
+    op += 2;
+  }
+
+  void run(const uint32_t* op, const T* weights) {
+    for (int k = 0; k < K; ++k)
+      for (int v = 0; v < n_vectors; ++v) S::store(frame + k * kRows + v * W, S::set1(weights[k]));
+    for (;; ++op) {
+      const uint32_t slot = *op >> kSlotShift;
+      const uint8_t code = static_cast<uint8_t>(*op);
+      switch (code) {
+        case kEnd: return;
+        case kEnterNew: enter<false>(); break;
+        case kEnterRep: enter<true>(); break;
+        case kMiddle: middle(); break;
+        case kExitNew: exit<false, false>(slot); break;
+        case kExitRep: exit<true, false>(slot); break;
+        case kExitLeafNew: exit<false, true>(slot); break;
+        case kExitLeafRep: exit<true, true>(slot); break;
+        case kPairNew: fused_pair<false, false>(slot); break;
+        case kPairRep: fused_pair<false, true>(slot); break;
+        case kTrio: trio<false, false, false>(slot, op); break;
+        case kTrio + 1: trio<false, false, true>(slot, op); break;
+        case kTrio + 2: trio<false, true, false>(slot, op); break;
+        case kTrio + 3: trio<false, true, true>(slot, op); break;
+        case kQuad: new_quad<false>(slot, op); break;
+        case kQuad + 1: quad<false, false, false, true>(slot, op); break;
+        case kQuad + 2: quad<false, false, true, false>(slot, op); break;
+        case kQuad + 3: quad<false, false, true, true>(slot, op); break;
+        case kQuad + 4: quad<false, true, false, false>(slot, op); break;
+        case kQuad + 5: quad<false, true, false, true>(slot, op); break;
+        case kQuad + 6: quad<false, true, true, false>(slot, op); break;
+        case kQuad + 7: quad<false, true, true, true>(slot, op); break;
+        case kRightChild + kPairNew: fused_pair<true, false>(slot); break;
+        case kRightChild + kPairRep: fused_pair<true, true>(slot); break;
+        case kRightChild + kTrio: trio<true, false, false>(slot, op); break;
+        case kRightChild + kTrio + 1: trio<true, false, true>(slot, op); break;
+        case kRightChild + kTrio + 2: trio<true, true, false>(slot, op); break;
+        case kRightChild + kTrio + 3: trio<true, true, true>(slot, op); break;
+        case kRightChild + kQuad: new_quad<true>(slot, op); break;
+        case kRightChild + kQuad + 1: quad<true, false, false, true>(slot, op); break;
+        case kRightChild + kQuad + 2: quad<true, false, true, false>(slot, op); break;
+        case kRightChild + kQuad + 3: quad<true, false, true, true>(slot, op); break;
+        case kRightChild + kQuad + 4: quad<true, true, false, false>(slot, op); break;
+        case kRightChild + kQuad + 5: quad<true, true, false, true>(slot, op); break;
+        case kRightChild + kQuad + 6: quad<true, true, true, false>(slot, op); break;
+        case kRightChild + kQuad + 7: quad<true, true, true, true>(slot, op); break;
+      }
+    }
+  }
+};
+
+template <class S, int K, int kRows>
+void walk_scalars(const WalkArgs<typename S::T>& args) {
+  using Walker = ScalarWalker<S, K, kRows>;
+  for (int first = 0; first < args.n_rows; first += kRows) {
+    const int n_rows = args.n_rows - first < kRows ? args.n_rows - first : kRows;
+    Walker walker{args.stack,        args.stack + (static_cast<size_t>(args.height) + 1) * Walker::kFrame,
+                  args.constants,    args.words + kFirstWord,
+                  args.nodes,        args.phi + first,
+                  first / S::kWidth, (n_rows + S::kWidth - 1) / S::kWidth};
+    walker.run(args.ops, args.weights);
+  }
+}
+
+}  // namespace
+}  // namespace skshap
