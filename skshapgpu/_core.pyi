@@ -20,7 +20,6 @@ class Plan:
         table_bytes: int = 2**28,
         n_threads: int = 1,
         method: str = "walk",
-        table_nodes: int = 0,
         stored: dict[str, np.ndarray] | None = None,
     ) -> None:
         """Compile an ensemble, given as the attributes of ``Ensemble``; precision is "single" or "double".
@@ -35,8 +34,7 @@ class Plan:
 
         A plan of order 1 can have tables of at most ``table_bytes``, filled by ``n_threads`` threads. With
         tables="level_uniform", trees of up to 10 levels that use the same split throughout each level have
-        tables, then other trees with at most ``table_nodes`` quadrature nodes, as far as the bytes suffice
-        and paths have at most 16 different features. All other trees are walked.
+        tables, as far as the bytes suffice. All other trees are walked. See also :func:`interval_plan`.
 
         The method "walk" is the quadrature. Algorithms that explain one tree at a time compute SHAP values
         (order 1, index "SII") without tables: "treeshap" and "fast_v1", the recursions of Lundberg et al. and
@@ -119,7 +117,8 @@ class Plan:
         """Return counts and sizes of the compiled form.
 
         n_trees and n_leaves; n_repeated, the nodes whose feature occurs above them; groups, the trees by
-        their quadrature nodes and whether they have tables, as :meth:`possible_tables` lists them;
+        their quadrature nodes and whether they have tables, each a dict of algorithm ("tables" or
+        "quadrature"), n_nodes (of the longest path), n_trees, n_leaves, n_lookups, n_places and table_bytes;
         n_table_trees, n_lookups and table_bytes, the trees with tables, the tables and their size;
         borrowed_bytes, that size if the tables are borrowed; n_leaves_without_table; n_chunks;
         n_features_used; bytes; scratch_bytes_per_thread, allocated by explain() in addition to its result,
@@ -127,13 +126,26 @@ class Plan:
         instruction_set.
         """
 
-    def possible_tables(self) -> list[dict[str, Any]]:
-        """Return the tables that the trees without tables could have, by ascending quadrature nodes.
+class IntervalLayout:
+    """Tables by intervals that are laid out, but not filled."""
 
-        There is a dict for each number of nodes: algorithm ("tables"; in :meth:`info` also "quadrature"),
-        n_nodes, n_trees, n_leaves, n_lookups, n_places and table_bytes. All trees with the same number of
-        nodes are left out if a path of one of them has more than 16 different features.
+    def __init__(self, plan: Plan, most_entries: int, n_rows: float, prices: list[float]) -> None:
+        """Lay out tables of at most ``most_entries`` entries, at most 16384, for a plan of the method "walk".
+
+        Trees that are explained faster by walking ``n_rows`` rows than by building tables and looking the
+        rows up have none; neither have trees that test a categorical column with more than 256 categories, or
+        any tree if a column has more than 65,534 thresholds. The prices are those of
+        ``skshapgpu._engine.costs.table_prices``. ValueError is raised for other plans.
         """
+
+    def info(self) -> dict[str, Any]:
+        """Return groups, as in :meth:`Plan.info`, table_bytes, and the seconds that the prices give.
+
+        These are lookup_seconds for each row, and build_seconds.
+        """
+
+def interval_plan(plan: Plan, layout: IntervalLayout, n_threads: int = 1) -> Plan:
+    """Compile a plan of the same values with the tables of a layout of a plan, filled by the threads."""
 
 def background_plan(
     ensemble: dict[str, Any],

@@ -196,9 +196,10 @@ class TreeExplainer:
         "auto" is the exact quadrature, with lookup tables where they are faster: tables filled in advance
         for trees of up to 10 levels with the same split in all nodes of a level, like those of CatBoost; and
         for other trees tables that a call on the CPU builds if it has enough rows to make them worthwhile,
-        see :meth:`plan`. "quadrature" uses no tables. "fast_v2" looks up each leaf in a table of its own,
-        like Fast TreeSHAP v2 (Yang, 2021, arXiv:2109.09847). It computes SHAP values and Banzhaf values, for
-        at most 16 features on a path, with tables within ``memory_limit``. The other algorithms are slower,
+        and that the explainer keeps for calls of about the same size, see :meth:`plan`. "quadrature" uses no
+        tables. "fast_v2" looks up each leaf in a table of its own, like Fast TreeSHAP v2 (Yang, 2021,
+        arXiv:2109.09847). It computes SHAP values and Banzhaf values, for at most 16 features on a path, with
+        tables within ``memory_limit``. The other algorithms are slower,
         are provided for comparison, and compute path-dependent SHAP values only. "gputreeshap" is the method
         of Mitchell, Frank and Holmes (arXiv:2010.13972): on GPUs only, for at most 31 features on a path.
         Its last digits vary from run to run, and with more than 16 features on a path it computes in double

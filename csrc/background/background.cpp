@@ -153,7 +153,7 @@ Plan make_background_plan(const EnsembleView& ensemble, Precision precision, con
       stored ? TableLimits{std::min(stored->leaf_bits, kMaxTableBits)} : affordable(plan, table_bytes);
   plan.tables.against_background = true;
   plan.tables.leaf_bits = limits.leaf_bits;
-  lay_out_tables(plan, {}, limits);
+  lay_out_tables(plan, limits);
   drop_walks(plan);
   if (stored) {
     take_tables(plan, *stored);

@@ -4,6 +4,7 @@
 #include "base/aligned.h"
 #include "cpu/chunk_walk.h"
 #include "cpu/tree_algorithm.h"
+#include "intervals/lookup.h"
 #include "plan/plan.h"
 #include "rows/coding.h"
 #include "rows/grid.h"
@@ -26,7 +27,9 @@ constexpr int64_t kMaxTileRows = 1024, kMaxTableTileRows = 4096;
 size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size() + plan.triples.size(); }
 
 // Return whether trees are explained by tables.
-bool has_tables(const Plan& plan) { return plan.method == Method::kFastV2 || !plan.tables.trees.empty(); }
+bool has_tables(const Plan& plan) {
+  return plan.method == Method::kFastV2 || !plan.tables.trees.empty() || plan.intervals.any();
+}
 
 size_t fast_v2_row_bytes(const Plan& plan) {
   if (plan.method != Method::kFastV2) return 0;
@@ -47,8 +50,8 @@ size_t method_bytes(const Plan& plan) {
 TileSize tile_size(const Plan& plan) {
   const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) +
                            sizeof(double) * n_sums(plan) * plan.n_outputs + table_row_bytes(plan) +
-                           fast_v2_row_bytes(plan) + 1;
-  const bool tables = plan.tables.any();
+                           interval_row_bytes(plan) + fast_v2_row_bytes(plan) + 1;
+  const bool tables = plan.tables.any() || plan.intervals.any();
   const int64_t by_memory = static_cast<int64_t>((tables ? kTableTileBytes : kTileBytes) / row_bytes);
   const int64_t n_blocks = std::min(by_memory, tables ? kMaxTableTileRows : kMaxTileRows) / kBlockRows;
   return {std::max<int64_t>(1, n_blocks) * kBlockRows, 4, !has_tables(plan)};
@@ -158,7 +161,8 @@ class Worker {
         result_(result),
         walk_(plan, result.needs_margins()),
         sums_(plan, result, tile_rows),
-        tables_(plan, kernels(), tile_rows) {
+        tables_(plan, kernels(), tile_rows),
+        intervals_(plan, tile_rows) {
     chunk_sums_.resize(most_sum_bytes(plan));
     if (plan.method == Method::kFastV2) fast_v2_ = std::make_unique<FastV2<T>>(plan, kernels(), tile_rows);
   }
@@ -167,6 +171,7 @@ class Worker {
     sums_.clear();
     TileSums* const margin = result_.needs_margins() ? &tile.margin : nullptr;
     if (!tables_.run(tile.codes, tile.n_rows, sums_.values(), margin, walk_.margins(), stop)) return false;
+    if (!intervals_.run(tile.codes, tile.n_rows, sums_.values(), margin, stop)) return false;
     if (fast_v2_ &&
         !fast_v2_->run(tile.codes, tile.n_rows, walk_.words(), sums_.values(), margin, walk_.margins(), stop))
       return false;
@@ -189,6 +194,7 @@ class Worker {
   ChunkWalk<T> walk_;
   RowSums sums_;
   TableRunner<T> tables_;
+  IntervalRunner<T> intervals_;
   Aligned<char> chunk_sums_;
   std::unique_ptr<FastV2<T>> fast_v2_;
 };
@@ -307,7 +313,8 @@ size_t shared_bytes(const Plan& plan) {
 size_t scratch_bytes(const Plan& plan) {
   const size_t tile = tile_size(plan).most_rows;
   return method_bytes(plan) + most_sum_bytes(plan) +
-         tile * (8 * plan.n_outputs * (n_sums(plan) + 1) + table_row_bytes(plan) + fast_v2_row_bytes(plan)) +
+         tile * (8 * plan.n_outputs * (n_sums(plan) + 1) + table_row_bytes(plan) + interval_row_bytes(plan) +
+                 fast_v2_row_bytes(plan)) +
          tile / kBlockRows * code_bytes(plan);
 }
 

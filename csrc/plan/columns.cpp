@@ -40,6 +40,18 @@ ColumnCoder::ColumnCoder(const EnsembleView& ensemble, Plan& plan)
   sort_unique(plan_.features);
 }
 
+ColumnCoder::ColumnCoder(const EnsembleView& ensemble, Plan& plan, const CodedTests& coded)
+    : e_(ensemble), plan_(plan), tests_(coded.tests) {
+  const Plan& from = coded.plan;
+  plan.n_features = from.n_features;
+  plan.n_inputs = from.n_inputs;
+  plan.n_used_inputs = from.n_used_inputs;
+  plan.wide_codes = from.wide_codes;
+  plan.columns = from.columns;
+  plan.features = from.features;
+  plan.category_bits = from.category_bits;
+}
+
 void ColumnCoder::add_test(int64_t node) {
   const int32_t x = e_.feature[node];
   int32_t& index = e_.is_categorical(node) ? categorical_[x] : numeric_[x];
@@ -73,6 +85,7 @@ void ColumnCoder::add_test(int64_t node) {
 }
 
 DecideNode ColumnCoder::code(int64_t node) {
+  if (tests_) return tests_[node];
   const int32_t x = e_.feature[node];
   const bool missing_left = e_.missing_left[node];
   DecideNode d{0, 0, 0, 0, 0};

@@ -24,6 +24,8 @@ class ColumnCoder {
  public:
   // Fill the plan's columns and features.
   ColumnCoder(const EnsembleView& ensemble, Plan& plan);
+  // Copy those of another plan, with the tests of the ensemble's nodes.
+  ColumnCoder(const EnsembleView& ensemble, Plan& plan, const CodedTests& coded);
 
   // Return the test of a node without its place on a path; add its categories to the plan.
   DecideNode code(int64_t node);
@@ -34,6 +36,7 @@ class ColumnCoder {
 
   const EnsembleView& e_;
   Plan& plan_;
+  const DecideNode* tests_ = nullptr;  // by node, if they are given
   size_t n_listed_ = 0;
   std::vector<int32_t> numeric_, categorical_;  // by column of X: the column of the plan
 };

@@ -54,12 +54,25 @@ class Compiler {
         path_(ensemble.n_players),
         slot_of_feature_(ensemble.n_players, -1) {}
 
+  Compiler(const EnsembleView& ensemble, const CodedTests& coded)
+      : e_(ensemble),
+        walks_(true),
+        n_first_(coded.n_first),
+        width_(ensemble.value_width),
+        plan_(empty_plan(ensemble, coded.plan.precision, 1, coded.plan.index)),
+        columns_(ensemble, plan_, coded),
+        measured_(ensemble, plan_),
+        writer_(ensemble, measured_, plan_),
+        path_(ensemble.n_players),
+        slot_of_feature_(ensemble.n_players, -1) {}
+
   Plan compile() {
     make_room();
     const std::vector<TreeShape>& shapes = measured_.shapes();
     std::vector<int32_t> order(e_.n_trees);
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      if ((a < n_first_) != (b < n_first_)) return a < n_first_;
       if (e_.tree_output[a] != e_.tree_output[b]) return e_.tree_output[a] < e_.tree_output[b];
       return shapes[a].n_features < shapes[b].n_features;  // K, too
     });
@@ -125,7 +138,8 @@ class Compiler {
 
   void begin_chunk(int32_t tree, const TreeShape& shape) {
     if (!plan_.chunks.empty() && plan_.chunks.back().output == e_.tree_output[tree] &&
-        plan_.chunks.back().n_nodes == shape.n_nodes && has_room())
+        plan_.chunks.back().n_nodes == shape.n_nodes && has_room() &&
+        (plan_.trees.back().source < n_first_) == (tree < n_first_))
       return;
     for (const int32_t f : slot_features_) slot_of_feature_[f] = -1;
     slot_features_.clear();
@@ -181,7 +195,7 @@ class Compiler {
     first_child_ = plan_.children.size();
     first_leaf_ = plan_.leaf_values.size();
     plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), writer_.n_constants(), first_child_,
-                           first_leaf_, shape.height, shape.n_features, true});
+                           first_leaf_, shape.height, shape.n_features, true, tree});
     Chunk& chunk = plan_.chunks.back();
     chunk.tree_end = plan_.trees.size();
     chunk.height = std::max(chunk.height, shape.height);
@@ -294,7 +308,7 @@ class Compiler {
 
   void write_decision(int64_t node, const Label& n, const PathStep* previous) {
     DecideNode d = columns_.code(node);
-    if (n.flip) d.flags |= kFlip;
+    if (n.flip) d.flags ^= kFlip;
     if (previous) {
       d.previous = previous->bit >> 1;
       if (previous->bit & 1) d.flags |= kPreviousRight;
@@ -304,6 +318,7 @@ class Compiler {
 
   const EnsembleView& e_;
   const bool walks_;
+  const int32_t n_first_ = -1;
   const int32_t width_;
   Plan plan_;
   ColumnCoder columns_;
@@ -327,7 +342,7 @@ size_t Plan::bytes() const { return stream_bytes() + shares.size() * 8; }
 size_t Plan::stream_bytes() const {
   return decide.size() * sizeof(DecideNode) + category_bits.size() * 4 + ops.size() * 4 +
          constants_float.size() * 4 + constants_double.size() * 8 + children.size() * 4 +
-         leaf_values.size() * 8 + tables.bytes();
+         leaf_values.size() * 8 + tables.bytes() + intervals.bytes();
 }
 
 size_t walk_stack(const Plan& plan, const Chunk& chunk) {
@@ -337,6 +352,10 @@ size_t walk_stack(const Plan& plan, const Chunk& chunk) {
                           : (single ? walk_rows<float> : walk_rows<double>)(interactions);
   const int n_outputs = static_cast<int>(n_used_outputs(plan, chunk));
   return rows * stack_size(chunk.n_nodes, n_outputs, chunk.height, plan.order);
+}
+
+Plan make_plan(const EnsembleView& ensemble, const CodedTests& coded) {
+  return Compiler(ensemble, coded).compile();
 }
 
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Index index, bool walks) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "plan/interval_tables.h"
 #include "plan/program.h"
 #include "plan/tables.h"
 
@@ -34,6 +35,7 @@ struct TreeProgram {
   int height;
   int n_features;  // most different ones on a path
   bool walked;     // false: explained by tables, without ops and constants; true with a tree algorithm, too
+  int32_t source;  // the tree of the ensemble
 };
 
 // Consecutive trees with the same output and number of quadrature nodes, few enough to stay in the L2 cache
@@ -96,6 +98,7 @@ struct Plan {
   int64_t n_leaves;
   double leaf_scale;  // a power of two; phi is computed from leaf values divided by it
   Tables tables;
+  IntervalTables intervals;
 
   bool interactions() const { return order >= 2; }
 
@@ -135,6 +138,17 @@ size_t walk_stack(const Plan& plan, const Chunk& chunk);
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
                Index index = Index::kShapley, bool walks = true);
 
+// Trees that are made of nodes of a plan: the features of the ensemble are those of the plan, and the nodes'
+// tests are given as in Plan::decide, with their flags, but without their place on a path.
+struct CodedTests {
+  const Plan& plan;
+  const DecideNode* tests;  // by node of the ensemble
+  int32_t n_first;          // trees that come before the others
+};
+
+// Compile such trees for path-dependent values of the plan's precision and index.
+Plan make_plan(const EnsembleView& ensemble, const CodedTests& coded);
+
 // Compile a plan for values against background data: `rows` and their weights, which add up to 1. Tables take
 // at most table_bytes. Throw std::invalid_argument if a path has more than 64 different features.
 //
@@ -150,11 +164,10 @@ struct TableMemoryError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Compile a plan for path-dependent values with tables, of at most table_bytes: for trees that use the same
-// split throughout each level, then for others with at most max_nodes quadrature nodes, as far as memory
-// allows.
-Plan make_table_plan(const EnsembleView& ensemble, Precision precision, Index index, int max_nodes,
-                     size_t table_bytes, int64_t n_threads, const StoredTables* stored = nullptr);
+// Compile a plan for path-dependent values with tables, of at most table_bytes, for trees that use the same
+// split throughout each level.
+Plan make_level_plan(const EnsembleView& ensemble, Precision precision, Index index, size_t table_bytes,
+                     int64_t n_threads, const StoredTables* stored = nullptr);
 
 class Gaps;  // rows/gaps.h
 

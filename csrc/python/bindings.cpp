@@ -10,6 +10,7 @@
 #include "background/rescaled.h"
 #include "cpu/tree_algorithm.h"
 #include "cpu/walk_time.h"
+#include "intervals/builder.h"
 #include "python/table_bindings.h"
 #include "simd/kernels.h"
 #include "tables/fast_v2.h"
@@ -126,7 +127,7 @@ auto with_view(const py::dict& ensemble, const Make& make) {
 
 Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name,
              const std::string& tables, size_t table_bytes, int n_threads, const std::string& method_name,
-             int table_nodes, const py::object& stored) {
+             const py::object& stored) {
   const Precision of = precision_named(precision);
   const Index index = index_named(name);
   const NamedMethod method = method_named(method_name);
@@ -157,10 +158,29 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   if (order != 1) throw py::value_error("only plans of order 1 have tables");
   if (method.method != Method::kWalk || method.tree_algorithm)
     throw py::value_error("the method '" + method_name + "' has no tables of this kind");
-  if (table_nodes < 0) throw py::value_error("table_nodes must not be negative");
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_table_plan(view, of, index, table_nodes, table_bytes, n_threads, contents.get());
+    return make_level_plan(view, of, index, table_bytes, n_threads, contents.get());
   });
+}
+
+IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
+                       const std::vector<double>& prices) {
+  if (plan.order != 1 || plan.method != Method::kWalk || plan.tree_algorithm ||
+      plan.tables.against_background)
+    throw py::value_error("only plans for path-dependent values by the walk have tables by intervals");
+  if (plan.intervals.any()) throw py::value_error("the plan has tables by intervals");
+  if (prices.size() != 7) throw py::value_error("prices must have 7 elements");
+  const IntervalPrices each{prices[0], prices[1], prices[2], prices[3], prices[4], prices[5], prices[6]};
+  const WithoutGil release;
+  return lay_out_intervals(plan, each, {most_entries, n_rows});
+}
+
+Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_threads) {
+  require_threads(n_threads);
+  if (layout.units.first_of_tree.size() != plan.trees.size() + 1)
+    throw py::value_error("the layout is of another plan");
+  const WithoutGil release;
+  return make_interval_plan(plan, layout, n_threads);
 }
 
 // Check the background rows and return them; their weights add up to 1.
@@ -380,21 +400,31 @@ py::list list_of(const std::vector<TreeGroup>& groups) {
   return out;
 }
 
+py::dict layout_info(const IntervalLayout& layout) {
+  py::dict out;
+  out["groups"] = list_of(layout.costs.groups);
+  out["table_bytes"] = layout.costs.bytes;
+  out["lookup_seconds"] = layout.costs.lookup_seconds;
+  out["build_seconds"] = layout.costs.build_seconds;
+  return out;
+}
+
 py::dict info(const Plan& plan) {
   size_t n_repeated = 0;
   for (const DecideNode& node : plan.decide) n_repeated += node.previous != 0;
   py::dict out;
-  out["n_trees"] = plan.trees.size();
+  out["n_trees"] = plan.trees.size() + plan.intervals.n_trees;
   out["n_leaves"] = plan.n_leaves;
   out["n_repeated"] = n_repeated;
   out["groups"] = list_of(tree_groups(plan));
   const bool leaf_tables = plan.method == Method::kFastV2;
-  out["n_table_trees"] = leaf_tables ? plan.trees.size() : plan.tables.trees.size();
-  out["n_lookups"] = leaf_tables ? plan.tables.leaf_tables.size() : plan.tables.lookups.size();
+  out["n_table_trees"] = leaf_tables ? plan.trees.size() : plan.tables.trees.size() + plan.intervals.n_trees;
+  out["n_lookups"] = leaf_tables ? plan.tables.leaf_tables.size()
+                                 : plan.tables.lookups.size() + plan.intervals.tables.size();
   out["n_chunks"] = plan.chunks.size();
   out["n_features_used"] = plan.features.size();
   out["n_leaves_without_table"] = plan.tables.leaves.size();
-  out["table_bytes"] = plan.tables.table_bytes();
+  out["table_bytes"] = plan.tables.table_bytes() + plan.intervals.table_bytes();
   out["table_seconds"] = plan.tables.seconds;
   out["borrowed_bytes"] = plan.tables.borrowed_bytes();
   out["bytes"] = plan.bytes();
@@ -420,8 +450,7 @@ PYBIND11_MODULE(_core, module) {
   py::class_<Plan>(module, "Plan")
       .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("order") = 1,
            py::arg("index") = "SII", py::arg("tables") = "none", py::arg("table_bytes") = size_t{1} << 28,
-           py::arg("n_threads") = 1, py::arg("method") = "walk", py::arg("table_nodes") = 0,
-           py::arg("stored") = py::none())
+           py::arg("n_threads") = 1, py::arg("method") = "walk", py::arg("stored") = py::none())
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none(),
            py::arg("triples") = py::none(), py::arg("base_value") = py::none(), py::arg("zeroed") = false)
@@ -430,9 +459,13 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("base_value", &base_value)
       .def_property_readonly("constant", &constant)
       .def_property_readonly("leaf_magnitude", &leaf_magnitude)
-      .def("possible_tables", [](const Plan& plan) { return list_of(possible_tables(plan)); })
       .def("contents", &contents)
       .def("info", &info);
+  py::class_<IntervalLayout>(module, "IntervalLayout")
+      .def(py::init(&lay_out), py::arg("plan"), py::arg("most_entries"), py::arg("n_rows"), py::arg("prices"))
+      .def("info", &layout_info);
+  module.def("interval_plan", &compile_intervals, py::arg("plan"), py::arg("layout"),
+             py::arg("n_threads") = 1);
   module.def("background_plan", &compile_background, py::arg("ensemble"), py::arg("precision"),
              py::arg("background"), py::arg("weights"), py::arg("table_bytes"), py::arg("n_threads") = 1,
              py::arg("stored") = py::none());

@@ -1,5 +1,6 @@
 // The Python boundary of the GPU half; skshapgpu/_cuda.pyi documents it.
 #include <pybind11/stl.h>
+#include <memory>
 
 #include "cuda/cuda.h"
 #include "cuda/program/paths.h"
@@ -89,8 +90,13 @@ PYBIND11_MODULE(_cuda, module) {
       .def_property_readonly("compute_capability",
                              [](const CudaDevice& d) { return py::make_tuple(d.major, d.minor); });
   py::class_<CudaPlan>(module, "CudaPlan")
-      .def(py::init<const Plan&, int, bool>(), py::arg("plan"), py::arg("device"), py::arg("gputreeshap"),
-           py::keep_alive<1, 2>(), py::call_guard<WithoutGil>())
+      .def(py::init([](const Plan& plan, int device, bool gputreeshap) {
+             if (plan.intervals.any())
+               throw py::value_error("plans with tables by intervals are for the CPU");
+             const WithoutGil release;
+             return std::make_unique<CudaPlan>(plan, device, gputreeshap);
+           }),
+           py::arg("plan"), py::arg("device"), py::arg("gputreeshap"), py::keep_alive<1, 2>())
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("gap").none(true), py::arg("memory_limit"), py::arg("matrices") = py::none(),
            py::arg("pairs") = py::none())

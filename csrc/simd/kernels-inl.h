@@ -3,6 +3,7 @@
 // functions compiled for one instruction set with those of another.
 #pragma once
 
+#include "simd/interval_kernels-inl.h"
 #include "simd/rescaled_kernel-inl.h"
 #include "simd/row_kernels-inl.h"
 #include "simd/table_kernels-inl.h"
@@ -22,6 +23,10 @@ Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_ve
   k.index = &index;
   k.lookup_float = &lookup<FloatVector>;
   k.lookup_double = &lookup<DoubleVector>;
+  k.entry_index = &entry_index;
+  k.add_entries_float = &add_entries_of<FloatVector>;
+  k.add_entries_double = &add_entries_of<DoubleVector>;
+  k.add_margins = &add_margins<DoubleVector>;
   k.leaf_table = &leaf_table;
   k.subset_sums = &subset_sums;
   k.fill_leaves_float = &fill_leaves_of<FloatVector>;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/index_steps.h"
 #include "plan/program.h"
 #include "plan/tables.h"
 
@@ -77,6 +78,39 @@ struct LookupArgs {
   uint32_t n_targets;
   T* phi;  // [row][row_size]; every row is aligned to 64 bytes
   size_t row_size;
+};
+
+// The indices of the rows of some blocks in a table by intervals.
+struct EntryIndexArgs {
+  const uint16_t* codes;  // [column][code_stride]
+  size_t code_stride;
+  const CategoryRows* category_rows;  // [block][column], where categorical
+  size_t n_columns;                   // of the codes
+  const IndexColumn* columns;
+  size_t n_index_columns;
+  const IndexStep* steps;
+  size_t n_blocks;
+  uint16_t* index;  // [block][64]
+};
+
+// Rows that add the entries of their indices. `row_size` is 8 or a multiple of 16.
+template <class T>
+struct EntryArgs {
+  const uint16_t* index;
+  size_t n_rows;
+  const T* table;  // [index][row_size]
+  size_t row_size;
+  T* sums;  // [row][row_size]
+};
+
+// Rows that add the margins of their indices.
+struct MarginArgs {
+  const uint16_t* index;
+  size_t n_rows;
+  const double* table;  // [index][output]
+  size_t n_outputs;
+  double* margin;  // [output][stride]
+  size_t stride;
 };
 
 // The table of a leaf: its contributions to the features of its path, by the pattern of x; see plan/tables.h.
@@ -181,6 +215,10 @@ struct Kernels {
   void (*index)(const IndexArgs&);
   void (*lookup_float)(const LookupArgs<float>&);
   void (*lookup_double)(const LookupArgs<double>&);
+  void (*entry_index)(const EntryIndexArgs&);
+  void (*add_entries_float)(const EntryArgs<float>&);
+  void (*add_entries_double)(const EntryArgs<double>&);
+  void (*add_margins)(const MarginArgs&);
   void (*leaf_table)(const LeafTableArgs&);
   void (*subset_sums)(const SubsetSumsArgs&);
   void (*fill_leaves_float)(const FillLeavesArgs<float>&);
@@ -219,6 +257,8 @@ std::vector<std::string> supported_kernels();
 // Call the kernels in use, by precision.
 inline void lookup(const LookupArgs<float>& args) { kernels().lookup_float(args); }
 inline void lookup(const LookupArgs<double>& args) { kernels().lookup_double(args); }
+inline void add_entries(const EntryArgs<float>& args) { kernels().add_entries_float(args); }
+inline void add_entries(const EntryArgs<double>& args) { kernels().add_entries_double(args); }
 inline void fill_leaves(const FillLeavesArgs<float>& args) { kernels().fill_leaves_float(args); }
 inline void fill_leaves(const FillLeavesArgs<double>& args) { kernels().fill_leaves_double(args); }
 inline void add_leaves(const AddLeavesArgs<float>& args) { kernels().add_leaves_float(args); }

@@ -131,7 +131,7 @@ struct DoubleVector {
   static V take(const T* table, Index x) { return _mm256_i64gather_pd(table, x, 8); }
 };
 
-// Numbers of the 64 rows of a block, assembled from bits.
+// Numbers of the 64 rows of a block, which are sums modulo 2^16.
 class BlockIndex {
  public:
   // Add a number to those of some rows.
@@ -142,7 +142,17 @@ class BlockIndex {
     for (int i = 0; i < 4; ++i) {
       const __m256i bits = _mm256_set1_epi16(static_cast<short>(rows >> (16 * i)));
       const __m256i set = _mm256_cmpeq_epi16(_mm256_and_si256(bits, lane), lane);
-      part_[i] = _mm256_or_si256(part_[i], _mm256_and_si256(set, x));
+      part_[i] = _mm256_add_epi16(part_[i], _mm256_and_si256(set, x));
+    }
+  }
+  // Add a number to those of the rows whose codes are beyond an operand.
+  void add_beyond(const uint16_t* codes, uint16_t operand, uint16_t number) {
+    const __m256i limit = _mm256_set1_epi16(static_cast<short>(operand));
+    const __m256i x = _mm256_set1_epi16(static_cast<short>(number));
+    for (int i = 0; i < 4; ++i) {
+      const __m256i c = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 16 * i));
+      const __m256i within = _mm256_cmpeq_epi16(_mm256_min_epu16(c, limit), c);
+      part_[i] = _mm256_add_epi16(part_[i], _mm256_andnot_si256(within, x));
     }
   }
   void store(uint16_t* out) const {

@@ -126,9 +126,12 @@ struct DoubleVector {
   }
   static constexpr bool kGathers = true;
   static V take(const T* table, Index x) { return _mm512_mask_i64gather_pd(zero(), 0xff, x, table, 8); }
+  static Index index_from(const uint16_t* p) {
+    return _mm512_maskz_cvtepu16_epi64(0xff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
 };
 
-// Numbers of the 64 rows of a block, assembled from bits.
+// Numbers of the 64 rows of a block, which are sums modulo 2^16.
 class BlockIndex {
  public:
   // Add a number to those of some rows.
@@ -136,6 +139,13 @@ class BlockIndex {
     const __m512i x = _mm512_set1_epi16(static_cast<short>(number));
     lo_ = _mm512_mask_add_epi16(lo_, static_cast<__mmask32>(rows), lo_, x);
     hi_ = _mm512_mask_add_epi16(hi_, static_cast<__mmask32>(rows >> 32), hi_, x);
+  }
+  // Add a number to those of the rows whose codes are beyond an operand.
+  void add_beyond(const uint16_t* codes, uint16_t operand, uint16_t number) {
+    const __m512i limit = _mm512_set1_epi16(static_cast<short>(operand));
+    const __m512i x = _mm512_set1_epi16(static_cast<short>(number));
+    lo_ = _mm512_mask_add_epi16(lo_, _mm512_cmpgt_epu16_mask(_mm512_loadu_si512(codes), limit), lo_, x);
+    hi_ = _mm512_mask_add_epi16(hi_, _mm512_cmpgt_epu16_mask(_mm512_loadu_si512(codes + 32), limit), hi_, x);
   }
   void store(uint16_t* out) const {
     _mm512_storeu_si512(out, lo_);

@@ -12,6 +12,7 @@ typedef double Double2 __attribute__((vector_size(16)));
 typedef int32_t Int4 __attribute__((vector_size(16)));
 typedef int64_t Long2 __attribute__((vector_size(16)));
 typedef int16_t Short8 __attribute__((vector_size(16)));
+typedef uint16_t UShort8 __attribute__((vector_size(16)));
 
 struct FloatVector {
   using T = float;
@@ -125,7 +126,7 @@ struct DoubleVector {
   static V take(const T* table, Index x) { return V{table[x[0]], table[x[1]]}; }
 };
 
-// Numbers of the 64 rows of a block, assembled from bits.
+// Numbers of the 64 rows of a block, which are sums modulo 2^16.
 class BlockIndex {
  public:
   // Add a number to those of some rows.
@@ -135,7 +136,15 @@ class BlockIndex {
     for (int i = 0; i < 8; ++i) {
       const int16_t bits = static_cast<int16_t>(rows >> (8 * i) & 0xff);
       const Short8 set = (Short8{bits, bits, bits, bits, bits, bits, bits, bits} & lane) == lane;
-      part_[i] |= set & Short8{x, x, x, x, x, x, x, x};
+      part_[i] += set & Short8{x, x, x, x, x, x, x, x};
+    }
+  }
+  // Add a number to those of the rows whose codes are beyond an operand.
+  void add_beyond(const uint16_t* codes, uint16_t operand, uint16_t number) {
+    for (int i = 0; i < 8; ++i) {
+      UShort8 c;
+      memcpy(&c, codes + 8 * i, sizeof c);
+      part_[i] += (Short8)(c > operand) & static_cast<int16_t>(number);
     }
   }
   void store(uint16_t* out) const { memcpy(out, part_, sizeof part_); }

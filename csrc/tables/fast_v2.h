@@ -18,7 +18,7 @@
 
 namespace skshap {
 
-// Compile a plan for this method; otherwise like make_table_plan for all trees.
+// Compile a plan for this method; every tree has tables, of at most table_bytes.
 Plan make_fast_v2_plan(const EnsembleView& ensemble, Precision precision, Index index, size_t table_bytes,
                        int64_t n_threads, const StoredTables* stored = nullptr);
 

@@ -40,8 +40,7 @@ std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits) {
 
 size_t tables_bytes(const Plan& plan, const TableLimits& limits) {
   size_t bytes = 0;
-  for (const TableCost& cost : table_costs(plan, limits.leaf_bits))
-    if (cost.n_nodes <= limits.max_nodes) bytes += cost.bytes;
+  for (const TableCost& cost : table_costs(plan, limits.leaf_bits)) bytes += cost.bytes;
   return bytes;
 }
 

@@ -8,8 +8,8 @@
 
 namespace skshap {
 
-// The cost of tables of all trees with the same number of quadrature nodes, by the rule of Gauss and Legendre:
-// where the walk uses another one, the number still stands for the length of the paths.
+// The cost of tables of all trees with the same number of quadrature nodes, by the rule of Gauss and
+// Legendre: where the walk uses another one, the number still stands for the length of the paths.
 struct TableCost {
   int n_nodes;
   size_t n_trees, n_leaves, n_lookups, bytes;

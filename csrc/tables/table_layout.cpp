@@ -1,31 +1,16 @@
 #include "tables/table_layout.h"
 
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
-
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
-#include "plan/quadrature.h"
+#include "base/large_pages.h"
 
 namespace skshap {
 namespace {
 
 // Number of lookups per batch, whose entries are added up in the plan's precision; more would lose accuracy.
 constexpr size_t kBatchLookups = 256;
-
-// A list of trees with an iterator: find() returns a tree's entry or null, for trees in the order of the
-// plan.
-class LevelTrees {
- public:
-  explicit LevelTrees(const std::vector<LevelTree>& list) : next_(list.data()), end_(next_ + list.size()) {}
-  const LevelTree* find(size_t tree) { return next_ != end_ && next_->tree == tree ? next_++ : nullptr; }
-
- private:
-  const LevelTree *next_, *end_;
-};
 
 class Layout {
  public:
@@ -170,15 +155,20 @@ class Layout {
 
 }  // namespace
 
-void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const TableLimits& limits) {
-  LevelTrees level_trees(levels);
+void lay_out_tables(Plan& plan, const TableLimits& limits) {
   Layout layout(plan, limits);
   for (size_t c = 0; c < plan.chunks.size(); ++c)
-    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i)
-      if (const LevelTree* const tree = level_trees.find(i))
-        layout.add_level_tree(c, *tree);
-      else if (quadrature_nodes(plan.index, plan.trees[i].n_features) <= limits.max_nodes)
-        layout.add_tree(c, i);
+    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) layout.add_tree(c, i);
+  layout.end();
+}
+
+void lay_out_level_tables(Plan& plan, const std::vector<LevelTree>& trees) {
+  Layout layout(plan, {});
+  size_t c = 0;
+  for (const LevelTree& tree : trees) {
+    while (plan.chunks[c].tree_end <= tree.tree) ++c;
+    layout.add_level_tree(c, tree);
+  }
   layout.end();
 }
 
@@ -186,29 +176,20 @@ void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const Tabl
 
 namespace {
 
-// Resize on pages of 2 MiB if the system has them: otherwise building a table costs a page fault for every 4
-// KiB.
+// No table writes to the padding, but files store all of it.
 template <class X>
-void resize_on_large_pages(X& table, size_t n) {
-  table.reserve(n);
-#ifdef __linux__
-  constexpr uintptr_t kPage = 2 << 20;
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(table.data()) + kPage - 1) / kPage * kPage;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(table.data() + n) / kPage * kPage;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-#endif
-  table.resize(n);
-  std::fill(table.end() - std::min(n, kTablePadding), table.end(),
-            0);  // no table writes there, but files store all of it
+void allocate(X& table, size_t n) {
+  resize_on_large_pages(table, n);
+  std::fill(table.end() - std::min(n, kTablePadding), table.end(), 0);
 }
 
 }  // namespace
 
 void allocate_tables(Plan& plan) {
   if (element_bytes(plan) == 4)
-    resize_on_large_pages(plan.tables.floats.own(), plan.tables.n_elements);
+    allocate(plan.tables.floats.own(), plan.tables.n_elements);
   else
-    resize_on_large_pages(plan.tables.doubles.own(), plan.tables.n_elements);
+    allocate(plan.tables.doubles.own(), plan.tables.n_elements);
 }
 
 namespace {

@@ -17,9 +17,12 @@ struct LevelTree {
   std::vector<int32_t> nodes;
 };
 
-// Lay out tables: everything except their numbers. Each tree of `levels`, in the order of the plan, has a
-// single table, indexed by its decisions on each level. The limits apply to all other trees.
-void lay_out_tables(Plan& plan, const std::vector<LevelTree>& levels, const TableLimits& limits);
+// Lay out the tables of all trees: everything except their numbers.
+void lay_out_tables(Plan& plan, const TableLimits& limits);
+
+// Lay out tables for some trees, in the order of the plan: each has a single one, indexed by its decisions on
+// each level.
+void lay_out_level_tables(Plan& plan, const std::vector<LevelTree>& trees);
 
 // Allocate the numbers of the tables.
 void allocate_tables(Plan& plan);

@@ -49,6 +49,11 @@ class Groups {
   std::vector<TreeGroup> list() const {
     std::vector<TreeGroup> out;
     for (const auto& [key, cost] : found_) out.push_back({key.second, cost});
+    const IntervalTables& intervals = plan_.intervals;
+    if (intervals.any())
+      out.push_back({true,
+                     {intervals.n_nodes, intervals.n_trees, intervals.n_leaves, intervals.tables.size(),
+                      intervals.table_bytes(), 0, 0}});
     return out;
   }
 
@@ -71,13 +76,6 @@ std::vector<TreeGroup> tree_groups(const Plan& plan) {
   groups.add_tables();
   if (plan.method == Method::kFastV2) groups.add_leaf_tables();
   return groups.list();
-}
-
-std::vector<TreeGroup> possible_tables(const Plan& plan) {
-  std::vector<TreeGroup> out;
-  for (const TableCost& cost : table_costs(plan, kMaxTableBits))
-    if (cost.longest_path <= kMaxTableBits) out.push_back({true, cost});
-  return out;
 }
 
 }  // namespace skshap

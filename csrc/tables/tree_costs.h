@@ -17,8 +17,4 @@ struct TreeGroup {
 // Return the groups by ascending number of nodes.
 std::vector<TreeGroup> tree_groups(const Plan& plan);
 
-// Return the costs of tables for the trees that are walked, by ascending number of nodes. All trees with the
-// same number of nodes are left out if one of them has a longer path than tables allow.
-std::vector<TreeGroup> possible_tables(const Plan& plan);
-
 }  // namespace skshap

@@ -1,7 +1,6 @@
 // Leaves of a tree, and the groups of them that share tables.
 #pragma once
 
-#include <limits>
 #include <vector>
 
 #include "plan/plan.h"
@@ -12,11 +11,9 @@ namespace skshap {
 // The largest numbers of bits of an index, and of the pattern of a leaf without a table.
 constexpr uint32_t kMaxTableBits = 16, kMaxPatternBits = kMaxPathFeatures;
 
-// Which leaves have tables: those with at most leaf_bits features on their path, in trees with at most
-// max_nodes quadrature nodes.
+// Which leaves have tables: those with at most leaf_bits features on their path.
 struct TableLimits {
   uint32_t leaf_bits;
-  int max_nodes = std::numeric_limits<int>::max();
 };
 
 // The leaves of one tree, and the groups of them that share tables.

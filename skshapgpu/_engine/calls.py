@@ -106,18 +106,18 @@ class Run(ABC):
     skips_unused = False
     _n_computed = 0
 
-    def __init__(self, compiled: CompiledModel, kind: Kind, rows: Rows, table_nodes: int = 0) -> None:
+    def __init__(self, compiled: CompiledModel, kind: Kind, rows: Rows, table_entries: int = 0) -> None:
         self._rows, self.n_rows, self.dtype = rows, rows.n_rows, rows.dtype
         self.n_features, self.n_outputs = compiled.n_features, compiled.n_outputs
         self.n_computed_outputs = compiled.n_computed_outputs
-        self._kind, self._table_nodes = kind, table_nodes
+        self._kind, self._table_entries = kind, table_entries
         self._compiled = compiled
         self._checked = kind in compiled.checked_kinds
         self.gap: float | None = 0.0 if self._checked else None
 
     def compile(self) -> None:
         """Compile the plan and its tables, unless an earlier run did."""
-        self.plan = self._compiled.plan(self._kind, self._table_nodes)
+        self.plan = self._compiled.plan(self._kind, self._table_entries)
 
     def sets(self, part: str) -> np.ndarray:
         """Return the sets of columns, as :meth:`CompiledModel.sets` does."""
@@ -217,7 +217,7 @@ class HostRun(Run):
         execution: ExecutionPlan,
         labels: np.ndarray | None,
     ) -> None:
-        super().__init__(compiled, kind, rows, execution.table_nodes)
+        super().__init__(compiled, kind, rows, execution.table_entries)
         self.device = devices.label(execution.indices)
         self._labels, self._execution = labels, execution
         is_direct = not (execution.indices or compiled.widen or compiled.sharing)

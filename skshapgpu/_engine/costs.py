@@ -5,25 +5,42 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from .._common.digits import number
 
-#: Seconds, measured on one core of an AMD EPYC 9004 with AVX-512, in a virtual machine: for each call, for
-#: each walked leaf and block of 64 rows, and for each thread that a call wakes; by precision, for each
-#: walked leaf, quadrature node and vector of 16 rows.
+#: Seconds, measured on one core of servers with AVX-512: for each call, for each walked leaf and block of 64
+#: rows, and for each thread that a call wakes; by precision, for each walked leaf, quadrature node and vector
+#: of 16 rows.
 _CPU_CALL, _CPU_BLOCK, _CPU_THREAD = 3.5e-5, 1.2e-8, 5e-6
-_CPU_VECTOR = {"single": 2.5e-9, "double": 4.5e-9}
+_CPU_VECTOR = {"single": 1.3e-9, "double": 2.6e-9}
+
+#: How many times as long a walk and a lookup in tables by intervals take with other instruction sets.
+_WALK_FACTOR = {"avx512": 1.0, "avx2": 2.0, "baseline": 4.5}
+_LOOKUP_FACTOR = {"avx512": 1.0, "avx2": 1.3, "baseline": 1.7}
 
 #: Seconds for each number of X, which is compared with the thresholds of its feature, and for each value,
 #: which is written and checked.
 _CPU_READ, _CPU_WRITE = 1.5e-8, 5e-9
 
-#: Seconds for trees explained by tables: per row and lookup, more if a table exceeds the cache next to the
-#: core (_LARGE_TABLE bytes); per number of a table, which is computed once; and per row and sum of trees with
-#: many features.
-_CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_NUMBER = 3e-9, 7.5e-9, 2**17, 1e-8
-_CPU_PLACE = 4e-9
+#: Seconds for trees that use the same split throughout each level, per row and table, more if a table exceeds
+#: the cache next to the core (_LARGE_TABLE bytes); and per row and sum of trees with many features.
+_CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 4e-9
+
+#: Tables by intervals: seconds per row and lookup, more for each doubling of a table beyond _SMALL_TABLE
+#: bytes; and when a table is built, per node and per entry of a unit.
+_INTERVAL_LOOKUP, _INTERVAL_DOUBLING, _SMALL_TABLE = 2e-9, 4e-10, 2**13
+_INTERVAL_NODE, _INTERVAL_ENTRY = 1e-6, 6e-9
+
+#: An explainer is expected to be called this many times with about as many rows: each call pays for a part of
+#: the time in which tables are built. They must save a part of the time of the walk, because the prices
+#: differ among processors.
+_EXPECTED_CALLS, _LEAST_SAVING = 2, 0.15
+
+#: Least number of rows of a call for which tables by intervals of so many entries are built, in descending
+#: order: larger tables save lookups, but take longer to build.
+_TABLE_SIZES = ((65536, 2048), (16384, 1024), (4096, 512), (1024, 256))
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
@@ -43,8 +60,8 @@ BLOCK_ROWS = 64
 #: csrc/cpu/explain.cpp. And the most rows for which only one is used, with a model of hardly any leaves.
 _CPU_SHARE, _MOST_ALONE = 4e-5, 1 << 16
 
-#: Tables never pay off for fewer rows, so their costs are not even computed.
-LEAST_TABLE_ROWS = 1024
+#: A call that takes less time than this cannot save the time in which tables are laid out.
+LEAST_TABLE_SECONDS = 2e-3
 
 
 @dataclass(frozen=True)
@@ -133,6 +150,14 @@ class CallPlan:
         return "\n".join(lines)
 
 
+@cache
+def instruction_set() -> str:
+    """Return the name of the instruction set whose kernels the core uses."""
+    from .. import _core
+
+    return _core.instruction_set()
+
+
 def groups_of(listed: Iterable[dict[str, Any]]) -> tuple[TreeGroup, ...]:
     """Return the groups that the core lists."""
     return tuple(TreeGroup(**group) for group in listed)
@@ -196,75 +221,59 @@ def cuda_row_seconds(n_rows: int, n_features: int, n_outputs: int) -> float:
     return n_rows * n_features * (1 + n_outputs) * _CUDA_NUMBER
 
 
-def building_seconds(groups: Iterable[TreeGroup], precision: str, n_threads: int) -> float:
-    """Return the seconds to build the tables of these groups."""
-    n_numbers = sum(group.table_bytes for group in groups) / (4 if precision == "single" else 8)
-    return n_numbers * _CPU_NUMBER / n_threads
+@dataclass(frozen=True)
+class TableLayout:
+    """Tables by intervals that a model may have.
 
-
-def cpu_call(
-    groups: Sequence[TreeGroup],
-    tables: Sequence[TreeGroup],
-    n_rows: int,
-    n_features: int,
-    n_outputs: int,
-    n_threads: int,
-    work: float,
-    precision: str,
-) -> tuple[tuple[TreeGroup, ...], float, float]:
-    """Return how a call on the CPU explains the trees, and its costs.
-
-    Parameters
+    Attributes
     ----------
-    groups : sequence of TreeGroup
-        Groups of all trees.
-    tables : sequence of TreeGroup
-        Groups with tables to build, in place of the walked groups with as many quadrature nodes.
-    n_rows, n_features, n_outputs, n_threads : int
-    work : float
-        As for :func:`cpu_seconds`.
-    precision : {"single", "double"}
-
-    Returns
-    -------
+    most_entries : int
+        Limit on the number of entries of a table, for which they are laid out.
     groups : tuple of TreeGroup
-    building, seconds : float
-        Seconds to build the tables, and of the call with them.
+        How all trees are explained: those for which tables do not pay are walked.
+    table_bytes : int
+    lookup_seconds, build_seconds : float
+        Seconds to look up a row in all tables, and to build them in one thread.
     """
-    building = building_seconds(tables, precision, n_threads)
-    if tables:
-        replaced = {group.n_nodes for group in tables}
-        kept = (g for g in groups if g.algorithm == "tables" or g.n_nodes not in replaced)
-        groups = (*kept, *tables)
-    seconds = building + cpu_seconds(groups, n_rows, n_threads, work, precision)
-    seconds += cpu_row_seconds(n_rows, n_features, n_outputs, n_threads)
-    return tuple(groups), building, seconds
+
+    most_entries: int
+    groups: tuple[TreeGroup, ...]
+    table_bytes: int
+    lookup_seconds: float
+    build_seconds: float
+
+    def call_seconds(self, n_rows: int, n_threads: int, work: float, precision: str) -> float:
+        """Return the seconds that a call spends in trees, with tables that exist; see :func:`cpu_seconds`."""
+        walked = [group for group in self.groups if group.algorithm == "quadrature"]
+        threads = max(1, min(n_threads, -(-n_rows // BLOCK_ROWS)))
+        seconds = cpu_seconds(walked, n_rows, n_threads, work, precision)
+        return seconds + n_rows * self.lookup_seconds / threads
+
+    def is_worthwhile(self, n_rows: int, walk_seconds: float, work: float, precision: str) -> bool:
+        """Return whether the tables save time in calls of one thread that take so long without them."""
+        seconds = self.call_seconds(n_rows, 1, work, precision) + self.build_seconds / _EXPECTED_CALLS
+        return seconds < (1 - _LEAST_SAVING) * walk_seconds
 
 
-def worthwhile_tables(
-    groups: Sequence[TreeGroup],
-    possible: Sequence[TreeGroup],
-    n_rows: int,
-    n_threads: int,
-    precision: str,
-    table_bytes: int,
-    work: float = 1.0,
-) -> tuple[TreeGroup, ...]:
-    """Return the subset of the possible tables that makes a call fastest, including the time to build them.
+def table_prices(precision: str) -> list[float]:
+    """Return the prices for which the core lays out tables by intervals: IntervalPrices of its layout.h."""
+    walk, lookup = _WALK_FACTOR[instruction_set()], _LOOKUP_FACTOR[instruction_set()]
+    return [
+        _CPU_BLOCK / BLOCK_ROWS * walk,
+        _CPU_VECTOR[precision] / 16 * walk,
+        _INTERVAL_LOOKUP * lookup,
+        _INTERVAL_DOUBLING * lookup,
+        _SMALL_TABLE,
+        _INTERVAL_NODE,
+        _INTERVAL_ENTRY,
+    ]
 
-    The subset has the tables of all trees with up to a certain number of quadrature nodes, and takes at most
-    ``table_bytes``; ``work`` is as for :func:`cpu_seconds`.
-    """
-    walked = {group.n_nodes: group for group in groups if group.algorithm == "quadrature"}
-    best: tuple[TreeGroup, ...] = ()
-    saved = most_saved = 0.0
-    for i, group in enumerate(possible):
-        table_bytes -= group.table_bytes
-        if table_bytes < 0:
-            break
-        saved += cpu_seconds([walked[group.n_nodes]], n_rows, n_threads, work, precision)
-        saved -= cpu_seconds([group], n_rows, n_threads, precision=precision)
-        saved -= building_seconds([group], precision, n_threads)
-        if saved > most_saved:
-            best, most_saved = tuple(possible[: i + 1]), saved
-    return best
+
+def table_size(n_rows: int) -> int:
+    """Return the limit on the entries of a table that a call with so many rows builds; 0: it builds none."""
+    return next((most_entries for least, most_entries in _TABLE_SIZES if n_rows >= least), 0)
+
+
+def typical_rows(most_entries: int) -> float:
+    """Return a number of rows for which tables of this size are laid out: twice the least number."""
+    return next(2.0 * least for least, size in _TABLE_SIZES if size == most_entries)

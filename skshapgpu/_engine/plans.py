@@ -19,7 +19,7 @@ from ..adapters.ensemble import Ensemble
 from ..errors import require_n_jobs, require_one_of
 from . import algorithms, costs
 from .algorithms import AUTO, SHAP_VALUES, Algorithm, Kind, Results
-from .costs import TreeGroup
+from .costs import TableLayout, TreeGroup
 from .links import Link
 from .sharing import PairSharing, Sharing
 
@@ -35,16 +35,16 @@ _INTERACTION_WORK, _OUTPUT_WORK = 3, 0.7
 
 
 class ExecutionPlan(NamedTuple):
-    """How a call is executed: its GPUs (none: the CPU), its threads, and the trees that have tables.
+    """How a call is executed: its GPUs (none: the CPU), its threads, and its tables.
 
-    These are the trees of up to ``table_nodes`` quadrature nodes. ``groups`` has all trees, and ``seconds``
-    is the estimated time, which includes ``building`` seconds for tables that do not exist yet.
+    Tables by intervals have up to ``table_entries`` entries; 0: there are none. ``groups`` has all trees, and
+    ``seconds`` is the estimated time, which includes ``building`` seconds for tables that do not exist yet.
     ``table_bytes`` is the size of the tables that count towards the memory of the call: those that it uses,
     or, if there is a memory limit, all tables of the model.
     """
 
     indices: tuple[int, ...]
-    table_nodes: int
+    table_entries: int
     groups: tuple[TreeGroup, ...]
     building: float
     seconds: float
@@ -162,7 +162,8 @@ class CompiledModel:
         self._plans: dict[tuple[Kind, int], Any] = {}
         self._cuda_plans: dict[tuple[Kind, int], Any] = {}
         self._pair_sharings: dict[Kind, PairSharing] = {}
-        self._possible_tables: tuple[TreeGroup, ...] | None = None
+        self._layouts: dict[tuple[Kind, int], TableLayout] = {}
+        self._core_layouts: dict[tuple[Kind, int], Any] = {}  # of tables that do not exist yet
         self._table_bytes: dict[tuple[Kind, int], int] = {}
         self._results = self._results_of(self.options.algorithm)
         checked = self._results if self.options.check_additivity else ()
@@ -195,7 +196,8 @@ class CompiledModel:
             "_pair_sharings",
             "_groups",
             "_alone",
-            "_possible_tables",
+            "_layouts",
+            "_core_layouts",
             "_table_bytes",
             "_results",
             "checked_kinds",
@@ -206,15 +208,23 @@ class CompiledModel:
         self.__dict__.update(state)
         self._compile()
 
-    def plan(self, kind: Kind, table_nodes: int = 0) -> Any:
-        """Return the ``_core.Plan`` of a kind, with tables for trees of up to ``table_nodes`` nodes."""
-        found = self._plans.get((kind, table_nodes))
+    def plan(self, kind: Kind, table_entries: int = 0) -> Any:
+        """Return the ``_core.Plan`` of a kind, with tables by intervals unless ``table_entries`` is 0."""
+        found = self._plans.get((kind, table_entries))
         if found is not None:
             return found
         with self._lock:
-            if (kind, table_nodes) not in self._plans:
-                self._plans[kind, table_nodes] = self._compile_plan(kind, table_nodes)
-            return self._plans[kind, table_nodes]
+            if (kind, table_entries) not in self._plans:
+                self._plans[kind, table_entries] = self._compile_plan(kind, table_entries)
+                self._drop_tables(kind, table_entries)
+            return self._plans[kind, table_entries]
+
+    def _drop_tables(self, kind: Kind, kept: int) -> None:
+        """Drop tables by intervals of calls of other sizes, the oldest first, until all fit the memory."""
+        others, room = [key for key in self._plans if key[1] and key != (kind, kept)], self._interval_room()
+        while others and sum(self._table_bytes[key] for key in (*others, (kind, kept))) > room:
+            key = others.pop(0)
+            del self._plans[key], self._table_bytes[key]
 
     def sets(self, kind: Kind, part: str) -> np.ndarray:
         """Return the sets of columns of X to which results of a kind belong: int32, (n_sets, order).
@@ -247,16 +257,29 @@ class CompiledModel:
         """Return the contents of the tables that every call for SHAP values uses; empty without tables."""
         return {} if self.link is not None else self.plan(SHAP_VALUES).contents()
 
-    def _compile_plan(self, kind: Kind, table_nodes: int, stored: dict[str, np.ndarray] | None = None) -> Any:
-        plan = self._core_plan(kind, table_nodes, stored)
+    def _compile_plan(
+        self, kind: Kind, table_entries: int, stored: dict[str, np.ndarray] | None = None
+    ) -> Any:
+        plan = self._interval_plan(kind, table_entries) if table_entries else self._core_plan(kind, stored)
         info = plan.info()
-        self._table_bytes[kind, table_nodes] = info["table_bytes"] - info["borrowed_bytes"]
+        self._table_bytes[kind, table_entries] = info["table_bytes"] - info["borrowed_bytes"]
         return plan
 
-    def _core_plan(self, kind: Kind, table_nodes: int, stored: dict[str, np.ndarray] | None = None) -> Any:
+    def _attributes(self) -> dict[str, Any]:
+        return {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
+
+    def _interval_plan(self, kind: Kind, table_entries: int) -> Any:
         from .. import _core
 
-        attributes = {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
+        layout = self._core_layouts.pop((kind, table_entries), None)
+        if layout is None:
+            layout = self._lay_out(self._plans[kind, 0], table_entries)
+        return _core.interval_plan(self._plans[kind, 0], layout, effective_n_jobs(self.options.n_jobs))
+
+    def _core_plan(self, kind: Kind, stored: dict[str, np.ndarray] | None = None) -> Any:
+        from .. import _core
+
+        attributes = self._attributes()
         precision, background = self.options.precision, self.background
         n_threads = effective_n_jobs(self.options.n_jobs)
         algorithm, table_bytes = self.options.algorithm, self._table_room(kind)
@@ -283,7 +306,6 @@ class CompiledModel:
                 table_bytes,
                 n_threads,
                 method,
-                table_nodes,
                 stored,
             )
         except _core.TableMemoryError as error:
@@ -396,23 +418,19 @@ class CompiledModel:
 
     def plan_on_cpu(self, kind: Kind, n_rows: int) -> ExecutionPlan:
         """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""
-        groups = self._groups_of(kind)
         # Counting processors takes longer than a small call.
         n_threads = 1 if n_rows <= self._rows_alone(kind) else effective_n_jobs(self.options.n_jobs)
-        tables = self._worthwhile_tables(kind, n_rows, n_threads)
-        groups, building, seconds = costs.cpu_call(
-            groups,
-            tables,
-            n_rows,
-            self.n_features,
-            self.n_outputs,
-            n_threads,
-            self._work(kind),
-            self.options.precision,
-        )
-        table_nodes = max((group.n_nodes for group in tables), default=0)
-        table_bytes = self._counted_table_bytes(kind) + sum(group.table_bytes for group in tables)
-        return ExecutionPlan((), table_nodes, groups, building, seconds, n_threads, table_bytes)
+        work, precision = self._work(kind), self.options.precision
+        groups, entries, building = self._groups_of(kind), 0, 0.0
+        seconds = costs.cpu_seconds(groups, n_rows, n_threads, work, precision)
+        table_bytes = self._counted_table_bytes(kind)
+        layout = self._worthwhile_tables(kind, n_rows)
+        if layout is not None:
+            groups, entries, building = layout.groups, layout.most_entries, layout.build_seconds / n_threads
+            seconds = building + layout.call_seconds(n_rows, n_threads, work, precision)
+            table_bytes += layout.table_bytes
+        seconds += costs.cpu_row_seconds(n_rows, self.n_features, self.n_outputs, n_threads)
+        return ExecutionPlan((), entries, groups, building, seconds, n_threads, table_bytes)
 
     def _rows_alone(self, kind: Kind) -> int:
         """Return the most rows for which a call uses one thread."""
@@ -428,22 +446,44 @@ class CompiledModel:
         """Return the bytes of existing tables that count towards a call: all, or without a limit its own."""
         return self._table_bytes[kind, 0] if self.options.memory_limit is None else self.table_bytes
 
-    def _worthwhile_tables(self, kind: Kind, n_rows: int, n_threads: int) -> tuple[TreeGroup, ...]:
-        options, background = self.options, self.background
-        possible = kind == SHAP_VALUES and background is None and options.algorithm.tables == "worthwhile"
-        if not possible or n_rows < costs.LEAST_TABLE_ROWS or options.memory_limit is not None:
-            return ()
-        if self._possible_tables is None:
-            self._possible_tables = costs.groups_of(self.plan(kind).possible_tables())
-        return costs.worthwhile_tables(
-            self._groups_of(kind),
-            self._possible_tables,
-            n_rows,
-            n_threads,
-            options.precision,
-            self._table_room(kind) - self.info["table_bytes"],
-            self._work(kind),
-        )
+    def _worthwhile_tables(self, kind: Kind, n_rows: int) -> TableLayout | None:
+        """Return the tables by intervals that save time in calls of this size.
+
+        The choice depends neither on earlier calls nor on the number of threads, and so the results do not.
+        """
+        options, most_entries = self.options, costs.table_size(n_rows)
+        possible = kind.order == 1 and self.background is None and options.algorithm.tables == "worthwhile"
+        if not possible or not most_entries or options.memory_limit is not None:
+            return None
+        work, precision = self._work(kind), options.precision
+        seconds = costs.cpu_seconds(self._groups_of(kind), n_rows, 1, work, precision)
+        if seconds < costs.LEAST_TABLE_SECONDS:
+            return None
+        layout = self._layout(kind, most_entries)
+        if layout.table_bytes > self._interval_room():
+            return None
+        return layout if layout.is_worthwhile(n_rows, seconds, work, precision) else None
+
+    def _layout(self, kind: Kind, most_entries: int) -> TableLayout:
+        """Return the layout of tables by intervals of so many entries; lay them out at the first time."""
+        key = kind, most_entries
+        if key not in self._layouts:
+            layout = self._lay_out(self.plan(kind), most_entries)
+            info = layout.info()
+            groups = costs.groups_of(info.pop("groups"))
+            with self._lock:
+                self._core_layouts[key] = layout
+                self._layouts[key] = TableLayout(most_entries, groups, **info)
+        return self._layouts[key]
+
+    def _interval_room(self) -> int:
+        return self._table_room(SHAP_VALUES) - int(self.info["table_bytes"])
+
+    def _lay_out(self, plan: Any, most_entries: int) -> Any:
+        from .. import _core
+
+        prices = costs.table_prices(self.options.precision)
+        return _core.IntervalLayout(plan, most_entries, costs.typical_rows(most_entries), prices)
 
     def _work(self, kind: Kind) -> float:
         """Return the work at each leaf, relative to SHAP values of one output."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.plans import attributes_of
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
@@ -16,14 +16,15 @@ from sklearn.ensemble import (
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu._engine.costs import (
+    TableLayout,
     TreeGroup,
-    building_seconds,
     cpu_row_seconds,
     cpu_seconds,
     cuda_seconds,
-    worthwhile_tables,
+    table_prices,
+    table_size,
+    typical_rows,
 )
-from skshapgpu.adapters.ensemble import Ensemble
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -49,22 +50,6 @@ def tables(n_nodes: int, n_lookups: int, table_bytes: int, n_places: int = 0) ->
     return TreeGroup("tables", n_nodes, 100, 10_000, n_lookups, n_places, table_bytes)
 
 
-def test_tables_are_for_many_rows_and_short_paths() -> None:
-    """Small tables replace 10,000 leaves by 500 lookups; large tables need 10,000 lookups."""
-    groups = [walked(3), walked(7)]
-    short, long = tables(3, 500, 4_000_000), tables(7, 10_000, 10_000_000_000)
-
-    def chosen(n_rows: int, table_bytes: int = 2**40) -> tuple[TreeGroup, ...]:
-        return worthwhile_tables(groups, [short, long], n_rows, 1, "single", table_bytes)
-
-    assert chosen(10) == ()
-    assert chosen(100_000) == (short,)
-    assert chosen(100_000_000) == (short,)
-    assert chosen(100_000, 3_000_000) == ()
-    wide = tables(3, 500, 4_000_000, n_places=10_000)
-    assert worthwhile_tables(groups, [wide], 100_000_000, 1, "single", 2**40) == ()
-
-
 def test_costs_grow_with_the_work() -> None:
     for group in (walked(3), tables(3, 500, 4_000_000)):
         assert cpu_seconds([group], 10, 1) < cpu_seconds([group], 10_000, 1) < cpu_seconds([group], 10**6, 1)
@@ -74,9 +59,17 @@ def test_costs_grow_with_the_work() -> None:
     assert cpu_seconds([walked(3)], 1000, 1) < cpu_seconds([walked(3)], 1000, 1, precision="double")
     assert cuda_seconds([walked(3)], 10**6) < cuda_seconds([walked(3)], 10**6, precision="double")
     assert cpu_row_seconds(1000, 10, 1, 1) < cpu_row_seconds(1000, 10, 3, 1) < cpu_row_seconds(1000, 30, 3, 1)
-    few, many = tables(3, 500, 4_000_000), tables(3, 500, 8_000_000)
-    assert 0 < building_seconds([few], "single", 1) < building_seconds([many], "single", 1)
-    assert building_seconds([few], "double", 1) == building_seconds([few], "single", 2)
+    layout = TableLayout(512, (walked(3), tables(3, 500, 4_000_000)), 4_000_000, 1e-6, 1e-3)
+    seconds = layout.call_seconds(10**6, 1, 1.0, "single")
+    assert seconds == cpu_seconds([walked(3)], 10**6, 1) + 1.0
+    assert layout.call_seconds(10**6, 8, 1.0, "single") < seconds / 6
+
+
+def test_larger_tables_are_for_more_rows() -> None:
+    assert table_size(100) == 0
+    sizes = [table_size(n_rows) for n_rows in (1024, 10_000, 100_000, 10**9)]
+    assert 0 < sizes[0] < sizes[1] < sizes[2] == sizes[3]
+    assert all(table_size(int(typical_rows(size))) == size for size in sizes)
 
 
 def test_a_call_does_what_the_plan_says(forest: RandomForestRegressor) -> None:
@@ -90,17 +83,17 @@ def test_a_call_does_what_the_plan_says(forest: RandomForestRegressor) -> None:
         assert plan.device == "cpu" and plan.seconds > plan.build_seconds >= 0
         assert plan.result_bytes == plan.n_rows * X.shape[1] * 8
     assert few.table_bytes == few.build_seconds == 0 < many.build_seconds
-    attributes = {f.name: getattr(explainer._compiled.ensemble, f.name) for f in fields(Ensemble)}
-    by_tables = _core.Plan(attributes, "single", tables="level_uniform", table_nodes=99)
-    assert many.table_bytes == sum(group["table_bytes"] for group in by_tables.info()["groups"])
     assert explainer.plan(1_000_000) == many
 
     # The bits of a result tell which method has computed it.
     n_rows = next(n for n in range(5_000, 500_000, 5_000) if explainer.plan(n).table_bytes)
     rows = np.resize(X, (n_rows, X.shape[1]))
     quadrature = explainer_of(forest, algorithm="quadrature").shap_values(rows)
+    size = table_size(n_rows)
+    plan = _core.Plan(attributes_of(explainer._compiled.ensemble), "single")
+    layout = _core.IntervalLayout(plan, size, typical_rows(size), table_prices("single"))
     expected = np.empty((n_rows, 1, X.shape[1]))
-    by_tables.explain(rows, expected, None, 1)
+    _core.interval_plan(plan, layout).explain(rows, expected, None, 1)
     expected = expected[:, 0]
     assert (quadrature != expected).any()
     np.testing.assert_array_equal(explainer.shap_values(rows), expected)

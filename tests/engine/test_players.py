@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.ensembles import ensemble_options, leaf_scale, random_ensemble, random_rows, random_weights
-from helpers.plans import KINDS
+from helpers.plans import KINDS, plan_with_tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -33,14 +33,15 @@ TOLERANCE = {"single": 5e-6, "double": 1e-10}
 #: Bytes for tables: enough for all leaves here, for some, and for none.
 TABLES = (2**24, 3000, 0)
 
-#: Options of path-dependent plans for SHAP values.
-PLANS: dict[str, dict[str, Any]] = {
-    "walk": {},
-    "treeshap": {"method": "treeshap"},
-    "fast_v1": {"method": "fast_v1"},
-    "level": {"tables": "level_uniform"},
-    **KINDS,
-}
+#: Methods of path-dependent plans for SHAP values, without tables.
+METHODS = ("walk", "treeshap", "fast_v1")
+
+
+def plan_of(ensemble: Ensemble, precision: str, kind: str) -> Any:
+    """Compile a plan of a method, or with a kind of tables."""
+    if kind in METHODS:
+        return _core.Plan(attributes(ensemble), precision, method=kind)
+    return plan_with_tables(ensemble, precision, kind)
 
 
 def with_players(seed: int, ensemble: Ensemble) -> Ensemble:
@@ -82,8 +83,8 @@ def test_path_dependent_values(case: tuple[int, Ensemble]) -> None:
     rows = random_rows(seed, ensemble, 7)
     expected, base_value = path_dependent_shap(ensemble, rows)
     for precision, tolerance in TOLERANCE.items():
-        for options in PLANS.values():
-            plan = _core.Plan(attributes(ensemble), precision, **options)
+        for kind in (*METHODS, *KINDS):
+            plan = plan_of(ensemble, precision, kind)
             assert_computes(plan, ensemble, rows, tolerance, expected)
         np.testing.assert_allclose(plan.base_value, base_value, rtol=1e-12, atol=1e-12)
         plan = _core.Plan(attributes(ensemble), precision, 1, "BII")
@@ -166,20 +167,16 @@ def test_gpu(case: tuple[int, Ensemble]) -> None:
     rows = random_rows(seed, ensemble, 70)
     weights = random_weights(seed, 9)
     plans = [
-        *(
-            lambda p, options=options: _core.Plan(attributes(ensemble), p, **options)
-            for options in KINDS.values()
-        ),
-        lambda p: _core.Plan(attributes(ensemble), p),
+        *(lambda p, kind=kind: plan_of(ensemble, p, kind) for kind in ("walk", "level_uniform", "fast_v2")),
         lambda p: _core.background_plan(attributes(ensemble), p, rows[:9], weights, TABLES[0]),
     ]
     shape = len(rows), ensemble.n_outputs, ensemble.n_players
-    for plan_of in plans:
+    for compiled in plans:
         truth = np.full(shape, np.nan)
-        plan_of("double").explain(rows, truth, None, 1)
+        compiled("double").explain(rows, truth, None, 1)
         for precision, tolerance in TOLERANCE.items():
             values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
-            _cuda.CudaPlan(plan_of(precision), 0, False).explain(rows, values, margin, None, 0)
+            _cuda.CudaPlan(compiled(precision), 0, False).explain(rows, values, margin, None, 0)
             assert (np.abs(values - truth) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
             np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=1e-9, atol=1e-9)
     for precision, tolerance in TOLERANCE.items():

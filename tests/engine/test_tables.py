@@ -1,4 +1,4 @@
-"""Path-dependent values from tables, either for all trees or only for level-uniform ones.
+"""Path-dependent values from tables: of level-uniform trees, by intervals, and of Fast TreeSHAP v2.
 
 Results of the core, and of the option ``algorithm``, are compared with the definition and the walk.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
-from helpers.plans import KINDS
+from helpers.plans import KINDS, attributes_of, interval_plan, plan_with_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
@@ -42,8 +42,7 @@ X, Y = load_diabetes(return_X_y=True)
 
 
 def plan_of(ensemble: Ensemble, precision: str = "double", **options: Any) -> Any:
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
-    return _core.Plan(attributes, precision, **options)
+    return _core.Plan(attributes_of(ensemble), precision, **options)
 
 
 def compute(
@@ -60,15 +59,16 @@ def assert_is_the_definition(ensemble: Ensemble, rows: np.ndarray, kind: str) ->
     scale, expected_margin = leaf_scale(ensemble), ensemble.margin(rows)
     rounding = 1e-15 * np.abs(ensemble.intercept)
     for precision, tolerance in TOLERANCE.items():
-        plan = plan_of(ensemble, precision, **KINDS[kind])
+        plan = plan_with_tables(ensemble, precision, kind)
         values, margin = compute(plan, ensemble, rows)
         allowed = tolerance * scale + rounding
         assert (np.abs(values - expected) <= tolerance * scale[:, np.newaxis]).all(), precision
         assert (np.abs(plan.base_value - base_value) <= allowed).all(), precision
         assert (np.abs(margin - expected_margin) <= allowed).all(), precision
-        if kind != "level_uniform":
-            n_leaves_alone = int((np.diff(ensemble.tree_offsets) == 1).sum())
-            assert plan.info()["n_table_trees"] == ensemble.n_trees - n_leaves_alone
+        n_splitting = int((np.diff(ensemble.tree_offsets) > 1).sum())
+        assert plan.info()["n_trees"] == n_splitting
+        if kind == "fast_v2":
+            assert plan.info()["n_table_trees"] == n_splitting
 
 
 @all_kinds
@@ -99,7 +99,7 @@ def test_more_rows_than_a_tile(kind: str, shape: str, vector: bool) -> None:
     rows = random_rows(1, ensemble, 5000)
     walked, walked_margin = compute(plan_of(ensemble), ensemble, rows)
     for precision, tolerance in TOLERANCE.items():
-        values, margin = compute(plan_of(ensemble, precision, **KINDS[kind]), ensemble, rows)
+        values, margin = compute(plan_with_tables(ensemble, precision, kind), ensemble, rows)
         assert (np.abs(values - walked) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
         np.testing.assert_allclose(margin, walked_margin, rtol=1e-12, atol=1e-12)
 
@@ -163,11 +163,11 @@ def test_tables_and_walks_in_one_plan() -> None:
 def test_threads_and_neighbours_change_no_bit() -> None:
     ensemble = random_ensemble(8, n_trees=30, n_features=6, max_leaves=16)
     rows = random_rows(8, ensemble, 700)
-    for options in KINDS.values():
-        plan = plan_of(ensemble, "single", **options)
+    for kind in KINDS:
+        plan = plan_with_tables(ensemble, "single", kind)
         expected, _ = compute(plan, ensemble, rows)
         for n_threads in (2, 3):
-            threaded = plan_of(ensemble, "single", n_threads=n_threads, **options)
+            threaded = plan_with_tables(ensemble, "single", kind, n_threads=n_threads)
             np.testing.assert_array_equal(compute(threaded, ensemble, rows, n_threads)[0], expected)
         for part in (slice(0, 1), slice(17, 90), slice(None, None, -1)):
             np.testing.assert_array_equal(compute(plan, ensemble, rows[part])[0], expected[part])
@@ -177,8 +177,9 @@ def test_banzhaf_values() -> None:
     ensemble = random_ensemble(9, n_trees=8, max_leaves=16)
     rows = random_rows(9, ensemble, 40)
     walked, _ = compute(plan_of(ensemble, index="BII"), ensemble, rows)
-    for options in KINDS.values():
-        values, _ = compute(plan_of(ensemble, index="BII", **options), ensemble, rows)
+    for kind in KINDS:
+        plan = plan_with_tables(ensemble, "double", kind, index="BII")
+        values, _ = compute(plan, ensemble, rows)
         assert (np.abs(values - walked) <= 1e-10 * leaf_scale(ensemble)[:, np.newaxis]).all()
 
 
@@ -211,14 +212,6 @@ def test_memory_of_fast_v2() -> None:
     plan_of(ensemble, "single", method="fast_v2", table_bytes=needed)
 
 
-def test_memory_of_groups() -> None:
-    """Trees whose tables do not fit are walked."""
-    ensemble = random_ensemble(2, n_trees=5, shapes=("perfect",), max_leaves=16)
-    assert plan_of(ensemble, **KINDS["groups"]).info()["n_table_trees"] == 5
-    some = plan_of(ensemble, table_bytes=1000, **KINDS["groups"]).info()
-    assert some["n_table_trees"] < 5 and some["table_bytes"] <= 1000
-
-
 def test_zero_covers_and_tiny_ones() -> None:
     """Fast TreeSHAP v2 divides its numbers by zero fractions to remove them."""
     for cover in (0.0, 1e-300, 1e-30):
@@ -246,9 +239,9 @@ def test_fast_v2_of_each_length(depth: int) -> None:
 def test_long_paths_are_refused() -> None:
     with pytest.raises(ValueError, match="a path has 17 different features; tables allow for at most 16"):
         plan_of(random_chain(0, 17, 17), method="fast_v2")
-    assert plan_of(random_chain(0, 17, 17), **KINDS["groups"]).info()["n_table_trees"] == 0
+    assert interval_plan(random_chain(0, 17, 17)).info()["n_table_trees"] == 0
     ensemble = random_chain(0, 12, 12)
-    for kind in ("groups", "fast_v2"):
+    for kind in ("intervals", "fast_v2"):
         assert_is_the_definition(ensemble, random_rows(0, ensemble, 3), kind)
 
 

@@ -8,7 +8,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from helpers.checks import corrupt
 from helpers.ensembles import random_chain, random_ensemble, random_rows
-from helpers.plans import KINDS
+from helpers.plans import attributes_of, plan_with_tables
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
@@ -35,9 +35,10 @@ Contents = dict[str, np.ndarray]
 def path_plan(
     ensemble: Ensemble, stored: Contents | None = None, kind: str = "fast_v2", **options: Any
 ) -> Any:
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
     precision = options.pop("precision", "double")
-    return _core.Plan(attributes, precision, stored=stored, **KINDS.get(kind, {}), **options)
+    if kind == "none":
+        return _core.Plan(attributes_of(ensemble), precision, stored=stored, **options)
+    return plan_with_tables(ensemble, precision, kind, stored=stored, **options)
 
 
 def background_plan(
@@ -45,7 +46,7 @@ def background_plan(
 ) -> Any:
     """Compile a plan of 3,000 bytes, so that some leaves have a table and others patterns."""
     rows = random_rows(9, ensemble, 12)
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    attributes = attributes_of(ensemble)
     weights = np.full(len(rows), 1 / len(rows))
     return _core.background_plan(attributes, precision, rows, weights, table_bytes, stored=stored)
 

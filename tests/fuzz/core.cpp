@@ -476,10 +476,8 @@ void path_dependent(Bytes& bytes, const Ensemble& ensemble, const Input& input, 
   } catch (const TableMemoryError&) {
   }
 
-  const int max_nodes = bytes.number(9);
   const auto with_tables = [&](const StoredTables* contents) {
-    return make_table_plan(ensemble.view, precision, Index::kShapley, max_nodes, kTableBytes, n_threads,
-                           contents);
+    return make_level_plan(ensemble.view, precision, Index::kShapley, kTableBytes, n_threads, contents);
   };
   const Plan tables = with_tables(nullptr);
   Results<double> found(tables, input.rows.n_rows, false);

@@ -1,12 +1,41 @@
-"""Options with which the core compiles plans."""
+"""Plans of the core with each kind of tables."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
-#: Tables of level-uniform trees only, as "auto" builds them, or of all trees, as in Fast TreeSHAP v2.
-KINDS: dict[str, dict[str, Any]] = {
-    "level_uniform": {"tables": "level_uniform"},
-    "groups": {"tables": "level_uniform", "table_nodes": 99},
-    "fast_v2": {"method": "fast_v2"},
-}
+from skshapgpu import _core
+from skshapgpu.adapters.ensemble import Ensemble
+
+#: Tables of level-uniform trees only, by intervals, or of all leaves, as in Fast TreeSHAP v2.
+KINDS = ("level_uniform", "intervals", "fast_v2")
+
+#: Prices of walks and lookups for which every tree that can have tables has some.
+ALWAYS_TABLES = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0]
+
+
+def attributes_of(ensemble: Ensemble) -> dict[str, Any]:
+    """Return an ensemble as the core takes it."""
+    return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+
+
+def interval_plan(
+    ensemble: Ensemble,
+    precision: str = "double",
+    *,
+    index: str = "SII",
+    most_entries: int = 4096,
+    n_threads: int = 1,
+) -> Any:
+    """Compile a plan with tables by intervals for every tree that can have them."""
+    plan = _core.Plan(attributes_of(ensemble), precision, index=index)
+    return _core.interval_plan(plan, _core.IntervalLayout(plan, most_entries, 1e9, ALWAYS_TABLES), n_threads)
+
+
+def plan_with_tables(ensemble: Ensemble, precision: str, kind: str, **options: Any) -> Any:
+    """Compile a plan with a kind of tables; the options are those of ``_core.Plan`` for all kinds."""
+    if kind == "intervals":
+        return interval_plan(ensemble, precision, **options)
+    of_kind = {"tables": "level_uniform"} if kind == "level_uniform" else {"method": "fast_v2"}
+    return _core.Plan(attributes_of(ensemble), precision, **of_kind, **options)

@@ -88,10 +88,22 @@ MAY_INCLUDE = {
     "rows": {"base", "plan", "simd"},
     "tables": {"base", "plan", "rows", "simd"},
     "background": {"base", "plan", "rows", "simd", "tables"},
-    "cpu": {"base", "plan", "rows", "simd", "tables"},
+    "intervals": {"base", "plan", "rows", "simd", "tables"},
+    "cpu": {"base", "intervals", "plan", "rows", "simd", "tables"},
     "cuda/program": {"base", "plan"},
     "cuda": {"base", "cuda/program", "plan"},
-    "python": {"background", "base", "cpu", "cuda", "cuda/program", "plan", "rows", "simd", "tables"},
+    "python": {
+        "background",
+        "base",
+        "cpu",
+        "cuda",
+        "cuda/program",
+        "intervals",
+        "plan",
+        "rows",
+        "simd",
+        "tables",
+    },
 }
 
 #: Libraries that a module may import at its head; all others wait for the object that needs them.

@@ -16,7 +16,7 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
-from helpers.plans import KINDS
+from helpers.plans import interval_plan, plan_with_tables
 from hypothesis import HealthCheck, given, settings
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
@@ -41,20 +41,13 @@ def background_plan(ensemble: Ensemble, precision: str, seed: int = 0, n_backgro
     return _core.background_plan(attributes, precision, rows, weights / weights.sum(), TABLES)
 
 
-def group_plan(ensemble: Ensemble, precision: str) -> Any:
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
-    return _core.Plan(attributes, precision, table_bytes=TABLES, **KINDS["groups"])
-
-
 def fast_v2_plan(ensemble: Ensemble, precision: str) -> Any:
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
-    return _core.Plan(attributes, precision, table_bytes=TABLES, **KINDS["fast_v2"])
+    return plan_with_tables(ensemble, precision, "fast_v2", table_bytes=TABLES)
 
 
 def level_plan(ensemble: Ensemble, precision: str) -> Any:
     """Compile tables for some trees, if any; the others are walked."""
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
-    return _core.Plan(attributes, precision, tables="level_uniform", table_bytes=TABLES)
+    return plan_with_tables(ensemble, precision, "level_uniform", table_bytes=TABLES)
 
 
 def assert_same(
@@ -77,8 +70,14 @@ def assert_same(
 def test_random_ensembles(options: dict) -> None:
     ensemble = random_ensemble(**options)
     rows = random_rows(options["seed"], ensemble, 70)
-    for plan_of in (background_plan, group_plan, fast_v2_plan, level_plan):
+    for plan_of in (background_plan, fast_v2_plan, level_plan):
         assert_same(ensemble, rows, plan_of)
+
+
+def test_tables_by_intervals_stay_on_the_cpu() -> None:
+    ensemble = random_ensemble(1, n_trees=3, n_features=6, max_leaves=9)
+    with pytest.raises(ValueError, match="tables by intervals"):
+        _cuda.CudaPlan(interval_plan(ensemble), 0, False)
 
 
 @pytest.mark.parametrize("depths", [(1, 2, 6, 10), (6,) * 70, (12, 3)])

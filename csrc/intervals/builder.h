@@ -1,0 +1,11 @@
+// Builds the tables of a layout.
+#pragma once
+
+#include "intervals/layout.h"
+
+namespace skshap {
+
+// Compile a plan with the tables of a layout of another plan, whose other trees are walked.
+Plan make_interval_plan(const Plan& plan, const IntervalLayout& layout, int64_t n_threads);
+
+}  // namespace skshap

@@ -1,0 +1,49 @@
+// Chooses the trees that tables by intervals explain, and lays out the tables.
+#pragma once
+
+#include <vector>
+
+#include "intervals/packing.h"
+#include "tables/tree_costs.h"
+
+namespace skshap {
+
+// Seconds, from the cost model (skshapgpu/_engine/costs.py).
+struct IntervalPrices {
+  double leaf, leaf_node;  // of a walk, for each row and leaf, and for each quadrature node of these
+  double lookup;           // for each row, in a table that fits the cache next to the core
+  double doubling;         // more for each doubling of a table beyond small_bytes
+  double small_bytes;
+  double unit_node;  // to build a table, for each inner node on the paths of its units
+  double entry;      // and for each entry of these
+};
+
+struct IntervalLimits {
+  uint32_t most_entries;
+  double n_rows;  // that the tables are expected to explain
+};
+
+// The costs of the tables; `groups` has all trees.
+struct IntervalCosts {
+  std::vector<TreeGroup> groups;
+  size_t bytes = 0;
+  double lookup_seconds = 0;  // for each row
+  double build_seconds = 0;
+};
+
+struct IntervalLayout {
+  Units units;
+  std::vector<PackedTable> tables;
+  std::vector<PackedWindow> windows;
+  IntervalCosts costs;
+};
+
+// Return the sums of a row of a window, without padding, and with it.
+size_t window_sums(const Plan& plan, const PackedWindow& window);
+size_t padded_sums(size_t n_sums);
+
+// Lay out tables for a plan for path-dependent values. Trees for which walking takes less time have none.
+IntervalLayout lay_out_intervals(const Plan& plan, const IntervalPrices& prices,
+                                 const IntervalLimits& limits);
+
+}  // namespace skshap

@@ -1,0 +1,34 @@
+// Packs units into tables: units that ask the same share one, and so do others while it stays small.
+#pragma once
+
+#include <vector>
+
+#include "intervals/units.h"
+
+namespace skshap {
+
+// Units that share a table.
+struct PackedTable {
+  std::vector<size_t> units;      // in Units::units
+  std::vector<Digit> digits;      // ascending by column
+  std::vector<int32_t> features;  // positions in Plan::features, ascending
+  int32_t output;                 // of its trees; -1: each leaf holds all outputs
+  uint32_t n_entries;
+  uint64_t thresholds;  // a bit for each, by its hash
+};
+
+// A table has at most most_entries entries, and at most most_features features unless it has only one unit.
+std::vector<PackedTable> pack_units(const Plan& plan, Units& units, uint32_t most_entries,
+                                    size_t most_features);
+
+// Tables that add to the same sums.
+struct PackedWindow {
+  std::vector<size_t> tables;  // in the list of tables
+  std::vector<int32_t> features;
+  int32_t output;
+};
+
+// Divide tables into windows of at most most_features features, unless one table has more.
+std::vector<PackedWindow> group_tables(const std::vector<PackedTable>& tables, size_t most_features);
+
+}  // namespace skshap

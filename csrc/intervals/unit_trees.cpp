@@ -1,0 +1,140 @@
+#include "intervals/unit_trees.h"
+
+#include <algorithm>
+
+namespace skshap {
+namespace {
+
+constexpr int32_t kNoLeaf = -1;
+
+}  // namespace
+
+UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout) : plan_(plan) {
+  for (const Chunk& chunk : plan.chunks) width_ = std::max(width_, n_used_outputs(plan, chunk));
+  reserve(layout);
+  for (size_t tree = 0; tree < plan.trees.size(); ++tree) {
+    if (layout.units.has(tree)) continue;
+    begin_tree(tree);
+    copy(0, 1);
+    end_tree(tree);
+  }
+  n_walked_ = static_cast<int32_t>(tree_output_.size());
+  for (size_t tree = 0; tree < plan.trees.size(); ++tree) {
+    if (!layout.units.has(tree)) continue;
+    begin_tree(tree);
+    for (size_t i = layout.units.first_of_tree[tree]; i < layout.units.first_of_tree[tree + 1]; ++i) {
+      add_unit(layout.units.units[i]);
+      end_tree(tree);
+    }
+  }
+  view_.n_features = view_.n_players = plan.features.empty() ? 1 : plan.features.back() + 1;
+  view_.n_outputs = plan.n_outputs;
+  view_.n_trees = static_cast<int32_t>(tree_output_.size());
+  view_.tree_offsets = tree_offsets_.data();
+  view_.tree_output = tree_output_.data();
+  view_.left = left_.data();
+  view_.right = right_.data();
+  view_.feature = feature_.data();
+  view_.cover = cover_.data();
+  view_.value = value_.data();
+  view_.value_width = static_cast<int32_t>(width_);
+  view_.intercept = plan.constant.data();
+  view_.x_float32 = plan.x_float32;
+  view_.strict = plan.strict;
+}
+
+void UnitTrees::reserve(const IntervalLayout& layout) {
+  size_t n_nodes = 0;
+  for (size_t tree = 0; tree < plan_.trees.size(); ++tree)
+    if (!layout.units.has(tree)) n_nodes += 2 * plan_.trees[tree].n_inner + 1;
+  for (const Unit& unit : layout.units.units) n_nodes += 2 * unit.n_nodes + 1;
+  for (auto* list : {&left_, &right_, &feature_}) list->reserve(n_nodes);
+  cover_.reserve(n_nodes);
+  value_.reserve(n_nodes * width_);
+  tests_.reserve(n_nodes);
+}
+
+void UnitTrees::begin_tree(size_t tree) {
+  const TreeProgram& program = plan_.trees[tree];
+  n_inner_ = static_cast<int32_t>(program.n_inner);
+  children_ = plan_.children.data() + program.children;
+  nodes_ = plan_.decide.data() + program.decide;
+  shares_ = plan_.shares.data() + program.decide;
+  values_ = plan_.leaf_values.data() + program.leaves;
+  parent_.resize(2 * static_cast<size_t>(n_inner_) + 1);
+  for (int32_t node = 0; node < n_inner_; ++node)
+    parent_[children_[2 * node]] = parent_[children_[2 * node + 1]] = node;
+}
+
+void UnitTrees::end_tree(size_t tree) {
+  tree_offsets_.push_back(static_cast<int64_t>(left_.size()));
+  tree_output_.push_back(output_of(plan_, tree));
+}
+
+// Copy the nodes of the path from the root, with a leaf of value 0 beside each, then those below.
+void UnitTrees::add_unit(const Unit& unit) {
+  path_.clear();  // from the unit's node up
+  for (int32_t node = unit.node; node != 0; node = parent_[node]) path_.push_back(node);
+  const int64_t first = tree_offsets_.back();
+  int64_t above = -1;  // the node that leads to the next one
+  bool right = false;
+  double cover = 1;
+  const auto attach = [&](int32_t child) {
+    if (above >= 0) (right ? right_ : left_)[above] = child;
+  };
+  int32_t node = 0;
+  for (size_t i = path_.size(); i-- > 0; node = path_[i]) {
+    const int32_t number = add_leaf(cover, kNoLeaf);
+    attach(number);
+    set_test(number, node);
+    right = children_[2 * node + 1] == path_[i];
+    const double share = shares_[node];
+    const int32_t other = add_leaf(right ? share : 1 - share, kNoLeaf);
+    above = first + number;
+    (right ? left_ : right_)[above] = other;
+    cover = right ? 1 - share : share;
+  }
+  attach(copy(node, cover));
+}
+
+// Copy a node and all nodes below it; return its number in its new tree.
+int32_t UnitTrees::copy(int32_t node, double cover) {
+  const int64_t first = tree_offsets_.back();
+  const auto add = [&](int32_t from, double of_parent) {
+    const int32_t number = add_leaf(of_parent, is_leaf(from) ? from - n_inner_ : kNoLeaf);
+    if (!is_leaf(from)) stack_.push_back({from, number});
+    return number;
+  };
+  const int32_t root = add(node, cover);
+  while (!stack_.empty()) {
+    const auto [from, number] = stack_.back();
+    stack_.pop_back();
+    set_test(number, from);
+    left_[first + number] = add(children_[2 * from], shares_[from]);
+    right_[first + number] = add(children_[2 * from + 1], 1 - shares_[from]);
+  }
+  return root;
+}
+
+// Add a node without children, with the value of a leaf or 0; return its number in its new tree.
+int32_t UnitTrees::add_leaf(double cover, int32_t leaf) {
+  const int32_t number = static_cast<int32_t>(static_cast<int64_t>(left_.size()) - tree_offsets_.back());
+  left_.push_back(-1);
+  right_.push_back(-1);
+  feature_.push_back(0);
+  cover_.push_back(cover);
+  tests_.push_back({});
+  for (size_t o = 0; o < width_; ++o) value_.push_back(leaf == kNoLeaf ? 0 : values_[leaf * width_ + o]);
+  return number;
+}
+
+// Make a node test what a node of the plan tests.
+void UnitTrees::set_test(int32_t number, int32_t node) {
+  const int64_t at = tree_offsets_.back() + number;
+  tests_[at] = nodes_[node];
+  tests_[at].previous = 0;
+  tests_[at].flags &= kCategorical | kFlip;
+  feature_[at] = plan_.columns[nodes_[node].column].feature;
+}
+
+}  // namespace skshap

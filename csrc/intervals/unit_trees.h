@@ -1,0 +1,50 @@
+// An ensemble in which each unit is a tree of its own.
+#pragma once
+
+#include <vector>
+
+#include "intervals/layout.h"
+
+namespace skshap {
+
+// The trees without tables come first, then the units of a layout. In the tree of a unit, the leaves of other
+// units are cut off: each subtree beside the path to its leaves is a leaf of value 0. As values are linear in
+// the leaves, the values of a tree are the sums of those of its units.
+class UnitTrees {
+ public:
+  UnitTrees(const Plan& plan, const IntervalLayout& layout);
+
+  const EnsembleView& view() const { return view_; }
+  CodedTests tests() const { return {plan_, tests_.data(), n_walked_}; }
+  int32_t n_walked() const { return n_walked_; }  // trees without tables
+
+ private:
+  void reserve(const IntervalLayout& layout);
+  void begin_tree(size_t tree);
+  void end_tree(size_t tree);
+  void add_unit(const Unit& unit);
+  int32_t copy(int32_t node, double cover);
+  int32_t add_leaf(double cover, int32_t leaf);
+  void set_test(int32_t number, int32_t node);
+
+  bool is_leaf(int32_t node) const { return node >= n_inner_; }
+
+  const Plan& plan_;
+  EnsembleView view_{};
+  int32_t n_walked_ = 0;
+  size_t width_ = 1;
+  // The tree whose nodes are copied.
+  int32_t n_inner_ = 0;
+  const int32_t* children_ = nullptr;
+  const DecideNode* nodes_ = nullptr;
+  const double *shares_ = nullptr, *values_ = nullptr;
+  std::vector<int32_t> parent_;  // by node below n_inner_, and by leaf
+  std::vector<int64_t> tree_offsets_{0};
+  std::vector<int32_t> tree_output_, left_, right_, feature_;
+  std::vector<double> cover_, value_;
+  std::vector<DecideNode> tests_;
+  std::vector<std::pair<int32_t, int32_t>> stack_;
+  std::vector<int32_t> path_;
+};
+
+}  // namespace skshap

@@ -1,0 +1,287 @@
+#include "intervals/units.h"
+
+#include <algorithm>
+
+#include "plan/columns.h"
+
+namespace skshap {
+namespace {
+
+// A table's index has a step for each code of a categorical column, in every block of rows.
+constexpr size_t kMostCategories = 256;
+// Tables would not pay for deeper trees.
+constexpr size_t kMostLevels = 64;
+
+// A test of a column on the path above a node, and whether the path needs codes beyond its threshold or, with
+// categories, those that do not pass.
+struct Condition {
+  const DecideNode* test;
+  bool beyond;
+};
+
+int32_t rank_of(const DecideNode& test) { return static_cast<int32_t>(test.operand - test.bias); }
+
+// Codes beyond `low`, up to `high`.
+struct CodeRange {
+  int32_t low = -1, high = 1 << 16;
+
+  bool contains(int32_t after) const { return after >= low && after < high; }
+  bool divided_by(int32_t rank) const { return rank > low && rank < high; }
+  bool bounded() const { return low >= 0 || high < 1 << 16; }
+};
+
+// The tests of a column on a path and in the subtree below it.
+struct ColumnTests {
+  std::vector<Condition> above;
+  std::vector<const DecideNode*> below;
+  CodeRange range;                // of the codes that satisfy the path
+  std::vector<int32_t> divisors;  // ranks that divide the range, ascending
+};
+
+class Finder {
+ public:
+  Finder(const Plan& plan, uint32_t most_entries, double least_leaves)
+      : plan_(plan), most_entries_(most_entries), least_leaves_(least_leaves), tests_(plan.columns.size()) {}
+
+  Units find() {
+    out_.first_of_tree.push_back(0);
+    for (size_t tree = 0; tree < plan_.trees.size(); ++tree) {
+      const size_t n_units = out_.units.size(), n_digits = out_.digits.size();
+      if (!divide_tree(tree)) {
+        out_.units.resize(n_units);
+        out_.digits.resize(n_digits);
+      }
+      out_.first_of_tree.push_back(out_.units.size());
+    }
+    return std::move(out_);
+  }
+
+ private:
+  bool divide_tree(size_t tree) {
+    tree_ = tree;
+    const TreeProgram& program = plan_.trees[tree];
+    n_inner_ = static_cast<int32_t>(program.n_inner);
+    nodes_ = plan_.decide.data() + program.decide;
+    children_ = plan_.children.data() + program.children;
+    for (int32_t node = 0; node < n_inner_; ++node) {
+      const Column& column = plan_.columns[nodes_[node].column];
+      if (column.categorical && column.categories.size() > kMostCategories) return false;
+    }
+    most_units_ = static_cast<size_t>((n_inner_ + 1) / least_leaves_);
+    n_units_ = 0;
+    return divide(0);
+  }
+
+  bool is_leaf(int32_t node) const { return node >= n_inner_; }
+  int32_t child(int32_t node, bool right) const { return children_[2 * node + right]; }
+
+  // Divide the leaves below a node; return whether tables can explain them all.
+  bool divide(int32_t node) {
+    if (take(node)) return ++n_units_ <= most_units_;
+    if (is_leaf(node) || path_.size() == kMostLevels) return false;
+    const DecideNode& test = nodes_[node];
+    std::vector<Condition>& above = tests_[test.column].above;
+    bool all = true;
+    path_.push_back(test.column);
+    for (const bool right : {false, true}) {
+      above.push_back({&test, right != static_cast<bool>(test.flags & kFlip)});
+      all = all && divide(child(node, right));
+      above.pop_back();
+    }
+    path_.pop_back();
+    return all;
+  }
+
+  // Make a unit of the leaves below a node, unless its table would be too large.
+  bool take(int32_t node) {
+    used_ = path_;
+    sort_unique(used_);
+    for (const uint32_t c : used_) tests_[c].range = range_of(tests_[c].above);
+    const bool fits = collect(node);
+    const size_t first = out_.digits.size();
+    uint64_t n_entries = 1;
+    if (fits) {
+      std::sort(used_.begin(), used_.end());
+      for (const uint32_t c : used_) {
+        out_.digits.push_back(plan_.columns[c].categorical ? categorical_digit(c) : numeric_digit(c));
+        n_entries *= out_.digits.back().n_classes;
+        if (n_entries > most_entries_) break;
+      }
+    }
+    for (const uint32_t c : used_) {
+      tests_[c].below.clear();
+      tests_[c].divisors.clear();
+      tests_[c].range = {};
+    }
+    if (!fits || n_entries > most_entries_) {
+      out_.digits.resize(first);
+      return false;
+    }
+    out_.units.push_back({tree_, node, static_cast<uint32_t>(path_.size()) + n_below_, first,
+                          out_.digits.size() - first, static_cast<uint32_t>(n_entries),
+                          thresholds_of(first)});
+    return true;
+  }
+
+  // Return the bits of the thresholds of the digits from `first` on.
+  uint64_t thresholds_of(size_t first) const {
+    uint64_t bits = 0;
+    const auto add = [&](uint32_t column, uint32_t operand) {
+      bits |= uint64_t{1} << ((column * 0x9e3779b1u + operand * 0x85ebca6bu) >> 26);
+    };
+    for (size_t i = first; i < out_.digits.size(); ++i) {
+      const Digit& digit = out_.digits[i];
+      if (digit.categorical) add(digit.column, 0);
+      for (uint32_t j = 1; !digit.categorical && j < digit.n_intervals; ++j)
+        add(digit.column, out_.numbers.operands(digit)[j - 1]);
+    }
+    return bits;
+  }
+
+  CodeRange range_of(const std::vector<Condition>& above) const {
+    CodeRange range;
+    for (const Condition& condition : above) {
+      if (condition.test->flags & kCategorical) continue;
+      const int32_t rank = rank_of(*condition.test);
+      if (condition.beyond)
+        range.low = std::max(range.low, rank);
+      else
+        range.high = std::min(range.high, rank);
+    }
+    return range;
+  }
+
+  // Return whether the rank divides the range of its column's codes and is new.
+  static bool add_divisor(ColumnTests& tests, int32_t rank) {
+    if (!tests.range.divided_by(rank)) return false;
+    const auto place = std::lower_bound(tests.divisors.begin(), tests.divisors.end(), rank);
+    if (place != tests.divisors.end() && *place == rank) return false;
+    tests.divisors.insert(place, rank);
+    return true;
+  }
+
+  // Collect the tests below a node. Stop, and return false, once they need too many entries, even if missing
+  // values need none.
+  bool collect(int32_t node) {
+    n_below_ = 0;
+    double n_entries = 1;
+    for (size_t i = 0; i < used_.size(); ++i) n_entries *= 2;
+    stack_.assign(1, node);
+    while (!stack_.empty()) {
+      const int32_t at = stack_.back();
+      stack_.pop_back();
+      if (is_leaf(at)) continue;
+      const DecideNode& test = nodes_[at];
+      ++n_below_;
+      ColumnTests& tests = tests_[test.column];
+      if (tests.above.empty() && tests.below.empty()) used_.push_back(test.column);
+      tests.below.push_back(&test);
+      if (test.flags & kCategorical) {
+        if (tests.above.empty() && tests.below.size() == 1) n_entries *= 2;
+      } else if (add_divisor(tests, rank_of(test))) {
+        const double n_before = static_cast<double>(tests.divisors.size() + tests.range.bounded());
+        n_entries *= (n_before + 1) / n_before;
+      }
+      if (n_entries > most_entries_) return false;
+      stack_.push_back(child(at, false));
+      stack_.push_back(child(at, true));
+    }
+    return true;
+  }
+
+  // The class of all codes that fail the conditions of the path is kOutside; the others count from there.
+  static constexpr uint32_t kOutside = 0;
+
+  Digit numeric_digit(uint32_t c) {
+    const ColumnTests& tests = tests_[c];
+    operands_.clear();
+    classes_.clear();
+    // A code that is beyond `after`, but not beyond the next operand.
+    const auto add_interval = [&](int32_t after) {
+      classes_.push_back(tests.range.contains(after) ? static_cast<uint32_t>(classes_.size()) + 1 : kOutside);
+    };
+    const auto add_operand = [&](int32_t rank) {
+      operands_.push_back(static_cast<uint16_t>(rank));
+      add_interval(rank);
+    };
+    add_interval(-1);
+    const bool reachable = tests.range.low < tests.range.high;
+    if (reachable && tests.range.low >= 0) add_operand(tests.range.low);
+    for (const int32_t rank : tests.divisors) add_operand(rank);
+    if (reachable && tests.range.high < 1 << 16) add_operand(tests.range.high);
+    bool missing_inside = true;
+    for (const Condition& condition : tests.above)
+      missing_inside = missing_inside && condition.test->bias != condition.beyond;
+    uint32_t missing = kOutside;
+    if (missing_inside) missing = class_of_missing(tests);
+    return out_.numbers.add(c, false, operands_, classes_, missing);
+  }
+
+  // Return the class of the interval whose codes go the same way as missing values, or a new one.
+  uint32_t class_of_missing(const ColumnTests& tests) const {
+    for (size_t i = 0; i < classes_.size(); ++i) {
+      const int32_t after = i ? operands_[i - 1] : -1;
+      const auto same = [&](const DecideNode* test) { return (after >= rank_of(*test)) == !test->bias; };
+      if (classes_[i] != kOutside && std::all_of(tests.below.begin(), tests.below.end(), same))
+        return classes_[i];
+    }
+    return static_cast<uint32_t>(classes_.size()) + 1;
+  }
+
+  Digit categorical_digit(uint32_t c) {
+    const ColumnTests& tests = tests_[c];
+    const size_t n_codes = plan_.columns[c].categories.size() + 2;
+    const auto passes = [&](const DecideNode* test, size_t code) {
+      return (plan_.category_bits[test->operand + code / 32] >> code % 32 & 1) != 0;
+    };
+    classes_.assign(n_codes, 1);
+    for (size_t code = 0; code < n_codes; ++code)
+      for (const Condition& condition : tests.above)
+        if (passes(condition.test, code) == condition.beyond) classes_[code] = kOutside;
+    uint32_t n_classes = 2;
+    for (const DecideNode* test : tests.below) {
+      // Split each class by this test; the part that passes keeps its number.
+      std::vector<uint32_t> other(n_classes, kOutside);
+      for (size_t code = 0; code < n_codes; ++code) {
+        uint32_t& of_code = classes_[code];
+        if (of_code == kOutside || passes(test, code)) continue;
+        if (other[of_code] == kOutside) other[of_code] = n_classes++;
+        of_code = other[of_code];
+      }
+    }
+    const uint32_t missing = classes_.back();
+    classes_.pop_back();
+    return out_.numbers.add(c, true, {}, classes_, missing);
+  }
+
+  const Plan& plan_;
+  const uint32_t most_entries_;
+  const double least_leaves_;
+  Units out_;
+  size_t tree_ = 0;
+  int32_t n_inner_ = 0;
+  const DecideNode* nodes_ = nullptr;
+  const int32_t* children_ = nullptr;
+  size_t n_units_ = 0, most_units_ = 0;
+  uint32_t n_below_ = 0;
+  std::vector<ColumnTests> tests_;
+  std::vector<uint32_t> path_, used_;  // columns
+  std::vector<int32_t> stack_;
+  std::vector<uint16_t> operands_;
+  std::vector<uint32_t> classes_;
+};
+
+}  // namespace
+
+Units find_units(const Plan& plan, uint32_t most_entries, double least_leaves) {
+  return Finder(plan, most_entries, least_leaves).find();
+}
+
+const Chunk& chunk_of(const Plan& plan, size_t tree) {
+  return *std::upper_bound(plan.chunks.begin(), plan.chunks.end(), tree,
+                           [](size_t i, const Chunk& chunk) { return i < chunk.tree_end; });
+}
+
+int32_t output_of(const Plan& plan, size_t tree) { return chunk_of(plan, tree).output; }
+
+}  // namespace skshap

@@ -1,0 +1,69 @@
+// Tables by intervals: written by intervals/builder.cpp, read by intervals/lookup.cpp.
+//
+// The values of a group of leaves, from whatever trees, depend on a row only through the intervals in which
+// its codes lie, between the thresholds of the leaves' paths. A table has an entry for each combination of
+// such intervals. Each threshold that a code has passed adds a number to the index of the entry, a category
+// adds its own. See docs/mathematics.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/aligned.h"
+#include "plan/index_steps.h"
+
+namespace skshap {
+
+struct IntervalTable {
+  uint32_t columns, n_columns;  // in IntervalTables::columns
+  uint32_t n_entries;
+  size_t sums;     // where its entries begin in the contents: [index][row size of the window]
+  size_t margins;  // and their margins: [index][output of the window]
+};
+
+// Tables that add to the same sums, so that nothing is permuted: consecutive ones.
+struct TableWindow {
+  size_t tables, tables_end;
+  size_t places, places_end;  // in IntervalTables::places, one for each sum of a row
+  size_t row_size;            // the number of sums, padded
+  uint32_t first_output, n_outputs;
+};
+
+struct IntervalTables {
+  std::vector<IndexStep> steps;
+  std::vector<IndexColumn> columns;
+  std::vector<IntervalTable> tables;
+  std::vector<TableWindow> windows;
+  std::vector<uint32_t> places;                        // output * used features + position in Plan::features
+  std::vector<float, AlignedAllocator<float>> floats;  // the sums; only those of the plan's precision
+  std::vector<double, AlignedAllocator<double>> doubles;
+  std::vector<double, AlignedAllocator<double>> margins;
+  // The trees that they explain, and their largest number of quadrature nodes.
+  int n_nodes = 0;
+  size_t n_trees = 0, n_leaves = 0;
+
+  bool any() const { return !tables.empty(); }
+  size_t table_bytes() const { return floats.size() * 4 + doubles.size() * 8 + margins.size() * 8; }
+  size_t bytes() const {
+    return table_bytes() + steps.size() * sizeof(IndexStep) + columns.size() * sizeof(IndexColumn) +
+           tables.size() * sizeof(IntervalTable) + windows.size() * sizeof(TableWindow) + places.size() * 4;
+  }
+};
+
+template <class T>
+auto& interval_sums(IntervalTables& tables) {
+  if constexpr (sizeof(T) == 4)
+    return tables.floats;
+  else
+    return tables.doubles;
+}
+template <class T>
+const T* interval_sums(const IntervalTables& tables) {
+  if constexpr (sizeof(T) == 4)
+    return tables.floats.data();
+  else
+    return tables.doubles.data();
+}
+
+}  // namespace skshap

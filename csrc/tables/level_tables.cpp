@@ -1,0 +1,177 @@
+// Plan -> tables of path-dependent values of trees that use the same split throughout each level. They are
+// filled by the walk itself, run on a row for each index.
+#include <atomic>
+#include <stdexcept>
+
+#include "base/aligned.h"
+#include "base/threads.h"
+#include "plan/quadrature.h"
+#include "simd/kernels.h"
+#include "tables/group_words.h"
+#include "tables/stored_tables.h"
+#include "tables/table_builder.h"
+
+namespace skshap {
+namespace {
+
+// The most levels of a tree that has a single table.
+constexpr size_t kMaxLevels = 10;
+// The maximum number of indices of such a table per leaf: tables of lopsided trees would be mostly waste.
+constexpr size_t kMaxIndicesPerLeaf = 2;
+
+bool same_categories(const Plan& plan, const DecideNode& a, const DecideNode& b) {
+  const uint32_t* const bits = plan.category_bits.data();
+  const size_t n_codes = plan.columns[a.column].categories.size() + 2;
+  for (size_t code = 0; code < n_codes; ++code)
+    if ((bits[a.operand + code / 32] ^ bits[b.operand + code / 32]) >> code % 32 & 1) return false;
+  return true;
+}
+
+bool same_split(const Plan& plan, const DecideNode& a, const DecideNode& b) {
+  if (a.column != b.column || a.bias != b.bias) return false;
+  return plan.columns[a.column].categorical ? same_categories(plan, a, b) : a.operand == b.operand;
+}
+
+// Return how many nodes are above each inner node.
+std::vector<size_t> node_levels(const Plan& plan, const TreeProgram& tree) {
+  const int32_t* const children = plan.children.data() + tree.children;
+  std::vector<size_t> level(tree.n_inner, 0);
+  for (size_t node = 0; node < tree.n_inner; ++node)  // preorder: parents come before their children
+    for (const int32_t child : {children[2 * node], children[2 * node + 1]})
+      if (static_cast<size_t>(child) < tree.n_inner) level[child] = level[node] + 1;
+  return level;
+}
+
+// Return the first node of each level, or nothing if another node of a level has another split.
+std::vector<int32_t> levels_of(const Plan& plan, const TreeProgram& tree) {
+  const size_t n_levels = static_cast<size_t>(tree.height);
+  if (n_levels > kMaxLevels || size_t{1} << n_levels > kMaxIndicesPerLeaf * (tree.n_inner + 1)) return {};
+  const DecideNode* const decide = plan.decide.data() + tree.decide;
+  const std::vector<size_t> level = node_levels(plan, tree);
+  std::vector<int32_t> first(n_levels, -1);
+  for (int32_t node = 0; node < static_cast<int32_t>(tree.n_inner); ++node) {
+    int32_t& of_level = first[level[node]];
+    if (of_level < 0) of_level = node;
+    if (!same_split(plan, decide[of_level], decide[node])) return {};
+  }
+  return first;
+}
+
+size_t level_bytes(const Plan& plan, const Chunk& chunk, size_t n_levels) {
+  return n_used_outputs(plan, chunk) * (n_levels * element_bytes(plan) + sizeof(double)) << n_levels;
+}
+
+// Take as many such trees as memory allows; subtract their bytes from table_bytes.
+std::vector<LevelTree> take_level_trees(Plan& plan, size_t& table_bytes) {
+  std::vector<LevelTree> found;
+  for (const Chunk& chunk : plan.chunks)
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      std::vector<int32_t> nodes = levels_of(plan, plan.trees[i]);
+      const size_t needed = level_bytes(plan, chunk, nodes.size());
+      if (nodes.empty() || needed > table_bytes) continue;
+      table_bytes -= needed;
+      plan.trees[i].walked = false;
+      found.push_back({i, std::move(nodes)});
+    }
+  return found;
+}
+
+// One thread's work: fills the tables of such trees.
+template <class T>
+class LevelWriter {
+ public:
+  explicit LevelWriter(Plan& plan) : plan_(plan) {
+    size_t phi = 0, stack = 0;
+    for (const Chunk& chunk : plan.chunks) {
+      phi = std::max(phi, n_used_outputs(plan, chunk) * chunk.slots.size() * kBlockRows);
+      stack = std::max(stack, walk_stack(plan, chunk));
+    }
+    phi_.resize(phi);
+    stack_.resize(stack);
+    slot_.resize(plan.features.size());
+  }
+
+  void write_tree(const TableTree& tree) {
+    const TableBatch& batch = plan_.tables.batches[tree.batch];
+    const Chunk& chunk = plan_.chunks[batch.chunk];
+    const Lookup& lookup = plan_.tables.lookups[tree.lookups];
+    const size_t width = n_used_outputs(plan_, chunk), n_slots = chunk.slots.size();
+    for (size_t slot = 0; slot < n_slots; ++slot) slot_[chunk.slots[slot]] = slot;
+    from_.clear();
+    for (uint32_t i = 0; i < lookup.n_targets; ++i) {
+      const uint32_t place = plan_.tables.places[batch.places + plan_.tables.targets[lookup.targets + i]];
+      const size_t output = place / plan_.features.size() - std::max(chunk.output, 0);
+      from_.push_back((output * n_slots + slot_[place % plan_.features.size()]) * kBlockRows);
+    }
+    level_ = node_levels(plan_, plan_.trees[tree.tree]);
+    const size_t size = size_t{1} << lookup.n_bits;
+    T* out = stored_tables<T>(plan_.tables).own().data() + lookup.table;
+    for (size_t first = 0; first < size; first += kBlockRows) {
+      const size_t n_rows = std::min<size_t>(kBlockRows, size - first);
+      walk(chunk, plan_.trees[tree.tree], first / kBlockRows, n_rows, width);
+      for (size_t row = 0; row < n_rows; ++row)
+        for (const size_t from : from_) *out++ = phi_.data()[from + row];
+    }
+  }
+
+ private:
+  void walk(const Chunk& chunk, const TreeProgram& tree, size_t block, size_t n_rows, size_t n_outputs) {
+    words_.assign(kFirstWord + 2 * tree.n_inner, ~uint64_t{0});
+    for (size_t i = 0; i < tree.n_inner; ++i) {
+      const DecideNode& node = plan_.decide[tree.decide + i];
+      const uint64_t left = index_bit(level_[i], block) ^ (node.flags & kFlip ? ~uint64_t{0} : 0);
+      uint64_t* const word = words_.data() + kFirstWord + 2 * i;
+      word[0] = bit_rows(words_.data(), node.previous << 1 | static_cast<bool>(node.flags & kPreviousRight));
+      word[1] = left & word[0];
+    }
+    std::fill_n(phi_.data(), n_outputs * chunk.slots.size() * kBlockRows, T(0));
+    const T* const nodes = constants<T>(plan_).data() + chunk.quadrature;
+    run_walk(kernels(), plan_.order, chunk.output < 0,
+             WalkArgs<T>{plan_.ops.data() + tree.ops, constants<T>(plan_).data() + tree.constants,
+                         words_.data(), nodes, nodes + chunk.n_nodes, chunk.n_nodes,
+                         static_cast<int>(n_outputs), chunk.height, static_cast<int>(n_rows), phi_.data(),
+                         chunk.slots.size() * kBlockRows, stack_.data(), nullptr, nullptr, 0, nullptr, 0});
+  }
+
+  Plan& plan_;
+  Aligned<T> phi_, stack_;
+  std::vector<size_t> slot_, level_, from_;
+  std::vector<uint64_t> words_;
+};
+
+template <class T>
+void write_tables(Plan& plan, int64_t n_threads) {
+  const size_t n_trees = plan.tables.trees.size();
+  std::atomic<size_t> next{0};
+  run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(n_trees)), [&](bool) {
+    LevelWriter<T> levels(plan);
+    for (size_t i; (i = next++) < n_trees;) levels.write_tree(plan.tables.trees[i]);
+  });
+}
+
+}  // namespace
+
+Plan make_level_plan(const EnsembleView& ensemble, Precision precision, Index index, size_t table_bytes,
+                     int64_t n_threads, const StoredTables* stored) {
+  Plan plan = make_plan(ensemble, precision, 1, index);
+  const TableClock clock;
+  plan.tables.level_limit = stored ? stored->level_limit : table_bytes;
+  size_t left = plan.tables.level_limit;
+  const std::vector<LevelTree> levels = take_level_trees(plan, left);
+  if (levels.empty() && !stored) return plan;
+  lay_out_level_tables(plan, levels);
+  if (stored) {
+    take_tables(plan, *stored);
+  } else {
+    allocate_tables(plan);
+    if (precision == Precision::kSingle)
+      write_tables<float>(plan, n_threads);
+    else
+      write_tables<double>(plan, n_threads);
+  }
+  drop_walks(plan);
+  clock.stop(plan);
+  return plan;
+}
+
+}  // namespace skshap
