@@ -477,7 +477,7 @@ def threads_asked_for(explainer: TreeExplainer) -> int:
     plan = watched._compiled._plans[SHAP_VALUES, 0]
     try:
         watched._compiled._plans[SHAP_VALUES, 0] = Watched(plan, 0, 0.0)
-        watched.shap_values(DIABETES)
+        watched.shap_values(np.tile(DIABETES, (3, 1)))  # enough work for several threads
     finally:
         watched._compiled._plans[SHAP_VALUES, 0] = plan
     return asked[0]
@@ -506,8 +506,9 @@ def test_processors_are_counted_for_enough_work_only(regressor: Any, monkeypatch
     monkeypatch.setattr(plans, "effective_n_jobs", lambda n_jobs: counted.append(n_jobs) or 2)
     explainers = [TreeExplainer(model, device="cpu", n_jobs=-1) for model in (regressor, large)]
     counted.clear()
-    for explainer, few, n_counted in zip(explainers, (64, 1), (0, 1)):
-        expected = explainer.shap_values(DIABETES)
+    many = np.tile(DIABETES, (3, 1))
+    for explainer, few, n_counted in zip(explainers, (64, 40), (0, 1)):
+        expected = explainer.shap_values(many)
         assert counted == [-1]
         np.testing.assert_array_equal(explainer.shap_values(DIABETES[:few]), expected[:few])
         assert counted[1:] == n_counted * [-1]

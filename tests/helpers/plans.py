@@ -37,5 +37,5 @@ def plan_with_tables(ensemble: Ensemble, precision: str, kind: str, **options: A
     """Compile a plan with a kind of tables; the options are those of ``_core.Plan`` for all kinds."""
     if kind == "intervals":
         return interval_plan(ensemble, precision, **options)
-    of_kind = {"tables": "level_uniform"} if kind == "level_uniform" else {"method": "fast_v2"}
-    return _core.Plan(attributes_of(ensemble), precision, **of_kind, **options)
+    options |= {"tables": "level_uniform"} if kind == "level_uniform" else {"method": "fast_v2"}
+    return _core.Plan(attributes_of(ensemble), precision, **options)
