@@ -134,8 +134,8 @@ class IntervalLayout:
 
         Trees that are explained faster by walking ``n_rows`` rows than by building tables and looking the
         rows up have none; neither have trees that test a categorical column with more than 256 categories, or
-        any tree if a column has more than 65,534 thresholds. The prices are those of
-        ``skshapgpu._engine.costs.table_prices``. ValueError is raised for other plans.
+        any tree if a column has more than 65,534 thresholds or more than 32 features are used. The prices are
+        those of ``skshapgpu._engine.costs.table_prices``. ValueError is raised for other plans.
         """
 
     def info(self) -> dict[str, Any]:

@@ -14,8 +14,9 @@ namespace {
 constexpr size_t kWindowFeatures = 16;
 // Larger tables than these never pay.
 constexpr uint32_t kMostEntries = 1 << 14;
-// A walk of fewer leaves takes less time than a lookup.
-constexpr double kLeastLeaves = 1.25;
+// Models that use more features would need many windows; laying out their tables was measured to take longer
+// than the tables save.
+constexpr size_t kMostFeatures = 32;
 
 class Layout {
  public:
@@ -26,10 +27,11 @@ class Layout {
         most_entries_(std::min(limits.most_entries, kMostEntries)) {}
 
   IntervalLayout lay_out() {
-    if (plan_.wide_codes) {  // the index is computed from codes of 16 bits
+    // The index is computed from codes of 16 bits.
+    if (plan_.wide_codes || plan_.features.size() > kMostFeatures) {
       out_.units.first_of_tree.assign(plan_.trees.size() + 1, 0);
     } else {
-      out_.units = find_units(plan_, most_entries_, kLeastLeaves);
+      out_.units = find_units(plan_, most_entries_, limits_.least_leaves);
       pack();
       if (drop_trees()) pack();
     }

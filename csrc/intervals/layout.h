@@ -20,7 +20,8 @@ struct IntervalPrices {
 
 struct IntervalLimits {
   uint32_t most_entries;
-  double n_rows;  // that the tables are expected to explain
+  double least_leaves;  // of a unit, on average in a tree
+  double n_rows;        // that the tables are expected to explain
 };
 
 // The costs of the tables; `groups` has all trees.

@@ -9,6 +9,8 @@ namespace {
 
 // A table's index has a step for each code of a categorical column, in every block of rows.
 constexpr size_t kMostCategories = 256;
+// Units of a tree that are found before the tree is given up because they have too few leaves.
+constexpr double kSpareUnits = 8;
 // Tables would not pay for deeper trees.
 constexpr size_t kMostLevels = 64;
 
@@ -67,9 +69,14 @@ class Finder {
       const Column& column = plan_.columns[nodes_[node].column];
       if (column.categorical && column.categories.size() > kMostCategories) return false;
     }
-    most_units_ = static_cast<size_t>((n_inner_ + 1) / least_leaves_);
-    n_units_ = 0;
-    return divide(0);
+    n_units_ = n_leaves_ = 0;
+    return divide(0) && has_enough_leaves(0);
+  }
+
+  // Return whether the units so far have least_leaves leaves on average, `spare` units apart: deep trees are
+  // given up before all of their units are found.
+  bool has_enough_leaves(double spare) const {
+    return (static_cast<double>(n_units_) - spare) * least_leaves_ <= static_cast<double>(n_leaves_);
   }
 
   bool is_leaf(int32_t node) const { return node >= n_inner_; }
@@ -77,7 +84,11 @@ class Finder {
 
   // Divide the leaves below a node; return whether tables can explain them all.
   bool divide(int32_t node) {
-    if (take(node)) return ++n_units_ <= most_units_;
+    if (take(node)) {
+      ++n_units_;
+      n_leaves_ += n_below_ + 1;
+      return has_enough_leaves(kSpareUnits);
+    }
     if (is_leaf(node) || path_.size() == kMostLevels) return false;
     const DecideNode& test = nodes_[node];
     std::vector<Condition>& above = tests_[test.column].above;
@@ -262,7 +273,7 @@ class Finder {
   int32_t n_inner_ = 0;
   const DecideNode* nodes_ = nullptr;
   const int32_t* children_ = nullptr;
-  size_t n_units_ = 0, most_units_ = 0;
+  size_t n_units_ = 0, n_leaves_ = 0;  // of the tree
   uint32_t n_below_ = 0;
   std::vector<ColumnTests> tests_;
   std::vector<uint32_t> path_, used_;  // columns

@@ -169,10 +169,10 @@ IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
       plan.tables.against_background)
     throw py::value_error("only plans for path-dependent values by the walk have tables by intervals");
   if (plan.intervals.any()) throw py::value_error("the plan has tables by intervals");
-  if (prices.size() != 7) throw py::value_error("prices must have 7 elements");
+  if (prices.size() != 8) throw py::value_error("prices must have 8 elements");
   const IntervalPrices each{prices[0], prices[1], prices[2], prices[3], prices[4], prices[5], prices[6]};
   const WithoutGil release;
-  return lay_out_intervals(plan, each, {most_entries, n_rows});
+  return lay_out_intervals(plan, each, {most_entries, prices[7], n_rows});
 }
 
 Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_threads) {

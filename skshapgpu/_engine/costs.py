@@ -33,6 +33,9 @@ _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 
 _INTERVAL_LOOKUP, _INTERVAL_DOUBLING, _SMALL_TABLE = 2e-9, 4e-10, 2**13
 _INTERVAL_NODE, _INTERVAL_ENTRY = 1e-6, 6e-9
 
+#: A unit of fewer leaves is walked in less time than its table is looked up, unless other units share it.
+_LEAST_LEAVES = 3.0
+
 #: An explainer is expected to be called this many times with about as many rows: each call pays for a part of
 #: the time in which tables are built. They must save a part of the time of the walk, because the prices
 #: differ among processors.
@@ -256,7 +259,10 @@ class TableLayout:
 
 
 def table_prices(precision: str) -> list[float]:
-    """Return the prices for which the core lays out tables by intervals: IntervalPrices of its layout.h."""
+    """Return the prices for which the core lays out tables by intervals: IntervalPrices of its layout.h.
+
+    The last number is the least number of leaves that the units of a tree have on average.
+    """
     walk, lookup = _WALK_FACTOR[instruction_set()], _LOOKUP_FACTOR[instruction_set()]
     return [
         _CPU_BLOCK / BLOCK_ROWS * walk,
@@ -266,6 +272,7 @@ def table_prices(precision: str) -> list[float]:
         _SMALL_TABLE,
         _INTERVAL_NODE,
         _INTERVAL_ENTRY,
+        _LEAST_LEAVES,
     ]
 
 

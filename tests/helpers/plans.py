@@ -12,7 +12,7 @@ from skshapgpu.adapters.ensemble import Ensemble
 KINDS = ("level_uniform", "intervals", "fast_v2")
 
 #: Prices of walks and lookups for which every tree that can have tables has some.
-ALWAYS_TABLES = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0]
+ALWAYS_TABLES = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0]
 
 
 def attributes_of(ensemble: Ensemble) -> dict[str, Any]:
