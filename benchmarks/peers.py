@@ -254,6 +254,22 @@ def add_ratios(systems: dict[str, Any], seconds: dict[str, list[float]], referen
         systems[system][name] = summary([s / other for s, other in zip(its, seconds[reference])])
 
 
+def print_head(result: dict[str, Any]) -> None:
+    """Print what a model is, our errors, and why it was not timed if it was not."""
+    print(
+        f"\n{result['name']}: {result['trees']:,} trees, {result['leaves']:,} leaves, "
+        f"depth {result['max_depth']}, {result['features']} features, {result['outputs']} outputs, "
+        f"{result['rows']:,} rows ({result['note']})"
+    )
+    errors = [
+        f"{name} {'-' if error is None else format(error, '.1e')}"
+        for name, error in result["accuracy"].items()
+    ]
+    print(f"our errors: {', '.join(errors)}")
+    if "refused" in result:
+        print(result["refused"], flush=True)
+
+
 def summary(figures: list[float]) -> dict[str, float]:
     return {"median": median(figures), "min": min(figures), "max": max(figures)}
 

@@ -250,18 +250,8 @@ def over(figures: list[float], others: list[float]) -> dict[str, float]:
 
 
 def print_model(result: dict[str, Any]) -> None:
-    print(
-        f"\n{result['name']}: {result['trees']:,} trees, {result['leaves']:,} leaves, "
-        f"depth {result['max_depth']}, {result['features']} features, {result['outputs']} outputs, "
-        f"{result['rows']:,} rows ({result['note']})"
-    )
-    errors = [
-        f"{name} {'-' if error is None else format(error, '.1e')}"
-        for name, error in result["accuracy"].items()
-    ]
-    print(f"our errors: {', '.join(errors)}")
+    peers.print_head(result)
     if "refused" in result:
-        print(result["refused"], flush=True)
         return
     print(
         f"{'':16}{'prep, s':>11}{'score, s':>11}{'min':>11}{'max':>11}{'prep/ours':>11}{'score/ours':>11}"

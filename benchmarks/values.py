@@ -165,18 +165,8 @@ def one_tree(ensemble: Any, tree: int) -> Any:
 
 
 def print_model(result: dict[str, Any]) -> None:
-    print(
-        f"\n{result['name']}: {result['trees']:,} trees, {result['leaves']:,} leaves, "
-        f"depth {result['max_depth']}, {result['features']} features, {result['outputs']} outputs, "
-        f"{result['rows']:,} rows ({result['note']})"
-    )
-    errors = [
-        f"{name} {'-' if error is None else format(error, '.1e')}"
-        for name, error in result["accuracy"].items()
-    ]
-    print(f"our errors: {', '.join(errors)}")
+    peers.print_head(result)
     if "refused" in result:
-        print(result["refused"], flush=True)
         return
     print(
         f"{'':16}{'rows/s':>12}{'min':>12}{'max':>12}{'time/ours':>11}{'error':>9}{'rows':>7}"

@@ -129,7 +129,7 @@ class Plan:
 class IntervalLayout:
     """Tables by intervals that are laid out, but not filled."""
 
-    def __init__(self, plan: Plan, most_entries: int, n_rows: float, prices: list[float]) -> None:
+    def __init__(self, plan: Plan, most_entries: int, n_rows: float, prices: dict[str, float]) -> None:
         """Lay out tables of at most ``most_entries`` entries, at most 16384, for a plan of the method "walk".
 
         Trees that are explained faster by walking ``n_rows`` rows than by building tables and looking the
@@ -145,7 +145,7 @@ class IntervalLayout:
         """
 
 def interval_plan(plan: Plan, layout: IntervalLayout, n_threads: int = 1) -> Plan:
-    """Compile a plan of the same values with the tables of a layout of a plan, filled by the threads."""
+    """Compile a plan of the same values with the tables of a layout of this plan, filled by the threads."""
 
 def background_plan(
     ensemble: dict[str, Any],

@@ -6,6 +6,7 @@
 
 #include "base/aligned.h"
 #include "rows/tiles.h"
+#include "rows/value_walk.h"
 
 namespace skshap {
 namespace {
@@ -30,7 +31,6 @@ WalkTime time_walk_in(const Plan& plan, const Rows& rows) {
   WalkTime time;
   std::vector<uint64_t> words;
   for (const Chunk& chunk : plan.chunks) {
-    const T* const nodes = constants<T>(plan).data() + chunk.quadrature;
     // The decisions of all trees come first, because reading the clock takes as long as walking a small tree.
     const auto each_tree = [&](const auto& run) {
       size_t first = 0;
@@ -52,12 +52,7 @@ WalkTime time_walk_in(const Plan& plan, const Rows& rows) {
       });
       const double decided = now();
       each_tree([&](const TreeProgram& tree, uint64_t* of_tree) {
-        run_walk(kernels(), plan.order, chunk.output < 0,
-                 WalkArgs<T>{plan.ops.data() + tree.ops, constants<T>(plan).data() + tree.constants, of_tree,
-                             nodes, nodes + chunk.n_nodes, chunk.n_nodes,
-                             static_cast<int>(n_used_outputs(plan, chunk)), chunk.height,
-                             tile.block_rows(block), phi.data(), chunk.slots.size() * kBlockRows,
-                             stack.data(), nullptr, nullptr, 0, nullptr, 0});
+        walk_values(plan, chunk, tree, of_tree, tile.block_rows(block), phi.data(), stack.data());
       });
       time.decide += decided - start;
       time.walk += now() - decided;

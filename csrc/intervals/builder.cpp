@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <stdexcept>
 
 #include "base/large_pages.h"
 #include "base/threads.h"
 #include "intervals/unit_trees.h"
 #include "rows/coding.h"
 #include "rows/margin.h"
+#include "rows/value_walk.h"
 #include "simd/kernels.h"
 #include "tables/table_builder.h"
 
@@ -41,7 +41,7 @@ uint16_t class_of(const Digits& numbers, const Digit& digit, uint16_t code) {
 
 // Write the steps of a digit whose classes are `stride` apart in the index. The first class is 0, because
 // classes are numbered as they occur.
-IndexColumn write_column(const Digits& numbers, const Digit& digit, uint32_t column, uint32_t stride,
+IndexColumn write_column(const Digits& numbers, const Digit& digit, uint32_t stride,
                          std::vector<IndexStep>& steps) {
   const uint32_t first = static_cast<uint32_t>(steps.size());
   const uint16_t* const classes = numbers.classes(digit);
@@ -57,7 +57,7 @@ IndexColumn write_column(const Digits& numbers, const Digit& digit, uint32_t col
     for (uint32_t i = 0; i < last; ++i) step(numbers.operands(digit)[i], classes[i + 1], classes[i]);
     step(kMissing - 1, digit.missing, classes[last]);
   }
-  return {column, first, static_cast<uint32_t>(steps.size()) - first, digit.categorical};
+  return {digit.column, first, static_cast<uint32_t>(steps.size()) - first, digit.categorical};
 }
 
 // --- Filling ---
@@ -100,6 +100,9 @@ class TableWriter {
     } else {
       std::fill_n(sums, table.n_entries * row_size_, T(0));
       std::fill_n(margins, table.n_entries * width_, 0.0);
+      codes_of_table_.clear();
+      for (const Digit& digit : packed.digits)
+        codes_of_table_.push_back(class_codes(layout_.units.numbers, digit));
       for (const size_t i : packed.units) {
         const Unit& unit = layout_.units.units[i];
         fill(unit);
@@ -163,34 +166,20 @@ class TableWriter {
   }
 
   void set_codes(const Digit& digit, const uint16_t* codes) {
-    const uint32_t column = digit.column;
     if (!digit.categorical) {
-      std::copy_n(codes, kBlockRows, codes_.narrow.begin() + column * codes_.stride);
+      std::copy_n(codes, kBlockRows, codes_.narrow.begin() + digit.column * codes_.stride);
       return;
     }
-    CategoryRows& rows = codes_.category_rows[column];
-    rows.n = 0;
-    for (int row = 0; row < kBlockRows; ++row) {
-      const uint32_t code = codes[row] == kMissing ? digit.n_intervals : codes[row];
-      uint32_t i = 0;
-      while (i < rows.n && rows.code[i] != code) ++i;
-      if (i == rows.n) {
-        rows.code[rows.n] = code;
-        rows.rows[rows.n++] = 0;
-      }
-      rows.rows[i] |= uint64_t{1} << row;
-    }
+    uint32_t wide[kBlockRows];
+    std::transform(codes, codes + kBlockRows, wide,
+                   [](uint16_t code) { return code == kMissing ? kMissingCode : code; });
+    group_by_category(plan_.columns[digit.column], wide, codes_.category_rows[digit.column]);
   }
 
   void walk(const Chunk& chunk, const TreeProgram& program, int n_rows) {
     const size_t n_outputs = n_used_outputs(plan_, chunk);
     std::fill_n(phi_.data(), n_outputs * chunk.slots.size() * kBlockRows, T(0));
-    const T* const nodes = constants<T>(plan_).data() + chunk.quadrature;
-    run_walk(kernels(), 1, chunk.output < 0,
-             WalkArgs<T>{plan_.ops.data() + program.ops, constants<T>(plan_).data() + program.constants,
-                         words_.data(), nodes, nodes + chunk.n_nodes, chunk.n_nodes,
-                         static_cast<int>(n_outputs), chunk.height, n_rows, phi_.data(),
-                         chunk.slots.size() * kBlockRows, stack_.data(), nullptr, nullptr, 0, nullptr, 0});
+    walk_values(plan_, chunk, program, words_.data(), n_rows, phi_.data(), stack_.data());
   }
 
   void take_sums(const Chunk& chunk, size_t first, int n_rows) {
@@ -221,20 +210,19 @@ class TableWriter {
     uint16_t* const index = index_.data();
     index[0] = 0;
     size_t size = 1, at = 0, stride = 1;
-    for (const Digit& digit : table.digits) {
-      uint32_t of_class[1 << 14];
+    for (size_t d = 0; d < table.digits.size(); ++d) {
+      const Digit& digit = table.digits[d];
+      of_class_.assign(digit.n_classes, 0);
       const bool used = at < unit.n_digits && layout_.units.digits[unit.digits + at].column == digit.column;
       if (used) {
         const Digit& own = layout_.units.digits[unit.digits + at++];
-        const std::vector<uint16_t> codes = class_codes(numbers, digit);
         for (uint32_t i = 0; i < digit.n_classes; ++i)
-          of_class[i] = class_of(numbers, own, codes[i]) * static_cast<uint32_t>(stride);
+          of_class_[i] = static_cast<uint16_t>(class_of(numbers, own, codes_of_table_[d][i]) * stride);
         stride *= own.n_classes;
-      } else {
-        std::fill_n(of_class, digit.n_classes, 0u);
       }
       for (uint32_t i = digit.n_classes; i-- > 0;)
-        for (size_t x = 0; x < size; ++x) index[i * size + x] = static_cast<uint16_t>(index[x] + of_class[i]);
+        for (size_t x = 0; x < size; ++x)
+          index[i * size + x] = static_cast<uint16_t>(index[x] + of_class_[i]);
       size *= digit.n_classes;
     }
   }
@@ -244,9 +232,10 @@ class TableWriter {
   Plan& plan_;
   Margins margins_;
   static constexpr size_t kVarying = ~size_t{0};
-  std::vector<std::vector<uint16_t>> codes_of_class_;  // by digit of the unit
-  std::vector<size_t> numbers_;    // by digit of the unit: its class in the whole block, or kVarying
-  std::vector<int32_t> position_;  // by position in Plan::features: in the window, or -1
+  std::vector<std::vector<uint16_t>> codes_of_class_, codes_of_table_;  // by digit of the unit, of the table
+  std::vector<uint16_t> of_class_;  // by class of a digit of the table: its part of the unit's entry
+  std::vector<size_t> numbers_;     // by digit of the unit: its class in the whole block, or kVarying
+  std::vector<int32_t> position_;   // by position in Plan::features: in the window, or -1
   size_t row_size_ = 0, width_ = 0, n_features_ = 0;
   CodeTile codes_;
   Aligned<uint64_t> words_;
@@ -292,7 +281,7 @@ void write_layout(const IntervalLayout& layout, Plan& plan) {
       const uint32_t first = static_cast<uint32_t>(out.columns.size());
       uint32_t stride = 1;
       for (const Digit& digit : table.digits) {
-        out.columns.push_back(write_column(layout.units.numbers, digit, digit.column, stride, out.steps));
+        out.columns.push_back(write_column(layout.units.numbers, digit, stride, out.steps));
         stride *= digit.n_classes;
       }
       out.tables.push_back(

@@ -24,7 +24,9 @@ class Layout {
       : plan_(plan),
         prices_(prices),
         limits_(limits),
-        most_entries_(std::min(limits.most_entries, kMostEntries)) {}
+        most_entries_(std::min(limits.most_entries, kMostEntries)) {
+    out_.plan = &plan;
+  }
 
   IntervalLayout lay_out() {
     // The index is computed from codes of 16 bits.

@@ -33,6 +33,7 @@ struct IntervalCosts {
 };
 
 struct IntervalLayout {
+  const Plan* plan;  // whose trees the units are of
   Units units;
   std::vector<PackedTable> tables;
   std::vector<PackedWindow> windows;

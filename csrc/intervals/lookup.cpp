@@ -39,7 +39,8 @@ bool IntervalRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, T
       std::fill_n(sums_.data(), n_blocks_ * kBlockRows * window.row_size, T(0));
       const size_t end = std::min(first + kMostTables, window.tables_end);
       for (size_t i = first; i < end; ++i) look_up(window, plan_.intervals.tables[i], codes, margin);
-      add_sums(window, sums);
+      add_row_sums(sums_.data(), window.row_size, n_blocks_, plan_.leaf_scale,
+                   plan_.intervals.places.data() + window.places, window.places_end - window.places, sums);
       if (stop()) return false;
     }
   return true;
@@ -58,18 +59,6 @@ void IntervalRunner<T>::look_up(const TableWindow& window, const IntervalTable& 
   if (margin)
     kernels().add_margins({index_.data(), n_rows_, tables.margins.data() + table.margins, window.n_outputs,
                            margin->at(window.first_output), margin->stride()});
-}
-
-template <class T>
-void IntervalRunner<T>::add_sums(const TableWindow& window, TileSums& sums) const {
-  const uint32_t* const places = plan_.intervals.places.data() + window.places;
-  const size_t n_places = window.places_end - window.places, row_size = window.row_size;
-  for (size_t first = 0; first < n_blocks_ * kBlockRows; first += kBlockRows)
-    for (size_t i = 0; i < n_places; ++i) {
-      const T* const from = sums_.data() + first * row_size + i;
-      double* const to = sums.at_place(places[i]) + first;
-      for (size_t row = 0; row < kBlockRows; ++row) to[row] += plan_.leaf_scale * from[row * row_size];
-    }
 }
 
 template class IntervalRunner<float>;

@@ -22,7 +22,6 @@ class IntervalRunner {
  private:
   void look_up(const TableWindow& window, const IntervalTable& table, const CodeTile& codes,
                TileSums* margin);
-  void add_sums(const TableWindow& window, TileSums& sums) const;
 
   const Plan& plan_;
   size_t n_rows_ = 0, n_blocks_ = 0;

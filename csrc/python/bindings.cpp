@@ -3,6 +3,7 @@
 
 #include <pybind11/stl.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -164,21 +165,26 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
 }
 
 IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
-                       const std::vector<double>& prices) {
+                       const std::map<std::string, double>& prices) {
   if (plan.order != 1 || plan.method != Method::kWalk || plan.tree_algorithm ||
       plan.tables.against_background)
     throw py::value_error("only plans for path-dependent values by the walk have tables by intervals");
   if (plan.intervals.any()) throw py::value_error("the plan has tables by intervals");
-  if (prices.size() != 8) throw py::value_error("prices must have 8 elements");
-  const IntervalPrices each{prices[0], prices[1], prices[2], prices[3], prices[4], prices[5], prices[6]};
+  const auto price = [&](const char* name) {
+    const auto found = prices.find(name);
+    if (found == prices.end()) throw py::value_error(std::string("prices must have ") + name);
+    return found->second;
+  };
+  const IntervalPrices each{price("leaf"),        price("leaf_node"), price("lookup"), price("doubling"),
+                            price("small_bytes"), price("unit_node"), price("entry")};
+  const IntervalLimits limits{most_entries, price("least_leaves"), n_rows};
   const WithoutGil release;
-  return lay_out_intervals(plan, each, {most_entries, prices[7], n_rows});
+  return lay_out_intervals(plan, each, limits);
 }
 
 Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_threads) {
   require_threads(n_threads);
-  if (layout.units.first_of_tree.size() != plan.trees.size() + 1)
-    throw py::value_error("the layout is of another plan");
+  if (layout.plan != &plan) throw py::value_error("the layout is of another plan");
   const WithoutGil release;
   return make_interval_plan(plan, layout, n_threads);
 }
@@ -462,7 +468,8 @@ PYBIND11_MODULE(_core, module) {
       .def("contents", &contents)
       .def("info", &info);
   py::class_<IntervalLayout>(module, "IntervalLayout")
-      .def(py::init(&lay_out), py::arg("plan"), py::arg("most_entries"), py::arg("n_rows"), py::arg("prices"))
+      .def(py::init(&lay_out), py::arg("plan"), py::arg("most_entries"), py::arg("n_rows"), py::arg("prices"),
+           py::keep_alive<1, 2>())
       .def("info", &layout_info);
   module.def("interval_plan", &compile_intervals, py::arg("plan"), py::arg("layout"),
              py::arg("n_threads") = 1);

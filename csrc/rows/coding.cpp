@@ -43,22 +43,6 @@ uint32_t category_code(const std::vector<int32_t>& categories, double x) {
                                                      : other;
 }
 
-void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out) {
-  out.n = 0;
-  for (int i = 0; i < kBlockRows; ++i) {
-    const uint32_t code =
-        codes[i] == kMissingCode ? static_cast<uint32_t>(column.categories.size()) + 1 : codes[i];
-    uint32_t j = 0;
-    while (j < out.n && out.code[j] != code) ++j;
-    if (j == out.n) {
-      out.code[j] = code;
-      out.rows[j] = 0;
-      ++out.n;
-    }
-    out.rows[j] |= uint64_t{1} << i;
-  }
-}
-
 template <class X>
 void code_column(const Column& column, const RankArgs<X>& rank_args, void (*rank)(const RankArgs<X>&)) {
   if (!column.categorical) {
@@ -108,6 +92,22 @@ bool has_categories(const Plan& plan) {
 }
 
 }  // namespace
+
+void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out) {
+  out.n = 0;
+  for (int i = 0; i < kBlockRows; ++i) {
+    const uint32_t code =
+        codes[i] == kMissingCode ? static_cast<uint32_t>(column.categories.size()) + 1 : codes[i];
+    uint32_t j = 0;
+    while (j < out.n && out.code[j] != code) ++j;
+    if (j == out.n) {
+      out.code[j] = code;
+      out.rows[j] = 0;
+      ++out.n;
+    }
+    out.rows[j] |= uint64_t{1} << i;
+  }
+}
 
 void CodeTile::allocate(const Plan& plan, int tile_rows) {
   stride = static_cast<size_t>(tile_rows);

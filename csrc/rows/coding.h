@@ -34,6 +34,9 @@ void code_block(const Plan& plan, const Kernels& kernels, const Rows& rows, int6
 void code_tile(const Plan& plan, const Kernels& kernels, const Rows& rows, int64_t first_row, int n_rows,
                CodeTile& tile);
 
+// Group the rows of a block by their codes in a categorical column; kMissingCode is a category of its own.
+void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out);
+
 // Decide nodes of one tree for the rows of a block, and write the decisions to `words`.
 void decide_block(const Plan& plan, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,
                   const CodeTile& codes, int block, uint64_t* words);

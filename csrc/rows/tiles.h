@@ -36,6 +36,19 @@ class TileSums {
   size_t n_places_ = 0, n_rows_ = 0;
 };
 
+// Add the sums of rows, [row][row_size] and divided by `scale`, to those of a tile, each to its place, for
+// whole blocks of rows.
+template <class T>
+void add_row_sums(const T* rows, size_t row_size, size_t n_blocks, double scale, const uint32_t* places,
+                  size_t n_places, const TileSums& sums) {
+  for (size_t first = 0; first < n_blocks * kBlockRows; first += kBlockRows)
+    for (size_t i = 0; i < n_places; ++i) {
+      const T* const from = rows + first * row_size + i;
+      double* const to = sums.at_place(places[i]) + first;
+      for (size_t row = 0; row < kBlockRows; ++row) to[row] += scale * from[row * row_size];
+    }
+}
+
 // Rows that a thread explains together.
 struct Tile {
   Tile(const Plan& plan, int most_rows) {

@@ -1,12 +1,10 @@
 // Plan -> tables of path-dependent values of trees that use the same split throughout each level. They are
 // filled by the walk itself, run on a row for each index.
 #include <atomic>
-#include <stdexcept>
 
 #include "base/aligned.h"
 #include "base/threads.h"
-#include "plan/quadrature.h"
-#include "simd/kernels.h"
+#include "rows/value_walk.h"
 #include "tables/group_words.h"
 #include "tables/stored_tables.h"
 #include "tables/table_builder.h"
@@ -125,12 +123,7 @@ class LevelWriter {
       word[1] = left & word[0];
     }
     std::fill_n(phi_.data(), n_outputs * chunk.slots.size() * kBlockRows, T(0));
-    const T* const nodes = constants<T>(plan_).data() + chunk.quadrature;
-    run_walk(kernels(), plan_.order, chunk.output < 0,
-             WalkArgs<T>{plan_.ops.data() + tree.ops, constants<T>(plan_).data() + tree.constants,
-                         words_.data(), nodes, nodes + chunk.n_nodes, chunk.n_nodes,
-                         static_cast<int>(n_outputs), chunk.height, static_cast<int>(n_rows), phi_.data(),
-                         chunk.slots.size() * kBlockRows, stack_.data(), nullptr, nullptr, 0, nullptr, 0});
+    walk_values(plan_, chunk, tree, words_.data(), static_cast<int>(n_rows), phi_.data(), stack_.data());
   }
 
   Plan& plan_;

@@ -70,7 +70,8 @@ bool TableRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, Tile
     std::fill_n(phi_.data(), n_blocks_ * kBlockRows * batch.row_size, T(0));
     for (size_t i = batch.trees; i < batch.trees_end; ++i)
       run_tree(plan_.tables.trees[i], batch, margin, margins);
-    add_sums(batch, sums);
+    add_row_sums(phi_.data(), batch.row_size, n_blocks_, plan_.leaf_scale,
+                 plan_.tables.places.data() + batch.places, batch.places_end - batch.places, sums);
     if (stop()) return false;
   }
   return true;
@@ -126,18 +127,6 @@ void TableRunner<T>::add_level_margin(const TableTree& tree, size_t n_outputs, s
     for (size_t row = 0; row < n_blocks_ * kBlockRows; ++row)
       to[row] += values[index_.data()[row] * n_outputs + o];
   }
-}
-
-template <class T>
-void TableRunner<T>::add_sums(const TableBatch& batch, TileSums& sums) const {
-  const uint32_t* const places = plan_.tables.places.data() + batch.places;
-  const size_t n_places = batch.places_end - batch.places, row_size = batch.row_size;
-  for (size_t first = 0; first < n_blocks_ * kBlockRows; first += kBlockRows)
-    for (size_t i = 0; i < n_places; ++i) {
-      const T* const from = phi_.data() + first * row_size + i;
-      double* const to = sums.at_place(places[i]) + first;
-      for (size_t row = 0; row < kBlockRows; ++row) to[row] += plan_.leaf_scale * from[row * row_size];
-    }
 }
 
 template <class T>

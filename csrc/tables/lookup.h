@@ -29,7 +29,6 @@ class TableRunner {
   void lookup(const TableTree& tree, size_t row_size, size_t first_block, size_t n_blocks);
   void add_level_margin(const TableTree& tree, size_t n_outputs, size_t first_output, TileSums& margin) const;
   void add_pattern_leaf(const PatternLeaf& leaf, size_t row_size, size_t n_outputs);
-  void add_sums(const TableBatch& batch, TileSums& sums) const;
 
   const Plan& plan_;
   const Kernels& kernels_;

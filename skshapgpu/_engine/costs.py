@@ -52,8 +52,8 @@ _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 8e-5, 3.5e-7, 2e-11, 
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES = 512
 
-#: The host processor of that H200, an Intel Xeon, took about half of the CPU times above.
-CPU_BESIDE_GPU = 0.5
+#: The host processor of that H200, an Intel Xeon, takes about this part of the CPU times above.
+CPU_BESIDE_GPU = 0.8
 
 #: Minimum number of rows that a thread of the core takes from trees with tables, or against background data:
 #: kBlockRows of csrc/base/types.h.
@@ -183,7 +183,7 @@ def cpu_seconds(
             lookups += n_rows * group.n_places * _CPU_PLACE
         else:
             vector = vectors * group.n_nodes * _CPU_VECTOR[precision] * work
-            walking += group.n_leaves * (blocks * _CPU_BLOCK + vector)
+            walking += group.n_leaves * (blocks * _CPU_BLOCK + vector) * _WALK_FACTOR[instruction_set()]
     parts = blocks if lookups else 1 + int(walking / _CPU_SHARE)
     threads = max(1, min(n_threads, parts))
     return (walking + lookups) / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
@@ -258,22 +258,19 @@ class TableLayout:
         return seconds < (1 - _LEAST_SAVING) * walk_seconds
 
 
-def table_prices(precision: str) -> list[float]:
-    """Return the prices for which the core lays out tables by intervals: IntervalPrices of its layout.h.
-
-    The last number is the least number of leaves that the units of a tree have on average.
-    """
+def table_prices(precision: str) -> dict[str, float]:
+    """Return the prices for which the core lays out tables by intervals, as its layout.h describes them."""
     walk, lookup = _WALK_FACTOR[instruction_set()], _LOOKUP_FACTOR[instruction_set()]
-    return [
-        _CPU_BLOCK / BLOCK_ROWS * walk,
-        _CPU_VECTOR[precision] / 16 * walk,
-        _INTERVAL_LOOKUP * lookup,
-        _INTERVAL_DOUBLING * lookup,
-        _SMALL_TABLE,
-        _INTERVAL_NODE,
-        _INTERVAL_ENTRY,
-        _LEAST_LEAVES,
-    ]
+    return {
+        "leaf": _CPU_BLOCK / BLOCK_ROWS * walk,
+        "leaf_node": _CPU_VECTOR[precision] / 16 * walk,
+        "lookup": _INTERVAL_LOOKUP * lookup,
+        "doubling": _INTERVAL_DOUBLING * lookup,
+        "small_bytes": _SMALL_TABLE,
+        "unit_node": _INTERVAL_NODE,
+        "entry": _INTERVAL_ENTRY,
+        "least_leaves": _LEAST_LEAVES,
+    }
 
 
 def table_size(n_rows: int) -> int:

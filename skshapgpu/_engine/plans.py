@@ -216,7 +216,8 @@ class CompiledModel:
         with self._lock:
             if (kind, table_entries) not in self._plans:
                 self._plans[kind, table_entries] = self._compile_plan(kind, table_entries)
-                self._drop_tables(kind, table_entries)
+                if table_entries:
+                    self._drop_tables(kind, table_entries)
             return self._plans[kind, table_entries]
 
     def _drop_tables(self, kind: Kind, kept: int) -> None:
@@ -460,9 +461,11 @@ class CompiledModel:
         if seconds < costs.LEAST_TABLE_SECONDS:
             return None
         layout = self._layout(kind, most_entries)
-        if layout.table_bytes > self._interval_room():
-            return None
-        return layout if layout.is_worthwhile(n_rows, seconds, work, precision) else None
+        fits = layout.table_bytes <= self._interval_room()
+        if fits and layout.is_worthwhile(n_rows, seconds, work, precision):
+            return layout
+        self._core_layouts.pop((kind, most_entries), None)  # laid out again if a call needs the tables
+        return None
 
     def _layout(self, kind: Kind, most_entries: int) -> TableLayout:
         """Return the layout of tables by intervals of so many entries; lay them out at the first time."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import _thread
 import dataclasses
 import gc
 import pickle
 import sys
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -19,6 +16,7 @@ from helpers.kernels import (
     assert_consistent,
     both_precisions,
     explain,
+    interrupted,
     once,
     run,
     same_bits,
@@ -207,22 +205,8 @@ def test_ctrl_c_and_other_threads_get_through(core):
     plan = core.Plan(state(ensemble), "double")
     X = np.random.default_rng(26).random((1_000_000, 4), np.float32)
     values = np.empty((len(X), 1, 4))
-    ended = threading.Event()
-
-    def interrupt():
-        for _ in range(3):  # Python drops an interrupt that arrives while it finalizes an object
-            _thread.interrupt_main()
-            if ended.wait(1.4):
-                break
-
-    timer = threading.Timer(0.2, interrupt)
-    timer.start()
-    begin = time.perf_counter()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(0.2):
         plan.explain(X, values, None, 2)
-    ended.set()
-    assert time.perf_counter() - begin < 5
-    timer.join()
     few = X[:10]
     assert_consistent(ensemble, few, plan, "double", *explain(plan, ensemble, few))
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
 import os
-import threading
 import time
 from functools import cache
 from pathlib import Path
@@ -14,7 +12,7 @@ import joblib
 import numpy as np
 import pytest
 from helpers.ensembles import full_tree, random_ensemble, random_rows, random_weights
-from helpers.kernels import once, run, same_bits, state
+from helpers.kernels import interrupted, once, run, same_bits, state
 
 from skshapgpu import _core
 from skshapgpu.adapters.ensemble import Ensemble
@@ -243,23 +241,9 @@ def test_ctrl_c_with_few_rows() -> None:
     plan = _core.Plan(state(ensemble), "double", 3)
     X = np.random.default_rng(8).random((64, 40), np.float32)
     values = np.empty((64, 1, 40))
-    ended = threading.Event()
-
-    def interrupt() -> None:
-        for _ in range(3):  # Python drops an interrupt that arrives while it finalizes an object
-            _thread.interrupt_main()
-            if ended.wait(1.4):
-                break
-
-    timer = threading.Timer(0.2, interrupt)
-    timer.start()
-    begin = time.perf_counter()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(0.2):
         while True:
             plan.explain(X, values, None, 3)
-    ended.set()
-    assert time.perf_counter() - begin < 5
-    timer.join()
     few = _core.Plan(state(large()), "double")
     rows = random_rows(9, large(), 10)
     expected = results(few, large(), rows, 1, "float64")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import dataclasses
 import os
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +27,27 @@ ISA = os.environ.get("SKSHAPGPU_ISA")
 
 once = pytest.mark.skipif(ISA is not None, reason="SKSHAPGPU_ISA restricts this run to one instruction set")
 both_precisions = pytest.mark.parametrize("precision", ["single", "double"])
+
+
+@contextmanager
+def interrupted(seconds: float, most_seconds: float = 5) -> Iterator[None]:
+    """Interrupt a block after some seconds, and require that it ends with KeyboardInterrupt in time."""
+    ended = threading.Event()
+
+    def interrupt() -> None:
+        for _ in range(3):  # Python drops an interrupt that arrives while it finalizes an object
+            _thread.interrupt_main()
+            if ended.wait(1.4):
+                break
+
+    timer = threading.Timer(seconds, interrupt)
+    timer.start()
+    begin = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    ended.set()
+    assert time.perf_counter() - begin < most_seconds
+    timer.join()
 
 
 class CudaPlan:

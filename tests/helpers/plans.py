@@ -12,7 +12,16 @@ from skshapgpu.adapters.ensemble import Ensemble
 KINDS = ("level_uniform", "intervals", "fast_v2")
 
 #: Prices of walks and lookups for which every tree that can have tables has some.
-ALWAYS_TABLES = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0]
+ALWAYS_TABLES = {
+    "leaf": 1.0,
+    "leaf_node": 1.0,
+    "lookup": 0.0,
+    "doubling": 0.0,
+    "small_bytes": 1.0,
+    "unit_node": 0.0,
+    "entry": 0.0,
+    "least_leaves": 1.0,
+}
 
 
 def attributes_of(ensemble: Ensemble) -> dict[str, Any]:

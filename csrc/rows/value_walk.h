@@ -1,0 +1,22 @@
+// The walk of one tree for values without interactions.
+#pragma once
+
+#include "plan/plan.h"
+#include "simd/kernels.h"
+
+namespace skshap {
+
+// Add the values of the n_rows rows of a block to phi[output][slot of the chunk][64]. `words` are the
+// decisions of the tree; the stack has walk_stack() elements.
+template <class T>
+void walk_values(const Plan& plan, const Chunk& chunk, const TreeProgram& tree, const uint64_t* words,
+                 int n_rows, T* phi, T* stack) {
+  const T* const nodes = constants<T>(plan).data() + chunk.quadrature;
+  run_walk(kernels(), plan.order, chunk.output < 0,
+           WalkArgs<T>{plan.ops.data() + tree.ops, constants<T>(plan).data() + tree.constants, words, nodes,
+                       nodes + chunk.n_nodes, chunk.n_nodes, static_cast<int>(n_used_outputs(plan, chunk)),
+                       chunk.height, n_rows, phi, chunk.slots.size() * kBlockRows, stack, nullptr, nullptr, 0,
+                       nullptr, 0});
+}
+
+}  // namespace skshap
