@@ -19,9 +19,9 @@ namespace {
 
 // Bytes for the codes and sums of a tile, per thread. Larger tiles stream a large model less often. Each
 // table is read once for a whole tile, so with tables larger tiles pay off, but the sums, to which each tree
-// adds, must stay in the L2 cache.
+// adds, must stay in the L2 cache. Several tables by intervals are added to the sums at once.
 constexpr size_t kTileBytes = 4 << 20, kTableTileBytes = 1 << 20;
-constexpr int64_t kMaxTileRows = 1024, kMaxTableTileRows = 4096;
+constexpr int64_t kMaxTileRows = 1024, kMaxTableTileRows = 4096, kMaxIntervalTileRows = 16384;
 
 // Return how many sums each row and output has.
 size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size() + plan.triples.size(); }
@@ -51,9 +51,11 @@ TileSize tile_size(const Plan& plan) {
   const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) +
                            sizeof(double) * n_sums(plan) * plan.n_outputs + table_row_bytes(plan) +
                            interval_row_bytes(plan) + fast_v2_row_bytes(plan) + 1;
-  const bool tables = plan.tables.any() || plan.intervals.any();
-  const int64_t by_memory = static_cast<int64_t>((tables ? kTableTileBytes : kTileBytes) / row_bytes);
-  const int64_t n_blocks = std::min(by_memory, tables ? kMaxTableTileRows : kMaxTileRows) / kBlockRows;
+  const size_t most_bytes = plan.tables.any() ? kTableTileBytes : kTileBytes;
+  const int64_t most_rows = plan.tables.any()      ? kMaxTableTileRows
+                            : plan.intervals.any() ? kMaxIntervalTileRows
+                                                   : kMaxTileRows;
+  const int64_t n_blocks = std::min(static_cast<int64_t>(most_bytes / row_bytes), most_rows) / kBlockRows;
   return {std::max<int64_t>(1, n_blocks) * kBlockRows, 4, !has_tables(plan)};
 }
 

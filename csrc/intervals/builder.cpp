@@ -19,16 +19,17 @@ namespace {
 
 constexpr uint16_t kMissing = 0xffff;
 
+size_t whole_blocks(size_t n_rows) { return (n_rows + kBlockRows - 1) / kBlockRows * kBlockRows; }
+
 // --- The index of a table ---
 
-// Return a code of each class of a digit.
-std::vector<uint16_t> class_codes(const Digits& numbers, const Digit& digit) {
-  std::vector<uint16_t> codes(digit.n_classes, kMissing);
+// Find a code of each class of a digit.
+void find_class_codes(const Digits& numbers, const Digit& digit, std::vector<uint16_t>& codes) {
+  codes.assign(digit.n_classes, kMissing);
   for (uint32_t i = digit.n_intervals; i-- > 0;) {
     const uint16_t first = digit.categorical ? i : i ? numbers.operands(digit)[i - 1] + 1 : 0;
     codes[numbers.classes(digit)[i]] = first;
   }
-  return codes;
 }
 
 uint16_t class_of(const Digits& numbers, const Digit& digit, uint16_t code) {
@@ -81,7 +82,9 @@ class TableWriter {
     stack_.resize(stack);
     words_.resize(kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1));
     std::fill_n(words_.data(), words_.size(), uint64_t{0});  // the words of leaves are read, too
-    codes_.allocate(plan, kBlockRows);
+    uint32_t most_entries = 0;
+    for (const Unit& unit : layout.units.units) most_entries = std::max(most_entries, unit.n_entries);
+    codes_.allocate(plan, static_cast<int>(whole_blocks(most_entries)));
   }
 
   void write(const PackedTable& packed, const TableWindow& window, const IntervalTable& table) {
@@ -100,14 +103,15 @@ class TableWriter {
     } else {
       std::fill_n(sums, table.n_entries * row_size_, T(0));
       std::fill_n(margins, table.n_entries * width_, 0.0);
-      codes_of_table_.clear();
-      for (const Digit& digit : packed.digits)
-        codes_of_table_.push_back(class_codes(layout_.units.numbers, digit));
+      codes_of_table_.resize(std::max(codes_of_table_.size(), packed.digits.size()));
+      for (size_t i = 0; i < packed.digits.size(); ++i)
+        find_class_codes(layout_.units.numbers, packed.digits[i], codes_of_table_[i]);
       for (const size_t i : packed.units) {
         const Unit& unit = layout_.units.units[i];
         fill(unit);
         index_entries(packed, unit, table.n_entries);
-        add_entries(EntryArgs<T>{index_.data(), table.n_entries, unit_sums_.data(), row_size_, sums});
+        add_entries(EntryArgs<T>{index_.data(), 1, 0, table.n_entries, unit_sums_.data(), row_size_, sums,
+                                 nullptr, nullptr});
         for (size_t entry = 0; entry < table.n_entries; ++entry)
           for (size_t o = 0; o < width_; ++o)
             margins[entry * width_ + o] += unit_margins_.data()[index_.data()[entry] * width_ + o];
@@ -123,57 +127,57 @@ class TableWriter {
     const size_t tree = tree_of_unit_[&unit - layout_.units.units.data()];
     const TreeProgram& program = plan_.trees[tree];
     const Chunk& chunk = chunk_of(plan_, tree);
-    const size_t n_entries = unit.n_entries, padded = (n_entries + kBlockRows - 1) / kBlockRows * kBlockRows;
+    const size_t n_entries = unit.n_entries, padded = whole_blocks(n_entries);
     grow(unit_sums_, padded * row_size_);
     grow(unit_margins_, padded * width_);
     std::fill_n(unit_sums_.data(), n_entries * row_size_, T(0));
     std::fill_n(unit_margins_.data(), n_entries * width_, 0.0);
-    codes_of_class_.clear();
-    numbers_.assign(unit.n_digits, kVarying);
-    for (size_t i = 0; i < unit.n_digits; ++i)
-      codes_of_class_.push_back(class_codes(layout_.units.numbers, layout_.units.digits[unit.digits + i]));
+    code(unit, padded);
     for (size_t first = 0; first < n_entries; first += kBlockRows) {
       const int n_rows = static_cast<int>(std::min<size_t>(kBlockRows, n_entries - first));
-      code(unit, first);
-      decide_block(plan_, kernels(), plan_.decide.data() + program.decide, program.n_inner, codes_, 0,
-                   words_.data());
+      decide_block(plan_, kernels(), plan_.decide.data() + program.decide, program.n_inner, codes_,
+                   static_cast<int>(first / kBlockRows), words_.data());
       walk(chunk, program, n_rows);
       take_sums(chunk, first, n_rows);
       take_margins(program, first, n_rows);
     }
   }
 
-  // Set the codes of a block to those of the classes of its entries.
-  void code(const Unit& unit, size_t first) {
+  // Set the codes to those of the classes of all entries; the last block is filled up.
+  void code(const Unit& unit, size_t n_entries) {
     size_t stride = 1;
     for (size_t i = 0; i < unit.n_digits; ++i) {
       const Digit& digit = layout_.units.digits[unit.digits + i];
-      size_t number = first / stride % digit.n_classes, left = stride - first % stride;
-      stride *= digit.n_classes;
-      // A digit that is the same in the whole block was often the same in the block before.
-      const bool constant = left >= kBlockRows;
-      if (constant && first && numbers_[i] == number) continue;
-      numbers_[i] = constant ? number : kVarying;
-      const std::vector<uint16_t>& of_class = codes_of_class_[i];
-      uint16_t codes[kBlockRows];
-      for (size_t row = 0; row < kBlockRows; row += left, left = stride / digit.n_classes) {
-        left = std::min<size_t>(left, kBlockRows - row);
-        std::fill_n(codes + row, left, of_class[number]);
-        if (++number == digit.n_classes) number = 0;
+      if (digit.categorical) pattern_.resize(n_entries);
+      uint16_t* const codes =
+          digit.categorical ? pattern_.data() : codes_.narrow.data() + digit.column * codes_.stride;
+      find_class_codes(layout_.units.numbers, digit, codes_of_class_);
+      size_t done = 0;
+      for (uint32_t number = 0; number < digit.n_classes && done < n_entries; ++number)
+        done += fill(codes + done, std::min(stride, n_entries - done), codes_of_class_[number]);
+      // The classes repeat.
+      for (size_t n; done < n_entries; done += n) {
+        n = std::min(done, n_entries - done);
+        std::copy_n(codes, n, codes + done);
       }
-      set_codes(digit, codes);
+      if (digit.categorical) group_codes(digit, n_entries);
+      stride *= digit.n_classes;
     }
   }
 
-  void set_codes(const Digit& digit, const uint16_t* codes) {
-    if (!digit.categorical) {
-      std::copy_n(codes, kBlockRows, codes_.narrow.begin() + digit.column * codes_.stride);
-      return;
+  static size_t fill(uint16_t* codes, size_t n, uint16_t code) {
+    std::fill_n(codes, n, code);
+    return n;
+  }
+
+  void group_codes(const Digit& digit, size_t n_entries) {
+    for (size_t first = 0; first < n_entries; first += kBlockRows) {
+      uint32_t wide[kBlockRows];
+      std::transform(pattern_.begin() + first, pattern_.begin() + first + kBlockRows, wide,
+                     [](uint16_t code) { return code == kMissing ? kMissingCode : code; });
+      group_by_category(plan_.columns[digit.column], wide,
+                        codes_.category_rows[first / kBlockRows * plan_.columns.size() + digit.column]);
     }
-    uint32_t wide[kBlockRows];
-    std::transform(codes, codes + kBlockRows, wide,
-                   [](uint16_t code) { return code == kMissing ? kMissingCode : code; });
-    group_by_category(plan_.columns[digit.column], wide, codes_.category_rows[digit.column]);
   }
 
   void walk(const Chunk& chunk, const TreeProgram& program, int n_rows) {
@@ -206,7 +210,7 @@ class TableWriter {
   // Fill index_ with the entry of the unit for each entry of the table.
   void index_entries(const PackedTable& table, const Unit& unit, size_t n_entries) {
     const Digits& numbers = layout_.units.numbers;
-    grow(index_, (n_entries + kBlockRows - 1) / kBlockRows * kBlockRows);
+    grow(index_, whole_blocks(n_entries));
     uint16_t* const index = index_.data();
     index[0] = 0;
     size_t size = 1, at = 0, stride = 1;
@@ -231,10 +235,9 @@ class TableWriter {
   const std::vector<size_t>& tree_of_unit_;
   Plan& plan_;
   Margins margins_;
-  static constexpr size_t kVarying = ~size_t{0};
-  std::vector<std::vector<uint16_t>> codes_of_class_, codes_of_table_;  // by digit of the unit, of the table
+  std::vector<uint16_t> codes_of_class_, pattern_;     // of a digit of the unit
+  std::vector<std::vector<uint16_t>> codes_of_table_;  // by digit of the table: of its classes
   std::vector<uint16_t> of_class_;  // by class of a digit of the table: its part of the unit's entry
-  std::vector<size_t> numbers_;     // by digit of the unit: its class in the whole block, or kVarying
   std::vector<int32_t> position_;   // by position in Plan::features: in the window, or -1
   size_t row_size_ = 0, width_ = 0, n_features_ = 0;
   CodeTile codes_;

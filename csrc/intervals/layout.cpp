@@ -5,6 +5,7 @@
 #include <map>
 
 #include "plan/quadrature.h"
+#include "simd/kernels.h"
 
 namespace skshap {
 namespace {
@@ -12,8 +13,8 @@ namespace {
 // Features of a window, or of a table of several units: for one output, their sums fill a cache line in
 // single precision.
 constexpr size_t kWindowFeatures = 16;
-// Larger tables than these never pay.
-constexpr uint32_t kMostEntries = 1 << 14;
+// Larger tables than these never pay. Several share the numbers of 16 bits.
+constexpr uint32_t kMostEntries = (1 << 16) / kTablesAtOnce;
 // Models that use more features would need many windows; laying out their tables was measured to take longer
 // than the tables save.
 constexpr size_t kMostFeatures = 32;

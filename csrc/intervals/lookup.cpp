@@ -9,6 +9,8 @@ namespace {
 
 // Sums in single precision are added to those in double precision after this many tables.
 constexpr size_t kMostTables = 64;
+// Blocks of rows whose indices stay in the cache next to the core until they are used.
+constexpr size_t kPartBlocks = 64, kPartRows = kPartBlocks * kBlockRows;
 
 size_t longest_row(const Plan& plan) {
   size_t longest = 0;
@@ -19,13 +21,14 @@ size_t longest_row(const Plan& plan) {
 }  // namespace
 
 size_t interval_row_bytes(const Plan& plan) {
-  return plan.intervals.any() ? sizeof(uint16_t) + longest_row(plan) * element_bytes(plan) : 0;
+  return plan.intervals.any() ? kTablesAtOnce * sizeof(uint16_t) + longest_row(plan) * element_bytes(plan)
+                              : 0;
 }
 
 template <class T>
 IntervalRunner<T>::IntervalRunner(const Plan& plan, size_t tile_rows) : plan_(plan) {
   if (!plan.intervals.any()) return;
-  index_.resize(tile_rows);
+  index_.resize(kTablesAtOnce * kPartRows);
   sums_.resize(tile_rows * longest_row(plan));
 }
 
@@ -38,7 +41,8 @@ bool IntervalRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, T
     for (size_t first = window.tables; first < window.tables_end; first += kMostTables) {
       std::fill_n(sums_.data(), n_blocks_ * kBlockRows * window.row_size, T(0));
       const size_t end = std::min(first + kMostTables, window.tables_end);
-      for (size_t i = first; i < end; ++i) look_up(window, plan_.intervals.tables[i], codes, margin);
+      for (size_t i = first; i < end; i += kTablesAtOnce)
+        look_up(window, i, std::min(kTablesAtOnce, end - i), codes, margin);
       add_row_sums(sums_.data(), window.row_size, n_blocks_, plan_.leaf_scale,
                    plan_.intervals.places.data() + window.places, window.places_end - window.places, sums);
       if (stop()) return false;
@@ -46,19 +50,37 @@ bool IntervalRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, T
   return true;
 }
 
+// Look up tables that lie one behind the other: first, first + 1, ...
 template <class T>
-void IntervalRunner<T>::look_up(const TableWindow& window, const IntervalTable& table, const CodeTile& codes,
-                                TileSums* margin) {
+void IntervalRunner<T>::look_up(const TableWindow& window, size_t first, size_t n_tables,
+                                const CodeTile& codes, TileSums* margin) {
   const IntervalTables& tables = plan_.intervals;
-  const CategoryRows* const categories = codes.category_rows.empty() ? nullptr : codes.category_rows.data();
-  kernels().entry_index({codes.narrow.data(), codes.stride, categories, plan_.columns.size(),
-                         tables.columns.data() + table.columns, table.n_columns, tables.steps.data(),
-                         n_blocks_, index_.data()});
-  add_entries(EntryArgs<T>{index_.data(), n_rows_, interval_sums<T>(tables) + table.sums, window.row_size,
-                           sums_.data()});
-  if (margin)
-    kernels().add_margins({index_.data(), n_rows_, tables.margins.data() + table.margins, window.n_outputs,
-                           margin->at(window.first_output), margin->stride()});
+  const IntervalTable* const table = tables.tables.data() + first;
+  const size_t n_columns = plan_.columns.size();
+  const double* const margins = margin ? tables.margins.data() + table->margins : nullptr;
+  for (size_t block = 0; block < n_blocks_; block += kPartBlocks) {
+    const size_t row = block * kBlockRows;
+    const size_t n_blocks = std::min(kPartBlocks, n_blocks_ - block),
+                 n_rows = std::min(kPartRows, n_rows_ - row);
+    const CategoryRows* const categories =
+        codes.category_rows.empty() ? nullptr : codes.category_rows.data() + block * n_columns;
+    uint32_t first_entry = 0;
+    for (size_t i = 0; i < n_tables; ++i) {
+      kernels().entry_index({codes.narrow.data() + row, codes.stride, categories, n_columns,
+                             tables.columns.data() + table[i].columns, table[i].n_columns,
+                             tables.steps.data(), n_blocks, static_cast<uint16_t>(first_entry),
+                             index_.data() + i * kPartRows});
+      first_entry += table[i].n_entries;
+    }
+    const bool one_output = margin && window.n_outputs == 1;
+    add_entries(EntryArgs<T>{index_.data(), n_tables, kPartRows, n_rows,
+                             interval_sums<T>(tables) + table->sums, window.row_size,
+                             sums_.data() + row * window.row_size, one_output ? margins : nullptr,
+                             one_output ? margin->at(window.first_output) + row : nullptr});
+    if (margin && !one_output)
+      kernels().add_margins({index_.data(), n_tables, kPartRows, n_rows, margins, window.n_outputs,
+                             margin->at(window.first_output) + row, margin->stride()});
+  }
 }
 
 template class IntervalRunner<float>;

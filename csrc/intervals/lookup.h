@@ -8,8 +8,9 @@
 
 namespace skshap {
 
-// One thread's work. A tile goes through one table after the other: first all indices, then all lookups, so
-// that a table stays in the cache while it is used.
+// One thread's work. A tile goes through a few tables after the others, so that each is read from memory once
+// for all of its rows; part of the rows at a time: first the indices in all of these tables, then the
+// lookups.
 template <class T>
 class IntervalRunner {
  public:
@@ -20,13 +21,13 @@ class IntervalRunner {
   bool run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin, const Stop& stop);
 
  private:
-  void look_up(const TableWindow& window, const IntervalTable& table, const CodeTile& codes,
+  void look_up(const TableWindow& window, size_t first, size_t n_tables, const CodeTile& codes,
                TileSums* margin);
 
   const Plan& plan_;
   size_t n_rows_ = 0, n_blocks_ = 0;
-  Aligned<uint16_t> index_;
-  Aligned<T> sums_;  // [row][row size of the window]
+  Aligned<uint16_t> index_;  // [table][row of a part]
+  Aligned<T> sums_;          // [row][row size of the window]
 };
 
 // Return the bytes that an IntervalRunner allocates for each row.

@@ -40,20 +40,14 @@ MeasuredTrees::MeasuredTrees(const EnsembleView& ensemble, Plan& plan)
 }
 
 TreeShape MeasuredTrees::measure(int32_t tree) {
-  struct Item {
-    int64_t node;
-    double share;
-    int depth;
-    bool leave;
-  };
   const int64_t root = e_.tree_offsets[tree];
   TreeShape shape;
-  std::vector<Leaf> leaves;
   int distinct = 0, most_distinct = 0;
-  std::vector<Item> stack{{root, 1.0, 0, false}};
-  while (!stack.empty()) {
-    const Item item = stack.back();
-    stack.pop_back();
+  leaves_.clear();
+  stack_.assign(1, {root, 1.0, 0, false});
+  while (!stack_.empty()) {
+    const Item item = stack_.back();
+    stack_.pop_back();
     if (item.leave) {
       if (--depth_[e_.player_of(item.node)] == 0) --distinct;
       continue;
@@ -62,18 +56,18 @@ TreeShape MeasuredTrees::measure(int32_t tree) {
       ++plan_.n_leaves;
       shape.height = std::max(shape.height, item.depth);
       most_distinct = std::max(most_distinct, distinct);
-      leaves.push_back({item.node, item.share});
+      leaves_.push_back({item.node, item.share});
       continue;
     }
     const int64_t left = root + e_.left[item.node], right = root + e_.right[item.node];
     const double r = left_share(e_.cover[left], e_.cover[right]);
     if (depth_[e_.player_of(item.node)]++ == 0) ++distinct;
-    stack.push_back({item.node, 0, 0, true});
-    stack.push_back({right, item.share * (1 - r), item.depth + 1, false});
-    stack.push_back({left, item.share * r, item.depth + 1, false});
+    stack_.push_back({item.node, 0, 0, true});
+    stack_.push_back({right, item.share * (1 - r), item.depth + 1, false});
+    stack_.push_back({left, item.share * r, item.depth + 1, false});
   }
   for (int32_t o = 0; o < e_.value_width; ++o)
-    shape.magnitude = std::max(shape.magnitude, center(tree, o, leaves));
+    shape.magnitude = std::max(shape.magnitude, center(tree, o));
   shape.n_features = most_distinct;
   const int n_radau = radau_nodes(plan_.index, most_distinct);
   shape.radau = n_radau <= kMaxFixedValueNodes && e_.tree_output[tree] >= 0 && !plan_.interactions();
@@ -93,33 +87,33 @@ TreeShape MeasuredTrees::measure(int32_t tree) {
 // magnitude of its leaves after that. Values and interactions are differences of leaves and do not change,
 // but an offset that all leaves share, such as that of the target in a forest, would otherwise use up the
 // digits of the precision. It stays in the leaves only if moving it would overflow.
-double MeasuredTrees::center(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) {
+double MeasuredTrees::center(int32_t tree, int32_t o) {
   const size_t output = std::max(e_.tree_output[tree], 0) + o;
   double& center = centers_[static_cast<size_t>(tree) * e_.value_width + o];
-  center = expected(tree, o, leaves);
-  double largest = largest_leaf(tree, o, leaves);
+  center = expected(tree, o);
+  double largest = largest_leaf(tree, o);
   if (std::isfinite(largest) && std::isfinite(plan_.constant[output] + center)) {
     plan_.constant[output] += center;
   } else {
     center = 0;
-    largest = largest_leaf(tree, o, leaves);
+    largest = largest_leaf(tree, o);
   }
   plan_.leaf_magnitude[output] += largest;
   // Because of rounding, the expected value of the centered leaves is not exactly 0. The base value needs the
   // remainder: the constant and the leaves may be much smaller than the center.
-  rest_[output] += expected(tree, o, leaves);
+  rest_[output] += expected(tree, o);
   return largest;
 }
 
-double MeasuredTrees::expected(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) const {
+double MeasuredTrees::expected(int32_t tree, int32_t o) const {
   double sum = 0;
-  for (const Leaf& l : leaves) sum += l.share * leaf(tree, l.node, o);
+  for (const Leaf& l : leaves_) sum += l.share * leaf(tree, l.node, o);
   return sum;
 }
 
-double MeasuredTrees::largest_leaf(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) const {
+double MeasuredTrees::largest_leaf(int32_t tree, int32_t o) const {
   double largest = 0;
-  for (const Leaf& l : leaves) {
+  for (const Leaf& l : leaves_) {
     const double magnitude = std::fabs(leaf(tree, l.node, o));
     if (!(magnitude <= largest)) largest = magnitude;  // NaN, too
   }

@@ -38,10 +38,17 @@ class MeasuredTrees {
     double share;  // of the root's cover
   };
 
+  struct Item {
+    int64_t node;
+    double share;
+    int depth;
+    bool leave;
+  };
+
   TreeShape measure(int32_t tree);
-  double center(int32_t tree, int32_t o, const std::vector<Leaf>& leaves);
-  double expected(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) const;
-  double largest_leaf(int32_t tree, int32_t o, const std::vector<Leaf>& leaves) const;
+  double center(int32_t tree, int32_t o);
+  double expected(int32_t tree, int32_t o) const;
+  double largest_leaf(int32_t tree, int32_t o) const;
   void choose_scale();
 
   const EnsembleView& e_;
@@ -51,6 +58,8 @@ class MeasuredTrees {
   std::vector<double> rest_;     // per output: expected values of the centered trees
   int exponent_ = 0;
   std::vector<int32_t> depth_;  // by feature: number of nodes of the path that split on it
+  std::vector<Item> stack_;
+  std::vector<Leaf> leaves_;  // of the tree that is measured
 };
 
 // Return the cover fraction of the left child.

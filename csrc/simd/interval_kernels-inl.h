@@ -3,6 +3,8 @@
 // Included by simd/kernels-inl.h: internal linkage, for the reason given there.
 #pragma once
 
+#include <type_traits>
+
 #include "simd/kernels.h"
 
 namespace skshap {
@@ -11,6 +13,7 @@ namespace {
 void entry_index(const EntryIndexArgs& args) {
   for (size_t block = 0; block < args.n_blocks; ++block) {
     BlockIndex index;
+    if (args.first) index.add(~uint64_t{0}, args.first);
     for (const IndexColumn *column = args.columns, *end = column + args.n_index_columns; column != end;
          ++column) {
       const IndexStep* const steps = args.steps + column->steps;
@@ -34,43 +37,76 @@ struct RowPart {
 };
 
 // A row size of 0 means any, in steps of 16.
-template <class S, size_t kRowSize>
+template <class S, size_t kRowSize, size_t kTables, bool kMargin>
 void add_rows(const EntryArgs<typename S::T>& args) {
   constexpr size_t kWidth = S::kWidth, kPart = kRowSize && kRowSize < kWidth ? kRowSize : kWidth;
   using Part = typename RowPart<typename S::T, kPart>::Type;
   const size_t n_parts = (kRowSize ? kRowSize : args.row_size) / kPart;
-  const Part* const table = reinterpret_cast<const Part*>(args.table);
+  // Copies, because the compiler must expect that the stores below change whatever `args` refers to.
+  const size_t n_rows = args.n_rows, stride = args.index_stride;
+  const uint16_t* const indices = args.index;
+  const Part* const entries = reinterpret_cast<const Part*>(args.entries);
   Part* to = reinterpret_cast<Part*>(args.sums);
-  for (const uint16_t *index = args.index, *end = index + args.n_rows; index != end; ++index) {
-    const Part* const from = table + *index * n_parts;
-    for (size_t i = 0; i < n_parts; ++i, ++to) *to += from[i];
+  const double* const margins = args.margins;
+  double* const margin = args.margin;
+  for (size_t row = 0; row < n_rows; ++row, to += n_parts) {
+    size_t index[kTables];
+    for (size_t table = 0; table < kTables; ++table) index[table] = indices[table * stride + row];
+    for (size_t i = 0; i < n_parts; ++i) {
+      Part sum = to[i];
+      for (size_t table = 0; table < kTables; ++table) sum += entries[index[table] * n_parts + i];
+      to[i] = sum;
+    }
+    if (!kMargin) continue;
+    double sum = margin[row];
+    for (size_t table = 0; table < kTables; ++table) sum += margins[index[table]];
+    margin[row] = sum;
   }
+}
+
+template <class S, size_t kTables, bool kMargin>
+void add_rows_of_any_size(const EntryArgs<typename S::T>& args) {
+  if (args.row_size == 8)
+    add_rows<S, 8, kTables, kMargin>(args);
+  else if (args.row_size == 16)
+    add_rows<S, 16, kTables, kMargin>(args);
+  else
+    add_rows<S, 0, kTables, kMargin>(args);
+}
+
+// Call add(number of tables) with a compile-time number.
+template <class Add>
+void with_tables(size_t n_tables, const Add& add) {
+  static_assert(kTablesAtOnce == 4);
+  if (n_tables == 4)
+    add(std::integral_constant<size_t, 4>());
+  else if (n_tables == 3)
+    add(std::integral_constant<size_t, 3>());
+  else if (n_tables == 2)
+    add(std::integral_constant<size_t, 2>());
+  else
+    add(std::integral_constant<size_t, 1>());
 }
 
 template <class S>
 void add_entries_of(const EntryArgs<typename S::T>& args) {
-  if (args.row_size == 8)
-    add_rows<S, 8>(args);
-  else if (args.row_size == 16)
-    add_rows<S, 16>(args);
-  else
-    add_rows<S, 0>(args);
+  with_tables(args.n_tables, [&](auto n) {
+    if (args.margins)
+      add_rows_of_any_size<S, n(), true>(args);
+    else
+      add_rows_of_any_size<S, n(), false>(args);
+  });
 }
 
-template <class S>
 void add_margins(const MarginArgs& args) {
-  const uint16_t* const index = args.index;
-  for (size_t o = 0; o < args.n_outputs; ++o) {
-    const double* const table = args.table + o;
-    double* const margin = args.margin + o * args.stride;
-    size_t row = 0;
-    if constexpr (S::kGathers)
-      for (; args.n_outputs == 1 && row + S::kWidth <= args.n_rows; row += S::kWidth) {
-        const typename S::V more = S::take(table, S::index_from(index + row));
-        S::store(margin + row, S::add(S::load(margin + row), more));
-      }
-    for (; row < args.n_rows; ++row) margin[row] += table[index[row] * args.n_outputs];
-  }
+  with_tables(args.n_tables, [&](auto n) {
+    for (size_t o = 0; o < args.n_outputs; ++o) {
+      double* const margin = args.margin + o * args.stride;
+      for (size_t row = 0; row < args.n_rows; ++row)
+        for (size_t table = 0; table < n(); ++table)
+          margin[row] += args.margins[args.index[table * args.index_stride + row] * args.n_outputs + o];
+    }
+  });
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_ve
   k.entry_index = &entry_index;
   k.add_entries_float = &add_entries_of<FloatVector>;
   k.add_entries_double = &add_entries_of<DoubleVector>;
-  k.add_margins = &add_margins<DoubleVector>;
+  k.add_margins = &add_margins;
   k.leaf_table = &leaf_table;
   k.subset_sums = &subset_sums;
   k.fill_leaves_float = &fill_leaves_of<FloatVector>;

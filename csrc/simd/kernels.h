@@ -90,24 +90,33 @@ struct EntryIndexArgs {
   size_t n_index_columns;
   const IndexStep* steps;
   size_t n_blocks;
+  uint16_t first;   // added to all indices
   uint16_t* index;  // [block][64]
 };
 
-// Rows that add the entries of their indices. `row_size` is 8 or a multiple of 16.
+// Tables that rows look up together: then their sums are read and written once for all of these.
+constexpr size_t kTablesAtOnce = 4;
+
+// Rows that add the entries of their indices in up to kTablesAtOnce tables, which lie one behind the other.
+// `row_size` is 8 or a multiple of 16.
 template <class T>
 struct EntryArgs {
-  const uint16_t* index;
+  const uint16_t* index;  // [table][index_stride], counted from the first table
+  size_t n_tables, index_stride;
   size_t n_rows;
-  const T* table;  // [index][row_size]
+  const T* entries;  // [index][row_size]
   size_t row_size;
-  T* sums;  // [row][row_size]
+  T* sums;                // [row][row_size]
+  const double* margins;  // [index], for one output; null: only the sums are wanted
+  double* margin;         // [row]
 };
 
-// Rows that add the margins of their indices.
+// Rows that add the margins of such entries for several outputs.
 struct MarginArgs {
   const uint16_t* index;
+  size_t n_tables, index_stride;
   size_t n_rows;
-  const double* table;  // [index][output]
+  const double* margins;  // [index][output]
   size_t n_outputs;
   double* margin;  // [output][stride]
   size_t stride;
