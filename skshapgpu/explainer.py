@@ -229,6 +229,11 @@ class TreeExplainer:
         limit can change the last digits of the values. With None, the result may take all memory of the
         machine, buffers about 256 MiB, the tables of "auto" 256 MiB, and those of "fast_v2" a quarter of
         the machine's memory.
+    expected_rows : int, default=None
+        Number of rows that all calls together are expected to explain. With "auto" on the CPU, calls of 256
+        rows or more then use lookup tables if building these pays off over so many rows. With None, it must
+        pay off within a single call. Like the number of rows of a call, it can change the last digits of the
+        values. It has no effect with a ``memory_limit``.
     check_additivity : bool, default=True
         Compare the base value plus the SHAP values with the margin of each row, which is computed in the
         same pass. They may differ by 2^-18 (2^-40 in double precision with float64 X) of the sum over all
@@ -280,6 +285,7 @@ class TreeExplainer:
         columns: str = "all",
         n_jobs: int | None = None,
         memory_limit: int | str | None = None,
+        expected_rows: int | None = None,
         check_additivity: bool = True,
     ) -> None:
         compute = read_options(
@@ -295,6 +301,7 @@ class TreeExplainer:
             columns=columns,
             n_jobs=n_jobs,
             memory_limit=memory_limit,
+            expected_rows=expected_rows,
             check_additivity=check_additivity,
         )
         steps, last = unwrap(model)
@@ -809,6 +816,7 @@ class TreeExplainer:
         device: str | Sequence[str] = "auto",
         n_jobs: int | None = None,
         memory_limit: int | str | None = None,
+        expected_rows: int | None = None,
         check_additivity: bool = True,
         verify: bool = False,
     ) -> TreeExplainer:
@@ -827,7 +835,7 @@ class TreeExplainer:
         ----------
         path : path-like
             File that :meth:`save` wrote.
-        device, n_jobs, memory_limit, check_additivity
+        device, n_jobs, memory_limit, expected_rows, check_additivity
             As for :class:`TreeExplainer`.
         verify : bool, default=False
             Also compare large tables with their checksums, which reads all of them.
@@ -858,6 +866,7 @@ class TreeExplainer:
             precision=saved.options.get("precision"),
             n_jobs=n_jobs,
             memory_limit=memory_limit,
+            expected_rows=expected_rows,
             check_additivity=check_additivity,
             interventional=saved.background is not None,
         )

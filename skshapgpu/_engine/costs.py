@@ -30,20 +30,21 @@ _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 
 
 #: Tables by intervals: seconds per row and lookup, more for each doubling of a table beyond _SMALL_TABLE
 #: bytes; and when a table is built, per node and per entry of a unit.
-_INTERVAL_LOOKUP, _INTERVAL_DOUBLING, _SMALL_TABLE = 2e-9, 4e-10, 2**13
+_INTERVAL_LOOKUP, _INTERVAL_DOUBLING, _SMALL_TABLE = 1.3e-9, 2.7e-10, 2**13
 _INTERVAL_NODE, _INTERVAL_ENTRY = 1e-6, 6e-9
 
 #: A unit of fewer leaves is walked in less time than its table is looked up, unless other units share it.
 _LEAST_LEAVES = 3.0
 
-#: An explainer is expected to be called this many times with about as many rows: each call pays for a part of
-#: the time in which tables are built. They must save a part of the time of the walk, because the prices
-#: differ among processors.
-_EXPECTED_CALLS, _LEAST_SAVING = 2, 0.15
+#: Tables must save a part of the time of the walk, because the prices differ among processors.
+_LEAST_SAVING = 0.15
 
-#: Least number of rows of a call for which tables by intervals of so many entries are built, in descending
-#: order: larger tables save lookups, but take longer to build.
+#: Least number of rows for which tables by intervals of so many entries are built, in descending order:
+#: larger tables save lookups, but take longer to build.
 _TABLE_SIZES = ((65536, 2048), (16384, 1024), (4096, 512), (1024, 256))
+
+#: Least number of rows of a call that uses tables by intervals: fewer rows find too little of them in caches.
+LEAST_TABLE_ROWS = 256
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
@@ -63,7 +64,8 @@ BLOCK_ROWS = 64
 #: csrc/cpu/explain.cpp. And the most rows for which only one is used, with a model of hardly any leaves.
 _CPU_SHARE, _MOST_ALONE = 4e-5, 1 << 16
 
-#: A call that takes less time than this cannot save the time in which tables are laid out.
+#: Rows that are walked in less time than this, in all calls, cannot save the time in which tables are laid
+#: out.
 LEAST_TABLE_SECONDS = 2e-3
 
 
@@ -252,9 +254,15 @@ class TableLayout:
         seconds = cpu_seconds(walked, n_rows, n_threads, work, precision)
         return seconds + n_rows * self.lookup_seconds / threads
 
-    def is_worthwhile(self, n_rows: int, walk_seconds: float, work: float, precision: str) -> bool:
-        """Return whether the tables save time in calls of one thread that take so long without them."""
-        seconds = self.call_seconds(n_rows, 1, work, precision) + self.build_seconds / _EXPECTED_CALLS
+    def is_worthwhile(
+        self, n_rows: int, expected_rows: int, walk_seconds: float, work: float, precision: str
+    ) -> bool:
+        """Return whether the tables save time in calls of one thread that take so long without them.
+
+        Each call pays for its part of the time in which the tables are built for the expected rows.
+        """
+        building = self.build_seconds * n_rows / expected_rows
+        seconds = self.call_seconds(n_rows, 1, work, precision) + building
         return seconds < (1 - _LEAST_SAVING) * walk_seconds
 
 
@@ -274,7 +282,7 @@ def table_prices(precision: str) -> dict[str, float]:
 
 
 def table_size(n_rows: int) -> int:
-    """Return the limit on the entries of a table that a call with so many rows builds; 0: it builds none."""
+    """Return the limit on the entries of the tables that are built to explain so many rows; 0: none."""
     return next((most_entries for least, most_entries in _TABLE_SIZES if n_rows >= least), 0)
 
 

@@ -6,11 +6,13 @@ A plan belongs to a *kind* of results: an order and an index. ``calls.py`` runs 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from numbers import Integral
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn.utils import check_scalar
 
 from .._common import devices, memory
 from .._common.devices import Devices
@@ -61,6 +63,7 @@ class Options:
     precision: str
     n_jobs: int | None
     memory_limit: int | None
+    expected_rows: int | None
     check_additivity: bool
 
     def __getstate__(self) -> dict[str, Any]:
@@ -80,6 +83,7 @@ class Options:
         memory_limit: int | str | None,
         check_additivity: bool,
         interventional: bool,
+        expected_rows: int | None = None,
     ) -> Options:
         """Parse and check the options; ``interventional``: there is background data.
 
@@ -98,10 +102,12 @@ class Options:
         if "cuda" not in row.devices:
             devices.require_cpu(device, option)
         require_n_jobs(n_jobs)
+        if expected_rows is not None:
+            expected_rows = int(check_scalar(expected_rows, "expected_rows", Integral, min_val=1))
         limit, asked = memory.parse_bytes(memory_limit), Devices.parse(device)
         if "cpu" not in row.devices:
             asked = asked.insist(option)
-        return cls(row, asked, precision, n_jobs, limit, bool(check_additivity))
+        return cls(row, asked, precision, n_jobs, limit, expected_rows, bool(check_additivity))
 
 
 class CompiledModel:
@@ -452,17 +458,21 @@ class CompiledModel:
 
         The choice depends neither on earlier calls nor on the number of threads, and so the results do not.
         """
-        options, most_entries = self.options, costs.table_size(n_rows)
+        options = self.options
+        expected_rows = max(n_rows, options.expected_rows or 0)
+        most_entries = costs.table_size(expected_rows)
         possible = kind.order == 1 and self.background is None and options.algorithm.tables == "worthwhile"
-        if not possible or not most_entries or options.memory_limit is not None:
+        if not possible or not most_entries or n_rows < costs.LEAST_TABLE_ROWS:
+            return None
+        if options.memory_limit is not None:
             return None
         work, precision = self._work(kind), options.precision
         seconds = costs.cpu_seconds(self._groups_of(kind), n_rows, 1, work, precision)
-        if seconds < costs.LEAST_TABLE_SECONDS:
+        if seconds * expected_rows < costs.LEAST_TABLE_SECONDS * n_rows:
             return None
         layout = self._layout(kind, most_entries)
         fits = layout.table_bytes <= self._interval_room()
-        if fits and layout.is_worthwhile(n_rows, seconds, work, precision):
+        if fits and layout.is_worthwhile(n_rows, expected_rows, seconds, work, precision):
             return layout
         self._core_layouts.pop((kind, most_entries), None)  # laid out again if a call needs the tables
         return None

@@ -37,4 +37,5 @@ def fingerprint(explainer: TreeExplainer) -> dict[str, Any]:
         "columns": explainer._columns,
         "model_output": explainer.model_output,
         "memory_limit": compiled.options.memory_limit,
+        "expected_rows": compiled.options.expected_rows,
     }

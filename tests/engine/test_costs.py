@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from sklearn.ensemble import (
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu._engine.costs import (
+    LEAST_TABLE_ROWS,
     TableLayout,
     TreeGroup,
     cpu_row_seconds,
@@ -101,8 +104,44 @@ def test_a_call_does_what_the_plan_says(forest: RandomForestRegressor) -> None:
     np.testing.assert_allclose(expected, quadrature, rtol=0, atol=1e-5 * np.abs(Y).max())
 
 
+def test_tables_for_expected_rows(forest: RandomForestRegressor) -> None:
+    explainer, expecting = explainer_of(forest), explainer_of(forest, expected_rows=np.int64(1_000_000))
+    n_rows = LEAST_TABLE_ROWS
+    assert algorithms(explainer, n_rows) == algorithms(expecting, n_rows - 1) == {"quadrature"}
+    assert algorithms(expecting, n_rows) == {"tables"}
+    # They are the tables of a call with all rows, whatever the calls are.
+    for size in (n_rows, 1_000_000):
+        assert expecting.plan(size).groups == explainer.plan(1_000_000).groups
+    rows = np.resize(X, (n_rows, X.shape[1]))
+    walked = explainer.shap_values(rows)
+    values = expecting.shap_values(rows)
+    assert (walked != values).any()
+    np.testing.assert_allclose(values, walked, rtol=0, atol=1e-5 * np.abs(Y).max())
+    np.testing.assert_array_equal(values, pickle.loads(pickle.dumps(expecting)).shap_values(rows))
+    # A larger call is what is expected from then on.
+    assert expecting.plan(10**8) == explainer.plan(10**8)
+    assert algorithms(explainer_of(forest, expected_rows=1), n_rows) == {"quadrature"}
+
+
+def test_expected_rows_of_a_file(forest: RandomForestRegressor, tmp_path: Path) -> None:
+    path, rows = tmp_path / "forest.skshap", np.resize(X, (1000, X.shape[1]))
+    explainer_of(forest).save(path)
+    for expected_rows in (None, 10**6):
+        loaded = TreeExplainer.load(path, device="cpu", expected_rows=expected_rows)
+        explainer = explainer_of(forest, expected_rows=expected_rows)
+        assert loaded.plan(1000) == explainer.plan(1000)
+        np.testing.assert_array_equal(loaded.shap_values(rows), explainer.shap_values(rows))
+
+
+@pytest.mark.parametrize(("expected_rows", "error"), [(0, ValueError), (-5, ValueError), (1.5, TypeError)])
+def test_invalid_expected_rows(forest: RandomForestRegressor, expected_rows: Any, error: type) -> None:
+    with pytest.raises(error, match="expected_rows"):
+        explainer_of(forest, expected_rows=expected_rows)
+
+
 def test_no_tables_for_a_call_under_a_memory_limit(forest: RandomForestRegressor) -> None:
-    assert algorithms(explainer_of(forest, memory_limit="100GB"), 10**9) == {"quadrature"}
+    explainer = explainer_of(forest, memory_limit="100GB", expected_rows=10**9)
+    assert algorithms(explainer, 10**9) == {"quadrature"}
 
 
 @pytest.mark.parametrize("algorithm", ["quadrature", "treeshap", "fast_v1"])
