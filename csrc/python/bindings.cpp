@@ -165,19 +165,20 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
 }
 
 IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
-                       const std::map<std::string, double>& prices) {
+                       std::map<std::string, double> prices) {
   if (plan.order != 1 || plan.method != Method::kWalk || plan.tree_algorithm ||
       plan.tables.against_background)
     throw py::value_error("only plans for path-dependent values by the walk have tables by intervals");
   if (plan.intervals.any()) throw py::value_error("the plan has tables by intervals");
   const auto price = [&](const char* name) {
-    const auto found = prices.find(name);
-    if (found == prices.end()) throw py::value_error(std::string("prices must have ") + name);
-    return found->second;
+    const auto found = prices.extract(name);
+    if (!found) throw py::value_error(std::string("prices must have ") + name);
+    return found.mapped();
   };
   const IntervalPrices each{price("leaf"),        price("leaf_node"), price("lookup"), price("doubling"),
                             price("small_bytes"), price("unit_node"), price("entry")};
   const IntervalLimits limits{most_entries, price("least_leaves"), n_rows};
+  if (!prices.empty()) throw py::value_error("there is no price '" + prices.begin()->first + "'");
   const WithoutGil release;
   return lay_out_intervals(plan, each, limits);
 }

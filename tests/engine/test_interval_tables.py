@@ -455,6 +455,11 @@ def test_a_missing_price(name: str) -> None:
         _core.IntervalLayout(walk_of(random_ensemble(0)), 32, 1.0, prices)
 
 
+def test_an_unknown_price() -> None:
+    with pytest.raises(ValueError, match="there is no price 'leaves'"):
+        layout_of(walk_of(random_ensemble(0)), leaves=1.0)
+
+
 def test_the_core_gets_the_prices_that_it_asks_for() -> None:
     for precision in ("single", "double"):
         assert costs.table_prices(precision).keys() == ALWAYS_TABLES.keys()
