@@ -15,6 +15,7 @@
 #include "background/background_pairs.h"
 #include "background/rescaled.h"
 #include "cpu/tree_algorithm.h"
+#include "intervals/builder.h"
 #include "tables/fast_v2.h"
 #include "tables/stored_tables.h"
 #include "tables/table_builder.h"
@@ -106,7 +107,7 @@ struct Ensemble {
     view.n_players = view.n_features;
     if ((options & 64) && view.n_features < 1000) make_players(bytes);
     if (categories) make_sets(bytes);
-    view.n_trees = bytes.number(4);
+    view.n_trees = bytes.number((options & 128) ? 40 : 4);
     for (int tree = 0; tree < view.n_trees; ++tree) {
       grow(bytes);
       tree_offsets.push_back(static_cast<int64_t>(left.size()));
@@ -429,6 +430,32 @@ void stored(Bytes& bytes, const Plan& plan, const Input& input, const Make& make
   }
 }
 
+// Tables by intervals for all trees of a plan that can have them, whose values are known from a walk. The
+// number of threads changes no bit.
+void by_intervals(Bytes& bytes, const Plan& plan, const Input& input, const Checks& checks,
+                  const std::vector<double>& expected) {
+  constexpr uint32_t kLimits[] = {0, 1, 2, 3, 4, 6, 8, 12, 32, 100, 200, 512, 4096, 16384, ~0u};
+  const uint32_t most_entries = kLimits[bytes.number(sizeof kLimits / sizeof *kLimits)];
+  const IntervalPrices prices{1, 1, 0, 0, 1, 0, 0};
+  const IntervalLimits limits{most_entries, 1, 1e9};
+  const IntervalLayout layout = lay_out_intervals(plan, prices, limits);
+  if (layout.costs.bytes > kTableBytes) return;
+  const int n_threads = 1 + bytes.number(3);
+  const Plan tables = make_interval_plan(plan, layout, n_threads);
+  if (tables.intervals.table_bytes() != layout.costs.bytes)
+    fail("bytes of tables", static_cast<double>(tables.intervals.table_bytes()),
+         static_cast<double>(layout.costs.bytes));
+  if (!is_small(scratch_bytes(tables))) return;
+  Results<double> found(tables, input.rows.n_rows, false), again(tables, input.rows.n_rows, false);
+  explain(tables, input.rows, found.result, n_threads, kNever);
+  checks.margin(found);
+  checks.same(found, expected, plan.precision == Precision::kSingle ? 1e-4 : 1e-9);
+  explain(make_interval_plan(plan, layout, 1), input.rows, again.result, 1, kNever);
+  for (size_t i = 0; i < found.values.size(); ++i)
+    if (std::memcmp(&found.values[i], &again.values[i], sizeof(double)) != 0)
+      fail("value of other threads", found.values[i], again.values[i]);
+}
+
 void path_dependent(Bytes& bytes, const Ensemble& ensemble, const Input& input, const Checks& checks) {
   const int n_threads = 1 + bytes.number(2);
   const Plan reference = make_plan(ensemble.view, Precision::kDouble);
@@ -485,6 +512,12 @@ void path_dependent(Bytes& bytes, const Ensemble& ensemble, const Input& input, 
   checks.margin(found);
   checks.same(found, expected.values, tolerance);
   stored(bytes, tables, input, with_tables);
+
+  by_intervals(bytes, tables, input, checks, expected.values);
+  const Plan banzhaf = make_plan(ensemble.view, Precision::kDouble, 1, Index::kBanzhaf);
+  Results<double> walked(banzhaf, input.rows.n_rows, false);
+  explain(banzhaf, input.rows, walked.result, n_threads, kNever);
+  by_intervals(bytes, make_plan(ensemble.view, precision, 1, Index::kBanzhaf), input, checks, walked.values);
 }
 
 void against_background(Bytes& bytes, const Ensemble& ensemble, const Input& input, const Checks& checks) {
