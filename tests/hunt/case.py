@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from skshapgpu import TreeExplainer
+
 from . import containers, data, gpu, models, readers, tolerance, truth, wrappers
 from .draws import Draw
 from .margins import margin_of
@@ -309,6 +311,17 @@ class Case:
         if self.trees is None:
             return []
         return sorted(set(range(self.n_columns)) - used_columns(self.trees[0]))
+
+    @cached_property
+    def kept(self) -> list[int]:
+        """Columns of the model that get values: all, or those that trees split on."""
+        if self.draw.options.get("columns") != "used":
+            return list(range(self.n_columns))
+        if self._readable() and not self.has_combinations:
+            return sorted(used_columns(readers.trees_of(self.fitted.last)))
+        found = TreeExplainer(self.fitted.top, columns="used").feature_indices
+        assert found is not None
+        return found.tolist()
 
     @cached_property
     def background_frame(self) -> pd.DataFrame:

@@ -48,6 +48,9 @@ UNLIKELY: dict[str, Any] = {
     "covers": lambda family, task: family.library == "sklearn",
 }
 
+#: Modes with calls of enough rows for tables by intervals.
+WITH_MANY_ROWS = ("many rows", "transformer", "batches")
+
 OFFSETS = [0.0, 0.0, 0.0, 1e1, 1e3, 1e6, 1e9, 1e12, -1e2, -1e5, -1e8, -1e11]
 SCALES = [1.0, 1.0, 1.0, 1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12]
 
@@ -78,6 +81,7 @@ class Draw:
     index: str
     form: str
     options: dict[str, Any]
+    tables: str
     device: str
     gpu_arrays: str
     early: bool
@@ -98,6 +102,8 @@ class Draw:
             "scale": "-" if plain else f"{self.scale:.0e}",
             "sample weights": str(self.weights),
         }
+        found["tables"] = self.tables if self.mode in WITH_MANY_ROWS else "-"
+        found["columns with values"] = self.options.get("columns", "default")
         for name in ("precision", "algorithm", "outputs", "n_jobs", "memory_limit"):
             found[name] = str(self.options.get(name, "default"))
         return found
@@ -181,6 +187,7 @@ def draw(seed: int, **fixed: Any) -> Draw:
         index=choose("index", ["SII", "STII", "BII"]),
         form=choose("form", ["all", "occurring", "number", "list"]),
         options=_options(choose, mode, task),
+        tables=choose("tables", ["where they pay", "wherever possible"]),
         device=choose("device", ["cpu", "cuda", "cuda", "auto"]),
         gpu_arrays=choose("gpu_arrays", ["none", "cupy", "torch"]),
         early=choose("early_stopping", [False, False, False, True])
@@ -268,6 +275,8 @@ def _options(choose: Chooser, mode: str, task: str) -> dict[str, Any]:
     algorithm = choose("algorithm", ["auto", "auto", "auto", "quadrature", "fast_v2", "treeshap", "fast_v1"])
     if algorithm != "auto" and (mode in ("values", "batches") or algorithm == "quadrature"):
         found["algorithm"] = algorithm
+    if choose("columns with values", ["all", "all", "used"]) == "used":
+        found["columns"] = "used"
     if choose("n_jobs", [None, None, 2]):
         found["n_jobs"] = 2
     if choose("memory_limit", [None, None, None, "20MB"]):

@@ -10,7 +10,7 @@ import pandas as pd
 
 from skshapgpu import TreeExplainer
 
-from . import containers, games, models, tolerance, truth
+from . import containers, games, many, models, tolerance, truth
 from .case import N_DEFINED, Case
 from .gpu import on_host
 from .margins import is_probability
@@ -33,6 +33,11 @@ def outputs_last(values: np.ndarray, ndim: int) -> np.ndarray:
     return values if values.ndim == ndim else values[..., None]
 
 
+def of_kept(case: Case, right: np.ndarray) -> np.ndarray:
+    """Select the columns that get values, on the second axis of a reference for all columns."""
+    return right[:, case.kept]
+
+
 def widened(case: Case, right: np.ndarray) -> np.ndarray:
     """Widen the reference to both classes, if both are requested; the negative one has negated values."""
     return np.concatenate([-right, right], axis=-1) if case.draw.options.get("outputs") == "all" else right
@@ -53,17 +58,18 @@ def shape_and_names(case: Case, report: Report, explanation: Any) -> None:
     """Check the rows, labels and dtype of the result."""
     n, k = containers.n_rows(case.X), case.n_outputs
     k = 2 if case.draw.options.get("outputs") == "all" else k
-    shape = (n, case.n_columns) if k == 1 else (n, case.n_columns, k)
+    kept = case.kept
+    shape = (n, len(kept)) if k == 1 else (n, len(kept), k)
     values = on_host(explanation.values)
     report.equal("shape", values.shape, shape)
     single = case.single_x and not case.fitted.steps
     if not case.fitted.steps:
         report.equal("dtype", str(values.dtype), "float32" if single else "float64")
-    report.true(
-        "names", len(set(explanation.feature_names)) == case.n_columns, str(explanation.feature_names)
-    )
+    report.true("names", len(set(explanation.feature_names)) == len(kept), str(explanation.feature_names))
+    some = case.draw.options.get("columns") == "used"
+    report.equal("feature indices", explanation.feature_indices, kept if some else None)
     if isinstance(case.X, pd.DataFrame) and isinstance(case.train, pd.DataFrame) and not case.fitted.steps:
-        report.equal("names of X", list(explanation.feature_names), list(case.X.columns))
+        report.equal("names of X", list(explanation.feature_names), list(case.X.columns[kept]))
     if isinstance(case.X, pd.DataFrame):
         report.equal("row labels", list(explanation.row_labels), list(case.X.index))
 
@@ -90,8 +96,8 @@ def same_rows(case: Case, report: Report, explain: Callable[[Any], np.ndarray], 
 
 
 def unused_are_zero(case: Case, report: Report, values: np.ndarray) -> None:
-    """Check that columns that no tree splits on have values of exactly zero."""
-    if case.unused:
+    """Check that columns that no tree splits on have values of exactly zero, if they have values."""
+    if case.unused and len(case.kept) == case.n_columns:
         report.true("unused columns", not values[:, case.unused].any(), f"columns {case.unused}")
 
 
@@ -109,7 +115,7 @@ def values(case: Case, report: Report, index: str = "SV") -> None:
         # The reader is right only if all columns together give the library's margin, up to the intercept.
         intercept = case.contrasts[:N_DEFINED] - coalition_values[-1]
         report.close("reader", intercept, intercept[:1].repeat(N_DEFINED, 0), case.allowed(case.contrasts))
-        right = widened(case, games.values(coalition_values, index))
+        right = widened(case, of_kept(case, games.values(coalition_values, index)))
         report.close(f"values {index}", got[:N_DEFINED], right, case.allowed(right, exact=True))
         base = widened_base(
             case,
@@ -127,7 +133,7 @@ def values(case: Case, report: Report, index: str = "SV") -> None:
         truth.own_values(case.fitted.last, case.transformed, own_categorical(case)) if index == "SV" else None
     )
     if own is not None:
-        right = widened(case, own[0])
+        right = widened(case, of_kept(case, own[0]))
         report.close("library's values", got, right, case.allowed(right))
 
 
@@ -156,7 +162,7 @@ def background(case: Case, report: Report, index: str = "SV") -> None:
     if pairs is None:
         return
     coalition_values = truth.mean_coalition_values(pairs, case.background_weights)
-    right = widened(case, games.values(coalition_values, index))
+    right = widened(case, of_kept(case, games.values(coalition_values, index)))
     report.close(f"interventional {index}", got[:N_DEFINED], right, case.allowed(right))
     if case.fitted.one_to_one and len(case.draw.columns) <= truth.MOST_COLUMNS and case.fitted.steps:
         whole_pipeline(case, report, got, index)
@@ -170,7 +176,7 @@ def whole_pipeline(case: Case, report: Report, got: np.ndarray, index: str) -> N
         lambda X: case.margin(X, contrast=True), rows, case.seen_background, p
     )
     of_columns = games.values(truth.mean_coalition_values(pairs, case.background_weights), index)
-    right = widened(case, of_columns[:, case.fitted.origins])
+    right = widened(case, of_kept(case, of_columns[:, case.fitted.origins]))
     report.close(f"whole pipeline {index}", got[:N_DEFINED], right, case.allowed(right))
 
 
@@ -179,7 +185,8 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
     draw = case.draw
     form = "occurring" if order == 3 and draw.form == "all" else draw.form
     index = "SII" if order == 3 and draw.index == "STII" else draw.index
-    sets = [tuple(c) for c in games.combinations(range(case.n_columns), order)]
+    kept = case.kept
+    sets = [tuple(c) for c in games.combinations(range(len(kept)), order)]
     if form in ("number", "list") and not sets:
         form = "occurring"
     asked: Any = {"number": 2, "list": sets[::-2]}.get(form, form)
@@ -188,7 +195,7 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
     got = found.values
     listed = cast(np.ndarray, found.interactions)  # None for a dense result, for which it is not used
     n, k = containers.n_rows(case.X), case.n_outputs * (2 if draw.options.get("outputs") == "all" else 1)
-    ways = (case.n_columns,) * 2 if form == "all" else (len(listed),)
+    ways = (len(kept),) * 2 if form == "all" else (len(listed),)
     report.equal("shape of interactions", got.shape, (n, *ways) if k == 1 else (n, *ways, k))
     if with_background:
         pairs = case.pair_coalition_values
@@ -207,7 +214,7 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
                 "rows add up", got.astype(np.float64).sum(axis=2), total, case.allowed(total, factor=3)
             )
         if coalition_values is not None:
-            right = widened(case, games.matrices(coalition_values, index))
+            right = widened(case, games.matrices(coalition_values, index)[:, kept][:, :, kept])
             report.close(
                 f"matrices {index}", got[:N_DEFINED], right, case.allowed(right, exact=exact, factor=2)
             )
@@ -217,16 +224,21 @@ def interactions(case: Case, report: Report, with_background: bool = False, orde
     if form == "list":
         report.equal("listed", members, sets[::-2])
     if coalition_values is not None:
-        right = widened(case, games.sets(coalition_values, members, index))
+        right = widened(case, games.sets(coalition_values, _columns(members, kept), index))
         report.close(
             f"sets {index} {order}", got[:N_DEFINED], right, case.allowed(right, exact=exact, factor=2)
         )
         if form == "occurring":
             rest = [m for m in sets if tuple(sorted(m)) not in {tuple(sorted(x)) for x in members}]
-            others = games.sets(coalition_values, rest, index)
+            others = games.sets(coalition_values, _columns(rest, kept), index)
             report.close(
                 "sets that do not occur", others, 0 * others, case.allowed(np.zeros((1, case.n_outputs)))
             )
+
+
+def _columns(members: list[tuple[int, ...]], kept: list[int]) -> list[tuple[int, ...]]:
+    """Return the columns of sets whose members are numbered among the columns that get values."""
+    return [tuple(kept[i] for i in of_set) for of_set in members]
 
 
 def probability(case: Case, report: Report) -> None:
@@ -252,7 +264,7 @@ def probability(case: Case, report: Report) -> None:
         slope,
         case.background_weights,
     )
-    found = widened(case, found)
+    found = widened(case, of_kept(case, found))
     report.close("rescaled", got[:N_DEFINED], found, allowed_of_link(case, found, got, 1.0))
     base = widened_base(case, base[:1], True)
     report.close(
@@ -311,6 +323,7 @@ def log_loss(case: Case, report: Report) -> None:
         case.background_weights,
         y,
     )
+    found = of_kept(case, found)
     report.close("rescaled loss", got, found, allowed_of_link(case, found, got, steepest))
     report.close(
         "base value of losses",
@@ -321,23 +334,36 @@ def log_loss(case: Case, report: Report) -> None:
 
 
 def many_rows(case: Case, report: Report) -> None:
-    """Check that a few rows keep their values when they are repeated often enough for tables or a GPU."""
+    """Check the values of a few rows that are repeated often enough for tables or a GPU."""
     with_background = case.draw.form in ("all", "list")
+    index = "BV" if case.draw.index == "BII" else "SV"
     n = containers.n_rows(case.X)
-    repeats = int(case.rng.choice([50, 400, 3000]))
-    X = containers.rows(case.X, np.tile(np.arange(n), repeats))
+    X, repeats = many.repeated(case.X, case.rng)
     explainer = explainer_of(case, background=with_background)
-    few = outputs_last(explainer.shap_values(case.X), 3)
-    explanation = explainer.explain(X)
-    many = outputs_last(explanation.values, 3)
-    many = many.reshape(repeats, n, *many.shape[1:])
-    report.true("the same row has the same bits", bool((many == many[:1]).all()))
-    report.close("values of many rows", many[0], few, case.allowed(few, factor=2))
-    base = np.asarray(explanation.base_values, np.float64).reshape(1, -1)
-    right = widened_base(case, case.margins, adds_up_probabilities(case))
-    scale = np.abs(many[0]).sum(axis=1).max(axis=0)
-    allowed = case.allowed(right * 0 + scale, whole=True, factor=2)
-    report.close("additivity of many rows", base + many[0].astype(np.float64).sum(axis=1), right, allowed)
+    few = outputs_last(explainer.explain(case.X, index=index).values, 3)
+    with many.tables(case.draw):
+        explanation = explainer.explain(X, index=index)
+        many.count_tables(explainer, containers.n_rows(X), report)
+    got = outputs_last(explanation.values, 3)
+    got = got.reshape(repeats, n, *got.shape[1:])
+    report.true("the same row has the same bits", bool((got == got[:1]).all()))
+    report.close("values of many rows", got[0], few, case.allowed(few, factor=2))
+    coalition_values = case.path_coalition_values
+    if with_background:
+        pairs = case.pair_coalition_values
+        coalition_values = (
+            None if pairs is None else truth.mean_coalition_values(pairs, case.background_weights)
+        )
+    if coalition_values is not None:
+        right = widened(case, of_kept(case, games.values(coalition_values, index)))
+        allowed = case.allowed(right, exact=not with_background)
+        report.close(f"many rows by the definition {index}", got[0, :N_DEFINED], right, allowed)
+    if index == "SV":
+        base = np.asarray(explanation.base_values, np.float64).reshape(1, -1)
+        right = widened_base(case, case.margins, adds_up_probabilities(case))
+        scale = np.abs(got[0]).sum(axis=1).max(axis=0)
+        allowed = case.allowed(right * 0 + scale, whole=True, factor=2)
+        report.close("additivity of many rows", base + got[0].astype(np.float64).sum(axis=1), right, allowed)
 
 
 MODES: dict[str, Mode] = {

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from skshapgpu import explain, explain_batches
 
-from . import wrappers
+from . import many, wrappers
 from .case import Case
 from .modes import adds_up_probabilities, outputs_last, widened_base
 from .refusals import refusal
@@ -45,6 +45,9 @@ def batches(case: Case, report: Report) -> None:
         name = "csr"
     X = _as_read(name, X)
     margins = case.library("predict", case.margin, X)
+    few, repeats = X, 1
+    if rng.random() < 0.3 and name not in ("files that differ", "a column less"):
+        X, repeats = many.repeated(X, rng, most=400)
     source, more = SOURCES[name](X, folder, rng)
     keep = (
         ["row number"]
@@ -57,11 +60,14 @@ def batches(case: Case, report: Report) -> None:
     sink = folder / SINKS[int(rng.integers(len(SINKS)))]
     if str(sink).endswith(".npy"):
         keep = []
-    sizes: list[int | str] = [3, 5, "auto"]
+    sizes: list[int | str] = [3, 5, "auto"] if repeats == 1 else [1024, 2000, "auto"]
     size = sizes[int(rng.integers(3))]
     options = {"device": case.device, **case.draw.options}
     try:
-        result = explain_batches(case.fitted.top, source, sink, batch_size=size, keep=keep, **more, **options)
+        with many.tables(case.draw):
+            result = explain_batches(
+                case.fitted.top, source, sink, batch_size=size, keep=keep, **more, **options
+            )
     except (ValueError, TypeError) as error:
         text = f"{name}: {type(error).__name__}: {error}"
         may = _may_refuse(case, name, text)
@@ -75,12 +81,13 @@ def batches(case: Case, report: Report) -> None:
     got = values.reshape(len(values), -1, k).astype(np.float64)
     if keep:
         report.equal("kept column", kept, list(range(len(got))))
-    right = widened_base(case, margins, adds_up_probabilities(case))
+    report.equal("columns of batches", got.shape[1], len(case.kept))
+    right = np.tile(widened_base(case, margins, adds_up_probabilities(case)), (repeats, 1))
     total = np.reshape(result.base_values, (1, -1)) + got.sum(axis=1)
     scale = np.abs(got).sum(axis=1).max(axis=0, initial=0)
     allowed = case.allowed(right * 0 + scale, whole=True, factor=2, float32="32" in name)
     report.close(f"additivity of batches: {name}", total, right, allowed)
-    direct = outputs_last(explain(case.fitted.top, X, **options).values, 3)
+    direct = np.tile(outputs_last(explain(case.fitted.top, few, **options).values, 3), (repeats, 1, 1))
     report.close(
         f"values of batches: {name}", got, direct, case.allowed(direct, factor=2, float32="32" in name)
     )

@@ -16,7 +16,7 @@ from skshapgpu.command_line import main
 
 from . import games, readers_sklearn, trees, wrappers
 from .case import N_DEFINED, Case
-from .modes import adds_up, adds_up_probabilities, explainer_of, outputs_last, widened_base
+from .modes import adds_up, adds_up_probabilities, explainer_of, of_kept, outputs_last, widened_base
 from .refusals import refusal
 from .report import NotDrawnError, Report
 
@@ -24,6 +24,7 @@ from .report import NotDrawnError, Report
 def importances(case: Case, report: Report) -> None:
     """Check means over rows and parts against means of the values, computed here."""
     options = {"device": case.device, **case.draw.options}
+    options.pop("columns", None)  # importances are those of all columns
     values = outputs_last(explain(case.fitted.top, case.X, **options).values.astype(float), 3)
     how = ["mean_abs", "rms", "max_abs"][case.draw.background % 3]
     of_rows = {
@@ -79,7 +80,7 @@ def covers(case: Case, report: Report) -> None:
         return
     _, rows = case.trees
     counted = list(readers_sklearn.trees(model, counts=True))
-    right = games.values(trees.coalition_values(counted, rows, case.n_outputs))
+    right = of_kept(case, games.values(trees.coalition_values(counted, rows, case.n_outputs)))
     if case.draw.options.get("outputs") == "all":
         right = np.concatenate([-right, right], axis=-1)
     got = outputs_last(explanation.values, 3)
@@ -110,6 +111,7 @@ def command_line(case: Case, report: Report) -> None:
     out, err = io.StringIO(), io.StringIO()
     if model.suffix != ".npz":
         arguments += ["--precision", case.draw.options.get("precision", "single")]
+        arguments += ["--columns", case.draw.options.get("columns", "all")]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main([*arguments, "--device", "cpu", "--batch-size", "5"])
     if status:
@@ -125,6 +127,7 @@ def command_line(case: Case, report: Report) -> None:
     saved = model.suffix == ".npz"
     k = case.n_outputs * (2 if saved and case.draw.options.get("outputs") == "all" else 1)
     got = table.to_numpy(float).reshape(len(table), -1, k)
+    report.equal("columns written", got.shape[1], len(case.kept))
     base = np.reshape(_base_values(sink), (1, -1))
     margins = case.library("predict", case.margin, X)
     right = widened_base(case, margins, adds_up_probabilities(case)) if k > case.n_outputs else margins

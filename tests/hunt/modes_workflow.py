@@ -26,14 +26,14 @@ from skshapgpu import (
     shap_importance,
 )
 
-from . import containers, data, models, tolerance, wrappers
+from . import containers, data, many, models, tolerance, wrappers
 from .case import Case
 from .margins import is_probability, library_of, margin_of
 from .modes import adds_up, background, explainer_of, outputs_last, values
 from .report import NotDrawnError, Report
 
 #: Options that transformers and cross-validation accept.
-_COMMON = ("precision", "n_jobs", "memory_limit", "outputs", "algorithm")
+_COMMON = ("precision", "n_jobs", "memory_limit", "outputs", "algorithm", "columns")
 
 
 def options_of(case: Case) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def grouped(case: Case, report: Report) -> None:
         known = case.draw.steps in wrappers.KNOWN_ORIGINS
         report.true("origins are known", not known and "not known" in str(error), str(error))
         return
-    origins = case.fitted.origins
+    origins = [case.fitted.origins[j] for j in case.kept]
     if None in origins:
         report.true("mixed columns are refused", False, str(by_input.feature_names))
         return
@@ -135,6 +135,7 @@ def transformer(case: Case, report: Report) -> None:
     shap.fit(case.train, case.y, **nested.routed(case.fit_params))
     got = shap.transform(case.X)
     explanation = explain(shap.estimator_, case.X, **options_of(case))
+    transforms_many_rows(case, report, shap, explanation)
     report.equal("transformed", np.asarray(got), explanation.values.reshape(len(explanation), -1))
     report.equal("width", np.asarray(got).shape[1], len(shap.get_feature_names_out()))
     if isinstance(got, pd.DataFrame):
@@ -144,6 +145,19 @@ def transformer(case: Case, report: Report) -> None:
     if case.draw.outer in wrappers.SAME_MODEL:
         adds_up(case, report, explanation)
     importances_of_columns(case, report, shap, nested.find_origins(nested.taken_apart(shap.estimator_)[0]))
+
+
+def transforms_many_rows(case: Case, report: Report, shap: Any, explanation: Any) -> None:
+    """Check that rows have about the same values if they are repeated often enough for tables."""
+    X, repeats = many.repeated(case.X, case.rng, most=400)
+    with many.tables(case.draw):
+        got = np.asarray(shap.transform(X))
+        many.count_tables(TreeExplainer(shap.estimator_, **options_of(case)), len(got), report)
+    got = got.reshape(repeats, len(explanation), *explanation.values.shape[1:])
+    report.true("the same row is transformed alike", bool((got == got[:1]).all()))
+    right = outputs_last(explanation.values.astype(float), 3)
+    allowed = case.allowed(right, factor=2)
+    report.close("transformed many rows", outputs_last(got[0], 3), right, allowed)
 
 
 def importances_of_columns(case: Case, report: Report, shap: Any, origins: wrappers.Origins) -> None:
@@ -156,7 +170,8 @@ def importances_of_columns(case: Case, report: Report, shap: Any, origins: wrapp
     if None in origins:
         report.true("mixed columns have no importances", False)
         return
-    of_model = explain(shap.estimator_, case.train, **options_of(case)).values
+    # The importances of columns that the model does not use are zero, whether they have values or not.
+    of_model = explain(shap.estimator_, case.train, **options_of(case) | {"columns": "all"}).values
     right = np.abs(outputs_last(summed(case, of_model, origins), 3)).mean(axis=0).sum(axis=1)
     report.close("importances", got, right, 1e-5 * right.max(initial=0))
 
@@ -202,7 +217,8 @@ def cross_validated(case: Case, report: Report) -> None:
         cv=cv,
         params=params or None,
         scoring=lambda model, X, y: 0.0,
-        explain_params={k: v for k, v in options_of(case).items() if k != "n_jobs"},
+        # Splits use different columns, so that all of them get values.
+        explain_params={k: v for k, v in options_of(case).items() if k not in ("n_jobs", "columns")},
     )
     explanation = found["explanation"]
     got = outputs_last(explanation.values.astype(float), 3)

@@ -11,6 +11,9 @@ TYPES_LOST = ("polars", "polars enum", "arrow", "arrow text", "frame of text")
 #: Containers read by scikit-learn as sparse matrices, in which it accepts NaN and sends it anywhere.
 SPARSE = (*containers.SPARSE, "frame sparse")
 
+#: Refusal of columns="used", of constant models only.
+NO_COLUMN = "the model uses no column of X"
+
 #: Refusals in every container.
 ALWAYS = {
     "model_output='probability' needs": lambda draw: draw.mode == "probability",
@@ -22,6 +25,7 @@ ALWAYS = {
     "a border between infinite numbers": lambda draw: "infinite" in draw.columns,
     "CPU": lambda draw: draw.device == "cuda",  # "computed on the CPU only"
     "is a dictionary of PyArrow with nulls": lambda draw: draw.family == "histograms",
+    NO_COLUMN: lambda draw: draw.options.get("columns") == "used",
     "have none": lambda draw: draw.mode == "triples",
     "interactions of pairs are available": lambda draw: draw.mode == "triples" and draw.family == "catboost",
 }

@@ -12,6 +12,8 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from skshapgpu import UnsupportedModelError
 
 from . import wrappers
@@ -21,7 +23,7 @@ from .modes import MODES
 from .modes_batches import batches
 from .modes_views import VIEWS
 from .modes_workflow import WORKFLOW
-from .refusals import refusal
+from .refusals import NO_COLUMN, refusal
 from .report import NotDrawnError, Report
 
 ALL_MODES = {**MODES, **WORKFLOW, **VIEWS, "batches": batches}
@@ -79,6 +81,6 @@ def _carry_out(drawn: Draw, report: Report) -> None:
         ALL_MODES[drawn.mode](case, report)
     except NAMED as error:
         reason = refusal(drawn, accepted, str(error))
-        if reason is None:
+        if reason is None or (reason == NO_COLUMN and accepted and np.ptp(case.contrasts, axis=0).any()):
             raise
         report.refusals.append(reason)

@@ -16,7 +16,8 @@ pytest.importorskip("pandas")
 pytest.importorskip("polars")
 pytest.importorskip("pyarrow")
 
-from hunt import games, pool, truth
+from hunt import games, many, pool, truth
+from hunt.case import Case
 from hunt.draws import draw
 from hunt.models import installed
 from hunt.run import Result, run
@@ -25,7 +26,19 @@ from hunt.tally import Tally
 from skshapgpu import TreeExplainer
 
 #: Dimensions whose every choice must occur in the fixed set.
-COVERED = ("family", "task", "steps", "outer", "container", "mode", "offset in scales", "names", "precision")
+COVERED = (
+    "family",
+    "task",
+    "steps",
+    "outer",
+    "container",
+    "mode",
+    "offset in scales",
+    "names",
+    "precision",
+    "tables",
+    "columns with values",
+)
 
 
 def _fixed_seeds() -> list[int]:
@@ -170,6 +183,42 @@ def test_a_shift_is_found_whatever_the_offset(monkeypatch):
     assert not run(5, options).findings
     _with(monkeypatch, _shift)
     assert any(text.startswith("additivity") for text in run(5, options).findings)
+
+
+@pytest.mark.parametrize("form", ["occurring", "all"], ids=["path-dependent", "interventional"])
+def test_wrong_values_of_many_rows_are_found(monkeypatch, form):
+    options = PLAIN | {"mode": "many rows", "task": "regression", "form": form, "index": "SII"}
+    options |= {"tables": "wherever possible", "algorithm": "auto", "memory_limit": None, "offset": 0.0}
+    seed = next(seed for seed in range(20) if _repeats(seed, options) >= 100)
+    right = run(seed, options)
+    assert not right.findings and right.checks["calls with tables"] == 1
+    _with(monkeypatch, lambda values: _shift(values) if len(values) >= 1024 else values)
+    found = run(seed, options).findings
+    assert any(text.startswith("many rows by the definition") for text in found), found
+
+
+def _repeats(seed: int, options: dict[str, Any]) -> int:
+    case = Case(draw(seed, **options))
+    return many.repeated(case.X, case.rng)[1]
+
+
+@pytest.mark.parametrize("mode", ["values", "background", "interactions"])
+def test_wrong_columns_are_found(monkeypatch, mode):
+    options = PLAIN | {"mode": mode, "columns with values": "used", "outputs": "auto", "form": "all"}
+    options |= {"columns": ("normal", "constant", "normal", "few"), "task": "regression", "index": "SII"}
+    right = run(3, options)
+    assert not right.findings and "'columns': 'used'" in right.description
+    monkeypatch.setattr(TreeExplainer, "feature_indices", property(lambda self: np.array([1, 2, 3])))
+    _with(monkeypatch, lambda values: values[:, ::-1])
+    explain = TreeExplainer.explain_interactions
+
+    def changed(self: TreeExplainer, *args: Any, **options: Any) -> Any:
+        explanation = explain(self, *args, **options)
+        return replace(explanation, values=explanation.values[:, ::-1, ::-1])
+
+    monkeypatch.setattr(TreeExplainer, "explain_interactions", changed)
+    wrong = {"values": "values SV", "background": "interventional SV", "interactions": "matrices SII"}
+    assert any(text.startswith(wrong[mode]) for text in run(3, options).findings)
 
 
 def test_a_wrong_exception_is_found(monkeypatch):

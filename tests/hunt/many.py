@@ -1,0 +1,46 @@
+"""Calls of so many rows that tables by intervals are used: a few rows, repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from skshapgpu import TreeExplainer
+from skshapgpu._engine import costs
+
+from . import containers
+from .draws import Draw
+from .report import Report
+
+#: For 14 rows: one call without tables, and some for tables of each size.
+REPEATS = [50, 100, 400, 1500, 5000]
+
+
+def repeated(X: Any, rng: np.random.Generator, most: int = REPEATS[-1]) -> tuple[Any, int]:
+    """Repeat the rows of X; return them with the number of times."""
+    repeats = int(rng.choice([n for n in REPEATS if n <= most]))
+    return containers.rows(X, np.tile(np.arange(containers.n_rows(X)), repeats)), repeats
+
+
+@contextmanager
+def tables(draw: Draw) -> Iterator[None]:
+    """Build tables by intervals for all trees that can have them, if the draw says so.
+
+    By their true prices, most of the small models here would be walked.
+    """
+    if draw.tables == "where they pay":
+        yield
+        return
+    slow = {name: 1e9 for name in costs._WALK_FACTOR}
+    with mock.patch.dict(costs._WALK_FACTOR, slow), mock.patch.object(costs, "_LEAST_LEAVES", 1.0):
+        yield
+
+
+def count_tables(explainer: TreeExplainer, n_rows: int, report: Report) -> None:
+    """Count a call that uses tables."""
+    groups = explainer.plan(n_rows).groups
+    report.checks["calls with tables"] += any(group.algorithm == "tables" for group in groups)
