@@ -558,11 +558,13 @@ def test_tables_are_dropped_for_others_and_built_again(monkeypatch: pytest.Monke
     room = sizes[16384] + sizes[1024]
     monkeypatch.setattr(memory, "TABLE_BYTES", room)
     explainer = TreeExplainer(forest, device="cpu")
-    n_dropped, before = 0, set[Any]()
+    n_dropped, before = 0, list[Any]()
     for call in [*calls, *calls[::-1], *calls]:
         np.testing.assert_array_equal(values(explainer, *call), expected[call])
-        kept = {key for key in explainer._compiled._plans if key[1]}
-        n_dropped += len(before - kept)
+        kept = [key for key in explainer._compiled._plans if key[1]]
+        in_order = [*before, *(key for key in kept if key not in before)]
+        assert kept == in_order[-len(kept) :]  # the oldest tables are dropped first
+        n_dropped += len(in_order) - len(kept)
         before = kept
         assert explainer._compiled.table_bytes <= room
         assert explainer._compiled._table_bytes.keys() == explainer._compiled._plans.keys()
