@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -570,6 +571,25 @@ def test_tables_are_dropped_for_others_and_built_again(monkeypatch: pytest.Monke
         assert explainer._compiled._table_bytes.keys() == explainer._compiled._plans.keys()
     assert n_dropped >= len(calls)
     assert explainer._compiled.plan(SHAP_VALUES).info()["n_table_trees"] == 0  # plans without tables stay
+
+
+@once
+def test_calls_of_several_sizes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads drop each other's tables while they are in use."""
+    monkeypatch.setitem(costs._WALK_FACTOR, costs.instruction_set(), 1000.0)  # tables always pay
+    forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
+    rows = np.resize(X, (16384, X.shape[1]))
+    calls = [1024, 4096, 16384] * 10
+    free = TreeExplainer(forest, device="cpu")
+    expected = {size: free.shap_values(rows[:size]) for size in calls[:3]}
+    room = free.plan(16384).table_bytes
+    monkeypatch.setattr(memory, "TABLE_BYTES", room)
+    explainer = TreeExplainer(forest, device="cpu")
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda size: explainer.shap_values(rows[:size]), calls)
+        for size, values in zip(calls, found):
+            np.testing.assert_array_equal(values, expected[size])
+    assert 0 < explainer._compiled.table_bytes <= room
 
 
 @once
