@@ -18,7 +18,8 @@ from timed_calls import calls_of
 
 ISA = ("baseline", "avx2", "avx512")
 
-#: A call whose tables, if any, are made in it, and one of an explainer that has been called before.
+#: A call that makes its tables, if any, and one of an explainer that has been called before and expects many
+#: rows.
 CASES = ("in_call", "before")
 
 #: Order of the systems in every other round, in which those that are compared are next to each other.
@@ -243,7 +244,7 @@ def print_model(result: dict[str, Any]) -> None:
 def print_means(results: list[dict[str, Any]]) -> None:
     """Print the geometric mean and the least of the ratios of all models."""
     timed = [result["speed_over_other"] for result in results if "refused" not in result]
-    for case, title in zip(CASES, ("tables, if any, made in the call", "explainer called before")):
+    for case, title in zip(CASES, ("tables, if any, made in the call", "tables made before, for many rows")):
         ratios = [ratio[case]["median"] for ratio in timed]
         if ratios:
             print(

@@ -18,9 +18,12 @@ import numpy as np
 LEAST_SECONDS = 0.03
 MOST_CALLS = 20
 
+#: Rows that the explainer with tables made before expects to explain in all.
+EXPECTED_ROWS = 1_000_000
+
 
 class Calls:
-    """An explainer that has been called before, fresh ones, and the model, all with the same rows.
+    """An explainer whose tables are made before, fresh ones, and the model, all with the same rows.
 
     ``payload`` has the ``model``, its ``family``, and the ``columns`` whose values are wanted: "all", or
     "used", for which a checkout without that option computes the values of all columns.
@@ -29,18 +32,20 @@ class Calls:
     def __init__(self, payload: dict[str, Any], X: Any) -> None:
         from skshapgpu import TreeExplainer, _core
 
+        known = signature(TreeExplainer).parameters
         self._options: dict[str, Any] = {"device": "cpu", "n_jobs": 1}
-        if payload["columns"] != "all" and "columns" in signature(TreeExplainer).parameters:
+        if payload["columns"] != "all" and "columns" in known:
             self._options["columns"] = payload["columns"]
+        self._expected = {"expected_rows": EXPECTED_ROWS} if "expected_rows" in known else {}
         self._model, self._family, self._X = payload["model"], payload["family"], X
         self._called: Any = None
         self._ways = ways_to_predict(self._family, self._model)
         self.note = _core.instruction_set()
 
-    def _explainer(self, precision: str = "single") -> Any:
+    def _explainer(self, **options: Any) -> Any:
         from skshapgpu import TreeExplainer
 
-        return TreeExplainer(self._model, precision=precision, **self._options)
+        return TreeExplainer(self._model, **self._options, **options)
 
     def columns(self) -> str:
         """Return which columns have values: "all" or "used"."""
@@ -52,21 +57,29 @@ class Calls:
         Return those of the first ``n_kept`` rows, of shape (n_kept, n_features[, n_outputs]); and the margins
         to which those in double precision add up, of shape (n_kept, n_outputs). The explainer is kept.
         """
-        self._called = self._explainer()
+        self._called = self._explainer(**self._expected)
         found = {
-            name: _of_all_columns(self._called, self._called.shap_values(self._X[:n_rows])[:n_kept])
-            for name in ("in_call", "before")
+            name: _of_all_columns(explainer, explainer.shap_values(self._X[:n_rows])[:n_kept])
+            for name, explainer in self._explainers().items()
         }
-        double = self._explainer("double")
+        double = self._explainer(precision="double")
         found["double"] = _of_all_columns(double, double.shap_values(self._X[:n_kept].astype(np.float64)))
         total = found["double"].sum(axis=1) + double.expected_value
         return found | {"margin": np.asarray(total).reshape(n_kept, -1)}
 
-    def groups(self, n_rows: int) -> list[dict[str, Any]]:
-        """Return how a call explains the trees: numbers of leaves by algorithm, and bytes of tables."""
-        groups = self._called.plan(n_rows).groups
+    def _explainers(self) -> dict[str, Any]:
+        return {"in_call": self._explainer(), "before": self._called}
+
+    def groups(self, n_rows: int) -> dict[str, list[dict[str, Any]]]:
+        """Return how each call explains the trees: numbers of leaves by algorithm, and bytes of tables."""
         fields = ("algorithm", "n_trees", "n_leaves", "n_nodes", "n_lookups", "table_bytes")
-        return [{name: getattr(group, name) for name in fields if hasattr(group, name)} for group in groups]
+        return {
+            name: [
+                {field: getattr(group, field) for field in fields if hasattr(group, field)}
+                for group in explainer.plan(n_rows).groups
+            ]
+            for name, explainer in self._explainers().items()
+        }
 
     def in_call(self, n_rows: int, n_calls: int = 1) -> float:
         """Measure the first calls of so many explainers, made and compiled beforehand, without tables."""
@@ -79,7 +92,7 @@ class Calls:
         return seconds / n_calls
 
     def before(self, n_rows: int, n_calls: int = 1) -> float:
-        """Measure calls of an explainer that has been called with as many rows."""
+        """Measure calls of an explainer that has been called with as many rows, and expects many more."""
         return _mean_seconds(self._called.shap_values, self._X[:n_rows], n_calls)
 
     def fastest_prediction(self, n_rows: int) -> str:
