@@ -31,7 +31,7 @@ _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 
 #: Tables by intervals: seconds per row and lookup, more for each doubling of a table beyond _SMALL_TABLE
 #: bytes; and when a table is built, per node and per entry of a unit.
 _INTERVAL_LOOKUP, _INTERVAL_DOUBLING, _SMALL_TABLE = 1.3e-9, 2.7e-10, 2**13
-_INTERVAL_NODE, _INTERVAL_ENTRY = 1e-6, 6e-9
+_INTERVAL_NODE, _INTERVAL_ENTRY = 6e-7, 4e-9
 
 #: A unit of fewer leaves is walked in less time than its table is looked up, unless other units share it.
 _LEAST_LEAVES = 3.0
@@ -41,7 +41,7 @@ _LEAST_SAVING = 0.15
 
 #: Least number of rows for which tables by intervals of so many entries are built, in descending order:
 #: larger tables save lookups, but take longer to build.
-_TABLE_SIZES = ((65536, 2048), (16384, 1024), (4096, 512), (1024, 256))
+_TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256))
 
 #: Least number of rows of a call that uses tables by intervals: fewer rows find too little of them in caches.
 LEAST_TABLE_ROWS = 256
@@ -287,5 +287,5 @@ def table_size(n_rows: int) -> int:
 
 
 def typical_rows(most_entries: int) -> float:
-    """Return a number of rows for which tables of this size are laid out: twice the least number."""
-    return next(2.0 * least for least, size in _TABLE_SIZES if size == most_entries)
+    """Return a number of rows for which tables of this size are laid out: more than the least number."""
+    return next(1.5 * least for least, size in _TABLE_SIZES if size == most_entries)

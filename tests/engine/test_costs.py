@@ -70,8 +70,8 @@ def test_costs_grow_with_the_work() -> None:
 
 def test_larger_tables_are_for_more_rows() -> None:
     assert table_size(100) == 0
-    sizes = [table_size(n_rows) for n_rows in (1024, 10_000, 100_000, 10**9)]
-    assert 0 < sizes[0] < sizes[1] < sizes[2] == sizes[3]
+    sizes = [table_size(n_rows) for n_rows in (1024, 4096, 10_000, 100_000, 10**9)]
+    assert 0 < sizes[0] < sizes[1] < sizes[2] < sizes[3] == sizes[4]
     assert all(table_size(int(typical_rows(size))) == size for size in sizes)
 
 
