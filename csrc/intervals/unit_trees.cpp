@@ -27,7 +27,7 @@ UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout) : plan_(pla
       end_tree(tree);
     }
   }
-  view_.n_features = view_.n_players = plan.features.empty() ? 1 : plan.features.back() + 1;
+  view_.n_features = view_.n_players = static_cast<int32_t>(plan.features.size());
   view_.n_outputs = plan.n_outputs;
   view_.n_trees = static_cast<int32_t>(tree_output_.size());
   view_.tree_offsets = tree_offsets_.data();
@@ -134,7 +134,7 @@ void UnitTrees::set_test(int32_t number, int32_t node) {
   tests_[at] = nodes_[node];
   tests_[at].previous = 0;
   tests_[at].flags &= kCategorical | kFlip;
-  feature_[at] = plan_.columns[nodes_[node].column].feature;
+  feature_[at] = plan_.feature_of(nodes_[node]);
 }
 
 }  // namespace skshap

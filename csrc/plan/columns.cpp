@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 namespace skshap {
@@ -48,7 +49,8 @@ ColumnCoder::ColumnCoder(const EnsembleView& ensemble, Plan& plan, const CodedTe
   plan.n_used_inputs = from.n_used_inputs;
   plan.wide_codes = from.wide_codes;
   plan.columns = from.columns;
-  plan.features = from.features;
+  plan.features.resize(from.features.size());
+  std::iota(plan.features.begin(), plan.features.end(), 0);
   plan.category_bits = from.category_bits;
 }
 

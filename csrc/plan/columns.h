@@ -24,7 +24,8 @@ class ColumnCoder {
  public:
   // Fill the plan's columns and features.
   ColumnCoder(const EnsembleView& ensemble, Plan& plan);
-  // Copy those of another plan, with the tests of the ensemble's nodes.
+  // Copy the columns of another plan, with the tests of the ensemble's nodes. Features are numbered by their
+  // position in that plan.
   ColumnCoder(const EnsembleView& ensemble, Plan& plan, const CodedTests& coded);
 
   // Return the test of a node without its place on a path; add its categories to the plan.

@@ -355,7 +355,9 @@ size_t walk_stack(const Plan& plan, const Chunk& chunk) {
 }
 
 Plan make_plan(const EnsembleView& ensemble, const CodedTests& coded) {
-  return Compiler(ensemble, coded).compile();
+  Plan plan = Compiler(ensemble, coded).compile();
+  plan.features = coded.plan.features;
+  return plan;
 }
 
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Index index, bool walks) {

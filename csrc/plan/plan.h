@@ -138,8 +138,8 @@ size_t walk_stack(const Plan& plan, const Chunk& chunk);
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
                Index index = Index::kShapley, bool walks = true);
 
-// Trees that are made of nodes of a plan: the features of the ensemble are those of the plan, and the nodes'
-// tests are given as in Plan::decide, with their flags, but without their place on a path.
+// Trees that are made of nodes of a plan: the features of the ensemble are positions in Plan::features, and
+// the nodes' tests are given as in Plan::decide, with their flags, but without their place on a path.
 struct CodedTests {
   const Plan& plan;
   const DecideNode* tests;  // by node of the ensemble

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
@@ -608,6 +610,34 @@ def test_tables_that_never_fit_are_not_built(monkeypatch: pytest.MonkeyPatch) ->
         if not fits:
             walked = TreeExplainer(forest, device="cpu", algorithm="quadrature").shap_values(rows)
             np.testing.assert_array_equal(values, walked)
+
+
+WIDE_MODEL = """
+from dataclasses import replace
+
+from helpers.ensembles import random_ensemble
+from helpers.plans import interval_plan
+
+def peak():
+    with open("/proc/self/status") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
+
+narrow = random_ensemble(0, n_trees=4, shapes=("random",))
+n_features = 2**27
+wide = replace(narrow, n_features=n_features, feature=narrow.feature + (n_features - narrow.n_features))
+assert interval_plan(narrow).info()["n_table_trees"] == 4
+before = peak()
+assert interval_plan(wide).info()["n_table_trees"] == 4
+print(peak() - before)
+"""
+
+
+@once
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
+def test_features_that_no_tree_uses_take_no_memory() -> None:
+    ended = run(["-c", WIDE_MODEL], PYTHONPATH=os.pathsep.join(sys.path))
+    assert ended.returncode == 0, ended.stdout
+    assert int(ended.stdout) < 2**27 // 8
 
 
 # Other instruction sets
