@@ -18,6 +18,8 @@ namespace skshap {
 namespace {
 
 constexpr uint16_t kMissing = 0xffff;
+// Sums of single precision in the widest vector.
+constexpr size_t kVectorSums = 16;
 
 size_t whole_blocks(size_t n_rows) { return (n_rows + kBlockRows - 1) / kBlockRows * kBlockRows; }
 
@@ -279,6 +281,8 @@ void write_layout(const IntervalLayout& layout, Plan& plan) {
   for (const PackedWindow& packed : layout.windows) {
     write_window(packed, plan);
     const TableWindow& window = out.windows.back();
+    // Rows of whole vectors are aligned like these, but may follow shorter ones.
+    n_sums = (n_sums + kVectorSums - 1) / kVectorSums * kVectorSums;
     for (const size_t i : packed.tables) {
       const PackedTable& table = layout.tables[i];
       const uint32_t first = static_cast<uint32_t>(out.columns.size());

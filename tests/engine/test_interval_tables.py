@@ -157,6 +157,32 @@ def test_models_of_many_features_are_walked() -> None:
             assert info["n_features_used"] == n_features and info["n_table_trees"] == n_tables
 
 
+@pytest.mark.parametrize("n_features", [9, 16])
+def test_tables_of_short_rows_before_those_of_long_rows(n_features: int) -> None:
+    """Three entries of eight sums end in the middle of a vector of 64 bytes."""
+    rng = np.random.default_rng(n_features)
+    short = Tree(
+        left=[1, -1, 3, -1, -1],
+        right=[2, -1, 4, -1, -1],
+        feature=[0] * 5,
+        threshold=[0.3, 0.0, 0.6, 0.0, 0.0],
+        missing_left=[True] * 5,
+        cover=[6.0, 2.0, 4.0, 1.0, 3.0],
+        value=[0.0, 1.0, 0.0, 2.0, 4.0],
+    )
+    # Two trees for each table, which is then filled by whole vectors.
+    stump = replace(full_tree(rng, 1, 1), threshold=np.full(3, 0.5), missing_left=np.full(3, True), output=1)
+    long = [
+        replace(stump, feature=np.full(3, feature), value=np.array([0.0, *rng.normal(size=2)]))
+        for feature in range(n_features)
+        for _ in range(2)
+    ]
+    ensemble = Ensemble.from_trees([short, *long], n_features=n_features, intercept=np.zeros(2))
+    rows = rng.random((70, n_features))
+    for info in assert_is_the_definition(ensemble, rows, most_entries=3):
+        assert info["n_table_trees"] == ensemble.n_trees
+
+
 @pytest.mark.parametrize("n_features", [17, 25, 32])
 @pytest.mark.parametrize("n_outputs", [1, 2])
 def test_a_table_of_more_features_than_a_window(n_features: int, n_outputs: int) -> None:
