@@ -481,12 +481,13 @@ class CompiledModel:
         """Return the layout of tables by intervals of so many entries; lay them out at the first time."""
         key = kind, most_entries
         if key not in self._layouts:
-            layout = self._lay_out(self.plan(kind), most_entries)
-            info = layout.info()
-            groups = costs.groups_of(info.pop("groups"))
+            plan = self.plan(kind)  # which takes the lock, too
             with self._lock:
-                self._core_layouts[key] = layout
-                self._layouts[key] = TableLayout(most_entries, groups, **info)
+                if key not in self._layouts:
+                    layout = self._core_layouts[key] = self._lay_out(plan, most_entries)
+                    info = layout.info()
+                    groups = costs.groups_of(info.pop("groups"))
+                    self._layouts[key] = TableLayout(most_entries, groups, **info)
         return self._layouts[key]
 
     def _interval_room(self) -> int:

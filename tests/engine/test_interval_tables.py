@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from skshapgpu._common import memory
 from skshapgpu._engine import costs
 from skshapgpu._engine.algorithms import SHAP_VALUES
 from skshapgpu._engine.costs import TreeGroup
+from skshapgpu._engine.plans import CompiledModel
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.reference import path_dependent_banzhaf, path_dependent_shap
 
@@ -618,6 +620,31 @@ def test_calls_of_several_sizes_at_once(monkeypatch: pytest.MonkeyPatch) -> None
         for size, values in zip(calls, found):
             np.testing.assert_array_equal(values, expected[size])
     assert 0 < explainer._compiled.table_bytes <= room
+
+
+@once
+def test_two_first_calls_at_once_lay_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layout that comes after the tables have been built would be kept for nothing."""
+    monkeypatch.setitem(costs._WALK_FACTOR, costs.instruction_set(), 1000.0)  # tables always pay
+    forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
+    rows = np.resize(X, (1024, X.shape[1]))
+    explainer = TreeExplainer(forest, device="cpu")
+    found, laid_out, lay_out = list[np.ndarray](), list[int](), CompiledModel._lay_out
+    other = Thread(target=lambda: found.append(explainer.shap_values(rows)))
+
+    def lay_out_slowly(model: CompiledModel, plan: Any, most_entries: int) -> Any:
+        laid_out.append(most_entries)
+        if len(laid_out) == 1:
+            other.start()
+            other.join(0.5)  # the time for a whole call, but it has to wait for this one
+        return lay_out(model, plan, most_entries)
+
+    monkeypatch.setattr(CompiledModel, "_lay_out", lay_out_slowly)
+    found.append(explainer.shap_values(rows))
+    other.join()
+    assert laid_out == [costs.table_size(1024)]
+    assert same_bits(*found)
+    assert explainer._compiled.table_bytes > 0 and not explainer._compiled._core_layouts
 
 
 @once
