@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/tree_paths.h"
+
 namespace skshap {
 namespace {
 
@@ -9,7 +11,8 @@ constexpr int32_t kNoLeaf = -1;
 
 }  // namespace
 
-UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout) : plan_(plan) {
+UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout)
+    : plan_(plan), feature_of_column_(column_features(plan)) {
   for (const Chunk& chunk : plan.chunks) width_ = std::max(width_, n_used_outputs(plan, chunk));
   reserve(layout);
   for (size_t tree = 0; tree < plan.trees.size(); ++tree) {
@@ -134,7 +137,7 @@ void UnitTrees::set_test(int32_t number, int32_t node) {
   tests_[at] = nodes_[node];
   tests_[at].previous = 0;
   tests_[at].flags &= kCategorical | kFlip;
-  feature_[at] = plan_.feature_of(nodes_[node]);
+  feature_[at] = feature_of_column_[nodes_[node].column];
 }
 
 }  // namespace skshap

@@ -30,6 +30,7 @@ class UnitTrees {
   bool is_leaf(int32_t node) const { return node >= n_inner_; }
 
   const Plan& plan_;
+  const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
   EnsembleView view_{};
   int32_t n_walked_ = 0;
   size_t width_ = 1;
