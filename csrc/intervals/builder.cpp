@@ -268,7 +268,30 @@ void write_window(const PackedWindow& packed, Plan& plan) {
   out.windows.push_back(window);
 }
 
-// Write the places and indices of all tables, and allocate their contents.
+// Allocate the contents of all tables. Whole vectors are loaded from rows of 16 sums, so these come first:
+// rows of 8 numbers in single precision may end in the middle of a vector.
+void place_contents(Plan& plan) {
+  IntervalTables& out = plan.intervals;
+  size_t n_sums = 0, n_margins = 0;
+  for (const bool is_short : {false, true})
+    for (const TableWindow& window : out.windows) {
+      if ((window.row_size < kVectorSums) != is_short) continue;
+      for (size_t i = window.tables; i < window.tables_end; ++i) {
+        IntervalTable& table = out.tables[i];
+        table.sums = n_sums;
+        table.margins = n_margins;
+        n_sums += table.n_entries * window.row_size;
+        n_margins += table.n_entries * window.n_outputs;
+      }
+    }
+  if (plan.precision == Precision::kSingle)
+    resize_on_large_pages(out.floats, n_sums);
+  else
+    resize_on_large_pages(out.doubles, n_sums);
+  resize_on_large_pages(out.margins, n_margins);
+}
+
+// Write the places and indices of all tables.
 void write_layout(const IntervalLayout& layout, Plan& plan) {
   IntervalTables& out = plan.intervals;
   for (const TreeGroup& group : layout.costs.groups) {
@@ -277,12 +300,8 @@ void write_layout(const IntervalLayout& layout, Plan& plan) {
     out.n_trees = group.cost.n_trees;
     out.n_leaves = group.cost.n_leaves;
   }
-  size_t n_sums = 0, n_margins = 0;
   for (const PackedWindow& packed : layout.windows) {
     write_window(packed, plan);
-    const TableWindow& window = out.windows.back();
-    // Rows of whole vectors are aligned like these, but may follow shorter ones.
-    n_sums = (n_sums + kVectorSums - 1) / kVectorSums * kVectorSums;
     for (const size_t i : packed.tables) {
       const PackedTable& table = layout.tables[i];
       const uint32_t first = static_cast<uint32_t>(out.columns.size());
@@ -291,17 +310,9 @@ void write_layout(const IntervalLayout& layout, Plan& plan) {
         out.columns.push_back(write_column(layout.units.numbers, digit, stride, out.steps));
         stride *= digit.n_classes;
       }
-      out.tables.push_back(
-          {first, static_cast<uint32_t>(table.digits.size()), table.n_entries, n_sums, n_margins});
-      n_sums += table.n_entries * window.row_size;
-      n_margins += table.n_entries * window.n_outputs;
+      out.tables.push_back({first, static_cast<uint32_t>(table.digits.size()), table.n_entries, 0, 0});
     }
   }
-  if (plan.precision == Precision::kSingle)
-    resize_on_large_pages(out.floats, n_sums);
-  else
-    resize_on_large_pages(out.doubles, n_sums);
-  resize_on_large_pages(out.margins, n_margins);
 }
 
 template <class T>
@@ -360,6 +371,7 @@ Plan make_interval_plan(const Plan& plan, const IntervalLayout& layout, int64_t 
   for (size_t i = 0; i < out.trees.size(); ++i)
     if (out.trees[i].source >= trees.n_walked()) tree_of_unit[out.trees[i].source - trees.n_walked()] = i;
   write_layout(layout, out);
+  place_contents(out);
   if (out.precision == Precision::kSingle)
     write_tables<float>(layout, tree_of_unit, n_threads, out);
   else

@@ -183,6 +183,9 @@ def test_tables_of_short_rows_before_those_of_long_rows(n_features: int) -> None
     rows = rng.random((70, n_features))
     for info in assert_is_the_definition(ensemble, rows, most_entries=3):
         assert info["n_table_trees"] == ensemble.n_trees
+    plan = walk_of(ensemble, "single")
+    layout = layout_of(plan, 3)
+    assert _core.interval_plan(plan, layout).info()["table_bytes"] == layout.info()["table_bytes"]
 
 
 @pytest.mark.parametrize("n_features", [17, 25, 32])
