@@ -66,8 +66,7 @@ TreeShape MeasuredTrees::measure(int32_t tree) {
     stack_.push_back({right, item.share * (1 - r), item.depth + 1, false});
     stack_.push_back({left, item.share * r, item.depth + 1, false});
   }
-  for (int32_t o = 0; o < e_.value_width; ++o)
-    shape.magnitude = std::max(shape.magnitude, center(tree, o));
+  for (int32_t o = 0; o < e_.value_width; ++o) shape.magnitude = std::max(shape.magnitude, center(tree, o));
   shape.n_features = most_distinct;
   const int n_radau = radau_nodes(plan_.index, most_distinct);
   shape.radau = n_radau <= kMaxFixedValueNodes && e_.tree_output[tree] >= 0 && !plan_.interactions();

@@ -49,7 +49,7 @@ LEAST_TABLE_ROWS = 256
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
 #: kMaxChunkLeaves of csrc/cuda/program/program.cpp. Numbers of X and values are transferred over the bus.
-_CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 8e-5, 3.5e-7, 2e-11, 6e-10
+_CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 8e-5, 4.3e-7, 2e-11, 6e-10
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES = 512
 
