@@ -9,8 +9,8 @@ namespace {
 
 // Sums in single precision are added to those in double precision after this many tables.
 constexpr size_t kMostTables = 64;
-// Blocks of rows whose indices stay in the cache next to the core until they are used.
-constexpr size_t kPartBlocks = 64, kPartRows = kPartBlocks * kBlockRows;
+// Most rows whose indices stay in the cache next to the core until they are used.
+constexpr size_t kPartRows = 64 * kBlockRows;
 
 size_t longest_row(const Plan& plan) {
   size_t longest = 0;
@@ -28,7 +28,8 @@ size_t interval_row_bytes(const Plan& plan) {
 template <class T>
 IntervalRunner<T>::IntervalRunner(const Plan& plan, size_t tile_rows) : plan_(plan) {
   if (!plan.intervals.any()) return;
-  index_.resize(kTablesAtOnce * kPartRows);
+  part_rows_ = std::min(tile_rows, kPartRows);
+  index_.resize(kTablesAtOnce * part_rows_);
   sums_.resize(tile_rows * longest_row(plan));
 }
 
@@ -58,27 +59,25 @@ void IntervalRunner<T>::look_up(const TableWindow& window, size_t first, size_t 
   const IntervalTable* const table = tables.tables.data() + first;
   const size_t n_columns = plan_.columns.size();
   const double* const margins = margin ? tables.margins.data() + table->margins : nullptr;
-  for (size_t block = 0; block < n_blocks_; block += kPartBlocks) {
-    const size_t row = block * kBlockRows;
-    const size_t n_blocks = std::min(kPartBlocks, n_blocks_ - block),
-                 n_rows = std::min(kPartRows, n_rows_ - row);
+  for (size_t row = 0; row < n_rows_; row += part_rows_) {
+    const size_t n_rows = std::min(part_rows_, n_rows_ - row);
     const CategoryRows* const categories =
-        codes.category_rows.empty() ? nullptr : codes.category_rows.data() + block * n_columns;
+        codes.category_rows.empty() ? nullptr : codes.category_rows.data() + row / kBlockRows * n_columns;
     uint32_t first_entry = 0;
     for (size_t i = 0; i < n_tables; ++i) {
       kernels().entry_index({codes.narrow.data() + row, codes.stride, categories, n_columns,
                              tables.columns.data() + table[i].columns, table[i].n_columns,
-                             tables.steps.data(), n_blocks, static_cast<uint16_t>(first_entry),
-                             index_.data() + i * kPartRows});
+                             tables.steps.data(), (n_rows + kBlockRows - 1) / kBlockRows,
+                             static_cast<uint16_t>(first_entry), index_.data() + i * part_rows_});
       first_entry += table[i].n_entries;
     }
     const bool one_output = margin && window.n_outputs == 1;
-    add_entries(EntryArgs<T>{index_.data(), n_tables, kPartRows, n_rows,
+    add_entries(EntryArgs<T>{index_.data(), n_tables, part_rows_, n_rows,
                              interval_sums<T>(tables) + table->sums, window.row_size,
                              sums_.data() + row * window.row_size, one_output ? margins : nullptr,
                              one_output ? margin->at(window.first_output) + row : nullptr});
     if (margin && !one_output)
-      kernels().add_margins({index_.data(), n_tables, kPartRows, n_rows, margins, window.n_outputs,
+      kernels().add_margins({index_.data(), n_tables, part_rows_, n_rows, margins, window.n_outputs,
                              margin->at(window.first_output) + row, margin->stride()});
   }
 }

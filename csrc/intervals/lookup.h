@@ -25,7 +25,7 @@ class IntervalRunner {
                TileSums* margin);
 
   const Plan& plan_;
-  size_t n_rows_ = 0, n_blocks_ = 0;
+  size_t n_rows_ = 0, n_blocks_ = 0, part_rows_ = 0;
   Aligned<uint16_t> index_;  // [table][row of a part]
   Aligned<T> sums_;          // [row][row size of the window]
 };

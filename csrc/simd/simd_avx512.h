@@ -126,9 +126,6 @@ struct DoubleVector {
   }
   static constexpr bool kGathers = true;
   static V take(const T* table, Index x) { return _mm512_mask_i64gather_pd(zero(), 0xff, x, table, 8); }
-  static Index index_from(const uint16_t* p) {
-    return _mm512_maskz_cvtepu16_epi64(0xff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  }
 };
 
 // Numbers of the 64 rows of a block, which are sums modulo 2^16.

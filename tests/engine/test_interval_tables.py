@@ -159,6 +159,34 @@ def test_models_of_many_features_are_walked() -> None:
             assert info["n_features_used"] == n_features and info["n_table_trees"] == n_tables
 
 
+@pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_many_rows(precision: str, vector: bool) -> None:
+    """More rows than are looked up at once, and than a thread takes at once, each with the bits of few."""
+    ensemble = random_ensemble(
+        31,
+        n_trees=9,
+        n_features=6,
+        n_outputs=2,
+        vector=vector,
+        shapes=("random",),
+        max_leaves=12,
+        categorical=True,
+        zero_missing=True,
+    )
+    few = random_rows(32, ensemble, 101)
+    plan = interval_plan(ensemble, precision, most_entries=256)
+    assert plan.info()["n_table_trees"] > ensemble.n_trees / 2
+    expected = explain(plan, ensemble, few)
+    assert_values(plan, ensemble, few, definition(ensemble, few))
+    n_copies = 360
+    rows = np.tile(few, (n_copies, 1))
+    assert len(rows) > 2 * 16384
+    for n_threads in (1, 3):
+        for found, of_few in zip(explain(plan, ensemble, rows, n_threads=n_threads), expected, strict=True):
+            assert same_bits(found, np.concatenate([of_few] * n_copies))
+
+
 @pytest.mark.parametrize("n_features", [9, 16])
 def test_tables_of_short_rows_before_those_of_long_rows(n_features: int) -> None:
     """Three entries of eight sums end in the middle of a vector of 64 bytes."""
