@@ -1,0 +1,147 @@
+"""Memory of tables by intervals: which are built, kept and dropped, also by several threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.kernels import once, run, same_bits
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestRegressor
+
+from skshapgpu import TreeExplainer
+from skshapgpu._common import memory
+from skshapgpu._engine import costs
+from skshapgpu._engine.algorithms import SHAP_VALUES
+from skshapgpu._engine.plans import CompiledModel
+
+X, Y = load_diabetes(return_X_y=True)
+
+
+@once
+def test_tables_are_dropped_for_others_and_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room suffices for the tables of the largest calls, or for some of the others."""
+    monkeypatch.setitem(costs._WALK_FACTOR, costs.instruction_set(), 1000.0)  # tables always pay
+    forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
+    calls = [(size, index) for size in (1024, 4096, 16384) for index in ("SV", "BV")]
+    rows = np.resize(X, (16384, X.shape[1]))
+
+    def values(explainer: TreeExplainer, size: int, index: str) -> np.ndarray:
+        return explainer.explain(rows[:size], index=index).values
+
+    free = TreeExplainer(forest, device="cpu")
+    expected = {call: values(free, *call) for call in calls}
+    sizes = {size: free.plan(size).table_bytes for size, _ in calls}
+    assert 0 < sizes[1024] < sizes[4096] < sizes[16384]
+    assert len([key for key in free._compiled._plans if key[1]]) == len(calls)
+
+    room = sizes[16384] + sizes[1024]
+    monkeypatch.setattr(memory, "TABLE_BYTES", room)
+    explainer = TreeExplainer(forest, device="cpu")
+    n_dropped, before = 0, list[Any]()
+    for call in [*calls, *calls[::-1], *calls]:
+        np.testing.assert_array_equal(values(explainer, *call), expected[call])
+        kept = [key for key in explainer._compiled._plans if key[1]]
+        in_order = [*before, *(key for key in kept if key not in before)]
+        assert kept == in_order[-len(kept) :]  # the oldest tables are dropped first
+        n_dropped += len(in_order) - len(kept)
+        before = kept
+        assert explainer._compiled.table_bytes <= room
+        assert explainer._compiled._table_bytes.keys() == explainer._compiled._plans.keys()
+    assert n_dropped >= len(calls)
+    assert explainer._compiled.plan(SHAP_VALUES).info()["n_table_trees"] == 0  # plans without tables stay
+
+
+@once
+def test_calls_of_several_sizes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads drop each other's tables while they are in use."""
+    monkeypatch.setitem(costs._WALK_FACTOR, costs.instruction_set(), 1000.0)  # tables always pay
+    forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
+    rows = np.resize(X, (16384, X.shape[1]))
+    calls = [1024, 4096, 16384] * 10
+    free = TreeExplainer(forest, device="cpu")
+    expected = {size: free.shap_values(rows[:size]) for size in calls[:3]}
+    room = free.plan(16384).table_bytes
+    monkeypatch.setattr(memory, "TABLE_BYTES", room)
+    explainer = TreeExplainer(forest, device="cpu")
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda size: explainer.shap_values(rows[:size]), calls)
+        for size, values in zip(calls, found):
+            np.testing.assert_array_equal(values, expected[size])
+    assert 0 < explainer._compiled.table_bytes <= room
+
+
+@once
+def test_two_first_calls_at_once_lay_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layout that comes after the tables have been built would be kept for nothing."""
+    monkeypatch.setitem(costs._WALK_FACTOR, costs.instruction_set(), 1000.0)  # tables always pay
+    forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
+    rows = np.resize(X, (1024, X.shape[1]))
+    explainer = TreeExplainer(forest, device="cpu")
+    found, laid_out, lay_out = list[np.ndarray](), list[int](), CompiledModel._lay_out
+    other = Thread(target=lambda: found.append(explainer.shap_values(rows)))
+
+    def lay_out_slowly(model: CompiledModel, plan: Any, most_entries: int) -> Any:
+        laid_out.append(most_entries)
+        if len(laid_out) == 1:
+            other.start()
+            other.join(0.5)  # the time for a whole call, but it has to wait for this one
+        return lay_out(model, plan, most_entries)
+
+    monkeypatch.setattr(CompiledModel, "_lay_out", lay_out_slowly)
+    found.append(explainer.shap_values(rows))
+    other.join()
+    assert laid_out == [costs.table_size(1024)]
+    assert same_bits(*found)
+    assert explainer._compiled.table_bytes > 0 and not explainer._compiled._core_layouts
+
+
+@once
+def test_tables_that_never_fit_are_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(costs._WALK_FACTOR, costs.instruction_set(), 1000.0)  # tables always pay
+    forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
+    free = TreeExplainer(forest, device="cpu")
+    needed, rows = free.plan(4096).table_bytes, np.resize(X, (4096, X.shape[1]))
+    assert needed > 0
+    for room, fits in ((needed, True), (needed - 1, False)):
+        monkeypatch.setattr(memory, "TABLE_BYTES", room)
+        explainer = TreeExplainer(forest, device="cpu")
+        assert explainer.plan(4096).table_bytes == (needed if fits else 0)
+        values = explainer.shap_values(rows)
+        assert explainer._compiled.table_bytes == (needed if fits else 0)
+        if not fits:
+            walked = TreeExplainer(forest, device="cpu", algorithm="quadrature").shap_values(rows)
+            np.testing.assert_array_equal(values, walked)
+
+
+WIDE_MODEL = """
+from dataclasses import replace
+
+from helpers.ensembles import random_ensemble
+from helpers.plans import interval_plan
+
+def peak():
+    with open("/proc/self/status") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
+
+narrow = random_ensemble(0, n_trees=4, shapes=("random",))
+n_features = 2**27
+wide = replace(narrow, n_features=n_features, feature=narrow.feature + (n_features - narrow.n_features))
+assert interval_plan(narrow).info()["n_table_trees"] == 4
+before = peak()
+assert interval_plan(wide).info()["n_table_trees"] == 4
+print(peak() - before)
+"""
+
+
+@once
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
+def test_features_that_no_tree_uses_take_no_memory() -> None:
+    ended = run(["-c", WIDE_MODEL], PYTHONPATH=os.pathsep.join(sys.path))
+    assert ended.returncode == 0, ended.stdout
+    assert int(ended.stdout) < 2**27 // 8
