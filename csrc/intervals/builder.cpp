@@ -155,8 +155,11 @@ class TableWriter {
           digit.categorical ? pattern_.data() : codes_.narrow.data() + digit.column * codes_.stride;
       find_class_codes(layout_.units.numbers, digit, codes_of_class_);
       size_t done = 0;
-      for (uint32_t number = 0; number < digit.n_classes && done < n_entries; ++number)
-        done += fill(codes + done, std::min(stride, n_entries - done), codes_of_class_[number]);
+      for (uint32_t number = 0; number < digit.n_classes && done < n_entries; ++number) {
+        const size_t n = std::min(stride, n_entries - done);
+        std::fill_n(codes + done, n, codes_of_class_[number]);
+        done += n;
+      }
       // The classes repeat.
       for (size_t n; done < n_entries; done += n) {
         n = std::min(done, n_entries - done);
@@ -165,11 +168,6 @@ class TableWriter {
       if (digit.categorical) group_codes(digit, n_entries);
       stride *= digit.n_classes;
     }
-  }
-
-  static size_t fill(uint16_t* codes, size_t n, uint16_t code) {
-    std::fill_n(codes, n, code);
-    return n;
   }
 
   void group_codes(const Digit& digit, size_t n_entries) {
