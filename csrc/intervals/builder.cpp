@@ -81,6 +81,8 @@ class TableWriter {
       stack = std::max(stack, walk_stack(plan, chunk));
     }
     phi_.resize(phi);
+    zeros_.resize(kBlockRows);
+    std::fill_n(zeros_.data(), kBlockRows, T(0));
     stack_.resize(stack);
     words_.resize(kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1));
     std::fill_n(words_.data(), words_.size(), uint64_t{0});  // the words of leaves are read, too
@@ -99,9 +101,7 @@ class TableWriter {
       position_[plan_.intervals.places[window.places + i] % plan_.features.size()] = static_cast<int32_t>(i);
     n_features_ = n_places / width_;
     if (packed.units.size() == 1) {
-      fill(layout_.units.units[packed.units[0]]);
-      std::copy_n(unit_sums_.data(), table.n_entries * row_size_, sums);
-      std::copy_n(unit_margins_.data(), table.n_entries * width_, margins);
+      fill(layout_.units.units[packed.units[0]], sums, margins);
     } else {
       std::fill_n(sums, table.n_entries * row_size_, T(0));
       std::fill_n(margins, table.n_entries * width_, 0.0);
@@ -110,7 +110,9 @@ class TableWriter {
         find_class_codes(layout_.units.numbers, packed.digits[i], codes_of_table_[i]);
       for (const size_t i : packed.units) {
         const Unit& unit = layout_.units.units[i];
-        fill(unit);
+        grow(unit_sums_, unit.n_entries * row_size_);
+        grow(unit_margins_, unit.n_entries * width_);
+        fill(unit, unit_sums_.data(), unit_margins_.data());
         index_entries(packed, unit, table.n_entries);
         add_entries(EntryArgs<T>{index_.data(), 1, 0, table.n_entries, unit_sums_.data(), row_size_, sums,
                                  nullptr, nullptr});
@@ -124,24 +126,21 @@ class TableWriter {
   }
 
  private:
-  // Fill unit_sums_[entry][row_size_] and unit_margins_[entry][width_].
-  void fill(const Unit& unit) {
+  // Fill sums[entry][row_size_] and margins[entry][width_] of a unit.
+  void fill(const Unit& unit, T* sums, double* margins) {
     const size_t tree = tree_of_unit_[&unit - layout_.units.units.data()];
     const TreeProgram& program = plan_.trees[tree];
     const Chunk& chunk = chunk_of(plan_, tree);
-    const size_t n_entries = unit.n_entries, padded = whole_blocks(n_entries);
-    grow(unit_sums_, padded * row_size_);
-    grow(unit_margins_, padded * width_);
-    std::fill_n(unit_sums_.data(), n_entries * row_size_, T(0));
-    std::fill_n(unit_margins_.data(), n_entries * width_, 0.0);
-    code(unit, padded);
+    const size_t n_entries = unit.n_entries;
+    code(unit, whole_blocks(n_entries));
+    find_columns(chunk);
     for (size_t first = 0; first < n_entries; first += kBlockRows) {
-      const int n_rows = static_cast<int>(std::min<size_t>(kBlockRows, n_entries - first));
+      const size_t n_rows = std::min<size_t>(kBlockRows, n_entries - first);
       decide_block(plan_, kernels(), plan_.decide.data() + program.decide, program.n_inner, codes_,
                    static_cast<int>(first / kBlockRows), words_.data());
-      walk(chunk, program, n_rows);
-      take_sums(chunk, first, n_rows);
-      take_margins(program, first, n_rows);
+      walk(chunk, program, static_cast<int>(n_rows));
+      interleave(InterleaveArgs<T>{columns_.data(), row_size_, n_rows, sums + first * row_size_});
+      take_margins(program, static_cast<int>(n_rows), margins + first * width_);
     }
   }
 
@@ -186,25 +185,24 @@ class TableWriter {
     walk_values(plan_, chunk, program, words_.data(), n_rows, phi_.data(), stack_.data());
   }
 
-  void take_sums(const Chunk& chunk, size_t first, int n_rows) {
+  // Find the sums of the walk that belong to each number of an entry.
+  void find_columns(const Chunk& chunk) {
+    columns_.assign(row_size_, zeros_.data());
     for (size_t slot = 0; slot < chunk.slots.size(); ++slot) {
       const int32_t position = position_[chunk.slots[slot]];
       if (position < 0) continue;  // of other units of the chunk
-      for (size_t o = 0; o < width_; ++o) {
-        const T* const from = phi_.data() + (o * chunk.slots.size() + slot) * kBlockRows;
-        T* const to = unit_sums_.data() + first * row_size_ + o * n_features_ + position;
-        for (int row = 0; row < n_rows; ++row) to[row * row_size_] = from[row];
-      }
+      for (size_t o = 0; o < width_; ++o)
+        columns_[o * n_features_ + position] = phi_.data() + (o * chunk.slots.size() + slot) * kBlockRows;
     }
   }
 
-  void take_margins(const TreeProgram& program, size_t first, int n_rows) {
+  void take_margins(const TreeProgram& program, int n_rows, double* margins) {
     grow(margin_, width_ * kBlockRows);
     std::fill_n(margin_.data(), width_ * kBlockRows, 0.0);
     margins_.add(program, width_, words_.data(), n_rows, margin_.data(), kBlockRows);
     for (size_t o = 0; o < width_; ++o)
       for (int row = 0; row < n_rows; ++row)
-        unit_margins_.data()[(first + row) * width_ + o] = margin_.data()[o * kBlockRows + row];
+        margins[row * width_ + o] = margin_.data()[o * kBlockRows + row];
   }
 
   // Fill index_ with the entry of the unit for each entry of the table.
@@ -242,7 +240,8 @@ class TableWriter {
   size_t row_size_ = 0, width_ = 0, n_features_ = 0;
   CodeTile codes_;
   Aligned<uint64_t> words_;
-  Aligned<T> phi_, stack_, unit_sums_;
+  Aligned<T> phi_, stack_, zeros_, unit_sums_;
+  std::vector<const T*> columns_;  // by number of an entry: 64 of them
   Aligned<double> unit_margins_, margin_;
   Aligned<uint16_t> index_;
 };

@@ -3,7 +3,9 @@
 // Included by simd/kernels-inl.h: internal linkage, for the reason given there.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "simd/kernels.h"
 
@@ -107,6 +109,41 @@ void add_margins(const MarginArgs& args) {
           margin[row] += args.margins[args.index[table * args.index_stride + row] * args.n_outputs + o];
     }
   });
+}
+
+// Exchange the elements of two vectors whose numbers, or those of their vectors, differ in one bit.
+template <size_t kBit, class V, size_t... i>
+void exchange(V& a, V& b, std::index_sequence<i...>) {
+  constexpr size_t n = sizeof...(i);
+  const V low = __builtin_shufflevector(a, b, (i & kBit ? n + i - kBit : i)...);
+  b = __builtin_shufflevector(a, b, (i & kBit ? n + i : i + kBit)...);
+  a = low;
+}
+
+// Transpose a square of n vectors of n elements.
+template <size_t kBit, size_t n, class V>
+void transpose(V* vectors) {
+  if constexpr (kBit < n) {
+    for (size_t i = 0; i < n; ++i)
+      if (!(i & kBit)) exchange<kBit>(vectors[i], vectors[i + kBit], std::make_index_sequence<n>());
+    transpose<2 * kBit, n>(vectors);
+  }
+}
+
+template <class S>
+void interleave_of(const InterleaveArgs<typename S::T>& args) {
+  using T = typename S::T;
+  constexpr size_t n = std::min<size_t>(S::kWidth, 32 / sizeof(T));
+  using V = typename RowPart<T, n>::Type;
+  for (size_t i = 0; i < args.n_columns; i += n)
+    for (size_t first = 0; first < args.n_rows; first += n) {
+      V square[n];
+      for (size_t j = 0; j < n; ++j) square[j] = *reinterpret_cast<const V*>(args.columns[i + j] + first);
+      transpose<1, n>(square);
+      const size_t n_rows = std::min(n, args.n_rows - first);
+      for (size_t j = 0; j < n_rows; ++j)
+        *reinterpret_cast<V*>(args.rows + (first + j) * args.n_columns + i) = square[j];
+    }
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_ve
   k.add_entries_float = &add_entries_of<FloatVector>;
   k.add_entries_double = &add_entries_of<DoubleVector>;
   k.add_margins = &add_margins;
+  k.interleave_float = &interleave_of<FloatVector>;
+  k.interleave_double = &interleave_of<DoubleVector>;
   k.leaf_table = &leaf_table;
   k.subset_sums = &subset_sums;
   k.fill_leaves_float = &fill_leaves_of<FloatVector>;

@@ -122,6 +122,16 @@ struct MarginArgs {
   size_t stride;
 };
 
+// Rows that are made of columns: rows[row * n_columns + i] = columns[i][row]. The columns have 64
+// elements and are aligned to 64 bytes, the rows to 32. n_columns is a multiple of 8.
+template <class T>
+struct InterleaveArgs {
+  const T* const* columns;
+  size_t n_columns;
+  size_t n_rows;  // at most 64
+  T* rows;
+};
+
 // The table of a leaf: its contributions to the features of its path, by the pattern of x; see plan/tables.h.
 // `weights`: by pattern, its weight in the data that replace unknown features.
 struct LeafTableArgs {
@@ -228,6 +238,8 @@ struct Kernels {
   void (*add_entries_float)(const EntryArgs<float>&);
   void (*add_entries_double)(const EntryArgs<double>&);
   void (*add_margins)(const MarginArgs&);
+  void (*interleave_float)(const InterleaveArgs<float>&);
+  void (*interleave_double)(const InterleaveArgs<double>&);
   void (*leaf_table)(const LeafTableArgs&);
   void (*subset_sums)(const SubsetSumsArgs&);
   void (*fill_leaves_float)(const FillLeavesArgs<float>&);
@@ -268,6 +280,8 @@ inline void lookup(const LookupArgs<float>& args) { kernels().lookup_float(args)
 inline void lookup(const LookupArgs<double>& args) { kernels().lookup_double(args); }
 inline void add_entries(const EntryArgs<float>& args) { kernels().add_entries_float(args); }
 inline void add_entries(const EntryArgs<double>& args) { kernels().add_entries_double(args); }
+inline void interleave(const InterleaveArgs<float>& args) { kernels().interleave_float(args); }
+inline void interleave(const InterleaveArgs<double>& args) { kernels().interleave_double(args); }
 inline void fill_leaves(const FillLeavesArgs<float>& args) { kernels().fill_leaves_float(args); }
 inline void fill_leaves(const FillLeavesArgs<double>& args) { kernels().fill_leaves_double(args); }
 inline void add_leaves(const AddLeavesArgs<float>& args) { kernels().add_leaves_float(args); }
