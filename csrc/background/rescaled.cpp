@@ -285,7 +285,7 @@ RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precisio
                                 " different features; background data allow for at most " +
                                 std::to_string(kMaxPatternBits));
   if (rows.n_rows > INT32_MAX - kBackgroundTile) throw std::invalid_argument("too many background rows");
-  const size_t n = static_cast<size_t>(rows.n_rows), padded = (n + kBlockRows - 1) / kBlockRows * kBlockRows;
+  const size_t n = static_cast<size_t>(rows.n_rows), padded = whole_blocks(n);
   out.weights.assign(weights, weights + n);
   out.background.allocate(plan, static_cast<int>(padded));
   code_tile(plan, kernels(), rows, 0, static_cast<int>(n), out.background);

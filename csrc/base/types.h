@@ -55,5 +55,7 @@ struct Rows {
 
 // Rows are processed in blocks of 64, so that one word holds one bit for each row of a block.
 constexpr int kBlockRows = 64;
+// Return a number of rows, rounded up to whole blocks.
+constexpr size_t whole_blocks(size_t n_rows) { return (n_rows + kBlockRows - 1) / kBlockRows * kBlockRows; }
 
 }  // namespace skshap

@@ -1,16 +1,16 @@
-// Each unit is compiled as a tree of its own and walked once for each combination of its classes: the rows
-// are codes that stand for them. The entries of a table are sums of those of its units.
+// The values of each unit are computed for each combination of its classes: the rows are codes that stand for
+// them. The entries of a table are sums of those of its units.
 #include "intervals/builder.h"
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 
 #include "base/large_pages.h"
 #include "base/threads.h"
-#include "intervals/unit_trees.h"
+#include "intervals/background_units.h"
+#include "intervals/walked_units.h"
 #include "rows/coding.h"
-#include "rows/margin.h"
-#include "rows/value_walk.h"
 #include "simd/kernels.h"
 #include "tables/table_builder.h"
 
@@ -20,8 +20,6 @@ namespace {
 constexpr uint16_t kMissing = 0xffff;
 // Sums of single precision in the widest vector.
 constexpr size_t kVectorSums = 16;
-
-size_t whole_blocks(size_t n_rows) { return (n_rows + kBlockRows - 1) / kBlockRows * kBlockRows; }
 
 // --- The index of a table ---
 
@@ -69,79 +67,60 @@ IndexColumn write_column(const Digits& numbers, const Digit& digit, uint32_t str
 template <class T>
 class TableWriter {
  public:
-  TableWriter(const IntervalLayout& layout, const std::vector<size_t>& tree_of_unit, Plan& plan)
-      : layout_(layout),
-        tree_of_unit_(tree_of_unit),
-        plan_(plan),
-        margins_(plan, kernels()),
-        position_(plan.features.size(), -1) {
-    size_t phi = 0, stack = 0;
-    for (const Chunk& chunk : plan.chunks) {
-      phi = std::max(phi, n_used_outputs(plan, chunk) * chunk.slots.size() * kBlockRows);
-      stack = std::max(stack, walk_stack(plan, chunk));
-    }
-    phi_.resize(phi);
-    zeros_.resize(kBlockRows);
-    std::fill_n(zeros_.data(), kBlockRows, T(0));
-    stack_.resize(stack);
-    words_.resize(kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1));
-    std::fill_n(words_.data(), words_.size(), uint64_t{0});  // the words of leaves are read, too
+  TableWriter(const IntervalLayout& layout, std::unique_ptr<UnitValues<T>> values, Plan& plan)
+      : layout_(layout), values_(std::move(values)), plan_(plan) {
+    numbers_.position.assign(plan.features.size(), -1);
     uint32_t most_entries = 0;
     for (const Unit& unit : layout.units.units) most_entries = std::max(most_entries, unit.n_entries);
     codes_.allocate(plan, static_cast<int>(whole_blocks(most_entries)));
   }
 
   void write(const PackedTable& packed, const TableWindow& window, const IntervalTable& table) {
+    begin_window(window);
     T* const sums = interval_sums<T>(plan_.intervals).data() + table.sums;
     double* const margins = plan_.intervals.margins.data() + table.margins;
-    row_size_ = window.row_size;
-    width_ = window.n_outputs;
-    const size_t n_places = window.places_end - window.places;
-    for (size_t i = 0; i < n_places / width_; ++i)
-      position_[plan_.intervals.places[window.places + i] % plan_.features.size()] = static_cast<int32_t>(i);
-    n_features_ = n_places / width_;
     if (packed.units.size() == 1) {
-      fill(layout_.units.units[packed.units[0]], sums, margins);
-    } else {
-      std::fill_n(sums, table.n_entries * row_size_, T(0));
-      std::fill_n(margins, table.n_entries * width_, 0.0);
-      codes_of_table_.resize(std::max(codes_of_table_.size(), packed.digits.size()));
-      for (size_t i = 0; i < packed.digits.size(); ++i)
-        find_class_codes(layout_.units.numbers, packed.digits[i], codes_of_table_[i]);
-      for (const size_t i : packed.units) {
-        const Unit& unit = layout_.units.units[i];
-        grow(unit_sums_, unit.n_entries * row_size_);
-        grow(unit_margins_, unit.n_entries * width_);
-        fill(unit, unit_sums_.data(), unit_margins_.data());
-        index_entries(packed, unit, table.n_entries);
-        add_entries(EntryArgs<T>{index_.data(), 1, 0, table.n_entries, unit_sums_.data(), row_size_, sums,
-                                 nullptr, nullptr});
-        for (size_t entry = 0; entry < table.n_entries; ++entry)
-          for (size_t o = 0; o < width_; ++o)
-            margins[entry * width_ + o] += unit_margins_.data()[index_.data()[entry] * width_ + o];
-      }
+      write_unit(packed.units[0], sums, margins);
+      return;
     }
-    for (size_t i = 0; i < n_features_; ++i)
-      position_[plan_.intervals.places[window.places + i] % plan_.features.size()] = -1;
+    const size_t row_size = window.row_size, n_outputs = window.n_outputs;
+    std::fill_n(sums, table.n_entries * row_size, T(0));
+    std::fill_n(margins, table.n_entries * n_outputs, 0.0);
+    codes_of_table_.resize(std::max(codes_of_table_.size(), packed.digits.size()));
+    for (size_t i = 0; i < packed.digits.size(); ++i)
+      find_class_codes(layout_.units.numbers, packed.digits[i], codes_of_table_[i]);
+    for (const size_t i : packed.units) {
+      const Unit& unit = layout_.units.units[i];
+      grow(unit_sums_, unit.n_entries * row_size);
+      grow(unit_margins_, unit.n_entries * n_outputs);
+      write_unit(i, unit_sums_.data(), unit_margins_.data());
+      index_entries(packed, unit, table.n_entries);
+      add_entries(EntryArgs<T>{index_.data(), 1, 0, table.n_entries, unit_sums_.data(), row_size, sums,
+                               nullptr, nullptr});
+      for (size_t entry = 0; entry < table.n_entries; ++entry)
+        for (size_t o = 0; o < n_outputs; ++o)
+          margins[entry * n_outputs + o] += unit_margins_.data()[index_.data()[entry] * n_outputs + o];
+    }
   }
 
  private:
-  // Fill sums[entry][row_size_] and margins[entry][width_] of a unit.
-  void fill(const Unit& unit, T* sums, double* margins) {
-    const size_t tree = tree_of_unit_[&unit - layout_.units.units.data()];
-    const TreeProgram& program = plan_.trees[tree];
-    const Chunk& chunk = chunk_of(plan_, tree);
-    const size_t n_entries = unit.n_entries;
-    code(unit, whole_blocks(n_entries));
-    find_columns(chunk);
-    for (size_t first = 0; first < n_entries; first += kBlockRows) {
-      const size_t n_rows = std::min<size_t>(kBlockRows, n_entries - first);
-      decide_block(plan_, kernels(), plan_.decide.data() + program.decide, program.n_inner, codes_,
-                   static_cast<int>(first / kBlockRows), words_.data());
-      walk(chunk, program, static_cast<int>(n_rows));
-      interleave(InterleaveArgs<T>{columns_.data(), row_size_, n_rows, sums + first * row_size_});
-      take_margins(program, static_cast<int>(n_rows), margins + first * width_);
-    }
+  void begin_window(const TableWindow& window) {
+    if (window_ == &window) return;
+    window_ = &window;
+    const uint32_t* const places = plan_.intervals.places.data() + window.places;
+    numbers_.row_size = window.row_size;
+    numbers_.n_outputs = window.n_outputs;
+    numbers_.n_features = (window.places_end - window.places) / window.n_outputs;
+    numbers_.first_output = window.first_output;
+    std::fill(numbers_.position.begin(), numbers_.position.end(), -1);
+    for (size_t i = 0; i < numbers_.n_features; ++i)
+      numbers_.position[places[i] % plan_.features.size()] = static_cast<int32_t>(i);
+  }
+
+  void write_unit(size_t number, T* sums, double* margins) {
+    const Unit& unit = layout_.units.units[number];
+    code(unit, whole_blocks(unit.n_entries));
+    values_->write(number, codes_, numbers_, sums, margins);
   }
 
   // Set the codes to those of the classes of all entries; the last block is filled up.
@@ -179,32 +158,6 @@ class TableWriter {
     }
   }
 
-  void walk(const Chunk& chunk, const TreeProgram& program, int n_rows) {
-    const size_t n_outputs = n_used_outputs(plan_, chunk);
-    std::fill_n(phi_.data(), n_outputs * chunk.slots.size() * kBlockRows, T(0));
-    walk_values(plan_, chunk, program, words_.data(), n_rows, phi_.data(), stack_.data());
-  }
-
-  // Find the sums of the walk that belong to each number of an entry.
-  void find_columns(const Chunk& chunk) {
-    columns_.assign(row_size_, zeros_.data());
-    for (size_t slot = 0; slot < chunk.slots.size(); ++slot) {
-      const int32_t position = position_[chunk.slots[slot]];
-      if (position < 0) continue;  // of other units of the chunk
-      for (size_t o = 0; o < width_; ++o)
-        columns_[o * n_features_ + position] = phi_.data() + (o * chunk.slots.size() + slot) * kBlockRows;
-    }
-  }
-
-  void take_margins(const TreeProgram& program, int n_rows, double* margins) {
-    grow(margin_, width_ * kBlockRows);
-    std::fill_n(margin_.data(), width_ * kBlockRows, 0.0);
-    margins_.add(program, width_, words_.data(), n_rows, margin_.data(), kBlockRows);
-    for (size_t o = 0; o < width_; ++o)
-      for (int row = 0; row < n_rows; ++row)
-        margins[row * width_ + o] = margin_.data()[o * kBlockRows + row];
-  }
-
   // Fill index_ with the entry of the unit for each entry of the table.
   void index_entries(const PackedTable& table, const Unit& unit, size_t n_entries) {
     const Digits& numbers = layout_.units.numbers;
@@ -230,19 +183,16 @@ class TableWriter {
   }
 
   const IntervalLayout& layout_;
-  const std::vector<size_t>& tree_of_unit_;
+  const std::unique_ptr<UnitValues<T>> values_;
   Plan& plan_;
-  Margins margins_;
+  const TableWindow* window_ = nullptr;
+  EntryNumbers numbers_{};                             // of the window
   std::vector<uint16_t> codes_of_class_, pattern_;     // of a digit of the unit
   std::vector<std::vector<uint16_t>> codes_of_table_;  // by digit of the table: of its classes
   std::vector<uint16_t> of_class_;  // by class of a digit of the table: its part of the unit's entry
-  std::vector<int32_t> position_;   // by position in Plan::features: in the window, or -1
-  size_t row_size_ = 0, width_ = 0, n_features_ = 0;
   CodeTile codes_;
-  Aligned<uint64_t> words_;
-  Aligned<T> phi_, stack_, zeros_, unit_sums_;
-  std::vector<const T*> columns_;  // by number of an entry: 64 of them
-  Aligned<double> unit_margins_, margin_;
+  Aligned<T> unit_sums_;
+  Aligned<double> unit_margins_;
   Aligned<uint16_t> index_;
 };
 
@@ -291,12 +241,9 @@ void place_contents(Plan& plan) {
 // Write the places and indices of all tables.
 void write_layout(const IntervalLayout& layout, Plan& plan) {
   IntervalTables& out = plan.intervals;
-  for (const TreeGroup& group : layout.costs.groups) {
-    if (!group.tables) continue;
-    out.n_nodes = group.cost.n_nodes;
-    out.n_trees = group.cost.n_trees;
-    out.n_leaves = group.cost.n_leaves;
-  }
+  out.n_nodes = layout.costs.tables.n_nodes;
+  out.n_trees = layout.costs.tables.n_trees;
+  out.n_leaves = layout.costs.tables.n_leaves;
   for (const PackedWindow& packed : layout.windows) {
     write_window(packed, plan);
     for (const size_t i : packed.tables) {
@@ -312,9 +259,8 @@ void write_layout(const IntervalLayout& layout, Plan& plan) {
   }
 }
 
-template <class T>
-void write_tables(const IntervalLayout& layout, const std::vector<size_t>& tree_of_unit, int64_t n_threads,
-                  Plan& plan) {
+template <class T, class SomeUnits>
+void write_tables(const IntervalLayout& layout, const SomeUnits& units, int64_t n_threads, Plan& plan) {
   struct Task {
     size_t packed, window, table;
   };
@@ -323,59 +269,40 @@ void write_tables(const IntervalLayout& layout, const std::vector<size_t>& tree_
     for (const size_t packed : layout.windows[w].tables) tasks.push_back({packed, w, tasks.size()});
   std::atomic<size_t> next{0};
   run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(tasks.size())), [&](bool) {
-    TableWriter<T> writer(layout, tree_of_unit, plan);
+    TableWriter<T> writer(layout, units.template make<T>(), plan);
     for (size_t i; (i = next++) < tasks.size();)
       writer.write(layout.tables[tasks[i].packed], plan.intervals.windows[tasks[i].window],
                    plan.intervals.tables[tasks[i].table]);
   });
 }
 
-// Remove the programs of the units, which lie behind those of the trees that are walked.
-void drop_units(int32_t n_walked, Plan& plan) {
-  const auto first = std::find_if(plan.trees.begin(), plan.trees.end(),
-                                  [&](const TreeProgram& tree) { return tree.source >= n_walked; });
-  if (first == plan.trees.end()) return;
-  const size_t n_trees = static_cast<size_t>(first - plan.trees.begin());
-  const auto chunk = std::find_if(plan.chunks.begin(), plan.chunks.end(),
-                                  [&](const Chunk& each) { return each.tree_begin >= n_trees; });
-  plan.decide.resize(first->decide);
-  plan.shares.resize(first->decide);
-  plan.ops.resize(first->ops);
-  plan.constants_float.resize(std::min(plan.constants_float.size(), chunk->quadrature));
-  plan.constants_double.resize(std::min(plan.constants_double.size(), chunk->quadrature));
-  plan.children.resize(first->children);
-  plan.leaf_values.resize(first->leaves);
-  plan.trees.resize(n_trees);
-  plan.chunks.erase(chunk, plan.chunks.end());
-  plan.decide.shrink_to_fit();
-  plan.ops.shrink_to_fit();
-  plan.constants_float.shrink_to_fit();
-  plan.constants_double.shrink_to_fit();
-  plan.children.shrink_to_fit();
-  plan.leaf_values.shrink_to_fit();
+// Add the tables of a layout to a plan of the other trees.
+template <class SomeUnits>
+void add_tables(const IntervalLayout& layout, const SomeUnits& units, int64_t n_threads, Plan& plan) {
+  write_layout(layout, plan);
+  place_contents(plan);
+  if (plan.precision == Precision::kSingle)
+    write_tables<float>(layout, units, n_threads, plan);
+  else
+    write_tables<double>(layout, units, n_threads, plan);
 }
 
 }  // namespace
 
 Plan make_interval_plan(const Plan& plan, const IntervalLayout& layout, int64_t n_threads) {
   const TableClock clock;
-  const UnitTrees trees(plan, layout);
-  Plan out = make_plan(trees.view(), trees.tests());
-  out.n_leaves = plan.n_leaves;
-  out.base_value = plan.base_value;
-  out.leaf_magnitude = plan.leaf_magnitude;
-  std::vector<size_t> tree_of_unit(layout.units.units.size());
-  for (size_t i = 0; i < out.trees.size(); ++i)
-    if (out.trees[i].source >= trees.n_walked()) tree_of_unit[out.trees[i].source - trees.n_walked()] = i;
-  write_layout(layout, out);
-  place_contents(out);
-  if (out.precision == Precision::kSingle)
-    write_tables<float>(layout, tree_of_unit, n_threads, out);
-  else
-    write_tables<double>(layout, tree_of_unit, n_threads, out);
-  drop_units(trees.n_walked(), out);
-  clock.stop(out);
-  return out;
+  if (plan.tables.against_background) {
+    const BackgroundUnits units(plan, layout);
+    Plan out = units.other_trees();
+    add_tables(layout, units, n_threads, out);
+    clock.stop(out);
+    return out;
+  }
+  WalkedUnits units(plan, layout);
+  add_tables(layout, units, n_threads, units.plan());
+  units.drop_units();
+  clock.stop(units.plan());
+  return std::move(units.plan());
 }
 
 }  // namespace skshap

@@ -18,6 +18,11 @@ constexpr uint32_t kMostEntries = (1 << 16) / kTablesAtOnce;
 // Models that use more features would need many windows; laying out their tables was measured to take longer
 // than the tables save.
 constexpr size_t kMostFeatures = 32;
+// Part of the trees of a large model for which tables are laid out first, in two blocks: if they save less
+// than kLeastSaving of the time there, the model has none.
+constexpr size_t kSampledPart = 8;
+constexpr int64_t kManyLeaves = 8192;
+constexpr double kLeastSaving = 0.05;
 
 class Layout {
  public:
@@ -31,7 +36,7 @@ class Layout {
 
   IntervalLayout lay_out() {
     // The index is computed from codes of 16 bits.
-    if (plan_.wide_codes || plan_.features.size() > kMostFeatures) {
+    if (plan_.wide_codes || plan_.features.size() > kMostFeatures || !sample_pays()) {
       out_.units.first_of_tree.assign(plan_.trees.size() + 1, 0);
     } else {
       out_.units = find_units(plan_, most_entries_, limits_.least_leaves);
@@ -50,6 +55,24 @@ class Layout {
 
   size_t n_leaves(size_t tree) const { return plan_.trees[tree].n_inner + 1; }
   size_t n_leaf_outputs(size_t tree) const { return n_used_outputs(plan_, chunk_of(plan_, tree)); }
+  // Return the seconds for a row without tables by intervals.
+  double seconds_without(size_t tree) const {
+    return plan_.tables.against_background ? background_seconds(tree) : walk_seconds(tree);
+  }
+  double background_seconds(size_t tree) const {
+    const TableTree& tables = table_tree_of(plan_, tree);
+    double seconds = static_cast<double>(n_leaves(tree)) * prices_.leaf;
+    return seconds + background_seconds(tables.lookups, tables.lookups_end);
+  }
+  // Return the seconds to look up a row in some background tables.
+  double background_seconds(size_t first, size_t end) const {
+    double seconds = 0;
+    for (size_t i = first; i < end; ++i) {
+      const size_t bytes = plan_.tables.lookups[i].n_targets * element_bytes(plan_);
+      seconds += prices_.table * std::max(1.0, static_cast<double>(bytes) / kRowBytes);
+    }
+    return seconds;
+  }
   double walk_seconds(size_t tree) const {
     // Each further output of a leaf takes about this fraction of the work for the first.
     const double work = 1 + 0.7 * static_cast<double>(n_leaf_outputs(tree) - 1);
@@ -59,6 +82,9 @@ class Layout {
   size_t row_bytes(const PackedWindow& window) const {
     return padded_sums(window_sums(plan_, window)) * element_bytes(plan_);
   }
+  size_t table_bytes(const PackedTable& table, size_t row_bytes) const {
+    return table.n_entries * (row_bytes + sizeof(double) * (table.output < 0 ? plan_.n_outputs : 1));
+  }
   double lookup_seconds(const PackedTable& table, size_t row_bytes) const {
     const double bytes = static_cast<double>(table.n_entries) * static_cast<double>(row_bytes);
     const double lines = std::max(1.0, static_cast<double>(row_bytes) / kRowBytes);
@@ -67,13 +93,39 @@ class Layout {
   }
   double build_seconds(const PackedTable& table, const Unit& unit, size_t row_bytes) const {
     const double lines = std::max(1.0, static_cast<double>(row_bytes) / kRowBytes);
-    const double walk = (unit.n_nodes + 1) * (prices_.leaf + 4 * prices_.leaf_node);
-    return unit.n_nodes * prices_.unit_node + unit.n_entries * (walk + prices_.entry * lines) +
-           (table.units.size() > 1 ? table.n_entries * prices_.lookup * lines : 0);
+    const double entry = plan_.tables.against_background
+                             ? background_seconds(unit.lookups, unit.lookups_end)
+                             : (unit.n_nodes + 1) * (prices_.leaf + 4 * prices_.leaf_node);
+    return unit.n_nodes * prices_.unit_node + unit.n_entries * (entry + prices_.entry * lines) +
+           (table.units.size() > 1 ? table.n_entries * prices_.lookup * lines : 0) +
+           prices_.byte * static_cast<double>(table_bytes(table, row_bytes)) / static_cast<double>(table.units.size());
   }
 
-  // Drop the units of trees that are walked in less time; return whether there are any.
-  bool drop_trees() {
+  // Return whether tables of a sample of the trees save time.
+  bool sample_pays() {
+    const size_t n_trees = plan_.trees.size(), n_sampled = n_trees / (2 * kSampledPart);
+    if (plan_.n_leaves < kManyLeaves || n_sampled < 2) return true;
+    std::vector<bool> chosen(n_trees, false);
+    for (const size_t first : {n_trees / 4, 3 * n_trees / 4})
+      std::fill_n(chosen.begin() + static_cast<std::ptrdiff_t>(first), n_sampled, true);
+    out_.units = find_units(plan_, most_entries_, limits_.least_leaves, chosen);
+    pack();
+    const std::vector<double> with = table_seconds();
+    double without = 0, saved = 0;
+    for (size_t tree = 0; tree < n_trees; ++tree) {
+      if (!chosen[tree]) continue;
+      const double of_tree = limits_.n_rows * seconds_without(tree);
+      without += of_tree;
+      if (out_.units.has(tree)) saved += std::max(0.0, of_tree - with[tree]);
+    }
+    if (saved >= kLeastSaving * without) return true;
+    out_ = {};
+    out_.plan = &plan_;
+    return false;
+  }
+
+  // Return the seconds to build the tables of each tree and to look up all rows.
+  std::vector<double> table_seconds() const {
     std::vector<double> seconds(plan_.trees.size(), 0.0);
     for (const PackedWindow& window : out_.windows)
       for (const size_t i : window.tables) {
@@ -84,10 +136,16 @@ class Layout {
           seconds[out_.units.units[unit].tree] +=
               each + build_seconds(table, out_.units.units[unit], row_bytes(window));
       }
+    return seconds;
+  }
+
+  // Drop the units of trees for which tables save no time; return whether there are any.
+  bool drop_trees() {
+    const std::vector<double> seconds = table_seconds();
     std::vector<Unit> kept;
     std::vector<size_t> first{0};
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree) {
-      if (seconds[tree] < limits_.n_rows * walk_seconds(tree))
+      if (seconds[tree] < limits_.n_rows * seconds_without(tree))
         kept.insert(kept.end(), out_.units.units.begin() + out_.units.first_of_tree[tree],
                     out_.units.units.begin() + out_.units.first_of_tree[tree + 1]);
       first.push_back(kept.size());
@@ -100,30 +158,37 @@ class Layout {
 
   void sum_costs() {
     IntervalCosts& costs = out_.costs;
-    TableCost tables{0, 0, 0, out_.tables.size(), 0, 0, 0};
-    std::map<int, TableCost> walked;
+    TableCost& tables = costs.tables;
+    tables.n_lookups = out_.tables.size();
+    std::map<int, TableCost> without;
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree) {
       const int n_nodes = quadrature_nodes(plan_.index, plan_.trees[tree].n_features);
-      TableCost& cost = out_.units.has(tree)
-                            ? tables
-                            : walked.try_emplace(n_nodes, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
+      TableCost& cost =
+          out_.units.has(tree)
+              ? tables
+              : without.try_emplace(n_nodes, TableCost{n_nodes, 0, 0, 0, 0, 0, 0}).first->second;
       cost.n_nodes = std::max(cost.n_nodes, n_nodes);
       ++cost.n_trees;
       cost.n_leaves += n_leaves(tree);
+      if (!plan_.tables.against_background || out_.units.has(tree)) continue;
+      costs.lookup_seconds += background_seconds(tree);
+      const TableTree& background = table_tree_of(plan_, tree);
+      cost.n_lookups += background.lookups_end - background.lookups;
+      for (size_t i = background.lookups; i < background.lookups_end; ++i)
+        cost.bytes += plan_.tables.lookups[i].n_targets * element_bytes(plan_) << plan_.tables.lookups[i].n_bits;
     }
     for (const PackedWindow& window : out_.windows) {
       const size_t bytes = row_bytes(window);
       for (const size_t i : window.tables) {
         const PackedTable& table = out_.tables[i];
-        tables.bytes +=
-            table.n_entries * (bytes + sizeof(double) * (window.output < 0 ? plan_.n_outputs : 1));
+        tables.bytes += table_bytes(table, bytes);
         costs.lookup_seconds += lookup_seconds(table, bytes);
         for (const size_t unit : table.units)
           costs.build_seconds += build_seconds(table, out_.units.units[unit], bytes);
       }
     }
-    costs.bytes = tables.bytes;
-    for (const auto& [n_nodes, cost] : walked) costs.groups.push_back({false, cost});
+    for (const auto& [n_nodes, cost] : without)
+      costs.groups.push_back({plan_.tables.against_background, cost});
     if (tables.n_trees) costs.groups.push_back({true, tables});
   }
 

@@ -11,11 +11,13 @@ namespace skshap {
 // Seconds, from the cost model (skshapgpu/_engine/costs.py).
 struct IntervalPrices {
   double leaf, leaf_node;  // of a walk, for each row and leaf, and for each quadrature node of these
+  double table;            // for each row, in one of the tables that trees have against background data
   double lookup;           // for each row, in a table that fits the cache next to the core
   double doubling;         // more for each doubling of a table beyond small_bytes
   double small_bytes;
   double unit_node;  // to build a table, for each inner node on the paths of its units
-  double entry;      // and for each entry of these
+  double entry;      // for each entry of these
+  double byte;       // and for each byte of the table, whose memory is new
 };
 
 struct IntervalLimits {
@@ -27,8 +29,8 @@ struct IntervalLimits {
 // The costs of the tables; `groups` has all trees.
 struct IntervalCosts {
   std::vector<TreeGroup> groups;
-  size_t bytes = 0;
-  double lookup_seconds = 0;  // for each row
+  TableCost tables{};         // the group with tables by intervals
+  double lookup_seconds = 0;  // for each row, also in the background tables of trees without others
   double build_seconds = 0;
 };
 
@@ -44,7 +46,8 @@ struct IntervalLayout {
 size_t window_sums(const Plan& plan, const PackedWindow& window);
 size_t padded_sums(size_t n_sums);
 
-// Lay out tables for a plan for path-dependent values. Trees for which walking takes less time have none.
+// Lay out tables for a plan for path-dependent values, or with background data. Trees for which walking, or
+// looking up their background tables, takes less time have none.
 IntervalLayout lay_out_intervals(const Plan& plan, const IntervalPrices& prices,
                                  const IntervalLimits& limits);
 

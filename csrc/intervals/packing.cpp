@@ -29,7 +29,6 @@ class Packer {
       : plan_(plan), units_(units), most_entries_(most_entries), most_features_(most_features) {
     for (const Column& column : plan.columns)
       feature_of_column_.push_back(static_cast<int32_t>(position(plan.features, column.feature)));
-    for (size_t i = 0; i <= 64; ++i) powers_[i] = std::pow(kThresholdGrowth, i);
   }
 
   std::vector<PackedTable> pack() {
@@ -45,37 +44,58 @@ class Packer {
     sort_unique(features_);
     // The trees of a plan are sorted by output.
     const int32_t output = output_of(plan_, u.tree);
-    if (!open_.empty() && tables_[open_.back()].output != output) open_.clear();
-    PackedTable* best = nullptr;
+    if (n_open_ && tables_[open_[0]].output != output) n_open_ = 0;
+    size_t best = kMostOpen;
     double least = 0;
     for (const size_t i : similar_tables(u)) {
-      const double growth = growth_of(tables_[i], u, best ? least : 1e300);
+      const double growth = growth_of(tables_[open_[i]], u, best < kMostOpen ? least : 1e300);
       if (growth <= 0) continue;
-      best = &tables_[i];
+      best = i;
       least = growth;
       if (growth == 1) break;
     }
-    if (best) {
-      add(*best, unit);
+    if (best < kMostOpen) {
+      add(tables_[open_[best]], unit);
+      update(best);
       return;
     }
-    if (open_.size() == kMostOpen) close_one();
-    open_.push_back(tables_.size());
+    if (n_open_ == kMostOpen) close_one();
+    open_[n_open_] = tables_.size();
     PackedTable table{{unit}, {}, features_, output, u.n_entries, u.thresholds};
     for (size_t i = 0; i < u.n_digits; ++i) table.digits.push_back(digit(u, i));
     tables_.push_back(std::move(table));
+    update(n_open_++);
+  }
+
+  // Note what similar_tables() needs to know of an open table.
+  void update(size_t i) {
+    const PackedTable& table = tables_[open_[i]];
+    n_entries_[i] = table.n_entries;
+    thresholds_[i] = table.thresholds;
+    const double room = static_cast<double>(most_entries_) / table.n_entries;
+    most_lacking_[i] = room > 1 ? static_cast<uint32_t>(std::log(room) / log_growth_) : 0;
   }
 
   const Digit& digit(const Unit& unit, size_t i) const { return units_.digits[unit.digits + i]; }
 
-  // Return the open tables that lack the fewest thresholds of a unit.
+  // Return how many bits are set, by operations that the compiler vectorizes.
+  static uint64_t n_bits(uint64_t x) {
+    x -= x >> 1 & 0x5555555555555555;
+    x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
+    x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f;
+    x += x >> 8;
+    x += x >> 16;
+    return (x + (x >> 32)) & 0x7f;
+  }
+
+  // Return which open tables lack the fewest thresholds of a unit.
   const std::vector<size_t>& similar_tables(const Unit& unit) {
-    size_t n_lacking[kMostCompared + 1];
+    for (size_t i = 0; i < n_open_; ++i) lacking_[i] = n_bits(unit.thresholds & ~thresholds_[i]);
+    uint64_t n_lacking[kMostCompared + 1];
     similar_.clear();
-    for (const size_t i : open_) {
-      const size_t lacks =
-          static_cast<size_t>(__builtin_popcountll(unit.thresholds & ~tables_[i].thresholds));
-      if (tables_[i].n_entries * powers_[lacks] > most_entries_) continue;
+    for (size_t i = 0; i < n_open_; ++i) {
+      const uint64_t lacks = lacking_[i];
+      if (lacks > most_lacking_[i]) continue;
       size_t place = similar_.size();
       while (place > 0 && n_lacking[place - 1] > lacks) --place;
       if (place == kMostCompared) continue;
@@ -138,10 +158,13 @@ class Packer {
 
   // Close the largest open table.
   void close_one() {
-    const auto largest = std::max_element(open_.begin(), open_.end(), [&](size_t a, size_t b) {
-      return tables_[a].n_entries < tables_[b].n_entries;
-    });
-    open_.erase(largest);
+    const size_t i = static_cast<size_t>(std::max_element(n_entries_, n_entries_ + n_open_) - n_entries_);
+    const auto remove = [&](auto* list) { std::copy(list + i + 1, list + n_open_, list + i); };
+    remove(open_);
+    remove(n_entries_);
+    remove(thresholds_);
+    remove(most_lacking_);
+    --n_open_;
   }
 
   const Plan& plan_;
@@ -149,9 +172,13 @@ class Packer {
   const uint32_t most_entries_;
   const size_t most_features_;
   std::vector<int32_t> feature_of_column_;  // positions in Plan::features
-  double powers_[65];
   std::vector<PackedTable> tables_;
-  std::vector<size_t> open_, similar_;
+  // The open tables: their numbers, sizes, thresholds, and how many more of these they could take.
+  size_t n_open_ = 0, open_[kMostOpen];
+  uint32_t n_entries_[kMostOpen], most_lacking_[kMostOpen];
+  uint64_t thresholds_[kMostOpen], lacking_[kMostOpen];
+  const double log_growth_ = std::log(kThresholdGrowth);
+  std::vector<size_t> similar_;  // in open_
   std::vector<int32_t> features_;  // of the unit
 };
 

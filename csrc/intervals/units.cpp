@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/columns.h"
+#include "tables/tree_groups.h"
 
 namespace skshap {
 namespace {
@@ -13,6 +14,8 @@ constexpr size_t kMostCategories = 256;
 constexpr double kSpareUnits = 8;
 // Tables would not pay for deeper trees.
 constexpr size_t kMostLevels = 64;
+// A unit that is the leaves of one background table, which cannot be divided, may have so many entries.
+constexpr uint32_t kMostOfOneTable = 2048;
 
 // A test of a column on the path above a node, and whether the path needs codes beyond its threshold or, with
 // categories, those that do not pass.
@@ -42,14 +45,19 @@ struct ColumnTests {
 
 class Finder {
  public:
-  Finder(const Plan& plan, uint32_t most_entries, double least_leaves)
-      : plan_(plan), most_entries_(most_entries), least_leaves_(least_leaves), tests_(plan.columns.size()) {}
+  Finder(const Plan& plan, uint32_t most_entries, double least_leaves, const std::vector<bool>& chosen)
+      : plan_(plan),
+        most_entries_(most_entries),
+        least_leaves_(least_leaves),
+        chosen_(chosen),
+        groups_(plan),
+        tests_(plan.columns.size()) {}
 
   Units find() {
     out_.first_of_tree.push_back(0);
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree) {
       const size_t n_units = out_.units.size(), n_digits = out_.digits.size();
-      if (!divide_tree(tree)) {
+      if ((!chosen_.empty() && !chosen_[tree]) || !divide_tree(tree)) {
         out_.units.resize(n_units);
         out_.digits.resize(n_digits);
       }
@@ -70,7 +78,31 @@ class Finder {
       if (column.categorical && column.categories.size() > kMostCategories) return false;
     }
     n_units_ = n_leaves_ = 0;
+    if (plan_.tables.against_background && !find_groups()) return false;
     return divide(0) && has_enough_leaves(0);
+  }
+
+  // Find the leaves that share background tables; return whether all leaves have some.
+  bool find_groups() {
+    const TableTree& tables = table_tree_of(plan_, tree_);
+    if (tables.leaves != tables.leaves_end) return false;
+    groups_.find(chunk_of(plan_, tree_), plan_.trees[tree_], {plan_.tables.leaf_bits});
+    is_group_.assign(2 * static_cast<size_t>(n_inner_) + 1, false);
+    for (const TreeGroups::Group& group : groups_.groups) is_group_[group.first_node] = true;
+    next_group_ = 0;
+    return true;
+  }
+
+  bool is_group(int32_t node) const { return plan_.tables.against_background && is_group_[node]; }
+
+  // Give the last unit its background tables. Units and tables are found in the same order.
+  void take_groups() {
+    if (!plan_.tables.against_background) return;
+    Unit& unit = out_.units.back();
+    unit.lookups = table_tree_of(plan_, tree_).lookups + next_group_;
+    for (size_t n = 0; n < n_below_ + size_t{1}; ++next_group_)
+      n += groups_.groups[next_group_].leaves_end - groups_.groups[next_group_].leaves;
+    unit.lookups_end = table_tree_of(plan_, tree_).lookups + next_group_;
   }
 
   // Return whether the units so far have least_leaves leaves on average, `spare` units apart: deep trees are
@@ -85,11 +117,12 @@ class Finder {
   // Divide the leaves below a node; return whether tables can explain them all.
   bool divide(int32_t node) {
     if (take(node)) {
+      take_groups();
       ++n_units_;
       n_leaves_ += n_below_ + 1;
       return has_enough_leaves(kSpareUnits);
     }
-    if (is_leaf(node) || path_.size() == kMostLevels) return false;
+    if (is_leaf(node) || is_group(node) || path_.size() == kMostLevels) return false;
     const DecideNode& test = nodes_[node];
     std::vector<Condition>& above = tests_[test.column].above;
     bool all = true;
@@ -105,10 +138,11 @@ class Finder {
 
   // Make a unit of the leaves below a node, unless its table would be too large.
   bool take(int32_t node) {
+    const uint32_t most_entries = is_group(node) ? std::max(most_entries_, kMostOfOneTable) : most_entries_;
     used_ = path_;
     sort_unique(used_);
     for (const uint32_t c : used_) tests_[c].range = range_of(tests_[c].above);
-    const bool fits = collect(node);
+    const bool fits = collect(node, most_entries);
     const size_t first = out_.digits.size();
     uint64_t n_entries = 1;
     if (fits) {
@@ -116,7 +150,7 @@ class Finder {
       for (const uint32_t c : used_) {
         out_.digits.push_back(plan_.columns[c].categorical ? categorical_digit(c) : numeric_digit(c));
         n_entries *= out_.digits.back().n_classes;
-        if (n_entries > most_entries_) break;
+        if (n_entries > most_entries) break;
       }
     }
     for (const uint32_t c : used_) {
@@ -124,13 +158,13 @@ class Finder {
       tests_[c].divisors.clear();
       tests_[c].range = {};
     }
-    if (!fits || n_entries > most_entries_) {
+    if (!fits || n_entries > most_entries) {
       out_.digits.resize(first);
       return false;
     }
     out_.units.push_back({tree_, node, static_cast<uint32_t>(path_.size()) + n_below_, first,
                           out_.digits.size() - first, static_cast<uint32_t>(n_entries),
-                          thresholds_of(first)});
+                          thresholds_of(first), 0, 0});
     return true;
   }
 
@@ -173,7 +207,7 @@ class Finder {
 
   // Collect the tests below a node. Stop, and return false, once they need too many entries, even if missing
   // values need none.
-  bool collect(int32_t node) {
+  bool collect(int32_t node, double most_entries) {
     n_below_ = 0;
     double n_entries = 1;
     for (size_t i = 0; i < used_.size(); ++i) n_entries *= 2;
@@ -193,7 +227,7 @@ class Finder {
         const double n_before = static_cast<double>(tests.divisors.size() + tests.range.bounded());
         n_entries *= (n_before + 1) / n_before;
       }
-      if (n_entries > most_entries_) return false;
+      if (n_entries > most_entries) return false;
       stack_.push_back(child(at, false));
       stack_.push_back(child(at, true));
     }
@@ -268,6 +302,7 @@ class Finder {
   const Plan& plan_;
   const uint32_t most_entries_;
   const double least_leaves_;
+  const std::vector<bool>& chosen_;
   Units out_;
   size_t tree_ = 0;
   int32_t n_inner_ = 0;
@@ -275,6 +310,9 @@ class Finder {
   const int32_t* children_ = nullptr;
   size_t n_units_ = 0, n_leaves_ = 0;  // of the tree
   uint32_t n_below_ = 0;
+  TreeGroups groups_;  // of the tree, with background data
+  std::vector<bool> is_group_;  // by node
+  size_t next_group_ = 0;
   std::vector<ColumnTests> tests_;
   std::vector<uint32_t> path_, used_;  // columns
   std::vector<int32_t> stack_;
@@ -284,8 +322,9 @@ class Finder {
 
 }  // namespace
 
-Units find_units(const Plan& plan, uint32_t most_entries, double least_leaves) {
-  return Finder(plan, most_entries, least_leaves).find();
+Units find_units(const Plan& plan, uint32_t most_entries, double least_leaves,
+                 const std::vector<bool>& chosen) {
+  return Finder(plan, most_entries, least_leaves, chosen).find();
 }
 
 const Chunk& chunk_of(const Plan& plan, size_t tree) {
@@ -294,5 +333,10 @@ const Chunk& chunk_of(const Plan& plan, size_t tree) {
 }
 
 int32_t output_of(const Plan& plan, size_t tree) { return chunk_of(plan, tree).output; }
+
+const TableTree& table_tree_of(const Plan& plan, size_t tree) {
+  return *std::lower_bound(plan.tables.trees.begin(), plan.tables.trees.end(), tree,
+                           [](const TableTree& each, size_t i) { return each.tree < i; });
+}
 
 }  // namespace skshap

@@ -69,20 +69,30 @@ template <class T>
 class Contents {
  public:
   using Own = std::vector<T, AlignedAllocator<T>>;
-  Own& own() { return own_; }
+  // Return the numbers that were computed here, to be filled before copies are made: these share them.
+  Own& own() {
+    if (!own_) own_ = std::make_shared<Own>();
+    return *own_;
+  }
   // Use numbers that `owner` keeps in memory.
   void borrow(const T* data, size_t size, std::shared_ptr<const void> owner) {
     borrowed_ = data;
     n_borrowed_ = size;
     owner_ = std::move(owner);
   }
+  // Return the same numbers, borrowed from this owner.
+  Contents borrowed() const {
+    Contents out;
+    if (data()) out.borrow(data(), size(), owner_ ? owner_ : own_);
+    return out;
+  }
   bool is_borrowed() const { return owner_ != nullptr; }
-  const T* data() const { return owner_ ? borrowed_ : own_.data(); }
-  size_t size() const { return owner_ ? n_borrowed_ : own_.size(); }
+  const T* data() const { return owner_ ? borrowed_ : own_ ? own_->data() : nullptr; }
+  size_t size() const { return owner_ ? n_borrowed_ : own_ ? own_->size() : 0; }
   const T& operator[](size_t i) const { return data()[i]; }
 
  private:
-  Own own_;
+  std::shared_ptr<Own> own_;
   const T* borrowed_ = nullptr;
   size_t n_borrowed_ = 0;
   std::shared_ptr<const void> owner_;

@@ -166,17 +166,17 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
 
 IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
                        std::map<std::string, double> prices) {
-  if (plan.order != 1 || plan.method != Method::kWalk || plan.tree_algorithm ||
-      plan.tables.against_background)
-    throw py::value_error("only plans for path-dependent values by the walk have tables by intervals");
+  if (plan.order != 1 || plan.method != Method::kWalk || plan.tree_algorithm)
+    throw py::value_error("only plans for values, by the walk or background data, have tables by intervals");
   if (plan.intervals.any()) throw py::value_error("the plan has tables by intervals");
   const auto price = [&](const char* name) {
     const auto found = prices.extract(name);
     if (!found) throw py::value_error(std::string("prices must have ") + name);
     return found.mapped();
   };
-  const IntervalPrices each{price("leaf"),        price("leaf_node"), price("lookup"), price("doubling"),
-                            price("small_bytes"), price("unit_node"), price("entry")};
+  const IntervalPrices each{price("leaf"),     price("leaf_node"),   price("table"),     price("lookup"),
+                            price("doubling"), price("small_bytes"), price("unit_node"), price("entry"),
+                            price("byte")};
   const IntervalLimits limits{most_entries, price("least_leaves"), n_rows};
   if (!prices.empty()) throw py::value_error("there is no price '" + prices.begin()->first + "'");
   const WithoutGil release;
@@ -410,7 +410,7 @@ py::list list_of(const std::vector<TreeGroup>& groups) {
 py::dict layout_info(const IntervalLayout& layout) {
   py::dict out;
   out["groups"] = list_of(layout.costs.groups);
-  out["table_bytes"] = layout.costs.bytes;
+  out["table_bytes"] = layout.costs.tables.bytes;
   out["lookup_seconds"] = layout.costs.lookup_seconds;
   out["build_seconds"] = layout.costs.build_seconds;
   return out;

@@ -7,6 +7,11 @@
 
 namespace skshap {
 
+// Add the values of the leaves that the rows of a block reach to margin[output * stride + row]; `args` has
+// room for the leaves, and for one output the margin.
+void add_leaf_values(const Kernels& kernels, const ReachArgs& args, size_t n_outputs, double* margin,
+                     size_t stride);
+
 class Margins {
  public:
   Margins(const Plan& plan, const Kernels& kernels);

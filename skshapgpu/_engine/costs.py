@@ -16,7 +16,7 @@ from .._common.digits import number
 _CPU_CALL, _CPU_BLOCK, _CPU_THREAD = 3.5e-5, 1.2e-8, 5e-6
 _CPU_VECTOR = {"single": 1.3e-9, "double": 2.6e-9}
 
-#: How many times as long a walk and a lookup in tables by intervals take with other instruction sets.
+#: How many times as long a walk and a lookup in tables take with other instruction sets.
 _WALK_FACTOR = {"avx512": 1.0, "avx2": 2.0, "baseline": 4.5}
 _LOOKUP_FACTOR = {"avx512": 1.0, "avx2": 1.3, "baseline": 1.7}
 
@@ -24,14 +24,15 @@ _LOOKUP_FACTOR = {"avx512": 1.0, "avx2": 1.3, "baseline": 1.7}
 #: which is written and checked.
 _CPU_READ, _CPU_WRITE = 1.5e-8, 5e-9
 
-#: Seconds for trees that use the same split throughout each level, per row and table, more if a table exceeds
-#: the cache next to the core (_LARGE_TABLE bytes); and per row and sum of trees with many features.
+#: Seconds for trees that use the same split throughout each level, and for background tables: per row and
+#: table, more if a table exceeds the cache next to the core (_LARGE_TABLE bytes); and per row and sum of trees
+#: with many features.
 _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 4e-9
 
 #: Tables by intervals: seconds per row and lookup, more for each doubling of a table beyond _SMALL_TABLE
-#: bytes; and when a table is built, per node and per entry of a unit.
+#: bytes; and when a table is built, per node and per entry of a unit, and per byte of its memory.
 _INTERVAL_LOOKUP, _INTERVAL_DOUBLING, _SMALL_TABLE = 1.3e-9, 2.7e-10, 2**13
-_INTERVAL_NODE, _INTERVAL_ENTRY = 6e-7, 4e-9
+_INTERVAL_NODE, _INTERVAL_ENTRY, _INTERVAL_BYTE = 6e-7, 4e-9, 2.5e-10
 
 #: A unit of fewer leaves is walked in less time than its table is looked up, unless other units share it.
 _LEAST_LEAVES = 3.0
@@ -178,15 +179,16 @@ def cpu_seconds(
 ) -> float:
     """Return the seconds that a call spends in trees; ``work`` is relative to the work for one output."""
     blocks, vectors = -(-n_rows // BLOCK_ROWS), -(-n_rows // 16)
+    walk, lookup = _WALK_FACTOR[instruction_set()], _LOOKUP_FACTOR[instruction_set()]
     walking = lookups = 0.0
     for group in groups:
         if group.algorithm == "tables":
             large = group.table_bytes > _LARGE_TABLE * group.n_lookups
-            lookups += n_rows * group.n_lookups * (_CPU_LARGE_LOOKUP if large else _CPU_LOOKUP)
+            lookups += n_rows * group.n_lookups * (_CPU_LARGE_LOOKUP if large else _CPU_LOOKUP) * lookup
             lookups += n_rows * group.n_places * _CPU_PLACE
         else:
             vector = vectors * group.n_nodes * _CPU_VECTOR[precision] * work
-            walking += group.n_leaves * (blocks * _CPU_BLOCK + vector) * _WALK_FACTOR[instruction_set()]
+            walking += group.n_leaves * (blocks * _CPU_BLOCK + vector) * walk
     parts = blocks if lookups else 1 + int(walking / _CPU_SHARE)
     threads = max(1, min(n_threads, parts))
     return (walking + lookups) / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
@@ -273,11 +275,13 @@ def table_prices(precision: str) -> dict[str, float]:
     return {
         "leaf": _CPU_BLOCK / BLOCK_ROWS * walk,
         "leaf_node": _CPU_VECTOR[precision] / 16 * walk,
+        "table": _CPU_LOOKUP * lookup,
         "lookup": _INTERVAL_LOOKUP * lookup,
         "doubling": _INTERVAL_DOUBLING * lookup,
         "small_bytes": _SMALL_TABLE,
         "unit_node": _INTERVAL_NODE,
         "entry": _INTERVAL_ENTRY,
+        "byte": _INTERVAL_BYTE,
         "least_leaves": _LEAST_LEAVES,
     }
 

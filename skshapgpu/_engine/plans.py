@@ -461,8 +461,10 @@ class CompiledModel:
         options = self.options
         expected_rows = max(n_rows, options.expected_rows or 0)
         most_entries = costs.table_size(expected_rows)
-        possible = kind.order == 1 and self.background is None and options.algorithm.tables == "worthwhile"
-        if not possible or not most_entries or n_rows < costs.LEAST_TABLE_ROWS:
+        possible = kind.order == 1 if self.background is None else kind == SHAP_VALUES and self.link is None
+        if not possible or options.algorithm.tables != "worthwhile":
+            return None
+        if not most_entries or n_rows < costs.LEAST_TABLE_ROWS:
             return None
         if options.memory_limit is not None:
             return None

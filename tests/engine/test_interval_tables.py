@@ -439,6 +439,7 @@ def test_a_layout_says_what_the_plan_has(most_entries: int, precision: str) -> N
         (MANY_ROWS, {"least_leaves": 1e9}),
         (1.0, {"unit_node": 1e9}),
         (1.0, {"entry": 1e9}),
+        (1.0, {"byte": 1e9}),
         (0.0, {}),
     ],
 )
@@ -469,21 +470,14 @@ def test_tables_only_for_trees_that_they_pay_for() -> None:
 # Refusals
 
 
-def background_plan(ensemble: Ensemble, table_bytes: int) -> Any:
-    rows = np.zeros((2, ensemble.n_features))
-    return _core.background_plan(state(ensemble), "double", rows, np.full(2, 0.5), table_bytes)
-
-
 @pytest.mark.parametrize(
     "plan_of, message",
     [
-        (lambda e: walk_of(e, order=2), "only plans for path-dependent values by the walk"),
-        (lambda e: walk_of(e, order=3), "only plans for path-dependent values by the walk"),
-        (lambda e: walk_of(e, method="fast_v2"), "only plans for path-dependent values by the walk"),
-        (lambda e: walk_of(e, method="treeshap"), "only plans for path-dependent values by the walk"),
-        (lambda e: walk_of(e, method="fast_v1"), "only plans for path-dependent values by the walk"),
-        (lambda e: background_plan(e, 2**20), "only plans for path-dependent values by the walk"),
-        (lambda e: background_plan(e, 0), "only plans for path-dependent values by the walk"),
+        (lambda e: walk_of(e, order=2), "only plans for values"),
+        (lambda e: walk_of(e, order=3), "only plans for values"),
+        (lambda e: walk_of(e, method="fast_v2"), "only plans for values"),
+        (lambda e: walk_of(e, method="treeshap"), "only plans for values"),
+        (lambda e: walk_of(e, method="fast_v1"), "only plans for values"),
         (interval_plan, "the plan has tables by intervals"),
     ],
 )
@@ -557,9 +551,9 @@ def test_prices_depend_on_the_instruction_set(monkeypatch: pytest.MonkeyPatch) -
         walk = group.n_leaves * (prices[-1]["leaf"] + group.n_nodes * prices[-1]["leaf_node"])
         assert seconds[-1] == pytest.approx(2**20 * walk)
     assert seconds[0] < seconds[1] < seconds[2]
-    for name in ("leaf", "leaf_node", "lookup", "doubling"):
+    for name in ("leaf", "leaf_node", "table", "lookup", "doubling"):
         assert prices[0][name] < prices[1][name] < prices[2][name]
-    for name in ("small_bytes", "unit_node", "entry", "least_leaves"):
+    for name in ("small_bytes", "unit_node", "entry", "byte", "least_leaves"):
         assert prices[0][name] == prices[1][name] == prices[2][name]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.ensembles import ensemble_options, leaf_scale, random_ensemble, random_rows, random_weights
-from helpers.plans import KINDS, plan_with_tables
+from helpers.plans import KINDS, plan_with_tables, with_intervals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +125,7 @@ def test_background(case: tuple[int, Ensemble], n_background: int) -> None:
         for n_bytes in TABLES:
             plan = _core.background_plan(attributes(ensemble), precision, background, weights, n_bytes)
             assert_computes(plan, ensemble, rows, tolerance, expected)
+            assert_computes(with_intervals(plan), ensemble, rows, tolerance, expected)
             scale = leaf_scale(ensemble) + np.abs(ensemble.intercept)
             assert (np.abs(plan.base_value - base_value) <= tolerance * scale).all()
             for index in ("SII", "STII", "BII"):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers.ensembles import full_tree, random_ensemble, random_rows, random_weights
 from helpers.kernels import interrupted, once, run, same_bits, state
+from helpers.plans import with_intervals
 
 from skshapgpu import _core
 from skshapgpu.adapters.ensemble import Ensemble
@@ -45,13 +46,15 @@ def plans(ensemble: Ensemble, precision: str) -> dict[str, Any]:
     """Compile a plan of every kind; those against background data are for fewer rows."""
     attributes, background = state(ensemble), random_rows(2, ensemble, 5)
     weights = random_weights(3, 5)
+    against_background = _core.background_plan(attributes, precision, background, weights, 2**22)
     return {
         "values": _core.Plan(attributes, precision),
         "treeshap": _core.Plan(attributes, precision, method="treeshap"),
         "Banzhaf": _core.Plan(attributes, precision, index="BII"),
         "pairs": _core.Plan(attributes, precision, 2, "STII"),
         "triples": _core.Plan(attributes, precision, 3),
-        "background": _core.background_plan(attributes, precision, background, weights, 2**22),
+        "background": against_background,
+        "background by intervals": with_intervals(against_background),
     }
 
 

@@ -430,21 +430,21 @@ void stored(Bytes& bytes, const Plan& plan, const Input& input, const Make& make
   }
 }
 
-// Tables by intervals for all trees of a plan that can have them, whose values are known from a walk. The
-// number of threads changes no bit.
+// Tables by intervals for all trees of a plan that can have them, whose values are known. The number of threads
+// changes no bit.
 void by_intervals(Bytes& bytes, const Plan& plan, const Input& input, const Checks& checks,
                   const std::vector<double>& expected) {
   constexpr uint32_t kLimits[] = {0, 1, 2, 3, 4, 6, 8, 12, 32, 100, 200, 512, 4096, 16384, ~0u};
   const uint32_t most_entries = kLimits[bytes.number(sizeof kLimits / sizeof *kLimits)];
-  const IntervalPrices prices{1, 1, 0, 0, 1, 0, 0};
+  const IntervalPrices prices{1, 1, 1, 0, 0, 1, 0, 0, 0};
   const IntervalLimits limits{most_entries, 1, 1e9};
   const IntervalLayout layout = lay_out_intervals(plan, prices, limits);
-  if (layout.costs.bytes > kTableBytes) return;
+  if (layout.costs.tables.bytes > kTableBytes) return;
   const int n_threads = 1 + bytes.number(3);
   const Plan tables = make_interval_plan(plan, layout, n_threads);
-  if (tables.intervals.table_bytes() != layout.costs.bytes)
+  if (tables.intervals.table_bytes() != layout.costs.tables.bytes)
     fail("bytes of tables", static_cast<double>(tables.intervals.table_bytes()),
-         static_cast<double>(layout.costs.bytes));
+         static_cast<double>(layout.costs.tables.bytes));
   if (!is_small(scratch_bytes(tables))) return;
   Results<double> found(tables, input.rows.n_rows, false), again(tables, input.rows.n_rows, false);
   explain(tables, input.rows, found.result, n_threads, kNever);
@@ -541,6 +541,7 @@ void against_background(Bytes& bytes, const Ensemble& ensemble, const Input& inp
     checks.margin(found);
     checks.sums(found, plan.base_value, tolerance);
     stored(bytes, plan, input, make);
+    by_intervals(bytes, plan, input, checks, found.values);
 
     const Index index = static_cast<Index>(bytes.number(3));
     const int order = 1 + bytes.number(2);

@@ -15,11 +15,13 @@ KINDS = ("level_uniform", "intervals", "fast_v2")
 ALWAYS_TABLES = {
     "leaf": 1.0,
     "leaf_node": 1.0,
+    "table": 1.0,
     "lookup": 0.0,
     "doubling": 0.0,
     "small_bytes": 1.0,
     "unit_node": 0.0,
     "entry": 0.0,
+    "byte": 0.0,
     "least_leaves": 1.0,
 }
 
@@ -38,7 +40,11 @@ def interval_plan(
     n_threads: int = 1,
 ) -> Any:
     """Compile a plan with tables by intervals for every tree that can have them."""
-    plan = _core.Plan(attributes_of(ensemble), precision, index=index)
+    return with_intervals(_core.Plan(attributes_of(ensemble), precision, index=index), most_entries, n_threads)
+
+
+def with_intervals(plan: Any, most_entries: int = 4096, n_threads: int = 1) -> Any:
+    """Compile a plan with tables by intervals from one without."""
     return _core.interval_plan(plan, _core.IntervalLayout(plan, most_entries, 1e9, ALWAYS_TABLES), n_threads)
 
 

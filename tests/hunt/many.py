@@ -36,7 +36,11 @@ def tables(draw: Draw) -> Iterator[None]:
         yield
         return
     slow = {name: 1e9 for name in costs._WALK_FACTOR}
-    with mock.patch.dict(costs._WALK_FACTOR, slow), mock.patch.object(costs, "_LEAST_LEAVES", 1.0):
+    with (
+        mock.patch.dict(costs._WALK_FACTOR, slow),
+        mock.patch.object(costs, "_CPU_LOOKUP", 1.0),
+        mock.patch.object(costs, "_LEAST_LEAVES", 1.0),
+    ):
         yield
 
 

@@ -1,0 +1,32 @@
+// Units for path-dependent values: each is compiled as a tree of its own and walked.
+#pragma once
+
+#include <memory>
+
+#include "intervals/unit_trees.h"
+#include "intervals/unit_values.h"
+
+namespace skshap {
+
+class WalkedUnits {
+ public:
+  // Compile the units of a layout of `plan`.
+  WalkedUnits(const Plan& plan, const IntervalLayout& layout);
+
+  // The plan of the trees without tables and, behind these, of the units.
+  Plan& plan() { return out_; }
+
+  template <class T>
+  std::unique_ptr<UnitValues<T>> make() const;
+
+  // Remove the programs of the units from the plan.
+  void drop_units();
+
+ private:
+  const IntervalLayout& layout_;
+  int32_t n_walked_ = 0;
+  Plan out_;
+  std::vector<size_t> tree_of_unit_;
+};
+
+}  // namespace skshap
