@@ -151,7 +151,8 @@ class TableReader : public UnitValues<T> {
                  size_t n_words, size_t row_size) {
     const Tables& tables = plan_.tables;
     bits_.clear();
-    for (uint32_t i = 0; i < lookup.n_bits; ++i) bits_.push_back(tree_.moved_bit(tables.bits[lookup.bits + i]));
+    for (uint32_t i = 0; i < lookup.n_bits; ++i)
+      bits_.push_back(tree_.moved_bit(tables.bits[lookup.bits + i]));
     kernels().index({words_.data(), n_words, n_blocks, bits_.data(), lookup.n_bits, index_.data()});
     targets_.clear();
     for (uint32_t i = 0; i < lookup.n_targets; ++i) {

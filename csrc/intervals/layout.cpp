@@ -98,7 +98,8 @@ class Layout {
                              : (unit.n_nodes + 1) * (prices_.leaf + 4 * prices_.leaf_node);
     return unit.n_nodes * prices_.unit_node + unit.n_entries * (entry + prices_.entry * lines) +
            (table.units.size() > 1 ? table.n_entries * prices_.lookup * lines : 0) +
-           prices_.byte * static_cast<double>(table_bytes(table, row_bytes)) / static_cast<double>(table.units.size());
+           prices_.byte * static_cast<double>(table_bytes(table, row_bytes)) /
+               static_cast<double>(table.units.size());
   }
 
   // Return whether tables of a sample of the trees save time.
@@ -175,7 +176,8 @@ class Layout {
       const TableTree& background = table_tree_of(plan_, tree);
       cost.n_lookups += background.lookups_end - background.lookups;
       for (size_t i = background.lookups; i < background.lookups_end; ++i)
-        cost.bytes += plan_.tables.lookups[i].n_targets * element_bytes(plan_) << plan_.tables.lookups[i].n_bits;
+        cost.bytes += plan_.tables.lookups[i].n_targets * element_bytes(plan_)
+                      << plan_.tables.lookups[i].n_bits;
     }
     for (const PackedWindow& window : out_.windows) {
       const size_t bytes = row_bytes(window);

@@ -178,7 +178,7 @@ class Packer {
   uint32_t n_entries_[kMostOpen], most_lacking_[kMostOpen];
   uint64_t thresholds_[kMostOpen], lacking_[kMostOpen];
   const double log_growth_ = std::log(kThresholdGrowth);
-  std::vector<size_t> similar_;  // in open_
+  std::vector<size_t> similar_;    // in open_
   std::vector<int32_t> features_;  // of the unit
 };
 

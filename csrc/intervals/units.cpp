@@ -163,8 +163,8 @@ class Finder {
       return false;
     }
     out_.units.push_back({tree_, node, static_cast<uint32_t>(path_.size()) + n_below_, first,
-                          out_.digits.size() - first, static_cast<uint32_t>(n_entries),
-                          thresholds_of(first), 0, 0});
+                          out_.digits.size() - first, static_cast<uint32_t>(n_entries), thresholds_of(first),
+                          0, 0});
     return true;
   }
 
@@ -310,7 +310,7 @@ class Finder {
   const int32_t* children_ = nullptr;
   size_t n_units_ = 0, n_leaves_ = 0;  // of the tree
   uint32_t n_below_ = 0;
-  TreeGroups groups_;  // of the tree, with background data
+  TreeGroups groups_;           // of the tree, with background data
   std::vector<bool> is_group_;  // by node
   size_t next_group_ = 0;
   std::vector<ColumnTests> tests_;

@@ -13,12 +13,12 @@
 namespace skshap {
 
 struct Unit {
-  size_t tree;              // in Plan::trees
-  int32_t node;             // the root of its leaves, as in Plan::children
-  uint32_t n_nodes;         // inner nodes of its paths, from the root of the tree on
-  size_t digits, n_digits;  // in Units::digits, ascending by column
-  uint32_t n_entries;       // the product of the numbers of classes
-  uint64_t thresholds;      // a bit for each threshold and category test, by its hash
+  size_t tree;                  // in Plan::trees
+  int32_t node;                 // the root of its leaves, as in Plan::children
+  uint32_t n_nodes;             // inner nodes of its paths, from the root of the tree on
+  size_t digits, n_digits;      // in Units::digits, ascending by column
+  uint32_t n_entries;           // the product of the numbers of classes
+  uint64_t thresholds;          // a bit for each threshold and category test, by its hash
   size_t lookups, lookups_end;  // in Tables::lookups, with background data: its tables there
 };
 
@@ -33,8 +33,8 @@ struct Units {
 
 // Divide all trees of a plan into units whose tables have at most most_entries entries. A tree has none if a
 // leaf needs a larger table, if units would have fewer than least_leaves leaves on average, or if it tests a
-// column of too many categories, or is not chosen (by tree; empty: all are). With background data, tables may be somewhat larger, and a tree has none if
-// one of its leaves has no table.
+// column of too many categories, or is not chosen (by tree; empty: all are). With background data, tables may
+// be somewhat larger, and a tree has none if one of its leaves has no table.
 Units find_units(const Plan& plan, uint32_t most_entries, double least_leaves,
                  const std::vector<bool>& chosen = {});
 

@@ -174,9 +174,9 @@ IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
     if (!found) throw py::value_error(std::string("prices must have ") + name);
     return found.mapped();
   };
-  const IntervalPrices each{price("leaf"),     price("leaf_node"),   price("table"),     price("lookup"),
-                            price("doubling"), price("small_bytes"), price("unit_node"), price("entry"),
-                            price("byte")};
+  const IntervalPrices each{price("leaf"),      price("leaf_node"), price("table"),
+                            price("lookup"),    price("doubling"),  price("small_bytes"),
+                            price("unit_node"), price("entry"),     price("byte")};
   const IntervalLimits limits{most_entries, price("least_leaves"), n_rows};
   if (!prices.empty()) throw py::value_error("there is no price '" + prices.begin()->first + "'");
   const WithoutGil release;

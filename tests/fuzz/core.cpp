@@ -430,8 +430,8 @@ void stored(Bytes& bytes, const Plan& plan, const Input& input, const Make& make
   }
 }
 
-// Tables by intervals for all trees of a plan that can have them, whose values are known. The number of threads
-// changes no bit.
+// Tables by intervals for all trees of a plan that can have them, whose values are known. The number of
+// threads changes no bit.
 void by_intervals(Bytes& bytes, const Plan& plan, const Input& input, const Checks& checks,
                   const std::vector<double>& expected) {
   constexpr uint32_t kLimits[] = {0, 1, 2, 3, 4, 6, 8, 12, 32, 100, 200, 512, 4096, 16384, ~0u};

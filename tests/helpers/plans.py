@@ -40,7 +40,9 @@ def interval_plan(
     n_threads: int = 1,
 ) -> Any:
     """Compile a plan with tables by intervals for every tree that can have them."""
-    return with_intervals(_core.Plan(attributes_of(ensemble), precision, index=index), most_entries, n_threads)
+    return with_intervals(
+        _core.Plan(attributes_of(ensemble), precision, index=index), most_entries, n_threads
+    )
 
 
 def with_intervals(plan: Any, most_entries: int = 4096, n_threads: int = 1) -> Any:
