@@ -25,8 +25,8 @@ _LOOKUP_FACTOR = {"avx512": 1.0, "avx2": 1.3, "baseline": 1.7}
 _CPU_READ, _CPU_WRITE = 1.5e-8, 5e-9
 
 #: Seconds for trees that use the same split throughout each level, and for background tables: per row and
-#: table, more if a table exceeds the cache next to the core (_LARGE_TABLE bytes); and per row and sum of trees
-#: with many features.
+#: table, more if a table exceeds the cache next to the core (_LARGE_TABLE bytes); and per row and sum of
+#: trees with many features.
 _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 4e-9
 
 #: Tables by intervals: seconds per row and lookup, more for each doubling of a table beyond _SMALL_TABLE
