@@ -125,7 +125,8 @@ while True:
         seconds = time.monotonic() - start
     finally:
         running.kill()
-    assert errors.strip().endswith("KeyboardInterrupt") and running.returncode == -signal.SIGINT
+    # Notes may follow it: a decoder adds one.
+    assert "KeyboardInterrupt" in errors.splitlines() and running.returncode == -signal.SIGINT
     assert seconds < 5
     assert os.listdir(tmp_path) == ["file"]
     TreeExplainer.load(path, device="cpu")
