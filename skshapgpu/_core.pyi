@@ -78,7 +78,7 @@ class Plan:
         array: the distance of a row's margin from the base value plus the values, as they were written.
 
         ``zeroed`` says that ``values`` are zeros already: those of features that no tree uses are then not
-        written again.
+        written again, if these features are many.
         """
 
     @property

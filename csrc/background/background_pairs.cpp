@@ -22,8 +22,8 @@ size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size(
 
 // Return the memory of a thread for each row of a tile.
 size_t row_bytes(const Plan& plan) {
-  return plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * (n_sums(plan) + plan.n_outputs) +
-         block_words(most_inner_nodes(plan)) * 8 / kBlockRows +
+  return plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * n_sums(plan) +
+         2 * TileSums::row_bytes(plan.n_outputs, 1) + block_words(most_inner_nodes(plan)) * 8 / kBlockRows +
          (plan.precision == Precision::kSingle ? TileTables<float>::row_bytes(plan)
                                                : TileTables<double>::row_bytes(plan));
 }
@@ -177,14 +177,15 @@ class Worker {
   }
 
   template <class Out>
-  void write(const Tile& tile, int32_t output) {
+  void write(Tile& tile, int32_t output) {
     const size_t n_features = plan_.n_features, n_used = plan_.features.size(), n_pairs = plan_.pairs.size();
     for (int row = 0; row < tile.n_rows; ++row) {
       const size_t index = (tile.first_row + row) * plan_.n_outputs + output;
       const double *const values = sums_.data() + row * n_sums(plan_), *const pairs = values + n_used;
       Out* const out = static_cast<Out*>(result_.values) + index * n_features;
       std::fill_n(out, n_features, Out(0));
-      for (size_t i = 0; i < n_used; ++i) out[plan_.features[i]] = static_cast<Out>(values[i]);
+      double& total = tile.totals.at(output)[row];
+      for (size_t i = 0; i < n_used; ++i) total += out[plan_.features[i]] = static_cast<Out>(values[i]);
       if (result_.pairs) {
         Out* const to = static_cast<Out*>(result_.pairs) + index * n_pairs;
         for (size_t i = 0; i < n_pairs; ++i) to[i] = static_cast<Out>(pairs[i]);

@@ -114,9 +114,11 @@ class Worker {
     }
     const size_t first = tile.first_row * plan_.n_outputs * plan_.n_features;
     if (result_.is_float32)
-      write_values(plan_, sums_, n_rows_, result_.zeroed, static_cast<float*>(result_.values) + first);
+      write_values(plan_, sums_, 0, n_rows_, result_.zeroed, static_cast<float*>(result_.values) + first,
+                   &tile.totals);
     else
-      write_values(plan_, sums_, n_rows_, result_.zeroed, static_cast<double*>(result_.values) + first);
+      write_values(plan_, sums_, 0, n_rows_, result_.zeroed, static_cast<double*>(result_.values) + first,
+                   &tile.totals);
     return true;
   }
 
@@ -324,7 +326,8 @@ size_t scratch_bytes(const RescaledPlan& rescaled) {
   }
   const size_t groups = std::min<size_t>(kBackgroundTile, rescaled.weights.size());
   return kBlockRows *
-             (element * (phi + outputs * kBackgroundTile) + 8 * outputs * (plan.features.size() + 1) +
+             (element * (phi + outputs * kBackgroundTile) +
+              TileSums::row_bytes(outputs, plan.features.size()) + 2 * TileSums::row_bytes(outputs, 1) +
               plan.columns.size() * (plan.wide_codes ? 4 : 2)) +
          plan.columns.size() * sizeof(CategoryRows) + 8 * n_words(plan) * (kBackgroundWords + 1) +
          (height + size_t{1}) * groups * sizeof(BackgroundGroup);

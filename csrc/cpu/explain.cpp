@@ -20,7 +20,9 @@ namespace {
 // Bytes for the codes and sums of a tile, per thread. Larger tiles stream a large model less often. Each
 // table is read once for a whole tile, so with tables larger tiles pay off, but the sums, to which each tree
 // adds, must stay in the L2 cache. Several tables by intervals are added to the sums at once.
-constexpr size_t kTileBytes = 4 << 20, kTableTileBytes = 1 << 20;
+constexpr size_t kTileBytes = 2 << 20, kTableTileBytes = 1 << 20;
+// Bytes for the sums of few rows that threads share, per thread.
+constexpr size_t kSharedBytes = 4 << 20;
 constexpr int64_t kMaxTileRows = 1024, kMaxTableTileRows = 4096, kMaxIntervalTileRows = 16384;
 
 // Return how many sums each row and output has.
@@ -46,11 +48,26 @@ size_t method_bytes(const Plan& plan) {
   return in_precision(plan.precision, [&](auto number) { return bytes_of_method<decltype(number)>(plan); });
 }
 
+// Return how many outputs the sums of a tile are for: one after the other, if each tree has only one, so that
+// the sums stay in the L2 cache.
+size_t outputs_at_once(const Plan& plan) {
+  const bool has_vectors = std::any_of(plan.chunks.begin(), plan.chunks.end(),
+                                       [](const Chunk& chunk) { return chunk.output < 0; });
+  return has_vectors || has_tables(plan) ? plan.n_outputs : 1;
+}
+
+// Return the bytes of the sums of a row of a tile.
+size_t sum_bytes(const Plan& plan) {
+  const size_t n_outputs = outputs_at_once(plan);
+  return TileSums::row_bytes(n_outputs, plan.features.size()) +
+         TileSums::row_bytes(n_outputs, plan.pairs.size()) +
+         TileSums::row_bytes(n_outputs, plan.triples.size());
+}
+
 // Choose a tile size that fits the memory. Threads share tables best with large tiles.
 TileSize tile_size(const Plan& plan) {
-  const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) +
-                           sizeof(double) * n_sums(plan) * plan.n_outputs + table_row_bytes(plan) +
-                           interval_row_bytes(plan) + fast_v2_row_bytes(plan) + 1;
+  const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) + sum_bytes(plan) +
+                           table_row_bytes(plan) + interval_row_bytes(plan) + fast_v2_row_bytes(plan);
   const size_t most_bytes = plan.tables.any() ? kTableTileBytes : kTileBytes;
   const int64_t most_rows = plan.tables.any()      ? kMaxTableTileRows
                             : plan.intervals.any() ? kMaxIntervalTileRows
@@ -59,17 +76,20 @@ TileSize tile_size(const Plan& plan) {
   return {std::max<int64_t>(1, n_blocks) * kBlockRows, 4, !has_tables(plan)};
 }
 
-// The sums of the rows of a tile, which become their values and interactions.
+// The sums of rows, which become their values and interactions, for some of the outputs at once.
 class RowSums {
  public:
-  RowSums(const Plan& plan, const Result& result, int n_rows) : plan_(plan), result_(result) {
-    values_.resize(plan.n_outputs, plan.features.size(), n_rows);
-    pairs_.resize(plan.n_outputs, plan.pairs.size(), n_rows);
-    triples_.resize(plan.n_outputs, plan.triples.size(), n_rows);
+  RowSums(const Plan& plan, const Result& result, size_t n_outputs, int n_rows)
+      : plan_(plan), result_(result) {
+    values_.resize(n_outputs, plan.features.size(), n_rows);
+    pairs_.resize(n_outputs, plan.pairs.size(), n_rows);
+    triples_.resize(n_outputs, plan.triples.size(), n_rows);
     main_.resize(plan.features.size());
   }
 
-  void clear() {
+  // Begin with zeros for the outputs from first_output on.
+  void begin(size_t first_output) {
+    first_output_ = first_output;
     values_.clear();
     pairs_.clear();
     triples_.clear();
@@ -88,14 +108,15 @@ class RowSums {
     add_places(chunk, block, chunk.triples, plan_.leaf_scale, sums.triples, triples_);
   }
 
-  // Write the results of the first n_rows rows.
-  void write(int64_t first_row, int n_rows) {
+  // Write the results of the first n_rows rows, and add their values to the totals, unless these are null.
+  void write(int64_t first_row, int n_rows, const TileSums* totals) {
     if (result_.is_float32)
-      write_as<float>(first_row, n_rows);
+      write_as<float>(first_row, n_rows, totals);
     else
-      write_as<double>(first_row, n_rows);
+      write_as<double>(first_row, n_rows, totals);
   }
 
+  size_t n_outputs() const { return values_.n_outputs(); }
   TileSums& values() { return values_; }
 
  private:
@@ -103,10 +124,11 @@ class RowSums {
   template <class T>
   void add_places(const Chunk& chunk, int block, const std::vector<int32_t>& places, double scale,
                   const T* from, const TileSums& sums) const {
-    const size_t n_outputs = n_used_outputs(plan_, chunk), first_output = std::max(chunk.output, 0);
+    const size_t n_outputs = n_used_outputs(plan_, chunk);
+    const size_t first = static_cast<size_t>(std::max(chunk.output, 0)) - first_output_;
     for (size_t o = 0; o < n_outputs; ++o)
       for (const int32_t place : places) {
-        add_scaled(scale, from, sums.at(first_output + o, place) + block * kBlockRows);
+        add_scaled(scale, from, sums.at(first + o, place) + block * kBlockRows);
         from += kBlockRows;
       }
   }
@@ -119,16 +141,16 @@ class RowSums {
   }
 
   template <class Out>
-  void write_as(int64_t first_row, int n_rows) {
-    const size_t n_outputs = plan_.n_outputs, n_features = plan_.n_features;
-    write_values(plan_, values_, n_rows, result_.zeroed,
-                 static_cast<Out*>(result_.values) + first_row * n_outputs * n_features);
+  void write_as(int64_t first_row, int n_rows, const TileSums* totals) {
+    const size_t n_features = plan_.n_features;
+    write_values(plan_, values_, first_output_, n_rows, result_.zeroed,
+                 static_cast<Out*>(result_.values) + first_row * plan_.n_outputs * n_features, totals);
     Out *const pairs = static_cast<Out*>(result_.pairs), *const triples = static_cast<Out*>(result_.triples),
                *const matrices = static_cast<Out*>(result_.matrices);
     if (!pairs && !triples && !matrices) return;
     for (int row = 0; row < n_rows; ++row)
-      for (int32_t o = 0; o < plan_.n_outputs; ++o) {
-        const size_t index = (first_row + row) * n_outputs + o;
+      for (size_t o = 0; o < n_outputs(); ++o) {
+        const size_t index = (first_row + row) * plan_.n_outputs + first_output_ + o;
         if (pairs) write_places(pairs_, o, row, pairs + index * plan_.pairs.size());
         if (triples) write_places(triples_, o, row, triples + index * plan_.triples.size());
         if (matrices)
@@ -140,6 +162,7 @@ class RowSums {
   const Plan& plan_;
   const Kernels& kernels_ = kernels();
   const Result& result_;
+  size_t first_output_ = 0;
   TileSums values_, pairs_, triples_;
   std::vector<double> main_;  // main effects of one row
 };
@@ -162,7 +185,7 @@ class Worker {
       : plan_(plan),
         result_(result),
         walk_(plan, result.needs_margins()),
-        sums_(plan, result, tile_rows),
+        sums_(plan, result, outputs_at_once(plan), tile_rows),
         tables_(plan, kernels(), tile_rows),
         intervals_(plan, tile_rows) {
     chunk_sums_.resize(most_sum_bytes(plan));
@@ -170,27 +193,40 @@ class Worker {
   }
 
   bool run(Tile& tile, const Stop& stop) {
-    sums_.clear();
-    TileSums* const margin = result_.needs_margins() ? &tile.margin : nullptr;
-    if (!tables_.run(tile.codes, tile.n_rows, sums_.values(), margin, walk_.margins(), stop)) return false;
-    if (!intervals_.run(tile.codes, tile.n_rows, sums_.values(), margin, stop)) return false;
-    if (fast_v2_ &&
-        !fast_v2_->run(tile.codes, tile.n_rows, walk_.words(), sums_.values(), margin, walk_.margins(), stop))
-      return false;
-    for (const Chunk& chunk : plan_.chunks) {
-      if (!has_walks(plan_, chunk)) continue;
-      const ChunkSums<T> sums(plan_, chunk, chunk_sums_.data());
-      for (int block = 0; block < tile.n_blocks(); ++block) {
-        walk_.run(chunk, tile.codes, block, tile.block_rows(block), sums);
-        sums_.add(chunk, block, sums, margin);
-      }
-      if (stop()) return false;
+    auto chunk = plan_.chunks.begin();
+    for (size_t output = 0; output < static_cast<size_t>(plan_.n_outputs); output += sums_.n_outputs()) {
+      sums_.begin(output);
+      if (!look_up(tile, stop)) return false;
+      // Chunks are sorted by output.
+      const int32_t end = static_cast<int32_t>(output + sums_.n_outputs());
+      for (; chunk != plan_.chunks.end() && chunk->output < end; ++chunk)
+        if (!run_chunk(*chunk, tile, stop)) return false;
+      sums_.write(tile.first_row, tile.n_rows, result_.gaps ? &tile.totals : nullptr);
     }
-    sums_.write(tile.first_row, tile.n_rows);
     return true;
   }
 
  private:
+  TileSums* margin(Tile& tile) const { return result_.needs_margins() ? &tile.margin : nullptr; }
+
+  bool look_up(Tile& tile, const Stop& stop) {
+    TileSums* const margin = this->margin(tile);
+    return tables_.run(tile.codes, tile.n_rows, sums_.values(), margin, walk_.margins(), stop) &&
+           intervals_.run(tile.codes, tile.n_rows, sums_.values(), margin, stop) &&
+           (!fast_v2_ || fast_v2_->run(tile.codes, tile.n_rows, walk_.words(), sums_.values(), margin,
+                                       walk_.margins(), stop));
+  }
+
+  bool run_chunk(const Chunk& chunk, Tile& tile, const Stop& stop) {
+    if (!has_walks(plan_, chunk)) return true;
+    const ChunkSums<T> sums(plan_, chunk, chunk_sums_.data());
+    for (int block = 0; block < tile.n_blocks(); ++block) {
+      walk_.run(chunk, tile.codes, block, tile.block_rows(block), sums);
+      sums_.add(chunk, block, sums, margin(tile));
+    }
+    return !stop();
+  }
+
   const Plan& plan_;
   const Result& result_;
   ChunkWalk<T> walk_;
@@ -232,8 +268,9 @@ class ChunkParts {
   class Writer {
    public:
     explicit Writer(const ChunkParts& parts)
-        : plan_(parts.plan_), result_(parts.result_), sums_(plan_, result_, kBlockRows) {
+        : plan_(parts.plan_), result_(parts.result_), sums_(plan_, result_, plan_.n_outputs, kBlockRows) {
       margin_.resize(plan_.n_outputs, 1, kBlockRows);
+      totals_.resize(plan_.n_outputs, 1, kBlockRows);
       begin();
     }
 
@@ -243,21 +280,21 @@ class ChunkParts {
     }
 
     void write(int64_t first_row, int n_rows) {
-      sums_.write(first_row, n_rows);
-      write_margins(plan_, result_, first_row, n_rows, margin_);
+      sums_.write(first_row, n_rows, result_.gaps ? &totals_ : nullptr);
+      write_margins(plan_, result_, first_row, n_rows, margin_, totals_);
       begin();
     }
 
    private:
     void begin() {
-      sums_.clear();
-      set_constants(plan_, margin_);
+      sums_.begin(0);
+      begin_rows(plan_, margin_, totals_);
     }
 
     const Plan& plan_;
     const Result& result_;
     RowSums sums_;
-    TileSums margin_;
+    TileSums margin_, totals_;
   };
 
   size_t count() const { return plan_.chunks.size(); }
@@ -288,7 +325,7 @@ int64_t useful_threads(const Plan& plan, int64_t n_rows, int64_t n_threads) {
 
 bool is_grid(const Plan& plan, int64_t n_rows, int64_t n_threads) {
   return n_threads > 1 && n_rows <= n_threads * kTiledBlocks * kBlockRows && !has_tables(plan) &&
-         plan.chunks.size() > 1 && block_bytes(plan) <= n_threads * kTileBytes;
+         plan.chunks.size() > 1 && block_bytes(plan) <= n_threads * kSharedBytes;
 }
 
 }  // namespace
@@ -300,7 +337,7 @@ bool explain(const Plan& plan, const Rows& rows, const Result& result, int most_
     using T = decltype(number);
     if (is_grid(plan, rows.n_rows, n_threads)) {
       const ChunkParts<T> parts(plan, result);
-      return Grid(plan, rows, parts, n_threads).run(n_threads * kTileBytes, interrupted);
+      return Grid(plan, rows, parts, n_threads).run(n_threads * kSharedBytes, interrupted);
     }
     return explain_tiles(plan, rows, result, tile_size(plan), n_threads, interrupted,
                          [&](int tile_rows) { return Worker<T>(plan, result, tile_rows); });
@@ -309,14 +346,14 @@ bool explain(const Plan& plan, const Rows& rows, const Result& result, int most_
 
 size_t shared_bytes(const Plan& plan) {
   if (has_tables(plan) || plan.chunks.size() < 2) return 0;
-  return std::min(kTileBytes, kTiledBlocks * block_bytes(plan));
+  return std::min(kSharedBytes, kTiledBlocks * block_bytes(plan));
 }
 
 size_t scratch_bytes(const Plan& plan) {
   const size_t tile = tile_size(plan).most_rows;
   return method_bytes(plan) + most_sum_bytes(plan) +
-         tile * (8 * plan.n_outputs * (n_sums(plan) + 1) + table_row_bytes(plan) + interval_row_bytes(plan) +
-                 fast_v2_row_bytes(plan)) +
+         tile * (sum_bytes(plan) + 2 * TileSums::row_bytes(plan.n_outputs, 1) + table_row_bytes(plan) +
+                 interval_row_bytes(plan) + fast_v2_row_bytes(plan)) +
          tile / kBlockRows * code_bytes(plan);
 }
 

@@ -19,9 +19,11 @@ constexpr uint32_t kMostEntries = (1 << 16) / kTablesAtOnce;
 // than the tables save.
 constexpr size_t kMostFeatures = 32;
 // Part of the trees of a large model for which tables are laid out first, in two blocks: if they save less
-// than kLeastSaving of the time there, the model has none.
-constexpr size_t kSampledPart = 8;
+// than kLeastSaving of the time there, the model has none. It is smaller if there are few rows to save time
+// for.
 constexpr int64_t kManyLeaves = 8192;
+constexpr double kMostSampled = 0.125, kSampledPerRow = 4e-6;
+constexpr size_t kLeastTrees = 2;  // of a block
 constexpr double kLeastSaving = 0.05;
 
 class Layout {
@@ -96,16 +98,19 @@ class Layout {
     const double entry = plan_.tables.against_background
                              ? background_seconds(unit.lookups, unit.lookups_end)
                              : (unit.n_nodes + 1) * (prices_.leaf + 4 * prices_.leaf_node);
-    return unit.n_nodes * prices_.unit_node + unit.n_entries * (entry + prices_.entry * lines) +
-           (table.units.size() > 1 ? table.n_entries * prices_.lookup * lines : 0) +
+    const double n_written = unit.n_entries + (table.units.size() > 1 ? table.n_entries : 0);
+    return unit.n_nodes * prices_.unit_node + unit.n_entries * entry + n_written * prices_.entry * lines +
            prices_.byte * static_cast<double>(table_bytes(table, row_bytes)) /
                static_cast<double>(table.units.size());
   }
 
   // Return whether tables of a sample of the trees save time.
   bool sample_pays() {
-    const size_t n_trees = plan_.trees.size(), n_sampled = n_trees / (2 * kSampledPart);
-    if (plan_.n_leaves < kManyLeaves || n_sampled < 2) return true;
+    const size_t n_trees = plan_.trees.size();
+    if (plan_.n_leaves < kManyLeaves || n_trees < 4 * kLeastTrees) return true;
+    const double part = std::min(kMostSampled, kSampledPerRow * limits_.n_rows);
+    const size_t n_sampled =
+        std::max(kLeastTrees, static_cast<size_t>(part / 2 * static_cast<double>(n_trees)));
     std::vector<bool> chosen(n_trees, false);
     for (const size_t first : {n_trees / 4, 3 * n_trees / 4})
       std::fill_n(chosen.begin() + static_cast<std::ptrdiff_t>(first), n_sampled, true);

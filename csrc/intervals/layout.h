@@ -16,7 +16,7 @@ struct IntervalPrices {
   double doubling;         // more for each doubling of a table beyond small_bytes
   double small_bytes;
   double unit_node;  // to build a table, for each inner node on the paths of its units
-  double entry;      // for each entry of these
+  double entry;      // for each entry that is written, or to which others are added
   double byte;       // and for each byte of the table, whose memory is new
 };
 

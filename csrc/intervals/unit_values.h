@@ -1,5 +1,5 @@
-// Computes what the entries of a unit hold: by the walk of the unit as a tree of its own (walked_units.cpp), or,
-// against background data, from the tables of its leaves (background_units.cpp).
+// Computes what the entries of a unit hold: by the walk of the unit as a tree of its own (walked_units.cpp),
+// or, against background data, from the tables of its leaves (background_units.cpp).
 #pragma once
 
 #include <cstddef>

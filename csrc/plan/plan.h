@@ -177,7 +177,7 @@ class Gaps;  // rows/gaps.h
 // is a feature's value minus its pairs (for Shapley-Taylor, this is the contribution of the feature when it
 // is the only one known), or the Banzhaf value itself. A plan of order 3 also fills, unless null, triples:
 // [row][output][triple], not halved. Gaps, unless null, receive the additivity gaps of the rows. If the
-// values are zeros already (`zeroed`), those of features that no tree uses are not written again.
+// values are zeros already (`zeroed`), those of unused features are not written if these are many.
 struct Result {
   void* values;
   bool is_float32;

@@ -2,37 +2,59 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "plan/plan.h"
 #include "rows/tiles.h"
+#include "simd/kernels.h"
 
 namespace skshap {
 
-// Write out[row][output][feature] from the sums of features: the input has the sums of a feature together,
-// the output the values of a row. Small squares are transposed in a buffer, because lines of the cache that
-// lie a power of two apart displace each other. If the output is `zeroed`, only used features are written.
+// Write the values of an output from the sums of used features. Zeros are written first unless they are
+// there.
 template <class Out>
-void write_values(const Plan& plan, const TileSums& sums, int n_rows, bool zeroed, Out* out) {
-  constexpr int kRows = 16;
+void scatter_values(const Plan& plan, const std::vector<const double*>& columns, int n_rows, bool zeroed,
+                    Out* out, double* totals) {
   constexpr size_t kFeatures = 16;
-  Out buffer[kFeatures][kRows];
+  const size_t row_size = static_cast<size_t>(plan.n_outputs) * plan.n_features;
+  Out buffer[kBlockRows * kFeatures];
+  std::vector<const double*> part(kFeatures);
+  for (int row = 0; row < n_rows && !zeroed; ++row)
+    std::fill_n(out + row * row_size, plan.n_features, Out(0));
+  for (int begin = 0; begin < n_rows; begin += kBlockRows) {
+    const size_t n = static_cast<size_t>(std::min(kBlockRows, n_rows - begin));
+    for (size_t first = 0; first < columns.size(); first += kFeatures) {
+      const size_t n_here = std::min(kFeatures, columns.size() - first);
+      for (size_t i = 0; i < n_here; ++i) part[i] = columns[first + i] + begin;
+      write_rows(
+          WriteRowsArgs<Out>{part.data(), n_here, n, kFeatures, buffer, totals ? totals + begin : nullptr});
+      for (size_t row = 0; row < n; ++row) {
+        Out* const to = out + (begin + row) * row_size;
+        for (size_t i = 0; i < n_here; ++i) to[plan.features[first + i]] = buffer[row * kFeatures + i];
+      }
+    }
+  }
+}
+
+// Write out[row][output][feature] from the sums of features, for the outputs of `sums` from first_output on.
+// What is written of each row is added to totals[output][row], unless they are null. If the output is
+// `zeroed`, and few features are used, only these are written.
+template <class Out>
+void write_values(const Plan& plan, const TileSums& sums, size_t first_output, int n_rows, bool zeroed,
+                  Out* out, const TileSums* totals) {
   const size_t n_used = plan.features.size(), n_features = plan.n_features,
                row_size = plan.n_outputs * n_features;
-  if (n_used < n_features && !zeroed) std::fill_n(out, n_rows * row_size, Out(0));
-  for (int begin = 0; begin < n_rows; begin += kRows) {
-    const int n = std::min(kRows, n_rows - begin);
-    for (int32_t o = 0; o < plan.n_outputs; ++o)
-      for (size_t first = 0; first < n_used; first += kFeatures) {
-        const size_t n_here = std::min(kFeatures, n_used - first);
-        for (size_t i = 0; i < n_here; ++i) {
-          const double* const from = sums.at(o, first + i) + begin;
-          for (int row = 0; row < n; ++row) buffer[i][row] = static_cast<Out>(from[row]);
-        }
-        for (int row = 0; row < n; ++row) {
-          Out* const to = out + (begin + row) * row_size + o * n_features;
-          for (size_t i = 0; i < n_here; ++i) to[plan.features[first + i]] = buffer[i][row];
-        }
-      }
+  const bool scattered = 4 * n_used < n_features;
+  std::vector<const double*> columns(scattered ? n_used : n_features, sums.zeros());
+  for (size_t o = 0; o < sums.n_outputs(); ++o) {
+    for (size_t i = 0; i < n_used; ++i) columns[scattered ? i : plan.features[i]] = sums.at(o, i);
+    Out* const to = out + (first_output + o) * n_features;
+    double* const total = totals ? totals->at(first_output + o) : nullptr;
+    if (scattered)
+      scatter_values(plan, columns, n_rows, zeroed, to, total);
+    else
+      write_rows(
+          WriteRowsArgs<Out>{columns.data(), n_features, static_cast<size_t>(n_rows), row_size, to, total});
   }
 }
 

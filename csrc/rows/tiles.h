@@ -16,9 +16,11 @@ namespace skshap {
 class TileSums {
  public:
   void resize(size_t n_outputs, size_t n_places, size_t n_rows) {
+    n_outputs_ = n_outputs;
     n_places_ = n_places;
     n_rows_ = n_rows;
-    sums_.resize(n_outputs * n_places * n_rows);
+    sums_.resize((n_outputs * n_places + 1) * n_rows);
+    clear();
   }
   void clear() { std::fill_n(sums_.data(), sums_.size(), 0.0); }
 
@@ -27,13 +29,22 @@ class TileSums {
   // Return the sums of all rows at a place, with places counted through all outputs.
   double* at_place(size_t place) const { return sums_.data() + place * n_rows_; }
 
+  // Return a zero for each row.
+  const double* zeros() const { return at(n_outputs_); }
+
   // Return the elements from one place to the next.
   size_t stride() const { return n_rows_; }
+  size_t n_outputs() const { return n_outputs_; }
   size_t n_places() const { return n_places_; }
+
+  // Return the bytes for each row.
+  static size_t row_bytes(size_t n_outputs, size_t n_places) {
+    return (n_outputs * n_places + 1) * sizeof(double);
+  }
 
  private:
   Aligned<double> sums_;
-  size_t n_places_ = 0, n_rows_ = 0;
+  size_t n_outputs_ = 0, n_places_ = 0, n_rows_ = 0;
 };
 
 // Add the sums of rows, [row][row_size] and divided by `scale`, to those of a tile, each to its place, for
@@ -54,12 +65,14 @@ struct Tile {
   Tile(const Plan& plan, int most_rows) {
     codes.allocate(plan, most_rows);
     margin.resize(plan.n_outputs, 1, most_rows);
+    totals.resize(plan.n_outputs, 1, most_rows);
   }
 
   int64_t first_row = 0;
   int n_rows = 0;
   CodeTile codes;
   TileSums margin;  // starts with the constants of the plan
+  TileSums totals;  // of the values, as they are written
 
   int n_blocks() const { return (n_rows + kBlockRows - 1) / kBlockRows; }
   int block_rows(int block) const { return std::min(kBlockRows, n_rows - block * kBlockRows); }
@@ -98,15 +111,16 @@ struct TileSize {
   }
 };
 
-// Begin the margins of rows with the constants of the plan.
-inline void set_constants(const Plan& plan, const TileSums& margin) {
+// Begin the margins of rows with the constants of the plan, and the totals of their values with zeros.
+inline void begin_rows(const Plan& plan, TileSums& margin, TileSums& totals) {
   for (int32_t o = 0; o < plan.n_outputs; ++o) std::fill_n(margin.at(o), margin.stride(), plan.constant[o]);
+  totals.clear();
 }
 
-// Write margins, and compare them with the values, which have just been written.
+// Write margins, and compare them with the totals of the values.
 inline void write_margins(const Plan& plan, const Result& result, int64_t first_row, int n_rows,
-                          const TileSums& margin) {
-  if (result.gaps) result.gaps->add(plan, result, first_row, n_rows, margin.at(0), margin.stride());
+                          const TileSums& margin, const TileSums& totals) {
+  if (result.gaps) result.gaps->add(n_rows, margin.at(0), totals.at(0), margin.stride());
   for (int row = 0; result.margin && row < n_rows; ++row)
     for (int32_t o = 0; o < plan.n_outputs; ++o)
       result.margin[(first_row + row) * plan.n_outputs + o] = margin.at(o)[row];
@@ -114,7 +128,8 @@ inline void write_margins(const Plan& plan, const Result& result, int64_t first_
 
 // Explain rows in up to n_threads threads. Each thread calls make(rows of a tile) for its worker, then
 // worker.run(tile, stop), which adds margins to the tile's, writes the values of the tile's rows to the
-// result, and returns false when `stop` returned true. Return whether all rows were explained.
+// result, adds these to the tile's totals, and returns false when `stop` returned true. Return whether all
+// rows were explained.
 template <class Make>
 bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, const TileSize& size,
                    int64_t n_threads, const Stop& interrupted, const Make& make) {
@@ -127,9 +142,9 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, con
       tile.first_row = bounds[i];
       tile.n_rows = static_cast<int>(bounds[i + 1] - bounds[i]);
       code_tile(plan, kernels(), rows, tile.first_row, tile.n_rows, tile.codes);
-      set_constants(plan, tile.margin);
+      begin_rows(plan, tile.margin, tile.totals);
       if (!worker.run(tile, stop)) return false;
-      write_margins(plan, result, tile.first_row, tile.n_rows, tile.margin);
+      write_margins(plan, result, tile.first_row, tile.n_rows, tile.margin, tile.totals);
       return true;
     };
   });

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <type_traits>
-#include <utility>
 
 #include "simd/kernels.h"
+#include "simd/transpose-inl.h"
 
 namespace skshap {
 namespace {
@@ -31,12 +31,6 @@ void entry_index(const EntryIndexArgs& args) {
     index.store(args.index + block * kBlockRows);
   }
 }
-
-// Part of a row: a vector, or half of one.
-template <class T, size_t kSize>
-struct RowPart {
-  typedef T Type __attribute__((vector_size(kSize * sizeof(T)), may_alias));
-};
 
 // A row size of 0 means any, in steps of 16.
 template <class S, size_t kRowSize, size_t kTables, bool kMargin>
@@ -109,25 +103,6 @@ void add_margins(const MarginArgs& args) {
           margin[row] += args.margins[args.index[table * args.index_stride + row] * args.n_outputs + o];
     }
   });
-}
-
-// Exchange the elements of two vectors whose numbers, or those of their vectors, differ in one bit.
-template <size_t kBit, class V, size_t... i>
-void exchange(V& a, V& b, std::index_sequence<i...>) {
-  constexpr size_t n = sizeof...(i);
-  const V low = __builtin_shufflevector(a, b, (i & kBit ? n + i - kBit : i)...);
-  b = __builtin_shufflevector(a, b, (i & kBit ? n + i : i + kBit)...);
-  a = low;
-}
-
-// Transpose a square of n vectors of n elements.
-template <size_t kBit, size_t n, class V>
-void transpose(V* vectors) {
-  if constexpr (kBit < n) {
-    for (size_t i = 0; i < n; ++i)
-      if (!(i & kBit)) exchange<kBit>(vectors[i], vectors[i + kBit], std::make_index_sequence<n>());
-    transpose<2 * kBit, n>(vectors);
-  }
 }
 
 template <class S>

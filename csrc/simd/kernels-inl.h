@@ -5,6 +5,7 @@
 
 #include "simd/interval_kernels-inl.h"
 #include "simd/rescaled_kernel-inl.h"
+#include "simd/result_kernels-inl.h"
 #include "simd/row_kernels-inl.h"
 #include "simd/table_kernels-inl.h"
 #include "simd/walk_kernel-inl.h"
@@ -29,6 +30,8 @@ Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_ve
   k.add_margins = &add_margins;
   k.interleave_float = &interleave_of<FloatVector>;
   k.interleave_double = &interleave_of<DoubleVector>;
+  k.write_rows_float = &write_rows_of<FloatVector>;
+  k.write_rows_double = &write_rows_of<DoubleVector>;
   k.leaf_table = &leaf_table;
   k.subset_sums = &subset_sums;
   k.fill_leaves_float = &fill_leaves_of<FloatVector>;

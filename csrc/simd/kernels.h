@@ -132,6 +132,18 @@ struct InterleaveArgs {
   T* rows;
 };
 
+// Rows of results that are made of columns of sums: rows[row * row_size + i] = columns[i][row], rounded. The
+// columns hold whole blocks of rows.
+template <class Out>
+struct WriteRowsArgs {
+  const double* const* columns;
+  size_t n_columns;
+  size_t n_rows;
+  size_t row_size;
+  Out* rows;
+  double* totals;  // unless null: by row, to which what was written is added
+};
+
 // The table of a leaf: its contributions to the features of its path, by the pattern of x; see plan/tables.h.
 // `weights`: by pattern, its weight in the data that replace unknown features.
 struct LeafTableArgs {
@@ -240,6 +252,8 @@ struct Kernels {
   void (*add_margins)(const MarginArgs&);
   void (*interleave_float)(const InterleaveArgs<float>&);
   void (*interleave_double)(const InterleaveArgs<double>&);
+  void (*write_rows_float)(const WriteRowsArgs<float>&);
+  void (*write_rows_double)(const WriteRowsArgs<double>&);
   void (*leaf_table)(const LeafTableArgs&);
   void (*subset_sums)(const SubsetSumsArgs&);
   void (*fill_leaves_float)(const FillLeavesArgs<float>&);
@@ -282,6 +296,8 @@ inline void add_entries(const EntryArgs<float>& args) { kernels().add_entries_fl
 inline void add_entries(const EntryArgs<double>& args) { kernels().add_entries_double(args); }
 inline void interleave(const InterleaveArgs<float>& args) { kernels().interleave_float(args); }
 inline void interleave(const InterleaveArgs<double>& args) { kernels().interleave_double(args); }
+inline void write_rows(const WriteRowsArgs<float>& args) { kernels().write_rows_float(args); }
+inline void write_rows(const WriteRowsArgs<double>& args) { kernels().write_rows_double(args); }
 inline void fill_leaves(const FillLeavesArgs<float>& args) { kernels().fill_leaves_float(args); }
 inline void fill_leaves(const FillLeavesArgs<double>& args) { kernels().fill_leaves_double(args); }
 inline void add_leaves(const AddLeavesArgs<float>& args) { kernels().add_leaves_float(args); }

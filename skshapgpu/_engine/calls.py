@@ -96,7 +96,7 @@ class Run(ABC):
     passes : int
         How often each row is computed.
     skips_unused : bool
-        Whether, in arrays of zeros, values of features that no tree uses are not written again.
+        Whether, in arrays of zeros, values of many features that no tree uses are not written again.
     """
 
     device: str

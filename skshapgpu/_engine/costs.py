@@ -30,15 +30,16 @@ _CPU_READ, _CPU_WRITE = 1.5e-8, 5e-9
 _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 4e-9
 
 #: Tables by intervals: seconds per row and lookup, more for each doubling of a table beyond _SMALL_TABLE
-#: bytes; and when a table is built, per node and per entry of a unit, and per byte of its memory.
+#: bytes; and when a table is built, per node of a unit, per entry that is written or to which others are
+#: added, and per byte of its memory.
 _INTERVAL_LOOKUP, _INTERVAL_DOUBLING, _SMALL_TABLE = 1.3e-9, 2.7e-10, 2**13
-_INTERVAL_NODE, _INTERVAL_ENTRY, _INTERVAL_BYTE = 6e-7, 4e-9, 2.5e-10
+_INTERVAL_NODE, _INTERVAL_ENTRY, _INTERVAL_BYTE = 2e-7, 3e-9, 2e-10
 
 #: A unit of fewer leaves is walked in less time than its table is looked up, unless other units share it.
 _LEAST_LEAVES = 3.0
 
 #: Tables must save a part of the time of the walk, because the prices differ among processors.
-_LEAST_SAVING = 0.15
+_LEAST_SAVING = 0.05
 
 #: Least number of rows for which tables by intervals of so many entries are built, in descending order:
 #: larger tables save lookups, but take longer to build.

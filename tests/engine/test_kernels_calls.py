@@ -138,7 +138,9 @@ def test_rows_of_tested_columns_and_values_in_zeros(cpu_core, precision, n_featu
     values[...] = 7.0
     plan.explain(X, values, None, 1, zeroed=True)
     used = splits_on(wide).any(axis=0)
-    assert same_bits(values[:, :, used], expected[:, :, used]) and (values[:, :, ~used] == 7).all()
+    # Zeros between many used features are written all the same.
+    untouched = 0 if used.sum() * 4 >= n_features else 7
+    assert same_bits(values[:, :, used], expected[:, :, used]) and (values[:, :, ~used] == untouched).all()
 
 
 @both_precisions

@@ -1,0 +1,39 @@
+// Vectors of any size, and their transposition in registers.
+//
+// Included by simd/kernels-inl.h: internal linkage, for the reason given there.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+namespace skshap {
+namespace {
+
+// Part of a row: a vector, or half of one.
+template <class T, size_t kSize>
+struct RowPart {
+  typedef T Type __attribute__((vector_size(kSize * sizeof(T)), may_alias));
+  typedef Type Unaligned __attribute__((aligned(sizeof(T))));
+};
+
+// Exchange the elements of two vectors whose numbers, or those of their vectors, differ in one bit.
+template <size_t kBit, class V, size_t... i>
+[[gnu::always_inline]] inline void exchange(V& a, V& b, std::index_sequence<i...>) {
+  constexpr size_t n = sizeof...(i);
+  const V low = __builtin_shufflevector(a, b, (i & kBit ? n + i - kBit : i)...);
+  b = __builtin_shufflevector(a, b, (i & kBit ? n + i : i + kBit)...);
+  a = low;
+}
+
+// Transpose a square of n vectors of n elements, which stay in registers only if this is inlined.
+template <size_t kBit, size_t n, class V>
+[[gnu::always_inline]] inline void transpose(V* vectors) {
+  if constexpr (kBit < n) {
+    for (size_t i = 0; i < n; ++i)
+      if (!(i & kBit)) exchange<kBit>(vectors[i], vectors[i + kBit], std::make_index_sequence<n>());
+    transpose<2 * kBit, n>(vectors);
+  }
+}
+
+}  // namespace
+}  // namespace skshap
