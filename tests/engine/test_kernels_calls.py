@@ -144,6 +144,37 @@ def test_rows_of_tested_columns_and_values_in_zeros(cpu_core, precision, n_featu
 
 
 @both_precisions
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values_of_an_output_do_not_depend_on_the_others(core, precision, dtype):
+    """Results of any width are written by squares, one output after the other; one of these has no trees."""
+    for n_features in (*range(1, 20), 70):
+        ensemble = random_ensemble(n_features, n_trees=20, n_features=n_features, n_used=min(n_features, 15))
+        n_nodes = np.diff(ensemble.tree_offsets)
+        output = np.resize([3, 0, 2], ensemble.n_trees).astype(ensemble.tree_output.dtype)
+        together = dataclasses.replace(
+            ensemble, tree_output=output, intercept=np.array([1.0, 2.0, 0.0, -1.0])
+        )
+        X = random_rows(n_features, together, 150)
+        plan = core.Plan(state(together), precision)
+        values, margin = explain(plan, together, X, dtype=dtype)
+        assert_consistent(together, X, plan, precision, values, margin)
+        assert (values[:, 1] == 0).all() and (margin[:, 1] == 2).all()
+        for o in (0, 2, 3):
+            others_removed = np.where(np.repeat(output == o, n_nodes)[:, np.newaxis], ensemble.value, 0.0)
+            alone = dataclasses.replace(
+                together,
+                value=others_removed,
+                tree_output=np.full_like(output, 0),
+                intercept=together.intercept[[o]],
+            )
+            expected = explain(core.Plan(state(alone), "double"), alone, X, dtype="float64")[0]
+            scale = np.abs(expected).max()
+            assert scale > 0
+            tolerance = 1e-12 if precision == "double" and dtype == "float64" else 1e-5
+            np.testing.assert_allclose(values[:, o], expected[:, 0], rtol=0, atol=tolerance * scale)
+
+
+@both_precisions
 def test_one_plan_in_several_threads(core, precision):
     ensemble = mixed_ensemble()
     X = random_rows(23, ensemble, 200)
