@@ -148,7 +148,7 @@ TableLimits affordable(const Plan& plan, size_t table_bytes) {
 Plan make_background_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
                           const double* weights, size_t table_bytes, int64_t n_threads,
                           const StoredTables* stored) {
-  Plan plan = make_plan(ensemble, precision, 1, Index::kShapley, false);
+  Plan plan = make_plan(ensemble, precision, 1, Index::kShapley, false, n_threads);
   const TableLimits limits =
       stored ? TableLimits{std::min(stored->leaf_bits, kMaxTableBits)} : affordable(plan, table_bytes);
   plan.tables.against_background = true;

@@ -25,9 +25,6 @@ constexpr size_t kTileBytes = 2 << 20, kTableTileBytes = 1 << 20;
 constexpr size_t kSharedBytes = 4 << 20;
 constexpr int64_t kMaxTileRows = 1024, kMaxTableTileRows = 4096, kMaxIntervalTileRows = 16384;
 
-// Return how many sums each row and output has.
-size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size() + plan.triples.size(); }
-
 // Return whether trees are explained by tables.
 bool has_tables(const Plan& plan) {
   return plan.method == Method::kFastV2 || !plan.tables.trees.empty() || plan.intervals.any();

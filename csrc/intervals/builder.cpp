@@ -298,7 +298,7 @@ Plan make_interval_plan(const Plan& plan, const IntervalLayout& layout, int64_t 
     clock.stop(out);
     return out;
   }
-  WalkedUnits units(plan, layout);
+  WalkedUnits units(plan, layout, n_threads);
   add_tables(layout, units, n_threads, units.plan());
   units.drop_units();
   clock.stop(units.plan());

@@ -77,10 +77,11 @@ class Walker : public UnitValues<T> {
 
 }  // namespace
 
-WalkedUnits::WalkedUnits(const Plan& plan, const IntervalLayout& layout) : layout_(layout) {
+WalkedUnits::WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t n_threads)
+    : layout_(layout) {
   const UnitTrees trees(plan, layout);
   n_walked_ = trees.n_walked();
-  out_ = make_plan(trees.view(), trees.tests());
+  out_ = make_plan(trees.view(), trees.tests(), n_threads);
   out_.n_leaves = plan.n_leaves;
   out_.base_value = plan.base_value;
   out_.leaf_magnitude = plan.leaf_magnitude;

@@ -11,7 +11,7 @@ namespace skshap {
 class WalkedUnits {
  public:
   // Compile the units of a layout of `plan`.
-  WalkedUnits(const Plan& plan, const IntervalLayout& layout);
+  WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t n_threads);
 
   // The plan of the trees without tables and, behind these, of the units.
   Plan& plan() { return out_; }

@@ -1,12 +1,18 @@
 #include "plan/columns.h"
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
 
+#include "base/threads.h"
+
 namespace skshap {
 namespace {
+
+// Nodes for which another thread is worth waking.
+constexpr int64_t kNodesPerThread = 1 << 14;
 
 // Round a threshold to float32 on the side of the comparison: x is float32, so the decisions stay the same.
 float as_float(double threshold, bool strict) {
@@ -18,7 +24,7 @@ float as_float(double threshold, bool strict) {
 
 }  // namespace
 
-ColumnCoder::ColumnCoder(const EnsembleView& ensemble, Plan& plan)
+ColumnCoder::ColumnCoder(const EnsembleView& ensemble, Plan& plan, int64_t n_threads)
     : e_(ensemble), plan_(plan), numeric_(e_.n_features, -1), categorical_(e_.n_features, -1) {
   const int64_t n_nodes = e_.tree_offsets[e_.n_trees];
   for (int64_t node = 0; node < n_nodes; ++node)
@@ -29,13 +35,18 @@ ColumnCoder::ColumnCoder(const EnsembleView& ensemble, Plan& plan)
       if (index >= 0) plan_.columns[index].packed = plan_.n_used_inputs;
     plan_.n_used_inputs += numeric_[x] >= 0 || categorical_[x] >= 0;
   }
+  std::atomic<size_t> next{0};
+  run_threads(std::clamp<int64_t>(n_nodes / kNodesPerThread, 1, n_threads), [&](bool) {
+    for (size_t i; (i = next++) < plan_.columns.size();) {
+      Column& column = plan_.columns[i];
+      sort_unique(column.thresholds_float);
+      sort_unique(column.thresholds_double);
+      sort_unique(column.categories);
+    }
+  });
   size_t most = 0;
-  for (Column& column : plan_.columns) {
-    sort_unique(column.thresholds_float);
-    sort_unique(column.thresholds_double);
-    sort_unique(column.categories);
+  for (const Column& column : plan_.columns)
     most = std::max({most, column.thresholds_float.size(), column.thresholds_double.size()});
-  }
   // The largest code means missing, and a rank plus its bias must not wrap.
   plan_.wide_codes = most > 0xfffe;
   sort_unique(plan_.features);
@@ -86,14 +97,14 @@ void ColumnCoder::add_test(int64_t node) {
   }
 }
 
-DecideNode ColumnCoder::code(int64_t node) {
+DecideNode ColumnCoder::code(int64_t node, std::vector<uint32_t>& category_bits) const {
   if (tests_) return tests_[node];
   const int32_t x = e_.feature[node];
   const bool missing_left = e_.missing_left[node];
   DecideNode d{0, 0, 0, 0, 0};
   if (e_.is_categorical(node)) {
     d.column = static_cast<uint32_t>(categorical_[x]);
-    d.operand = write_categories(plan_.columns[d.column], e_.category_set[node], missing_left);
+    d.operand = write_categories(plan_.columns[d.column], e_.category_set[node], missing_left, category_bits);
     d.flags |= kCategorical;
     return d;
   }
@@ -107,12 +118,13 @@ DecideNode ColumnCoder::code(int64_t node) {
 }
 
 // Write bits for the codes that go left: those of the listed categories, of any other, and of missing values.
-uint32_t ColumnCoder::write_categories(const Column& column, int32_t set, bool missing_left) {
-  const size_t n_codes = column.categories.size() + 2, first = plan_.category_bits.size();
+uint32_t ColumnCoder::write_categories(const Column& column, int32_t set, bool missing_left,
+                                       std::vector<uint32_t>& category_bits) const {
+  const size_t n_codes = column.categories.size() + 2, first = category_bits.size();
   if (first > std::numeric_limits<uint32_t>::max()) throw std::invalid_argument("too many categories");
   const bool listed_left = e_.category_listed_left[set];
-  plan_.category_bits.resize(first + (n_codes + 31) / 32, listed_left ? 0u : ~0u);
-  uint32_t* bits = plan_.category_bits.data() + first;
+  category_bits.resize(first + (n_codes + 31) / 32, listed_left ? 0u : ~0u);
+  uint32_t* bits = category_bits.data() + first;
   const auto assign = [bits](size_t code, bool left) {
     const uint32_t bit = 1u << (code & 31);
     bits[code >> 5] = left ? bits[code >> 5] | bit : bits[code >> 5] & ~bit;

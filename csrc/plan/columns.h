@@ -23,17 +23,19 @@ uint32_t position(const std::vector<X>& sorted, X x) {
 class ColumnCoder {
  public:
   // Fill the plan's columns and features.
-  ColumnCoder(const EnsembleView& ensemble, Plan& plan);
+  ColumnCoder(const EnsembleView& ensemble, Plan& plan, int64_t n_threads);
   // Copy the columns of another plan, with the tests of the ensemble's nodes. Features are numbered by their
   // position in that plan.
   ColumnCoder(const EnsembleView& ensemble, Plan& plan, const CodedTests& coded);
 
-  // Return the test of a node without its place on a path; add its categories to the plan.
-  DecideNode code(int64_t node);
+  // Return the test of a node without its place on a path; add its categories to category_bits, those of the
+  // plan or of a part of it.
+  DecideNode code(int64_t node, std::vector<uint32_t>& category_bits) const;
 
  private:
   void add_test(int64_t node);
-  uint32_t write_categories(const Column& column, int32_t set, bool missing_left);
+  uint32_t write_categories(const Column& column, int32_t set, bool missing_left,
+                            std::vector<uint32_t>& category_bits) const;
 
   const EnsembleView& e_;
   Plan& plan_;

@@ -136,7 +136,7 @@ size_t walk_stack(const Plan& plan, const Chunk& chunk);
 // Shapley-Taylor index is at most 2. Without `walks` there are the same chunks and trees, but no programs of
 // the walk, for plans whose trees are all explained by tables.
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
-               Index index = Index::kShapley, bool walks = true);
+               Index index = Index::kShapley, bool walks = true, int64_t n_threads = 1);
 
 // Trees that are made of nodes of a plan: the features of the ensemble are positions in Plan::features, and
 // the nodes' tests are given as in Plan::decide, with their flags, but without their place on a path.
@@ -147,7 +147,7 @@ struct CodedTests {
 };
 
 // Compile such trees for path-dependent values of the plan's precision and index.
-Plan make_plan(const EnsembleView& ensemble, const CodedTests& coded);
+Plan make_plan(const EnsembleView& ensemble, const CodedTests& coded, int64_t n_threads);
 
 // Compile a plan for values against background data: `rows` and their weights, which add up to 1. Tables take
 // at most table_bytes. Throw std::invalid_argument if a path has more than 64 different features.

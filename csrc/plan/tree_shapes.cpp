@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/threads.h"
 #include "plan/quadrature.h"
 
 namespace skshap {
@@ -16,6 +17,9 @@ namespace {
 constexpr int kMaxNodes = 512;
 constexpr int64_t kMaxStackNodes = 1 << 20;
 
+// Nodes for which another thread is worth waking.
+constexpr int64_t kNodesPerThread = 1 << 14;
+
 }  // namespace
 
 double left_share(double left, double right) {
@@ -24,98 +28,150 @@ double left_share(double left, double right) {
   return std::isfinite(sum) ? left / sum : left / 2 / (left / 2 + right / 2);
 }
 
-MeasuredTrees::MeasuredTrees(const EnsembleView& ensemble, Plan& plan)
+// One thread's work: measures trees.
+class MeasuredTrees::Measurer {
+ public:
+  Measurer(const EnsembleView& ensemble, Index index, bool interactions)
+      : e_(ensemble), index_(index), interactions_(interactions), depth_(e_.n_players, 0) {}
+
+  // Return the shape of a tree, but for the magnitude of its leaves; write the center of each output.
+  TreeShape measure(int32_t tree, Center* centers) {
+    const int64_t root = e_.tree_offsets[tree];
+    TreeShape shape;
+    int distinct = 0, most_distinct = 0;
+    leaves_.clear();
+    stack_.assign(1, {root, 1.0, 0, false});
+    while (!stack_.empty()) {
+      const Item item = stack_.back();
+      stack_.pop_back();
+      if (item.leave) {
+        if (--depth_[e_.player_of(item.node)] == 0) --distinct;
+        continue;
+      }
+      if (e_.is_leaf(item.node)) {
+        shape.height = std::max(shape.height, item.depth);
+        most_distinct = std::max(most_distinct, distinct);
+        leaves_.push_back({item.node, item.share});
+        continue;
+      }
+      const int64_t left = root + e_.left[item.node], right = root + e_.right[item.node];
+      const double r = left_share(e_.cover[left], e_.cover[right]);
+      if (depth_[e_.player_of(item.node)]++ == 0) ++distinct;
+      stack_.push_back({item.node, 0, 0, true});
+      stack_.push_back({right, item.share * (1 - r), item.depth + 1, false});
+      stack_.push_back({left, item.share * r, item.depth + 1, false});
+    }
+    shape.n_leaves = static_cast<int64_t>(leaves_.size());
+    shape.n_features = most_distinct;
+    const int n_radau = radau_nodes(index_, most_distinct);
+    shape.radau = n_radau <= kMaxFixedValueNodes && e_.tree_output[tree] >= 0 && !interactions_;
+    shape.n_nodes = shape.radau ? n_radau : quadrature_nodes(index_, most_distinct);
+    for (int32_t o = 0; o < e_.value_width; ++o) {
+      const double center = expected(o, 0);
+      centers[o] = {center, largest(o, 0), largest(o, center), expected(o, center)};
+    }
+    return shape;
+  }
+
+ private:
+  struct Leaf {
+    int64_t node;
+    double share;  // of the root's cover
+  };
+
+  struct Item {
+    int64_t node;
+    double share;
+    int depth;
+    bool leave;
+  };
+
+  double value(const Leaf& leaf, int32_t o, double center) const {
+    return e_.value[leaf.node * e_.value_width + o] - center;
+  }
+  double expected(int32_t o, double center) const {
+    double sum = 0;
+    for (const Leaf& leaf : leaves_) sum += leaf.share * value(leaf, o, center);
+    return sum;
+  }
+  double largest(int32_t o, double center) const {
+    double largest = 0;
+    for (const Leaf& leaf : leaves_) {
+      const double magnitude = std::fabs(value(leaf, o, center));
+      if (!(magnitude <= largest)) largest = magnitude;  // NaN, too
+    }
+    return largest;
+  }
+
+  const EnsembleView& e_;
+  const Index index_;
+  const bool interactions_;
+  std::vector<int32_t> depth_;  // by feature: number of nodes of the path that split on it
+  std::vector<Item> stack_;
+  std::vector<Leaf> leaves_;  // of the tree that is measured
+};
+
+MeasuredTrees::MeasuredTrees(const EnsembleView& ensemble, Plan& plan, int64_t n_threads)
     : e_(ensemble),
       plan_(plan),
+      shapes_(e_.n_trees),
       centers_(static_cast<size_t>(e_.n_trees) * e_.value_width, 0.0),
-      rest_(e_.n_outputs, 0.0),
-      depth_(e_.n_players, 0) {
+      rest_(e_.n_outputs, 0.0) {
+  std::vector<Center> centers(centers_.size());
+  const int64_t useful = e_.tree_offsets[e_.n_trees] / kNodesPerThread;
+  work_off(
+      e_.n_trees, std::clamp<int64_t>(useful, 1, n_threads), [] { return false; },
+      [&] {
+        return [&, measurer = Measurer(e_, plan.index, plan.interactions())](int64_t i, const Stop&) mutable {
+          shapes_[i] = measurer.measure(static_cast<int32_t>(i), centers.data() + i * e_.value_width);
+          return true;
+        };
+      });
   plan_.constant.assign(e_.intercept, e_.intercept + e_.n_outputs);
   plan_.leaf_magnitude.assign(e_.n_outputs, 0.0);
   plan_.n_leaves = 0;
-  for (int32_t tree = 0; tree < e_.n_trees; ++tree) shapes_.push_back(measure(tree));
+  for (int32_t tree = 0; tree < e_.n_trees; ++tree) {
+    require_limits(tree);
+    TreeShape& shape = shapes_[tree];
+    plan_.n_leaves += shape.n_leaves;
+    for (int32_t o = 0; o < e_.value_width; ++o)
+      shape.magnitude =
+          std::max(shape.magnitude, accept(tree, o, centers[static_cast<size_t>(tree) * e_.value_width + o]));
+  }
   plan_.base_value = plan_.constant;
   for (int32_t o = 0; o < e_.n_outputs; ++o) plan_.base_value[o] += rest_[o];
   choose_scale();
 }
 
-TreeShape MeasuredTrees::measure(int32_t tree) {
-  const int64_t root = e_.tree_offsets[tree];
-  TreeShape shape;
-  int distinct = 0, most_distinct = 0;
-  leaves_.clear();
-  stack_.assign(1, {root, 1.0, 0, false});
-  while (!stack_.empty()) {
-    const Item item = stack_.back();
-    stack_.pop_back();
-    if (item.leave) {
-      if (--depth_[e_.player_of(item.node)] == 0) --distinct;
-      continue;
-    }
-    if (e_.is_leaf(item.node)) {
-      ++plan_.n_leaves;
-      shape.height = std::max(shape.height, item.depth);
-      most_distinct = std::max(most_distinct, distinct);
-      leaves_.push_back({item.node, item.share});
-      continue;
-    }
-    const int64_t left = root + e_.left[item.node], right = root + e_.right[item.node];
-    const double r = left_share(e_.cover[left], e_.cover[right]);
-    if (depth_[e_.player_of(item.node)]++ == 0) ++distinct;
-    stack_.push_back({item.node, 0, 0, true});
-    stack_.push_back({right, item.share * (1 - r), item.depth + 1, false});
-    stack_.push_back({left, item.share * r, item.depth + 1, false});
-  }
-  for (int32_t o = 0; o < e_.value_width; ++o) shape.magnitude = std::max(shape.magnitude, center(tree, o));
-  shape.n_features = most_distinct;
-  const int n_radau = radau_nodes(plan_.index, most_distinct);
-  shape.radau = n_radau <= kMaxFixedValueNodes && e_.tree_output[tree] >= 0 && !plan_.interactions();
-  shape.n_nodes = shape.radau ? n_radau : quadrature_nodes(plan_.index, most_distinct);
+void MeasuredTrees::require_limits(int32_t tree) const {
+  const TreeShape& shape = shapes_[tree];
   if (shape.n_nodes > kMaxNodes)
     throw std::invalid_argument("tree " + std::to_string(tree) + " has a path of " +
-                                std::to_string(most_distinct) + " different features, more than " +
+                                std::to_string(shape.n_features) + " different features, more than " +
                                 std::to_string(2 * kMaxNodes));
   if (int64_t{shape.height} * shape.n_nodes > kMaxStackNodes)
     throw std::invalid_argument("tree " + std::to_string(tree) + " is too deep: it has " +
                                 std::to_string(shape.height) + " levels, and a path of " +
-                                std::to_string(most_distinct) + " different features");
-  return shape;
+                                std::to_string(shape.n_features) + " different features");
 }
 
 // Move the expected value of a tree from its leaves into the constant of the output; return the largest
 // magnitude of its leaves after that. Values and interactions are differences of leaves and do not change,
 // but an offset that all leaves share, such as that of the target in a forest, would otherwise use up the
 // digits of the precision. It stays in the leaves only if moving it would overflow.
-double MeasuredTrees::center(int32_t tree, int32_t o) {
+double MeasuredTrees::accept(int32_t tree, int32_t o, const Center& center) {
   const size_t output = std::max(e_.tree_output[tree], 0) + o;
-  double& center = centers_[static_cast<size_t>(tree) * e_.value_width + o];
-  center = expected(tree, o);
-  double largest = largest_leaf(tree, o);
-  if (std::isfinite(largest) && std::isfinite(plan_.constant[output] + center)) {
-    plan_.constant[output] += center;
-  } else {
-    center = 0;
-    largest = largest_leaf(tree, o);
+  const double constant = plan_.constant[output] + center.center;
+  const bool moved = std::isfinite(center.centered_largest) && std::isfinite(constant);
+  if (moved) {
+    plan_.constant[output] = constant;
+    centers_[static_cast<size_t>(tree) * e_.value_width + o] = center.center;
   }
+  const double largest = moved ? center.centered_largest : center.largest;
   plan_.leaf_magnitude[output] += largest;
   // Because of rounding, the expected value of the centered leaves is not exactly 0. The base value needs the
   // remainder: the constant and the leaves may be much smaller than the center.
-  rest_[output] += expected(tree, o);
-  return largest;
-}
-
-double MeasuredTrees::expected(int32_t tree, int32_t o) const {
-  double sum = 0;
-  for (const Leaf& l : leaves_) sum += l.share * leaf(tree, l.node, o);
-  return sum;
-}
-
-double MeasuredTrees::largest_leaf(int32_t tree, int32_t o) const {
-  double largest = 0;
-  for (const Leaf& l : leaves_) {
-    const double magnitude = std::fabs(leaf(tree, l.node, o));
-    if (!(magnitude <= largest)) largest = magnitude;  // NaN, too
-  }
+  rest_[output] += moved ? center.rest : center.center;
   return largest;
 }
 

@@ -13,6 +13,7 @@ struct TreeShape {
   int n_nodes = 0;     // K
   bool radau = false;  // see Chunk
   int height = 0;
+  int64_t n_leaves = 0;
   double magnitude = 0;  // the largest magnitude of its leaves
 };
 
@@ -20,7 +21,7 @@ struct TreeShape {
 class MeasuredTrees {
  public:
   // Measure all trees; fill the plan's constant, base value, magnitudes, number of leaves and scale.
-  MeasuredTrees(const EnsembleView& ensemble, Plan& plan);
+  MeasuredTrees(const EnsembleView& ensemble, Plan& plan, int64_t n_threads);
 
   const std::vector<TreeShape>& shapes() const { return shapes_; }
 
@@ -33,22 +34,15 @@ class MeasuredTrees {
   }
 
  private:
-  struct Leaf {
-    int64_t node;
-    double share;  // of the root's cover
+  class Measurer;
+  // The center of the leaves of a tree, their largest magnitude, and that less the center, of which `rest` is
+  // left by rounding.
+  struct Center {
+    double center, largest, centered_largest, rest;
   };
 
-  struct Item {
-    int64_t node;
-    double share;
-    int depth;
-    bool leave;
-  };
-
-  TreeShape measure(int32_t tree);
-  double center(int32_t tree, int32_t o);
-  double expected(int32_t tree, int32_t o) const;
-  double largest_leaf(int32_t tree, int32_t o) const;
+  void require_limits(int32_t tree) const;
+  double accept(int32_t tree, int32_t o, const Center& center);
   void choose_scale();
 
   const EnsembleView& e_;
@@ -57,9 +51,6 @@ class MeasuredTrees {
   std::vector<double> centers_;  // [tree][value_width]
   std::vector<double> rest_;     // per output: expected values of the centered trees
   int exponent_ = 0;
-  std::vector<int32_t> depth_;  // by feature: number of nodes of the path that split on it
-  std::vector<Item> stack_;
-  std::vector<Leaf> leaves_;  // of the tree that is measured
 };
 
 // Return the cover fraction of the left child.

@@ -149,7 +149,7 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
   if (tables == "none") {
     if (contents) throw py::value_error("a plan without tables takes none that were stored");
     return with_view(ensemble, [&](const EnsembleView& view) {
-      Plan plan = make_plan(view, of, order, index);
+      Plan plan = make_plan(view, of, order, index, true, n_threads);
       if (method.tree_algorithm) set_algorithm(plan, *method.tree_algorithm);
       return plan;
     });

@@ -112,7 +112,7 @@ void fill_tables(Plan& plan, int64_t n_threads) {
 
 Plan make_fast_v2_plan(const EnsembleView& ensemble, Precision precision, Index index, size_t table_bytes,
                        int64_t n_threads, const StoredTables* stored) {
-  Plan plan = make_plan(ensemble, precision, 1, index, false);
+  Plan plan = make_plan(ensemble, precision, 1, index, false, n_threads);
   const TableClock clock;
   plan.method = Method::kFastV2;
   Layout(plan).run();

@@ -146,7 +146,7 @@ void write_tables(Plan& plan, int64_t n_threads) {
 
 Plan make_level_plan(const EnsembleView& ensemble, Precision precision, Index index, size_t table_bytes,
                      int64_t n_threads, const StoredTables* stored) {
-  Plan plan = make_plan(ensemble, precision, 1, index);
+  Plan plan = make_plan(ensemble, precision, 1, index, true, n_threads);
   const TableClock clock;
   plan.tables.level_limit = stored ? stored->level_limit : table_bytes;
   size_t left = plan.tables.level_limit;

@@ -1,0 +1,109 @@
+#include "plan/chunks.h"
+
+#include <algorithm>
+
+namespace skshap {
+namespace {
+
+// Sums in single precision are added to those in double precision after this many trees.
+constexpr size_t kMaxChunkTrees = 64;
+// Maximum size of the programs of a chunk, about: half of a typical L2 cache.
+constexpr size_t kMaxChunkBytes = 512 << 10;
+// Threads divide chunks of few rows among them, so a large model has at least about so many. To add up a
+// chunk's sums is dear only if it has few leaves, or few for each of its sums.
+constexpr int64_t kManyChunks = 32;
+constexpr int64_t kFewLeaves = 512;
+constexpr int64_t kFewLeavesPerSum = 32;
+
+class Divider {
+ public:
+  Divider(const EnsembleView& ensemble, const std::vector<TreeShape>& shapes, const Plan& plan,
+          int32_t n_first)
+      : e_(ensemble), shapes_(shapes), plan_(plan), n_first_(n_first), chunk_of_player_(e_.n_players, 0) {}
+
+  std::vector<std::vector<int32_t>> divide() {
+    for (const int32_t tree : sorted_trees()) {
+      if (!has_room(tree)) begin_chunk();
+      add(tree);
+    }
+    return std::move(chunks_);
+  }
+
+ private:
+  bool is_first(int32_t tree) const { return tree < n_first_; }
+
+  std::vector<int32_t> sorted_trees() const {
+    std::vector<int32_t> order;
+    for (int32_t tree = 0; tree < e_.n_trees; ++tree)
+      if (shapes_[tree].height > 0) order.push_back(tree);
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      if (is_first(a) != is_first(b)) return is_first(a);
+      if (e_.tree_output[a] != e_.tree_output[b]) return e_.tree_output[a] < e_.tree_output[b];
+      return shapes_[a].n_features < shapes_[b].n_features;  // K, too
+    });
+    return order;
+  }
+
+  // Return whether the last chunk may take another tree.
+  bool has_room(int32_t tree) const {
+    if (chunks_.empty()) return false;
+    const int32_t last = chunks_.back().back();
+    if (e_.tree_output[last] != e_.tree_output[tree] || shapes_[last].n_nodes != shapes_[tree].n_nodes ||
+        is_first(last) != is_first(tree))
+      return false;
+    if (chunks_.back().size() >= kMaxChunkTrees || n_bytes_ >= kMaxChunkBytes) return false;
+    return n_leaves_ < std::max({plan_.n_leaves / kManyChunks, kFewLeaves, kFewLeavesPerSum * n_sums()});
+  }
+
+  void begin_chunk() {
+    chunks_.emplace_back();
+    n_leaves_ = n_features_ = 0;
+    n_bytes_ = 0;
+  }
+
+  void add(int32_t tree) {
+    chunks_.back().push_back(tree);
+    const TreeShape& shape = shapes_[tree];
+    n_leaves_ += shape.n_leaves;
+    n_bytes_ += static_cast<size_t>(shape.n_leaves) * leaf_bytes(shape);
+    const int32_t chunk = static_cast<int32_t>(chunks_.size());
+    for (int64_t node = e_.tree_offsets[tree]; node < e_.tree_offsets[tree + 1]; ++node) {
+      if (e_.is_leaf(node)) continue;
+      int32_t& last = chunk_of_player_[e_.player_of(node)];
+      n_features_ += last != chunk;
+      last = chunk;
+    }
+  }
+
+  // Return the sums of a row in the last chunk; not all features interact.
+  int64_t n_sums() const {
+    return n_features_ + (plan_.interactions() ? n_features_ * (n_features_ - 1) / 2 : 0);
+  }
+
+  // Return about how many bytes a row streams for each leaf.
+  size_t leaf_bytes(const TreeShape& shape) const {
+    const size_t n_outputs = static_cast<size_t>(e_.value_width);
+    const size_t n_constants = 3 * static_cast<size_t>(shape.n_nodes) + 2 * n_outputs;
+    const size_t n_listed = plan_.interactions() ? 2 * static_cast<size_t>(shape.n_features) : 0;
+    return 40 + 8 * n_outputs + element_bytes(plan_) * n_constants + 4 * n_listed;
+  }
+
+  const EnsembleView& e_;
+  const std::vector<TreeShape>& shapes_;
+  const Plan& plan_;
+  const int32_t n_first_;
+  std::vector<std::vector<int32_t>> chunks_;
+  int64_t n_leaves_ = 0, n_features_ = 0;  // of the last chunk
+  size_t n_bytes_ = 0;
+  std::vector<int32_t> chunk_of_player_;  // the last one that uses it, counted from 1
+};
+
+}  // namespace
+
+std::vector<std::vector<int32_t>> divide_into_chunks(const EnsembleView& ensemble,
+                                                     const std::vector<TreeShape>& shapes, const Plan& plan,
+                                                     int32_t n_first) {
+  return Divider(ensemble, shapes, plan, n_first).divide();
+}
+
+}  // namespace skshap

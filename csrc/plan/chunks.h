@@ -1,0 +1,18 @@
+// Divides the trees of an ensemble into chunks.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/plan.h"
+#include "plan/tree_shapes.h"
+
+namespace skshap {
+
+// Return the trees of each chunk, in the order of the plan. Trees of a single leaf are in none. Trees before
+// n_first come before the others, in chunks of their own.
+std::vector<std::vector<int32_t>> divide_into_chunks(const EnsembleView& ensemble,
+                                                     const std::vector<TreeShape>& shapes, const Plan& plan,
+                                                     int32_t n_first);
+
+}  // namespace skshap

@@ -1,0 +1,198 @@
+#include "plan/tree_writer.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+namespace skshap {
+
+TreeWriter::TreeWriter(const EnsembleView& ensemble, const ColumnCoder& columns,
+                       const MeasuredTrees& measured, bool walks, Plan& out)
+    : e_(ensemble),
+      columns_(columns),
+      measured_(measured),
+      walks_(walks),
+      width_(ensemble.value_width),
+      plan_(out),
+      writer_(ensemble, measured, out),
+      path_(ensemble.n_players),
+      slot_of_feature_(ensemble.n_players, -1) {}
+
+// --- Chunks ---
+
+void TreeWriter::write_chunk(const std::vector<int32_t>& trees) {
+  begin_chunk(trees.front());
+  for (const int32_t tree : trees) {
+    write_tree(tree);
+    if (!walks_) writer_.clear();
+  }
+}
+
+void TreeWriter::begin_chunk(int32_t first_tree) {
+  const TreeShape& shape = measured_.shapes()[first_tree];
+  for (const int32_t f : slot_features_) slot_of_feature_[f] = -1;
+  slot_features_.clear();
+  Chunk chunk{};
+  chunk.output = e_.tree_output[first_tree];
+  chunk.n_nodes = shape.n_nodes;
+  chunk.radau = shape.radau;
+  chunk.tree_begin = chunk.tree_end = plan_.trees.size();
+  chunk.quadrature = writer_.n_constants();
+  plan_.chunks.push_back(chunk);
+  // The kernels for any K have no fused subtrees.
+  fuse_ = shape.n_nodes <= kMaxFixedValueNodes && !plan_.interactions();
+  radau_ = chunk.radau;
+  writer_.begin_chunk(chunk);
+}
+
+uint32_t TreeWriter::slot(int32_t feature) {
+  int32_t& slot = slot_of_feature_[feature];
+  if (slot < 0) {
+    Chunk& chunk = plan_.chunks.back();
+    slot = static_cast<int32_t>(chunk.slots.size());
+    if (chunk.slots.size() >= kMaxSlots) throw std::invalid_argument("a tree uses too many features");
+    chunk.slots.push_back(static_cast<int32_t>(position(plan_.features, feature)));
+    slot_features_.push_back(feature);
+  }
+  return static_cast<uint32_t>(slot);
+}
+
+// --- The programs of a tree ---
+
+void TreeWriter::write_tree(int32_t tree) {
+  begin_tree(tree, measured_.shapes()[tree]);
+  stack_.assign(1, {root_, kVisit, -1, false});
+  while (!stack_.empty()) {
+    const Item item = stack_.back();
+    stack_.pop_back();
+    if (item.stage == kVisit)
+      visit(item);
+    else if (item.stage == kBetween)
+      go_right();
+    else
+      leave();
+  }
+  end_tree();
+}
+
+void TreeWriter::begin_tree(int32_t tree, const TreeShape& shape) {
+  tree_ = tree;
+  root_ = e_.tree_offsets[tree];
+  first_decide_ = plan_.decide.size();
+  first_child_ = plan_.children.size();
+  first_leaf_ = plan_.leaf_values.size();
+  plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), writer_.n_constants(), first_child_, first_leaf_,
+                         shape.height, shape.n_features, true, tree});
+  Chunk& chunk = plan_.chunks.back();
+  chunk.tree_end = plan_.trees.size();
+  chunk.height = std::max(chunk.height, shape.height);
+  writer_.begin_tree(tree);
+}
+
+void TreeWriter::end_tree() {
+  writer_.end_tree();
+  const size_t n_inner = plan_.decide.size() - first_decide_;
+  plan_.trees.back().n_inner = n_inner;
+  Chunk& chunk = plan_.chunks.back();
+  chunk.max_inner = std::max(chunk.max_inner, n_inner);
+  // Leaves were numbered ~0, ~1, ... while the number of inner nodes was unknown; now they follow the inner
+  // nodes.
+  for (size_t i = first_child_; i < plan_.children.size(); ++i)
+    if (plan_.children[i] < 0) plan_.children[i] = static_cast<int32_t>(n_inner) + ~plan_.children[i];
+  for (size_t leaf = n_inner; leaf <= 2 * n_inner; ++leaf)
+    plan_.children.insert(plan_.children.end(), 2, static_cast<int32_t>(leaf));
+}
+
+void TreeWriter::visit(const Item& item) {
+  const Label n = label(item.node, item.parent, item.right);
+  if (e_.is_leaf(n.left)) return writer_.pair(n, item.right, labels_);
+  const int32_t index = last_inner();
+  const bool right_leaf = e_.is_leaf(n.right);
+  path_.enter(e_.player_of(item.node));
+  const PathStep& left = take(n, false);
+  if (fuse_ && is_pair(n.left) && (right_leaf || is_pair(n.right))) {
+    write_fused(n, index, item.right);
+    path_.leave();
+    return;
+  }
+  if (radau_ && item.right) writer_.middle(n, 0);
+  writer_.enter(n, left.share);
+  labels_.push_back(n);
+  stack_.push_back({item.node, kLeave, 0, false});
+  if (!right_leaf) {
+    stack_.push_back({n.right, kVisit, index, true});
+    stack_.push_back({item.node, kBetween, 0, false});
+  }
+  stack_.push_back({n.left, kVisit, index, false});
+}
+
+void TreeWriter::write_fused(const Label& n, int32_t index, bool right) {
+  const Label first = label(n.left, index, false);
+  if (e_.is_leaf(n.right)) return writer_.trio(n, first, right);
+  take(n, true);
+  writer_.quad(n, first, label(n.right, index, true), right);
+}
+
+// Go from the left to the right child of a node. With Gauss-Radau quadrature, visit() writes what this
+// takes.
+void TreeWriter::go_right() {
+  const Label& n = labels_.back();
+  const PathStep& step = take(n, true);
+  if (!radau_) writer_.middle(n, step.share);
+}
+
+void TreeWriter::leave() {
+  const Label n = labels_.back();
+  labels_.pop_back();
+  path_.leave();
+  writer_.exit(n, labels_);
+}
+
+// Resolve a node; write its decision and its children.
+Label TreeWriter::label(int64_t node, int32_t parent, bool right_of_parent) {
+  Label n;
+  n.left = 0;
+  int64_t left = root_ + e_.left[node], right = root_ + e_.right[node];
+  n.flip = e_.is_leaf(left) && !e_.is_leaf(right);
+  if (n.flip) std::swap(left, right);
+  if (left > std::numeric_limits<int32_t>::max() || right > std::numeric_limits<int32_t>::max())
+    throw std::invalid_argument("the ensemble has more than 2,147,483,647 nodes");
+  n.left = static_cast<int32_t>(left);
+  n.right = static_cast<int32_t>(right);
+  const int32_t f = e_.player_of(node);
+  const PathStep* const previous = path_.find(f);
+  n.slot = slot(f);
+  n.repeated = previous != nullptr;
+  n.zero_fraction = previous ? previous->share : 1.0;
+  n.others = 1;
+  if (radau_)
+    for (const PathStep& step : path_.steps())
+      if (step.feature != f) n.others *= step.share;
+  n.share = left_share(e_.cover[left], e_.cover[right]);
+  n.word = static_cast<uint32_t>(kFirstWord + 2 * (plan_.decide.size() - first_decide_));
+  write_decision(node, n, previous);
+  plan_.shares.push_back(n.share);
+
+  if (parent >= 0) plan_.children[first_child_ + 2 * parent + right_of_parent] = last_inner();
+  for (const int64_t child : {left, right})
+    plan_.children.push_back(e_.is_leaf(child) ? write_leaf(child) : 0);
+  return n;
+}
+
+int32_t TreeWriter::write_leaf(int64_t node) {
+  const size_t index = (plan_.leaf_values.size() - first_leaf_) / width_;
+  for (int32_t o = 0; o < width_; ++o) plan_.leaf_values.push_back(measured_.leaf(tree_, node, o));
+  return ~static_cast<int32_t>(index);
+}
+
+void TreeWriter::write_decision(int64_t node, const Label& n, const PathStep* previous) {
+  DecideNode d = columns_.code(node, plan_.category_bits);
+  if (n.flip) d.flags ^= kFlip;
+  if (previous) {
+    d.previous = previous->bit >> 1;
+    if (previous->bit & 1) d.flags |= kPreviousRight;
+  }
+  plan_.decide.push_back(d);
+}
+
+}  // namespace skshap

@@ -1,0 +1,73 @@
+// The second pass over the trees of an ensemble: labels the nodes and writes the programs of chunks.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/columns.h"
+#include "plan/tree_paths.h"
+#include "plan/tree_shapes.h"
+#include "plan/walk_writer.h"
+
+namespace skshap {
+
+class TreeWriter {
+ public:
+  // Write to `out`, which has the precision, order, index and features of the plan that `columns` describes.
+  // Without `walks`, write no programs of the walk.
+  TreeWriter(const EnsembleView& ensemble, const ColumnCoder& columns, const MeasuredTrees& measured,
+             bool walks, Plan& out);
+
+  // Add a chunk of trees, each with an inner node.
+  void write_chunk(const std::vector<int32_t>& trees);
+
+  // Sort the interactions of the plan in ascending order, once all are known.
+  void sort_interactions() { writer_.sort_interactions(); }
+
+ private:
+  enum Stage : uint8_t { kVisit, kBetween, kLeave };
+  struct Item {
+    int64_t node;
+    Stage stage;
+    int32_t parent;  // preorder number
+    bool right;      // child of the parent
+  };
+
+  void begin_chunk(int32_t first_tree);
+  uint32_t slot(int32_t feature);
+  void write_tree(int32_t tree);
+  void begin_tree(int32_t tree, const TreeShape& shape);
+  void end_tree();
+  void visit(const Item& item);
+  void write_fused(const Label& n, int32_t index, bool right);
+  void go_right();
+  void leave();
+  Label label(int64_t node, int32_t parent, bool right_of_parent);
+  int32_t write_leaf(int64_t node);
+  void write_decision(int64_t node, const Label& n, const PathStep* previous);
+
+  bool is_pair(int64_t node) const {
+    return !e_.is_leaf(node) && e_.is_leaf(root_ + e_.left[node]) && e_.is_leaf(root_ + e_.right[node]);
+  }
+  int32_t last_inner() const { return static_cast<int32_t>(plan_.decide.size() - first_decide_) - 1; }
+  // Take an edge of the last node of the path.
+  const PathStep& take(const Label& n, bool right) { return path_.take(n.word << 1 | right, n.share); }
+
+  const EnsembleView& e_;
+  const ColumnCoder& columns_;
+  const MeasuredTrees& measured_;
+  const bool walks_;
+  const int32_t width_;
+  Plan& plan_;
+  WalkWriter writer_;
+  TreePath path_;
+  std::vector<Label> labels_;  // the nodes of the path
+  std::vector<Item> stack_;
+  std::vector<int32_t> slot_of_feature_, slot_features_;
+  int32_t tree_ = 0;
+  int64_t root_ = 0;
+  bool fuse_ = false, radau_ = false;  // of the chunk
+  size_t first_decide_ = 0, first_child_ = 0, first_leaf_ = 0;
+};
+
+}  // namespace skshap
