@@ -27,11 +27,11 @@ DEAR, FEW_THREADS, FEW_ROWS = ("treeshap", "pairs", "triples"), (3, 16), (1, 65)
 
 
 @cache
-def large(vector: bool = False) -> Ensemble:
+def large(vector: bool = False, n_trees: int = 40) -> Ensemble:
     """Draw a model that is worth several threads for one row, and 16 for a block."""
     return random_ensemble(
         1,
-        n_trees=20 if vector else 40,
+        n_trees=n_trees // 2 if vector else n_trees,
         n_features=12,
         n_outputs=3,
         vector=vector,
@@ -87,6 +87,36 @@ def test_bits_do_not_depend_on_threads(vector: bool, precision: str, dtype: str)
                 found = results(plan, ensemble, X[:n_rows], n_threads, dtype)
                 for one, other in zip(expected, found, strict=True):
                     assert same_bits(one, other), (kind, n_rows, n_threads)
+
+
+@pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_plans_do_not_depend_on_the_threads_that_compile_them(vector: bool, precision: str) -> None:
+    ensemble = large(vector, 80 if vector else 40)
+    assert ensemble.n_leaves > 2 * 4096  # enough for several threads
+    X = random_rows(4, ensemble, 70)
+    attributes, background, weights = state(ensemble), random_rows(2, ensemble, 5), random_weights(3, 5)
+    kinds: list[tuple[dict[str, Any], bool]] = [
+        ({}, False),
+        ({"index": "BII"}, False),
+        ({"method": "treeshap"}, False),
+        ({"order": 2}, False),
+        ({}, True),
+    ]
+    for options, is_background in kinds:
+        found = []
+        for n_threads in (1, 2, 5):
+            if is_background:
+                plan = _core.background_plan(attributes, precision, background, weights, 2**22, n_threads)
+            else:
+                plan = _core.Plan(attributes, precision, n_threads=n_threads, **options)
+            info = plan.info() | {"table_seconds": 0.0}
+            found.append((info, results(plan, ensemble, X, 1, "float64")))
+        assert found[0][0]["n_chunks"] >= 5
+        for info, values in found[1:]:
+            assert info == found[0][0], options
+            for one, other in zip(found[0][1], values, strict=True):
+                assert same_bits(one, other), options
 
 
 def test_rows_beyond_the_memory_of_a_grid() -> None:
