@@ -258,6 +258,13 @@ class RescaledPlan:
     def info(self) -> dict[str, Any]:
         """Return counts and sizes like :meth:`Plan.info`."""
 
+def parse_numbers(text: str, numbers: np.ndarray) -> int:
+    """Read numbers, separated by white space, into ``numbers``, a float64 or int64 array of one dimension.
+
+    It returns how many the text has before its end or before what is no number of this type; one more than
+    ``numbers`` has elements means that the text has more.
+    """
+
 def walk_seconds(plan: Plan, X: np.ndarray) -> tuple[float, float]:
     """Measure the CPU seconds in which trees without tables are decided and walked, for benchmarks.
 

@@ -9,6 +9,7 @@
 
 #include "background/background_pairs.h"
 #include "background/rescaled.h"
+#include "base/numbers.h"
 #include "cpu/tree_algorithm.h"
 #include "cpu/walk_time.h"
 #include "intervals/builder.h"
@@ -452,6 +453,14 @@ py::dict whole_info(const Whole& plan) {
   return out;
 }
 
+size_t parse_numbers(std::string_view text, py::array& numbers) {
+  const size_t n = static_cast<size_t>(numbers.size());
+  check_array(numbers, "numbers", {numbers.size()});
+  if (holds<double>(numbers)) return read_numbers(text, static_cast<double*>(numbers.mutable_data()), n);
+  if (holds<int64_t>(numbers)) return read_numbers(text, static_cast<int64_t*>(numbers.mutable_data()), n);
+  throw py::type_error("numbers must be float64 or int64");
+}
+
 PYBIND11_MODULE(_core, module) {
   py::register_exception<TableMemoryError>(module, "TableMemoryError", PyExc_MemoryError);
   py::class_<Plan>(module, "Plan")
@@ -501,6 +510,7 @@ PYBIND11_MODULE(_core, module) {
         out["table_bytes"] = plan.count_bytes();
         return out;
       });
+  module.def("parse_numbers", &parse_numbers, py::arg("text"), py::arg("numbers"));
   module.def("walk_seconds", &walk_seconds, py::arg("plan"), py::arg("X"));
   module.def("instruction_set", [] { return std::string(kernels().name); });
   module.def("instruction_sets", &supported_kernels);

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _core
 from ..errors import UnsupportedModelError
 from ._subclasses import require_own_predictions
 from .ensemble import ZERO_MAGNITUDE, Ensemble
@@ -191,10 +192,13 @@ def _tree(number: int, text: str) -> _Tree:
     fields = _fields(text)
 
     def numbers(name: str, dtype: Any, size: int) -> np.ndarray:
-        array = np.fromstring(fields.get(name, ""), dtype, sep=" ") if size else np.empty(0, dtype)
-        if len(array) != size:
+        text = fields.get(name, "")
+        # A tampered size must not allocate more than the text can fill.
+        array = np.empty(min(size, len(text) // 2 + 1), dtype)
+        if size and (found := _core.parse_numbers(text, array)) != size:
             raise ValueError(
-                f"tree {number} of the LightGBM model text needs {size} numbers as {name}, not {len(array)}"
+                f"tree {number} of the LightGBM model text needs {size} numbers as {name}, not "
+                f"{found if found <= size else 'more'}"
             )
         return array
 
@@ -310,10 +314,10 @@ def _hessians(ensemble: Ensemble, trees: Sequence[_Tree]) -> np.ndarray:
     for number, tree in enumerate(trees):
         n_leaves = len(tree.leaf_value)
         # For a tree with a single leaf it is omitted, too; nothing depends on it.
-        found = np.fromstring(tree.leaf_weight, np.float64, sep=" ") if n_leaves > 1 else np.zeros(1)
-        if len(found) != n_leaves:
+        weight = np.zeros(n_leaves)
+        if n_leaves > 1 and _core.parse_numbers(tree.leaf_weight, weight) != n_leaves:
             raise ValueError(f"tree {number} of the LightGBM model text has no leaf_weight for each leaf")
-        weights.append(found)
+        weights.append(weight)
     cover[leaves] = weight = np.concatenate(weights)
     start = np.repeat(ensemble.tree_offsets[:-1], np.diff(ensemble.tree_offsets))
     inner = np.flatnonzero(ensemble.left >= 0)

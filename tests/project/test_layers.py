@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "_files": {"_rows", "_versions", "adapters"},
     "_rows": {"_common", "adapters", "errors"},
     "_versions": {"_core", "adapters"},
-    "adapters": {"errors"},
+    "adapters": {"_core", "errors"},
     "batches": {
         "_common",
         "_core",
