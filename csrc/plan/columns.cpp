@@ -7,12 +7,10 @@
 #include <stdexcept>
 
 #include "base/threads.h"
+#include "plan/tree_shapes.h"
 
 namespace skshap {
 namespace {
-
-// Nodes for which another thread is worth waking.
-constexpr int64_t kNodesPerThread = 1 << 14;
 
 // Round a threshold to float32 on the side of the comparison: x is float32, so the decisions stay the same.
 float as_float(double threshold, bool strict) {
@@ -36,7 +34,7 @@ ColumnCoder::ColumnCoder(const EnsembleView& ensemble, Plan& plan, int64_t n_thr
     plan_.n_used_inputs += numeric_[x] >= 0 || categorical_[x] >= 0;
   }
   std::atomic<size_t> next{0};
-  run_threads(std::clamp<int64_t>(n_nodes / kNodesPerThread, 1, n_threads), [&](bool) {
+  run_threads(useful_threads(e_, n_threads), [&](bool) {
     for (size_t i; (i = next++) < plan_.columns.size();) {
       Column& column = plan_.columns[i];
       sort_unique(column.thresholds_float);

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <utility>
 
 #include "base/threads.h"
@@ -16,10 +18,8 @@
 namespace skshap {
 namespace {
 
-// Leaves for which another thread is worth waking.
-constexpr int64_t kLeavesPerThread = 4096;
-// Most constants of a leaf for each quadrature node, about.
-constexpr size_t kConstantsPerNode = 4;
+// Constants of a leaf for which memory is reserved: so many for each quadrature node, but not more than that.
+constexpr size_t kConstantsPerNode = 4, kMostConstants = 32;
 
 // Features are renumbered only if they outnumber the nodes by more than this.
 constexpr size_t kFewFeatures = 1 << 16;
@@ -58,10 +58,12 @@ void append(const Plan& part, Plan& plan) {
     plan.trees.push_back(tree);
   }
   add(plan.decide, part.decide);
+  const size_t first_bits = plan.category_bits.size();
+  if (first_bits + part.category_bits.size() > std::numeric_limits<uint32_t>::max())
+    throw std::invalid_argument("too many categories");
   if (!part.category_bits.empty())
     for (size_t i = n_decide; i < plan.decide.size(); ++i)
-      if (plan.decide[i].flags & kCategorical)
-        plan.decide[i].operand += static_cast<uint32_t>(plan.category_bits.size());
+      if (plan.decide[i].flags & kCategorical) plan.decide[i].operand += static_cast<uint32_t>(first_bits);
   add(plan.category_bits, part.category_bits);
   add(plan.shares, part.shares);
   add(plan.ops, part.ops);
@@ -95,7 +97,7 @@ class Compiler {
     make_room();
     add_constants();
     chunks_ = divide_into_chunks(e_, measured_.shapes(), plan_, n_first_);
-    const int64_t n_threads = std::min(n_threads_, plan_.n_leaves / kLeavesPerThread);
+    const int64_t n_threads = useful_threads(e_, n_threads_);
     if (n_threads > 1 && !plan_.interactions())
       write_parts(n_threads);
     else
@@ -118,7 +120,8 @@ class Compiler {
     size_t n_constants = 0;
     for (const TreeShape& shape : measured_.shapes())
       n_constants += static_cast<size_t>(shape.n_leaves) *
-                     (kConstantsPerNode * static_cast<size_t>(shape.n_nodes) + 2 * e_.value_width);
+                     (std::min(kMostConstants, kConstantsPerNode * static_cast<size_t>(shape.n_nodes)) +
+                      2 * static_cast<size_t>(e_.value_width));
     if (plan_.precision == Precision::kSingle)
       plan_.constants_float.reserve(n_constants);
     else

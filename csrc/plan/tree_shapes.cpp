@@ -18,9 +18,13 @@ constexpr int kMaxNodes = 512;
 constexpr int64_t kMaxStackNodes = 1 << 20;
 
 // Nodes for which another thread is worth waking.
-constexpr int64_t kNodesPerThread = 1 << 14;
+constexpr int64_t kNodesPerThread = 1 << 13;
 
 }  // namespace
+
+int64_t useful_threads(const EnsembleView& ensemble, int64_t n_threads) {
+  return std::clamp<int64_t>(ensemble.tree_offsets[ensemble.n_trees] / kNodesPerThread, 1, n_threads);
+}
 
 double left_share(double left, double right) {
   const double sum = left + right;
@@ -118,9 +122,8 @@ MeasuredTrees::MeasuredTrees(const EnsembleView& ensemble, Plan& plan, int64_t n
       centers_(static_cast<size_t>(e_.n_trees) * e_.value_width, 0.0),
       rest_(e_.n_outputs, 0.0) {
   std::vector<Center> centers(centers_.size());
-  const int64_t useful = e_.tree_offsets[e_.n_trees] / kNodesPerThread;
   work_off(
-      e_.n_trees, std::clamp<int64_t>(useful, 1, n_threads), [] { return false; },
+      e_.n_trees, useful_threads(e_, n_threads), [] { return false; },
       [&] {
         return [&, measurer = Measurer(e_, plan.index, plan.interactions())](int64_t i, const Stop&) mutable {
           shapes_[i] = measurer.measure(static_cast<int32_t>(i), centers.data() + i * e_.value_width);

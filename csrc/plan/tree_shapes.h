@@ -53,6 +53,9 @@ class MeasuredTrees {
   int exponent_ = 0;
 };
 
+// Return how many threads are worth waking to compile an ensemble.
+int64_t useful_threads(const EnsembleView& ensemble, int64_t n_threads);
+
 // Return the cover fraction of the left child.
 double left_share(double left, double right);
 
