@@ -227,11 +227,12 @@ class TreeExplainer:
         To stay within the limit, X is processed in batches of rows. Tables count as well, unless they are
         mapped from a file. They take at most half of the limit, and those of "auto" at most 256 MiB, so the
         limit can change the last digits of the values. With None, the result may take all memory of the
-        machine, buffers about 256 MiB, the tables of "auto" 256 MiB, and those of "fast_v2" a quarter of
-        the machine's memory.
+        machine, buffers about 256 MiB, the tables of "auto" 256 MiB, and those of "fast_v2", or with
+        ``expected_rows``, a quarter of the machine's memory.
     expected_rows : int, default=None
         Number of rows that all calls together are expected to explain. With "auto" on the CPU, calls of 256
-        rows or more then use lookup tables if building these pays off over so many rows. With None, it must
+        rows or more then use lookup tables if building these pays off over so many rows, and those of deep
+        trees may take a quarter of the machine's memory, if they save a third of the time. With None, it must
         pay off within a single call. Like the number of rows of a call, it can change the last digits of the
         values. It has no effect with a ``memory_limit``.
     check_additivity : bool, default=True

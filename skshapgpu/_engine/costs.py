@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from .._common import memory
 from .._common.digits import number
 
 #: Seconds, measured on one core of servers with AVX-512: for each call, for each walked leaf and block of 64
@@ -40,6 +41,9 @@ _LEAST_LEAVES = 3.0
 
 #: Tables must save a part of the time of the walk, because the prices differ among processors.
 _LEAST_SAVING = 0.05
+
+#: Part of that time that tables must save if they take more memory than those that were not asked for.
+_LEAST_SAVING_OF_LARGE = 1 / 3
 
 #: Least number of rows for which tables by intervals of so many entries are built, in descending order:
 #: larger tables save lookups, but take longer to build.
@@ -267,7 +271,8 @@ class TableLayout:
         """
         building = self.build_seconds * n_rows / expected_rows
         seconds = self.call_seconds(n_rows, 1, work, precision) + building
-        return seconds < (1 - _LEAST_SAVING) * walk_seconds
+        is_large = self.table_bytes > memory.TABLE_BYTES
+        return seconds < (1 - (_LEAST_SAVING_OF_LARGE if is_large else _LEAST_SAVING)) * walk_seconds
 
 
 def table_prices(precision: str) -> dict[str, float]:

@@ -493,7 +493,9 @@ class CompiledModel:
         return self._layouts[key]
 
     def _interval_room(self) -> int:
-        return self._table_room(SHAP_VALUES) - int(self.info["table_bytes"])
+        """Return the bytes that tables by intervals may take: more if a number of rows is expected."""
+        room = memory.table_bytes(None, self.options.expected_rows is not None)
+        return room - int(self.info["table_bytes"])
 
     def _lay_out(self, plan: Any, most_entries: int) -> Any:
         from .. import _core

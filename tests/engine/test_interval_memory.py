@@ -119,6 +119,29 @@ def test_tables_that_never_fit_are_not_built(monkeypatch: pytest.MonkeyPatch) ->
             np.testing.assert_array_equal(values, walked)
 
 
+@once
+def test_expected_rows_ask_for_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them, tables are bounded; with them, large ones must save more than small ones."""
+    monkeypatch.setitem(
+        costs._WALK_FACTOR, costs.instruction_set(), 1000.0
+    )  # tables save nearly all of the time
+    forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
+    rows = np.resize(X, (4096, X.shape[1]))
+    needed = TreeExplainer(forest, device="cpu").plan(4096).table_bytes
+    assert needed > 0
+    monkeypatch.setattr(memory, "TABLE_BYTES", needed - 1)
+    for saving, expected_rows, built in ((1 / 3, 4096, True), (1 / 3, None, False), (0.9999, 4096, False)):
+        monkeypatch.setattr(costs, "_LEAST_SAVING_OF_LARGE", saving)
+        explainer = TreeExplainer(forest, device="cpu", expected_rows=expected_rows)
+        assert explainer.plan(4096).table_bytes == (needed if built else 0)
+        explainer.shap_values(rows)
+        assert explainer._compiled.table_bytes == (needed if built else 0)
+    monkeypatch.setattr(memory, "TABLE_BYTES", needed)
+    assert TreeExplainer(forest, device="cpu", expected_rows=4096).plan(4096).table_bytes == needed
+    monkeypatch.setattr(memory, "machine_bytes", lambda: 4 * (needed - 1))
+    assert TreeExplainer(forest, device="cpu", expected_rows=4096).plan(4096).table_bytes == 0
+
+
 WIDE_MODEL = """
 from dataclasses import replace
 
