@@ -36,6 +36,9 @@ _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 
 _INTERVAL_LOOKUP, _INTERVAL_DOUBLING, _SMALL_TABLE = 1.3e-9, 2.7e-10, 2**13
 _INTERVAL_NODE, _INTERVAL_ENTRY, _INTERVAL_BYTE = 2e-7, 3e-9, 2e-10
 
+#: Seconds per byte of large tables, which each call reads from the memory.
+_TABLE_READ = 1e-10
+
 #: A unit of fewer leaves is walked in less time than its table is looked up, unless other units share it.
 _LEAST_LEAVES = 3.0
 
@@ -255,12 +258,18 @@ class TableLayout:
     lookup_seconds: float
     build_seconds: float
 
+    @property
+    def is_large(self) -> bool:
+        """Whether the tables take more memory than those that were not asked for may take."""
+        return self.table_bytes > memory.TABLE_BYTES
+
     def call_seconds(self, n_rows: int, n_threads: int, work: float, precision: str) -> float:
         """Return the seconds that a call spends in trees, with tables that exist; see :func:`cpu_seconds`."""
         walked = [group for group in self.groups if group.algorithm == "quadrature"]
         threads = max(1, min(n_threads, -(-n_rows // BLOCK_ROWS)))
         seconds = cpu_seconds(walked, n_rows, n_threads, work, precision)
-        return seconds + n_rows * self.lookup_seconds / threads
+        read = self.table_bytes * _TABLE_READ if self.is_large else 0.0
+        return seconds + read + n_rows * self.lookup_seconds / threads
 
     def is_worthwhile(
         self, n_rows: int, expected_rows: int, walk_seconds: float, work: float, precision: str
@@ -271,8 +280,7 @@ class TableLayout:
         """
         building = self.build_seconds * n_rows / expected_rows
         seconds = self.call_seconds(n_rows, 1, work, precision) + building
-        is_large = self.table_bytes > memory.TABLE_BYTES
-        return seconds < (1 - (_LEAST_SAVING_OF_LARGE if is_large else _LEAST_SAVING)) * walk_seconds
+        return seconds < (1 - (_LEAST_SAVING_OF_LARGE if self.is_large else _LEAST_SAVING)) * walk_seconds
 
 
 def table_prices(precision: str) -> dict[str, float]:

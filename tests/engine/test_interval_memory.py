@@ -136,8 +136,12 @@ def test_expected_rows_ask_for_large_tables(monkeypatch: pytest.MonkeyPatch) -> 
         assert explainer.plan(4096).table_bytes == (needed if built else 0)
         explainer.shap_values(rows)
         assert explainer._compiled.table_bytes == (needed if built else 0)
-    monkeypatch.setattr(memory, "TABLE_BYTES", needed)
-    assert TreeExplainer(forest, device="cpu", expected_rows=4096).plan(4096).table_bytes == needed
+    monkeypatch.setattr(costs, "_LEAST_SAVING_OF_LARGE", 1 / 3)
+    monkeypatch.setattr(costs, "_TABLE_READ", 1.0)  # each call reads large tables
+    for room, built in ((needed - 1, False), (needed, True)):
+        monkeypatch.setattr(memory, "TABLE_BYTES", room)
+        explainer = TreeExplainer(forest, device="cpu", expected_rows=4096)
+        assert explainer.plan(4096).table_bytes == (needed if built else 0)
     monkeypatch.setattr(memory, "machine_bytes", lambda: 4 * (needed - 1))
     assert TreeExplainer(forest, device="cpu", expected_rows=4096).plan(4096).table_bytes == 0
 
