@@ -129,13 +129,21 @@ class Plan:
 class IntervalLayout:
     """Tables by intervals that are laid out, but not filled."""
 
-    def __init__(self, plan: Plan, most_entries: int, n_rows: float, prices: dict[str, float]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        most_entries: int,
+        n_rows: float,
+        prices: dict[str, float],
+        most_bytes: float = ...,
+    ) -> None:
         """Lay out tables of at most ``most_entries`` entries, at most 16384, for a plan of the method "walk".
 
         Trees that are explained faster by walking ``n_rows`` rows than by building tables and looking the
         rows up have none; neither have trees that test a categorical column with more than 256 categories, or
         any tree if a column has more than 65,534 thresholds or more than 32 features are used. The prices are
-        those of ``skshapgpu._engine.costs.table_prices``. ValueError is raised for other plans.
+        those of ``skshapgpu._engine.costs.table_prices``. There may be no tables if all would take more than
+        ``most_bytes``. ValueError is raised for other plans.
         """
 
     def info(self) -> dict[str, Any]:

@@ -25,6 +25,8 @@ constexpr int64_t kManyLeaves = 8192;
 constexpr double kMostSampled = 0.125, kSampledPerRow = 4e-6;
 constexpr size_t kLeastTrees = 2;  // of a block
 constexpr double kLeastSaving = 0.05;
+// By how much tables of a sample may take more memory for each leaf than those of all trees.
+constexpr double kSharing = 2;
 
 class Layout {
  public:
@@ -124,10 +126,22 @@ class Layout {
       without += of_tree;
       if (out_.units.has(tree)) saved += std::max(0.0, of_tree - with[tree]);
     }
-    if (saved >= kLeastSaving * without) return true;
+    if (saved >= kLeastSaving * without && sampled_bytes_fit(chosen)) return true;
     out_ = {};
     out_.plan = &plan_;
     return false;
+  }
+
+  // Return whether tables of all trees may take no more memory than they should, given those of a sample; of
+  // more trees, more units share tables.
+  bool sampled_bytes_fit(const std::vector<bool>& chosen) const {
+    double bytes = 0, n_sampled = 0;
+    for (const PackedWindow& window : out_.windows)
+      for (const size_t i : window.tables)
+        bytes += static_cast<double>(table_bytes(out_.tables[i], row_bytes(window)));
+    for (size_t tree = 0; tree < chosen.size(); ++tree)
+      if (chosen[tree]) n_sampled += static_cast<double>(n_leaves(tree));
+    return bytes * static_cast<double>(plan_.n_leaves) / n_sampled <= kSharing * limits_.most_bytes;
   }
 
   // Return the seconds to build the tables of each tree and to look up all rows.

@@ -1,6 +1,7 @@
 // Chooses the trees that tables by intervals explain, and lays out the tables.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "intervals/packing.h"
@@ -22,8 +23,9 @@ struct IntervalPrices {
 
 struct IntervalLimits {
   uint32_t most_entries;
-  double least_leaves;  // of a unit, on average in a tree
-  double n_rows;        // that the tables are expected to explain
+  double least_leaves;                                          // of a unit, on average in a tree
+  double n_rows;                                                // that the tables are expected to explain
+  double most_bytes = std::numeric_limits<double>::infinity();  // that are of use: a model may have none then
 };
 
 // The costs of the tables; `groups` has all trees.

@@ -166,7 +166,7 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
 }
 
 IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
-                       std::map<std::string, double> prices) {
+                       std::map<std::string, double> prices, double most_bytes) {
   if (plan.order != 1 || plan.method != Method::kWalk || plan.tree_algorithm)
     throw py::value_error("only plans for values, by the walk or background data, have tables by intervals");
   if (plan.intervals.any()) throw py::value_error("the plan has tables by intervals");
@@ -178,7 +178,7 @@ IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
   const IntervalPrices each{price("leaf"),      price("leaf_node"), price("table"),
                             price("lookup"),    price("doubling"),  price("small_bytes"),
                             price("unit_node"), price("entry"),     price("byte")};
-  const IntervalLimits limits{most_entries, price("least_leaves"), n_rows};
+  const IntervalLimits limits{most_entries, price("least_leaves"), n_rows, most_bytes};
   if (!prices.empty()) throw py::value_error("there is no price '" + prices.begin()->first + "'");
   const WithoutGil release;
   return lay_out_intervals(plan, each, limits);
@@ -479,7 +479,7 @@ PYBIND11_MODULE(_core, module) {
       .def("info", &info);
   py::class_<IntervalLayout>(module, "IntervalLayout")
       .def(py::init(&lay_out), py::arg("plan"), py::arg("most_entries"), py::arg("n_rows"), py::arg("prices"),
-           py::keep_alive<1, 2>())
+           py::arg("most_bytes") = std::numeric_limits<double>::infinity(), py::keep_alive<1, 2>())
       .def("info", &layout_info);
   module.def("interval_plan", &compile_intervals, py::arg("plan"), py::arg("layout"),
              py::arg("n_threads") = 1);

@@ -501,7 +501,8 @@ class CompiledModel:
         from .. import _core
 
         prices = costs.table_prices(self.options.precision)
-        return _core.IntervalLayout(plan, most_entries, costs.typical_rows(most_entries), prices)
+        n_rows, room = costs.typical_rows(most_entries), self._interval_room()
+        return _core.IntervalLayout(plan, most_entries, n_rows, prices, room)
 
     def _work(self, kind: Kind) -> float:
         """Return the work at each leaf, relative to SHAP values of one output."""

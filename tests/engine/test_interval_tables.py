@@ -592,3 +592,16 @@ def test_slower_kernels_have_tables_for_smaller_models(monkeypatch: pytest.Monke
 def test_other_instruction_sets(name: str) -> None:
     ended = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__], SKSHAPGPU_ISA=name)
     assert ended.returncode == 0, ended.stdout
+
+
+@once
+def test_large_models_whose_tables_would_not_fit_are_not_laid_out() -> None:
+    """A sample of the trees tells, so that the others need not be looked at."""
+    ensemble = random_ensemble(3, n_trees=600, shapes=("balanced", "random"), max_leaves=30)
+    assert ensemble.n_leaves > 8192
+    plan = walk_of(ensemble)
+    full = _core.IntervalLayout(plan, 256, 1e9, ALWAYS_TABLES).info()
+    assert full["table_bytes"] > 0
+    assert _core.IntervalLayout(plan, 256, 1e9, ALWAYS_TABLES, full["table_bytes"]).info() == full
+    none = _core.IntervalLayout(plan, 256, 1e9, ALWAYS_TABLES, full["table_bytes"] / 100).info()
+    assert none["table_bytes"] == 0 and all(group["algorithm"] == "quadrature" for group in none["groups"])
