@@ -34,7 +34,7 @@ ColumnCoder::ColumnCoder(const EnsembleView& ensemble, Plan& plan, int64_t n_thr
     plan_.n_used_inputs += numeric_[x] >= 0 || categorical_[x] >= 0;
   }
   std::atomic<size_t> next{0};
-  run_threads(useful_threads(e_, n_threads), [&](bool) {
+  run_threads(compiling_threads(e_, n_threads), [&](bool) {
     for (size_t i; (i = next++) < plan_.columns.size();) {
       Column& column = plan_.columns[i];
       sort_unique(column.thresholds_float);

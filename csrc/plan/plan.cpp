@@ -97,7 +97,7 @@ class Compiler {
     make_room();
     add_constants();
     chunks_ = divide_into_chunks(e_, measured_.shapes(), plan_, n_first_);
-    const int64_t n_threads = useful_threads(e_, n_threads_);
+    const int64_t n_threads = compiling_threads(e_, n_threads_);
     if (n_threads > 1 && !plan_.interactions())
       write_parts(n_threads);
     else

@@ -22,7 +22,7 @@ constexpr int64_t kNodesPerThread = 1 << 13;
 
 }  // namespace
 
-int64_t useful_threads(const EnsembleView& ensemble, int64_t n_threads) {
+int64_t compiling_threads(const EnsembleView& ensemble, int64_t n_threads) {
   return std::clamp<int64_t>(ensemble.tree_offsets[ensemble.n_trees] / kNodesPerThread, 1, n_threads);
 }
 
@@ -123,7 +123,7 @@ MeasuredTrees::MeasuredTrees(const EnsembleView& ensemble, Plan& plan, int64_t n
       rest_(e_.n_outputs, 0.0) {
   std::vector<Center> centers(centers_.size());
   work_off(
-      e_.n_trees, useful_threads(e_, n_threads), [] { return false; },
+      e_.n_trees, compiling_threads(e_, n_threads), [] { return false; },
       [&] {
         return [&, measurer = Measurer(e_, plan.index, plan.interactions())](int64_t i, const Stop&) mutable {
           shapes_[i] = measurer.measure(static_cast<int32_t>(i), centers.data() + i * e_.value_width);

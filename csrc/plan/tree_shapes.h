@@ -54,7 +54,7 @@ class MeasuredTrees {
 };
 
 // Return how many threads are worth waking to compile an ensemble.
-int64_t useful_threads(const EnsembleView& ensemble, int64_t n_threads);
+int64_t compiling_threads(const EnsembleView& ensemble, int64_t n_threads);
 
 // Return the cover fraction of the left child.
 double left_share(double left, double right);

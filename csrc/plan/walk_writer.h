@@ -49,8 +49,7 @@ class WalkWriter {
   size_t n_constants() const {
     return single_ ? plan_.constants_float.size() : plan_.constants_double.size();
   }
-  // Return the bytes of everything written to the plan; clear() removes it from there.
-  size_t bytes() const { return plan_.ops.size() * 4 + n_constants() * element_bytes(plan_); }
+  // Remove everything written from the plan.
   void clear();
 
  private:

@@ -37,8 +37,8 @@ void scatter_values(const Plan& plan, const std::vector<const double*>& columns,
 }
 
 // Write out[row][output][feature] from the sums of features, for the outputs of `sums` from first_output on.
-// What is written of each row is added to totals[output][row], unless they are null. If the output is
-// `zeroed`, and few features are used, only these are written.
+// Add the values of each row, as they are written, to totals[output][row], unless these are null. If the
+// output is `zeroed`, and few features are used, only these are written.
 template <class Out>
 void write_values(const Plan& plan, const TileSums& sums, size_t first_output, int n_rows, bool zeroed,
                   Out* out, const TileSums* totals) {

@@ -7,6 +7,7 @@ import pytest
 from helpers.kernels import same_bits
 
 from skshapgpu._core import parse_numbers
+from skshapgpu.adapters.lightgbm import read_text
 
 
 def test_numbers_are_those_that_python_reads() -> None:
@@ -61,8 +62,6 @@ def test_wrong_arrays(numbers: np.ndarray) -> None:
 
 
 def test_a_tampered_size_allocates_nothing() -> None:
-    from skshapgpu.adapters.lightgbm import read_text
-
     tree = "num_leaves=1000000000000\nnum_cat=0\nsplit_feature=0\n"
     text = (
         "num_tree_per_iteration=1\nmax_feature_idx=0\nfeature_names=a\ntree_sizes=50\n"

@@ -122,9 +122,7 @@ def test_tables_that_never_fit_are_not_built(monkeypatch: pytest.MonkeyPatch) ->
 @once
 def test_expected_rows_ask_for_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without them, tables are bounded; with them, large ones must save more than small ones."""
-    monkeypatch.setitem(
-        costs._WALK_FACTOR, costs.instruction_set(), 1000.0
-    )  # tables save nearly all of the time
+    monkeypatch.setitem(costs._WALK_FACTOR, costs.instruction_set(), 1000.0)  # tables always pay
     forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
     rows = np.resize(X, (4096, X.shape[1]))
     needed = TreeExplainer(forest, device="cpu").plan(4096).table_bytes

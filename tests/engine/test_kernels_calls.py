@@ -13,6 +13,7 @@ import pytest
 from helpers import TESTS
 from helpers.ensembles import ORDERS, full_tree, random_ensemble, random_rows
 from helpers.kernels import (
+    TOLERANCE,
     assert_consistent,
     both_precisions,
     explain,
@@ -170,7 +171,7 @@ def test_values_of_an_output_do_not_depend_on_the_others(core, precision, dtype)
             expected = explain(core.Plan(state(alone), "double"), alone, X, dtype="float64")[0]
             scale = np.abs(expected).max()
             assert scale > 0
-            tolerance = 1e-12 if precision == "double" and dtype == "float64" else 1e-5
+            tolerance = TOLERANCE[precision if dtype == "float64" else "single"]
             np.testing.assert_allclose(values[:, o], expected[:, 0], rtol=0, atol=tolerance * scale)
 
 

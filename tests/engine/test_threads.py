@@ -27,11 +27,11 @@ DEAR, FEW_THREADS, FEW_ROWS = ("treeshap", "pairs", "triples"), (3, 16), (1, 65)
 
 
 @cache
-def large(vector: bool = False, n_trees: int = 40) -> Ensemble:
+def large(vector: bool = False) -> Ensemble:
     """Draw a model that is worth several threads for one row, and 16 for a block."""
     return random_ensemble(
         1,
-        n_trees=n_trees // 2 if vector else n_trees,
+        n_trees=40,
         n_features=12,
         n_outputs=3,
         vector=vector,
@@ -92,7 +92,7 @@ def test_bits_do_not_depend_on_threads(vector: bool, precision: str, dtype: str)
 @pytest.mark.parametrize("vector", [False, True])
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_plans_do_not_depend_on_the_threads_that_compile_them(vector: bool, precision: str) -> None:
-    ensemble = large(vector, 80 if vector else 40)
+    ensemble = large(vector)
     assert ensemble.n_leaves > 2 * 4096  # enough for several threads
     X = random_rows(4, ensemble, 70)
     attributes, background, weights = state(ensemble), random_rows(2, ensemble, 5), random_weights(3, 5)
