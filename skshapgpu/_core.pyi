@@ -266,6 +266,22 @@ class RescaledPlan:
     def info(self) -> dict[str, Any]:
         """Return counts and sizes like :meth:`Plan.info`."""
 
+def new_array(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, bool]:
+    """Return a new array of float32 or float64, and whether it is known that all of its elements are 0.
+
+    Arrays of at least 4 MiB are in memory that is kept when they are deleted, as :func:`keep_memory` says.
+    TypeError is raised for other types, ValueError for a negative shape.
+    """
+
+def keep_memory(most_bytes: int) -> None:
+    """Set how many bytes of deleted arrays and tables are kept for new ones; the others are freed.
+
+    At first, none are. The system may take the pages of kept memory when it is short of memory.
+    """
+
+def kept_memory() -> int:
+    """Return how many bytes are kept."""
+
 def parse_numbers(text: str, numbers: np.ndarray) -> int:
     """Read numbers, separated by white space, into ``numbers``, a float64 or int64 array of one dimension.
 

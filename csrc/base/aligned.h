@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "base/large_memory.h"
+
 namespace skshap {
 
 template <class T>
@@ -34,8 +36,16 @@ struct AlignedAllocator {
   AlignedAllocator() = default;
   template <class U>
   AlignedAllocator(const AlignedAllocator<U>&) {}
-  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kAlignment)); }
-  void deallocate(T* p, size_t) { ::operator delete(p, kAlignment); }
+  T* allocate(size_t n) {
+    const size_t bytes = n * sizeof(T);
+    return static_cast<T*>(bytes < kLargeBytes ? ::operator new(bytes, kAlignment) : take_memory(bytes).data);
+  }
+  void deallocate(T* p, size_t n) {
+    if (n * sizeof(T) < kLargeBytes)
+      ::operator delete(p, kAlignment);
+    else
+      give_back_memory(p, n * sizeof(T));
+  }
   template <class U>
   void construct(U* p) {
     ::new (static_cast<void*>(p)) U;

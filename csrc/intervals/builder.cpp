@@ -6,7 +6,6 @@
 #include <atomic>
 #include <memory>
 
-#include "base/large_pages.h"
 #include "base/threads.h"
 #include "intervals/background_units.h"
 #include "intervals/walked_units.h"
@@ -232,10 +231,10 @@ void place_contents(Plan& plan) {
       }
     }
   if (plan.precision == Precision::kSingle)
-    resize_on_large_pages(out.floats, n_sums);
+    out.floats.resize(n_sums);
   else
-    resize_on_large_pages(out.doubles, n_sums);
-  resize_on_large_pages(out.margins, n_margins);
+    out.doubles.resize(n_sums);
+  out.margins.resize(n_margins);
 }
 
 // Write the places and indices of all tables.

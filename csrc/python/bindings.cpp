@@ -9,6 +9,7 @@
 
 #include "background/background_pairs.h"
 #include "background/rescaled.h"
+#include "base/large_memory.h"
 #include "base/numbers.h"
 #include "cpu/tree_algorithm.h"
 #include "cpu/walk_time.h"
@@ -461,6 +462,33 @@ size_t parse_numbers(std::string_view text, py::array& numbers) {
   throw py::type_error("numbers must be float64 or int64");
 }
 
+// Return a new array of float32 or float64, and whether all of its elements are 0. A large one may be in
+// memory that another array gave back.
+py::tuple new_array(const std::vector<py::ssize_t>& shape, const py::dtype& dtype) {
+  if (dtype.kind() != 'f') throw py::type_error("dtype must be float32 or float64");
+  size_t bytes = static_cast<size_t>(dtype.itemsize());
+  for (const py::ssize_t n : shape) {
+    if (n < 0) throw py::value_error("shape must not be negative");
+    if (n && bytes > SIZE_MAX / 2 / static_cast<size_t>(n)) throw std::bad_alloc();
+    bytes *= static_cast<size_t>(n);
+  }
+  if (bytes < kLargeBytes) return py::make_tuple(py::array(dtype, shape), false);
+  struct Taken {
+    void* data;
+    size_t bytes;
+  };
+  auto taken = std::make_unique<Taken>(Taken{nullptr, bytes});
+  Taken& its = *taken;
+  const py::capsule owner(taken.get(), [](void* p) {
+    const std::unique_ptr<Taken> given(static_cast<Taken*>(p));
+    if (given->data) give_back_memory(given->data, given->bytes);
+  });
+  taken.release();
+  const LargeMemory memory = take_memory(bytes);
+  its.data = memory.data;
+  return py::make_tuple(py::array(dtype, shape, memory.data, owner), memory.is_zero);
+}
+
 PYBIND11_MODULE(_core, module) {
   py::register_exception<TableMemoryError>(module, "TableMemoryError", PyExc_MemoryError);
   py::class_<Plan>(module, "Plan")
@@ -510,6 +538,9 @@ PYBIND11_MODULE(_core, module) {
         out["table_bytes"] = plan.count_bytes();
         return out;
       });
+  module.def("new_array", &new_array, py::arg("shape"), py::arg("dtype"));
+  module.def("keep_memory", &keep_memory, py::arg("most_bytes"));
+  module.def("kept_memory", &kept_memory);
   module.def("parse_numbers", &parse_numbers, py::arg("text"), py::arg("numbers"));
   module.def("walk_seconds", &walk_seconds, py::arg("plan"), py::arg("X"));
   module.def("instruction_set", [] { return std::string(kernels().name); });

@@ -4,8 +4,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/large_pages.h"
-
 namespace skshap {
 namespace {
 
@@ -179,7 +177,7 @@ namespace {
 // No table writes to the padding, but files store all of it.
 template <class X>
 void allocate(X& table, size_t n) {
-  resize_on_large_pages(table, n);
+  table.resize(n);
   std::fill(table.end() - std::min(n, kTablePadding), table.end(), 0);
 }
 

@@ -16,6 +16,10 @@ CHUNK_BYTES = 256 * 2**20
 #: fit into the tables are slower; trees of path-dependent values that do not fit are walked.
 TABLE_BYTES = 2**28
 
+#: Environment variable with the bytes of results and tables that are kept for the next ones.
+KEPT_VARIABLE = "SKSHAPGPU_KEPT_MEMORY"
+KEPT_BYTES = 512 * 2**20
+
 _UNITS = {
     "": 1,
     "k": 10**3,
@@ -29,21 +33,19 @@ _UNITS = {
 }
 
 
-def parse_bytes(limit: int | str | None) -> int | None:
-    """Return bytes from a number or from a string such as "500MB" or "1.5 GiB"."""
+def parse_bytes(limit: int | str | None, name: str = "memory_limit") -> int | None:
+    """Return bytes from a number or from a string such as "500MB" or "1.5 GiB"; errors give the name."""
     if limit is None:
         return None
     if isinstance(limit, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]i?|)b?\s*", limit, re.IGNORECASE)
         if match is None:
-            raise ValueError(
-                f"memory_limit must be bytes or a string such as '500MB' or '2GiB', not {limit!r}"
-            )
+            raise ValueError(f"{name} must be bytes or a string such as '500MB' or '2GiB', not {limit!r}")
         limit = int(float(match[1]) * _UNITS[match[2].lower()])
     elif isinstance(limit, bool) or not isinstance(limit, (int, np.integer)):
-        raise TypeError(f"memory_limit must be an int, a str or None, not {limit!r}")
+        raise TypeError(f"{name} must be an int, a str or None, not {limit!r}")
     if limit <= 0:
-        raise ValueError(f"memory_limit must be positive, not {limit!r}")
+        raise ValueError(f"{name} must be positive, not {limit!r}")
     return int(limit)
 
 
@@ -52,6 +54,20 @@ def table_bytes(limit: int | None, asked: bool) -> int:
     if limit is not None:
         return limit // 2 if asked else min(TABLE_BYTES, limit // 2)
     return (machine_bytes() or 4 * TABLE_BYTES) // 4 if asked else TABLE_BYTES
+
+
+def kept_bytes() -> int:
+    """Return how many bytes of deleted results and tables are kept for the next ones.
+
+    Raises
+    ------
+    ValueError
+        The environment variable ``SKSHAPGPU_KEPT_MEMORY`` is no number of bytes.
+    """
+    given = os.environ.get(KEPT_VARIABLE, "").strip()
+    if given == "0":
+        return 0
+    return (parse_bytes(given, KEPT_VARIABLE) if given else None) or KEPT_BYTES
 
 
 @cache

@@ -10,10 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 
+from .. import _core
 from .._common import devices, memory
 from .._common.progress import Progress, watched
 from .._rows import gpu_arrays
@@ -124,8 +126,12 @@ class Run(ABC):
         return self._compiled.sets(self._kind, part)
 
     @abstractmethod
+    def new(self, *shape: int) -> tuple[Any, bool]:
+        """Return a new array of the library and dtype of the results, and whether all elements are 0."""
+
     def empty(self, *shape: int) -> Any:
-        """Return a new array of the library and dtype of the results."""
+        """Return a new array as :meth:`new` does, whatever its elements are."""
+        return self.new(*shape)[0]
 
     @abstractmethod
     def to_native(self, values: Any) -> Any:
@@ -227,8 +233,11 @@ class HostRun(Run):
         super().compile()
         self._gpus = [self._compiled.cuda_plan(self._kind, index) for index in self._execution.indices]
 
-    def empty(self, *shape: int) -> np.ndarray:
-        return np.empty(shape, self.dtype)
+    def new(self, *shape: int) -> tuple[np.ndarray, bool]:
+        if self._compiled.options.memory_limit is not None:  # of which kept memory would be a part
+            return np.empty(shape, self.dtype), False
+        _keep_memory()
+        return _core.new_array(shape, self.dtype)
 
     def to_native(self, values: np.ndarray) -> np.ndarray:
         return values
@@ -370,8 +379,8 @@ class DeviceRun(Run):
         super().compile()
         self._gpu = self._compiled.cuda_plan(self._kind, self._rows.gpu)
 
-    def empty(self, *shape: int) -> Any:
-        return self._rows.empty(shape)
+    def new(self, *shape: int) -> tuple[Any, bool]:
+        return self._rows.empty(shape), False
 
     def to_native(self, values: Any) -> Any:
         return self._rows.to_native(values)
@@ -419,11 +428,17 @@ class DeviceRun(Run):
         self._accept(gap, array.dtype, start, margins)
 
 
+@cache
+def _keep_memory() -> None:
+    """Have the memory of large results and tables kept for the next ones once they are deleted."""
+    _core.keep_memory(memory.kept_bytes())
+
+
 def shap_values(run: Run) -> Any:
     """Return the SHAP values (or Banzhaf values) of all rows, [row][output][feature]."""
     size = run.chunk_rows(*_rows_and_texts(run))
-    shape, zeroed = (run.n_rows, run.n_outputs, run.n_features), run.skips_unused
-    values = np.zeros(shape, run.dtype) if zeroed else run.empty(*shape)
+    values, is_zero = run.new(run.n_rows, run.n_outputs, run.n_features)
+    zeroed = is_zero and run.skips_unused
     for start in range(0, run.n_rows, size):
         run.fill(start, chunk_of(values, start, size), zeroed=zeroed)
     return run.to_native(values)
