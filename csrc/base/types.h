@@ -26,8 +26,14 @@ struct EnsembleView {
   const int64_t* category_offsets;
   const int32_t* category_values;
   const uint8_t* category_listed_left;
+  // Per node, or null: the next node in the same place of the tree (see plan/merged_trees.h), or -1.
+  const int32_t* next = nullptr;
 
   bool is_leaf(int64_t node) const { return left[node] < 0; }
+  // Return the first node after this one in the same place of a tree with this root, or -1.
+  int64_t next_of(int64_t node, int64_t root) const {
+    return next && next[node] >= 0 ? root + next[node] : -1;
+  }
   bool is_categorical(int64_t node) const { return category_set && category_set[node] >= 0; }
   int32_t player_of(int64_t node) const { return player ? player[feature[node]] : feature[node]; }
 };

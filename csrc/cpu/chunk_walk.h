@@ -53,7 +53,7 @@ class ChunkWalk {
 
   // Return the bytes that a ChunkWalk allocates.
   static size_t bytes(const Plan& plan) {
-    const size_t of_margins = 8 * (2 * most_inner_nodes(plan) + 1);
+    const size_t of_margins = 8 * most_nodes(plan);
     return stack_size(plan) * sizeof(T) + n_words(plan) * 8 + of_margins +
            (plan.tree_algorithm ? plan.tree_algorithm->of<T>().bytes(plan) : 0);
   }

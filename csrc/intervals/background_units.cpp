@@ -138,8 +138,8 @@ class TableReader : public UnitValues<T> {
     std::fill_n(margin_.data(), n_outputs * kBlockRows, 0.0);
     int32_t reached[kBlockRows];
     add_leaf_values(kernels(),
-                    {tree_.children(), tree_.n_inner(), tree_.height(), static_cast<int>(n_rows), words,
-                     tree_.values(), reach_.data(), margin_.data(), reached},
+                    {tree_.children(), tree_.n_inner(), tree_.n_inner() + 1, false, tree_.height(),
+                     static_cast<int>(n_rows), words, tree_.values(), reach_.data(), margin_.data(), reached},
                     n_outputs, margin_.data(), kBlockRows);
     for (size_t o = 0; o < n_outputs; ++o)
       for (size_t row = 0; row < n_rows; ++row)

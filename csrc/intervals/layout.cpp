@@ -28,6 +28,10 @@ constexpr double kLeastSaving = 0.05;
 // By how much tables of a sample may take more memory for each leaf than those of all trees.
 constexpr double kSharing = 2;
 
+// The time to merge trees, for each of their leaves, and for each that is left to be compiled, relative to
+// that for a node of a unit.
+constexpr double kMergedLeaf = 0.5, kLeafLeft = 1.5;
+
 class Layout {
  public:
   Layout(const Plan& plan, const IntervalPrices& prices, const IntervalLimits& limits)
@@ -39,8 +43,8 @@ class Layout {
   }
 
   IntervalLayout lay_out() {
-    // The index is computed from codes of 16 bits.
-    if (plan_.wide_codes || plan_.features.size() > kMostFeatures || !sample_pays()) {
+    // The index is computed from codes of 16 bits, and has at least two values.
+    if (most_entries_ < 2 || plan_.wide_codes || plan_.features.size() > kMostFeatures || !sample_pays()) {
       out_.units.first_of_tree.assign(plan_.trees.size() + 1, 0);
     } else {
       out_.units = find_units(plan_, most_entries_, limits_.least_leaves);
@@ -176,10 +180,36 @@ class Layout {
     return true;
   }
 
+  // Merge the trees that are walked, if that pays; return the part of the leaves of each tree that is left.
+  std::vector<double> merge() {
+    std::vector<double> part_left(plan_.trees.size(), 1.0);
+    if (plan_.tables.against_background) return part_left;
+    std::vector<size_t> walked;
+    for (size_t tree = 0; tree < plan_.trees.size(); ++tree)
+      if (!out_.units.has(tree)) walked.push_back(tree);
+    for (const AlikeTrees& alike : find_alike_trees(plan_, walked)) {
+      double n_before = 0, walking = 0;
+      for (const size_t tree : alike.trees) {
+        n_before += static_cast<double>(n_leaves(tree));
+        walking += limits_.n_rows * walk_seconds(tree);
+      }
+      const auto seconds = [&](double n_left) {
+        return prices_.unit_node * (kMergedLeaf * n_before + kLeafLeft * n_left);
+      };
+      if (seconds(alike.part_left * n_before) > (1 - alike.part_left) * walking) continue;
+      out_.merged.push_back(merge_trees(plan_, alike));
+      const double n_left = static_cast<double>(out_.merged.back().n_leaves);
+      for (const size_t tree : alike.trees) part_left[tree] = n_left / n_before;
+      out_.costs.build_seconds += seconds(n_left);
+    }
+    return part_left;
+  }
+
   void sum_costs() {
     IntervalCosts& costs = out_.costs;
     TableCost& tables = costs.tables;
     tables.n_lookups = out_.tables.size();
+    const std::vector<double> part_left = merge();
     std::map<int, TableCost> without;
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree) {
       const int n_nodes = quadrature_nodes(plan_.index, plan_.trees[tree].n_features);
@@ -190,7 +220,11 @@ class Layout {
       cost.n_nodes = std::max(cost.n_nodes, n_nodes);
       ++cost.n_trees;
       cost.n_leaves += n_leaves(tree);
-      if (!plan_.tables.against_background || out_.units.has(tree)) continue;
+      if (out_.units.has(tree)) continue;
+      if (!plan_.tables.against_background) {
+        cost.n_walked += static_cast<size_t>(part_left[tree] * static_cast<double>(n_leaves(tree)));
+        continue;
+      }
       costs.lookup_seconds += background_seconds(tree);
       const TableTree& background = table_tree_of(plan_, tree);
       cost.n_lookups += background.lookups_end - background.lookups;

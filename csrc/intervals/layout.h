@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "intervals/packing.h"
+#include "plan/merged_trees.h"
 #include "tables/tree_costs.h"
 
 namespace skshap {
@@ -41,6 +42,7 @@ struct IntervalLayout {
   Units units;
   std::vector<PackedTable> tables;
   std::vector<PackedWindow> windows;
+  std::vector<MergedTrees> merged;  // of trees without tables
   IntervalCosts costs;
 };
 
@@ -49,7 +51,7 @@ size_t window_sums(const Plan& plan, const PackedWindow& window);
 size_t padded_sums(size_t n_sums);
 
 // Lay out tables for a plan for path-dependent values, or with background data. Trees for which walking, or
-// looking up their background tables, takes less time have none.
+// looking up their background tables, takes less time have none; they are merged if that pays.
 IntervalLayout lay_out_intervals(const Plan& plan, const IntervalPrices& prices,
                                  const IntervalLimits& limits);
 

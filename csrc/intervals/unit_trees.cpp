@@ -9,17 +9,26 @@ namespace {
 
 constexpr int32_t kNoLeaf = -1;
 
+// Leaves of a part of merged trees: at most so many, so that its decisions fit a cache; and about as many
+// parts for threads to share, unless they are small.
+constexpr size_t kMostPartLeaves = 2048, kFewPartLeaves = 512, kManyParts = 32;
+
 }  // namespace
 
 UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout)
     : plan_(plan), feature_of_column_(column_features(plan)) {
   for (const Chunk& chunk : plan.chunks) width_ = std::max(width_, n_used_outputs(plan, chunk));
   reserve(layout);
+  std::vector<bool> merged(plan.trees.size(), false);
+  for (const MergedTrees& each : layout.merged) {
+    for (const size_t tree : each.trees) merged[tree] = true;
+    add_merged(each);
+  }
   for (size_t tree = 0; tree < plan.trees.size(); ++tree) {
-    if (layout.units.has(tree)) continue;
+    if (layout.units.has(tree) || merged[tree]) continue;
     begin_tree(tree);
     copy(0, 1);
-    end_tree(tree);
+    end_tree(output_of(plan, tree));
   }
   n_walked_ = static_cast<int32_t>(tree_output_.size());
   for (size_t tree = 0; tree < plan.trees.size(); ++tree) {
@@ -27,7 +36,7 @@ UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout)
     begin_tree(tree);
     for (size_t i = layout.units.first_of_tree[tree]; i < layout.units.first_of_tree[tree + 1]; ++i) {
       add_unit(layout.units.units[i]);
-      end_tree(tree);
+      end_tree(output_of(plan, tree));
     }
   }
   view_.n_features = view_.n_players = static_cast<int32_t>(plan.features.size());
@@ -39,6 +48,7 @@ UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout)
   view_.right = right_.data();
   view_.feature = feature_.data();
   view_.cover = cover_.data();
+  view_.next = next_.data();
   view_.value = value_.data();
   view_.value_width = static_cast<int32_t>(width_);
   view_.intercept = plan.constant.data();
@@ -50,8 +60,9 @@ void UnitTrees::reserve(const IntervalLayout& layout) {
   size_t n_nodes = 0;
   for (size_t tree = 0; tree < plan_.trees.size(); ++tree)
     if (!layout.units.has(tree)) n_nodes += 2 * plan_.trees[tree].n_inner + 1;
+  // Merged trees have fewer nodes than the trees themselves, even with the paths that their parts repeat.
   for (const Unit& unit : layout.units.units) n_nodes += 2 * unit.n_nodes + 1;
-  for (auto* list : {&left_, &right_, &feature_}) list->reserve(n_nodes);
+  for (auto* list : {&left_, &right_, &feature_, &next_}) list->reserve(n_nodes);
   cover_.reserve(n_nodes);
   value_.reserve(n_nodes * width_);
   tests_.reserve(n_nodes);
@@ -69,9 +80,55 @@ void UnitTrees::begin_tree(size_t tree) {
     parent_[children_[2 * node]] = parent_[children_[2 * node + 1]] = node;
 }
 
-void UnitTrees::end_tree(size_t tree) {
+void UnitTrees::end_tree(int32_t output) {
   tree_offsets_.push_back(static_cast<int64_t>(left_.size()));
-  tree_output_.push_back(output_of(plan_, tree));
+  tree_output_.push_back(output);
+}
+
+void UnitTrees::add_merged(const MergedTrees& merged) {
+  const size_t most = std::clamp(merged.n_leaves / kManyParts, kFewPartLeaves, kMostPartLeaves);
+  const size_t n_parts = (merged.n_leaves + most - 1) / most;
+  for (size_t i = 0; i < n_parts; ++i) {
+    add_part(merged, i * merged.n_leaves / n_parts, (i + 1) * merged.n_leaves / n_parts);
+    end_tree(merged.output);
+  }
+}
+
+// Copy the nodes above some of the leaves; places without any have a leaf of value 0.
+void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves_end) {
+  struct Place {
+    int32_t node, parent;
+    bool right;
+    double cover;
+  };
+  const int64_t first = tree_offsets_.back();
+  std::vector<Place> places{{0, -1, false, 1}};
+  while (!places.empty()) {
+    const Place place = places.back();
+    places.pop_back();
+    int32_t last = -1;
+    const auto add = [&] {
+      const int32_t number = add_node(place.cover);
+      if (last >= 0)
+        next_[first + last] = number;
+      else if (place.parent >= 0)
+        (place.right ? right_ : left_)[first + place.parent] = number;
+      return last = number;
+    };
+    for (int32_t i = place.node; i >= 0; i = merged.nodes[i].next) {
+      const MergedNode& node = merged.nodes[i];
+      if (node.first_leaf >= leaves_end || node.first_leaf + node.n_leaves <= leaves) continue;
+      const int32_t number = add();
+      if (node.is_leaf()) {
+        value_.back() = node.value;
+        continue;
+      }
+      set_test(number, node.test, node.feature);
+      places.push_back({node.right, number, true, 1 - node.share});
+      places.push_back({node.left, number, false, node.share});
+    }
+    if (last < 0) add();
+  }
 }
 
 // Copy the nodes of the path from the root, with a leaf of value 0 beside each, then those below.
@@ -121,23 +178,30 @@ int32_t UnitTrees::copy(int32_t node, double cover) {
 
 // Add a node without children, with the value of a leaf or 0; return its number in its new tree.
 int32_t UnitTrees::add_leaf(double cover, int32_t leaf) {
+  const int32_t number = add_node(cover);
+  if (leaf != kNoLeaf) std::copy_n(values_ + leaf * width_, width_, value_.end() - width_);
+  return number;
+}
+
+// Add a leaf of value 0.
+int32_t UnitTrees::add_node(double cover) {
   const int32_t number = static_cast<int32_t>(static_cast<int64_t>(left_.size()) - tree_offsets_.back());
-  left_.push_back(-1);
-  right_.push_back(-1);
+  for (auto* list : {&left_, &right_, &next_}) list->push_back(-1);
   feature_.push_back(0);
   cover_.push_back(cover);
   tests_.push_back({});
-  for (size_t o = 0; o < width_; ++o) value_.push_back(leaf == kNoLeaf ? 0 : values_[leaf * width_ + o]);
+  value_.resize(value_.size() + width_, 0);
   return number;
 }
 
 // Make a node test what a node of the plan tests.
 void UnitTrees::set_test(int32_t number, int32_t node) {
-  const int64_t at = tree_offsets_.back() + number;
-  tests_[at] = nodes_[node];
-  tests_[at].previous = 0;
-  tests_[at].flags &= kCategorical | kFlip;
-  feature_[at] = feature_of_column_[nodes_[node].column];
+  set_test(number, test_of(nodes_[node]), feature_of_column_[nodes_[node].column]);
+}
+
+void UnitTrees::set_test(int32_t number, const DecideNode& test, int32_t feature) {
+  tests_[tree_offsets_.back() + number] = test;
+  feature_[tree_offsets_.back() + number] = feature;
 }
 
 }  // namespace skshap

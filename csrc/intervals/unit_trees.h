@@ -9,23 +9,28 @@ namespace skshap {
 
 // The trees without tables come first, then the units of a layout. In the tree of a unit, the leaves of other
 // units are cut off: each subtree beside the path to its leaves is a leaf of value 0. As values are linear in
-// the leaves, the values of a tree are the sums of those of its units.
+// the leaves, the values of a tree are the sums of those of its units. Trees that were merged are divided,
+// too, so that the decisions of each part fit a cache.
 class UnitTrees {
  public:
   UnitTrees(const Plan& plan, const IntervalLayout& layout);
 
   const EnsembleView& view() const { return view_; }
   CodedTests tests() const { return {plan_, tests_.data(), n_walked_}; }
-  int32_t n_walked() const { return n_walked_; }  // trees without tables
+  int32_t n_walked() const { return n_walked_; }  // trees without tables, or parts of merged ones
 
  private:
   void reserve(const IntervalLayout& layout);
   void begin_tree(size_t tree);
-  void end_tree(size_t tree);
+  void end_tree(int32_t output);
+  void add_merged(const MergedTrees& merged);
+  void add_part(const MergedTrees& merged, size_t leaves, size_t leaves_end);
   void add_unit(const Unit& unit);
   int32_t copy(int32_t node, double cover);
   int32_t add_leaf(double cover, int32_t leaf);
+  int32_t add_node(double cover);
   void set_test(int32_t number, int32_t node);
+  void set_test(int32_t number, const DecideNode& test, int32_t feature);
 
   bool is_leaf(int32_t node) const { return node >= n_inner_; }
 
@@ -41,7 +46,7 @@ class UnitTrees {
   const double *shares_ = nullptr, *values_ = nullptr;
   std::vector<int32_t> parent_;  // by node below n_inner_, and by leaf
   std::vector<int64_t> tree_offsets_{0};
-  std::vector<int32_t> tree_output_, left_, right_, feature_;
+  std::vector<int32_t> tree_output_, left_, right_, feature_, next_;
   std::vector<double> cover_, value_;
   std::vector<DecideNode> tests_;
   std::vector<std::pair<int32_t, int32_t>> stack_;

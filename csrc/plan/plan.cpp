@@ -189,7 +189,7 @@ size_t walk_stack(const Plan& plan, const Chunk& chunk) {
                           ? (single ? vector_walk_rows<float> : vector_walk_rows<double>)(interactions)
                           : (single ? walk_rows<float> : walk_rows<double>)(interactions);
   const int n_outputs = static_cast<int>(n_used_outputs(plan, chunk));
-  return rows * stack_size(chunk.n_nodes, n_outputs, chunk.height, plan.order);
+  return rows * stack_size(chunk.n_nodes, n_outputs, chunk.height, chunk.n_values, plan.order);
 }
 
 Plan make_plan(const EnsembleView& ensemble, const CodedTests& coded, int64_t n_threads) {

@@ -36,6 +36,8 @@ struct TreeProgram {
   int n_features;  // most different ones on a path
   bool walked;     // false: explained by tables, without ops and constants; true with a tree algorithm, too
   int32_t source;  // the tree of the ensemble
+  bool merged;     // see plan/merged_trees.h; only path-dependent values are computed from such trees
+  size_t n_leaves;
 };
 
 // Consecutive trees with the same output and number of quadrature nodes, few enough to stay in the L2 cache
@@ -45,6 +47,7 @@ struct Chunk {
   int n_nodes;     // K
   bool radau;      // walked by simd/scalar_walk_kernel-inl.h, by Gauss-Radau quadrature; else Gauss-Legendre
   int height;
+  int n_values;  // that a walk keeps on its stack
   size_t tree_begin, tree_end;
   size_t quadrature;  // t_k, then w_k, in the constants
   size_t max_inner;
@@ -87,8 +90,9 @@ struct Plan {
   std::vector<uint32_t> ops;
   std::vector<float> constants_float;  // only those of the plan's precision are filled
   std::vector<double> constants_double;
-  std::vector<int32_t>
-      children;  // [node][2]: inner nodes in preorder, then leaves, which point to themselves
+  // [node][2]: inner nodes in preorder, then leaves, which point to themselves. Merged trees have the edge to
+  // each node instead, as a bit (see bit_rows).
+  std::vector<int32_t> children;
   // [leaf][1 or n_outputs], less the expected value of the tree, so that an offset that all leaves share does
   // not use up the digits of the precision.
   std::vector<double> leaf_values;

@@ -67,6 +67,8 @@ enum Op : uint8_t {
   kPairRep,
   kTrio,              // + 2 * root repeated + pair repeated
   kQuad = kTrio + 4,  // + 4 * root repeated + 2 * first + second pair repeated
+  kJoin = kQuad + 8,  // add the B of two nodes in the same place of a merged tree
+  kAddLeaf,           // add the value of a leaf in the same place
   kRightChild = 32,   // added to a pair, trio or quad whose C is that of the parent less the left child's
 };
 constexpr int kSlotShift = 8;
@@ -102,9 +104,9 @@ constexpr int vector_walk_rows(bool interactions) {
 constexpr size_t frame_size(int n_nodes, bool interactions) {
   return (interactions ? 3 : 2) * static_cast<size_t>(n_nodes) + 1;
 }
-constexpr size_t stack_size(int n_nodes, int n_outputs, int height, int order) {
+constexpr size_t stack_size(int n_nodes, int n_outputs, int height, int n_values, int order) {
   return (static_cast<size_t>(height) + 1) * frame_size(n_nodes, order >= 2) +
-         (static_cast<size_t>(height) + 2) * n_nodes * n_outputs + static_cast<size_t>(order - 1) * n_nodes;
+         static_cast<size_t>(n_values) * n_nodes * n_outputs + static_cast<size_t>(order - 1) * n_nodes;
 }
 
 // The most different features on a path where background rows are identified by the features that they fail.

@@ -94,6 +94,13 @@ class TreePath {
   std::vector<int32_t> place_;  // of a feature, among the steps
 };
 
+// Return the test of a node without its place on a path.
+inline DecideNode test_of(DecideNode node) {
+  node.previous = 0;
+  node.flags &= kCategorical | kFlip;
+  return node;
+}
+
 // Return the position in Plan::features of each column's feature.
 std::vector<int32_t> column_features(const Plan& plan);
 

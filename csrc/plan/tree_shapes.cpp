@@ -44,7 +44,14 @@ class MeasuredTrees::Measurer {
     TreeShape shape;
     int distinct = 0, most_distinct = 0;
     leaves_.clear();
-    stack_.assign(1, {root, 1.0, 0, false});
+    stack_.clear();
+    const auto push_place = [&](int64_t first, double share, int depth) {
+      for (int64_t node = first; node >= 0; node = e_.next_of(node, root)) {
+        stack_.push_back({node, share, depth, false});
+        shape.merged = shape.merged || node != first;
+      }
+    };
+    push_place(root, 1.0, 0);
     while (!stack_.empty()) {
       const Item item = stack_.back();
       stack_.pop_back();
@@ -62,8 +69,8 @@ class MeasuredTrees::Measurer {
       const double r = left_share(e_.cover[left], e_.cover[right]);
       if (depth_[e_.player_of(item.node)]++ == 0) ++distinct;
       stack_.push_back({item.node, 0, 0, true});
-      stack_.push_back({right, item.share * (1 - r), item.depth + 1, false});
-      stack_.push_back({left, item.share * r, item.depth + 1, false});
+      push_place(right, item.share * (1 - r), item.depth + 1);
+      push_place(left, item.share * r, item.depth + 1);
     }
     shape.n_leaves = static_cast<int64_t>(leaves_.size());
     shape.n_features = most_distinct;
@@ -71,7 +78,8 @@ class MeasuredTrees::Measurer {
     shape.radau = n_radau <= kMaxFixedValueNodes && e_.tree_output[tree] >= 0 && !interactions_;
     shape.n_nodes = shape.radau ? n_radau : quadrature_nodes(index_, most_distinct);
     for (int32_t o = 0; o < e_.value_width; ++o) {
-      const double center = expected(o, 0);
+      // A row reaches several leaves of a merged tree: an offset of each leaf would not be one of their sum.
+      const double center = shape.merged ? 0 : expected(o, 0);
       centers[o] = {center, largest(o, 0), largest(o, center), expected(o, center)};
     }
     return shape;

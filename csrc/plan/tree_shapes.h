@@ -14,6 +14,7 @@ struct TreeShape {
   bool radau = false;  // see Chunk
   int height = 0;
   int64_t n_leaves = 0;
+  bool merged = false;   // whether several nodes take one place
   double magnitude = 0;  // the largest magnitude of its leaves
 };
 

@@ -61,16 +61,18 @@ uint32_t TreeWriter::slot(int32_t feature) {
 
 void TreeWriter::write_tree(int32_t tree) {
   begin_tree(tree, measured_.shapes()[tree]);
-  stack_.assign(1, {root_, kVisit, -1, false});
+  stack_.clear();
+  push_place(root_, -1, false);
   while (!stack_.empty()) {
     const Item item = stack_.back();
     stack_.pop_back();
-    if (item.stage == kVisit)
-      visit(item);
-    else if (item.stage == kBetween)
-      go_right();
-    else
-      leave();
+    switch (item.stage) {
+      case kVisit: visit(item); break;
+      case kBetween: go_right(item); break;
+      case kLeave: leave(); break;
+      case kJoin: writer_.join(); break;
+      case kAddLeaf: add_leaf(item); break;
+    }
   }
   end_tree();
 }
@@ -81,11 +83,16 @@ void TreeWriter::begin_tree(int32_t tree, const TreeShape& shape) {
   first_decide_ = plan_.decide.size();
   first_child_ = plan_.children.size();
   first_leaf_ = plan_.leaf_values.size();
+  merged_ = shape.merged;
+  edges_to_leaves_.clear();
   plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), writer_.n_constants(), first_child_, first_leaf_,
-                         shape.height, shape.n_features, true, tree});
+                         shape.height, shape.n_features, true, tree, merged_,
+                         static_cast<size_t>(shape.n_leaves)});
   Chunk& chunk = plan_.chunks.back();
   chunk.tree_end = plan_.trees.size();
   chunk.height = std::max(chunk.height, shape.height);
+  // Each level keeps the B of its left child, and that of the nodes before the last in the same place.
+  chunk.n_values = std::max(chunk.n_values, (merged_ ? 2 : 1) * shape.height + 2);
   writer_.begin_tree(tree);
 }
 
@@ -95,6 +102,10 @@ void TreeWriter::end_tree() {
   plan_.trees.back().n_inner = n_inner;
   Chunk& chunk = plan_.chunks.back();
   chunk.max_inner = std::max(chunk.max_inner, n_inner);
+  if (merged_) {
+    plan_.children.insert(plan_.children.end(), edges_to_leaves_.begin(), edges_to_leaves_.end());
+    return;
+  }
   // Leaves were numbered ~0, ~1, ... while the number of inner nodes was unknown; now they follow the inner
   // nodes.
   for (size_t i = first_child_; i < plan_.children.size(); ++i)
@@ -103,42 +114,55 @@ void TreeWriter::end_tree() {
     plan_.children.insert(plan_.children.end(), 2, static_cast<int32_t>(leaf));
 }
 
+// Plan the visits of the nodes that take a place.
+void TreeWriter::push_place(int64_t first, int32_t parent, bool right) {
+  if (e_.next_of(first, root_) < 0) return stack_.push_back({first, kVisit, parent, right, false});
+  const size_t begin = stack_.size();
+  for (int64_t node = first; node >= 0; node = e_.next_of(node, root_)) {
+    stack_.push_back({node, e_.is_leaf(node) ? kAddLeaf : kVisit, parent, right, true});
+    if (node != first && !e_.is_leaf(node)) stack_.push_back({node, kJoin, parent, right, true});
+  }
+  std::reverse(stack_.begin() + static_cast<std::ptrdiff_t>(begin), stack_.end());
+}
+
 void TreeWriter::visit(const Item& item) {
   const Label n = label(item.node, item.parent, item.right);
-  if (e_.is_leaf(n.left)) return writer_.pair(n, item.right, labels_);
+  // The C of a place that several nodes take is there before the first of them; see go_right().
+  const bool right = item.right && !item.shared;
+  if (is_leaf(n.left)) return writer_.pair(n, right, labels_);
   const int32_t index = last_inner();
-  const bool right_leaf = e_.is_leaf(n.right);
+  const bool right_leaf = is_leaf(n.right);
   path_.enter(e_.player_of(item.node));
   const PathStep& left = take(n, false);
   if (fuse_ && is_pair(n.left) && (right_leaf || is_pair(n.right))) {
-    write_fused(n, index, item.right);
+    write_fused(n, index, right);
     path_.leave();
     return;
   }
-  if (radau_ && item.right) writer_.middle(n, 0);
+  if (radau_ && right) writer_.middle(n, 0);
   writer_.enter(n, left.share);
   labels_.push_back(n);
-  stack_.push_back({item.node, kLeave, 0, false});
+  stack_.push_back({item.node, kLeave, 0, false, false});
   if (!right_leaf) {
-    stack_.push_back({n.right, kVisit, index, true});
-    stack_.push_back({item.node, kBetween, 0, false});
+    push_place(n.right, index, true);
+    stack_.push_back({n.right, kBetween, 0, false, e_.next_of(n.right, root_) >= 0});
   }
-  stack_.push_back({n.left, kVisit, index, false});
+  push_place(n.left, index, false);
 }
 
 void TreeWriter::write_fused(const Label& n, int32_t index, bool right) {
   const Label first = label(n.left, index, false);
-  if (e_.is_leaf(n.right)) return writer_.trio(n, first, right);
+  if (is_leaf(n.right)) return writer_.trio(n, first, right);
   take(n, true);
   writer_.quad(n, first, label(n.right, index, true), right);
 }
 
 // Go from the left to the right child of a node. With Gauss-Radau quadrature, visit() writes what this
-// takes.
-void TreeWriter::go_right() {
+// takes, unless several nodes take the place of the child.
+void TreeWriter::go_right(const Item& item) {
   const Label& n = labels_.back();
   const PathStep& step = take(n, true);
-  if (!radau_) writer_.middle(n, step.share);
+  if (!radau_ || item.shared) writer_.middle(n, step.share);
 }
 
 void TreeWriter::leave() {
@@ -148,12 +172,19 @@ void TreeWriter::leave() {
   writer_.exit(n, labels_);
 }
 
+// Add a leaf to the nodes before it in the same place.
+void TreeWriter::add_leaf(const Item& item) {
+  write_leaf(item.node);
+  edges_to_leaves_.push_back(edge(item.parent, item.right));
+  writer_.add_leaf(item.node);
+}
+
 // Resolve a node; write its decision and its children.
 Label TreeWriter::label(int64_t node, int32_t parent, bool right_of_parent) {
   Label n;
   n.left = 0;
   int64_t left = root_ + e_.left[node], right = root_ + e_.right[node];
-  n.flip = e_.is_leaf(left) && !e_.is_leaf(right);
+  n.flip = is_leaf(left) && !is_leaf(right);
   if (n.flip) std::swap(left, right);
   if (left > std::numeric_limits<int32_t>::max() || right > std::numeric_limits<int32_t>::max())
     throw std::invalid_argument("the ensemble has more than 2,147,483,647 nodes");
@@ -173,10 +204,23 @@ Label TreeWriter::label(int64_t node, int32_t parent, bool right_of_parent) {
   write_decision(node, n, previous);
   plan_.shares.push_back(n.share);
 
-  if (parent >= 0) plan_.children[first_child_ + 2 * parent + right_of_parent] = last_inner();
-  for (const int64_t child : {left, right})
-    plan_.children.push_back(e_.is_leaf(child) ? write_leaf(child) : 0);
+  write_children(n, parent, right_of_parent);
   return n;
+}
+
+void TreeWriter::write_children(const Label& n, int32_t parent, bool right_of_parent) {
+  if (merged_) {
+    plan_.children.push_back(edge(parent, right_of_parent));
+    for (const bool right : {false, true}) {
+      if (!is_leaf(right ? n.right : n.left)) continue;
+      write_leaf(right ? n.right : n.left);
+      edges_to_leaves_.push_back(edge(last_inner(), right));
+    }
+    return;
+  }
+  if (parent >= 0) plan_.children[first_child_ + 2 * parent + right_of_parent] = last_inner();
+  for (const int64_t child : {n.left, n.right})
+    plan_.children.push_back(e_.is_leaf(child) ? write_leaf(child) : 0);
 }
 
 int32_t TreeWriter::write_leaf(int64_t node) {

@@ -25,12 +25,13 @@ class TreeWriter {
   void sort_interactions() { writer_.sort_interactions(); }
 
  private:
-  enum Stage : uint8_t { kVisit, kBetween, kLeave };
+  enum Stage : uint8_t { kVisit, kBetween, kLeave, kJoin, kAddLeaf };
   struct Item {
     int64_t node;
     Stage stage;
     int32_t parent;  // preorder number
     bool right;      // child of the parent
+    bool shared;     // takes its place with other nodes
   };
 
   void begin_chunk(int32_t first_tree);
@@ -38,16 +39,26 @@ class TreeWriter {
   void write_tree(int32_t tree);
   void begin_tree(int32_t tree, const TreeShape& shape);
   void end_tree();
+  void push_place(int64_t first, int32_t parent, bool right);
   void visit(const Item& item);
   void write_fused(const Label& n, int32_t index, bool right);
-  void go_right();
+  void go_right(const Item& item);
+  void add_leaf(const Item& item);
   void leave();
   Label label(int64_t node, int32_t parent, bool right_of_parent);
+  void write_children(const Label& n, int32_t parent, bool right_of_parent);
   int32_t write_leaf(int64_t node);
   void write_decision(int64_t node, const Label& n, const PathStep* previous);
 
-  bool is_pair(int64_t node) const {
-    return !e_.is_leaf(node) && e_.is_leaf(root_ + e_.left[node]) && e_.is_leaf(root_ + e_.right[node]);
+  // Return whether the place that a node takes first has this node only, a leaf; or a node with two leaves.
+  bool is_leaf(int64_t place) const { return e_.is_leaf(place) && e_.next_of(place, root_) < 0; }
+  bool is_pair(int64_t place) const {
+    return !e_.is_leaf(place) && e_.next_of(place, root_) < 0 && is_leaf(root_ + e_.left[place]) &&
+           is_leaf(root_ + e_.right[place]);
+  }
+  // Return the edge to a child of a node, or to the root if there is no parent, as a bit.
+  static int32_t edge(int32_t parent, bool right) {
+    return parent < 0 ? 0 : static_cast<int32_t>(bit_of(parent, right));
   }
   int32_t last_inner() const { return static_cast<int32_t>(plan_.decide.size() - first_decide_) - 1; }
   // Take an edge of the last node of the path.
@@ -68,6 +79,8 @@ class TreeWriter {
   int64_t root_ = 0;
   bool fuse_ = false, radau_ = false;  // of the chunk
   size_t first_decide_ = 0, first_child_ = 0, first_leaf_ = 0;
+  bool merged_ = false;                   // the tree
+  std::vector<int32_t> edges_to_leaves_;  // of a merged tree
 };
 
 }  // namespace skshap

@@ -133,6 +133,19 @@ void WalkWriter::exit(const Label& n, const std::vector<Label>& above) {
   if (interactions_) list_interactions(n, above);
 }
 
+void WalkWriter::join() {
+  op(kJoin, 0);
+  const double last = expected_.back();
+  expected_.pop_back();
+  expected_.back() += last;
+}
+
+void WalkWriter::add_leaf(int64_t node) {
+  op(kAddLeaf, 0);
+  push(leaf(node, 0));
+  expected_.back() += leaf(node, 0);
+}
+
 // --- Streams; the kernels say what each operation reads ---
 
 void WalkWriter::push_leaf(int64_t node) {

@@ -42,6 +42,9 @@ class WalkWriter {
   void enter(const Label& n, double z);
   void middle(const Label& n, double z);
   void exit(const Label& n, const std::vector<Label>& above);
+  // Add the B of the last two nodes, which have the same place, or the value of a leaf to that of the last.
+  void join();
+  void add_leaf(int64_t node);
 
   // Sort the interactions of the plan in ascending order, once all are known.
   void sort_interactions() { numbers_.sort(); }

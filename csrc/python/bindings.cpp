@@ -401,6 +401,7 @@ py::list list_of(const std::vector<TreeGroup>& groups) {
     item["n_nodes"] = group.cost.n_nodes;
     item["n_trees"] = group.cost.n_trees;
     item["n_leaves"] = group.cost.n_leaves;
+    item["n_walked_leaves"] = group.cost.n_walked;
     item["n_lookups"] = group.cost.n_lookups;
     item["n_places"] = group.cost.n_places;
     item["table_bytes"] = group.cost.bytes;

@@ -10,6 +10,12 @@ constexpr int32_t kLeavesPerLevel = 9;
 
 }  // namespace
 
+size_t most_nodes(const Plan& plan) {
+  size_t most = 0;
+  for (const TreeProgram& tree : plan.trees) most = std::max(most, tree.n_inner + tree.n_leaves);
+  return most;
+}
+
 size_t most_inner_nodes(const Plan& plan) {
   size_t most = 0;
   for (const Chunk& chunk : plan.chunks) most = std::max(most, chunk.max_inner);
@@ -18,7 +24,7 @@ size_t most_inner_nodes(const Plan& plan) {
 
 void add_leaf_values(const Kernels& kernels, const ReachArgs& args, size_t n_outputs, double* margin,
                      size_t stride) {
-  if (n_outputs == 1 && args.n_inner < kLeavesPerLevel * args.height) {
+  if (args.merged || (n_outputs == 1 && args.n_inner < kLeavesPerLevel * args.height)) {
     kernels.leaf_sums(args);
     return;
   }
@@ -29,7 +35,7 @@ void add_leaf_values(const Kernels& kernels, const ReachArgs& args, size_t n_out
 }
 
 Margins::Margins(const Plan& plan, const Kernels& kernels) : plan_(plan), kernels_(kernels) {
-  reach_.resize(2 * most_inner_nodes(plan) + 1);
+  reach_.resize(most_nodes(plan));
 }
 
 void Margins::add(const TreeProgram& tree, size_t n_outputs, const uint64_t* words, int n_rows,
@@ -37,6 +43,8 @@ void Margins::add(const TreeProgram& tree, size_t n_outputs, const uint64_t* wor
   int32_t reached[kBlockRows];
   const ReachArgs args{plan_.children.data() + tree.children,
                        static_cast<int32_t>(tree.n_inner),
+                       static_cast<int32_t>(tree.n_leaves),
+                       tree.merged,
                        tree.height,
                        n_rows,
                        words,

@@ -28,7 +28,8 @@ class Margins {
   Aligned<uint64_t> reach_;
 };
 
-// Return the largest number of inner nodes of a tree.
+// Return the largest number of nodes of a tree, and of inner nodes.
+size_t most_nodes(const Plan& plan);
 size_t most_inner_nodes(const Plan& plan);
 
 }  // namespace skshap

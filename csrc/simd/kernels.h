@@ -45,7 +45,8 @@ struct DecideArgs {
 // The node that each row of a block reaches by its decisions. The kernels may compute a few rows more.
 struct ReachArgs {
   const int32_t* children;  // [node][2]: inner nodes in preorder, then leaves, which lead to themselves
-  int32_t n_inner;
+  int32_t n_inner, n_leaves;
+  bool merged;  // instead of children, there is a bit for each node: the edge to it; leaf_sums only
   int height;
   int n_rows;             // of the block
   const uint64_t* words;  // written by `decide`, with room for the leaves

@@ -116,19 +116,32 @@ void decide(const DecideArgs& args) {
   }
 }
 
-void leaf_sums(const ReachArgs& args) {
-  using S = DoubleVector;
-  constexpr int kAtOnce = 4;  // sums in flight
+// Find the rows that reach each node.
+void find_reach(const ReachArgs& args) {
   args.reach[0] = ~uint64_t{0};
+  if (args.merged) {
+    for (int32_t node = 0; node < args.n_inner + args.n_leaves; ++node) {
+      const uint32_t edge = static_cast<uint32_t>(args.children[node]);
+      const int32_t parent = static_cast<int32_t>(edge >> 2) - kFirstWord / 2;
+      args.reach[node] = bit_rows(args.words, edge) & (parent < 0 ? ~uint64_t{0} : args.reach[parent]);
+    }
+    return;
+  }
   for (int32_t i = 0; i < args.n_inner; ++i) {
     const uint64_t reach = args.reach[i], left = reach & args.words[kFirstWord + 2 * i + 1];
     args.reach[args.children[2 * i]] = left;
     args.reach[args.children[2 * i + 1]] = reach & ~left;
   }
+}
+
+void leaf_sums(const ReachArgs& args) {
+  using S = DoubleVector;
+  constexpr int kAtOnce = 4;  // sums in flight
+  find_reach(args);
   for (int v = 0; v * S::kWidth < args.n_rows; v += kAtOnce) {
     S::V sum[kAtOnce];
     for (int i = 0; i < kAtOnce; ++i) sum[i] = S::load(args.margin + (v + i) * S::kWidth);
-    for (int32_t leaf = 0; leaf <= args.n_inner; ++leaf)
+    for (int32_t leaf = 0; leaf < args.n_leaves; ++leaf)
       for (int i = 0; i < kAtOnce; ++i) {
         const S::M reached = S::mask(args.reach + args.n_inner + leaf, v + i);
         sum[i] = S::add(sum[i], S::select_or_zero(reached, S::set1(args.leaf_values[leaf])));

@@ -157,6 +157,31 @@ struct ScalarWalker {
     c += kCount;
   }
 
+  // --- Nodes in the same place of a merged tree ---
+
+  // Add the B of the last of them to that of the one before.
+  SKSHAP_INLINE void join() {
+    value -= kValue;
+    const ScalarWalker w = *this;
+    for (int v = 0; v < w.n_vectors; ++v)
+      for (int k = 0; k < K; ++k) {
+        T* const sum = w.value - kValue + k * kRows + v * W;
+        S::store(sum, S::add(S::load(sum), S::load(sum + kValue)));
+      }
+  }
+
+  // Add the value of a leaf, the only constant.
+  SKSHAP_INLINE void add_leaf() {
+    const ScalarWalker w = *this;
+    const V leaf = S::set1(*w.c);
+    for (int v = 0; v < w.n_vectors; ++v)
+      for (int k = 0; k < K; ++k) {
+        T* const sum = w.value - kValue + k * kRows + v * W;
+        S::store(sum, S::add(S::load(sum), leaf));
+      }
+    c += 1;
+  }
+
   // --- Fused subtrees ---
 
   // A pair, the node with number `index` of the subtree: takes C in x, leaves B there. Constants: the sum's
@@ -313,6 +338,8 @@ struct ScalarWalker {
         case kQuad + 5: quad<false, true, false, true>(slot, op); break;
         case kQuad + 6: quad<false, true, true, false>(slot, op); break;
         case kQuad + 7: quad<false, true, true, true>(slot, op); break;
+        case kJoin: join(); break;
+        case kAddLeaf: add_leaf(); break;
         case kRightChild + kPairNew: fused_pair<true, false>(slot); break;
         case kRightChild + kPairRep: fused_pair<true, true>(slot); break;
         case kRightChild + kTrio: trio<true, false, false>(slot, op); break;

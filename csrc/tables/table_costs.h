@@ -15,6 +15,7 @@ struct TableCost {
   size_t n_trees, n_leaves, n_lookups, bytes;
   size_t n_places;  // sums that a row adds to after the lookups, for trees that do not share them with others
   uint32_t longest_path;
+  size_t n_walked = 0;  // leaves that are walked: fewer than n_leaves if trees were merged, none with tables
 };
 
 // Return the costs of all trees without tables, in ascending order of their numbers of quadrature nodes.

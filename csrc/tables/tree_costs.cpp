@@ -17,7 +17,8 @@ class Groups {
       for (size_t i = plan_.chunks[c].tree_begin; i < plan_.chunks[c].tree_end; ++i) {
         TableCost& cost = group(plan_.trees[i], !plan_.trees[i].walked);
         cost.n_trees += 1;
-        cost.n_leaves += plan_.trees[i].n_inner + 1;
+        cost.n_leaves += plan_.trees[i].n_leaves;
+        if (plan_.trees[i].walked) cost.n_walked += plan_.trees[i].n_leaves;
       }
   }
 

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .. import _core
 from .._common import devices, memory
 from .._common.progress import Progress, watched
 from .._rows import gpu_arrays
@@ -236,8 +235,7 @@ class HostRun(Run):
     def new(self, *shape: int) -> tuple[np.ndarray, bool]:
         if self._compiled.options.memory_limit is not None:  # of which kept memory would be a part
             return np.empty(shape, self.dtype), False
-        _keep_memory()
-        return _core.new_array(shape, self.dtype)
+        return _new_array(shape, self.dtype)
 
     def to_native(self, values: np.ndarray) -> np.ndarray:
         return values
@@ -428,9 +426,19 @@ class DeviceRun(Run):
         self._accept(gap, array.dtype, start, margins)
 
 
+def _new_array(shape: tuple[int, ...], dtype: Any) -> tuple[np.ndarray, bool]:
+    """Return a new array, perhaps in memory that was kept, and whether all elements are 0."""
+    from .. import _core
+
+    _keep_memory()
+    return _core.new_array(shape, dtype)
+
+
 @cache
 def _keep_memory() -> None:
     """Have the memory of large results and tables kept for the next ones once they are deleted."""
+    from .. import _core
+
     _core.keep_memory(memory.kept_bytes())
 
 

@@ -48,12 +48,14 @@ _LEAST_SAVING = 0.05
 #: Part of that time that tables must save if they take more memory than those that were not asked for.
 _LEAST_SAVING_OF_LARGE = 1 / 3
 
-#: Least number of rows for which tables by intervals of so many entries are built, in descending order:
-#: larger tables save lookups, but take longer to build.
-_TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256))
-
-#: Least number of rows of a call that uses tables by intervals: fewer rows find too little of them in caches.
+#: Least number of rows of a call that uses tables by intervals or merged trees: fewer rows find too little of
+#: the tables in caches, and do not save the time in which trees are merged.
 LEAST_TABLE_ROWS = 256
+
+#: Least number of rows for which tables by intervals of so many entries are built, in descending order:
+#: larger tables save lookups, but take longer to build. A limit of MERGED_ONLY stands for no tables.
+MERGED_ONLY = 1
+_TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256), (1024, MERGED_ONLY))
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
@@ -88,6 +90,9 @@ class TreeGroup:
     n_nodes : int
         Number of quadrature nodes, exact for their longest path.
     n_trees, n_leaves : int
+    n_walked_leaves : int
+        Number of leaves that are walked: fewer than ``n_leaves`` if trees that begin alike are merged, none
+        if there are tables.
     n_lookups : int
         Number of tables; each row reads a vector from each.
     n_places : int
@@ -100,6 +105,7 @@ class TreeGroup:
     n_nodes: int
     n_trees: int
     n_leaves: int
+    n_walked_leaves: int
     n_lookups: int
     n_places: int
     table_bytes: int
@@ -127,9 +133,9 @@ class CallPlan:
     refusal : str or None
         Message of the ``MemoryError`` that the call raises before any work; None if it raises none.
     build_seconds : float
-        Seconds to build the tables that a call with this many rows adds to those of the explainer, which
-        happens once; 0 if there is a memory limit, as no such tables are built then. They are included in
-        ``seconds``.
+        Seconds to build the tables, and to merge the trees, that a call with this many rows adds to those of
+        the explainer, which happens once; 0 if there is a memory limit, as neither is done then. They are
+        included in ``seconds``.
     seconds : float or None
         Duration of the call, without the leading steps of a pipeline, estimated by the cost model of
         ``algorithm="auto"`` and ``device="auto"``. For many rows it is right within a factor of 2 where the
@@ -155,13 +161,17 @@ class CallPlan:
         if self.refusal is not None:
             lines.append(f"refused: {self.refusal}")
         for group in self.groups:
-            tables = f", {group.n_lookups:,} tables of {group.table_bytes:,} bytes in all"
             lines.append(
                 f"{group.n_trees:,} trees, {group.n_leaves:,} leaves, {group.n_nodes} quadrature nodes: "
-                f"{group.algorithm}{tables if group.algorithm == 'tables' else ''}"
+                f"{group.algorithm}"
             )
+            if group.algorithm == "tables":
+                lines[-1] += f", {group.n_lookups:,} tables of {group.table_bytes:,} bytes in all"
+            elif group.n_walked_leaves < group.n_leaves:
+                lines[-1] += f", {group.n_walked_leaves:,} leaves once the trees are merged"
         if self.build_seconds:
-            lines.append(f"building the tables takes about {number(self.build_seconds, 2)} s of it")
+            what = "building the tables" if self.table_bytes else "merging the trees"
+            lines.append(f"{what} takes about {number(self.build_seconds, 2)} s of it")
         return "\n".join(lines)
 
 
@@ -196,7 +206,7 @@ def cpu_seconds(
             lookups += n_rows * group.n_places * _CPU_PLACE
         else:
             vector = vectors * group.n_nodes * _CPU_VECTOR[precision] * work
-            walking += group.n_leaves * (blocks * _CPU_BLOCK + vector) * walk
+            walking += group.n_walked_leaves * (blocks * _CPU_BLOCK + vector) * walk
     parts = blocks if lookups else 1 + int(walking / _CPU_SHARE)
     threads = max(1, min(n_threads, parts))
     return (walking + lookups) / threads + _CPU_CALL + (threads - 1) * _CPU_THREAD
@@ -239,14 +249,14 @@ def cuda_row_seconds(n_rows: int, n_features: int, n_outputs: int) -> float:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Tables by intervals that a model may have.
+    """Tables by intervals and merged trees that a model may have.
 
     Attributes
     ----------
     most_entries : int
         Limit on the number of entries of a table, for which they are laid out.
     groups : tuple of TreeGroup
-        How all trees are explained: those for which tables do not pay are walked.
+        How all trees are explained: those for which tables do not pay are walked, merged if they begin alike.
     table_bytes : int
     lookup_seconds, build_seconds : float
         Seconds to look up a row in all tables, and to build them in one thread.
@@ -271,16 +281,18 @@ class TableLayout:
         read = self.table_bytes * _TABLE_READ if self.is_large else 0.0
         return seconds + read + n_rows * self.lookup_seconds / threads
 
-    def is_worthwhile(
-        self, n_rows: int, expected_rows: int, walk_seconds: float, work: float, precision: str
-    ) -> bool:
-        """Return whether the tables save time in calls of one thread that take so long without them.
+    def seconds(self, n_rows: int, expected_rows: int, work: float, precision: str) -> float:
+        """Return the seconds of a call of one thread that is one of those which explain the expected rows.
 
-        Each call pays for its part of the time in which the tables are built for the expected rows.
+        It pays for its part of the time in which the tables are built.
         """
         building = self.build_seconds * n_rows / expected_rows
-        seconds = self.call_seconds(n_rows, 1, work, precision) + building
-        return seconds < (1 - (_LEAST_SAVING_OF_LARGE if self.is_large else _LEAST_SAVING)) * walk_seconds
+        return self.call_seconds(n_rows, 1, work, precision) + building
+
+    @property
+    def most_part(self) -> float:
+        """The largest part of the time without the layout that a call may take with it."""
+        return 1 - (_LEAST_SAVING_OF_LARGE if self.is_large else _LEAST_SAVING)
 
 
 def table_prices(precision: str) -> dict[str, float]:

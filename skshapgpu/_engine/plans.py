@@ -5,6 +5,7 @@ A plan belongs to a *kind* of results: an order and an index. ``calls.py`` runs 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from numbers import Integral
 from threading import Lock
@@ -39,8 +40,9 @@ _INTERACTION_WORK, _OUTPUT_WORK = 3, 0.7
 class ExecutionPlan(NamedTuple):
     """How a call is executed: its GPUs (none: the CPU), its threads, and its tables.
 
-    Tables by intervals have up to ``table_entries`` entries; 0: there are none. ``groups`` has all trees, and
-    ``seconds`` is the estimated time, which includes ``building`` seconds for tables that do not exist yet.
+    Tables by intervals have up to ``table_entries`` entries; 1: there are none, but trees are merged; 0:
+    neither. ``groups`` has all trees, and ``seconds`` is the estimated time, which includes ``building``
+    seconds for tables and merged trees that do not exist yet.
     ``table_bytes`` is the size of the tables that count towards the memory of the call: those that it uses,
     or, if there is a memory limit, all tables of the model.
     """
@@ -454,7 +456,7 @@ class CompiledModel:
         return self._table_bytes[kind, 0] if self.options.memory_limit is None else self.table_bytes
 
     def _worthwhile_tables(self, kind: Kind, n_rows: int) -> TableLayout | None:
-        """Return the tables by intervals that save time in calls of this size.
+        """Return the tables by intervals, or the merged trees, that save time in calls of this size.
 
         The choice depends neither on earlier calls nor on the number of threads, and so the results do not.
         """
@@ -464,20 +466,25 @@ class CompiledModel:
         possible = kind.order == 1 if self.background is None else kind == SHAP_VALUES and self.link is None
         if not possible or options.algorithm.tables != "worthwhile":
             return None
-        if not most_entries or n_rows < costs.LEAST_TABLE_ROWS:
-            return None
-        if options.memory_limit is not None:
+        if not most_entries or n_rows < costs.LEAST_TABLE_ROWS or options.memory_limit is not None:
             return None
         work, precision = self._work(kind), options.precision
         seconds = costs.cpu_seconds(self._groups_of(kind), n_rows, 1, work, precision)
         if seconds * expected_rows < costs.LEAST_TABLE_SECONDS * n_rows:
             return None
-        layout = self._layout(kind, most_entries)
-        fits = layout.table_bytes <= self._interval_room()
-        if fits and layout.is_worthwhile(n_rows, expected_rows, seconds, work, precision):
-            return layout
-        self._core_layouts.pop((kind, most_entries), None)  # laid out again if a call needs the tables
-        return None
+        best, least = None, math.inf
+        for entries in (most_entries, costs.MERGED_ONLY):
+            layout = self._layout(kind, entries)
+            with_layout = layout.seconds(n_rows, expected_rows, work, precision)
+            is_worthwhile = with_layout < min(least, layout.most_part * seconds)
+            if is_worthwhile and layout.table_bytes <= self._interval_room():
+                best, least = layout, with_layout
+            if not layout.table_bytes:
+                break
+        for entries in (most_entries, costs.MERGED_ONLY):
+            if best is None or entries != best.most_entries:
+                self._core_layouts.pop((kind, entries), None)  # laid out again if a call needs it
+        return best
 
     def _layout(self, kind: Kind, most_entries: int) -> TableLayout:
         """Return the layout of tables by intervals of so many entries; lay them out at the first time."""

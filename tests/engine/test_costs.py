@@ -46,11 +46,11 @@ def algorithms(explainer: TreeExplainer, n_rows: int) -> set[str]:
 
 
 def walked(n_nodes: int, n_leaves: int = 10_000) -> TreeGroup:
-    return TreeGroup("quadrature", n_nodes, 100, n_leaves, 0, 0, 0)
+    return TreeGroup("quadrature", n_nodes, 100, n_leaves, n_leaves, 0, 0, 0)
 
 
 def tables(n_nodes: int, n_lookups: int, table_bytes: int, n_places: int = 0) -> TreeGroup:
-    return TreeGroup("tables", n_nodes, 100, 10_000, n_lookups, n_places, table_bytes)
+    return TreeGroup("tables", n_nodes, 100, 10_000, 0, n_lookups, n_places, table_bytes)
 
 
 def test_costs_grow_with_the_work() -> None:

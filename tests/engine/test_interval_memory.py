@@ -96,7 +96,7 @@ def test_two_first_calls_at_once_lay_out_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(CompiledModel, "_lay_out", lay_out_slowly)
     found.append(explainer.shap_values(rows))
     other.join()
-    assert laid_out == [costs.table_size(1024)]
+    assert laid_out == [costs.table_size(1024), costs.MERGED_ONLY]
     assert same_bits(*found)
     assert explainer._compiled.table_bytes > 0 and not explainer._compiled._core_layouts
 

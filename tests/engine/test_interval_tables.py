@@ -541,7 +541,7 @@ def test_a_layout_keeps_its_plan() -> None:
 
 @once
 def test_prices_depend_on_the_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    group = TreeGroup("quadrature", 3, 100, 10_000, 0, 0, 0)
+    group = TreeGroup("quadrature", 3, 100, 10_000, 10_000, 0, 0, 0)
     seconds, prices = [], []
     for name in ("avx512", "avx2", "baseline"):
         monkeypatch.setattr(costs, "instruction_set", lambda name=name: name)

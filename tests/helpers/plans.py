@@ -25,6 +25,9 @@ ALWAYS_TABLES = {
     "least_leaves": 1.0,
 }
 
+#: Prices for which no tree has tables, but all are merged that begin alike.
+NEVER_TABLES = ALWAYS_TABLES | {"lookup": 1e9}
+
 
 def attributes_of(ensemble: Ensemble) -> dict[str, Any]:
     """Return an ensemble as the core takes it."""
@@ -48,6 +51,11 @@ def interval_plan(
 def with_intervals(plan: Any, most_entries: int = 4096, n_threads: int = 1) -> Any:
     """Compile a plan with tables by intervals from one without."""
     return _core.interval_plan(plan, _core.IntervalLayout(plan, most_entries, 1e9, ALWAYS_TABLES), n_threads)
+
+
+def merged_plan(plan: Any, n_threads: int = 1) -> Any:
+    """Compile a plan whose trees are merged where they begin alike."""
+    return _core.interval_plan(plan, _core.IntervalLayout(plan, 1, 1e9, NEVER_TABLES), n_threads)
 
 
 def plan_with_tables(ensemble: Ensemble, precision: str, kind: str, **options: Any) -> Any:

@@ -105,7 +105,7 @@ def test_the_variable_overrides_auto_only(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_auto_leaves_small_work_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(algorithm: str, n_rows: int) -> tuple[int, ...]:
-        group = costs.TreeGroup(algorithm, 4, 100, 23_000, 100, 0, 0)
+        group = costs.TreeGroup(algorithm, 4, 100, 23_000, 23_000, 100, 0, 0)
         cpu = costs.CPU_BESIDE_GPU * costs.cpu_seconds([group], n_rows, 1)
         return auto.choose(cpu, costs.cuda_seconds([group], n_rows))
 

@@ -1,0 +1,201 @@
+#include "plan/merged_trees.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "plan/tree_paths.h"
+
+namespace skshap {
+namespace {
+
+// Trees that are merged to see whether that pays, and the most leaves that may be left of theirs. Parts of
+// merged trees repeat the nodes of some paths, and places that several nodes take cost time, too.
+constexpr size_t kSampled = 16;
+constexpr double kMostLeft = 0.75;
+
+// By how much a cover fraction may differ from 1 less that of the other child, because both are rounded.
+constexpr double kRounding = 2 * std::numeric_limits<double>::epsilon();
+
+// A node of a tree of the plan; `swapped` tells whether its left child takes the place of the right one.
+struct Member {
+  const TreeProgram* tree;
+  int32_t node;
+  bool swapped;
+
+  bool is_leaf() const { return node >= static_cast<int32_t>(tree->n_inner); }
+};
+
+// A place of a merged tree that is to be filled: that of a child, or of the root.
+struct Place {
+  size_t members;  // where its nodes begin in the list of all places, the last one's at the end
+  int32_t parent;  // or -1
+  bool right;
+};
+
+class Merger {
+ public:
+  explicit Merger(const Plan& plan) : plan_(plan), feature_of_column_(column_features(plan)) {}
+
+  MergedTrees merge(int32_t output, const std::vector<size_t>& trees) {
+    nodes_.clear();
+    for (const size_t tree : trees) members_.push_back({&plan_.trees[tree], 0, false});
+    places_.push_back({0, -1, false});
+    while (!places_.empty()) {
+      const Place place = places_.back();
+      places_.pop_back();
+      here_.assign(members_.begin() + static_cast<std::ptrdiff_t>(place.members), members_.end());
+      members_.resize(place.members);
+      fill(place);
+    }
+    const size_t n_leaves = count_leaves();
+    return {output, trees, std::move(nodes_), n_leaves};
+  }
+
+  // Return whether most trees have the same root as an earlier one.
+  bool begin_alike(const std::vector<size_t>& trees) {
+    groups_.clear();
+    for (const size_t tree : trees) {
+      const Member root{&plan_.trees[tree], 0, false};
+      const auto alike = [&](const Member& earlier) { return is_alike(earlier, root); };
+      if (std::none_of(groups_.begin(), groups_.end(), alike)) groups_.push_back(root);
+    }
+    return 2 * groups_.size() <= trees.size();
+  }
+
+ private:
+  // Add the nodes that take a place, and plan the places of their children.
+  void fill(const Place& place) {
+    const int32_t first = static_cast<int32_t>(nodes_.size());
+    if (place.parent >= 0) (place.right ? nodes_[place.parent].right : nodes_[place.parent].left) = first;
+    groups_.clear();
+    double value = 0;
+    size_t n_inner = 0;
+    for (Member member : here_) {
+      if (member.is_leaf()) {
+        value += plan_.leaf_values[member.tree->leaves + member.node - member.tree->n_inner];
+        continue;
+      }
+      auto group = groups_.begin();
+      while (group != groups_.end() && !is_alike(*group, member)) ++group;
+      if (group == groups_.end()) {
+        groups_.push_back(member);
+        group = groups_.end() - 1;
+      } else {
+        member.swapped = test(member).flags != test(*group).flags;
+      }
+      here_[n_inner] = member;
+      group_of_.resize(std::max(group_of_.size(), n_inner + 1));
+      group_of_[n_inner++] = static_cast<size_t>(group - groups_.begin());
+    }
+    const bool has_leaf = n_inner < here_.size();
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      const int32_t number = first + static_cast<int32_t>(i);
+      const bool last = i + 1 == groups_.size() && !has_leaf;
+      const DecideNode decide = test(groups_[i]);
+      nodes_.push_back({decide, share(groups_[i]), 0, 0, last ? -1 : number + 1, 0,
+                        feature_of_column_[decide.column], 0, 0});
+      for (const bool right : {true, false}) {
+        places_.push_back({members_.size(), number, right});
+        for (size_t j = 0; j < n_inner; ++j)
+          if (group_of_[j] == i)
+            members_.push_back({here_[j].tree, child(here_[j], right != here_[j].swapped), false});
+      }
+    }
+    if (has_leaf) nodes_.push_back({{}, 0, -1, -1, -1, value, 0, 0, 1});
+  }
+
+  // Return the test of an inner node without its place on a path.
+  DecideNode test(const Member& member) const {
+    return test_of(plan_.decide[member.tree->decide + member.node]);
+  }
+
+  double share(const Member& member) const { return plan_.shares[member.tree->decide + member.node]; }
+
+  int32_t child(const Member& member, bool right) const {
+    return plan_.children[member.tree->children + 2 * member.node + right];
+  }
+
+  // Return whether two nodes have the same split and cover fractions.
+  bool is_alike(const Member& a, const Member& b) const {
+    const DecideNode x = test(a), y = test(b);
+    if (x.column != y.column || (x.flags ^ y.flags) & kCategorical || x.bias != y.bias) return false;
+    const bool same_sides = x.flags == y.flags;
+    if (same_sides ? share(a) != share(b) : !(std::fabs(share(a) + share(b) - 1) <= kRounding)) return false;
+    if (!(x.flags & kCategorical)) return x.operand == y.operand;
+    const auto bits = plan_.category_bits.begin();
+    const size_t n_words = (plan_.columns[x.column].categories.size() + 2 + 31) / 32;
+    return std::equal(bits + x.operand, bits + x.operand + n_words, bits + y.operand);
+  }
+
+  size_t count_leaves() {
+    const auto places = [&](const MergedNode& node, const auto& visit) {
+      for (const int32_t place : {node.left, node.right})
+        for (int32_t i = place; i >= 0; i = nodes_[i].next) visit(nodes_[i]);
+    };
+    for (size_t i = nodes_.size(); i-- > 0;)
+      places(nodes_[i], [&](const MergedNode& child) { nodes_[i].n_leaves += child.n_leaves; });
+    size_t n_leaves = 0;
+    for (int32_t i = 0; i >= 0; i = nodes_[i].next) {
+      nodes_[i].first_leaf = n_leaves;
+      n_leaves += nodes_[i].n_leaves;
+    }
+    for (MergedNode& node : nodes_) {
+      size_t first = node.first_leaf;
+      places(node, [&](MergedNode& child) {
+        child.first_leaf = first;
+        first += child.n_leaves;
+      });
+    }
+    return n_leaves;
+  }
+
+  const Plan& plan_;
+  const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
+  std::vector<MergedNode> nodes_;
+  std::vector<Place> places_;
+  std::vector<Member> members_;        // of all places
+  std::vector<Member> here_, groups_;  // of the place that is filled, and the first one of each split
+  std::vector<size_t> group_of_;
+};
+
+// Return neighbours among trees of boosting, which are alike if any are; a plan has the trees in another
+// order.
+std::vector<size_t> sample_of(const Plan& plan, std::vector<size_t> trees) {
+  std::sort(trees.begin(), trees.end(),
+            [&](size_t a, size_t b) { return plan.trees[a].source < plan.trees[b].source; });
+  const size_t n = std::min(kSampled, trees.size());
+  const auto first = trees.begin() + static_cast<std::ptrdiff_t>((trees.size() - n) / 2);
+  return {first, first + static_cast<std::ptrdiff_t>(n)};
+}
+
+}  // namespace
+
+std::vector<AlikeTrees> find_alike_trees(const Plan& plan, const std::vector<size_t>& trees) {
+  std::map<int32_t, std::vector<size_t>> of_output;
+  auto chunk = plan.chunks.begin();
+  for (const size_t tree : trees) {
+    while (chunk->tree_end <= tree) ++chunk;
+    if (chunk->radau) of_output[chunk->output].push_back(tree);
+  }
+  std::vector<AlikeTrees> out;
+  Merger merger(plan);
+  for (auto& [output, found] : of_output) {
+    const std::vector<size_t> sample = sample_of(plan, found);
+    if (sample.size() < 2 || !merger.begin_alike(sample)) continue;
+    size_t n_leaves = 0;
+    for (const size_t tree : sample) n_leaves += plan.trees[tree].n_inner + 1;
+    const size_t n_left = merger.merge(output, sample).n_leaves;
+    const double part_left = static_cast<double>(n_left) / static_cast<double>(n_leaves);
+    if (part_left <= kMostLeft) out.push_back({output, std::move(found), part_left});
+  }
+  return out;
+}
+
+MergedTrees merge_trees(const Plan& plan, const AlikeTrees& alike) {
+  return Merger(plan).merge(alike.output, alike.trees);
+}
+
+}  // namespace skshap
