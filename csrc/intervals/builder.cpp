@@ -94,9 +94,10 @@ class TableWriter {
       grow(unit_margins_, unit.n_entries * n_outputs);
       write_unit(i, unit_sums_.data(), unit_margins_.data());
       index_entries(packed, unit, table.n_entries);
+      const bool one_output = n_outputs == 1;
       add_entries(EntryArgs<T>{index_.data(), 1, 0, table.n_entries, unit_sums_.data(), row_size, sums,
-                               nullptr, nullptr});
-      for (size_t entry = 0; entry < table.n_entries; ++entry)
+                               one_output ? unit_margins_.data() : nullptr, one_output ? margins : nullptr});
+      for (size_t entry = 0; entry < table.n_entries && !one_output; ++entry)
         for (size_t o = 0; o < n_outputs; ++o)
           margins[entry * n_outputs + o] += unit_margins_.data()[index_.data()[entry] * n_outputs + o];
     }
@@ -204,9 +205,10 @@ void write_window(const PackedWindow& packed, Plan& plan) {
   window.first_output = static_cast<uint32_t>(std::max(packed.output, 0));
   window.n_outputs = packed.output < 0 ? static_cast<uint32_t>(plan.n_outputs) : 1;
   for (uint32_t o = 0; o < window.n_outputs; ++o)
-    for (const int32_t feature : packed.features)
-      out.places.push_back((window.first_output + o) * static_cast<uint32_t>(plan.features.size()) +
-                           static_cast<uint32_t>(feature));
+    for (uint32_t feature = 0; feature < plan.features.size(); ++feature)
+      if (packed.features >> feature & 1)
+        out.places.push_back((window.first_output + o) * static_cast<uint32_t>(plan.features.size()) +
+                             feature);
   window.places_end = out.places.size();
   window.row_size = padded_sums(window.places_end - window.places);
   window.tables = out.tables.size();

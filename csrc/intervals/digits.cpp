@@ -8,11 +8,11 @@ Digit Digits::add(uint32_t column, bool categorical, const std::vector<uint16_t>
                   const std::vector<uint32_t>& classes, uint32_t missing) {
   const Digit digit{column, categorical, static_cast<uint16_t>(classes.size()), 0, 0, numbers_.size()};
   const uint32_t most = std::max(missing, *std::max_element(classes.begin(), classes.end()));
-  std::vector<int32_t> number(most + 1, -1);
+  renumbered_.assign(most + 1, -1);
   uint16_t n = 0;
   const auto numbered = [&](uint32_t old) {
-    if (number[old] < 0) number[old] = n++;
-    return static_cast<uint16_t>(number[old]);
+    if (renumbered_[old] < 0) renumbered_[old] = n++;
+    return static_cast<uint16_t>(renumbered_[old]);
   };
   numbers_.insert(numbers_.end(), operands.begin(), operands.end());
   numbers_.resize(digit.numbers + digit.n_intervals - 1);  // categorical digits have no operands

@@ -50,6 +50,7 @@ class Digits {
   uint32_t time_ = 0, n_numbers_ = 0, width_ = 0;
   std::vector<uint16_t> operands_;
   std::vector<uint32_t> classes_;
+  std::vector<int32_t> renumbered_;
 };
 
 }  // namespace skshap

@@ -15,9 +15,6 @@ namespace {
 constexpr size_t kWindowFeatures = 16;
 // Larger tables than these never pay. Several share the numbers of 16 bits.
 constexpr uint32_t kMostEntries = (1 << 16) / kTablesAtOnce;
-// Models that use more features would need many windows; laying out their tables was measured to take longer
-// than the tables save.
-constexpr size_t kMostFeatures = 32;
 // Part of the trees of a large model for which tables are laid out first, in two blocks: if they save less
 // than kLeastSaving of the time there, the model has none. It is smaller if there are few rows to save time
 // for.
@@ -257,7 +254,7 @@ class Layout {
 }  // namespace
 
 size_t window_sums(const Plan& plan, const PackedWindow& window) {
-  return window.features.size() * (window.output < 0 ? plan.n_outputs : 1);
+  return size(window.features) * (window.output < 0 ? plan.n_outputs : 1);
 }
 
 size_t padded_sums(size_t n_sums) { return n_sums <= 8 ? 8 : (n_sums + 15) / 16 * 16; }

@@ -7,12 +7,21 @@
 
 namespace skshap {
 
+// Models that use more features would need many windows; laying out their tables was measured to take longer
+// than the tables save.
+constexpr size_t kMostFeatures = 32;
+
+// Positions in Plan::features, as bits.
+using FeatureSet = uint64_t;
+
+size_t size(FeatureSet features);
+
 // Units that share a table.
 struct PackedTable {
-  std::vector<size_t> units;      // in Units::units
-  std::vector<Digit> digits;      // ascending by column
-  std::vector<int32_t> features;  // positions in Plan::features, ascending
-  int32_t output;                 // of its trees; -1: each leaf holds all outputs
+  std::vector<size_t> units;  // in Units::units
+  std::vector<Digit> digits;  // ascending by column
+  FeatureSet features;
+  int32_t output;  // of its trees; -1: each leaf holds all outputs
   uint32_t n_entries;
   uint64_t thresholds;  // a bit for each, by its hash
 };
@@ -24,7 +33,7 @@ std::vector<PackedTable> pack_units(const Plan& plan, Units& units, uint32_t mos
 // Tables that add to the same sums.
 struct PackedWindow {
   std::vector<size_t> tables;  // in the list of tables
-  std::vector<int32_t> features;
+  FeatureSet features;
   int32_t output;
 };
 

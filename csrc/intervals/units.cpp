@@ -122,17 +122,20 @@ class Finder {
       n_leaves_ += n_below_ + 1;
       return has_enough_leaves(kSpareUnits);
     }
-    if (is_leaf(node) || is_group(node) || path_.size() == kMostLevels) return false;
+    if (is_leaf(node) || is_group(node) || level_ == kMostLevels) return false;
     const DecideNode& test = nodes_[node];
     std::vector<Condition>& above = tests_[test.column].above;
     bool all = true;
-    path_.push_back(test.column);
+    const bool is_new = above.empty();
+    ++level_;
+    if (is_new) path_.push_back(test.column);
     for (const bool right : {false, true}) {
       above.push_back({&test, right != static_cast<bool>(test.flags & kFlip)});
       all = all && divide(child(node, right));
       above.pop_back();
     }
-    path_.pop_back();
+    if (is_new) path_.pop_back();
+    --level_;
     return all;
   }
 
@@ -140,7 +143,6 @@ class Finder {
   bool take(int32_t node) {
     const uint32_t most_entries = is_group(node) ? std::max(most_entries_, kMostOfOneTable) : most_entries_;
     used_ = path_;
-    sort_unique(used_);
     for (const uint32_t c : used_) tests_[c].range = range_of(tests_[c].above);
     const bool fits = collect(node, most_entries);
     const size_t first = out_.digits.size();
@@ -162,7 +164,7 @@ class Finder {
       out_.digits.resize(first);
       return false;
     }
-    out_.units.push_back({tree_, node, static_cast<uint32_t>(path_.size()) + n_below_, first,
+    out_.units.push_back({tree_, node, static_cast<uint32_t>(level_) + n_below_, first,
                           out_.digits.size() - first, static_cast<uint32_t>(n_entries), thresholds_of(first),
                           0, 0});
     return true;
@@ -314,7 +316,9 @@ class Finder {
   std::vector<bool> is_group_;  // by node
   size_t next_group_ = 0;
   std::vector<ColumnTests> tests_;
-  std::vector<uint32_t> path_, used_;  // columns
+  // Columns of the path, and of the unit: each once.
+  std::vector<uint32_t> path_, used_;
+  size_t level_ = 0;
   std::vector<int32_t> stack_;
   std::vector<uint16_t> operands_;
   std::vector<uint32_t> classes_;
