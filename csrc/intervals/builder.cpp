@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <numeric>
 
 #include "base/threads.h"
 #include "intervals/background_units.h"
@@ -72,6 +73,9 @@ class TableWriter {
     uint32_t most_entries = 0;
     for (const Unit& unit : layout.units.units) most_entries = std::max(most_entries, unit.n_entries);
     codes_.allocate(plan, static_cast<int>(whole_blocks(most_entries)));
+    for (const PackedTable& table : layout.tables) most_entries = std::max(most_entries, table.n_entries);
+    order_.resize(most_entries);
+    std::iota(order_.begin(), order_.end(), uint16_t{0});
   }
 
   void write(const PackedTable& packed, const TableWindow& window, const IntervalTable& table) {
@@ -83,12 +87,20 @@ class TableWriter {
       return;
     }
     const size_t row_size = window.row_size, n_outputs = window.n_outputs;
-    std::fill_n(sums, table.n_entries * row_size, T(0));
-    std::fill_n(margins, table.n_entries * n_outputs, 0.0);
     codes_of_table_.resize(std::max(codes_of_table_.size(), packed.digits.size()));
     for (size_t i = 0; i < packed.digits.size(); ++i)
       find_class_codes(layout_.units.numbers, packed.digits[i], codes_of_table_[i]);
-    for (const size_t i : packed.units) {
+    // If the other units ask no more than the first one, its entries are those of the table.
+    index_entries(packed, layout_.units.units[packed.units[0]], table.n_entries);
+    const bool alike = std::equal(order_.begin(), order_.begin() + table.n_entries, index_.data());
+    if (alike) {
+      write_unit(packed.units[0], sums, margins);
+    } else {
+      std::fill_n(sums, table.n_entries * row_size, T(0));
+      std::fill_n(margins, table.n_entries * n_outputs, 0.0);
+    }
+    for (size_t n = alike; n < packed.units.size(); ++n) {
+      const size_t i = packed.units[n];
       const Unit& unit = layout_.units.units[i];
       grow(unit_sums_, unit.n_entries * row_size);
       grow(unit_margins_, unit.n_entries * n_outputs);
@@ -194,6 +206,7 @@ class TableWriter {
   Aligned<T> unit_sums_;
   Aligned<double> unit_margins_;
   Aligned<uint16_t> index_;
+  std::vector<uint16_t> order_;  // 0, 1, 2, ...
 };
 
 // --- The plan ---

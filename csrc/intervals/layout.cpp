@@ -29,6 +29,9 @@ constexpr double kSharing = 2;
 // that for a node of a unit.
 constexpr double kMergedLeaf = 0.5, kLeafLeft = 1.5;
 
+// The time to pack a unit, relative to that for one of its nodes.
+constexpr double kPackedUnit = 5;
+
 class Layout {
  public:
   Layout(const Plan& plan, const IntervalPrices& prices, const IntervalLimits& limits)
@@ -160,18 +163,23 @@ class Layout {
     return seconds;
   }
 
-  // Drop the units of trees for which tables save no time; return whether there are any.
+  // Drop the units of trees for which tables save no time, unless packing the others again takes longer than
+  // that saves; return whether there are any.
   bool drop_trees() {
     const std::vector<double> seconds = table_seconds();
     std::vector<Unit> kept;
     std::vector<size_t> first{0};
+    double saved = 0;
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree) {
-      if (seconds[tree] < limits_.n_rows * seconds_without(tree))
+      const double without = limits_.n_rows * seconds_without(tree);
+      if (seconds[tree] >= without && out_.units.has(tree)) saved += seconds[tree] - without;
+      if (seconds[tree] < without)
         kept.insert(kept.end(), out_.units.units.begin() + out_.units.first_of_tree[tree],
                     out_.units.units.begin() + out_.units.first_of_tree[tree + 1]);
       first.push_back(kept.size());
     }
-    if (kept.size() == out_.units.units.size()) return false;
+    const double packing = kPackedUnit * prices_.unit_node * static_cast<double>(kept.size());
+    if (kept.size() == out_.units.units.size() || saved < packing) return false;
     out_.units.units = std::move(kept);
     out_.units.first_of_tree = std::move(first);
     return true;

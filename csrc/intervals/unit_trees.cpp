@@ -190,7 +190,7 @@ int32_t UnitTrees::add_node(double cover) {
   feature_.push_back(0);
   cover_.push_back(cover);
   tests_.push_back({});
-  value_.resize(value_.size() + width_, 0);
+  for (size_t o = 0; o < width_; ++o) value_.push_back(0);
   return number;
 }
 

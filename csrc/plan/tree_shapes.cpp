@@ -78,9 +78,11 @@ class MeasuredTrees::Measurer {
     shape.radau = n_radau <= kMaxFixedValueNodes && e_.tree_output[tree] >= 0 && !interactions_;
     shape.n_nodes = shape.radau ? n_radau : quadrature_nodes(index_, most_distinct);
     for (int32_t o = 0; o < e_.value_width; ++o) {
+      const Sums sums = sum(o, 0);
       // A row reaches several leaves of a merged tree: an offset of each leaf would not be one of their sum.
-      const double center = shape.merged ? 0 : expected(o, 0);
-      centers[o] = {center, largest(o, 0), largest(o, center), expected(o, center)};
+      const double center = shape.merged ? 0 : sums.expected;
+      const Sums centered = center == 0 ? sums : sum(o, center);
+      centers[o] = {center, sums.largest, centered.largest, centered.expected};
     }
     return shape;
   }
@@ -101,18 +103,18 @@ class MeasuredTrees::Measurer {
   double value(const Leaf& leaf, int32_t o, double center) const {
     return e_.value[leaf.node * e_.value_width + o] - center;
   }
-  double expected(int32_t o, double center) const {
-    double sum = 0;
-    for (const Leaf& leaf : leaves_) sum += leaf.share * value(leaf, o, center);
-    return sum;
-  }
-  double largest(int32_t o, double center) const {
-    double largest = 0;
+  // The expected value of the leaves less the center, and their largest magnitude.
+  struct Sums {
+    double expected = 0, largest = 0;
+  };
+  Sums sum(int32_t o, double center) const {
+    Sums sums;
     for (const Leaf& leaf : leaves_) {
-      const double magnitude = std::fabs(value(leaf, o, center));
-      if (!(magnitude <= largest)) largest = magnitude;  // NaN, too
+      const double centered = value(leaf, o, center), magnitude = std::fabs(centered);
+      sums.expected += leaf.share * centered;
+      if (!(magnitude <= sums.largest)) sums.largest = magnitude;  // NaN, too
     }
-    return largest;
+    return sums;
   }
 
   const EnsembleView& e_;

@@ -16,6 +16,9 @@ CHUNK_BYTES = 256 * 2**20
 #: fit into the tables are slower; trees of path-dependent values that do not fit are walked.
 TABLE_BYTES = 2**28
 
+#: Least size of results whose memory is kept: kLargeBytes of csrc/base/large_memory.h.
+LARGE_BYTES = 4 * 2**20
+
 #: Environment variable with the bytes of results and tables that are kept for the next ones.
 KEPT_VARIABLE = "SKSHAPGPU_KEPT_MEMORY"
 KEPT_BYTES = 512 * 2**20

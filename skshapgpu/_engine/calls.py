@@ -7,6 +7,7 @@ have the layout of the core, [row][output]..., until ``explainer.py`` returns th
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -233,9 +234,13 @@ class HostRun(Run):
         self._gpus = [self._compiled.cuda_plan(self._kind, index) for index in self._execution.indices]
 
     def new(self, *shape: int) -> tuple[np.ndarray, bool]:
-        if self._compiled.options.memory_limit is not None:  # of which kept memory would be a part
+        limited = self._compiled.options.memory_limit is not None  # kept memory would be a part of it
+        if limited or math.prod(shape) * self.dtype.itemsize < memory.LARGE_BYTES:
             return np.empty(shape, self.dtype), False
-        return _new_array(shape, self.dtype)
+        from .. import _core
+
+        _keep_memory()
+        return _core.new_array(shape, self.dtype)
 
     def to_native(self, values: np.ndarray) -> np.ndarray:
         return values
@@ -424,14 +429,6 @@ class DeviceRun(Run):
             return gpu_arrays.to_host(values), margin
 
         self._accept(gap, array.dtype, start, margins)
-
-
-def _new_array(shape: tuple[int, ...], dtype: Any) -> tuple[np.ndarray, bool]:
-    """Return a new array, perhaps in memory that was kept, and whether all elements are 0."""
-    from .. import _core
-
-    _keep_memory()
-    return _core.new_array(shape, dtype)
 
 
 @cache

@@ -99,7 +99,7 @@ def test_values_do_not_depend_on_what_the_memory_held(n_features: int) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200_000 if n_features < 10 else 1500, n_features)).astype(np.float32)
     model = RandomForestRegressor(3, max_depth=3, random_state=0).fit(X[:300], X[:300, 0] * X[:300, 3])
-    explainer = TreeExplainer(model)
+    explainer = TreeExplainer(model, device="cpu")
     values = explainer.shap_values(X)
     expected, before = values.copy(), address(values)
     values[...] = np.nan
@@ -115,7 +115,7 @@ def test_results_with_a_memory_limit_are_not_kept() -> None:
     for limit, kept in ((None, 6 * MIB), ("1GB", 0)):
         _core.keep_memory(0)
         _core.keep_memory(64 * MIB)
-        TreeExplainer(model, memory_limit=limit).shap_values(X)
+        TreeExplainer(model, device="cpu", memory_limit=limit).shap_values(X)
         assert _core.kept_memory() == kept
 
 
@@ -141,7 +141,8 @@ import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 from skshapgpu import TreeExplainer, _core
 X = np.random.default_rng(0).normal(size=(500_000, 3)).astype(np.float32)
-explainer = TreeExplainer(DecisionTreeRegressor(max_depth=3).fit(X[:100], X[:100, 0]))
+tree = DecisionTreeRegressor(max_depth=3).fit(X[:100], X[:100, 0])
+explainer = TreeExplainer(tree, device="cpu")
 explainer.shap_values(X)
 print(_core.kept_memory())
 """
