@@ -11,7 +11,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -239,7 +238,6 @@ class HostRun(Run):
             return np.empty(shape, self.dtype), False
         from .. import _core
 
-        _keep_memory()
         return _core.new_array(shape, self.dtype)
 
     def to_native(self, values: np.ndarray) -> np.ndarray:
@@ -429,14 +427,6 @@ class DeviceRun(Run):
             return gpu_arrays.to_host(values), margin
 
         self._accept(gap, array.dtype, start, margins)
-
-
-@cache
-def _keep_memory() -> None:
-    """Have the memory of large results and tables kept for the next ones once they are deleted."""
-    from .. import _core
-
-    _core.keep_memory(memory.kept_bytes())
 
 
 def shap_values(run: Run) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import cache
 from numbers import Integral
 from threading import Lock
 from typing import Any, NamedTuple
@@ -35,6 +36,14 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 #: At each leaf, a plan for interactions does about this many times the work of a plan for values, and each
 #: further output of the leaf takes about this fraction of the work for the first.
 _INTERACTION_WORK, _OUTPUT_WORK = 3, 0.7
+
+
+@cache
+def _keep_memory() -> None:
+    """Have the memory of large tables and results kept for the next ones once they are deleted."""
+    from .. import _core
+
+    _core.keep_memory(memory.kept_bytes())
 
 
 class ExecutionPlan(NamedTuple):
@@ -166,6 +175,7 @@ class CompiledModel:
         self._compile(tables)
 
     def _compile(self, tables: dict[str, np.ndarray] | None = None) -> None:
+        _keep_memory()
         self._lock = Lock()
         self._plans: dict[tuple[Kind, int], Any] = {}
         self._cuda_plans: dict[tuple[Kind, int], Any] = {}

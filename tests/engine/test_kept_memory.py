@@ -119,6 +119,29 @@ def test_results_with_a_memory_limit_are_not_kept() -> None:
         assert _core.kept_memory() == kept
 
 
+def test_tables_of_deleted_explainers_are_kept() -> None:
+    """Not only after a large result: these are small."""
+    done = run_script(
+        """
+import numpy as np
+from sklearn.ensemble import RandomForestRegressor
+from skshapgpu import TreeExplainer, _core
+X = np.random.default_rng(0).normal(size=(20_000, 6)).astype(np.float32)
+forest = RandomForestRegressor(50, max_depth=8, max_samples=0.2, random_state=0)
+forest.fit(X, (X[:, :4] ** 2).sum(axis=1))
+explainer = TreeExplainer(forest, device="cpu")
+values = explainer.shap_values(X)
+needed = explainer.plan(len(X)).table_bytes
+del explainer
+print(needed, _core.kept_memory())
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    needed, kept = map(int, done.stdout.split())
+    assert needed > 10 * MIB
+    assert needed / 2 < kept < needed + 8 * MIB
+
+
 def test_threads_share_the_memory() -> None:
     def use(seed: int) -> bool:
         rng = np.random.default_rng(seed)
