@@ -72,7 +72,15 @@ class Calls:
 
     def groups(self, n_rows: int) -> dict[str, list[dict[str, Any]]]:
         """Return how each call explains the trees: numbers of leaves by algorithm, and bytes of tables."""
-        fields = ("algorithm", "n_trees", "n_leaves", "n_nodes", "n_lookups", "table_bytes")
+        fields = (
+            "algorithm",
+            "n_trees",
+            "n_leaves",
+            "n_walked_leaves",
+            "n_nodes",
+            "n_lookups",
+            "table_bytes",
+        )
         return {
             name: [
                 {field: getattr(group, field) for field in fields if hasattr(group, field)}

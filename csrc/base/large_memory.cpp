@@ -3,13 +3,14 @@
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
-#include <pthread.h>
 
 #include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <new>
 #include <vector>
+
+#include "base/of_process.h"
 
 namespace skshap {
 namespace {
@@ -58,19 +59,6 @@ struct Block {
 
 class Store {
  public:
-  // Return the store of this process, which is never destroyed: arrays may outlive the objects of main(). A
-  // child process has an empty one, because a thread of its parent may have been changing the parent's.
-  static Store& get() {
-    [[maybe_unused]] static const int registered =
-        pthread_atfork(nullptr, nullptr, [] { current_.store(nullptr); });
-    Store* store = current_.load();
-    if (store) return *store;
-    Store* const made = new Store;
-    if (current_.compare_exchange_strong(store, made)) return *made;
-    delete made;
-    return *store;
-  }
-
   // Take a block of the size, or the first part of a larger one; its data are null if none is kept.
   Block take(size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -129,13 +117,12 @@ class Store {
   std::mutex mutex_;
   std::vector<Block> blocks_;  // in the order in which they were given back
   size_t n_bytes_ = 0;
-  static inline std::atomic<Store*> current_{nullptr};
 };
 
 }  // namespace
 
 LargeMemory take_memory(size_t bytes) {
-  Store& store = Store::get();
+  Store& store = of_process<Store>();
   const Block kept = store.take(whole_pages(bytes));
   if (kept.data) return {kept.data, false};
   void* data = allocate(whole_pages(bytes));
@@ -147,13 +134,15 @@ LargeMemory take_memory(size_t bytes) {
   return {data, kIsMapped};
 }
 
-void give_back_memory(void* data, size_t bytes) noexcept { Store::get().keep({data, whole_pages(bytes)}); }
+void give_back_memory(void* data, size_t bytes) noexcept {
+  of_process<Store>().keep({data, whole_pages(bytes)});
+}
 
 void keep_memory(size_t bytes) {
   most_bytes = bytes;
-  Store::get().shrink(bytes);
+  of_process<Store>().shrink(bytes);
 }
 
-size_t kept_memory() { return Store::get().n_bytes(); }
+size_t kept_memory() { return of_process<Store>().n_bytes(); }
 
 }  // namespace skshap

@@ -15,6 +15,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/of_process.h"
+
 namespace skshap {
 namespace {
 
@@ -75,18 +77,6 @@ class WithoutSignals {
 
 class Pool {
  public:
-  // Return the pool of this process, which is never destroyed: its threads may outlive the objects of main().
-  static Pool& get() {
-    [[maybe_unused]] static const int registered =
-        pthread_atfork(nullptr, nullptr, [] { current_.store(nullptr); });
-    Pool* pool = current_.load();
-    if (pool) return *pool;
-    Pool* const made = new Pool;
-    if (current_.compare_exchange_strong(pool, made)) return *made;
-    delete made;
-    return *pool;
-  }
-
   void run(const std::function<void(bool)>& work, int64_t n_helpers) {
     Job job(work, n_helpers);
     {
@@ -167,7 +157,7 @@ class Pool {
   }
 
   void finish(Job& job) {
-    if (current_.load() != this)
+    if (&of_process<Pool>() != this)
       throw std::runtime_error("the process was forked while several threads worked on this call");
     std::unique_lock<std::mutex> lock(mutex_);
     remove(job);
@@ -179,23 +169,18 @@ class Pool {
     job.left.wait(lock, [&job] { return job.n_helping == 0; });
   }
 
-  // Null until it is needed, and in a child process, which does not have the threads of its parent.
-  static std::atomic<Pool*> current_;
-
   std::mutex mutex_;
   std::condition_variable wanted_, started_;
   Job* jobs_ = nullptr;  // those that want threads, the oldest first
   int64_t n_wanted_ = 0, n_threads_ = 0, n_started_ = 0, n_busy_ = 0, most_threads_ = 0;
 };
 
-std::atomic<Pool*> Pool::current_{nullptr};
-
 }  // namespace
 
 void run_threads(int64_t n_threads, const std::function<void(bool)>& work) {
   prepare_for_exceptions();
   if (n_threads > 1)
-    Pool::get().run(work, n_threads - 1);
+    of_process<Pool>().run(work, n_threads - 1);
   else
     work(true);
 }

@@ -51,7 +51,7 @@ class Layout {
       pack();
       if (drop_trees()) pack();
     }
-    sum_costs();
+    sum_costs(merge());
     return std::move(out_);
   }
 
@@ -210,11 +210,11 @@ class Layout {
     return part_left;
   }
 
-  void sum_costs() {
+  // `part_left` is the part of the leaves of each tree that is left.
+  void sum_costs(const std::vector<double>& part_left) {
     IntervalCosts& costs = out_.costs;
     TableCost& tables = costs.tables;
     tables.n_lookups = out_.tables.size();
-    const std::vector<double> part_left = merge();
     std::map<int, TableCost> without;
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree) {
       const int n_nodes = quadrature_nodes(plan_.index, plan_.trees[tree].n_features);

@@ -466,7 +466,8 @@ size_t parse_numbers(std::string_view text, py::array& numbers) {
 // Return a new array of float32 or float64, and whether all of its elements are 0. A large one may be in
 // memory that another array gave back.
 py::tuple new_array(const std::vector<py::ssize_t>& shape, const py::dtype& dtype) {
-  if (dtype.kind() != 'f') throw py::type_error("dtype must be float32 or float64");
+  if (!dtype.is(py::dtype::of<float>()) && !dtype.is(py::dtype::of<double>()))
+    throw py::type_error("dtype must be float32 or float64");
   size_t bytes = static_cast<size_t>(dtype.itemsize());
   for (const py::ssize_t n : shape) {
     if (n < 0) throw py::value_error("shape must not be negative");

@@ -70,7 +70,7 @@ def kept_bytes() -> int:
     given = os.environ.get(KEPT_VARIABLE, "").strip()
     if given == "0":
         return 0
-    return (parse_bytes(given, KEPT_VARIABLE) if given else None) or KEPT_BYTES
+    return parse_bytes(given or KEPT_BYTES, KEPT_VARIABLE) or 0
 
 
 @cache

@@ -269,6 +269,12 @@ class TableLayout:
     build_seconds: float
 
     @property
+    def is_empty(self) -> bool:
+        """Whether all trees are explained as they are without the layout."""
+        walked = (group for group in self.groups if group.algorithm == "quadrature")
+        return not self.table_bytes and all(group.n_walked_leaves == group.n_leaves for group in walked)
+
+    @property
     def is_large(self) -> bool:
         """Whether the tables take more memory than those that were not asked for may take."""
         return self.table_bytes > memory.TABLE_BYTES

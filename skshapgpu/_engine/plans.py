@@ -486,7 +486,7 @@ class CompiledModel:
         for entries in (most_entries, costs.MERGED_ONLY):
             layout = self._layout(kind, entries)
             with_layout = layout.seconds(n_rows, expected_rows, work, precision)
-            is_worthwhile = with_layout < min(least, layout.most_part * seconds)
+            is_worthwhile = not layout.is_empty and with_layout < min(least, layout.most_part * seconds)
             if is_worthwhile and layout.table_bytes <= self._interval_room():
                 best, least = layout, with_layout
             if not layout.table_bytes:

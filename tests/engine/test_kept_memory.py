@@ -15,7 +15,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu._common.memory import KEPT_BYTES, KEPT_VARIABLE
+from skshapgpu._common.memory import KEPT_BYTES, KEPT_VARIABLE, LARGE_BYTES
 
 MIB = 2**20
 SHAPE = (3, MIB)
@@ -83,9 +83,18 @@ def test_the_memory_that_was_kept_first_is_freed_first() -> None:
     assert _core.kept_memory() == 0
 
 
+def test_python_and_the_core_agree_on_what_is_large() -> None:
+    n = LARGE_BYTES // 4
+    for length, kept in ((n - 1, 0), (n, LARGE_BYTES)):
+        array, _ = _core.new_array((length,), np.dtype(np.float32))
+        del array
+        assert _core.kept_memory() == kept
+
+
 def test_refuses_other_arrays() -> None:
-    with pytest.raises(TypeError, match="float32 or float64"):
-        _core.new_array((3,), np.dtype(np.int32))
+    for name in ("int32", "float16", ">f4", "longdouble"):
+        with pytest.raises(TypeError, match="float32 or float64"):
+            _core.new_array((3,), np.dtype(name))
     with pytest.raises(ValueError, match="negative"):
         _core.new_array((3, -1), np.dtype(np.float32))
     for shape in ((2**62, 2**62), (2**45, 2)):

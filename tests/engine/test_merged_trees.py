@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.ensembles import alike_trees, leaf_scale, random_ensemble, random_rows
+from helpers.alike_trees import alike_trees
+from helpers.ensembles import leaf_scale, random_ensemble, random_rows
 from helpers.kernels import TOLERANCE, both_precisions, explain, once, same_bits, state
 from helpers.plans import NEVER_TABLES, merged_plan
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
@@ -167,6 +168,18 @@ def test_trees_of_samples_are_not_merged() -> None:
     for each in (model, forest):
         plan = TreeExplainer(each, device="cpu").plan(len(X))
         assert plan.build_seconds == 0 and "merged" not in str(plan)
+
+
+@once
+def test_against_background_data_nothing_is_merged_or_compiled_again() -> None:
+    """More columns than tables by intervals are for: every call uses the tables that there are."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 40))
+    forest = RandomForestRegressor(20, max_depth=8, max_features=0.4, random_state=0).fit(X, X.sum(axis=1))
+    explainer = TreeExplainer(forest, data=X[:20], device="cpu")
+    explainer.shap_values(X)
+    assert explainer.plan(len(X)).build_seconds == 0
+    assert len(explainer._compiled._plans) == 1
 
 
 def test_the_cost_model_counts_the_leaves_that_are_left() -> None:

@@ -1,0 +1,64 @@
+"""Random trees that begin alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skshapgpu.adapters.ensemble import Ensemble, Tree
+
+
+def alike_trees(
+    seed: int,
+    *,
+    n_trees: int = 12,
+    n_features: int = 6,
+    max_depth: int = 6,
+    parting: float = 0.04,
+    n_outputs: int = 1,
+    categorical: bool = False,
+    **options: Any,
+) -> Ensemble:
+    """Draw trees that begin alike: at each node, each tree parts from the others with a probability.
+
+    Below, all it has is its own. Elsewhere, trees that have not parted have the same splits and covers, but
+    leaves of their own, and one may have a leaf where others split.
+    """
+    rng = np.random.default_rng(seed)
+
+    def nodes(tree: int, path: int, variant: int, cover: float) -> list[dict[str, Any]]:
+        """Return a node and those below it, with the positions of its children among them."""
+        variant = 1 + tree if rng.random() < parting else variant
+        drawn = np.random.default_rng([seed, path, variant])
+        feature, share = int(drawn.integers(n_features)), drawn.integers(1, 16) / 16
+        node = {
+            "left": -1,
+            "right": -1,
+            "feature": feature,
+            "threshold": drawn.integers(-4, 5) / 4,
+            "missing_left": drawn.random() < 0.5,
+            "cover": cover,
+            "value": rng.normal(),
+            "codes": drawn.choice(8, drawn.integers(1, 6), replace=False) if feature % 2 else None,
+        }
+        if path >= 2**max_depth or (path > 1 and drawn.random() < 0.15):
+            return [node]
+        left = nodes(tree, 2 * path, variant, cover * share)
+        right = nodes(tree, 2 * path + 1, variant, cover * (1 - share))
+        for children, first in ((left, 1), (right, 1 + len(left))):
+            for child in children:
+                if child["left"] >= 0:
+                    child["left"] += first
+                    child["right"] += first
+        return [node | {"left": 1, "right": 1 + len(left), "value": 0.0}, *left, *right]
+
+    trees = []
+    for tree in range(n_trees):
+        found = nodes(tree, 1, 0, 1.0)
+        columns: dict[str, Any] = {name: [node[name] for node in found] for name in found[0]}
+        codes = columns.pop("codes")
+        split = [i for i, node in enumerate(found) if node["left"] >= 0]
+        categories = {i: codes[i] for i in split if categorical and codes[i] is not None}
+        trees.append(Tree(**columns, output=tree % n_outputs, categories=categories))
+    return Ensemble.from_trees(trees, n_features=n_features, intercept=rng.normal(size=n_outputs), **options)
