@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,6 +24,9 @@ CASES = {
     "depth-8-200000-rows": (8, 200_000, "quadrature", 3),
     "depth-8-200000-rows-auto": (8, 200_000, "auto", 3),
 }
+#: Processes that share nothing: rows that each explains again and again, seconds of a run, rounds. Together,
+#: relative to one, they are as fast as so many threads can be on the machine.
+APART_ROWS, APART_SECONDS, APART_ROUNDS = 1_000, 0.5, 9
 #: A row of ten trees of depth 3 is explained so often with n_jobs=1 and with -1, in turn.
 TINY_CALLS = 3_000
 TRAINING_ROWS, FEATURES = 20_000, 8
@@ -37,6 +42,9 @@ def measure(threads: list[int], cache: Path, quick: bool) -> list[dict[str, Any]
         result |= _case(path, min(n_rows, 2_000) if quick else n_rows, threads, rounds)
         results.append(result)
         print_result(result)
+    path = _model(10 if quick else 100, 5 if quick else 8, "quadrature", cache)
+    results.append(_apart(path, threads, 2 if quick else APART_ROUNDS, 0.1 if quick else APART_SECONDS))
+    print_result(results[-1])
     return results
 
 
@@ -75,6 +83,53 @@ def _case(path: Path, n_rows: int, threads: list[int], rounds: int) -> dict[str,
             for n, each in zip(threads, seconds)
         },
     }
+
+
+def _apart(path: Path, numbers: list[int], rounds: int, seconds: float) -> dict[str, Any]:
+    """Measure how many rows so many processes of one thread each explain at the same time."""
+    context = multiprocessing.get_context("spawn")
+    workers = []
+    for _ in range(max(numbers)):
+        ours, theirs = context.Pipe()
+        worker = context.Process(target=_explain_apart, args=(theirs, path, seconds), daemon=True)
+        worker.start()
+        workers.append(ours)
+    for connection in workers:
+        connection.recv()  # it is ready
+    rates: list[list[float]] = [[] for _ in numbers]
+    for number in range(rounds):
+        for i in range(len(numbers)) if number % 2 == 0 else reversed(range(len(numbers))):
+            running = workers[: numbers[i]]
+            for connection in running:
+                connection.send(True)
+            rates[i].append(sum(connection.recv() for connection in running))
+    for connection in workers:
+        connection.send(False)
+    return {
+        "name": "depth-8-1000-rows-processes",
+        "rows": APART_ROWS,
+        "threads": numbers,
+        "processors": len(os.sched_getaffinity(0)),
+        "rounds": rounds,
+        "seconds": [APART_ROWS / median(each) for each in rates],
+        "speed_over_first": {
+            n: median(other / one for one, other in zip(rates[0], each)) for n, each in zip(numbers, rates)
+        },
+    }
+
+
+def _explain_apart(parent: Connection, path: Path, seconds: float) -> None:
+    """Explain the same rows for so many seconds, whenever the parent asks, and send the rows per second."""
+    X = np.random.default_rng(1).standard_normal((APART_ROWS, FEATURES), np.float32)
+    explainer = TreeExplainer.load(path, device="cpu", n_jobs=1)
+    explainer.shap_values(X)
+    parent.send(0.0)
+    while parent.recv():
+        calls, start = 0, time.perf_counter()
+        while (elapsed := time.perf_counter() - start) < seconds:
+            explainer.shap_values(X)
+            calls += 1
+        parent.send(calls * APART_ROWS / elapsed)
 
 
 def _tiny(path: Path, calls: int) -> dict[str, Any]:

@@ -5,8 +5,9 @@
 namespace skshap {
 namespace {
 
-// leaf_sums takes time for each leaf, descend for each level; they were measured to break even here.
-constexpr int32_t kLeavesPerLevel = 9;
+// find_leaves takes time for each leaf, descend for each level; they were measured to break even here.
+constexpr int32_t kLeavesPerLevel = 32;
+constexpr int32_t kMostNumbered = 1 << 16;  // leaves that find_leaves can number
 
 }  // namespace
 
@@ -24,11 +25,12 @@ size_t most_inner_nodes(const Plan& plan) {
 
 void add_leaf_values(const Kernels& kernels, const ReachArgs& args, size_t n_outputs, double* margin,
                      size_t stride) {
-  if (args.merged || (n_outputs == 1 && args.n_inner < kLeavesPerLevel * args.height)) {
+  if (args.merged) {
     kernels.leaf_sums(args);
     return;
   }
-  kernels.descend(args);
+  const bool is_small = args.n_inner < std::min(kMostNumbered, kLeavesPerLevel * args.height);
+  (is_small ? kernels.find_leaves : kernels.descend)(args);
   for (size_t o = 0; o < n_outputs; ++o)
     for (int row = 0; row < args.n_rows; ++row)
       margin[o * stride + row] += args.leaf_values[args.leaves[row] * n_outputs + o];

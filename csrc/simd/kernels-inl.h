@@ -20,6 +20,7 @@ Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_ve
   k.decide16 = &decide<uint16_t>;
   k.decide32 = &decide<uint32_t>;
   k.leaf_sums = &leaf_sums;
+  k.find_leaves = &find_leaves;
   k.descend = &descend;
   k.index = &index;
   k.lookup_float = &lookup<FloatVector>;

@@ -46,16 +46,14 @@ struct DecideArgs {
 struct ReachArgs {
   const int32_t* children;  // [node][2]: inner nodes in preorder, then leaves, which lead to themselves
   int32_t n_inner, n_leaves;
-  bool merged;  // instead of children, there is a bit for each node: the edge to it; leaf_sums only
+  bool merged;  // rows reach several leaves; instead of children, each node has the bit of the edge to it
   int height;
   int n_rows;             // of the block
   const uint64_t* words;  // written by `decide`, with room for the leaves
-  // For leaf_sums, which adds the values of the leaves reached to margin[64]; reach: [node], scratch.
   const double* leaf_values;
-  uint64_t* reach;
-  double* margin;
-  // For descend: the leaf of each row, as a node.
-  int32_t* leaves;
+  uint64_t* reach;  // [node], scratch of leaf_sums and find_leaves
+  double* margin;   // [64], to which leaf_sums adds the values of the leaves reached
+  int32_t* leaves;  // [64], in which find_leaves and descend write the leaf of each row
 };
 
 // The numbers that given bits of the decisions form, for the rows of some blocks.
@@ -242,8 +240,9 @@ struct Kernels {
   const char* name;
   void (*decide16)(const DecideArgs&);
   void (*decide32)(const DecideArgs&);
-  void (*leaf_sums)(const ReachArgs&);  // for small trees
-  void (*descend)(const ReachArgs&);
+  void (*leaf_sums)(const ReachArgs&);    // for merged trees
+  void (*find_leaves)(const ReachArgs&);  // for other trees of at most 65,536 leaves; in time for each leaf
+  void (*descend)(const ReachArgs&);      // for any others; in time for each level
   void (*index)(const IndexArgs&);
   void (*lookup_float)(const LookupArgs<float>&);
   void (*lookup_double)(const LookupArgs<double>&);

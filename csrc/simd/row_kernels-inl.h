@@ -150,6 +150,17 @@ void leaf_sums(const ReachArgs& args) {
   }
 }
 
+// Number the leaves, and add the number of each to those of the rows that reach it, which reach no other.
+void find_leaves(const ReachArgs& args) {
+  find_reach(args);
+  BlockIndex index;
+  for (int32_t leaf = 0; leaf < args.n_leaves; ++leaf)
+    index.add(args.reach[args.n_inner + leaf], static_cast<uint16_t>(leaf));
+  uint16_t numbers[kBlockRows];
+  index.store(numbers);
+  std::copy(numbers, numbers + kBlockRows, args.leaves);
+}
+
 // Rows go down together, so that the loop vectorizes: rows at a leaf stay there.
 template <int kRows>
 void descend_rows(const ReachArgs& args) {

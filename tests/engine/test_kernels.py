@@ -300,6 +300,27 @@ def test_rows_that_follow_a_deep_chain_all_or_not_at_all(core, precision, depth,
     assert_consistent(ensemble, X, plan, precision, values, margin)
 
 
+@both_precisions
+def test_more_leaves_than_16_bits_can_number(core, precision):
+    """A chain of one feature: the leaf that a row reaches is known, and its value is all of the sum."""
+    depth = 70_000
+    node = np.arange(2 * depth + 1)
+    # Even nodes continue with the next even one on their right; odd ones are leaves.
+    right = np.where((node % 2 == 0) & (node < 2 * depth), node + 2, -1)
+    left = np.where(right >= 0, node + 1, -1)
+    rng = np.random.default_rng(0)
+    value = np.where(left < 0, rng.normal(size=len(node)), 0.0)
+    cover = np.where(node % 2 == 0, depth + 1 - node // 2, 1)
+    tree = Tree(left, right, np.zeros(len(node), int), node / 2, np.zeros(len(node), bool), cover, value)
+    ensemble = Ensemble.from_trees([tree], n_features=1, intercept=0, x_dtype="float64")
+    reached = np.append(rng.integers(0, depth, 60), [0, 1, 65_535, 65_536, 65_537, depth - 1, depth])
+    expected = value[np.minimum(2 * reached + 1, 2 * depth)]
+    values, margin = explain(core.Plan(state(ensemble), precision), ensemble, reached[:, np.newaxis] * 1.0)
+    np.testing.assert_allclose(margin[:, 0], expected, rtol=1e-15)  # leaves are scaled: rounded twice
+    difference = expected - value[left < 0].mean()
+    assert_within(values[:, 0, 0], difference, TOLERANCE[precision] * leaf_scale(ensemble), "values")
+
+
 # Ranks among thresholds
 
 
