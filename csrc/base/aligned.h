@@ -1,7 +1,7 @@
 // A buffer aligned to cache lines and to the widest vectors.
 #pragma once
 
-#include <cstdlib>
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <utility>
@@ -10,20 +10,21 @@
 
 namespace skshap {
 
+constexpr std::align_val_t kAlignment{64};
+
 template <class T>
 class Aligned {
  public:
   void resize(size_t n) {
     size_ = n;
-    data_.reset(static_cast<T*>(std::aligned_alloc(64, (n * sizeof(T) + 63) / 64 * 64)));
-    if (!data_ && n) throw std::bad_alloc();
+    data_.reset(static_cast<T*>(::operator new(n * sizeof(T), kAlignment)));
   }
   T* data() const { return data_.get(); }
   size_t size() const { return size_; }
 
  private:
   struct Free {
-    void operator()(T* p) const { std::free(p); }
+    void operator()(T* p) const { ::operator delete(p, kAlignment); }
   };
   std::unique_ptr<T, Free> data_;
   size_t size_ = 0;
@@ -56,9 +57,6 @@ struct AlignedAllocator {
   }
   bool operator==(const AlignedAllocator&) const { return true; }
   bool operator!=(const AlignedAllocator&) const { return false; }
-
- private:
-  static constexpr std::align_val_t kAlignment{64};
 };
 
 // Grow a buffer to at least n elements, discarding what it holds and setting all elements to 0.

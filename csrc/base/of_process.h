@@ -1,7 +1,9 @@
 // Objects of which each process has one.
 #pragma once
 
+#ifndef _WIN32
 #include <pthread.h>
+#endif
 
 #include <atomic>
 
@@ -13,8 +15,10 @@ namespace skshap {
 template <class T>
 T& of_process() {
   static std::atomic<T*> current{nullptr};
+#ifndef _WIN32  // which cannot fork
   [[maybe_unused]] static const int registered =
       pthread_atfork(nullptr, nullptr, [] { current.store(nullptr); });
+#endif
   T* object = current.load();
   if (object) return *object;
   T* const made = new T;

@@ -4,8 +4,10 @@
 // joined. So a call never depends on a free thread, and calls may be nested or run at once.
 #include "base/threads.h"
 
+#ifndef _WIN32
 #include <pthread.h>
 #include <signal.h>
+#endif
 
 #include <chrono>
 #include <condition_variable>
@@ -60,6 +62,7 @@ struct Job {
 // A scope in which new threads block all signals except those that a fault raises, so that the signals of the
 // process arrive at threads of its own.
 class WithoutSignals {
+#ifndef _WIN32  // whose signals are handled in threads of their own
  public:
   WithoutSignals() {
     sigset_t all;
@@ -73,6 +76,7 @@ class WithoutSignals {
 
  private:
   sigset_t before_;
+#endif
 };
 
 class Pool {
@@ -114,7 +118,7 @@ class Pool {
     most_threads_ = std::max({most_threads_, n_helpers, n_processors - 1});
     const int64_t n_threads = std::min(most_threads_, n_busy_ + n_wanted_);
     if (n_threads_ >= n_threads) return;
-    const WithoutSignals scope;
+    [[maybe_unused]] const WithoutSignals scope;
     try {
       while (n_threads_ < n_threads) {
         auto reserve = std::make_unique<char[]>(kReserve);

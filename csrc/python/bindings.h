@@ -4,12 +4,9 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
-#ifdef __GLIBCXX__
-#include <cxxabi.h>
-#endif
-
 #include <chrono>
 #include <thread>
+#include <type_traits>
 
 #include "plan/plan.h"
 
@@ -100,15 +97,21 @@ inline void take_interactions(const Plan& plan, py::ssize_t n_rows, const py::ar
 // abort, so such a thread sleeps for the rest of the process, as in later versions of Python.
 template <class Take>
 auto gil_or_sleep(const Take& take) {
-#ifdef __GLIBCXX__
-  try {
-    return take();
-  } catch (const abi::__forced_unwind&) {
-    while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+  // Unwinding destroys objects, whichever C++ runtime is linked; not every one of them can catch it.
+  struct Sleeper {
+    bool has_gil = false;
+    ~Sleeper() {
+      while (!has_gil) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+  } sleeper;
+  if constexpr (std::is_void_v<decltype(take())>) {
+    take();
+    sleeper.has_gil = true;
+  } else {
+    const auto result = take();
+    sleeper.has_gil = true;
+    return result;
   }
-#else
-  return take();
-#endif
 }
 
 // A scope in which the calling thread does not hold the GIL.

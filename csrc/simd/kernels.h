@@ -308,13 +308,14 @@ inline void add_leaves(const AddLeavesArgs<double>& args) { kernels().add_leaves
 const Kernels& kernels_baseline();
 void set_deep_walks_baseline(Kernels& kernels);
 void set_vector_walks_baseline(Kernels& kernels);
-#ifdef SKSHAP_X86_64
 const Kernels& kernels_avx2();
 void set_deep_walks_avx2(Kernels& kernels);
 void set_vector_walks_avx2(Kernels& kernels);
 const Kernels& kernels_avx512();
 void set_deep_walks_avx512(Kernels& kernels);
 void set_vector_walks_avx512(Kernels& kernels);
-#endif
+const Kernels& kernels_neon();
+void set_deep_walks_neon(Kernels& kernels);
+void set_vector_walks_neon(Kernels& kernels);
 
 }  // namespace skshap

@@ -60,7 +60,7 @@ def load_cuda() -> ModuleType:
         from .. import _cuda
     except ImportError as error:
         raise RuntimeError(
-            "this skshapgpu was built without its GPU module: install it where there is a CUDA toolkit (nvcc)"
+            "this skshapgpu was built without its GPU module: install it where a GPU and a CUDA toolkit are"
         ) from error
     return _cuda
 

@@ -1,0 +1,45 @@
+"""The instruction set that is chosen: the best one of the processor, as NumPy sees it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from numpy._core._multiarray_umath import __cpu_features__ as processor_has
+
+from skshapgpu import _core
+
+#: The instructions that the kernels of each set need, in NumPy's names; the best set first.
+NEEDED = {
+    "avx512": ("AVX512F", "AVX512BW", "AVX512DQ", "AVX512VL", "AVX2", "FMA3"),
+    "avx2": ("AVX2", "FMA3"),
+    "neon": ("NEON", "NEON_VFPV4"),
+    "baseline": (),
+}
+
+
+def test_all_sets_of_the_processor_are_available_and_the_best_is_chosen() -> None:
+    expected = [name for name, needed in NEEDED.items() if all(processor_has.get(x) for x in needed)]
+    assert _core.instruction_sets() == expected
+    assert _core.instruction_set() == (os.environ.get("SKSHAPGPU_ISA") or expected[0])
+
+
+@pytest.mark.parametrize("name", _core.instruction_sets())
+def test_the_set_that_is_asked_for(name: str) -> None:
+    assert run(name).stdout.strip() == name
+
+
+def test_a_set_that_is_not_available() -> None:
+    result = run("sse9")
+    assert result.returncode == 1
+    assert "SKSHAPGPU_ISA=sse9 is not available here; choose one of: " in result.stderr
+    assert result.stderr.rstrip().endswith("baseline")
+
+
+def run(name: str) -> subprocess.CompletedProcess[str]:
+    """Print the instruction set of another process, in which a name is asked for."""
+    code = "from skshapgpu import _core; print(_core.instruction_set())"
+    environment = os.environ | {"SKSHAPGPU_ISA": name}
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
