@@ -4,7 +4,7 @@
 //
 // A vector store may alias anything in memory, so the compiler would read the constants of an operation again
 // for each vector of rows. They are therefore read before the loop over the vectors, as many as there are
-// registers for.
+// registers for (simd/held_constants-inl.h).
 //
 // The quadrature is of Gauss and Radau, with t = 0 among the nodes: there the factor of each feature is its
 // zero fraction for every row, and what a node adds to phi, divided by delta, is a constant, with which the
@@ -17,9 +17,8 @@
 // Included by simd/kernels-inl.h: internal linkage, for the reason given there.
 #pragma once
 
+#include "simd/held_constants-inl.h"
 #include "simd/kernels.h"
-
-#define SKSHAP_INLINE inline __attribute__((always_inline))
 
 namespace skshap {
 namespace {
@@ -40,20 +39,22 @@ struct ScalarWalker {
   T* phi;
   int first, n_vectors;
 
-  // Constants of an operation, the first ones in registers: as many as leave room for `kWorking` others.
   template <int kCount, int kWorking>
-  struct Constants {
-    static constexpr int kRoom = S::kRegisters - kWorking;
-    static constexpr int kHeld = kCount < kRoom ? kCount : kRoom < 0 ? 0 : kRoom;
-    V held[kHeld > 0 ? kHeld : 1];
-    const T* p;
-    explicit SKSHAP_INLINE Constants(const T* from) : p(from) {
-      for (int i = 0; i < kHeld; ++i) held[i] = S::set1(from[i]);
+  using Constants = HeldConstants<S, kCount, kWorking>;
+
+  // The decisions of the next kNodes nodes, which are read before the loop over the vectors if S has
+  // registers for words.
+  template <int kNodes>
+  struct Decisions {
+    typename S::Word words[2 * kNodes];
+    int first;
+    SKSHAP_INLINE Decisions(const uint64_t* m, int first) : first(first) {
+      for (int i = 0; i < 2 * kNodes; ++i) words[i] = S::word(m + i);
     }
-    SKSHAP_INLINE V operator[](int i) const { return i < kHeld ? held[i] : S::set1(p[i]); }
+    SKSHAP_INLINE M alive(int node, int v) const { return S::mask(words[2 * node], first + v); }
+    SKSHAP_INLINE M left(int node, int v) const { return S::mask(words[2 * node + 1], first + v); }
   };
 
-  SKSHAP_INLINE M mask(int word, int v) const { return S::mask(m + word, first + v); }
   SKSHAP_INLINE T* delta(int v) const { return frame + K * kRows + v * W; }
   SKSHAP_INLINE T* base(int v) const { return frame + (K + 1) * kRows + v * W; }
 
@@ -86,11 +87,11 @@ struct ScalarWalker {
 
   // Split at a node. Constants: r, -r, 1 - r; if repeated also -u[K].
   static constexpr int split_constants(bool repeated) { return repeated ? 3 + K : 3; }
-  template <bool kRepeated, class Stream>
-  SKSHAP_INLINE V split(int v, const Stream& s, V& g_base) const {
-    const M left = mask(1, v);
+  template <bool kRepeated, class Decided, class Stream>
+  SKSHAP_INLINE V split(int v, const Decided& decided, const Stream& s, V& g_base) const {
+    const M left = decided.left(0, v);
     if constexpr (kRepeated) {
-      const M alive = mask(0, v);
+      const M alive = decided.alive(0, v);
       g_base = S::select(left, S::select(alive, s[0], S::zero()), S::set1(T(1)));
       return three_way_or_zero(alive, left, s[1], s[2]);
     } else {
@@ -102,16 +103,17 @@ struct ScalarWalker {
   template <bool kRepeated>
   SKSHAP_INLINE void enter() {
     const ScalarWalker w = *this;
+    const Decisions<1> decided(w.m, w.first);
     const Constants<split_constants(kRepeated), 8> s(w.c);
     const Constants<kRepeated ? 0 : K, 12> nodes(w.t);
     T* const next = w.frame + kFrame;
     for (int v = 0; v < w.n_vectors; ++v) {
       V g_base;
-      const V d = w.template split<kRepeated>(v, s, g_base);
+      const V d = w.template split<kRepeated>(v, decided, s, g_base);
       S::store(w.delta(v), d);
       if constexpr (kRepeated) S::store(w.base(v), g_base);
       for (int k = 0; k < K; ++k) {
-        const V g = S::fma(d, kRepeated ? s[3 + k] : nodes[k], g_base);
+        const V g = S::fma(d, kRepeated ? s.factor(3 + k) : nodes.factor(k), g_base);
         S::store(next + k * kRows + v * W, S::mul(w.template C<false>(k, v), g));
       }
     }
@@ -147,8 +149,8 @@ struct ScalarWalker {
         const V b = kRightLeaf ? s[kEnd + 1] : S::load(right + i);
         const V difference = S::sub(S::load(left + i), b);
         const V weight = w.template C<false>(k, v);
-        sum = S::fma(kRepeated ? S::mul(weight, s[K + k]) : weight, difference, sum);
-        const V g = S::fma(d, kRepeated ? s[k] : nodes[k], g_base);
+        sum = S::fma(kRepeated ? S::mul(weight, s.factor(K + k)) : weight, difference, sum);
+        const V g = S::fma(d, kRepeated ? s.factor(k) : nodes.factor(k), g_base);
         S::store(left + i, S::fma(g, difference, b));
       }
       w.add_phi(slot, v, d, sum);
@@ -188,36 +190,37 @@ struct ScalarWalker {
   // part from t = 0; B at t = 0 if new, B of rows not alive if repeated; phi factor of rows that go right,
   // left; if repeated also v_R, v_L, -u[K], G[K].
   static constexpr int pair_constants(bool repeated) { return repeated ? 6 + 2 * K : 4; }
-  template <bool kRepeated, int kFrom, class Stream, class Nodes>
-  SKSHAP_INLINE void pair(int v, int index, uint32_t slot, const Stream& s, const Nodes& nodes,
-                          V (&x)[K]) const {
-    const M left = mask(2 * index + 1, v);
+  template <bool kRepeated, int kFrom, class Decided, class Stream, class Nodes>
+  SKSHAP_INLINE void pair(int v, int index, uint32_t slot, const Decided& decided, const Stream& s,
+                          const Nodes& nodes, V (&x)[K]) const {
+    const M left = decided.left(index, v);
     if constexpr (kRepeated) {
-      const M alive = mask(2 * index, v);
+      const M alive = decided.alive(index, v);
       V sum = s[kFrom];
-      for (int k = 0; k < K; ++k) sum = S::fma(x[k], s[kFrom + 6 + K + k], sum);
+      for (int k = 0; k < K; ++k) sum = S::fma(x[k], s.factor(kFrom + 6 + K + k), sum);
       const V slope = three_way_or_zero(alive, left, s[kFrom + 2], s[kFrom + 3]);
       const V b = three_way(alive, left, s[kFrom + 1], s[kFrom + 4], s[kFrom + 5]);
       add_phi(slot, v, slope, sum);
-      for (int k = 0; k < K; ++k) x[k] = S::fma(slope, s[kFrom + 6 + k], b);
+      for (int k = 0; k < K; ++k) x[k] = S::fma(slope, s.factor(kFrom + 6 + k), b);
     } else {
       V sum = s[kFrom];
       for (int k = 0; k < K; ++k) sum = S::add(sum, x[k]);
       const V slope = S::select(left, s[kFrom + 2], s[kFrom + 3]);
       add_phi(slot, v, slope, sum);
-      for (int k = 0; k < K; ++k) x[k] = S::fma(slope, nodes[k], s[kFrom + 1]);
+      for (int k = 0; k < K; ++k) x[k] = S::fma(slope, nodes.factor(k), s[kFrom + 1]);
     }
   }
 
   template <bool kRight, bool kRepeated>
   SKSHAP_INLINE void fused_pair(uint32_t slot) {
     const ScalarWalker w = *this;
+    const Decisions<1> decided(w.m, w.first);
     const Constants<pair_constants(kRepeated), K + 6> s(w.c);
     const Constants<kRepeated ? 0 : K, K + 9> nodes(w.t);
     for (int v = 0; v < w.n_vectors; ++v) {
       V x[K];
       for (int k = 0; k < K; ++k) x[k] = w.template C<kRight>(k, v);
-      w.template pair<kRepeated, 0>(v, 0, slot, s, nodes, x);
+      w.template pair<kRepeated, 0>(v, 0, slot, decided, s, nodes, x);
       for (int k = 0; k < K; ++k) S::store(w.value + k * kRows + v * W, x[k]);
     }
     value += kValue;
@@ -235,25 +238,27 @@ struct ScalarWalker {
     constexpr int kCount = kPair2 + (kLeaf ? 1 : pair_constants(kSecond));
     constexpr bool kNodes = !kRoot || !kFirst || (!kLeaf && !kSecond);
     const ScalarWalker w = *this;
-    const Constants<kNodes ? K : 0, 3 * K + 6> nodes(w.t);
-    const Constants<kCount, 3 * K + 6 + (kNodes ? K : 0)> s(w.c);
+    using Nodes = Constants<kNodes ? K : 0, 3 * K + 6>;
+    const Decisions<kLeaf ? 2 : 3> decided(w.m, w.first);
+    const Nodes nodes(w.t);
+    const Constants<kCount, 3 * K + 6 + Nodes::kTaken> s(w.c);
     for (int v = 0; v < w.n_vectors; ++v) {
       V g[K], left[K], right[K];
       V g_base;
-      const V d = w.template split<kRoot>(v, s, g_base);
+      const V d = w.template split<kRoot>(v, decided, s, g_base);
       for (int k = 0; k < K; ++k) {
         const V x = w.template C<kRight>(k, v);
-        g[k] = S::fma(d, kRoot ? s[3 + k] : nodes[k], g_base);
+        g[k] = S::fma(d, kRoot ? s.factor(3 + k) : nodes.factor(k), g_base);
         left[k] = S::mul(x, g[k]);
         right[k] = kLeaf ? s[kPair2] : S::sub(x, left[k]);
       }
-      w.template pair<kFirst, kPair1>(v, 1, slot1, s, nodes, left);
-      if constexpr (!kLeaf) w.template pair<kSecond, kPair2>(v, 2, slot2, s, nodes, right);
+      w.template pair<kFirst, kPair1>(v, 1, slot1, decided, s, nodes, left);
+      if constexpr (!kLeaf) w.template pair<kSecond, kPair2>(v, 2, slot2, decided, s, nodes, right);
       V sum = s[kEnd];
       for (int k = 0; k < K; ++k) {
         const V difference = S::sub(left[k], right[k]);
         const V weight = w.template C<kRight>(k, v);
-        sum = S::fma(kRoot ? S::mul(weight, s[kEnd + 1 + k]) : weight, difference, sum);
+        sum = S::fma(kRoot ? S::mul(weight, s.factor(kEnd + 1 + k)) : weight, difference, sum);
         S::store(w.value + k * kRows + v * W, S::fma(g[k], difference, right[k]));
       }
       w.add_phi(slot, v, d, sum);
@@ -271,6 +276,7 @@ struct ScalarWalker {
   SKSHAP_INLINE void new_quad(uint32_t slot, const uint32_t*& op) {
     const uint32_t slot1 = op[1], slot2 = op[2];
     const ScalarWalker w = *this;
+    const Decisions<3> decided(w.m, w.first);
     const Constants<10, 9> s(w.c);
     const Constants<K, 19> nodes(w.t);
     for (int v = 0; v < w.n_vectors; ++v) {
@@ -278,19 +284,20 @@ struct ScalarWalker {
       for (int k = 0; k < K; ++k) {
         const V x = w.template C<kRight>(k, v);
         m0 = S::add(m0, x);
-        m1 = k ? S::fma(x, nodes[k], m1) : S::mul(x, nodes[k]);
+        m1 = k ? S::fma(x, nodes.factor(k), m1) : S::mul(x, nodes.factor(k));
       }
-      const V d = S::select(w.mask(1, v), s[1], s[2]);
-      const V slope1 = S::select(w.mask(3, v), s[6], s[7]), slope2 = S::select(w.mask(5, v), s[8], s[9]);
-      const V left0 = S::fma(d, m1, S::mul(m0, s[0]));
+      const V d = S::select(decided.left(0, v), s[1], s[2]);
+      const V slope1 = S::select(decided.left(1, v), s[6], s[7]);
+      const V slope2 = S::select(decided.left(2, v), s[8], s[9]);
+      const V left0 = S::fma(d, m1, S::mul(m0, s.factor(0)));
       w.add_phi(slot1, v, slope1, left0);
       w.add_phi(slot2, v, slope2, S::sub(m0, left0));
       // The difference of the pairs' B is s[4] + slope t.
       const V slope = S::sub(slope1, slope2);
-      w.add_phi(slot, v, d, S::fma(slope, m1, S::mul(s[4], m0)));
-      const V b1 = S::fma(d, s[4], S::fma(slope, s[0], slope2)), b2 = S::mul(d, slope);
+      w.add_phi(slot, v, d, S::fma(slope, m1, S::mul(m0, s.factor(4))));
+      const V b1 = S::fma(d, s.factor(4), S::fma(slope, s.factor(0), slope2)), b2 = S::mul(d, slope);
       for (int k = 0; k < K; ++k)
-        S::store(w.value + k * kRows + v * W, S::fma(S::fma(b2, nodes[k], b1), nodes[k], s[5]));
+        S::store(w.value + k * kRows + v * W, S::fma(S::fma(b2, nodes.factor(k), b1), nodes.factor(k), s[5]));
     }
     value += kValue;
     c += 10;

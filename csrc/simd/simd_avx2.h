@@ -23,6 +23,11 @@ struct FloatVector {
   static V mul(V a, V b) { return _mm256_mul_ps(a, b); }
   static V div(V a, V b) { return _mm256_div_ps(a, b); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+  // An instruction multiplies by a whole register.
+  static constexpr int kFactorLanes = 1;
+  // Masks are made from words in memory.
+  using Word = const uint64_t*;
+  static Word word(const uint64_t* p) { return p; }
   // Return the lanes of vector `index` within the block whose bits are `word`.
   static M mask(const uint64_t* word, int index) {
     const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -90,6 +95,9 @@ struct DoubleVector {
   static V mul(V a, V b) { return _mm256_mul_pd(a, b); }
   static V div(V a, V b) { return _mm256_div_pd(a, b); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
+  static constexpr int kFactorLanes = 1;
+  using Word = const uint64_t*;
+  static Word word(const uint64_t* p) { return p; }
   static M mask(const uint64_t* word, int index) {
     const __m256i lane = _mm256_setr_epi64x(1, 2, 4, 8);
     const __m256i bits = _mm256_set1_epi64x(static_cast<long long>(*word >> (4 * index)));

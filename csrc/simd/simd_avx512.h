@@ -23,6 +23,11 @@ struct FloatVector {
   static V mul(V a, V b) { return _mm512_mul_ps(a, b); }
   static V div(V a, V b) { return _mm512_div_ps(a, b); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+  // An instruction multiplies by a whole register.
+  static constexpr int kFactorLanes = 1;
+  // Masks are made from words in memory.
+  using Word = const uint64_t*;
+  static Word word(const uint64_t* p) { return p; }
   // Return the lanes of vector `index` within the block whose bits are `word`.
   static M mask(const uint64_t* word, int index) {
     uint16_t bits;
@@ -86,6 +91,9 @@ struct DoubleVector {
   static V mul(V a, V b) { return _mm512_mul_pd(a, b); }
   static V div(V a, V b) { return _mm512_div_pd(a, b); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_pd(a, b, c); }
+  static constexpr int kFactorLanes = 1;
+  using Word = const uint64_t*;
+  static Word word(const uint64_t* p) { return p; }
   static M mask(const uint64_t* word, int index) { return reinterpret_cast<const uint8_t*>(word)[index]; }
   static M less(V a, V b) { return _mm512_cmp_pd_mask(a, b, _CMP_LT_OQ); }
   static M less_equal(V a, V b) { return _mm512_cmp_pd_mask(a, b, _CMP_LE_OQ); }

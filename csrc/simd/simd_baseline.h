@@ -34,6 +34,11 @@ struct FloatVector {
   static V mul(V a, V b) { return a * b; }
   static V div(V a, V b) { return a / b; }
   static V fma(V a, V b, V c) { return a * b + c; }
+  // An instruction multiplies by a whole register.
+  static constexpr int kFactorLanes = 1;
+  // Masks are made from words in memory.
+  using Word = const uint64_t*;
+  static Word word(const uint64_t* p) { return p; }
   // Return the lanes of vector `index` within the block whose bits are `word`.
   static M mask(const uint64_t* word, int index) {
     const int32_t bits = static_cast<int32_t>(*word >> (4 * index));
@@ -92,6 +97,9 @@ struct DoubleVector {
   static V mul(V a, V b) { return a * b; }
   static V div(V a, V b) { return a / b; }
   static V fma(V a, V b, V c) { return a * b + c; }
+  static constexpr int kFactorLanes = 1;
+  using Word = const uint64_t*;
+  static Word word(const uint64_t* p) { return p; }
   static M mask(const uint64_t* word, int index) {
     const uint64_t bits = *word >> (2 * index);
     return M{-static_cast<int64_t>(bits & 1), -static_cast<int64_t>(bits >> 1 & 1)};

@@ -1,0 +1,9 @@
+#include "simd/simd_neon.h"
+
+#include "simd/walk_kernel-inl.h"
+
+namespace skshap {
+
+void set_deep_walks_neon(Kernels& kernels) { set_order<1, kMaxFixedNodes + 1, kMaxFixedValueNodes>(kernels); }
+
+}  // namespace skshap

@@ -1,0 +1,68 @@
+// Constants of an operation, which are read before its loop over vectors of rows: as many as there are
+// registers for, `kWorking` of which are left for other things.
+//
+// Included by simd/scalar_walk_kernel-inl.h: internal linkage, for the reason given in simd/kernels-inl.h.
+#pragma once
+
+#define SKSHAP_INLINE inline __attribute__((always_inline))
+
+namespace skshap {
+namespace {
+
+// Each constant takes a register.
+template <class S, int kCount, int kWorking, bool kByLane = (S::kFactorLanes > 1)>
+class HeldConstants {
+ public:
+  using T = typename S::T;
+  using V = typename S::V;
+  static constexpr int kTaken = kCount;  // registers, if there are enough
+  explicit SKSHAP_INLINE HeldConstants(const T* from) : p_(from) {
+    for (int i = 0; i < kHeld; ++i) held_[i] = S::set1(from[i]);
+  }
+  SKSHAP_INLINE V operator[](int i) const { return i < kHeld ? held_[i] : S::set1(p_[i]); }
+  // Return a constant that is only multiplied by.
+  SKSHAP_INLINE V factor(int i) const { return (*this)[i]; }
+
+ private:
+  static constexpr int kRoom = S::kRegisters - kWorking;
+  static constexpr int kHeld = kCount < kRoom ? kCount : kRoom < 0 ? 0 : kRoom;
+  V held_[kHeld > 0 ? kHeld : 1];
+  const T* p_;
+};
+
+// A register holds several constants, by whose lanes instructions multiply. Others are broadcast from there,
+// as far as there is room before the loop; the compiler drops the broadcasts of factors.
+template <class S, int kCount, int kWorking>
+class HeldConstants<S, kCount, kWorking, true> {
+ public:
+  using T = typename S::T;
+  using V = typename S::V;
+  using Factor = typename S::Factor;
+  // No vector is read beyond the last constant: too few constants take a register each, and the last vector
+  // may repeat some of the one before.
+  static constexpr int kLanes = kCount < S::kFactorLanes ? 1 : S::kFactorLanes;
+  static constexpr int kTaken = (kCount + kLanes - 1) / kLanes;
+  explicit SKSHAP_INLINE HeldConstants(const T* from) : p_(from) {
+    for (int i = 0; i < kHeld; ++i) held_[i] = read(i);
+    for (int i = 0; i < kBroadcast; ++i) broadcast_[i] = S::broadcast(factor(i));
+  }
+  SKSHAP_INLINE V operator[](int i) const { return i < kBroadcast ? broadcast_[i] : S::broadcast(factor(i)); }
+  SKSHAP_INLINE Factor factor(int i) const {
+    const int n = i / kLanes;
+    return {n < kHeld ? held_[n] : read(n), i - begin(n)};
+  }
+
+ private:
+  static constexpr int kRoom = S::kRegisters - kWorking < 0 ? 0 : S::kRegisters - kWorking;
+  static constexpr int kHeld = kTaken < kRoom ? kTaken : kRoom;
+  static constexpr int kBroadcast = kCount < kRoom - kHeld ? kCount : kRoom - kHeld;
+  static SKSHAP_INLINE int begin(int n) { return (n + 1) * kLanes <= kCount ? n * kLanes : kCount - kLanes; }
+  SKSHAP_INLINE V read(int n) const {
+    return kLanes == 1 ? S::set1(p_[n]) : S::load_unaligned(p_ + begin(n));
+  }
+  V held_[kHeld > 0 ? kHeld : 1], broadcast_[kBroadcast > 0 ? kBroadcast : 1];
+  const T* p_;
+};
+
+}  // namespace
+}  // namespace skshap
