@@ -4,10 +4,29 @@ from __future__ import annotations
 
 import platform
 import sys
+import tomllib
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
+from pathlib import Path
 
-__version__ = "0.1.0"
+
+def _own_version() -> str:
+    """Return the version in the ``pyproject.toml`` of a checkout, elsewhere that of the installed package.
+
+    A checkout's own file is right even if another version is installed, or an older state of the checkout.
+    """
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    if project.is_file():
+        content = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
+        if content.get("name") == "skshapgpu":
+            return str(content["version"])
+    try:
+        return version("skshapgpu")
+    except PackageNotFoundError:  # a copy of the folder
+        return "unknown"
+
+
+__version__ = _own_version()
 
 #: Import names of packages, besides the model libraries, and the distributions that usually provide them.
 _PACKAGES = {
