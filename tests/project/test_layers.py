@@ -34,6 +34,7 @@ MAY_IMPORT = {
     },
     "__main__": {"command_line"},
     "_common": {"_cuda"},
+    "_deprecation": set(),
     "_engine": {"_common", "_core", "_explanations", "_rows", "adapters", "errors"},
     "_estimators": {
         "_common",

@@ -1,0 +1,234 @@
+"""Walk through the checklist of a release (docs/releasing.md) without changing anything.
+
+``./dev release --dry-run`` prints a line for each item and exits with 1 if one failed. ``--full`` also runs
+the steps that take minutes or hours. The release workflow passes ``--tag``: then the tag must be that of the
+version, and the changelog must have a date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import service_files
+
+ROOT = Path(__file__).parents[2]
+
+#: Commands that the dry run only names, unless ``--full`` is given.
+LONG_STEPS = (("check",), ("test", "-n", "2"), ("docs",), ("wheel",))
+
+#: Host names of indexes of packages and images, whose addresses stand in the settings of the repository only.
+#: The pattern does not contain any of them.
+REGISTRY = re.compile(
+    r"\b(?:[\w-]+\.)*(?:pypi|pythonhosted|anaconda|prefix|ghcr|quay|docker|npmjs|crates|download\.nvidia)"
+    r"\.(?:org|com|dev|io)\b"
+)
+
+#: Version numbers in these files are records, or made up for a test.
+RECORDS = ("CHANGELOG.md", "benchmarks/results/", "tests/")
+
+_DEPRECATING = {"deprecated", "renamed_parameter"}
+
+
+class Failure(Exception):
+    """An item that is not in order."""
+
+
+class Note(Exception):
+    """An item that is in order for a dry run, but not for a release."""
+
+
+def version_of_project() -> str:
+    """Return the version in ``pyproject.toml``."""
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+
+
+def tree(tag: str | None) -> str:
+    """Compare the working tree with the last commit."""
+    changed = len(_git("status", "--porcelain").splitlines())
+    if changed:
+        raise Note(f"not clean: {changed} files or folders differ from the last commit")
+    return "clean"
+
+
+def version(tag: str | None) -> str:
+    """Check that the version can be released, and has no tag, or the given one."""
+    found = version_of_project()
+    if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", found):
+        raise Failure(f"{found} is not a version that can be released")
+    if tag is not None and tag != f"v{found}":
+        raise Failure(f"the tag is {tag}, and the version {found}")
+    if tag is None and _git("tag", "--list", f"v{found}"):
+        raise Failure(f"{found} has a tag already: raise the version in pyproject.toml")
+    return f"{found}, {'as the tag says' if tag else 'which has no tag yet'}"
+
+
+def one_place(tag: str | None) -> str:
+    """Check that only ``pyproject.toml`` has the version."""
+    places = list(_places_of_version(version_of_project()))
+    if len(places) != 1 or not places[0].startswith("pyproject.toml:"):
+        raise Failure(f"the version stands in {', '.join(places)}; only pyproject.toml should have it")
+    return places[0]
+
+
+def _places_of_version(version: str) -> Iterator[str]:
+    pattern = re.compile(rf"(?<![\w.]){re.escape(version)}(?!\w|\.\d)")
+    for name, text in _texts():
+        if not name.startswith(RECORDS):
+            for number, line in enumerate(text.splitlines(), 1):
+                if pattern.search(line):
+                    yield f"{name}:{number}"
+
+
+def changelog(tag: str | None) -> str:
+    """Check the first section of the changelog."""
+    found = version_of_project()
+    sections = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
+    heading, _, content = sections[0].partition("\n") if sections else ("", "", "")
+    match = re.fullmatch(rf"\[{re.escape(found)}\] - (\d{{4}}-\d\d-\d\d|unreleased)", heading)
+    if match is None:
+        raise Failure(f"the first section is {heading!r}; it should be '[{found}] - ' and a date")
+    if not re.search(r"^- ", content, re.MULTILINE):
+        raise Failure(f"the section of {found} is empty")
+    if match[1] == "unreleased":
+        raise (Note if tag is None else Failure)(f"the section of {found} has no date yet")
+    return f"section {heading!r}"
+
+
+def files(tag: str | None) -> str:
+    """Run the checks of ``service_files.py``."""
+    found = service_files.findings()
+    if found:
+        raise Failure("\n".join(found))
+    return f"{len(service_files.commands())} checks of workflows, forms, citation and metadata pass"
+
+
+def registries(tag: str | None) -> str:
+    """Check that no file names the host of an index."""
+    found = [
+        f"{name}:{number}: {match[0]}"
+        for name, text in _texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if (match := REGISTRY.search(line))
+    ]
+    if found:
+        raise Failure(f"addresses of indexes belong into variables of the repository: {', '.join(found)}")
+    return "no file names the host of one"
+
+
+def deprecations(tag: str | None) -> str:
+    """Check that nothing outlives the release that was to remove it."""
+    found = problems_of_deprecations(ROOT / "skshapgpu", version_of_project())
+    if found:
+        raise Failure("\n".join(found))
+    return "none is overdue"
+
+
+def problems_of_deprecations(package: Path, version: str) -> list[str]:
+    """Return the place and the problem of each deprecation that is overdue, or lasts for too few releases."""
+    return [
+        f"{path.relative_to(package).as_posix()}:{call.lineno}: {problem}"
+        for path in sorted(package.rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and _name(call.func) in _DEPRECATING
+        if (problem := _problem_of_deprecation(call, version)) is not None
+    ]
+
+
+def _name(function: ast.expr) -> str | None:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else None
+
+
+def _problem_of_deprecation(call: ast.Call, version: str) -> str | None:
+    texts = {
+        keyword.arg: keyword.value.value
+        for keyword in call.keywords
+        if isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str)
+    }
+    if not {"since", "removed_in"} <= set(texts):
+        return "since and removed_in must be strings"
+    since, removed_in = texts["since"], texts["removed_in"]
+    begin, end = _minor(since), _minor(removed_in)
+    if _minor(version) >= end:
+        return f"{version} still has it, and {removed_in} was to remove it"
+    if begin[0] == end[0] and begin[0] > 0:
+        return f"it is removed in {removed_in}, which is no major release"
+    if begin >= end or (begin[0] == end[0] and end[1] - begin[1] < 2):
+        return f"it warns since {since} and is removed in {removed_in}, after fewer than two releases"
+    return None
+
+
+def _minor(version: str) -> tuple[int, int]:
+    major, minor = re.findall(r"\d+", version)[:2]
+    return int(major), int(minor)
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    """Yield the names and contents of all text files of the repository."""
+    for name in _git("ls-files", "-z", "--cached", "--others", "--exclude-standard").strip("\0").split("\0"):
+        if (ROOT / name).is_file():
+            data = (ROOT / name).read_bytes()
+            if b"\0" not in data:
+                yield name, data.decode("utf-8", "replace")
+
+
+ITEMS: dict[str, Callable[[str | None], str]] = {
+    "working tree": tree,
+    "version": version,
+    "place of the version": one_place,
+    "changelog": changelog,
+    "files of services": files,
+    "package indexes": registries,
+    "deprecations": deprecations,
+}
+
+
+def main() -> int:
+    """Print a line for each item; return the exit status of the program."""
+    parser = argparse.ArgumentParser(prog="./dev release", description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        required=True,
+        help="the only mode: a release is made by publishing a tag, see docs/releasing.md",
+    )
+    parser.add_argument("--full", action="store_true", help="also run the long steps")
+    parser.add_argument("--tag", help="the tag that is being released, such as v1.2.3")
+    arguments = parser.parse_args()
+    failed = False
+    for name, item in ITEMS.items():
+        try:
+            print(f"ok      {name}: {item(arguments.tag)}", flush=True)
+        except Note as note:
+            print(f"note    {name}: {note}", flush=True)
+        except Failure as failure:
+            failed = True
+            print(f"FAILED  {name}: {failure}", flush=True)
+    for step in LONG_STEPS:
+        command = f"./dev {' '.join(step)}"
+        if not arguments.full:
+            print(f"not run {command} (--full runs it)", flush=True)
+        elif subprocess.run([ROOT / "dev", *step], cwd=ROOT).returncode == 0:
+            print(f"ok      {command}", flush=True)
+        else:
+            failed = True
+            print(f"FAILED  {command}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

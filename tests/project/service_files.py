@@ -1,0 +1,72 @@
+"""Check the files that services read: workflows, issue forms, the site's settings, citation, metadata.
+
+``python tests/project/service_files.py`` prints the findings of each tool, and ``./dev check`` runs it. No
+tool uses a network: the schemas are part of ``check-jsonschema``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+#: Schemas of ``check-jsonschema``, and the files that must match them.
+SCHEMAS = {
+    "vendor.github-workflows": ".github/workflows/*.yml",
+    "custom.github-workflows-require-timeout": ".github/workflows/*.yml",
+    "vendor.dependabot": ".github/dependabot.yml",
+    "vendor.github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
+    "vendor.github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "vendor.readthedocs": ".readthedocs.yaml",
+    "vendor.citation-file-format": "CITATION.cff",
+}
+
+#: Tools that know more than a schema says, with their arguments.
+TOOLS = (
+    ("zizmor", "--offline", "--no-progress", "--quiet", "--persona=pedantic", ".github"),
+    ("validate-pyproject", "pyproject.toml"),
+)
+
+#: The installation of this one downloads a program, which may fail; ``dev`` says so.
+OPTIONAL_TOOL = ("actionlint",)
+
+
+def commands() -> list[tuple[str, ...]]:
+    """Return the command of each check."""
+    schemas = [
+        ("check-jsonschema", "--quiet", "--builtin-schema", schema, *files(pattern))
+        for schema, pattern in SCHEMAS.items()
+    ]
+    return [*schemas, *TOOLS, *([OPTIONAL_TOOL] if shutil.which(OPTIONAL_TOOL[0]) else [])]
+
+
+def files(pattern: str) -> list[str]:
+    """Return the files, relative to the root, that a pattern selects; at least one."""
+    found = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+    if not found:
+        raise FileNotFoundError(f"there is no {pattern}")
+    return found
+
+
+def findings() -> list[str]:
+    """Return the output of each check that fails, behind its command."""
+    found = []
+    for command in commands():
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        if run.returncode != 0:
+            found.append(f"{' '.join(command)}\n{run.stdout}{run.stderr}")
+    return found
+
+
+def main() -> int:
+    """Print all findings; return the exit status of the program."""
+    found = findings()
+    print(*found, sep="\n", end="")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
