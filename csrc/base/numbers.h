@@ -7,7 +7,34 @@
 #include <string_view>
 #include <system_error>
 
+#ifdef __APPLE__
+#include <stdlib.h>
+#include <xlocale.h>
+
+#include <cerrno>
+#include <cmath>
+#endif
+
 namespace skshap {
+
+// Read the number that begins at p, whatever the locale is. Return its end, or null if there is no number of
+// this type.
+template <class T>
+const char* read_number(const char* p, const char* end, T& number) {
+  const auto [next, error] = std::from_chars(p, end, number);
+  return error == std::errc() ? next : nullptr;
+}
+
+#ifdef __APPLE__
+// Its library reads no floating-point numbers by from_chars before LLVM 20. A zero must follow the text.
+inline const char* read_number(const char* p, const char*, double& number) {
+  char* next;
+  errno = 0;
+  number = strtod_l(p, &next, nullptr);  // null is the locale "C"
+  const bool is_too_large = errno == ERANGE && std::abs(number) == HUGE_VAL;
+  return next == p || is_too_large ? nullptr : next;
+}
+#endif
 
 // Read numbers, separated by white space, into an array of n. Return how many the text has before its end or
 // before what is no number of this type; n + 1 means more than n.
@@ -19,8 +46,8 @@ size_t read_numbers(std::string_view text, T* numbers, size_t n) {
     while (p != end && is_space(*p)) ++p;
     if (p == end) return i;
     T number{};
-    const auto [next, error] = std::from_chars(p, end, number);
-    if (error != std::errc() || (next != end && !is_space(*next))) return i;
+    const char* const next = read_number(p, end, number);
+    if (!next || (next != end && !is_space(*next))) return i;
     if (i == n) return n + 1;
     numbers[i] = number;
     p = next;

@@ -343,7 +343,7 @@ bool explain(const Plan& plan, const Rows& rows, const Result& result, int most_
 
 size_t shared_bytes(const Plan& plan) {
   if (has_tables(plan) || plan.chunks.size() < 2) return 0;
-  return std::min(kSharedBytes, kTiledBlocks * block_bytes(plan));
+  return std::min<size_t>(kSharedBytes, kTiledBlocks * block_bytes(plan));
 }
 
 size_t scratch_bytes(const Plan& plan) {
