@@ -1,0 +1,223 @@
+"""Build, check and try the source distribution and wheels; ``./dev wheel`` runs this.
+
+Wheels for the CPU are compiled by zig's clang, whose targets name the oldest C library to run with, and which
+compiles for other processors too. Those of this processor are installed into clean environments without a
+compiler on the path, for each version of Python that is found, and tried by smoke.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DIST = ROOT / "dist"
+WORK = ROOT / ".cache" / "wheels"
+PYTHONS = ("3.11", "3.12", "3.13")
+#: The oldest glibc that a wheel runs with: that of manylinux2014.
+GLIBC = "2.17"
+MOST_MEGABYTES = 3.0
+#: Extras that are installed to try a wheel.
+LIBRARIES = ("xgboost", "lightgbm", "catboost", "arrow")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./dev wheel", description=__doc__)
+    parser.add_argument("--python", nargs="+", choices=PYTHONS, default=PYTHONS, help="versions (all found)")
+    parser.add_argument(
+        "--arch", nargs="+", choices=("x86_64", "aarch64"), default=[platform.machine()], help="processors"
+    )
+    parser.add_argument("--no-try", action="store_true", help="build and check only")
+    arguments = parser.parse_args()
+    shutil.rmtree(DIST, ignore_errors=True)
+    pythons = {version: path for version in arguments.python if (path := find_python(version))}
+    sdist = build_sdist()
+    for arch in arguments.arch:
+        for version, python in pythons.items():
+            wheel = build_wheel(sdist, arch, version, python)
+            if arch == platform.machine() and not arguments.no_try:
+                try_wheel(wheel, version, python)
+    check_metadata()
+    for path in sorted(DIST.iterdir()):
+        say(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB")
+
+
+def build_sdist() -> Path:
+    say("building the source distribution")
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", DIST, ROOT, quiet=True)
+    (sdist,) = DIST.glob("*.tar.gz")
+    return sdist
+
+
+def build_wheel(sdist: Path, arch: str, version: str, python: Path) -> Path:
+    """Compile the sources of the sdist; the core is compiled once for all versions of Python."""
+    say(f"building the wheel of Python {version} for {arch}")
+    source = WORK / "source"
+    unpack(sdist, source)
+    environment = new_environment(WORK / f"build-python-{version}", python)
+    tools = build_tools(environment)
+    tag = f"cp{version.replace('.', '')}"
+    suffix = f".cpython-{version.replace('.', '')}-{arch}-linux-gnu.so"
+    settings = {
+        "build-dir": WORK / f"build-{arch}",
+        "cmake.define.SKSHAPGPU_CUDA": "OFF",
+        "cmake.define.CMAKE_SYSTEM_NAME": "Linux",
+        "cmake.define.CMAKE_SYSTEM_PROCESSOR": arch,
+        "cmake.define.CMAKE_C_COMPILER": compiler(arch, "cc"),
+        "cmake.define.CMAKE_CXX_COMPILER": compiler(arch, "c++"),
+        "cmake.define.CMAKE_SHARED_LINKER_FLAGS": "-s",
+        "cmake.define.CMAKE_MODULE_LINKER_FLAGS": "-s",
+        "cmake.define.PYTHON_MODULE_EXTENSION": suffix,
+    }
+    raw = WORK / "raw"
+    shutil.rmtree(raw, ignore_errors=True)
+    run(
+        environment / "bin/python",
+        *("-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", raw),
+        *(f"--config-settings={name}={value}" for name, value in settings.items()),
+        source,
+        variables={
+            "_PYTHON_HOST_PLATFORM": f"linux-{arch}",
+            "SETUPTOOLS_EXT_SUFFIX": suffix,
+            "PYTHONPATH": str(tools),
+            "PATH": f"{tools / 'bin'}:{os.environ['PATH']}",
+        },
+        quiet=True,
+    )
+    (built,) = raw.glob(f"*-{tag}-{tag}-*.whl")
+    wanted = f"manylinux_{GLIBC.replace('.', '_')}_{arch}"
+    shown = run(sys.executable, "-m", "auditwheel", "show", built, quiet=True)
+    found = re.findall(r"manylinux_(\d+)_(\d+)_" + arch, shown)
+    if not found or min((int(a), int(b)) for a, b in found) > tuple(map(int, GLIBC.split("."))):
+        raise SystemExit(f"{built.name} does not run with glibc {GLIBC}:\n{shown}")
+    run(sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", wanted, built, quiet=True)
+    (tagged,) = raw.glob("*.whl")
+    wheel = DIST / tagged.name
+    shutil.copy(tagged, wheel)
+    run(sys.executable, "-m", "check_wheel_contents", wheel, quiet=True)
+    run(sys.executable, "-m", "pydistcheck.cli", "--inspect", wheel, quiet=True)
+    megabytes = wheel.stat().st_size / 1e6
+    if megabytes > MOST_MEGABYTES:
+        raise SystemExit(f"{wheel.name} has {megabytes:.2f} MB, more than {MOST_MEGABYTES}")
+    return wheel
+
+
+def try_wheel(wheel: Path, version: str, python: Path) -> None:
+    """Run smoke.py in an environment that has the wheel and the libraries, with nothing else on the path."""
+    say(f"trying {wheel.name}")
+    environment = new_environment(WORK / f"try-{version}", python)
+    pip(environment, "install", "--force-reinstall", "--no-deps", wheel)
+    pip(environment, "install", f"{wheel}[{','.join(LIBRARIES)}]")
+    folder = WORK / "elsewhere"
+    folder.mkdir(exist_ok=True)
+    subprocess.run(
+        [environment / "bin/python", ROOT / "tests/wheels/smoke.py", ROOT / "README.md"],
+        env={"PATH": str(environment / "bin"), "HOME": str(folder), "PYTHONSAFEPATH": "1"},
+        cwd=folder,
+        check=True,
+    )
+
+
+def check_metadata() -> None:
+    files = sorted(DIST.iterdir())
+    run(sys.executable, "-m", "twine", "check", "--strict", *files, quiet=True)
+    for wheel in DIST.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            names = archive.namelist()
+        strays = [name for name in names if not name.startswith("skshapgpu")]
+        if strays:
+            raise SystemExit(f"{wheel.name} has files outside the package: {strays}")
+
+
+def compiler(arch: str, language: str) -> Path:
+    """Write a script that compiles for the processor and for the oldest glibc."""
+    path = WORK / f"{arch}-{language}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -m ziglang {language} -target {arch}-linux-gnu.{GLIBC} "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def build_tools(environment: Path) -> Path:
+    """Install the build tools in one folder for all versions of Python: another one would compile anew."""
+    folder = WORK / "build-tools"
+    if not folder.exists():
+        tools = ("scikit-build-core>=0.10", "pybind11>=2.13", "cmake>=3.24", "ninja")
+        pip(environment, "install", "--target", folder, *tools)
+    return folder
+
+
+def new_environment(path: Path, python: Path) -> Path:
+    if not (path / "bin/pip").exists():
+        run(python, "-m", "venv", path)
+    return path
+
+
+def unpack(sdist: Path, source: Path) -> None:
+    """Unpack the sdist, with the times of its files as before, so that only changed files are compiled."""
+    new = WORK / "new"
+    shutil.rmtree(new, ignore_errors=True)
+    shutil.unpack_archive(sdist, new, filter="data")
+    (folder,) = new.iterdir()
+    source.mkdir(parents=True, exist_ok=True)
+    wanted = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    for path in [path for path in source.rglob("*") if path.is_file()]:
+        if path.relative_to(source) not in wanted:
+            path.unlink()
+    for name in wanted:
+        old, fresh = source / name, folder / name
+        if not old.exists() or old.read_bytes() != fresh.read_bytes():
+            old.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(fresh, old)
+
+
+def find_python(version: str) -> Path | None:
+    if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
+        return Path(sysconfig.get_config_var("BINDIR")) / f"python{version}"
+    result = subprocess.run([ROOT / "dev", "python", version], capture_output=True, text=True)
+    if result.returncode:
+        say(f"found no Python {version}: no wheel for it")
+        return None
+    return Path(result.stdout.strip())
+
+
+def pip(environment: Path, *arguments: object) -> None:
+    run(
+        environment / "bin/python",
+        *("-m", "pip", "--quiet", "--disable-pip-version-check"),
+        *arguments,
+        quiet=True,
+    )
+
+
+def run(*command: object, variables: dict[str, str] | None = None, quiet: bool = False) -> str:
+    """Run a command; return its output if `quiet`, which is printed only if it fails."""
+    result = subprocess.run(
+        [str(part) for part in command],
+        env=os.environ | (variables or {}),
+        stdout=subprocess.PIPE if quiet else None,
+        stderr=subprocess.STDOUT if quiet else None,
+        text=True,
+    )
+    if result.returncode:
+        print(result.stdout or "")
+        raise SystemExit(f"failed: {' '.join(str(part) for part in command)}")
+    return result.stdout or ""
+
+
+def say(text: str) -> None:
+    print(f"wheel: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
