@@ -16,7 +16,7 @@ import progress_models
 import values
 from timed_calls import calls_of
 
-ISA = ("baseline", "avx2", "avx512")
+ISA = ("baseline", "neon", "avx2", "avx512")
 
 #: A call that makes its tables, if any, and one of an explainer that has been called before and expects many
 #: rows.

@@ -13,7 +13,7 @@ import models
 import numpy as np
 import peers
 
-ISA = ("baseline", "avx2", "avx512")
+ISA = ("baseline", "neon", "avx2", "avx512")
 
 #: Shallow and deep trees, few and many leaves.
 DEFAULT_MODELS = (

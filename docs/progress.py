@@ -171,7 +171,9 @@ def page() -> str:
 
 def _sets(run: dict[str, Any]) -> str:
     names = sorted({model["instruction_set"] for model in run["models"]})
-    return " and ".join({"avx512": "AVX-512", "avx2": "AVX2"}.get(name, name) for name in names)
+    return " and ".join(
+        {"avx512": "AVX-512", "avx2": "AVX2", "neon": "NEON"}.get(name, name) for name in names
+    )
 
 
 def _by_tables(model: dict[str, Any], case: str) -> float:

@@ -297,7 +297,7 @@ def walk_seconds(plan: Plan, X: np.ndarray) -> tuple[float, float]:
     """
 
 def instruction_set() -> str:
-    """Return the kernels in use: "avx512", "avx2" or "baseline"; SKSHAPGPU_ISA forces one of them."""
+    """Return the kernels in use: "avx512", "avx2", "neon" or "baseline"; SKSHAPGPU_ISA forces one."""
 
 def instruction_sets() -> list[str]:
     """Return the kernels that this processor can run, fastest first."""

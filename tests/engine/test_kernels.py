@@ -416,7 +416,7 @@ def test_almost_nothing(core, precision, options):
 
 def test_instruction_set_in_use(cpu_core):
     available = cpu_core.instruction_sets()
-    assert available[-1] == "baseline" and set(available) <= {"avx512", "avx2", "baseline"}
+    assert available[-1] == "baseline" and set(available) <= {"avx512", "avx2", "neon", "baseline"}
     assert cpu_core.instruction_set() == (ISA or available[0])
 
 
@@ -432,7 +432,7 @@ def test_unknown_instruction_set_is_refused():
 
 
 @once
-@pytest.mark.parametrize("isa", ["avx512", "avx2", "baseline"])
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "baseline"])
 def test_all_of_this_with(cpu_core, isa):
     if isa not in cpu_core.instruction_sets():
         pytest.skip(f"this processor has no {isa}")

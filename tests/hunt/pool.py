@@ -29,7 +29,8 @@ def instruction_sets() -> list[str]:
 
     avx512 = all(has.get(name) for name in ("AVX512F", "AVX512BW", "AVX512VL", "AVX512DQ"))
     found = ["avx512"] if avx512 and has.get("AVX2") else []
-    return [*found, *(["avx2"] if has.get("AVX2") and has.get("FMA3") else []), "baseline"]
+    found += ["avx2"] if has.get("AVX2") and has.get("FMA3") else []
+    return [*found, *(["neon"] if has.get("NEON") else []), "baseline"]
 
 
 def _work(connection: Connection, fixed: dict[str, Any], instructions: str) -> None:

@@ -285,4 +285,4 @@ def test_show_versions(capsys: pytest.CaptureFixture[str]) -> None:
     import sklearn
 
     assert lines["scikit-learn"] == sklearn.__version__
-    assert lines["instruction set"].split()[0] in ("avx512", "avx2", "baseline")
+    assert lines["instruction set"].split()[0] in ("avx512", "avx2", "neon", "baseline")

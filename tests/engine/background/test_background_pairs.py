@@ -361,7 +361,7 @@ def test_shapiq(library: str, index: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(Y).max())
 
 
-@pytest.mark.parametrize("isa", ["avx512", "avx2", "baseline"])
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "baseline"])
 def test_other_instruction_sets(isa: str) -> None:
     if isa not in _core.instruction_sets() or isa == _core.instruction_set():
         pytest.skip(f"this processor has no {isa}, or this very run uses it")

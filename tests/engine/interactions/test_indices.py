@@ -300,7 +300,7 @@ def test_triples_of_shapiq(model: Any, index: str) -> None:
     assert_close(found, expected)
 
 
-@pytest.mark.parametrize("isa", ["avx512", "avx2", "baseline"])
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "baseline"])
 def test_other_instruction_sets(isa: str) -> None:
     if isa not in _core.instruction_sets() or isa == _core.instruction_set():
         pytest.skip(f"this processor has no {isa}, or this very run uses it")

@@ -238,7 +238,7 @@ def test_missing_values() -> None:
     np.testing.assert_allclose(total, model.predict(rows), rtol=1e-9)
 
 
-@pytest.mark.parametrize("isa", ["avx512", "avx2", "baseline"])
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "baseline"])
 def test_other_instruction_sets(isa: str) -> None:
     if isa not in _core.instruction_sets() or isa == _core.instruction_set():
         pytest.skip(f"this processor has no {isa}, or this very run uses it")
