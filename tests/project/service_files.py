@@ -37,7 +37,7 @@ OPTIONAL_TOOL = ("actionlint",)
 def commands() -> list[tuple[str, ...]]:
     """Return the command of each check."""
     schemas = [
-        ("check-jsonschema", "--quiet", "--builtin-schema", schema, *files(pattern))
+        ("check-jsonschema", "--builtin-schema", schema, *files(pattern))
         for schema, pattern in SCHEMAS.items()
     ]
     return [*schemas, *TOOLS, *([OPTIONAL_TOOL] if shutil.which(OPTIONAL_TOOL[0]) else [])]
