@@ -147,6 +147,13 @@ def test_features_that_no_tree_splits_on_change_nothing(data: np.ndarray | None)
         assert len(pairs)
 
 
+@pytest.mark.parametrize("name", ["background", "plain", "tables"])
+def test_the_fuzzer_starts_with_explainer_files_that_load(name: str) -> None:
+    """If the format has changed, tests/fuzz/make_corpus.py must write them again."""
+    explainer = TreeExplainer.load(TESTS / "fuzz" / "corpus" / "explainer_file" / name)
+    assert explainer.explain(np.array([[0.5, 2.0, -1.0]])).values.any()
+
+
 def xgboost_document(name: str) -> Any:
     """Read a document of the fuzzer's corpus, with arrays that can be changed."""
     data = (TESTS / "fuzz" / "corpus" / "xgboost" / name).read_bytes()
