@@ -251,6 +251,9 @@ class RescaledPlan:
         ``labels`` are float64, one for each row; the link "logistic" has none.
         """
 
+    def has_tables(self, table_bytes: int) -> bool:
+        """Return whether :class:`RescaledTables` of this plan are possible in so many bytes."""
+
     @property
     def background_margin(self) -> np.ndarray:
         """Margins of the background rows, before the link: float64, shape (n_background, n_outputs)."""
@@ -265,6 +268,26 @@ class RescaledPlan:
 
     def info(self) -> dict[str, Any]:
         """Return counts and sizes like :meth:`Plan.info`."""
+
+class RescaledTables:
+    """Tables of a :class:`RescaledPlan` for ``_cuda.CudaRescaledPlan``."""
+
+    def __init__(
+        self,
+        plan: RescaledPlan,
+        ensemble: dict[str, Any],
+        background: np.ndarray,
+        table_bytes: int,
+        n_threads: int = 1,
+    ) -> None:
+        """Fill tables in at most ``table_bytes``; ensemble and background are those of the plan.
+
+        Raise ``ValueError`` if a leaf has no table, or the margins of the background are too far apart.
+        """
+
+    @property
+    def n_terms(self) -> list[int]:
+        """Number of products of which the slope consists, for each output."""
 
 def new_array(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, bool]:
     """Return a new array of float32 or float64, and whether it is known that all of its elements are 0.

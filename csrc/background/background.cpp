@@ -14,8 +14,6 @@
 namespace skshap {
 namespace {
 
-// The most features on the path of a leaf that has a table of its own.
-constexpr uint32_t kLeafBits = 12;
 // Background rows of a tile.
 constexpr int kTileRows = static_cast<int>(kCountedRows);
 // Tiles that all threads code before they count them, or fewer if the codes would take more than kCodeBytes.

@@ -7,7 +7,6 @@
 #include "background/rescaled.h"
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
 #include "base/aligned.h"
@@ -19,36 +18,6 @@
 
 namespace skshap {
 namespace {
-
-// --- Secants, without the cancellation of their definition ---
-
-double expit(double m) { return m < 0 ? std::exp(m) / (1 + std::exp(m)) : 1 / (1 + std::exp(-m)); }
-
-// Return the slope of expit: expit(high) - expit(low) = expit(high) expit(-low) (1 - exp(low - high)).
-double logistic_slope(double a, double b) {
-  const double low = std::min(a, b), high = std::max(a, b), d = high - low;
-  const double product = expit(high) * expit(-low);
-  return d > 0 ? product * (-std::expm1(-d) / d) : product;
-}
-
-// Return the slope of log(1 + exp(m)), whose difference is log(1 + expit(low) (exp(high - low) - 1)).
-double softplus_slope(double a, double b) {
-  const double low = std::min(a, b), high = std::max(a, b), d = high - low;
-  if (d == 0) return expit(low);
-  if (d < 1) return std::log1p(expit(low) * std::expm1(d)) / d;
-  const auto softplus = [](double m) { return std::max(m, 0.0) + std::log1p(std::exp(-std::fabs(m))); };
-  return (softplus(high) - softplus(low)) / d;
-}
-
-double slope(Link link, double scale, double x, double b, double label) {
-  switch (link) {
-    case Link::kLogistic: return scale * logistic_slope(scale * x, scale * b);
-    case Link::kLogLoss:
-      return label > 0 ? -scale * softplus_slope(-scale * x, -scale * b)
-                       : scale * softplus_slope(scale * x, scale * b);
-    default: return (x - label) + (b - label);
-  }
-}
 
 // Decide the nodes of a tree for 64 rows.
 void decide(const Plan& plan, const Kernels& kernels, const TreeProgram& tree, const CodeTile& codes,
@@ -133,7 +102,8 @@ class Worker {
         for (int row = 0; row < n_rows_; ++row) {
           const double label = labels_ ? labels_[tile.first_row + row] : 0;
           const double of_x = tile.margin.at(o)[row];
-          out[row] = static_cast<T>(weight * slope(rescaled_.link, rescaled_.scale, of_x, of_b, label));
+          out[row] =
+              static_cast<T>(weight * secant_slope(rescaled_.link, rescaled_.scale, of_x, of_b, label));
         }
         std::fill(out + n_rows_, out + kBlockRows, T(0));
       }

@@ -10,14 +10,11 @@
 #include <functional>
 #include <vector>
 
+#include "background/secants.h"
 #include "plan/plan.h"
 #include "rows/coding.h"
 
 namespace skshap {
-
-// Functions of the margin m and, for the last two, of a label y: 1 / (1 + exp(-m)), log(1 + exp(m)) - y m
-// with y of 0 or 1, (m - y)^2. In the first two, m is `scale` times the margin.
-enum class Link { kLogistic, kLogLoss, kSquaredError };
 
 struct RescaledPlan {
   Plan plan;

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "background/background_pairs.h"
-#include "background/rescaled.h"
+#include "background/rescaled_tables.h"
 #include "base/large_memory.h"
 #include "base/numbers.h"
 #include "cpu/tree_algorithm.h"
@@ -252,6 +252,25 @@ RescaledPlan compile_rescaled(const py::dict& ensemble, const std::string& preci
   });
 }
 
+RescaledTables compile_rescaled_tables(const RescaledPlan& plan, const py::dict& ensemble,
+                                       const py::array& background, size_t table_bytes, int64_t n_threads) {
+  require_threads(n_threads);
+  require_floats(background, "background");
+  if (background.ndim() != 2 || background.shape(1) != plan.plan.n_inputs)
+    throw py::value_error("background must be that of the plan");
+  const Rows rows = rows_of(background);
+  return with_view(ensemble, [&](const EnsembleView& view) {
+    return make_rescaled_tables(plan, view, rows, table_bytes, n_threads);
+  });
+}
+
+// Return the number of terms of each output.
+std::vector<size_t> term_counts(const RescaledTables& tables) {
+  std::vector<size_t> counts;
+  for (const SeparableSlope& slope : tables.slopes) counts.push_back(slope.n_terms);
+  return counts;
+}
+
 // Run `work` without the GIL; its argument tells it whether a signal has arrived.
 template <class Work>
 void run_interruptibly(const Work& work) {
@@ -340,18 +359,7 @@ void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::arr
   const Rows rows = host_rows(plan.plan, X);
   Result result = checked_result(plan.plan, rows.n_rows, values, margin);
   result.zeroed = zeroed;
-  py::array given;
-  const double* p = nullptr;
-  if (!labels.is_none()) {
-    if (!py::isinstance<py::array>(labels) || !is_float64(labels))
-      throw py::type_error("labels must be a float64 array");
-    given = py::reinterpret_borrow<py::array>(labels);
-    if (given.ndim() != 1 || given.shape(0) != rows.n_rows || !(given.flags() & py::array::c_style))
-      throw py::value_error("labels must be contiguous, one for each row of X");
-    p = static_cast<const double*>(given.data());
-  }
-  if ((plan.link == Link::kLogistic) != (p == nullptr))
-    throw py::value_error("labels belong to the links 'log_loss' and 'squared_error'");
+  const double* const p = checked_labels(labels, rows.n_rows, plan.link != Link::kLogistic);
   run_interruptibly([&](const auto& interrupted) {
     return explain_rescaled(plan, rows, p, result, n_threads, interrupted);
   });
@@ -525,7 +533,12 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("constant", [](const RescaledPlan& plan) { return constant(plan.plan); })
       .def_property_readonly("leaf_magnitude",
                              [](const RescaledPlan& plan) { return leaf_magnitude(plan.plan); })
+      .def("has_tables", &has_rescaled_tables, py::arg("table_bytes"))
       .def("info", &whole_info<RescaledPlan>);
+  py::class_<RescaledTables>(module, "RescaledTables")
+      .def(py::init(&compile_rescaled_tables), py::arg("plan"), py::arg("ensemble"), py::arg("background"),
+           py::arg("table_bytes"), py::arg("n_threads") = 1)
+      .def_property_readonly("n_terms", &term_counts);
   py::class_<BackgroundPairsPlan>(module, "BackgroundPairsPlan")
       .def(py::init(&compile_background_pairs), py::arg("ensemble"), py::arg("precision"),
            py::arg("background"), py::arg("weights"), py::arg("order"), py::arg("index"),

@@ -70,6 +70,23 @@ inline Result checked_result(const Plan& plan, py::ssize_t n_rows, py::array& va
           optional_doubles(margin, "margin", {n_rows, plan.n_outputs})};
 }
 
+// Return the data of labels, one for each row, or null for a link without labels. The arguments of a call
+// keep the array alive.
+inline const double* checked_labels(const py::object& labels, py::ssize_t n_rows, bool has_labels) {
+  const double* data = nullptr;
+  if (!labels.is_none()) {
+    if (!py::isinstance<py::array>(labels) || !is_float64(labels))
+      throw py::type_error("labels must be a float64 array");
+    const auto given = py::reinterpret_borrow<py::array>(labels);
+    if (given.ndim() != 1 || given.shape(0) != n_rows || !(given.flags() & py::array::c_style))
+      throw py::value_error("labels must be contiguous, one for each row of X");
+    data = static_cast<const double*>(given.data());
+  }
+  if (has_labels != (data != nullptr))
+    throw py::value_error("labels belong to the links 'log_loss' and 'squared_error'");
+  return data;
+}
+
 // Return the data of an optional result that has the same dtype as the values.
 inline void* optional_array(const py::object& given, const char* name, const py::array& like,
                             const std::vector<py::ssize_t>& shape) {

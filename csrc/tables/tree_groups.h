@@ -10,6 +10,8 @@ namespace skshap {
 
 // The largest numbers of bits of an index, and of the pattern of a leaf without a table.
 constexpr uint32_t kMaxTableBits = 16, kMaxPatternBits = kMaxPathFeatures;
+// The most features on the path of a leaf that has a table of its own against background data.
+constexpr uint32_t kLeafBits = 12;
 
 // Which leaves have tables: those with at most leaf_bits features on their path.
 struct TableLimits {

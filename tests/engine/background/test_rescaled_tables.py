@@ -1,0 +1,76 @@
+"""Tables of values of probabilities and losses: the number of terms, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.ensembles import full_tree, random_chain, random_ensemble, random_rows
+from helpers.plans import attributes_of
+
+from skshapgpu import _core
+from skshapgpu.adapters.ensemble import Ensemble
+
+
+def plan_of(ensemble: Ensemble, background: np.ndarray, link: str, precision: str, scale: float = 1.0) -> Any:
+    weights = np.full(len(background), 1 / len(background))
+    return _core.RescaledPlan(attributes_of(ensemble), precision, background, weights, link, scale)
+
+
+def tables_of(plan: Any, ensemble: Ensemble, background: np.ndarray, table_bytes: int = 2**28) -> Any:
+    return _core.RescaledTables(plan, attributes_of(ensemble), background, table_bytes)
+
+
+def full_ensemble(n_features: int) -> Ensemble:
+    """Build 30 trees with different thresholds, so that most rows have a margin of their own."""
+    rng = np.random.default_rng(3)
+    trees = [full_tree(rng, 4, n_features) for _ in range(30)]
+    return Ensemble.from_trees(trees, n_features=n_features, intercept=[0.5])
+
+
+@pytest.mark.parametrize("precision, most", [("single", 30), ("double", 45)])
+def test_the_number_of_terms_depends_on_the_spread_of_margins(precision: str, most: int) -> None:
+    ensemble = full_ensemble(6)
+    background = np.random.default_rng(3).random((1500, 6))
+    for link in ("logistic", "log_loss"):
+        terms = []
+        for scale in (1e-3, 0.1, 1.0, 10.0):
+            plan = plan_of(ensemble, background, link, precision, scale)
+            terms += tables_of(plan, ensemble, background).n_terms
+        assert terms == sorted(terms) and terms[0] <= 4 and most // 3 < terms[-1] <= most
+    squared = plan_of(ensemble, background, "squared_error", precision)
+    assert tables_of(squared, ensemble, background).n_terms == [2]
+
+
+def test_terms_of_few_background_rows_and_several_outputs() -> None:
+    ensemble = random_ensemble(5, n_trees=6, n_outputs=3)
+    rows = random_rows(5, ensemble, 3)
+    for n in (1, 3):
+        plan = plan_of(ensemble, rows[:n], "logistic", "double")
+        distinct = [len(np.unique(margins)) for margins in plan.background_margin.T]
+        assert tables_of(plan, ensemble, rows[:n]).n_terms == distinct
+
+
+def test_what_is_refused() -> None:
+    chain = random_chain(0, 13, 13)
+    rows = np.random.default_rng(0).normal(size=(2000, 13))
+    plan = plan_of(chain, rows, "logistic", "single")
+    assert not plan.has_tables(2**40)
+    with pytest.raises(ValueError, match="paths that are too long for tables"):
+        tables_of(plan, chain, rows)
+    ensemble = full_ensemble(13)
+    plan = plan_of(ensemble, rows, "logistic", "single")
+    assert plan.has_tables(2**28) and not plan.has_tables(1000)
+    with pytest.raises(ValueError, match="too long for tables"):
+        tables_of(plan, ensemble, rows, 1000)
+    with pytest.raises(ValueError, match="not those of the plan"):
+        tables_of(plan, ensemble, rows[1:])
+    with pytest.raises(ValueError, match="background must be that of the plan"):
+        tables_of(plan, ensemble, rows[:, 1:])
+    many = np.random.default_rng(0).random((9000, 13))
+    wide = plan_of(ensemble, many, "logistic", "double", 1e6)
+    assert len(np.unique(wide.background_margin)) > 4096
+    assert not wide.has_tables(2**28)
+    with pytest.raises(ValueError, match="margins of the background rows are spread too widely"):
+        tables_of(wide, ensemble, many)
