@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ._core import Plan
+from ._core import Plan, RescaledTables
 
 class CudaError(RuntimeError):
     """Error of a CUDA call, or raised if there is no usable device; its message is one sentence."""
@@ -73,6 +73,41 @@ class CudaPlan:
         row * n_features + feature; the results are then void. NaN (and ``missing``, which means NaN)
         is rejected unless ``allow_nan``, and magnitudes from ``limit`` on unless that is NaN.
         """
+
+class CudaRescaledPlan:
+    """Tables for functions of the margin on a device; safe to use from several threads."""
+
+    def __init__(self, tables: RescaledTables, device: int) -> None:
+        """Upload the tables, which are not needed any more."""
+
+    def explain(
+        self,
+        X: np.ndarray,
+        values: np.ndarray,
+        margin: np.ndarray | None,
+        labels: np.ndarray | None,
+        memory_limit: int,
+    ) -> None:
+        """Compute values like ``RescaledPlan.explain``; ``memory_limit`` is as for ``CudaPlan.explain``."""
+
+    def explain_device(
+        self,
+        X: DeviceArray,
+        missing: float,
+        allow_nan: bool,
+        limit: float,
+        values: int,
+        values_float32: bool,
+        margin: np.ndarray | None,
+        labels: np.ndarray | None,
+        memory_limit: int,
+        stream: int,
+    ) -> int:
+        """Compute values like ``CudaPlan.explain_device``; margin and labels are on the host."""
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the tables on the device."""
 
 def devices() -> list[Device]:
     """Return the usable devices; raise a ``CudaError`` that says why there are none."""

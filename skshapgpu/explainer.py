@@ -191,7 +191,7 @@ class TreeExplainer:
         row with the label ``y``, which is the log loss of a binary classifier, or the squared error of a
         regressor trained with it. Probabilities and losses are explained against ``data``, by SHAP values of
         the margin that are rescaled for each pair of a row and a background row, which takes time for each
-        pair; see docs/which_shap.md.
+        pair on the CPU, but not on a GPU; see docs/which_shap.md.
     algorithm : {"auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_v1"}, default="auto"
         "auto" is the exact quadrature, with lookup tables where they are faster: tables filled in advance
         for trees of up to 10 levels with the same split in all nodes of a level, like those of CatBoost; and

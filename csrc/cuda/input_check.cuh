@@ -6,6 +6,17 @@
 
 namespace skshap {
 
+// Check all columns of X, including those that no tree uses.
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads) find_refused(CudaCodeArgs a) {
+  const int64_t n = a.n_rows * a.n_inputs, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
+    const char* p =
+        static_cast<const char*>(a.X) + i / a.n_inputs * a.row_stride + i % a.n_inputs * a.column_stride;
+    a.check.look_at(a.x_single ? *reinterpret_cast<const float*>(p) : *reinterpret_cast<const double*>(p), i);
+  }
+}
+
 // Performs one check at a time: start() it, launch the kernels that perform it, mark() it as queued, and
 // finish() it.
 class InputCheck {
@@ -34,7 +45,7 @@ class InputCheck {
     a.column_stride = rows.column_stride;
     a.n_inputs = n_inputs;
     a.check = rules;
-    find_refused<<<8 * multiprocessors, 256, 0, stream>>>(a);
+    find_refused<256><<<8 * multiprocessors, 256, 0, stream>>>(a);
     check_launch(kChecking);
     mark(stream);
   }

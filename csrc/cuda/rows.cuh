@@ -115,16 +115,6 @@ __global__ void __launch_bounds__(256) code_rows(CudaCodeArgs a) {
   }
 }
 
-// Check all columns of X, including those that no tree uses.
-__global__ void __launch_bounds__(256) find_refused(CudaCodeArgs a) {
-  const int64_t n = a.n_rows * a.n_inputs, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
-    const char* p =
-        static_cast<const char*>(a.X) + i / a.n_inputs * a.row_stride + i % a.n_inputs * a.column_stride;
-    a.check.look_at(a.x_single ? *reinterpret_cast<const float*>(p) : *reinterpret_cast<const double*>(p), i);
-  }
-}
-
 // Return whether a row with these codes goes left at a node; its columns are `stride` apart.
 __device__ __forceinline__ bool goes_left(const int16_t* codes, int stride, uint32_t column_flags,
                                           uint32_t operand, const uint32_t* category_bits) {

@@ -5,8 +5,12 @@
 #include "cuda/cuda.h"
 #include "cuda/program/paths.h"
 #include "python/bindings.h"
+#include "python/device_array.h"
 
 namespace skshap {
+
+void bind_rescaled(py::module_& module);  // cuda_rescaled_bindings.cpp
+
 namespace {
 
 void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const py::object& margin,
@@ -25,17 +29,6 @@ void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const p
   }
   if (!complete) throw py::error_already_set();
 }
-
-// An array on the device; skshapgpu/_rows/gpu_arrays.py has checked it.
-struct DeviceArray {
-  uintptr_t data;
-  bool is_float32;
-  int64_t n_rows, row_stride, column_stride;  // strides in bytes
-
-  Rows rows() const {
-    return {reinterpret_cast<const void*>(data), is_float32, n_rows, row_stride, column_stride};
-  }
-};
 
 int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, bool allow_nan, double limit,
                        uintptr_t values, bool values_float32, const py::object& gap, size_t memory_limit,
@@ -103,6 +96,7 @@ PYBIND11_MODULE(_cuda, module) {
       .def("explain_device", &explain_device, py::arg("X"), py::arg("missing"), py::arg("allow_nan"),
            py::arg("limit"), py::arg("values"), py::arg("values_float32"), py::arg("gap").none(true),
            py::arg("memory_limit"), py::arg("stream"), py::arg("matrices") = 0, py::arg("pairs") = 0);
+  bind_rescaled(module);
   module.def(
       "pack",
       [](const std::vector<uint8_t>& sizes, const std::string& packing) {

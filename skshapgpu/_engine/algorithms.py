@@ -118,9 +118,10 @@ _QUADRATURE = (
     Results((BANZHAF_VALUES, *_PAIRS), ("cpu",), interventional=True),
     Results(
         (SHAP_VALUES,),
-        ("cpu",),
+        ("cpu", "cuda"),
         interventional=True,
         model_outputs=("probability", "log_loss"),
+        only_tables_on_gpus=True,
         estimated=False,
     ),
 )

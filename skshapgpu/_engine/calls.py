@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,7 +67,7 @@ def _execute(
         return work(run), run
 
     if isinstance(rows, GpuArray):
-        return results_of(DeviceRun(compiled, kind, rows))
+        return results_of(DeviceRun(compiled, kind, rows, labels))
     assert isinstance(rows, HostRows)
     try:
         return results_of(HostRun(compiled, kind, rows, compiled.plan_execution(kind, rows.n_rows), labels))
@@ -310,10 +311,10 @@ class HostRun(Run):
         zeroed: bool = False,
     ) -> None:
         """Compute the results of the players for a batch of rows."""
-        if self._gpus:
+        compiled, n_threads = self._compiled, self._execution.n_threads
+        if self._gpus and compiled.link is None:
             self._compute_on_gpus(block, start, values, parts)
             return
-        compiled, n_threads = self._compiled, self._execution.n_threads
         if self._checked and compiled.link is None:
             gaps = self.plan.explain(
                 block, values, None, n_threads, base_value=compiled.base_value(None), zeroed=zeroed, **parts
@@ -330,32 +331,58 @@ class HostRun(Run):
         labels = None
         if self._labels is not None:
             labels = parts["labels"] = self._labels[start : start + len(values)]
-        self.plan.explain(block, values, margin, n_threads, zeroed=zeroed, **parts)
+        if self._gpus:
+            self._rescale_on_gpus(block, values, margin, labels)
+        else:
+            self.plan.explain(block, values, margin, n_threads, zeroed=zeroed, **parts)
         if margin is not None:
             gap = compiled.check(values, margin, self._rows.row_labels, start, labels)
             self.gap = max(self.gap or 0.0, gap)
+
+    def _rescale_on_gpus(
+        self,
+        block: np.ndarray,
+        values: np.ndarray,
+        margin: np.ndarray | None,
+        labels: np.ndarray | None,
+    ) -> None:
+        """Compute values of the link for a batch of rows, a part on each GPU."""
+        limit = self._call_limit(values.nbytes)
+
+        def run(i: int, rows: slice) -> None:
+            margin_here, labels_here = (None if a is None else a[rows] for a in (margin, labels))
+            self._gpus[i].explain(block[rows], values[rows], margin_here, labels_here, limit)
+
+        self._on_each_gpu(len(block), run)
+
+    def _call_limit(self, allocated: int) -> int:
+        """Return the bytes that a call on a GPU may take besides its results; 0: the core decides."""
+        limit = self._compiled.call_limit
+        return 0 if limit is None else max(1, (limit - allocated) // 2)
+
+    def _on_each_gpu(self, n_rows: int, run: Callable[[int, slice], None]) -> None:
+        """Call ``run`` with the number of each GPU and its part of the rows."""
+        bounds = np.linspace(0, n_rows, len(self._gpus) + 1).astype(int)
+        parts = [slice(first, end) for first, end in pairwise(bounds.tolist())]
+        if len(parts) == 1:
+            run(0, parts[0])
+            return
+        with ThreadPoolExecutor(len(parts)) as pool:
+            list(pool.map(run, range(len(parts)), parts))
 
     def _compute_on_gpus(
         self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]
     ) -> None:
         """Explain a batch of rows, a part on each GPU; the GPUs compute the additivity gaps."""
-        limit = self._compiled.call_limit
-        allocated = values.nbytes + sum(part.nbytes for part in parts.values())
-        limit = 0 if limit is None else max(1, (limit - allocated) // 2)
+        limit = self._call_limit(values.nbytes + sum(part.nbytes for part in parts.values()))
         gaps = np.zeros((len(self._gpus), values.shape[1]))
-        bounds = np.linspace(0, len(block), len(self._gpus) + 1).astype(int)
 
-        def run(i: int) -> None:
-            rows = slice(bounds[i], bounds[i + 1])
+        def run(i: int, rows: slice) -> None:
             gap = gaps[i] if self._checked else None
             out = {name: part[rows] for name, part in parts.items()}
             self._gpus[i].explain(block[rows], values[rows], None, gap, limit, **out)
 
-        if len(self._gpus) == 1:
-            run(0)
-        else:
-            with ThreadPoolExecutor(len(self._gpus)) as pool:
-                list(pool.map(run, range(len(self._gpus))))
+        self._on_each_gpu(len(block), run)
         if not self._checked:
             return
 
@@ -372,9 +399,12 @@ class DeviceRun(Run):
 
     _rows: GpuArray
 
-    def __init__(self, compiled: CompiledModel, kind: Kind, array: GpuArray) -> None:
+    def __init__(
+        self, compiled: CompiledModel, kind: Kind, array: GpuArray, labels: np.ndarray | None
+    ) -> None:
         super().__init__(compiled, kind, array)
         self.device = devices.label((array.gpu,))
+        self._labels = labels
 
     def compile(self) -> None:
         super().compile()
@@ -394,6 +424,9 @@ class DeviceRun(Run):
 
     def _compute(self, start: int, values: Any, parts: dict[str, Any], zeroed: bool) -> None:
         array = self._rows.rows(start, start + len(values))
+        if self._compiled.link is not None:
+            self._rescale(array, start, values)
+            return
         single, limit = array.dtype == np.float32, self._compiled.call_limit or 0
         numbers = array.numbers
         gap = np.zeros(values.shape[1]) if self._checked else None
@@ -410,12 +443,7 @@ class DeviceRun(Run):
             array.stream,
             **out,
         )
-        if refused >= 0:
-            row, feature = divmod(refused, array.shape[1])
-            raise ValueError(
-                f"Input X contains NaN, infinity or a value too large for {numbers.x_dtype}, "
-                f"which the model does not accept: row {start + row}, column {array.names[feature]}"
-            )
+        self._refuse(refused, array, start)
         if gap is None:
             return
 
@@ -427,6 +455,37 @@ class DeviceRun(Run):
             return gpu_arrays.to_host(values), margin
 
         self._accept(gap, array.dtype, start, margins)
+
+    def _rescale(self, array: GpuArray, start: int, values: Any) -> None:
+        """Compute values of the link for rows from ``start`` on."""
+        compiled, numbers = self._compiled, array.numbers
+        labels = None if self._labels is None else self._labels[start : start + len(values)]
+        margin = np.empty(values.shape[:2]) if self._checked else None
+        refused = self._gpu.explain_device(
+            array.view,
+            numbers.missing,
+            numbers.allow_nan,
+            numbers.limit,
+            gpu_arrays.address(values),
+            array.dtype == np.float32,
+            margin,
+            labels,
+            compiled.call_limit or 0,
+            array.stream,
+        )
+        self._refuse(refused, array, start)
+        if margin is not None:
+            on_host = gpu_arrays.to_host(values)
+            self.gap = max(self.gap or 0.0, compiled.check(on_host, margin, None, start, labels))
+
+    def _refuse(self, refused: int, array: GpuArray, start: int) -> None:
+        """Reject rows from ``start`` on if the number at this position, unless it is -1, is not allowed."""
+        if refused >= 0:
+            row, feature = divmod(refused, array.shape[1])
+            raise ValueError(
+                f"Input X contains NaN, infinity or a value too large for {array.numbers.x_dtype}, "
+                f"which the model does not accept: row {start + row}, column {array.names[feature]}"
+            )
 
 
 def shap_values(run: Run) -> Any:

@@ -24,6 +24,7 @@ from ..errors import require_n_jobs, require_one_of
 from . import algorithms, costs
 from .algorithms import AUTO, SHAP_VALUES, Algorithm, Kind, Results
 from .costs import TableLayout, TreeGroup
+from .link_costs import costs_of_link
 from .links import Link
 from .sharing import PairSharing, Sharing
 
@@ -36,6 +37,9 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 #: At each leaf, a plan for interactions does about this many times the work of a plan for values, and each
 #: further output of the leaf takes about this fraction of the work for the first.
 _INTERACTION_WORK, _OUTPUT_WORK = 3, 0.7
+
+#: The most bytes of tables for values of a link.
+_LINK_TABLE_BYTES = 4 * 2**30
 
 
 @cache
@@ -180,6 +184,7 @@ class CompiledModel:
         self._plans: dict[tuple[Kind, int], Any] = {}
         self._cuda_plans: dict[tuple[Kind, int], Any] = {}
         self._pair_sharings: dict[Kind, PairSharing] = {}
+        self._link_tables: bool | None = None  # whether GPUs can have them
         self._layouts: dict[tuple[Kind, int], TableLayout] = {}
         self._core_layouts: dict[tuple[Kind, int], Any] = {}  # of tables that do not exist yet
         self._table_bytes: dict[tuple[Kind, int], int] = {}
@@ -212,6 +217,7 @@ class CompiledModel:
             "_plans",
             "_cuda_plans",
             "_pair_sharings",
+            "_link_tables",
             "_groups",
             "_alone",
             "_layouts",
@@ -353,7 +359,19 @@ class CompiledModel:
         found = self._results.get(kind)
         if found is None or "cuda" not in found.devices:
             return False
+        if self.link is not None:
+            return self._has_link_tables()
         return not found.only_tables_on_gpus or self.info["n_leaves_without_table"] == 0
+
+    def _has_link_tables(self) -> bool:
+        """Return whether the tables with which GPUs compute values of the link fit into memory."""
+        if self._link_tables is None:
+            self._link_tables = self.plan(SHAP_VALUES).has_tables(self._link_table_room())
+        return self._link_tables
+
+    def _link_table_room(self) -> int:
+        """Return the bytes that the tables of the link may take on a GPU."""
+        return min(memory.table_bytes(self.options.memory_limit, True), _LINK_TABLE_BYTES)
 
     def _table_room(self, kind: Kind) -> int:
         """Return the bytes that the tables of a plan may take, which do not depend on earlier calls."""
@@ -385,9 +403,20 @@ class CompiledModel:
         plan = self.plan(kind)
         with self._lock:
             if (kind, index) not in self._cuda_plans:
-                method = self.options.algorithm.gpu_method
-                self._cuda_plans[kind, index] = devices.compile_on(plan, index, method)
+                self._cuda_plans[kind, index] = self._compile_on(plan, index)
             return self._cuda_plans[kind, index]
+
+    def _compile_on(self, plan: Any, index: int) -> Any:
+        """Return a plan on a GPU: a ``_cuda.CudaPlan``, or with a link a ``_cuda.CudaRescaledPlan``."""
+        if self.link is None:
+            return devices.compile_on(plan, index, self.options.algorithm.gpu_method)
+        from .. import _core
+
+        assert self.background is not None
+        n_threads = effective_n_jobs(self.options.n_jobs)
+        room, rows = self._link_table_room(), self.background.rows
+        tables = _core.RescaledTables(plan, self._attributes(), rows, room, n_threads)
+        return devices.load_cuda().CudaRescaledPlan(tables, index)
 
     def require(self, kind: Kind, what: str, on_gpu: bool) -> None:
         """Reject results that are not computed with these options, or not for X on a GPU.
@@ -412,7 +441,11 @@ class CompiledModel:
         if "cuda" not in algorithm.devices:
             what = f"the values of algorithm={algorithm.name!r}"
         elif self.link is not None:
-            what = f"SHAP values of a {self.link.noun}"
+            what = (
+                f"SHAP values of a {self.link.noun} whose tables do not fit into memory or memory_limit, or "
+                "are impossible, because a path has more than 12 features or the margins of the background "
+                "rows are too far apart,"
+            )
         elif found.only_tables_on_gpus:
             what = "interventional SHAP values of a model with long paths"
         elif self.background is not None:
@@ -426,6 +459,8 @@ class CompiledModel:
         on_cpu, asked = self.plan_on_cpu(kind, n_rows), self.options.devices
         if not n_rows or asked.none or not self._on_gpus(kind):
             return on_cpu
+        if self.link is not None:
+            return self._plan_link(on_cpu, n_rows)
         groups = self._groups_of(kind)
         cuda = costs.cuda_seconds(groups, n_rows, self._work(kind), self.options.precision)
         cuda += costs.cuda_row_seconds(n_rows, self.n_features, self.n_outputs)
@@ -434,6 +469,15 @@ class CompiledModel:
             return on_cpu
         table_bytes = self._counted_table_bytes(kind)
         return ExecutionPlan(indices, 0, groups, 0.0, cuda / len(indices), on_cpu.n_threads, table_bytes)
+
+    def _plan_link(self, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
+        """Choose the GPUs, or the CPU, for values of the link."""
+        assert self.background is not None
+        cpu, cuda = costs_of_link(
+            int(self.info["n_leaves"]), len(self.background.weights), n_rows, on_cpu.n_threads
+        )
+        indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, cuda)
+        return on_cpu._replace(indices=indices, seconds=cuda / len(indices)) if indices else on_cpu
 
     def plan_on_cpu(self, kind: Kind, n_rows: int) -> ExecutionPlan:
         """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""

@@ -211,8 +211,6 @@ def reason_of_options(algorithm: Algorithm, device: str, interventional: bool, m
     option = f"algorithm='{algorithm.name}'"
     if model_output != "raw" and not interventional:
         return f"model_output='{model_output}' is defined against background rows only: give data=, or use"
-    if model_output != "raw" and device == "cuda":
-        return f"model_output='{model_output}' is computed on the CPU only: use device='cpu' or 'auto'"
     if interventional and not algorithm.interventional:
         return f"{option} computes no interventional SHAP values: use 'auto'"
     if device == "cuda":

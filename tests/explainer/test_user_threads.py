@@ -119,30 +119,27 @@ def test_shap_3936_missing_values_on_the_gpu(device: str) -> None:
     np.testing.assert_allclose(explanation.base_values, base_value[0], rtol=1e-12)
 
 
-@pytest.mark.usefixtures("on_cpu")
-def test_shap_3655_log_loss_is_the_same_everywhere_or_refused() -> None:
+def test_shap_3655_log_loss_is_the_same_everywhere(device: str) -> None:
     """shap/shap#3655: values of the log loss against background data differed between the CPU and the GPU."""
     X, background = CANCER[:60], CANCER[100:140]
     model = GradientBoostingClassifier(n_estimators=8, random_state=0).fit(CANCER, BENIGN)
     options = {"data": background, "model_output": "log_loss"}
-    explanation = TreeExplainer(model, **options).explain(X, BENIGN[:60])
+    explanation = TreeExplainer(model, **options, device=device).explain(X, BENIGN[:60])
     losses = [log_loss([y], p[np.newaxis], labels=[0, 1]) for y, p in zip(BENIGN, model.predict_proba(X))]
     np.testing.assert_allclose(explanation.base_values + explanation.values.sum(axis=1), losses, atol=1e-5)
-    with pytest.raises(ValueError, match="model_output='log_loss' is computed on the CPU only"):
-        TreeExplainer(model, **options, device="cuda")
+    on_cpu = TreeExplainer(model, **options, device="cpu").shap_values(X, BENIGN[:60])
+    np.testing.assert_allclose(explanation.values, on_cpu, rtol=0, atol=1e-6 * np.abs(on_cpu).max())
 
 
-@pytest.mark.usefixtures("on_cpu")
-def test_shap_1726_probability_adds_up_to_the_probability() -> None:
+def test_shap_1726_probability_adds_up_to_the_probability(device: str) -> None:
     """shap/shap#1726 and #2298: the option for probabilities gave other values on the GPU, or none."""
     model = classifier("xgboost").fit(CANCER, BENIGN)
     options = {"data": CANCER[:50], "model_output": "probability"}
-    explanation = assert_adds_up(model, CANCER, model.predict_proba(CANCER)[:, 1], **options)
+    of_class = model.predict_proba(CANCER)[:, 1]
+    explanation = assert_adds_up(model, CANCER, of_class, device=device, **options)
     np.testing.assert_allclose(
         explanation.base_values, model.predict_proba(CANCER[:50])[:, 1].mean(), atol=1e-6
     )
-    with pytest.raises(ValueError, match="model_output='probability' is computed on the CPU only"):
-        explain(model, CANCER, **options, device="cuda")
 
 
 @pytest.mark.parametrize("how", ["from_dtype", "numbers"])

@@ -92,7 +92,7 @@ MAY_INCLUDE = {
     "intervals": {"base", "plan", "rows", "simd", "tables"},
     "cpu": {"base", "intervals", "plan", "rows", "simd", "tables"},
     "cuda/program": {"base", "plan"},
-    "cuda": {"base", "cuda/program", "plan"},
+    "cuda": {"background", "base", "cuda/program", "plan"},
     "python": {
         "background",
         "base",

@@ -1,10 +1,11 @@
 """Values of probabilities and losses: the core and every family against the definition, and shap.
 
-They are computed on the CPU only, so every explainer here asks for it.
+With ``--device cuda``, all that GPUs compute is computed there.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -59,7 +60,7 @@ LINKS: dict[str, tuple[Any, Any]] = {
 
 
 def explainer_of(model: Any, data: Any, model_output: str = "probability", **options: Any) -> TreeExplainer:
-    return TreeExplainer(model, data, model_output=model_output, device="cpu", **options)
+    return TreeExplainer(model, data, model_output=model_output, **options)
 
 
 # The core
@@ -72,11 +73,28 @@ def compile_plan(
     weights: np.ndarray | None = None,
     precision: str = "double",
     scale: float = 1.0,
+    device: str | None = None,
 ) -> Any:
+    """Compile a plan of the core for the device of the test run, or for this one."""
     if weights is None:
         weights = np.full(len(background), 1 / len(background))
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
-    return _core.RescaledPlan(attributes, precision, background, weights, link, scale)
+    plan = _core.RescaledPlan(attributes, precision, background, weights, link, scale)
+    on_gpu = (device or os.environ["SKSHAPGPU_DEVICE"]).startswith("cuda")
+    return PlanOnGpu(plan, attributes, background) if on_gpu else plan
+
+
+class PlanOnGpu:
+    """A ``_cuda.CudaRescaledPlan`` with the methods of ``_core.RescaledPlan``."""
+
+    def __init__(self, plan: Any, attributes: dict[str, Any], background: np.ndarray) -> None:
+        from skshapgpu import _cuda
+
+        self.background_margin = plan.background_margin
+        self._plan = _cuda.CudaRescaledPlan(_core.RescaledTables(plan, attributes, background, 2**30), 0)
+
+    def explain(self, X: Any, values: Any, margin: Any, n_threads: int, labels: Any = None) -> None:
+        self._plan.explain(X, values, margin, labels, 0)
 
 
 def compute(plan: Any, rows: np.ndarray, ensemble: Ensemble, labels: Any = None, n_threads: int = 1) -> Any:
@@ -253,7 +271,8 @@ def test_long_paths(depth: int) -> None:
         single.explain(x, values, margin, 1)
         slope = margin[:, 0] + ensemble.margin(b[np.newaxis])[0, 0] - 2 * labels
         expected += slope[:, np.newaxis, np.newaxis] * values / len(background)
-    values, _ = compute(compile_plan(ensemble, background, "squared_error"), x, ensemble, labels)
+    plan = compile_plan(ensemble, background, "squared_error", device="cpu")  # too long for tables
+    values, _ = compute(plan, x, ensemble, labels)
     scale = leaf_scale(ensemble)[0] * largest_slope("squared_error", ensemble, labels).max()
     assert np.abs(values - expected).max() <= 1e-10 * scale
     assert np.abs(expected).max() > 1e-3

@@ -1,7 +1,4 @@
-"""Values of probabilities and losses: the public API and errors.
-
-They are computed on the CPU only, so every explainer here asks for it.
-"""
+"""Values of probabilities and losses: the public API and errors, on the device of the test run."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ HIGH = Y > 140
 
 
 def explainer_of(model: Any, data: Any, model_output: str = "probability", **options: Any) -> TreeExplainer:
-    return TreeExplainer(model, data, model_output=model_output, device="cpu", **options)
+    return TreeExplainer(model, data, model_output=model_output, **options)
 
 
 # The public API
@@ -104,7 +101,7 @@ def test_explanation_of_losses(named: Any) -> None:
     for labels in (y.tolist(), pandas.Series(y, index=np.arange(len(y)) + 5), y.astype(object), y[:, None]):
         np.testing.assert_array_equal(explainer.shap_values(X, labels), explanation.values)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(explainer)).shap_values(X, y), explanation.values)
-    direct = explain(named, X, y=y, data=X[:20], model_output="log_loss", precision="double", device="cpu")
+    direct = explain(named, X, y=y, data=X[:20], model_output="log_loss", precision="double")
     np.testing.assert_array_equal(direct.values, explanation.values)
 
 
@@ -132,6 +129,7 @@ def test_weights_count_rows(boosting: Any) -> None:
         )
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_memory_limit_changes_no_bit(boosting: Any) -> None:
     expected = explainer_of(boosting, X[:10], "log_loss").shap_values(X, HIGH)
     scratch = explainer_of(boosting, X[:10], "log_loss")._compiled.plan(SHAP_VALUES).info()
@@ -170,7 +168,6 @@ def test_transformer(boosting: Any) -> None:
         GradientBoostingClassifier(n_estimators=4, random_state=0),
         data=X[:9],
         model_output="probability",
-        device="cpu",
     )
     values = transformer.fit_transform(X, HIGH)
     explainer = explainer_of(transformer.estimator_, X[:9])
@@ -201,7 +198,6 @@ def test_transformer(boosting: Any) -> None:
         ({"model_output": "log_loss"}, "'log_loss' is defined against background rows only: give data="),
         ({"model_output": "margin", "data": X[:3]}, "model_output must be one of 'raw', 'probability', 'log"),
         ({"model_output": None, "data": X[:3]}, "model_output must be one of"),
-        ({"model_output": "probability", "data": X[:3], "device": "cuda"}, "computed on the CPU only"),
         (
             {"model_output": "probability", "data": X[:3], "feature_perturbation": "tree_path_dependent"},
             "uses no background rows",

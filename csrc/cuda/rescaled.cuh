@@ -1,0 +1,259 @@
+// The kernels of rescaled values: the index of each lookup, the factors alpha of each row, and the lookups,
+// which multiply each term by its factor.
+#pragma once
+
+#include <cuda_pipeline_primitives.h>
+
+#include "background/secants.h"
+#include "cuda/lanes.cuh"
+#include "cuda/rows.cuh"
+
+namespace skshap {
+
+constexpr int kRescaledTile = 64;  // rows of a tile of codes and of partial sums
+constexpr int kIndexWarps = 8;     // the most in a block that finds indices
+
+__device__ __forceinline__ uint32_t rescaled_bit(const uint32_t* words, uint32_t bit) {
+  const uint32_t* p = words + (bit >> 1);
+  return bit & 1 ? p[0] & ~p[1] : p[1];
+}
+
+// --- Indices ---
+
+struct RescaledTree {
+  size_t nodes;
+  int32_t n_nodes, lookups, lookups_end;
+};
+
+struct RescaledIndex {
+  uint32_t bits, n_bits;
+};
+
+struct RescaledIndexArgs {
+  const RescaledTree* trees;
+  const CudaTableNode* nodes;
+  const RescaledIndex* lookups;
+  const uint32_t* bits;
+  const uint32_t* category_bits;
+  const int16_t* codes;  // [tile][column][row of the tile]
+  int32_t n_trees, n_columns;
+  uint32_t max_words;  // of a tree
+  int64_t n_rows;      // padded to tiles
+  uint16_t* indices;   // [lookup][row]
+};
+
+// A warp takes 32 rows through the trees blockIdx.y, blockIdx.y + gridDim.y...: the decisions of all rows at
+// a node are a word, and the index of a row consists of bits of these words.
+__global__ void __launch_bounds__(kIndexWarps* kWarp) find_rescaled_indices(RescaledIndexArgs a) {
+  extern __shared__ uint32_t index_words[];
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  uint32_t* const words = index_words + warp * a.max_words;
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * (blockDim.x / kWarp) + warp) * kWarp;
+  if (first >= a.n_rows) return;
+  const int64_t row = first + lane;
+  const int16_t* const codes =
+      a.codes + row / kRescaledTile * a.n_columns * kRescaledTile + row % kRescaledTile;
+  if (lane < kFirstWord) words[lane] = ~uint32_t{0};
+  for (int32_t t = blockIdx.y; t < a.n_trees; t += gridDim.y) {
+    const RescaledTree tree = a.trees[t];
+    __syncwarp();
+#pragma unroll 4
+    for (int32_t i = 0; i < tree.n_nodes; ++i) {
+      const uint4 n = __ldg(reinterpret_cast<const uint4*>(a.nodes + tree.nodes + i));
+      const uint32_t goes = __ballot_sync(~0u, goes_left(codes, kRescaledTile, n.x, n.y, a.category_bits));
+      if (lane == 0) {
+        const uint32_t alive = rescaled_bit(words, n.z);
+        words[kFirstWord + 2 * i] = alive;
+        words[kFirstWord + 2 * i + 1] = alive & goes;
+      }
+    }
+    __syncwarp();
+    for (int32_t l = tree.lookups; l < tree.lookups_end; ++l) {
+      const RescaledIndex lookup = a.lookups[l];
+      uint32_t index = 0;
+      for (uint32_t i = 0; i < lookup.n_bits; ++i)
+        index |= (rescaled_bit(words, __ldg(a.bits + lookup.bits + i)) >> lane & 1) << i;
+      a.indices[l * a.n_rows + row] = static_cast<uint16_t>(index);
+    }
+  }
+}
+
+// --- The factors of the terms ---
+
+struct RescaledSlope {
+  int32_t n_nodes, n_terms;
+  int32_t first_row, n_rows;  // of alpha: as many as terms, padded with zeros
+  size_t nodes, factors;
+};
+
+struct RescaledFactorArgs {
+  const RescaledSlope* slopes;  // by output
+  const double *nodes, *factors;
+  Link link;
+  double scale;
+  const double* margin;  // [row][output]
+  const double* labels;  // or null
+  int64_t n_rows, n_padded;
+  int32_t n_outputs;
+  void* alpha;  // [term of all outputs][row]
+};
+
+// A thread takes a row, an output (blockIdx.y) and kTerms terms at a time.
+template <class T, int kTerms>
+__global__ void __launch_bounds__(128) find_rescaled_factors(RescaledFactorArgs a) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (row >= a.n_padded) return;
+  const int64_t read = row < a.n_rows ? row : a.n_rows - 1;
+  const RescaledSlope slope = a.slopes[blockIdx.y];
+  const double margin = a.margin[read * a.n_outputs + blockIdx.y], label = a.labels ? a.labels[read] : 0;
+  T* const alpha = static_cast<T*>(a.alpha) + static_cast<int64_t>(slope.first_row) * a.n_padded + row;
+  for (int32_t first = 0; first < slope.n_rows; first += kTerms) {
+    double sum[kTerms];
+#pragma unroll
+    for (int k = 0; k < kTerms; ++k) sum[k] = 0;
+    for (int32_t j = 0; j < slope.n_nodes; ++j) {
+      const double s = secant_slope(a.link, a.scale, margin, __ldg(a.nodes + slope.nodes + j), label);
+      const double* const factors = a.factors + slope.factors + static_cast<size_t>(j) * slope.n_terms;
+#pragma unroll
+      for (int k = 0; k < kTerms; ++k)
+        if (first + k < slope.n_terms) sum[k] += s * __ldg(factors + first + k);
+    }
+#pragma unroll
+    for (int k = 0; k < kTerms; ++k)
+      if (first + k < slope.n_rows) alpha[(first + k) * a.n_padded] = static_cast<T>(sum[k]);
+  }
+}
+
+// --- The lookups ---
+
+// A part of the entries of a lookup that fits shared memory: [index][16 bytes of targets][term], and each
+// entry padded to an odd number of 16 bytes, so that the banks of different entries differ.
+struct alignas(16) RescaledStage {
+  size_t data;        // in units of 16 bytes
+  uint32_t n_pieces;  // of 16 bytes; 0 if the entries are too large for shared memory
+  uint32_t entry;     // pieces of an entry
+  uint32_t lookup;
+  uint32_t panel;       // the first row of alpha that a thread holds in registers
+  uint32_t first_term;  // the first row of alpha of this part
+  uint32_t n_terms;     // if they are not those of the panel, they are read from memory
+  uint32_t targets, n_targets;
+};
+
+struct RescaledChunk {
+  int32_t stages, stages_end;
+  uint32_t first_slot, n_slots;
+};
+
+template <class T>
+struct RescaledLookupArgs {
+  const RescaledChunk* chunks;
+  const RescaledStage* stages;
+  const uint32_t* targets;  // slots of the chunk
+  const uint4* data;
+  const uint16_t* indices;
+  const T* alpha;
+  int64_t n_rows;  // padded to tiles
+  int32_t n_blocks;
+  uint32_t n_slots;     // of all chunks
+  uint32_t shared_phi;  // slots of phi in shared memory, or 0
+  uint32_t buffer;      // pieces of each of the two buffers
+  T* partial;           // [tile][slot of all chunks][row of the tile]
+};
+
+// A vector of targets, as many as 16 bytes hold.
+template <class T>
+struct RescaledPiece;
+template <>
+struct RescaledPiece<float> {
+  static constexpr int kSize = 4;
+  float x[4] = {};
+  __device__ __forceinline__ void add(float alpha, const uint4& v) {
+    x[0] = fmaf(alpha, __uint_as_float(v.x), x[0]);
+    x[1] = fmaf(alpha, __uint_as_float(v.y), x[1]);
+    x[2] = fmaf(alpha, __uint_as_float(v.z), x[2]);
+    x[3] = fmaf(alpha, __uint_as_float(v.w), x[3]);
+  }
+};
+template <>
+struct RescaledPiece<double> {
+  static constexpr int kSize = 2;
+  double x[2] = {};
+  __device__ __forceinline__ void add(double alpha, const uint4& v) {
+    x[0] = fma(alpha, __hiloint2double(static_cast<int>(v.y), static_cast<int>(v.x)), x[0]);
+    x[1] = fma(alpha, __hiloint2double(static_cast<int>(v.w), static_cast<int>(v.z)), x[1]);
+  }
+};
+
+template <class T>
+constexpr int rescaled_threads() {
+  return sizeof(T) == 4 ? 1024 : 512;
+}
+
+// Multiply the terms of a row's entries by their factors and add them up. A block takes a chunk and as many
+// rows as it has threads; the entries pass through shared memory, one stage ahead.
+template <class T, int kTerms>
+__global__ void __launch_bounds__(rescaled_threads<T>(), 1) look_up_rescaled(RescaledLookupArgs<T> a) {
+  extern __shared__ __align__(16) uint4 rescaled_shared[];
+  constexpr int kThreads = rescaled_threads<T>(), kSize = RescaledPiece<T>::kSize;
+  const RescaledChunk chunk = a.chunks[blockIdx.x / a.n_blocks];
+  const int64_t row = static_cast<int64_t>(blockIdx.x % a.n_blocks) * kThreads + threadIdx.x;
+  const bool has_row = row < a.n_rows;
+  T* const partial =
+      a.partial + (row / kRescaledTile * a.n_slots + chunk.first_slot) * kRescaledTile + row % kRescaledTile;
+  T* const phi = a.shared_phi ? reinterpret_cast<T*>(rescaled_shared + 2 * a.buffer) + threadIdx.x : partial;
+  const int stride = a.shared_phi ? kThreads : kRescaledTile;
+  if (has_row)
+    for (uint32_t slot = 0; slot < chunk.n_slots; ++slot) phi[slot * stride] = 0;
+  const auto load = [&](int32_t s) {
+    if (s < chunk.stages_end) {
+      const uint32_t n = a.stages[s].n_pieces;
+      const uint4* const from = a.data + a.stages[s].data;
+      uint4* const to = rescaled_shared + (s & 1) * a.buffer;
+      for (uint32_t i = threadIdx.x; i < n; i += kThreads) __pipeline_memcpy_async(to + i, from + i, 16);
+    }
+    __pipeline_commit();
+  };
+  const auto index_of = [&](int32_t s) -> uint32_t {
+    if (s >= chunk.stages_end || !has_row) return 0;
+    return a.indices[static_cast<int64_t>(a.stages[s].lookup) * a.n_rows + row];
+  };
+  T alpha[kTerms];
+  uint32_t panel = ~uint32_t{0}, next_index = index_of(chunk.stages);
+  load(chunk.stages);
+  for (int32_t s = chunk.stages; s < chunk.stages_end; ++s) {
+    const RescaledStage stage = a.stages[s];
+    const uint32_t index = next_index;
+    __pipeline_wait_prior(0);
+    __syncthreads();  // the stage is there, and the other buffer is free
+    load(s + 1);
+    next_index = index_of(s + 1);
+    if (!has_row) continue;
+    if (stage.panel != panel) {
+      panel = stage.panel;
+#pragma unroll
+      for (int k = 0; k < kTerms; ++k) alpha[k] = a.alpha[(panel + k) * a.n_rows + row];
+    }
+    const uint4* entry =
+        (stage.n_pieces ? rescaled_shared + (s & 1) * a.buffer : a.data + stage.data) + index * stage.entry;
+    const bool whole = stage.n_terms == kTerms;
+    for (uint32_t first = 0; first < stage.n_targets; first += kSize) {
+      RescaledPiece<T> sum;
+      if (whole) {
+#pragma unroll
+        for (int k = 0; k < kTerms; ++k) sum.add(alpha[k], entry[k]);
+      } else {
+        for (uint32_t k = 0; k < stage.n_terms; ++k)
+          sum.add(__ldg(a.alpha + (stage.first_term + k) * a.n_rows + row), entry[k]);
+      }
+      entry += stage.n_terms;
+#pragma unroll
+      for (int i = 0; i < kSize; ++i)
+        if (first + i < stage.n_targets)
+          phi[__ldg(a.targets + stage.targets + first + i) * stride] += sum.x[i];
+    }
+  }
+  if (a.shared_phi && has_row)
+    for (uint32_t slot = 0; slot < chunk.n_slots; ++slot) partial[slot * kRescaledTile] = phi[slot * stride];
+}
+
+}  // namespace skshap
