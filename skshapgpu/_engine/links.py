@@ -103,7 +103,8 @@ class Link:
         """
         if y is None:
             raise ValueError("model_output='log_loss' compares predictions with labels: give y=")
-        labels = column_or_1d(y).tolist()
+        given = column_or_1d(y)
+        labels = given.tolist()
         if len(labels) != n_rows:
             raise ValueError(f"y has {len(labels)} labels, but X has {n_rows} rows")
         if self.classes is None:
@@ -119,6 +120,12 @@ class Link:
                 )
             return numbers
         negative, positive = self.classes
+        # NumPy compares numbers with numbers, and strings with strings, like Python.
+        of_class = np.isscalar(positive) and np.asarray(self.classes).dtype.kind
+        if given.dtype.kind in "biuf" and of_class and of_class in "biuf":
+            is_positive = given == positive
+            if (is_positive | (given == negative)).all():
+                return is_positive.astype(np.float64)
         for i, label in enumerate(labels):
             if label not in self.classes:
                 raise ValueError(

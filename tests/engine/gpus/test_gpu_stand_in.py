@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skshapgpu
-from skshapgpu import ShapTransformer, TreeExplainer
+from skshapgpu import ShapTransformer, TreeExplainer, _core
 from skshapgpu._common import devices, memory
 from skshapgpu._rows import gpu_arrays
 
@@ -232,8 +238,41 @@ class CudaPlan:
             margin[...] = found
 
 
+class CudaRescaledPlan:
+    """Like ``CudaPlan``, for functions of the margin; the tables are the CPU's plan."""
+
+    def __init__(self, plan: Any, device: int) -> None:
+        self.plan, self.device = plan, device
+
+    def explain(self, X: Any, values: Any, margin: Any, labels: Any, memory_limit: int) -> None:
+        CudaPlan.calls.append({"device": self.device, "n_rows": len(X), "memory_limit": memory_limit})
+        self.plan.explain(X, values, margin, 1, labels)
+
+    def explain_device(
+        self,
+        X: DeviceArray,
+        missing: float,
+        allow_nan: bool,
+        limit: float,
+        values: int,
+        values_float32: bool,
+        margin: Any,
+        labels: Any,
+        memory_limit: int,
+        stream: int,
+    ) -> int:
+        rows = X.array
+        refused = np.flatnonzero(~(np.abs(rows) < limit))
+        if len(refused):
+            return int(refused[0])
+        out = at(values, (len(rows), 1, rows.shape[1]), "f" if values_float32 else "d")
+        self.explain(np.where(rows == missing, np.nan, rows), out, margin, labels, memory_limit)
+        return -1
+
+
 def cuda_module() -> ModuleType:
     module: Any = ModuleType("skshapgpu._cuda")
+    module.CudaRescaledPlan = CudaRescaledPlan
     module.CudaError, module.CudaMemoryError = CudaError, CudaMemoryError
     module.DeviceArray, module.CudaPlan = DeviceArray, CudaPlan
     described = {"memory": 1 << 34, "compute_capability": (9, 0), "multiprocessors": 132}
@@ -482,3 +521,64 @@ def test_transformer(multiclass: Any) -> None:
     transformer = ShapTransformer.from_fitted(multiclass)
     expected = ShapTransformer.from_fitted(multiclass, device="cpu", algorithm="quadrature").transform(IRIS)
     np.testing.assert_array_equal(gpu_arrays.to_host(transformer.transform(Array(IRIS))), expected)
+
+
+@pytest.fixture
+def boosting(monkeypatch: pytest.MonkeyPatch) -> GradientBoostingClassifier:
+    monkeypatch.setattr(_core, "RescaledTables", lambda plan, *arguments: plan)
+    return GradientBoostingClassifier(n_estimators=6, random_state=0).fit(CANCER, BENIGN)
+
+
+@pytest.mark.parametrize("outputs", ["auto", "all"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_probabilities(boosting: Any, outputs: str, dtype: type, calls: list[dict[str, Any]]) -> None:
+    rows, options = CANCER.astype(dtype), {"model_output": "probability", "outputs": outputs}
+    expected = TreeExplainer(boosting, CANCER[:20], device="cpu", **options).explain(rows)
+    explainer = TreeExplainer(boosting, CANCER[:20], device=["cuda:0", "cuda:1"], **options)
+    found = explainer.explain(rows)
+    assert found.device == "cuda:0, cuda:1" and sorted(call["n_rows"] for call in calls) == [284, 285]
+    on_gpu = explainer.explain(Array(rows))
+    assert on_gpu.device == "cuda:0"
+    for values in (found.values, on_gpu.values.get()):
+        np.testing.assert_array_equal(values, expected.values)
+    assert found.additivity_error == on_gpu.additivity_error == expected.additivity_error
+
+
+def test_losses(boosting: Any, calls: list[dict[str, Any]]) -> None:
+    options = {"model_output": "log_loss"}
+    expected = TreeExplainer(boosting, CANCER[:20], device="cpu", **options).explain(CANCER, BENIGN)
+    explainer = TreeExplainer(boosting, CANCER[:20], device=["cuda:0", "cuda:1"], **options)
+    for rows in (CANCER, Array(CANCER)):
+        found = explainer.explain(rows, BENIGN)
+        values = found.values if rows is CANCER else found.values.get()
+        np.testing.assert_array_equal(values, expected.values)
+        np.testing.assert_array_equal(found.base_values, expected.base_values)
+    wrong = CANCER.copy()
+    wrong[5, 2] = np.inf
+    with pytest.raises(ValueError, match="row 5, column"):
+        explainer.explain(Array(wrong), BENIGN)
+    link = explainer._compiled.link
+    assert link is not None
+    explainer._compiled.link = replace(link, scale=3.0)  # as if the library had another one
+    for rows in (CANCER, Array(CANCER)):
+        with pytest.raises(RuntimeError, match="additivity check failed at row 0"):
+            explainer.explain(rows, BENIGN)
+
+
+def test_auto_takes_the_gpu_for_many_pairs(boosting: Any) -> None:
+    for model_output, labels in (("probability", None), ("log_loss", BENIGN)):
+        explainer = TreeExplainer(boosting, CANCER, model_output=model_output, n_jobs=1)
+        assert explainer.explain(CANCER[:2], None if labels is None else labels[:2]).device == "cpu"
+        many = np.resize(CANCER, (5000, CANCER.shape[1]))
+        assert explainer.explain(many, None if labels is None else np.resize(labels, 5000)).device == "cuda:0"
+
+
+def test_long_paths_have_no_probabilities_on_gpus() -> None:
+    wide = np.random.default_rng(0).normal(size=(2000, 40))
+    y = (wide @ np.arange(40.0) > 0).astype(int)
+    model = GradientBoostingClassifier(n_estimators=1, max_depth=30, random_state=0).fit(wide, y)
+    options: dict[str, Any] = {"model_output": "probability"}
+    for rows, device, error in ((wide, "cuda", ValueError), (Array(wide), "auto", TypeError)):
+        with pytest.raises(error, match=r"a path has more than 12 features .* computed on the CPU only"):
+            TreeExplainer(model, wide[:9], device=device, **options).explain(rows)
+    assert TreeExplainer(model, wide[:9], **options).explain(wide).device == "cpu"
