@@ -170,7 +170,7 @@ def test_rows_on_the_gpu(dtype: type) -> None:
             explainer.explain(wrong, y)
 
 
-def test_paths_that_are_too_long() -> None:
+def test_paths_that_are_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     deep = GradientBoostingRegressor(n_estimators=1, max_depth=40, random_state=0)
     wide = np.random.default_rng(0).normal(size=(3000, 60))
     deep.fit(wide, wide @ np.arange(60.0))
@@ -178,4 +178,5 @@ def test_paths_that_are_too_long() -> None:
     y = np.zeros(20)
     with pytest.raises(ValueError, match=r"a path has more than 12 features .* on the CPU only"):
         TreeExplainer(deep, wide[:9], device="cuda", **options).explain(wide[:20], y)
+    monkeypatch.setenv("SKSHAPGPU_DEVICE", "auto")
     assert TreeExplainer(deep, wide[:9], device="auto", **options).explain(wide[:20], y).device == "cpu"
