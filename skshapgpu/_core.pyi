@@ -136,6 +136,7 @@ class IntervalLayout:
         n_rows: float,
         prices: dict[str, float],
         most_bytes: float = ...,
+        on_gpu: bool = False,
     ) -> None:
         """Lay out tables of at most ``most_entries`` entries, at most 16384, for a plan of the method "walk".
 
@@ -143,7 +144,9 @@ class IntervalLayout:
         rows up have none; neither have trees that test a categorical column with more than 256 categories, or
         any tree if a column has more than 65,534 thresholds or more than 32 features are used. The prices are
         those of ``skshapgpu._engine.costs.table_prices``. There may be no tables if all would take more than
-        ``most_bytes``. ValueError is raised for other plans.
+        ``most_bytes``. With ``on_gpu``, they are those that a ``_cuda.CudaPlan`` can use: of at most 1024
+        entries, fewer in double precision and for many features, and none if a column has more than 31,743
+        thresholds; and trees that begin alike are not merged. ValueError is raised for other plans.
         """
 
     def info(self) -> dict[str, Any]:

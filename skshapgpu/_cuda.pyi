@@ -1,5 +1,6 @@
 """The GPU half of the compiled core: built if there is a CUDA toolkit, importable without a GPU."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,16 @@ class CudaMemoryError(MemoryError):
     """Error raised if the device has too little memory."""
 
 class Device:
-    """Properties of a device; ``memory`` is in bytes."""
+    """Properties of a device.
+
+    ``memory`` is in bytes; ``holds_tables`` says whether tables by intervals fit its shared memory.
+    """
 
     index: int
     name: str
     multiprocessors: int
     memory: int
+    holds_tables: bool
     @property
     def compute_capability(self) -> tuple[int, int]: ...
 
@@ -120,6 +125,21 @@ def pack(sizes: list[int], packing: str) -> tuple[list[int], int]:
 
 def path_summary(plan: Plan, packing: str) -> dict[str, Any]:
     """Return ``lengths`` of the plan's paths, ``n_bins`` and ``utilisation`` (elements over lanes)."""
+
+def new_array(shape: Sequence[int], dtype: np.dtype) -> np.ndarray | None:
+    """Return a new array in page-locked memory, where a GPU writes values without a further copy.
+
+    Return None if there is to be none: the first time that an array of about this size is asked for, for a
+    large one some more times, as locking pages takes longer than one call saves; if the limit would be
+    exceeded; or if the system has none. The memory of deleted arrays is kept for new ones. The elements may
+    have any value.
+    """
+
+def limit_page_locked(most_bytes: int) -> None:
+    """Set the limit on page-locked memory of arrays, in use and kept; at first, it is 0."""
+
+def page_locked_bytes() -> int:
+    """Return the bytes of page-locked memory of arrays, in use and kept."""
 
 def allocated_bytes() -> int:
     """Return the bytes of device memory and page-locked memory that the module holds now."""

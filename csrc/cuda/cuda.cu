@@ -9,6 +9,7 @@
 #include "cuda/host_rows.h"
 #include "cuda/input_check.cuh"
 #include "cuda/launches.cuh"
+#include "cuda/page_locked.h"
 
 namespace skshap {
 namespace {
@@ -42,7 +43,8 @@ std::vector<CudaDevice> cuda_devices() {
   for (int i = 0; i < n; ++i) {
     cudaDeviceProp p;
     check(cudaGetDeviceProperties(&p, i), "cannot read a device's properties");
-    devices.push_back({i, p.name, p.major, p.minor, p.multiProcessorCount, p.totalGlobalMem});
+    devices.push_back({i, p.name, p.major, p.minor, p.multiProcessorCount, p.totalGlobalMem,
+                       interval_stage_bytes(p.sharedMemPerBlockOptin) >= kLeastStageBytes});
   }
   return devices;
 }
@@ -86,7 +88,7 @@ class Pipeline : public CudaPlan::Impl {
     const UseDevice use(device_);
     const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result.values);
     const size_t io_row = input_row_bytes(rows) + out_rows[0] + out_rows[1] + out_rows[2];
-    const bool margins = result.values.margin || result.gap;
+    const bool margins = result.values.margin || result.gap, direct = is_direct(result, rows.n_rows);
     // A large job has several batches, so that copies overlap with kernels.
     const int64_t several = std::max<int64_t>(rows.n_rows / 8, 1 << 14);
     const int64_t batch = batch_rows(rows.n_rows, several, io_row, margins, memory_limit);
@@ -102,18 +104,23 @@ class Pipeline : public CudaPlan::Impl {
           return false;
         }
         Lane& lane = lanes_[l];
-        fetch_result(lane, result.values);
+        if (!direct) fetch_result(lane, result.values);
         lane.first_row = first;
         lane.n_rows = std::min(batch, rows.n_rows - first);
         launches_.reserve(lane, lane.n_rows, margins, result.values);
-        const Result on_lane = reserve_result(lane, result.values);
+        const Result on_lane = reserve_result(lane, result.values, direct);
         const Rows on_device = send_rows(lane, rows);
         const cudaStream_t s = lane.stream.stream;
         launches_.explain(lane, {on_device, kNoNumber, on_lane, margins, gap_of(result)}, nullptr, s, [] {});
-        send_result(lane, result.values);
+        send_result(lane, result.values, direct);
         lane.done.record(s);
       }
-      for (int i = 0; i < kLanes; ++i, l = (l + 1) % kLanes) fetch_result(lanes_[l], result.values);
+      for (int i = 0; i < kLanes; ++i, l = (l + 1) % kLanes) {
+        if (direct)
+          lanes_[l].done.wait(kComputing);
+        else
+          fetch_result(lanes_[l], result.values);
+      }
       read_gap(result.gap);
     } catch (...) {
       finish();
@@ -226,9 +233,21 @@ class Pipeline : public CudaPlan::Impl {
     return {out[0], result.is_float32, nullptr, out[1], out[2]};
   }
 
+  // Return whether the device can write the result where it belongs.
+  bool is_direct(const CudaResult& result, int64_t n_rows) const {
+    if (result.values.margin) return false;
+    const Arrays out = arrays(result.values);
+    const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result.values);
+    for (int i = 0; i < kArrays; ++i)
+      if (out[i] && !is_page_locked(out[i], n_rows * out_rows[i])) return false;
+    return true;
+  }
+
   // Copy the rows of a lane to the device, through page-locked memory; return where they are.
   Rows send_rows(Lane& lane, const Rows& rows) const {
     const size_t size = lane.n_rows * input_row_bytes(rows);
+    lane.sent.wait("copying rows");
+    if (!lane.X.holds(size)) lane.done.wait(kComputing);
     lane.X.reserve(size, kNoRoom);
     lane.X_host.reserve(size, kNoHostRoom);
     Rows out = gather(rows, plan_.n_inputs, lane.first_row, lane.n_rows, lane.X_host.template as<char>());
@@ -236,32 +255,37 @@ class Pipeline : public CudaPlan::Impl {
     check(cudaMemcpyAsync(lane.X.template as<char>(), lane.X_host.template as<char>(), size,
                           cudaMemcpyHostToDevice, lane.stream.stream),
           "copying rows");
+    lane.sent.record(lane.stream.stream);
     return out;
   }
 
   // Reserve the arrays of a lane for its part of a result; return those on the device.
-  Result reserve_result(Lane& lane, const Result& result) const {
+  Result reserve_result(Lane& lane, const Result& result, bool direct) const {
     const Arrays out = arrays(result);
     const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result);
     Arrays on_lane{};
     for (int i = 0; i < kArrays; ++i) {
       if (!out[i]) continue;
-      lane.results[i].reserve(lane.n_rows * out_rows[i], kNoRoom);
-      lane.results_host[i].reserve(lane.n_rows * out_rows[i], kNoHostRoom);
+      const size_t size = lane.n_rows * out_rows[i];
+      if (!lane.results[i].holds(size)) lane.done.wait(kComputing);
+      lane.results[i].reserve(size, kNoRoom);
+      if (!direct) lane.results_host[i].reserve(size, kNoHostRoom);
       on_lane[i] = lane.results[i].template as<void>();
     }
     return {on_lane[0], result.is_float32, nullptr, on_lane[1], on_lane[2]};
   }
 
-  // Copy the result of a lane to page-locked memory.
-  void send_result(Lane& lane, const Result& result) const {
+  // Copy the result of a lane to page-locked memory: where it belongs if that is `direct`.
+  void send_result(Lane& lane, const Result& result, bool direct) const {
     const Arrays out = arrays(result);
     const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result);
     const cudaStream_t s = lane.stream.stream;
     for (int i = 0; i < kArrays; ++i)
       if (out[i])
-        check(cudaMemcpyAsync(lane.results_host[i].template as<char>(), lane.results[i].template as<char>(),
-                              lane.n_rows * out_rows[i], cudaMemcpyDeviceToHost, s),
+        check(cudaMemcpyAsync(direct ? static_cast<char*>(out[i]) + lane.first_row * out_rows[i]
+                                     : lane.results_host[i].template as<char>(),
+                              lane.results[i].template as<char>(), lane.n_rows * out_rows[i],
+                              cudaMemcpyDeviceToHost, s),
               "copying SHAP values");
     if (!result.margin) return;
     const size_t size = lane.n_rows * plan_.n_outputs * sizeof(double);
@@ -330,7 +354,10 @@ CudaPlan::CudaPlan(const Plan& plan, int device, bool gputreeshap) : plan_(plan)
   if (plan.order > 2) throw std::invalid_argument("triples are computed on the CPU only");
   if (!plan.tables.leaves.empty())
     throw std::invalid_argument("paths that are too long for tables are explained on the CPU only");
-  if (gputreeshap && (plan.interactions() || plan.index == Index::kBanzhaf || plan.tables.any()))
+  for (const TreeProgram& tree : plan.trees)
+    if (tree.merged) throw std::invalid_argument("merged trees are explained on the CPU only");
+  if (gputreeshap &&
+      (plan.interactions() || plan.index == Index::kBanzhaf || plan.tables.any() || plan.intervals.any()))
     throw std::invalid_argument("gputreeshap computes SHAP values only");
   const UseDevice use(device);
   if (plan.precision == Precision::kSingle)

@@ -7,16 +7,6 @@
 
 namespace skshap {
 
-// Rows of a lane, and of a tile.
-template <class T>
-constexpr int cuda_lane_rows() {
-  return sizeof(T) == 4 ? 2 : 1;
-}
-template <class T>
-constexpr int cuda_tile_rows() {
-  return cuda_lane_rows<T>() * kWarp;
-}
-
 // Frames of the walk in registers. More would save memory accesses, but each frame needs its own instances of
 // all operations, and the instruction caches are the scarcest resource.
 constexpr int kWalkFrames = 2;

@@ -7,6 +7,16 @@ namespace skshap {
 
 constexpr int kWarp = 32;
 
+// Rows of a lane in the walks, and of a tile.
+template <class T>
+constexpr int cuda_lane_rows() {
+  return sizeof(T) == 4 ? 2 : 1;
+}
+template <class T>
+constexpr int cuda_tile_rows() {
+  return cuda_lane_rows<T>() * kWarp;
+}
+
 template <class T, int R>
 struct Lanes {
   T x[R];

@@ -22,7 +22,7 @@ inline Arrays arrays(const Result& result) { return {result.values, result.matri
 // Stream and buffers of a batch in flight.
 struct Lane {
   Stream stream;
-  Event done;  // its latest use
+  Event sent, done;  // the latest copy of its rows to the device, and its latest use
   DeviceBuffer X, codes, partial, margin_sums, margin, frames, counters, path_codes, phi, sums;
   DeviceBuffer results[kArrays];
   HostBuffer X_host, results_host[kArrays], margin_host;
@@ -99,6 +99,7 @@ class Launches {
     walk_trees(lane, n_tiles, s);
     if (model_.general.n_chunks) walk_general_trees(lane, n_tiles, s);
     if (model_.tables.n_chunks) run_lookups(lane, n_tiles, s);
+    if (plan_.intervals.any()) look_up_intervals(lane, n_tiles, batch.margins, s);
     const CudaSumArgs sums = sum_args(lane, batch);
     if (fused_matrices(batch.out)) {
       add_up_matrices(sums, batch.out, n_tiles, s);
@@ -221,6 +222,23 @@ class Launches {
     lookup_tables<T, kTile>
         <<<std::min(model_.tables.n_blocks, a.n_tasks), kTableWarps * kWarp, model_.tables.shared, s>>>(a);
     check_launch("looking up values");
+  }
+
+  void look_up_intervals(const Lane& lane, int32_t n_tiles, bool margins, cudaStream_t s) const {
+    CudaIntervalArgs<T> a = model_.intervals.args;
+    a.n_rows = static_cast<int64_t>(n_tiles) * kTile;
+    a.codes = lane.codes.template as<int16_t>();
+    a.partial = lane.partial.template as<T>();
+    a.margins = margins ? lane.margin_sums.template as<double>() : nullptr;
+    for (size_t form = 0; form < std::size(kIntervalForms); ++form) {
+      const IntervalKernel<T> kernel = interval_kernel<T>(kIntervalForms[form], margins);
+      const dim3 grid(static_cast<unsigned>((a.n_rows + kernel.n_rows - 1) / kernel.n_rows),
+                      static_cast<unsigned>(model_.intervals.n_parts[form]));
+      if (!grid.y) continue;
+      kernel.kernel<<<grid, kernel.n_threads, model_.intervals.shared, s>>>(a);
+      check_launch("looking up values");
+      a.parts += grid.y;
+    }
   }
 
   CudaSumArgs sum_args(const Lane& lane, const Batch& batch) const {

@@ -6,6 +6,7 @@
 
 #include "cuda/general.cuh"
 #include "cuda/gputreeshap.cuh"
+#include "cuda/intervals.cuh"
 #include "cuda/kernels.h"
 #include "cuda/memory.h"
 #include "cuda/rows.cuh"
@@ -27,6 +28,11 @@ constexpr int kMaxSmallMatrix = 128;
 constexpr size_t kSharedBytes = size_t{48} << 10;
 // Shared memory that the kernels of the walk have in addition to the segments and phi.
 constexpr size_t kStaticSharedBytes = 256;
+// Return the bytes for a stage of tables by intervals, two of which are in the shared memory of a block.
+constexpr size_t interval_stage_bytes(size_t shared) {
+  constexpr size_t kUnit = 128;
+  return (shared - kStaticSharedBytes) / 2 / kUnit * kUnit;
+}
 
 template <class T>
 struct CudaModel {
@@ -55,6 +61,14 @@ struct CudaModel {
     DeviceBuffer chunks, trees, nodes, lookups, bits, targets, factors, entries;
   };
 
+  // The tables by intervals.
+  struct Intervals {
+    CudaIntervalArgs<T> args{};
+    size_t n_parts[std::size(kIntervalForms)] = {};  // by form
+    size_t shared = 0;
+    DeviceBuffer parts, columns, targets, stages, stream;
+  };
+
   // The model as GPUTreeShap needs it; it replaces codes, walk and sums.
   struct Paths {
     bool used = false;
@@ -77,11 +91,11 @@ struct CudaModel {
   std::vector<Launch> launches;
   General general;
   Tables tables;
+  Intervals intervals;
   Paths paths;
 
   // Upload the model to the current device.
   CudaModel(const Plan& of, bool gputreeshap) : plan(of) {
-    const CudaProgram<T> program = make_cuda_program<T>(plan);
     int device = 0;
     check(cudaGetDevice(&device), "no current device");
     check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
@@ -90,6 +104,10 @@ struct CudaModel {
     check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
           "device attribute");
     max_shared = static_cast<size_t>(shared) - kStaticSharedBytes;
+    const size_t stage_bytes = interval_stage_bytes(static_cast<size_t>(shared));
+    if (plan.intervals.any() && stage_bytes < kLeastStageBytes)
+      throw std::invalid_argument("tables by intervals do not fit the shared memory of this GPU");
+    const CudaProgram<T> program = make_cuda_program<T>(plan, stage_bytes);
     n_columns = static_cast<int32_t>(program.columns.size());
     n_slots = gputreeshap ? 0 : static_cast<uint32_t>(program.slots.size());
     upload_columns(program);
@@ -110,6 +128,7 @@ struct CudaModel {
     category_sets = upload(program.category_sets);
     plan_launches(program);
     if (!program.tables.chunks.empty()) plan_tables(program.tables);
+    if (plan.intervals.any()) plan_intervals(program.intervals, stage_bytes);
   }
 
  private:
@@ -285,6 +304,31 @@ struct CudaModel {
     frame_bytes = std::max(frame_bytes, tables.words_bytes);
   }
 
+  void plan_intervals(const CudaIntervals& from, size_t stage_bytes) {
+    intervals.parts = upload(from.parts);
+    intervals.columns = upload(from.columns);
+    intervals.targets = upload(from.targets);
+    intervals.stages = upload(from.stages);
+    intervals.stream = upload(from.stream);
+    std::copy(std::begin(from.n_parts), std::end(from.n_parts), intervals.n_parts);
+    intervals.shared = 2 * stage_bytes;
+    CudaIntervalArgs<T>& a = intervals.args;
+    a.parts = intervals.parts.template as<CudaIntervalPart>();
+    a.columns = intervals.columns.template as<uint32_t>();
+    a.targets = intervals.targets.template as<int32_t>();
+    a.stages = intervals.stages.template as<uint64_t>();
+    a.stream = intervals.stream.template as<char>();
+    a.stage_bytes = static_cast<uint32_t>(stage_bytes);
+    a.n_columns = n_columns;
+    a.n_slots = n_slots;
+    a.n_sums = n_sums;
+    a.first_sum = n_sums - static_cast<int32_t>(from.margins.size());
+    a.scale = plan.leaf_scale;
+    for (size_t form = 0; form < std::size(kIntervalForms); ++form)
+      for (const bool margins : {false, true})
+        if (from.n_parts[form]) allow_shared(interval_kernel<T>(kIntervalForms[form], margins).kernel);
+  }
+
   // Allow a kernel all shared memory of a block. The limit belongs to the kernel, not to a launch: with the
   // limit of one model, launches for another model that needs more would fail.
   template <class Kernel>
@@ -314,6 +358,8 @@ struct CudaModel {
       n_sums += width;
       tree = end;
     }
+    for (const int32_t output : program.intervals.margins)
+      parts[n_outputs * n_places + output].push_back(n_sums++);
     std::vector<int64_t> offsets{0};
     std::vector<int32_t> flat;
     for (const std::vector<int32_t>& p : parts) {

@@ -38,13 +38,14 @@ class Layout {
       : plan_(plan),
         prices_(prices),
         limits_(limits),
-        most_entries_(std::min(limits.most_entries, kMostEntries)) {
+        most_entries_(std::min(limits.most_entries, limits.on_gpu ? most_gpu_entries() : kMostEntries)) {
     out_.plan = &plan;
   }
 
   IntervalLayout lay_out() {
     // The index is computed from codes of 16 bits, and has at least two values.
-    if (most_entries_ < 2 || plan_.wide_codes || plan_.features.size() > kMostFeatures || !sample_pays()) {
+    if (most_entries_ < 2 || plan_.wide_codes || plan_.features.size() > kMostFeatures ||
+        !has_possible_codes() || !sample_pays()) {
       out_.units.first_of_tree.assign(plan_.trees.size() + 1, 0);
     } else {
       out_.units = find_units(plan_, most_entries_, limits_.least_leaves);
@@ -61,6 +62,18 @@ class Layout {
     out_.windows = group_tables(out_.tables, kWindowFeatures);
   }
 
+  uint32_t most_gpu_entries() const {
+    const size_t n_sums = plan_.features.size() * static_cast<size_t>(plan_.n_outputs) <= 8 ? 8 : 16;
+    return std::min(kMostGpuEntries,
+                    static_cast<uint32_t>(kMostGpuTableBytes / (n_sums * element_bytes(plan_))));
+  }
+  bool has_possible_codes() const {
+    return !limits_.on_gpu ||
+           std::all_of(plan_.columns.begin(), plan_.columns.end(), [](const Column& column) {
+             return column.thresholds_float.size() + column.thresholds_double.size() <= kMostGpuCode;
+           });
+  }
+
   size_t n_leaves(size_t tree) const { return plan_.trees[tree].n_inner + 1; }
   size_t n_leaf_outputs(size_t tree) const { return n_used_outputs(plan_, chunk_of(plan_, tree)); }
   // Return the seconds for a row without tables by intervals.
@@ -70,14 +83,14 @@ class Layout {
   double background_seconds(size_t tree) const {
     const TableTree& tables = table_tree_of(plan_, tree);
     double seconds = static_cast<double>(n_leaves(tree)) * prices_.leaf;
-    return seconds + background_seconds(tables.lookups, tables.lookups_end);
+    return seconds + background_seconds(tables.lookups, tables.lookups_end, prices_.table);
   }
-  // Return the seconds to look up a row in some background tables.
-  double background_seconds(size_t first, size_t end) const {
+  // Return the seconds to look up a row in some background tables, at a price for each.
+  double background_seconds(size_t first, size_t end, double price) const {
     double seconds = 0;
     for (size_t i = first; i < end; ++i) {
       const size_t bytes = plan_.tables.lookups[i].n_targets * element_bytes(plan_);
-      seconds += prices_.table * std::max(1.0, static_cast<double>(bytes) / kRowBytes);
+      seconds += price * std::max(1.0, static_cast<double>(bytes) / kRowBytes);
     }
     return seconds;
   }
@@ -93,19 +106,21 @@ class Layout {
   size_t table_bytes(const PackedTable& table, size_t row_bytes) const {
     return table.n_entries * (row_bytes + sizeof(double) * (table.output < 0 ? plan_.n_outputs : 1));
   }
+  double lines(size_t row_bytes) const {
+    return std::max(1.0, static_cast<double>(row_bytes) / prices_.line_bytes);
+  }
   double lookup_seconds(const PackedTable& table, size_t row_bytes) const {
     const double bytes = static_cast<double>(table.n_entries) * static_cast<double>(row_bytes);
-    const double lines = std::max(1.0, static_cast<double>(row_bytes) / kRowBytes);
-    return lines *
+    return lines(row_bytes) *
            (prices_.lookup + prices_.doubling * std::max(0.0, std::log2(bytes / prices_.small_bytes)));
   }
   double build_seconds(const PackedTable& table, const Unit& unit, size_t row_bytes) const {
-    const double lines = std::max(1.0, static_cast<double>(row_bytes) / kRowBytes);
     const double entry = plan_.tables.against_background
-                             ? background_seconds(unit.lookups, unit.lookups_end)
-                             : (unit.n_nodes + 1) * (prices_.leaf + 4 * prices_.leaf_node);
+                             ? background_seconds(unit.lookups, unit.lookups_end, prices_.built_table)
+                             : (unit.n_nodes + 1) * prices_.built_leaf;
     const double n_written = unit.n_entries + (table.units.size() > 1 ? table.n_entries : 0);
-    return unit.n_nodes * prices_.unit_node + unit.n_entries * entry + n_written * prices_.entry * lines +
+    return unit.n_nodes * prices_.unit_node + unit.n_entries * entry +
+           n_written * prices_.entry * lines(row_bytes) +
            prices_.byte * static_cast<double>(table_bytes(table, row_bytes)) /
                static_cast<double>(table.units.size());
   }
@@ -188,7 +203,7 @@ class Layout {
   // Merge the trees that are walked, if that pays; return the part of the leaves of each tree that is left.
   std::vector<double> merge() {
     std::vector<double> part_left(plan_.trees.size(), 1.0);
-    if (plan_.tables.against_background) return part_left;
+    if (plan_.tables.against_background || limits_.on_gpu) return part_left;
     std::vector<size_t> walked;
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree)
       if (!out_.units.has(tree)) walked.push_back(tree);

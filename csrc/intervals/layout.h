@@ -17,6 +17,9 @@ struct IntervalPrices {
   double lookup;           // for each row, in a table that fits the cache next to the core
   double doubling;         // more for each doubling of a table beyond small_bytes
   double small_bytes;
+  double line_bytes;  // a lookup of so many bytes takes that time
+  // To build a table: for each entry of a unit, by inner node on its paths, or by background table.
+  double built_leaf, built_table;
   double unit_node;  // to build a table, for each inner node on the paths of its units
   double entry;      // for each entry that is written, or to which others are added
   double byte;       // and for each byte of the table, whose memory is new
@@ -27,6 +30,7 @@ struct IntervalLimits {
   double least_leaves;                                          // of a unit, on average in a tree
   double n_rows;                                                // that the tables are expected to explain
   double most_bytes = std::numeric_limits<double>::infinity();  // that are of use: a model may have none then
+  bool on_gpu = false;  // within the limits of a GPU, where trees are not merged
 };
 
 // The costs of the tables; `groups` has all trees.

@@ -15,6 +15,11 @@
 
 namespace skshap {
 
+// Limits of tables for a GPU (cuda/program/intervals.h): the codes of a column, and the entries of a table
+// and their bytes.
+constexpr uint32_t kMostGpuCode = 0x7bff, kMostGpuEntries = 1024;
+constexpr size_t kMostGpuTableBytes = size_t{32} << 10;
+
 struct IntervalTable {
   uint32_t columns, n_columns;  // in IntervalTables::columns
   uint32_t n_entries;

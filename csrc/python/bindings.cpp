@@ -167,7 +167,7 @@ Plan compile(const py::dict& ensemble, const std::string& precision, int order, 
 }
 
 IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
-                       std::map<std::string, double> prices, double most_bytes) {
+                       std::map<std::string, double> prices, double most_bytes, bool on_gpu) {
   if (plan.order != 1 || plan.method != Method::kWalk || plan.tree_algorithm)
     throw py::value_error("only plans for values, by the walk or background data, have tables by intervals");
   if (plan.intervals.any()) throw py::value_error("the plan has tables by intervals");
@@ -176,10 +176,11 @@ IntervalLayout lay_out(const Plan& plan, uint32_t most_entries, double n_rows,
     if (!found) throw py::value_error(std::string("prices must have ") + name);
     return found.mapped();
   };
-  const IntervalPrices each{price("leaf"),      price("leaf_node"), price("table"),
-                            price("lookup"),    price("doubling"),  price("small_bytes"),
-                            price("unit_node"), price("entry"),     price("byte")};
-  const IntervalLimits limits{most_entries, price("least_leaves"), n_rows, most_bytes};
+  const IntervalPrices each{price("leaf"),       price("leaf_node"),  price("table"),
+                            price("lookup"),     price("doubling"),   price("small_bytes"),
+                            price("line_bytes"), price("built_leaf"), price("built_table"),
+                            price("unit_node"),  price("entry"),      price("byte")};
+  const IntervalLimits limits{most_entries, price("least_leaves"), n_rows, most_bytes, on_gpu};
   if (!prices.empty()) throw py::value_error("there is no price '" + prices.begin()->first + "'");
   const WithoutGil release;
   return lay_out_intervals(plan, each, limits);
@@ -474,14 +475,7 @@ size_t parse_numbers(std::string_view text, py::array& numbers) {
 // Return a new array of float32 or float64, and whether all of its elements are 0. A large one may be in
 // memory that another array gave back.
 py::tuple new_array(const std::vector<py::ssize_t>& shape, const py::dtype& dtype) {
-  if (!dtype.is(py::dtype::of<float>()) && !dtype.is(py::dtype::of<double>()))
-    throw py::type_error("dtype must be float32 or float64");
-  size_t bytes = static_cast<size_t>(dtype.itemsize());
-  for (const py::ssize_t n : shape) {
-    if (n < 0) throw py::value_error("shape must not be negative");
-    if (n && bytes > SIZE_MAX / 2 / static_cast<size_t>(n)) throw std::bad_alloc();
-    bytes *= static_cast<size_t>(n);
-  }
+  const size_t bytes = array_bytes(shape, dtype);
   if (bytes < kLargeBytes) return py::make_tuple(py::array(dtype, shape), false);
   struct Taken {
     void* data;
@@ -517,7 +511,8 @@ PYBIND11_MODULE(_core, module) {
       .def("info", &info);
   py::class_<IntervalLayout>(module, "IntervalLayout")
       .def(py::init(&lay_out), py::arg("plan"), py::arg("most_entries"), py::arg("n_rows"), py::arg("prices"),
-           py::arg("most_bytes") = std::numeric_limits<double>::infinity(), py::keep_alive<1, 2>())
+           py::arg("most_bytes") = std::numeric_limits<double>::infinity(), py::arg("on_gpu") = false,
+           py::keep_alive<1, 2>())
       .def("info", &layout_info);
   module.def("interval_plan", &compile_intervals, py::arg("plan"), py::arg("layout"),
              py::arg("n_threads") = 1);

@@ -33,6 +33,19 @@ inline void check_array(const py::array& array, const char* name, std::vector<py
     throw py::value_error(std::string(name) + " must be C-contiguous and writeable");
 }
 
+// Return the bytes of an array of float32 or float64.
+inline size_t array_bytes(const std::vector<py::ssize_t>& shape, const py::dtype& dtype) {
+  if (!dtype.is(py::dtype::of<float>()) && !dtype.is(py::dtype::of<double>()))
+    throw py::type_error("dtype must be float32 or float64");
+  size_t bytes = static_cast<size_t>(dtype.itemsize());
+  for (const py::ssize_t n : shape) {
+    if (n < 0) throw py::value_error("shape must not be negative");
+    if (n && bytes > SIZE_MAX / 2 / static_cast<size_t>(n)) throw std::bad_alloc();
+    bytes *= static_cast<size_t>(n);
+  }
+  return bytes;
+}
+
 inline void require_floats(const py::array& array, const char* name) {
   if (!is_float32(array) && !is_float64(array))
     throw py::type_error(std::string(name) + " must be float32 or float64");

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cuda/cuda.h"
+#include "cuda/page_locked.h"
 #include "cuda/program/paths.h"
 #include "python/bindings.h"
 #include "python/device_array.h"
@@ -48,6 +49,27 @@ int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, boo
   return input.refused;
 }
 
+// Return a new array of float32 or float64 in page-locked memory, or None if there is to be none.
+py::object new_array(const std::vector<py::ssize_t>& shape, const py::dtype& dtype) {
+  const size_t bytes = array_bytes(shape, dtype);
+  struct Taken {
+    void* data = nullptr;
+  };
+  auto taken = std::make_unique<Taken>();
+  Taken& its = *taken;
+  const py::capsule owner(taken.get(), [](void* p) {
+    const std::unique_ptr<Taken> given(static_cast<Taken*>(p));
+    if (given->data) give_back_page_locked(given->data);
+  });
+  taken.release();
+  {
+    const WithoutGil release;  // to lock pages takes time
+    its.data = take_page_locked(bytes);
+  }
+  if (!its.data) return py::none();
+  return py::array(dtype, shape, its.data, owner);
+}
+
 py::dict path_summary(const Plan& plan, const std::string& packing) {
   PathSet set;
   {
@@ -80,12 +102,11 @@ PYBIND11_MODULE(_cuda, module) {
       .def_readonly("name", &CudaDevice::name)
       .def_readonly("multiprocessors", &CudaDevice::multiprocessors)
       .def_readonly("memory", &CudaDevice::memory)
+      .def_readonly("holds_tables", &CudaDevice::holds_tables)
       .def_property_readonly("compute_capability",
                              [](const CudaDevice& d) { return py::make_tuple(d.major, d.minor); });
   py::class_<CudaPlan>(module, "CudaPlan")
       .def(py::init([](const Plan& plan, int device, bool gputreeshap) {
-             if (plan.intervals.any())
-               throw py::value_error("plans with tables by intervals are for the CPU");
              const WithoutGil release;
              return std::make_unique<CudaPlan>(plan, device, gputreeshap);
            }),
@@ -107,6 +128,9 @@ PYBIND11_MODULE(_cuda, module) {
   module.def("path_summary", &path_summary, py::arg("plan"), py::arg("packing"));
   module.def("devices", &cuda_devices);
   module.def("allocated_bytes", &cuda_allocated_bytes);
+  module.def("new_array", &new_array, py::arg("shape"), py::arg("dtype"));
+  module.def("limit_page_locked", &limit_page_locked, py::arg("most_bytes"));
+  module.def("page_locked_bytes", &page_locked_bytes);
   module.def("driver_version", &cuda_driver_version);
   module.def("runtime_version", &cuda_runtime_version);
 }

@@ -17,6 +17,8 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
+from . import memory
+
 #: Environment variable that overrides ``device="auto"``.
 DEVICE_VARIABLE = "SKSHAPGPU_DEVICE"
 
@@ -220,6 +222,24 @@ def is_cuda_error(error: BaseException) -> bool:
     return cuda is not None and isinstance(error, (cuda.CudaError, cuda.CudaMemoryError))
 
 
+def hold_tables(indices: tuple[int, ...]) -> bool:
+    """Return whether tables by intervals fit the shared memory of these GPUs."""
+    return _hold_tables(load_cuda(), indices)
+
+
+@lru_cache(64)
+def _hold_tables(cuda: Any, indices: tuple[int, ...]) -> bool:
+    found = cuda.devices()
+    return all(found[index].holds_tables for index in indices)
+
+
+def new_array(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return a new array in page-locked memory; None if there is to be none, as ``_cuda.pyi`` says."""
+    return load_cuda().new_array(shape, dtype)
+
+
 def compile_on(plan: Any, index: int, method: str) -> Any:
     """Return the plan on a GPU: a ``_cuda.CudaPlan`` with the method "walk" or "gputreeshap"."""
-    return load_cuda().CudaPlan(plan, index, method == "gputreeshap")
+    cuda = load_cuda()
+    cuda.limit_page_locked(memory.locked_bytes())
+    return cuda.CudaPlan(plan, index, method == "gputreeshap")

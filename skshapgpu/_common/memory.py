@@ -23,6 +23,11 @@ LARGE_BYTES = 4 * 2**20
 KEPT_VARIABLE = "SKSHAPGPU_KEPT_MEMORY"
 KEPT_BYTES = 512 * 2**20
 
+#: Environment variable with the bytes of page-locked memory for results of GPUs; by default this part of the
+#: machine's memory, but at most MOST_LOCKED_BYTES.
+LOCKED_VARIABLE = "SKSHAPGPU_PAGE_LOCKED_MEMORY"
+_LOCKED_PART, MOST_LOCKED_BYTES = 16, 4 * 2**30
+
 _UNITS = {
     "": 1,
     "k": 10**3,
@@ -67,10 +72,24 @@ def kept_bytes() -> int:
     ValueError
         The environment variable ``SKSHAPGPU_KEPT_MEMORY`` is no number of bytes.
     """
-    given = os.environ.get(KEPT_VARIABLE, "").strip()
-    if given == "0":
-        return 0
-    return parse_bytes(given or KEPT_BYTES, KEPT_VARIABLE) or 0
+    return _bytes_of(KEPT_VARIABLE, KEPT_BYTES)
+
+
+def locked_bytes() -> int:
+    """Return how many bytes of page-locked memory results of GPUs may take.
+
+    Raises
+    ------
+    ValueError
+        The environment variable ``SKSHAPGPU_PAGE_LOCKED_MEMORY`` is no number of bytes.
+    """
+    machine = machine_bytes() or MOST_LOCKED_BYTES
+    return _bytes_of(LOCKED_VARIABLE, min(machine // _LOCKED_PART, MOST_LOCKED_BYTES))
+
+
+def _bytes_of(variable: str, default: int) -> int:
+    given = os.environ.get(variable, "").strip()
+    return 0 if given == "0" else parse_bytes(given or default, variable) or 0
 
 
 @cache

@@ -24,7 +24,7 @@ from .._rows.inputs import HostRows
 from .._rows.rows import Rows
 from .algorithms import SHAP_VALUES, Kind
 from .costs import BLOCK_ROWS, CallPlan
-from .plans import CompiledModel, ExecutionPlan
+from .plans import NO_INTERVALS, CompiledModel, ExecutionPlan, Intervals
 from .sharing import Sharing
 
 T = TypeVar("T")
@@ -108,18 +108,20 @@ class Run(ABC):
     skips_unused = False
     _n_computed = 0
 
-    def __init__(self, compiled: CompiledModel, kind: Kind, rows: Rows, table_entries: int = 0) -> None:
+    def __init__(
+        self, compiled: CompiledModel, kind: Kind, rows: Rows, intervals: Intervals = NO_INTERVALS
+    ) -> None:
         self._rows, self.n_rows, self.dtype = rows, rows.n_rows, rows.dtype
         self.n_features, self.n_outputs = compiled.n_features, compiled.n_outputs
         self.n_computed_outputs = compiled.n_computed_outputs
-        self._kind, self._table_entries = kind, table_entries
+        self._kind, self._intervals = kind, intervals
         self._compiled = compiled
         self._checked = kind in compiled.checked_kinds
         self.gap: float | None = 0.0 if self._checked else None
 
     def compile(self) -> None:
         """Compile the plan and its tables, unless an earlier run did."""
-        self.plan = self._compiled.plan(self._kind, self._table_entries)
+        self.plan = self._compiled.plan(self._kind, self._intervals)
 
     def sets(self, part: str) -> np.ndarray:
         """Return the sets of columns, as :meth:`CompiledModel.sets` does."""
@@ -223,7 +225,7 @@ class HostRun(Run):
         execution: ExecutionPlan,
         labels: np.ndarray | None,
     ) -> None:
-        super().__init__(compiled, kind, rows, execution.table_entries)
+        super().__init__(compiled, kind, rows, execution.intervals)
         self.device = devices.label(execution.indices)
         self._labels, self._execution = labels, execution
         is_direct = not (execution.indices or compiled.widen or compiled.sharing)
@@ -231,12 +233,18 @@ class HostRun(Run):
 
     def compile(self) -> None:
         super().compile()
-        self._gpus = [self._compiled.cuda_plan(self._kind, index) for index in self._execution.indices]
+        self._gpus = [
+            self._compiled.cuda_plan(self._kind, index, self._intervals) for index in self._execution.indices
+        ]
 
     def new(self, *shape: int) -> tuple[np.ndarray, bool]:
         limited = self._compiled.options.memory_limit is not None  # kept memory would be a part of it
         if limited or math.prod(shape) * self.dtype.itemsize < memory.LARGE_BYTES:
             return np.empty(shape, self.dtype), False
+        if self._execution.indices:
+            locked = devices.new_array(shape, self.dtype)
+            if locked is not None:
+                return locked, False
         from .. import _core
 
         return _core.new_array(shape, self.dtype)
@@ -402,13 +410,13 @@ class DeviceRun(Run):
     def __init__(
         self, compiled: CompiledModel, kind: Kind, array: GpuArray, labels: np.ndarray | None
     ) -> None:
-        super().__init__(compiled, kind, array)
+        super().__init__(compiled, kind, array, compiled.intervals_on_gpu(kind, array.n_rows))
         self.device = devices.label((array.gpu,))
         self._labels = labels
 
     def compile(self) -> None:
         super().compile()
-        self._gpu = self._compiled.cuda_plan(self._kind, self._rows.gpu)
+        self._gpu = self._compiled.cuda_plan(self._kind, self._rows.gpu, self._intervals)
 
     def new(self, *shape: int) -> tuple[Any, bool]:
         return self._rows.empty(shape), False

@@ -37,6 +37,9 @@ _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 
 _INTERVAL_LOOKUP, _INTERVAL_DOUBLING, _SMALL_TABLE = 1.3e-9, 2.7e-10, 2**13
 _INTERVAL_NODE, _INTERVAL_ENTRY, _INTERVAL_BYTE = 2e-7, 3e-9, 2e-10
 
+#: Bytes that a lookup reads in this time: a cache line.
+_CPU_LINE = 64
+
 #: Seconds per byte of large tables, which each call reads from the memory.
 _TABLE_READ = 1e-10
 
@@ -64,6 +67,14 @@ _TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256), (1024, ME
 _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 8e-5, 4.3e-7, 2e-11, 6e-10
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES = 512
+
+#: Tables by intervals on that H200, which the CPU builds: seconds per row and lookup of _CUDA_LINE bytes, and
+#: more for each doubling of a table beyond _SMALL_TABLE bytes.
+_CUDA_INTERVAL, _CUDA_DOUBLING, _CUDA_LINE = 5.4e-12, 5e-13, 32
+
+#: Tables by intervals on GPUs: the limit on their entries, the number of rows for which they are laid out,
+#: and about the seconds that it takes to build them, for each leaf.
+GPU_TABLE_ENTRIES, GPU_TABLE_ROWS, GPU_TABLE_LEAF = 1024, 2e6, 1.2e-6
 
 #: The host processor of that H200, an Intel Xeon, takes about this part of the CPU times above.
 CPU_BESIDE_GPU = 0.8
@@ -296,6 +307,11 @@ class TableLayout:
         building = self.build_seconds * n_rows / expected_rows
         return self.call_seconds(n_rows, 1, work, precision) + building
 
+    def cuda_seconds(self, n_rows: int, work: float, precision: str) -> float:
+        """Return the seconds that a call spends in trees on a GPU, with tables that exist."""
+        walked = [group for group in self.groups if group.algorithm == "quadrature"]
+        return cuda_seconds(walked, n_rows, work, precision) + n_rows * self.lookup_seconds
+
     @property
     def most_part(self) -> float:
         """The largest part of the time without the layout that a call may take with it."""
@@ -305,17 +321,33 @@ class TableLayout:
 def table_prices(precision: str) -> dict[str, float]:
     """Return the prices for which the core lays out tables by intervals, as its layout.h describes them."""
     walk, lookup = _WALK_FACTOR[instruction_set()], _LOOKUP_FACTOR[instruction_set()]
+    leaf, leaf_node = _CPU_BLOCK / BLOCK_ROWS * walk, _CPU_VECTOR[precision] / 16 * walk
     return {
-        "leaf": _CPU_BLOCK / BLOCK_ROWS * walk,
-        "leaf_node": _CPU_VECTOR[precision] / 16 * walk,
+        "leaf": leaf,
+        "leaf_node": leaf_node,
         "table": _CPU_LOOKUP * lookup,
         "lookup": _INTERVAL_LOOKUP * lookup,
         "doubling": _INTERVAL_DOUBLING * lookup,
         "small_bytes": _SMALL_TABLE,
+        "line_bytes": _CPU_LINE,
+        "built_leaf": leaf + 4 * leaf_node,
+        "built_table": _CPU_LOOKUP * lookup,
         "unit_node": _INTERVAL_NODE,
         "entry": _INTERVAL_ENTRY,
         "byte": _INTERVAL_BYTE,
         "least_leaves": _LEAST_LEAVES,
+    }
+
+
+def gpu_table_prices(precision: str) -> dict[str, float]:
+    """Return the prices of :func:`table_prices` for tables that are built on the CPU and used by GPUs."""
+    return table_prices(precision) | {
+        "leaf": 0.0,
+        "leaf_node": _CUDA_ROW[precision],
+        "table": _CUDA_LOOKUP,
+        "lookup": _CUDA_INTERVAL,
+        "doubling": _CUDA_DOUBLING,
+        "line_bytes": _CUDA_LINE,
     }
 
 

@@ -50,18 +50,31 @@ def _keep_memory() -> None:
     _core.keep_memory(memory.kept_bytes())
 
 
-class ExecutionPlan(NamedTuple):
-    """How a call is executed: its GPUs (none: the CPU), its threads, and its tables.
+class Intervals(NamedTuple):
+    """The tables by intervals of a plan: they have up to ``most_entries`` entries.
 
-    Tables by intervals have up to ``table_entries`` entries; 1: there are none, but trees are merged; 0:
-    neither. ``groups`` has all trees, and ``seconds`` is the estimated time, which includes ``building``
-    seconds for tables and merged trees that do not exist yet.
+    1: there are none, but trees are merged; 0: neither. ``on_gpu`` says whether they are within the limits of
+    GPUs.
+    """
+
+    most_entries: int
+    on_gpu: bool = False
+
+
+NO_INTERVALS, _GPU_INTERVALS = Intervals(0), Intervals(costs.GPU_TABLE_ENTRIES, on_gpu=True)
+
+
+class ExecutionPlan(NamedTuple):
+    """How a call is executed: its GPUs (none: the CPU), its threads, and its tables by intervals.
+
+    ``groups`` has all trees, and ``seconds`` is the estimated time, which includes ``building`` seconds for
+    tables and merged trees that do not exist yet.
     ``table_bytes`` is the size of the tables that count towards the memory of the call: those that it uses,
     or, if there is a memory limit, all tables of the model.
     """
 
     indices: tuple[int, ...]
-    table_entries: int
+    intervals: Intervals
     groups: tuple[TreeGroup, ...]
     building: float
     seconds: float
@@ -181,17 +194,19 @@ class CompiledModel:
     def _compile(self, tables: dict[str, np.ndarray] | None = None) -> None:
         _keep_memory()
         self._lock = Lock()
-        self._plans: dict[tuple[Kind, int], Any] = {}
-        self._cuda_plans: dict[tuple[Kind, int], Any] = {}
+        self._plans: dict[tuple[Kind, Intervals], Any] = {}
+        self._cuda_plans: dict[tuple[Kind, Intervals], dict[int, Any]] = {}  # by GPU
         self._pair_sharings: dict[Kind, PairSharing] = {}
         self._link_tables: bool | None = None  # whether GPUs can have them
-        self._layouts: dict[tuple[Kind, int], TableLayout] = {}
-        self._core_layouts: dict[tuple[Kind, int], Any] = {}  # of tables that do not exist yet
-        self._table_bytes: dict[tuple[Kind, int], int] = {}
+        self._layouts: dict[tuple[Kind, Intervals], TableLayout] = {}
+        self._core_layouts: dict[tuple[Kind, Intervals], Any] = {}  # of tables that do not exist yet
+        self._table_bytes: dict[tuple[Kind, Intervals], int] = {}
         self._results = self._results_of(self.options.algorithm)
         checked = self._results if self.options.check_additivity else ()
         self.checked_kinds = {kind for kind in checked if kind.adds_up}
-        plan = self._plans[SHAP_VALUES, 0] = self._compile_plan(SHAP_VALUES, 0, tables or None)
+        plan = self._plans[SHAP_VALUES, NO_INTERVALS] = self._compile_plan(
+            SHAP_VALUES, NO_INTERVALS, tables or None
+        )
         self.constant, self.leaf_magnitude = plan.constant, plan.leaf_magnitude
         # Margins are sums in float64, of chunks of trees that are added to the constant. No number takes part
         # in more additions than there are trees, plus one.
@@ -232,24 +247,26 @@ class CompiledModel:
         self.__dict__.update(state)
         self._compile()
 
-    def plan(self, kind: Kind, table_entries: int = 0) -> Any:
-        """Return the ``_core.Plan`` of a kind, with tables by intervals unless ``table_entries`` is 0."""
-        found = self._plans.get((kind, table_entries))
+    def plan(self, kind: Kind, intervals: Intervals = NO_INTERVALS) -> Any:
+        """Return the ``_core.Plan`` of a kind, with these tables by intervals."""
+        found = self._plans.get((kind, intervals))
         if found is not None:
             return found
         with self._lock:
-            if (kind, table_entries) not in self._plans:
-                self._plans[kind, table_entries] = self._compile_plan(kind, table_entries)
-                if table_entries:
-                    self._drop_tables(kind, table_entries)
-            return self._plans[kind, table_entries]
+            if (kind, intervals) not in self._plans:
+                self._plans[kind, intervals] = self._compile_plan(kind, intervals)
+                if intervals != NO_INTERVALS:
+                    self._drop_tables(kind, intervals)
+            return self._plans[kind, intervals]
 
-    def _drop_tables(self, kind: Kind, kept: int) -> None:
+    def _drop_tables(self, kind: Kind, kept: Intervals) -> None:
         """Drop tables by intervals of calls of other sizes, the oldest first, until all fit the memory."""
-        others, room = [key for key in self._plans if key[1] and key != (kind, kept)], self._interval_room()
+        others = [key for key in self._plans if key[1] != NO_INTERVALS and key != (kind, kept)]
+        room = self._interval_room()
         while others and sum(self._table_bytes[key] for key in (*others, (kind, kept))) > room:
             key = others.pop(0)
             del self._plans[key], self._table_bytes[key]
+            self._cuda_plans.pop(key, None)
 
     def sets(self, kind: Kind, part: str) -> np.ndarray:
         """Return the sets of columns of X to which results of a kind belong: int32, (n_sets, order).
@@ -283,23 +300,24 @@ class CompiledModel:
         return {} if self.link is not None else self.plan(SHAP_VALUES).contents()
 
     def _compile_plan(
-        self, kind: Kind, table_entries: int, stored: dict[str, np.ndarray] | None = None
+        self, kind: Kind, intervals: Intervals, stored: dict[str, np.ndarray] | None = None
     ) -> Any:
-        plan = self._interval_plan(kind, table_entries) if table_entries else self._core_plan(kind, stored)
+        without = intervals == NO_INTERVALS
+        plan = self._core_plan(kind, stored) if without else self._interval_plan(kind, intervals)
         info = plan.info()
-        self._table_bytes[kind, table_entries] = info["table_bytes"] - info["borrowed_bytes"]
+        self._table_bytes[kind, intervals] = info["table_bytes"] - info["borrowed_bytes"]
         return plan
 
     def _attributes(self) -> dict[str, Any]:
         return {f.name: getattr(self.ensemble, f.name) for f in fields(self.ensemble)}
 
-    def _interval_plan(self, kind: Kind, table_entries: int) -> Any:
+    def _interval_plan(self, kind: Kind, intervals: Intervals) -> Any:
         from .. import _core
 
-        layout = self._core_layouts.pop((kind, table_entries), None)
+        plan, layout = self._plans[kind, NO_INTERVALS], self._core_layouts.pop((kind, intervals), None)
         if layout is None:
-            layout = self._lay_out(self._plans[kind, 0], table_entries)
-        return _core.interval_plan(self._plans[kind, 0], layout, effective_n_jobs(self.options.n_jobs))
+            layout = self._lay_out(plan, intervals)
+        return _core.interval_plan(plan, layout, effective_n_jobs(self.options.n_jobs))
 
     def _core_plan(self, kind: Kind, stored: dict[str, np.ndarray] | None = None) -> Any:
         from .. import _core
@@ -381,7 +399,7 @@ class CompiledModel:
             return room
         # Besides the tables of SHAP values, there may be tables of Banzhaf values, or, with background data,
         # counts of patterns for Banzhaf values and for three kinds of interactions.
-        left = max(0, room - self._table_bytes[SHAP_VALUES, 0])
+        left = max(0, room - self._table_bytes[SHAP_VALUES, NO_INTERVALS])
         return left if self.background is None else left // 4
 
     @property
@@ -395,16 +413,17 @@ class CompiledModel:
         limit = self.options.memory_limit
         return None if limit is None else limit - self.table_bytes
 
-    def cuda_plan(self, kind: Kind, index: int) -> Any:
+    def cuda_plan(self, kind: Kind, index: int, intervals: Intervals = NO_INTERVALS) -> Any:
         """Return the plan of a kind on a GPU: ``_cuda.CudaPlan``."""
-        found = self._cuda_plans.get((kind, index))
+        found = self._cuda_plans.get((kind, intervals), {}).get(index)
         if found is not None:
             return found
-        plan = self.plan(kind)
+        plan = self.plan(kind, intervals)
         with self._lock:
-            if (kind, index) not in self._cuda_plans:
-                self._cuda_plans[kind, index] = self._compile_on(plan, index)
-            return self._cuda_plans[kind, index]
+            on_gpus = self._cuda_plans.setdefault((kind, intervals), {})
+            if index not in on_gpus:
+                on_gpus[index] = self._compile_on(plan, index)
+            return on_gpus[index]
 
     def _compile_on(self, plan: Any, index: int) -> Any:
         """Return a plan on a GPU: a ``_cuda.CudaPlan``, or with a link a ``_cuda.CudaRescaledPlan``."""
@@ -461,14 +480,28 @@ class CompiledModel:
             return on_cpu
         if self.link is not None:
             return self._plan_link(on_cpu, n_rows)
-        groups = self._groups_of(kind)
-        cuda = costs.cuda_seconds(groups, n_rows, self._work(kind), self.options.precision)
-        cuda += costs.cuda_row_seconds(n_rows, self.n_features, self.n_outputs)
-        indices = asked.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, cuda)
+        groups, work, precision = self._groups_of(kind), self._work(kind), self.options.precision
+        walking = costs.cuda_seconds(groups, n_rows, work, precision)
+        transfer = costs.cuda_row_seconds(n_rows, self.n_features, self.n_outputs)
+        # Tables pay off only in calls for which a GPU is faster without them, too.
+        indices = asked.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, walking + transfer)
         if not indices:
             return on_cpu
-        table_bytes = self._counted_table_bytes(kind)
-        return ExecutionPlan(indices, 0, groups, 0.0, cuda / len(indices), on_cpu.n_threads, table_bytes)
+        n_threads, table_bytes = on_cpu.n_threads, self._counted_table_bytes(kind)
+        layout = self._worthwhile_gpu_tables(kind, n_rows)
+        if layout is None:
+            seconds = (walking + transfer) / len(indices)
+            return ExecutionPlan(indices, NO_INTERVALS, groups, 0.0, seconds, n_threads, table_bytes)
+        building = layout.build_seconds
+        seconds = building + (layout.cuda_seconds(n_rows, work, precision) + transfer) / len(indices)
+        table_bytes += layout.table_bytes
+        return ExecutionPlan(
+            indices, _GPU_INTERVALS, layout.groups, building, seconds, n_threads, table_bytes
+        )
+
+    def intervals_on_gpu(self, kind: Kind, n_rows: int) -> Intervals:
+        """Return the tables by intervals that a call uses whose rows are on a GPU."""
+        return NO_INTERVALS if self._worthwhile_gpu_tables(kind, n_rows) is None else _GPU_INTERVALS
 
     def _plan_link(self, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
         """Choose the GPUs, or the CPU, for values of the link."""
@@ -484,16 +517,17 @@ class CompiledModel:
         # Counting processors takes longer than a small call.
         n_threads = 1 if n_rows <= self._rows_alone(kind) else effective_n_jobs(self.options.n_jobs)
         work, precision = self._work(kind), self.options.precision
-        groups, entries, building = self._groups_of(kind), 0, 0.0
+        groups, intervals, building = self._groups_of(kind), NO_INTERVALS, 0.0
         seconds = costs.cpu_seconds(groups, n_rows, n_threads, work, precision)
         table_bytes = self._counted_table_bytes(kind)
         layout = self._worthwhile_tables(kind, n_rows)
         if layout is not None:
-            groups, entries, building = layout.groups, layout.most_entries, layout.build_seconds / n_threads
+            groups, intervals = layout.groups, Intervals(layout.most_entries)
+            building = layout.build_seconds / n_threads
             seconds = building + layout.call_seconds(n_rows, n_threads, work, precision)
             table_bytes += layout.table_bytes
         seconds += costs.cpu_row_seconds(n_rows, self.n_features, self.n_outputs, n_threads)
-        return ExecutionPlan((), entries, groups, building, seconds, n_threads, table_bytes)
+        return ExecutionPlan((), intervals, groups, building, seconds, n_threads, table_bytes)
 
     def _rows_alone(self, kind: Kind) -> int:
         """Return the most rows for which a call uses one thread."""
@@ -507,28 +541,26 @@ class CompiledModel:
 
     def _counted_table_bytes(self, kind: Kind) -> int:
         """Return the bytes of existing tables that count towards a call: all, or without a limit its own."""
-        return self._table_bytes[kind, 0] if self.options.memory_limit is None else self.table_bytes
+        return (
+            self._table_bytes[kind, NO_INTERVALS] if self.options.memory_limit is None else self.table_bytes
+        )
 
     def _worthwhile_tables(self, kind: Kind, n_rows: int) -> TableLayout | None:
         """Return the tables by intervals, or the merged trees, that save time in calls of this size.
 
         The choice depends neither on earlier calls nor on the number of threads, and so the results do not.
         """
-        options = self.options
-        expected_rows = max(n_rows, options.expected_rows or 0)
+        expected_rows = max(n_rows, self.options.expected_rows or 0)
         most_entries = costs.table_size(expected_rows)
-        possible = kind.order == 1 if self.background is None else kind == SHAP_VALUES and self.link is None
-        if not possible or options.algorithm.tables != "worthwhile":
+        if not self._may_have_tables(kind) or not most_entries or n_rows < costs.LEAST_TABLE_ROWS:
             return None
-        if not most_entries or n_rows < costs.LEAST_TABLE_ROWS or options.memory_limit is not None:
-            return None
-        work, precision = self._work(kind), options.precision
+        work, precision = self._work(kind), self.options.precision
         seconds = costs.cpu_seconds(self._groups_of(kind), n_rows, 1, work, precision)
         if seconds * expected_rows < costs.LEAST_TABLE_SECONDS * n_rows:
             return None
         best, least = None, math.inf
         for entries in (most_entries, costs.MERGED_ONLY):
-            layout = self._layout(kind, entries)
+            layout = self._layout(kind, Intervals(entries))
             with_layout = layout.seconds(n_rows, expected_rows, work, precision)
             is_worthwhile = not layout.is_empty and with_layout < min(least, layout.most_part * seconds)
             if is_worthwhile and layout.table_bytes <= self._interval_room():
@@ -537,20 +569,47 @@ class CompiledModel:
                 break
         for entries in (most_entries, costs.MERGED_ONLY):
             if best is None or entries != best.most_entries:
-                self._core_layouts.pop((kind, entries), None)  # laid out again if a call needs it
+                self._core_layouts.pop((kind, Intervals(entries)), None)  # laid out again if a call needs it
         return best
 
-    def _layout(self, kind: Kind, most_entries: int) -> TableLayout:
-        """Return the layout of tables by intervals of so many entries; lay them out at the first time."""
-        key = kind, most_entries
+    def _may_have_tables(self, kind: Kind) -> bool:
+        """Return whether there are tables by intervals for results of this kind with these options."""
+        options = self.options
+        possible = kind.order == 1 if self.background is None else kind == SHAP_VALUES and self.link is None
+        return possible and options.algorithm.tables == "worthwhile" and options.memory_limit is None
+
+    def _worthwhile_gpu_tables(self, kind: Kind, n_rows: int) -> TableLayout | None:
+        """Return the tables by intervals that save time in calls of this size on GPUs.
+
+        The choice depends neither on earlier calls nor on the number of GPUs, and so the results do not.
+        """
+        expected_rows = max(n_rows, self.options.expected_rows or 0)
+        if not n_rows or not self._may_have_tables(kind):
+            return None
+        work, precision, groups = self._work(kind), self.options.precision, self._groups_of(kind)
+        least = costs.GPU_TABLE_LEAF * sum(group.n_leaves for group in groups)
+        if costs.cuda_seconds(groups, expected_rows, work, precision) < max(costs.LEAST_TABLE_SECONDS, least):
+            return None
+        walking = costs.cuda_seconds(groups, n_rows, work, precision)
+        if not devices.hold_tables(self.options.devices.indices or (0,)):
+            return None
+        layout = self._layout(kind, _GPU_INTERVALS)
+        building = layout.build_seconds * n_rows / expected_rows
+        seconds = building + layout.cuda_seconds(n_rows, work, precision)
+        is_worthwhile = layout.table_bytes and seconds < layout.most_part * walking
+        return layout if is_worthwhile and layout.table_bytes <= self._interval_room() else None
+
+    def _layout(self, kind: Kind, intervals: Intervals) -> TableLayout:
+        """Return the layout of tables by intervals; lay them out at the first time."""
+        key = kind, intervals
         if key not in self._layouts:
             plan = self.plan(kind)  # which takes the lock, too
             with self._lock:
                 if key not in self._layouts:
-                    layout = self._core_layouts[key] = self._lay_out(plan, most_entries)
+                    layout = self._core_layouts[key] = self._lay_out(plan, intervals)
                     info = layout.info()
                     groups = costs.groups_of(info.pop("groups"))
-                    self._layouts[key] = TableLayout(most_entries, groups, **info)
+                    self._layouts[key] = TableLayout(intervals.most_entries, groups, **info)
         return self._layouts[key]
 
     def _interval_room(self) -> int:
@@ -558,12 +617,13 @@ class CompiledModel:
         room = memory.table_bytes(None, self.options.expected_rows is not None)
         return room - int(self.info["table_bytes"])
 
-    def _lay_out(self, plan: Any, most_entries: int) -> Any:
+    def _lay_out(self, plan: Any, intervals: Intervals) -> Any:
         from .. import _core
 
-        prices = costs.table_prices(self.options.precision)
-        n_rows, room = costs.typical_rows(most_entries), self._interval_room()
-        return _core.IntervalLayout(plan, most_entries, n_rows, prices, room)
+        (most_entries, on_gpu), precision = intervals, self.options.precision
+        prices = costs.gpu_table_prices(precision) if on_gpu else costs.table_prices(precision)
+        n_rows = costs.GPU_TABLE_ROWS if on_gpu else costs.typical_rows(most_entries)
+        return _core.IntervalLayout(plan, most_entries, n_rows, prices, self._interval_room(), on_gpu)
 
     def _work(self, kind: Kind) -> float:
         """Return the work at each leaf, relative to SHAP values of one output."""

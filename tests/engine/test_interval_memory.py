@@ -18,7 +18,7 @@ from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
 from skshapgpu._engine import costs
 from skshapgpu._engine.algorithms import SHAP_VALUES
-from skshapgpu._engine.plans import CompiledModel
+from skshapgpu._engine.plans import CompiledModel, Intervals
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -38,7 +38,7 @@ def test_tables_are_dropped_for_others_and_built_again(monkeypatch: pytest.Monke
     expected = {call: values(free, *call) for call in calls}
     sizes = {size: free.plan(size).table_bytes for size, _ in calls}
     assert 0 < sizes[1024] < sizes[4096] < sizes[16384]
-    assert len([key for key in free._compiled._plans if key[1]]) == len(calls)
+    assert len([key for key in free._compiled._plans if key[1].most_entries]) == len(calls)
 
     room = sizes[16384] + sizes[1024]
     monkeypatch.setattr(memory, "TABLE_BYTES", room)
@@ -46,7 +46,7 @@ def test_tables_are_dropped_for_others_and_built_again(monkeypatch: pytest.Monke
     n_dropped, before = 0, list[Any]()
     for call in [*calls, *calls[::-1], *calls]:
         np.testing.assert_array_equal(values(explainer, *call), expected[call])
-        kept = [key for key in explainer._compiled._plans if key[1]]
+        kept = [key for key in explainer._compiled._plans if key[1].most_entries]
         in_order = [*before, *(key for key in kept if key not in before)]
         assert kept == in_order[-len(kept) :]  # the oldest tables are dropped first
         n_dropped += len(in_order) - len(kept)
@@ -83,20 +83,20 @@ def test_two_first_calls_at_once_lay_out_once(monkeypatch: pytest.MonkeyPatch) -
     forest = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, Y)
     rows = np.resize(X, (1024, X.shape[1]))
     explainer = TreeExplainer(forest, device="cpu")
-    found, laid_out, lay_out = list[np.ndarray](), list[int](), CompiledModel._lay_out
+    found, laid_out, lay_out = list[np.ndarray](), list[Intervals](), CompiledModel._lay_out
     other = Thread(target=lambda: found.append(explainer.shap_values(rows)))
 
-    def lay_out_slowly(model: CompiledModel, plan: Any, most_entries: int) -> Any:
-        laid_out.append(most_entries)
+    def lay_out_slowly(model: CompiledModel, plan: Any, intervals: Intervals) -> Any:
+        laid_out.append(intervals)
         if len(laid_out) == 1:
             other.start()
             other.join(0.5)  # the time for a whole call, but it has to wait for this one
-        return lay_out(model, plan, most_entries)
+        return lay_out(model, plan, intervals)
 
     monkeypatch.setattr(CompiledModel, "_lay_out", lay_out_slowly)
     found.append(explainer.shap_values(rows))
     other.join()
-    assert laid_out == [costs.table_size(1024), costs.MERGED_ONLY]
+    assert laid_out == [Intervals(costs.table_size(1024)), Intervals(costs.MERGED_ONLY)]
     assert same_bits(*found)
     assert explainer._compiled.table_bytes > 0 and not explainer._compiled._core_layouts
 

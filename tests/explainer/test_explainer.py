@@ -29,6 +29,7 @@ from skshapgpu import TreeExplainer, explain
 from skshapgpu._common.memory import parse_bytes
 from skshapgpu._engine import plans
 from skshapgpu._engine.algorithms import SHAP_VALUES, Kind
+from skshapgpu._engine.plans import NO_INTERVALS
 from skshapgpu.adapters import adapt
 from skshapgpu.reference import path_dependent_shap
 
@@ -351,8 +352,8 @@ class Skewed:
 
 
 def skew(explainer: TreeExplainer, row: int, offset: float) -> TreeExplainer:
-    explainer._compiled._plans[SHAP_VALUES, 0] = Skewed(
-        explainer._compiled._plans[SHAP_VALUES, 0], row, offset
+    explainer._compiled._plans[SHAP_VALUES, NO_INTERVALS] = Skewed(
+        explainer._compiled._plans[SHAP_VALUES, NO_INTERVALS], row, offset
     )
     return explainer
 
@@ -390,7 +391,7 @@ def test_additivity_check_of_interactions(regressor: Any, data: Any, interaction
     clean = explainer.explain_interactions(DIABETES, interactions=interactions)
     assert clean.additivity_error is not None and clean.additivity_error < 1e-3
     compiled = explainer._compiled._plans
-    compiled[kind, 0] = Skewed(compiled[kind, 0], 3, 1.0)
+    compiled[kind, NO_INTERVALS] = Skewed(compiled[kind, NO_INTERVALS], 3, 1.0)
     with pytest.raises(RuntimeError, match="at row 3: base value"):
         explainer.explain_interactions(DIABETES, interactions=interactions)
 
@@ -474,12 +475,12 @@ def threads_asked_for(explainer: TreeExplainer) -> int:
             return super().explain(X, values, margin, n_threads, **options)
 
     watched = copy.copy(explainer)
-    plan = watched._compiled._plans[SHAP_VALUES, 0]
+    plan = watched._compiled._plans[SHAP_VALUES, NO_INTERVALS]
     try:
-        watched._compiled._plans[SHAP_VALUES, 0] = Watched(plan, 0, 0.0)
+        watched._compiled._plans[SHAP_VALUES, NO_INTERVALS] = Watched(plan, 0, 0.0)
         watched.shap_values(np.tile(DIABETES, (3, 1)))  # enough work for several threads
     finally:
-        watched._compiled._plans[SHAP_VALUES, 0] = plan
+        watched._compiled._plans[SHAP_VALUES, NO_INTERVALS] = plan
     return asked[0]
 
 
@@ -522,7 +523,7 @@ def test_call_of_one_row_is_quick(regressor: Any) -> None:
         values, margin = np.empty((1, 1, 10), dtype), np.empty((1, 1))
 
         def kernel() -> None:
-            explainer._compiled._plans[SHAP_VALUES, 0].explain(x, values, margin, 1)  # noqa: B023
+            explainer._compiled._plans[SHAP_VALUES, NO_INTERVALS].explain(x, values, margin, 1)  # noqa: B023
 
         def whole() -> None:
             explainer.shap_values(x)  # noqa: B023

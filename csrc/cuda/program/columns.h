@@ -20,8 +20,9 @@ class CudaColumns {
   // Return a node without children, in the form for the margin kernel.
   CudaNode margin_node(const DecideNode& node) const;
 
-  // Return the first column on the GPU of a column of the plan, and whether its categories need two.
-  uint32_t first(size_t column) const { return first_[column]; }
+  // Return the first column on the GPU of each column of the plan, and whether the categories of one need
+  // two.
+  const std::vector<uint32_t>& first() const { return first_; }
   bool wide(size_t column) const { return plan_.columns[column].categories.size() > kCudaCategories; }
 
   const std::vector<CudaColumn>& list() const { return list_; }

@@ -29,7 +29,7 @@ class CudaCompiler {
   explicit CudaCompiler(const Plan& plan)
       : plan_(plan), columns_(plan), tree_(plan, columns_), writer_(plan, columns_, tree_, out_) {}
 
-  CudaProgram<T> compile() {
+  CudaProgram<T> compile(size_t stage_bytes) {
     out_.columns = columns_.list();
     size_up();
     for (const Chunk& chunk : plan_.chunks) {
@@ -46,6 +46,7 @@ class CudaCompiler {
       writer_.end_chunk();
     }
     add_tables<T>(plan_, [this](const DecideNode& node) { return columns_.margin_node(node); }, out_);
+    add_intervals<T>(plan_, columns_.first(), stage_bytes, out_);
     return std::move(out_);
   }
 
@@ -131,10 +132,10 @@ class CudaCompiler {
 }  // namespace
 
 template <class T>
-CudaProgram<T> make_cuda_program(const Plan& plan) {
-  return CudaCompiler<T>(plan).compile();
+CudaProgram<T> make_cuda_program(const Plan& plan, size_t stage_bytes) {
+  return CudaCompiler<T>(plan).compile(stage_bytes);
 }
-template CudaProgram<float> make_cuda_program(const Plan&);
-template CudaProgram<double> make_cuda_program(const Plan&);
+template CudaProgram<float> make_cuda_program(const Plan&, size_t);
+template CudaProgram<double> make_cuda_program(const Plan&, size_t);
 
 }  // namespace skshap

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "cuda/program/intervals.h"
 #include "cuda/program/tables.h"
 #include "plan/plan.h"
 
@@ -121,10 +122,12 @@ struct CudaProgram {
   std::vector<int64_t> tree_nodes;  // [tree]: its first node, the root
   std::vector<int32_t> tree_output;
   CudaTables<T> tables;
+  CudaIntervals intervals;
 };
 
+// Compile a plan; `stage_bytes` of its tables by intervals fit shared memory at a time.
 template <class T>
-CudaProgram<T> make_cuda_program(const Plan& plan);
+CudaProgram<T> make_cuda_program(const Plan& plan, size_t stage_bytes);
 
 // A function that returns the test of a node on the columns of the program, without children.
 using CudaTest = std::function<CudaNode(const DecideNode&)>;
@@ -132,5 +135,11 @@ using CudaTest = std::function<CudaNode(const DecideNode&)>;
 // Add the plan's trees that are explained by tables, and their slots, which follow those of the chunks.
 template <class T>
 void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program);
+
+// Add the plan's tables by intervals, and their slots. `column_of` has the column on the GPU of each column
+// of the plan.
+template <class T>
+void add_intervals(const Plan& plan, const std::vector<uint32_t>& column_of, size_t stage_bytes,
+                   CudaProgram<T>& program);
 
 }  // namespace skshap

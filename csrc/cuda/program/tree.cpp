@@ -55,7 +55,7 @@ void CudaTree::label(size_t width) {
         const bool categorical = d.flags & kCategorical;
         n_sets += categorical;
         fits = fits && !(categorical && columns_.wide(d.column)) &&
-               columns_.first(d.column) <= kMaxCudaIndex / 2;
+               columns_.first()[d.column] <= kMaxCudaIndex / 2;
       },
       [](int32_t) {});
 }

@@ -16,7 +16,7 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
-from helpers.plans import interval_plan, plan_with_tables
+from helpers.plans import plan_with_tables
 from hypothesis import HealthCheck, given, settings
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
@@ -72,12 +72,6 @@ def test_random_ensembles(options: dict) -> None:
     rows = random_rows(options["seed"], ensemble, 70)
     for plan_of in (background_plan, fast_v2_plan, level_plan):
         assert_same(ensemble, rows, plan_of)
-
-
-def test_tables_by_intervals_stay_on_the_cpu() -> None:
-    ensemble = random_ensemble(1, n_trees=3, n_features=6, max_leaves=9)
-    with pytest.raises(ValueError, match="tables by intervals"):
-        _cuda.CudaPlan(interval_plan(ensemble), 0, False)
 
 
 @pytest.mark.parametrize("depths", [(1, 2, 6, 10), (6,) * 70, (12, 3)])

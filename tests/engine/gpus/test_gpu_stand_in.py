@@ -275,8 +275,15 @@ def cuda_module() -> ModuleType:
     module.CudaRescaledPlan = CudaRescaledPlan
     module.CudaError, module.CudaMemoryError = CudaError, CudaMemoryError
     module.DeviceArray, module.CudaPlan = DeviceArray, CudaPlan
-    described = {"memory": 1 << 34, "compute_capability": (9, 0), "multiprocessors": 132}
+    described = {
+        "memory": 1 << 34,
+        "compute_capability": (9, 0),
+        "multiprocessors": 132,
+        "holds_tables": False,
+    }
     module.devices = lambda: [SimpleNamespace(index=i, name=f"GPU {i}", **described) for i in range(2)]
+    module.new_array = lambda shape, dtype: None
+    module.limit_page_locked = lambda most_bytes: None
     module.driver_version = module.runtime_version = lambda: 13000
     return module
 

@@ -99,6 +99,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> list[StandIn]:
         return sent[-1]
 
     monkeypatch.setattr(devices, "compile_on", compile_on)
+    monkeypatch.setattr(devices, "new_array", lambda shape, dtype: None)
     monkeypatch.setattr(gpu_arrays, "on_gpu", lambda X: isinstance(X, Rows))
     monkeypatch.setattr(gpu_arrays, "take", put)
     monkeypatch.setattr(gpu_arrays, "address", lambda array: array.ctypes.data)

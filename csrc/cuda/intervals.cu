@@ -1,0 +1,23 @@
+#include "cuda/intervals.cuh"
+#include "cuda/kernels.h"
+
+namespace skshap {
+namespace {
+
+template <class T, int kSums, bool kMargins>
+IntervalKernel<T> kernel_of() {
+  constexpr int kThreads = 512;
+  return {look_up_intervals<T, kSums, kMargins, kThreads>, kThreads, kThreads * interval_rows<T, kSums>()};
+}
+
+}  // namespace
+
+template <class T>
+IntervalKernel<T> interval_kernel(int n_sums, bool margins) {
+  if (n_sums == 8) return margins ? kernel_of<T, 8, true>() : kernel_of<T, 8, false>();
+  return margins ? kernel_of<T, 16, true>() : kernel_of<T, 16, false>();
+}
+template IntervalKernel<float> interval_kernel(int, bool);
+template IntervalKernel<double> interval_kernel(int, bool);
+
+}  // namespace skshap

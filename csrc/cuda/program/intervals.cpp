@@ -1,0 +1,248 @@
+// The tables by intervals of a plan -> those of a GPU: divided into parts, and these into stages.
+#include "cuda/program/intervals.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "cuda/program/program.h"
+
+namespace skshap {
+namespace {
+
+// Few enough that sums in single precision are safe and that a job of few rows has parts for all
+// multiprocessors; enough that the sums of the parts take little time.
+constexpr size_t kPartTables = 32;
+
+constexpr size_t rounded_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+// Return the bits of the half float of an integer of magnitude below 2,048.
+uint16_t half_bits(int n) {
+  const uint16_t sign = n < 0 ? 0x8000 : 0;
+  const uint32_t rest = static_cast<uint32_t>(n < 0 ? -n : n);
+  if (!rest) return sign;
+  int exponent = 0;
+  while (rest >> (exponent + 1)) ++exponent;
+  return static_cast<uint16_t>(sign | (exponent + 15) << 10 | (rest << (10 - exponent) & 0x3ff));
+}
+
+template <class T>
+class IntervalWriter {
+ public:
+  IntervalWriter(const Plan& plan, const std::vector<uint32_t>& column_of, size_t stage_bytes,
+                 CudaProgram<T>& program)
+      : plan_(plan),
+        from_(plan.intervals),
+        column_of_(column_of),
+        stage_bytes_(stage_bytes),
+        program_(program),
+        out_(program.intervals) {}
+
+  void write() {
+    out_.stream.reserve(from_.table_bytes() + from_.table_bytes() / 4);
+    for (size_t form = 0; form < std::size(kIntervalForms); ++form) {
+      n_sums_ = kIntervalForms[form];
+      for (const TableWindow& window : from_.windows) {
+        window_ = &window;
+        if (form_of(window) == n_sums_) write_window();
+      }
+      out_.n_parts[form] = out_.parts.size() - (form ? out_.n_parts[0] : 0);
+    }
+  }
+
+ private:
+  size_t n_values() const { return window_->places_end - window_->places; }
+
+  // Return the numbers of an entry: those of its sums and margins, unless one margin is left over.
+  int form_of(const TableWindow& window) const {
+    const size_t n = window.places_end - window.places;
+    bool is_short = n + window.n_outputs <= 8 || (n == 8 && window.n_outputs == 1);
+    for (size_t i = window.tables; i < window.tables_end; ++i)
+      is_short = is_short && from_.tables[i].n_columns <= 8;
+    return is_short ? 8 : kMostIntervalSums;
+  }
+
+  // Write the parts of a window; if its entries have too many numbers, for each slice of them.
+  void write_window() {
+    const size_t n = n_values(), all = n + window_->n_outputs, width = n_sums_;
+    const bool is_left_over = n == width && window_->n_outputs == 1;
+    for (first_ = 0; first_ < (is_left_over ? n : all); first_ += width) {
+      has_margins_ = is_left_over;
+      const size_t n_tables = window_->tables_end - window_->tables,
+                   n_parts = (n_tables + kPartTables - 1) / kPartTables;
+      for (size_t i = 0; i < n_parts; ++i)
+        write_parts(window_->tables + n_tables * i / n_parts, window_->tables + n_tables * (i + 1) / n_parts);
+    }
+  }
+
+  // Write the part of some tables, or several if they have too many columns for one.
+  void write_parts(size_t first, size_t end) {
+    while (first < end) {
+      columns_.clear();
+      size_t last = first;
+      for (; last < end; ++last) {
+        std::vector<uint32_t> wider = columns_;
+        for (uint32_t i = 0; i < from_.tables[last].n_columns; ++i) {
+          const uint32_t column = from_.columns[from_.tables[last].columns + i].column;
+          if (std::find(wider.begin(), wider.end(), column) == wider.end()) wider.push_back(column);
+        }
+        if (wider.size() > static_cast<size_t>(n_sums_)) break;
+        columns_ = std::move(wider);
+      }
+      if (last == first) throw std::logic_error("a table by intervals has too many columns for a GPU");
+      std::sort(columns_.begin(), columns_.end());
+      write_part(first, last);
+      first = last;
+    }
+  }
+
+  void write_part(size_t first, size_t end) {
+    CudaIntervalPart part{};
+    part.columns = static_cast<uint32_t>(out_.columns.size());
+    part.n_columns = static_cast<uint32_t>(columns_.size());
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      out_.columns.push_back(column_of_[columns_[i]]);
+      if (plan_.columns[columns_[i]].categorical) part.categorical |= 1u << i;
+    }
+    part.targets = static_cast<uint32_t>(out_.targets.size());
+    add_targets();
+    part.stages = static_cast<uint32_t>(out_.stages.size());
+    stage_tables_ = 0;
+    for (size_t i = first; i < end; ++i) write_table(from_.tables[i]);
+    part.stages_end = static_cast<uint32_t>(out_.stages.size());
+    out_.stages.push_back(out_.stream.size());
+    out_.parts.push_back(part);
+  }
+
+  void begin_stage() {
+    stage_tables_ = 0;
+    out_.stages.push_back(out_.stream.size());
+    out_.stream.resize(out_.stream.size() + alignment());
+  }
+  static constexpr size_t alignment() { return interval_alignment<T>(); }
+
+  void add_targets() {
+    const int32_t n_used = static_cast<int32_t>(plan_.features.size());
+    for (size_t k = first_; k < first_ + n_sums_; ++k) {
+      if (k < n_values()) {
+        const int32_t place = static_cast<int32_t>(from_.places[window_->places + k]);
+        out_.targets.push_back(static_cast<int32_t>(program_.slots.size()));
+        program_.slots.push_back({place / n_used, place % n_used});
+      } else if (k < n_values() + window_->n_outputs) {
+        add_margin(k - n_values());
+      } else {
+        out_.targets.push_back(kNoTarget);
+      }
+    }
+    if (has_margins_)
+      add_margin(0);
+    else
+      out_.targets.push_back(kNoTarget);
+  }
+  void add_margin(size_t output) {
+    out_.targets.push_back(kMarginTarget - static_cast<int32_t>(out_.margins.size()));
+    out_.margins.push_back(static_cast<int32_t>(window_->first_output + output));
+  }
+
+  // --- A table ---
+
+  void write_table(const IntervalTable& table) {
+    const size_t entries = rounded_up(kIntervalHead + 2 * n_sums_ + step_bytes(table), alignment()),
+                 margins = entries + table.n_entries * n_sums_ * sizeof(T),
+                 size = rounded_up(margins + has_margins_ * table.n_entries * sizeof(T), alignment());
+    if (size + alignment() > stage_bytes_ || table.n_entries > kMostGpuEntries)
+      throw std::invalid_argument("a table by intervals is too large for this GPU");
+    if (!stage_tables_ || out_.stream.size() - out_.stages.back() + size > stage_bytes_) begin_stage();
+    ++stage_tables_;
+    std::memcpy(out_.stream.data() + out_.stages.back(), &stage_tables_, sizeof stage_tables_);
+    const size_t begin = out_.stream.size();
+    out_.stream.resize(begin + size);
+    char* const to = out_.stream.data() + begin;
+    const uint32_t head[] = {static_cast<uint32_t>(size), static_cast<uint32_t>(entries),
+                             static_cast<uint32_t>(margins), has_margins_};
+    std::memcpy(to, head, sizeof head);
+    write_steps(table, to + kIntervalHead);
+    write_entries(table, reinterpret_cast<T*>(to + entries));
+    for (uint32_t i = 0; i < table.n_entries && has_margins_; ++i)
+      reinterpret_cast<T*>(to + margins)[i] = margin(table, i, 0);
+  }
+
+  // Call take(position of the column in the part, column) for the columns of a table, in the order of the
+  // part.
+  template <class Take>
+  void for_columns(const IntervalTable& table, const Take& take) const {
+    for (size_t i = 0; i < columns_.size(); ++i)
+      for (uint32_t j = 0; j < table.n_columns; ++j) {
+        const IndexColumn& column = from_.columns[table.columns + j];
+        if (column.column == columns_[i]) take(i, column);
+      }
+  }
+  static size_t step_bytes(const IndexColumn& column) {
+    return rounded_up(column.n_steps * (column.categorical ? 2 : 8), 8);
+  }
+  size_t step_bytes(const IntervalTable& table) const {
+    size_t n = 0;
+    for_columns(table, [&](size_t, const IndexColumn& column) { n += step_bytes(column); });
+    return n;
+  }
+
+  void write_steps(const IntervalTable& table, char* to) const {
+    uint16_t* const counts = reinterpret_cast<uint16_t*>(to);
+    char* steps = to + 2 * n_sums_;
+    for_columns(table, [&](size_t position, const IndexColumn& column) {
+      counts[position] = static_cast<uint16_t>(column.n_steps);
+      for (uint32_t i = 0; i < column.n_steps; ++i) {
+        const IndexStep& step = from_.steps[column.steps + i];
+        const uint16_t number = half_bits(static_cast<int16_t>(step.number)),
+                       operand = std::min(step.operand, static_cast<uint16_t>(kMostGpuCode));
+        const uint16_t both[] = {operand, operand, number, number};
+        if (column.categorical)
+          std::memcpy(steps + 2 * i, &number, sizeof number);
+        else
+          std::memcpy(steps + 8 * i, both, sizeof both);
+      }
+      steps += step_bytes(column);
+    });
+  }
+
+  // Write the numbers of all entries from first_ on: their sums, then their margins, unless these are behind
+  // the entries; all in units of the plan's leaf scale.
+  void write_entries(const IntervalTable& table, T* to) const {
+    const size_t n_sums = first_ < n_values() ? std::min<size_t>(n_values() - first_, n_sums_) : 0,
+                 end = std::min<size_t>(first_ + n_sums_, n_values() + window_->n_outputs);
+    const T* from = interval_sums<T>(from_) + table.sums + first_;
+    for (uint32_t i = 0; i < table.n_entries; ++i, from += window_->row_size, to += n_sums_) {
+      std::copy_n(from, n_sums, to);
+      for (size_t k = first_ + n_sums; k < end; ++k) to[k - first_] = margin(table, i, k - n_values());
+    }
+  }
+  T margin(const IntervalTable& table, size_t entry, size_t output) const {
+    return static_cast<T>(from_.margins[table.margins + entry * window_->n_outputs + output] /
+                          plan_.leaf_scale);
+  }
+
+  const Plan& plan_;
+  const IntervalTables& from_;
+  const std::vector<uint32_t>& column_of_;
+  const size_t stage_bytes_;
+  CudaProgram<T>& program_;
+  CudaIntervals& out_;
+  const TableWindow* window_ = nullptr;
+  int n_sums_ = 0;
+  size_t first_ = 0;          // of the numbers of an entry, in the current slice
+  bool has_margins_ = false;  // whether the margins are behind the entries
+  uint32_t stage_tables_ = 0;
+  std::vector<uint32_t> columns_;  // of the plan, in the current part
+};
+
+}  // namespace
+
+template <class T>
+void add_intervals(const Plan& plan, const std::vector<uint32_t>& column_of, size_t stage_bytes,
+                   CudaProgram<T>& program) {
+  if (plan.intervals.any()) IntervalWriter<T>(plan, column_of, stage_bytes, program).write();
+}
+template void add_intervals(const Plan&, const std::vector<uint32_t>&, size_t, CudaProgram<float>&);
+template void add_intervals(const Plan&, const std::vector<uint32_t>&, size_t, CudaProgram<double>&);
+
+}  // namespace skshap
