@@ -84,12 +84,22 @@ def put(beside: str | os.PathLike[str], path: str | os.PathLike[str], is_ours: C
     ------
     FileExistsError
         The path is a file that is not ours, or that was created in the meantime.
+    PermissionError
+        The file at the path cannot be replaced; on Windows, because it is in use.
     OSError
         The file cannot be renamed.
     """
     if os.path.lexists(path):
         require_ours(path, is_ours)
-        os.replace(beside, path)
+        try:
+            os.replace(beside, path)
+        except PermissionError as error:
+            raise PermissionError(
+                error.errno,
+                f"cannot replace {os.fspath(path)!r} ({error.strerror}). On Windows, a file cannot be "
+                "replaced while it is in use, for example by an explainer that was loaded from it: delete "
+                "that explainer, or choose another path",
+            ) from error
         return
     try:
         os.link(beside, path)  # unlike a rename, this never replaces a file
@@ -117,6 +127,8 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
     ------
     FileExistsError
         The path is a file that something else wrote.
+    PermissionError
+        The file cannot be replaced, or the folder cannot be written to.
     OSError
         The file cannot be written.
     """

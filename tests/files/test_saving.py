@@ -200,6 +200,26 @@ def test_files_appear_complete_or_not_at_all(
     assert file.read_bytes() == before and os.listdir(file.parent) == [file.name]
 
 
+def test_files_in_use_are_not_replaced_on_windows(
+    file: Path, forest: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = file.read_bytes()
+
+    def refuse(*args: Any) -> None:  # as Windows does for a file that is memory-mapped
+        raise PermissionError(13, "Access is denied")
+
+    monkeypatch.setattr("skshapgpu._files.storage.os.replace", refuse)
+    other = explainer_of(RandomForestRegressor(3, random_state=1).fit(X, Y))
+    with pytest.raises(
+        PermissionError, match=r"cannot replace .*explainer\.npz.*Access is denied.*On Windows"
+    ):
+        other.save(file)
+    assert file.read_bytes() == before and os.listdir(file.parent) == [file.name]
+    monkeypatch.undo()
+    other.save(file)
+    assert file.read_bytes() != before
+
+
 def test_files_are_those_of_numpy(file: Path, forest: Any) -> None:
     with np.load(file) as arrays:
         header = json.loads(arrays["header.json"])
