@@ -6,6 +6,12 @@
 
 #define SKSHAP_INLINE inline __attribute__((always_inline))
 
+// Stands before loops that take factors by their index. A header of vectors defines it if its instructions
+// need constant lanes, which loops have only when they are unrolled.
+#ifndef SKSHAP_UNROLL
+#define SKSHAP_UNROLL
+#endif
+
 namespace skshap {
 namespace {
 
@@ -17,6 +23,7 @@ class HeldConstants {
   using V = typename S::V;
   static constexpr int kTaken = kCount;  // registers, if there are enough
   explicit SKSHAP_INLINE HeldConstants(const T* from) : p_(from) {
+    SKSHAP_UNROLL
     for (int i = 0; i < kHeld; ++i) held_[i] = S::set1(from[i]);
   }
   SKSHAP_INLINE V operator[](int i) const { return i < kHeld ? held_[i] : S::set1(p_[i]); }
@@ -43,7 +50,9 @@ class HeldConstants<S, kCount, kWorking, true> {
   static constexpr int kLanes = kCount < S::kFactorLanes ? 1 : S::kFactorLanes;
   static constexpr int kTaken = (kCount + kLanes - 1) / kLanes;
   explicit SKSHAP_INLINE HeldConstants(const T* from) : p_(from) {
+    SKSHAP_UNROLL
     for (int i = 0; i < kHeld; ++i) held_[i] = read(i);
+    SKSHAP_UNROLL
     for (int i = 0; i < kBroadcast; ++i) broadcast_[i] = S::broadcast(factor(i));
   }
   SKSHAP_INLINE V operator[](int i) const { return i < kBroadcast ? broadcast_[i] : S::broadcast(factor(i)); }

@@ -112,6 +112,7 @@ struct ScalarWalker {
       const V d = w.template split<kRepeated>(v, decided, s, g_base);
       S::store(w.delta(v), d);
       if constexpr (kRepeated) S::store(w.base(v), g_base);
+      SKSHAP_UNROLL
       for (int k = 0; k < K; ++k) {
         const V g = S::fma(d, kRepeated ? s.factor(3 + k) : nodes.factor(k), g_base);
         S::store(next + k * kRows + v * W, S::mul(w.template C<false>(k, v), g));
@@ -144,6 +145,7 @@ struct ScalarWalker {
       const V d = S::load(w.delta(v));
       const V g_base = kRepeated ? S::load(w.base(v)) : s[0];
       V sum = s[kEnd];
+      SKSHAP_UNROLL
       for (int k = 0; k < K; ++k) {
         const size_t i = k * kRows + v * W;
         const V b = kRightLeaf ? s[kEnd + 1] : S::load(right + i);
@@ -197,16 +199,20 @@ struct ScalarWalker {
     if constexpr (kRepeated) {
       const M alive = decided.alive(index, v);
       V sum = s[kFrom];
+      SKSHAP_UNROLL
       for (int k = 0; k < K; ++k) sum = S::fma(x[k], s.factor(kFrom + 6 + K + k), sum);
       const V slope = three_way_or_zero(alive, left, s[kFrom + 2], s[kFrom + 3]);
       const V b = three_way(alive, left, s[kFrom + 1], s[kFrom + 4], s[kFrom + 5]);
       add_phi(slot, v, slope, sum);
+      SKSHAP_UNROLL
       for (int k = 0; k < K; ++k) x[k] = S::fma(slope, s.factor(kFrom + 6 + k), b);
     } else {
       V sum = s[kFrom];
+      SKSHAP_UNROLL
       for (int k = 0; k < K; ++k) sum = S::add(sum, x[k]);
       const V slope = S::select(left, s[kFrom + 2], s[kFrom + 3]);
       add_phi(slot, v, slope, sum);
+      SKSHAP_UNROLL
       for (int k = 0; k < K; ++k) x[k] = S::fma(slope, nodes.factor(k), s[kFrom + 1]);
     }
   }
@@ -219,8 +225,10 @@ struct ScalarWalker {
     const Constants<kRepeated ? 0 : K, K + 9> nodes(w.t);
     for (int v = 0; v < w.n_vectors; ++v) {
       V x[K];
+      SKSHAP_UNROLL
       for (int k = 0; k < K; ++k) x[k] = w.template C<kRight>(k, v);
       w.template pair<kRepeated, 0>(v, 0, slot, decided, s, nodes, x);
+      SKSHAP_UNROLL
       for (int k = 0; k < K; ++k) S::store(w.value + k * kRows + v * W, x[k]);
     }
     value += kValue;
@@ -246,6 +254,7 @@ struct ScalarWalker {
       V g[K], left[K], right[K];
       V g_base;
       const V d = w.template split<kRoot>(v, decided, s, g_base);
+      SKSHAP_UNROLL
       for (int k = 0; k < K; ++k) {
         const V x = w.template C<kRight>(k, v);
         g[k] = S::fma(d, kRoot ? s.factor(3 + k) : nodes.factor(k), g_base);
@@ -255,6 +264,7 @@ struct ScalarWalker {
       w.template pair<kFirst, kPair1>(v, 1, slot1, decided, s, nodes, left);
       if constexpr (!kLeaf) w.template pair<kSecond, kPair2>(v, 2, slot2, decided, s, nodes, right);
       V sum = s[kEnd];
+      SKSHAP_UNROLL
       for (int k = 0; k < K; ++k) {
         const V difference = S::sub(left[k], right[k]);
         const V weight = w.template C<kRight>(k, v);
@@ -281,6 +291,7 @@ struct ScalarWalker {
     const Constants<K, 19> nodes(w.t);
     for (int v = 0; v < w.n_vectors; ++v) {
       V m0 = s[3], m1 = S::zero();
+      SKSHAP_UNROLL
       for (int k = 0; k < K; ++k) {
         const V x = w.template C<kRight>(k, v);
         m0 = S::add(m0, x);
@@ -296,6 +307,7 @@ struct ScalarWalker {
       const V slope = S::sub(slope1, slope2);
       w.add_phi(slot, v, d, S::fma(slope, m1, S::mul(m0, s.factor(4))));
       const V b1 = S::fma(d, s.factor(4), S::fma(slope, s.factor(0), slope2)), b2 = S::mul(d, slope);
+      SKSHAP_UNROLL
       for (int k = 0; k < K; ++k)
         S::store(w.value + k * kRows + v * W, S::fma(S::fma(b2, nodes.factor(k), b1), nodes.factor(k), s[5]));
     }

@@ -6,6 +6,9 @@
 
 #include <utility>
 
+// Without it, GCC 12 keeps loops of more than 8 steps, which choose a lane at run time in each of them.
+#define SKSHAP_UNROLL _Pragma("GCC unroll 64")
+
 namespace {
 
 // The bytes of a word of decisions that a vector needs, and the bit of each of its lanes there. The compiler
