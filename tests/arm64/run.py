@@ -1,6 +1,6 @@
 """Tests of the kernels on arm64, emulated by QEMU on a Debian machine with another processor.
 
-``python tests/arm64/run.py`` cross-compiles the core, fetches Python and its packages for arm64, and runs the
+``./dev arm64`` runs this. It cross-compiles the core, fetches Python and its packages for arm64, and runs the
 tests of the kernels with each instruction set of arm64, with few examples of hypothesis. Arguments after
 ``--`` go to pytest. ``--count`` counts the instructions of the walk instead. All files are in .cache/arm64,
 and stay there for the next run.
@@ -36,9 +36,7 @@ NEEDED = {
     "qemu-aarch64": "qemu-user",
     "apt-get": "apt",
     "cc": "gcc",
-    "cmake": "cmake",
     "dpkg": "dpkg",
-    "ninja": "ninja-build",
 }
 
 ISA = ("neon", "baseline")
@@ -60,7 +58,7 @@ WALK = re.compile(r"Walker<|::(walk|walk_scalars|vector_walk|any_vector_walk)<")
 
 def main() -> None:
     """Run what the arguments ask for; exit with 1 if a test fails."""
-    parser = argparse.ArgumentParser(prog="arm64", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="./dev arm64", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", action="store_true", help="count the instructions of the walk")
     parser.add_argument("--isa", choices=ISA, help="only one instruction set")
     parser.add_argument("--examples", default="10", help="most examples of a hypothesis test (10)")
@@ -89,8 +87,10 @@ def check_programs() -> None:
     """Exit with the packages to install if a program is missing."""
     missing = [package for program, package in NEEDED.items() if shutil.which(program) is None]
     hints = [f"apt-get install {' '.join(missing)}"] if missing else []
-    if importlib.util.find_spec("pybind11") is None:
-        hints.append(f"{sys.executable} -m pip install pybind11")
+    # CMake from there, because Debian 12's does not find the emulated Python.
+    modules = [name for name in ("pybind11", "cmake", "ninja") if importlib.util.find_spec(name) is None]
+    if modules:
+        hints.append(f"{sys.executable} -m pip install {' '.join(modules)}")
     if hints:
         sys.exit("arm64: programs are missing: " + "; ".join(hints))
 
@@ -114,7 +114,7 @@ def fetch_python() -> None:
         "Dir::State::status": apt / "status",
     }
     apt_get = ["apt-get", "-q", *(f"-o{name}={value}" for name, value in options.items())]
-    wanted = ["python3", "libpython3-dev", "libstdc++6"]
+    wanted = ["python3", "libpython3-dev", "libstdc++6", "libgomp1"]  # the last for LightGBM
     log = CACHE / "apt.log"
     logged([*apt_get, "update"], log)
     logged([*apt_get, "-y", "--no-install-recommends", "--download-only", "install", *wanted], log)
@@ -123,7 +123,7 @@ def fetch_python() -> None:
     if not (SYSTEM / "lib").exists():  # newer systems have all of it in /usr/lib
         (SYSTEM / "lib").symlink_to("usr/lib")
     interpreter = (SYSTEM / "usr" / "bin" / "python3").resolve()
-    command = shlex.join(["qemu-aarch64", "-L", str(SYSTEM)])
+    command = shlex.join([str(shutil.which("qemu-aarch64")), "-L", str(SYSTEM)])
     # SKSHAPGPU_QEMU has options of the emulator, for the plugin that counts.
     PYTHON.write_text(
         f'#!/bin/sh\nexec {command} $SKSHAPGPU_QEMU -0 "$0" {shlex.quote(str(interpreter))} "$@"\n'
@@ -147,13 +147,19 @@ def fetch_packages() -> None:
         return
     say("fetching packages")
     shutil.rmtree(SITE, ignore_errors=True)
+    install(SITE, wanted)
+    stamp.write_text("\n".join(wanted))
+
+
+def install(folder: Path, requirements: list[str]) -> None:
+    """Install wheels for arm64 into a folder."""
     version = of_python("sysconfig.get_python_version()")
     platforms = [f"manylinux_2_{glibc}_aarch64" for glibc in range(36, 16, -1)] + ["manylinux2014_aarch64"]
     tags = [f"--platform={name}" for name in platforms]
     tags += [f"--abi={name}" for name in (f"cp{version.replace('.', '')}", "abi3", "none")]
     options = ["--quiet", "--only-binary=:all:", "--implementation=cp", f"--python-version={version}", *tags]
-    logged([sys.executable, "-m", "pip", "install", "--target", SITE, *options, *wanted], CACHE / "pip.log")
-    stamp.write_text("\n".join(wanted))
+    pip = [sys.executable, "-m", "pip", "install", "--target", folder]
+    logged([*pip, *options, *requirements], CACHE / "pip.log")
 
 
 def build() -> None:
@@ -167,6 +173,8 @@ def build() -> None:
         "CMAKE_SYSTEM_NAME": "Linux",
         "CMAKE_SYSTEM_PROCESSOR": "aarch64",
         "CMAKE_CXX_COMPILER": "aarch64-linux-gnu-g++",
+        # Python's headers include others of theirs by their path from there.
+        "CMAKE_CXX_FLAGS": f"-idirafter {SYSTEM / 'usr' / 'include'}",
         "PYTHON_MODULE_EXTENSION": suffix,
         "Python_EXECUTABLE": PYTHON,
         "SKSHAPGPU_CUDA": "OFF",

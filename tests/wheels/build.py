@@ -2,7 +2,8 @@
 
 Wheels for the CPU are compiled by zig's clang, whose targets name the oldest C library to run with, and which
 compiles for other processors too. Those of this processor are installed into clean environments without a
-compiler on the path, for each version of Python that is found, and tried by smoke.py.
+compiler on the path, for each version of Python that is found, and tried by smoke.py. A wheel for aarch64 is
+tried on other Debian machines under QEMU, if it is for the version of Debian's Python.
 """
 
 from __future__ import annotations
@@ -43,8 +44,12 @@ def main() -> None:
     for arch in arguments.arch:
         for version, python in pythons.items():
             wheel = build_wheel(sdist, arch, version, python)
-            if arch == platform.machine() and not arguments.no_try:
+            if arguments.no_try:
+                continue
+            if arch == platform.machine():
                 try_wheel(wheel, version, python)
+            else:
+                try_emulated(wheel, arch, version)
     check_metadata()
     for path in sorted(DIST.iterdir()):
         say(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB")
@@ -71,8 +76,8 @@ def build_wheel(sdist: Path, arch: str, version: str, python: Path) -> Path:
         "cmake.define.SKSHAPGPU_CUDA": "OFF",
         "cmake.define.CMAKE_SYSTEM_NAME": "Linux",
         "cmake.define.CMAKE_SYSTEM_PROCESSOR": arch,
-        "cmake.define.CMAKE_C_COMPILER": compiler(arch, "cc"),
-        "cmake.define.CMAKE_CXX_COMPILER": compiler(arch, "c++"),
+        "cmake.define.CMAKE_C_COMPILER": compiler(f"{arch}-linux-gnu.{GLIBC}", "cc"),
+        "cmake.define.CMAKE_CXX_COMPILER": compiler(f"{arch}-linux-gnu.{GLIBC}", "c++"),
         "cmake.define.CMAKE_SHARED_LINKER_FLAGS": "-s",
         "cmake.define.CMAKE_MODULE_LINKER_FLAGS": "-s",
         "cmake.define.PYTHON_MODULE_EXTENSION": suffix,
@@ -116,14 +121,39 @@ def try_wheel(wheel: Path, version: str, python: Path) -> None:
     environment = new_environment(WORK / f"try-{version}", python)
     pip(environment, "install", "--force-reinstall", "--no-deps", wheel)
     pip(environment, "install", f"{wheel}[{','.join(LIBRARIES)}]")
+    smoke(environment / "bin/python", {"PATH": str(environment / "bin")})
+
+
+def try_emulated(wheel: Path, arch: str, version: str) -> None:
+    """Run smoke.py under QEMU, in an environment like that of `try_wheel`."""
+    if arch != "aarch64" or any(shutil.which(name) is None for name in ("qemu-aarch64", "apt-get", "dpkg")):
+        say(f"{wheel.name} is not tried: for that, install qemu-user on a Debian machine")
+        return
+    sys.path.append(str(ROOT / "tests/arm64"))
+    import run as arm64
+
+    arm64.fetch_python()
+    if (found := arm64.of_python("sysconfig.get_python_version()")) != version:
+        say(f"{wheel.name} is not tried: Debian's Python is {found}")
+        return
+    say(f"trying {wheel.name} under QEMU")
+    site = WORK / f"try-{arch}-{version}"
+    if site.exists():
+        shutil.rmtree(site / "skshapgpu")
+    else:
+        arm64.install(site, [f"{wheel}[{','.join(LIBRARIES)}]"])
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    smoke(arm64.PYTHON, {"PATH": "", "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"})
+
+
+def smoke(python: Path, variables: dict[str, str]) -> None:
     folder = WORK / "elsewhere"
     folder.mkdir(exist_ok=True)
-    subprocess.run(
-        [environment / "bin/python", ROOT / "tests/wheels/smoke.py", ROOT / "README.md"],
-        env={"PATH": str(environment / "bin"), "HOME": str(folder), "PYTHONSAFEPATH": "1"},
-        cwd=folder,
-        check=True,
-    )
+    # joblib counts the processors by programs that are not on the path.
+    variables = {"HOME": str(folder), "PYTHONSAFEPATH": "1", "LOKY_MAX_CPU_COUNT": "1"} | variables
+    command = [python, ROOT / "tests/wheels/smoke.py", ROOT / "README.md"]
+    subprocess.run(command, env=variables, cwd=folder, check=True)
 
 
 def check_metadata() -> None:
@@ -137,13 +167,11 @@ def check_metadata() -> None:
             raise SystemExit(f"{wheel.name} has files outside the package: {strays}")
 
 
-def compiler(arch: str, language: str) -> Path:
-    """Write a script that compiles for the processor and for the oldest glibc."""
-    path = WORK / f"{arch}-{language}"
+def compiler(target: str, language: str) -> Path:
+    """Write a script that compiles for a target of zig's: a processor, a system and its C library."""
+    path = WORK / f"{target}-{language}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        f'#!/bin/sh\nexec "{sys.executable}" -m ziglang {language} -target {arch}-linux-gnu.{GLIBC} "$@"\n'
-    )
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang {language} -target {target} "$@"\n')
     path.chmod(0o755)
     return path
 
@@ -167,7 +195,7 @@ def unpack(sdist: Path, source: Path) -> None:
     """Unpack the sdist, with the times of its files as before, so that only changed files are compiled."""
     new = WORK / "new"
     shutil.rmtree(new, ignore_errors=True)
-    shutil.unpack_archive(sdist, new, filter="data")
+    run(sys.executable, "-m", "tarfile", "--extract", sdist, new, quiet=True)
     (folder,) = new.iterdir()
     source.mkdir(parents=True, exist_ok=True)
     wanted = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
