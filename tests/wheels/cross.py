@@ -25,8 +25,9 @@ TARGETS = (
 
 def main() -> None:
     tools = build_tools(new_environment(WORK / "cross-python", Path(sys.executable)))
+    version = "{}.{}".format(*sys.version_info)
     for target, system, processor, suffix in TARGETS:
-        folder = WORK / f"cross-{target}"
+        folder = WORK / f"cross-{target}-python-{version}"  # CMake keeps what it found for one version
         folder.mkdir(parents=True, exist_ok=True)
         windows = system == "Windows"
         headers = python_headers(folder, windows)
