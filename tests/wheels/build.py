@@ -4,6 +4,9 @@ Wheels for the CPU are compiled by zig's clang, whose targets name the oldest C 
 compiles for other processors too. Those of this processor are installed into clean environments without a
 compiler on the path, for each version of Python that is found, and tried by smoke.py. A wheel for aarch64 is
 tried on other Debian machines under QEMU, if it is for the version of Debian's Python.
+
+Wheels with the GPU module need nvcc, which compiles with this machine's GCC only, so that they run with this
+machine's C library or a later one.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ WORK = ROOT / ".cache" / "wheels"
 PYTHONS = ("3.11", "3.12", "3.13")
 #: The oldest glibc that a wheel runs with: that of manylinux2014.
 GLIBC = "2.17"
-MOST_MEGABYTES = 3.0
+MOST_MEGABYTES, MOST_MEGABYTES_GPU = 3.0, 15.0
 #: Extras that are installed to try a wheel.
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "arrow")
 
@@ -36,14 +39,17 @@ def main() -> None:
     parser.add_argument(
         "--arch", nargs="+", choices=("x86_64", "aarch64"), default=[platform.machine()], help="processors"
     )
+    parser.add_argument("--gpu", action="store_true", help="with the GPU module, for all GPUs")
     parser.add_argument("--no-try", action="store_true", help="build and check only")
     arguments = parser.parse_args()
+    if arguments.gpu and arguments.arch != [platform.machine()]:
+        parser.error(f"--gpu builds for {platform.machine()} only")
     shutil.rmtree(DIST, ignore_errors=True)
     pythons = {version: path for version in arguments.python if (path := find_python(version))}
     sdist = build_sdist()
     for arch in arguments.arch:
         for version, python in pythons.items():
-            wheel = build_wheel(sdist, arch, version, python)
+            wheel = build_wheel(sdist, arch, version, python, arguments.gpu)
             if arguments.no_try:
                 continue
             if arch == platform.machine():
@@ -62,9 +68,9 @@ def build_sdist() -> Path:
     return sdist
 
 
-def build_wheel(sdist: Path, arch: str, version: str, python: Path) -> Path:
+def build_wheel(sdist: Path, arch: str, version: str, python: Path, gpu: bool) -> Path:
     """Compile the sources of the sdist; the core is compiled once for all versions of Python."""
-    say(f"building the wheel of Python {version} for {arch}")
+    say(f"building the wheel of Python {version} for {arch}{' and GPUs' if gpu else ''}")
     source = WORK / "source"
     unpack(sdist, source)
     environment = new_environment(WORK / f"build-python-{version}", python)
@@ -72,16 +78,19 @@ def build_wheel(sdist: Path, arch: str, version: str, python: Path) -> Path:
     tag = f"cp{version.replace('.', '')}"
     suffix = f".cpython-{version.replace('.', '')}-{arch}-linux-gnu.so"
     settings = {
-        "build-dir": WORK / f"build-{arch}",
-        "cmake.define.SKSHAPGPU_CUDA": "OFF",
-        "cmake.define.CMAKE_SYSTEM_NAME": "Linux",
-        "cmake.define.CMAKE_SYSTEM_PROCESSOR": arch,
-        "cmake.define.CMAKE_C_COMPILER": compiler(f"{arch}-linux-gnu.{GLIBC}", "cc"),
-        "cmake.define.CMAKE_CXX_COMPILER": compiler(f"{arch}-linux-gnu.{GLIBC}", "c++"),
+        "build-dir": WORK / f"build-{arch}{'-gpu' if gpu else ''}",
+        "cmake.define.SKSHAPGPU_CUDA": "ON" if gpu else "OFF",
         "cmake.define.CMAKE_SHARED_LINKER_FLAGS": "-s",
         "cmake.define.CMAKE_MODULE_LINKER_FLAGS": "-s",
         "cmake.define.PYTHON_MODULE_EXTENSION": suffix,
     }
+    if not gpu:
+        settings |= {
+            "cmake.define.CMAKE_SYSTEM_NAME": "Linux",
+            "cmake.define.CMAKE_SYSTEM_PROCESSOR": arch,
+            "cmake.define.CMAKE_C_COMPILER": compiler(f"{arch}-linux-gnu.{GLIBC}", "cc"),
+            "cmake.define.CMAKE_CXX_COMPILER": compiler(f"{arch}-linux-gnu.{GLIBC}", "c++"),
+        }
     raw = WORK / "raw"
     shutil.rmtree(raw, ignore_errors=True)
     run(
@@ -98,20 +107,22 @@ def build_wheel(sdist: Path, arch: str, version: str, python: Path) -> Path:
         quiet=True,
     )
     (built,) = raw.glob(f"*-{tag}-{tag}-*.whl")
-    wanted = f"manylinux_{GLIBC.replace('.', '_')}_{arch}"
     shown = run(sys.executable, "-m", "auditwheel", "show", built, quiet=True)
     found = re.findall(r"manylinux_(\d+)_(\d+)_" + arch, shown)
-    if not found or min((int(a), int(b)) for a, b in found) > tuple(map(int, GLIBC.split("."))):
+    needed = min(((int(a), int(b)) for a, b in found), default=None)
+    glibc = needed if gpu else tuple(map(int, GLIBC.split(".")))
+    if needed is None or needed > glibc:
         raise SystemExit(f"{built.name} does not run with glibc {GLIBC}:\n{shown}")
+    wanted = f"manylinux_{glibc[0]}_{glibc[1]}_{arch}"
     run(sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", wanted, built, quiet=True)
     (tagged,) = raw.glob("*.whl")
     wheel = DIST / tagged.name
     shutil.copy(tagged, wheel)
     run(sys.executable, "-m", "check_wheel_contents", wheel, quiet=True)
     run(sys.executable, "-m", "pydistcheck.cli", "--inspect", wheel, quiet=True)
-    megabytes = wheel.stat().st_size / 1e6
-    if megabytes > MOST_MEGABYTES:
-        raise SystemExit(f"{wheel.name} has {megabytes:.2f} MB, more than {MOST_MEGABYTES}")
+    megabytes, most = wheel.stat().st_size / 1e6, MOST_MEGABYTES_GPU if gpu else MOST_MEGABYTES
+    if megabytes > most:
+        raise SystemExit(f"{wheel.name} has {megabytes:.2f} MB, more than {most}")
     return wheel
 
 
