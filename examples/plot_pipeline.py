@@ -48,11 +48,11 @@ print(values.head().round(3))
 print("accuracy:", pipeline.score(X_test, y_test))
 
 # %%
-# ``explain`` explains the whole pipeline, and also returns names and base values. The values of the one-hot
-# columns add up to the value of their original column: ``group`` returns one feature for each input column.
+# ``explain`` explains the whole pipeline, and also returns names and base values. With ``groups="input"``,
+# all columns that the steps make from an input column are one feature, such as the dummy columns of the city.
 explanation = explain(pipeline, X_test)
 print("columns of the model:", ", ".join(explanation.feature_names))
-by_input = explanation.group("input")
+by_input = explain(pipeline, X_test, groups="input")
 importance = by_input.importance()
 order = np.argsort(importance)
 

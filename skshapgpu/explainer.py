@@ -8,8 +8,7 @@ batches through ``calls.py``, which runs the plan on the CPU or on GPUs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from numbers import Integral
 from time import perf_counter
@@ -22,11 +21,11 @@ from ._common.progress import require_progress
 from ._engine.algorithms import BANZHAF_VALUES, SHAP_VALUES, Kind
 from ._engine.calls import Run, call_plan, execute, shap_values
 from ._engine.costs import CallPlan
+from ._engine.features import Group, features_of, read_groups, require_groups, saved_groups
 from ._engine.links import link_of, require_model_output
 from ._engine.pairs import Interactions, Request, compute_interactions
 from ._engine.plans import CompiledModel, Options
 from ._engine.sharing import Sharing
-from ._engine.used import used_columns
 from ._explanations.interactions import INDEX_NAMES, InteractionExplanation
 from ._explanations.values import Explanation
 from ._files import saving
@@ -37,7 +36,6 @@ from ._rows.inputs import Reader
 from ._rows.origins import Origins
 from ._rows.pipelines import NoCopy, copies_of, unwrap
 from ._rows.rows import Rows
-from ._rows.tables import select
 from .adapters import adapt
 from .adapters.schema import InputSchema
 from .errors import UnsupportedModelError, require_one_of
@@ -219,6 +217,13 @@ class TreeExplainer:
         Which columns get values: "used" leaves out the columns that no tree uses, whose values are zero. X
         has all columns in both cases. ``feature_indices`` has the positions of those left, which all results
         are about: values, names, ``data``, and the numbers of features in interactions.
+    groups : mapping of str to list, "input" or None, default=None
+        Columns that form one feature each, by name or position, such as the dummy columns of a category;
+        columns in no group are features of their own. A group is known or unknown as a whole: its value is
+        the Shapley value of the game in which it is one player, which in general differs from the sum of the
+        values of its columns, see :meth:`Explanation.group`. A group takes the place of its first column,
+        and all results are about groups. "input" forms a group of the columns that the leading steps of a
+        pipeline make from each column of X, see the same method for the steps.
     n_jobs : int or None, default=None
         Number of threads, as in joblib: None means 1 unless a ``joblib.parallel_config`` sets another number,
         and -1 means all processors.
@@ -284,6 +289,7 @@ class TreeExplainer:
         precision: str = "single",
         outputs: str = "auto",
         columns: str = "all",
+        groups: Mapping[str, Sequence[str | int]] | str | None = None,
         n_jobs: int | None = None,
         memory_limit: int | str | None = None,
         expected_rows: int | None = None,
@@ -300,6 +306,7 @@ class TreeExplainer:
             precision=precision,
             outputs=outputs,
             columns=columns,
+            groups=groups,
             n_jobs=n_jobs,
             memory_limit=memory_limit,
             expected_rows=expected_rows,
@@ -309,11 +316,15 @@ class TreeExplainer:
         steps = steps if isinstance(model, NoCopy) else copies_of(steps)
         self._adapted = adapt(last).with_cover(cover)
         self._reader = Reader(steps, self._adapted)
+        found = None
+        if groups is not None:
+            found = read_groups(groups, self._reader.default_names, self._reader.origins)
         background = None
         if data is not None:
             x_dtype = self._adapted.ensemble.x_dtype
             background = Background.read(data, data_weights, self._reader.read_on_host, x_dtype)
-        self._set_up(compute, background, outputs, columns, model_output)
+        by_input = isinstance(groups, str)
+        self._set_up(compute, background, outputs, columns, model_output, found, by_input)
 
     def _set_up(
         self,
@@ -322,11 +333,13 @@ class TreeExplainer:
         outputs: str,
         columns: str,
         model_output: str,
+        groups: tuple[Group, ...] | None,
+        by_input: bool = False,
         tables: dict[str, np.ndarray] | None = None,
     ) -> None:
         """Compile the adapted model; ``tables``, if given, are a :meth:`CompiledModel.contents`."""
         adapted, self._outputs, self._model_output = self._adapted, outputs, model_output
-        self._columns = columns
+        self._columns, self._groups = columns, groups
         if background is None and not adapted.has_cover:
             raise UnsupportedModelError(
                 f"this {adapted.family} model has no covers, the training weight at each node that "
@@ -340,14 +353,11 @@ class TreeExplainer:
             self._output_names = adapted.class_names or (0, 1)
         elif n_outputs > 1:
             self._output_names = adapted.output_names or tuple(range(n_outputs))
-        ensemble, shared, n_features = adapted.ensemble, adapted.shared, adapted.schema.n_features
-        self._used: np.ndarray | None = None
-        if columns == "used":
-            ensemble, shared, self._used = used_columns(ensemble, n_features, shared)
-            n_features = len(self._used)
-        sharing = Sharing(n_features, shared) if shared else None
+        game, self._features = features_of(adapted, groups, columns, by_input)
+        n_features = game.ensemble.n_players - len(game.shared)
+        sharing = Sharing(n_features, game.shared) if game.shared else None
         self._compiled = CompiledModel(
-            ensemble, compute, widen, self._output_names, background, link, tables, sharing
+            game.ensemble, compute, widen, self._output_names, background, link, tables, sharing
         )
         self._compiled.require(SHAP_VALUES, "", False)
         if link is not None and link.has_labels:
@@ -429,11 +439,20 @@ class TreeExplainer:
 
     @property
     def feature_indices(self) -> np.ndarray | None:
-        """Columns that the features of the results are, by position; None if they are all that X has.
+        """Columns that the features of the results are, by position; None if they are all, or groups.
 
         After the leading steps of a pipeline, these are columns that the last step receives.
         """
-        return None if self._used is None else self._used.copy()
+        columns = self._features.columns
+        return None if columns is None else columns.copy()
+
+    @property
+    def group_columns(self) -> tuple[tuple[int, ...], ...] | None:
+        """Columns of each feature of the results, by position; None without ``groups``.
+
+        After the leading steps of a pipeline, these are columns that the last step receives.
+        """
+        return self._features.group_columns
 
     @property
     def precision(self) -> str:
@@ -560,7 +579,8 @@ class TreeExplainer:
         rows = self._read(X, kind, "Banzhaf values")
         labels = self._read_labels(y, rows)
         values, run = self._execute(rows, kind, shap_values, labels, progress)
-        facts = self._facts(rows, run)
+        origins = self._origins_of(X)
+        facts = self._facts(rows, run, origins)
         if labels is not None:
             facts["base_values"] = self._compiled.base_value(labels)[:, 0]
         return Explanation(
@@ -568,19 +588,21 @@ class TreeExplainer:
             index=index,
             feature_perturbation=self.feature_perturbation,
             model_output=self._model_output,
-            origins=self._origins_of(X) if self._reader.steps else None,
+            origins=origins,
             seconds=perf_counter() - start,
             **facts,
         )
 
     __call__ = explain
 
+    @property
+    def _origins(self) -> Origins | None:
+        """Origins of the features of the results, without data; None if they are of X."""
+        return self._features.origins(self._reader.origins)
+
     def _origins_of(self, X: Any) -> Origins | None:
         """Return the origins of the features of the results."""
-        origins = self._reader.origins_of(X)
-        if self._used is None or origins is None or origins.columns is None:
-            return origins
-        return replace(origins, columns=origins.columns[self._used])
+        return self._features.origins(self._reader.origins_of(X))
 
     def explain_interactions(
         self,
@@ -649,7 +671,7 @@ class TreeExplainer:
             feature_values=None if feature_values is None else _shaped(feature_values),
             feature_perturbation=self.feature_perturbation,
             seconds=perf_counter() - start,
-            **self._facts(rows, run),
+            **self._facts(rows, run, self._origins_of(X) if self._features.by_input else None),
         )
 
     def shap_values(self, X: Any, y: Any = None) -> np.ndarray:
@@ -734,20 +756,16 @@ class TreeExplainer:
         return self._compiled.link.read_labels(y, rows.n_rows)
 
     def _names_of(self, rows: Rows) -> tuple[str, ...]:
-        return self._of_used(rows.names or self._reader.default_names)
+        return self._features.names(rows.names or self._reader.default_names)
 
-    def _of_used(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Select the names of the features of the results from those of all columns."""
-        return names if self._used is None else tuple(names[column] for column in self._used)
-
-    def _facts(self, rows: Rows, run: Run) -> dict[str, Any]:
+    def _facts(self, rows: Rows, run: Run, origins: Origins | None) -> dict[str, Any]:
         """Return the attributes that explanations of all kinds have in addition to their values."""
-        used = self._used
         return {
             "base_values": self.expected_value,
-            "data": rows.data if used is None else select(rows.data, slice(None), used),
+            "data": self._features.data(rows.data, origins, rows.n_rows),
             "feature_names": self._names_of(rows),
             "feature_indices": self.feature_indices,
+            "group_columns": self.group_columns,
             "output_names": self._output_names,
             "row_labels": rows.row_labels,
             "precision": self._compiled.options.precision,
@@ -761,7 +779,7 @@ class TreeExplainer:
 
     def _names_explained(self, input_features: Any = None) -> tuple[str, ...]:
         """Return those of the names of :meth:`_names_seen` that are features of the results."""
-        return self._of_used(self._names_seen(input_features))
+        return self._features.names(self._names_seen(input_features))
 
     @property
     def _n_explained(self) -> int:
@@ -805,6 +823,7 @@ class TreeExplainer:
             "outputs": self._outputs,
             "columns": self._columns,
             "model_output": self._model_output,
+            "groups": self._groups and [list(group) for group in self._groups],
         }
         contents = self._compiled.contents() if tables else {}
         saving.save(path, Saved(self._adapted, options, self._compiled.background, contents))
@@ -874,8 +893,15 @@ class TreeExplainer:
         explainer = cls.__new__(cls)
         explainer._reader, explainer._adapted = Reader([], saved.adapted), saved.adapted
         try:
+            groups = saved_groups(saved.options.get("groups"), saved.adapted.schema.n_features)
             explainer._set_up(
-                compute, saved.background, str(outputs), columns, str(model_output), saved.tables
+                compute,
+                saved.background,
+                str(outputs),
+                columns,
+                str(model_output),
+                groups,
+                tables=saved.tables,
             )
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
@@ -893,6 +919,8 @@ class TreeExplainer:
         background = "" if data is None else f", {len(data.rows)} background rows"
         if self._model_output != "raw":
             background += f", {self._model_output}"
+        if self._groups is not None:
+            background = f", {self._n_explained} groups of features{background}"
         return (
             f"<TreeExplainer of a {self.family} model: {ensemble.n_trees} trees, "
             f"{ensemble.n_leaves} leaves, {self.n_features} features, "
@@ -911,6 +939,7 @@ def read_options(
     device: str | Sequence[str],
     outputs: str,
     columns: str = "all",
+    groups: Any = None,
     **others: Any,
 ) -> Options:
     """Check the options of a :class:`TreeExplainer`, and return those that say how to compute.
@@ -919,6 +948,7 @@ def read_options(
     """
     require_one_of("outputs", outputs, _OUTPUTS)
     require_one_of("columns", columns, _COLUMNS)
+    require_groups(groups)
     require_perturbation(feature_perturbation, data, data_weights, cover)
     require_model_output(model_output, data, device)
     return Options.parse(device=device, interventional=data is not None, **others)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Self
 
@@ -57,6 +57,7 @@ class ExplainingTransformer(
         *,
         cv: Any = None,
         cover: str = "auto",
+        groups: Mapping[str, Sequence[str | int]] | str | None = None,
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -68,6 +69,7 @@ class ExplainingTransformer(
         self.estimator = estimator
         self.cv = cv
         self.cover = cover
+        self.groups = groups
         self.algorithm = algorithm
         self.device = device
         self.precision = precision
@@ -208,6 +210,30 @@ class ExplainingTransformer(
             result[test] = values
         return result
 
+    def _places_of_features(self, explainer: TreeExplainer, places: np.ndarray | None) -> np.ndarray:
+        """Return the position of each feature of another explainer among those of ``explainer_``; -1: none.
+
+        ``places`` has the positions of the other model's columns; None: they are the same.
+
+        Raises
+        ------
+        ValueError
+            Groups have other columns.
+        """
+        n_columns = self.explainer_.n_features
+        here = self.explainer_._features.of_columns(n_columns)
+        here = here if places is None else here[places]
+        there = explainer._features.of_columns(explainer.n_features)
+        found = np.full(explainer._n_explained, -1)
+        found[there[there >= 0]] = here[there >= 0]
+        known = found[found >= 0]
+        if (found[there] != here)[there >= 0].any() or len(np.unique(known)) < len(known):
+            raise ValueError(
+                "the groups of a fold's model have other columns than those of the model of all rows: give "
+                "groups as names of columns instead of positions, or groups='input'"
+            )
+        return found
+
     @abstractmethod
     def _values_of(self, explainer: TreeExplainer, X: Any, places: np.ndarray | None) -> np.ndarray:
         """Return the columns of ``transform`` from an explainer whose model's columns are at ``places``."""
@@ -262,6 +288,7 @@ class ExplainingTransformer(
     def _explainer_options(self) -> dict[str, Any]:
         return {
             "cover": self.cover,
+            "groups": self.groups,
             "algorithm": self.algorithm,
             "device": self.device,
             "precision": self.precision,

@@ -18,6 +18,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 
+from .._engine.features import have_positions
 from .._rows.origins import names_are_known
 from .._rows.pipelines import NoCopy, Prepared, is_self_training, nest, steps_before
 from .._rows.tables import n_rows_of, select
@@ -187,8 +188,14 @@ def explained_splits(
     require_n_jobs(n_jobs)
     asked = {"n_jobs": n_jobs} | (explain_params or {})
     # Reject invalid options and models before any work is done.
+    options = explainer_options(estimator, asked)
+    if have_positions(options.get("groups")) and any(steps_before(layer) for layer in nest(estimator)):
+        raise ValueError(
+            "groups: after steps of a pipeline, positions of columns may differ between splits: give names, "
+            "or groups='input'"
+        )
     with suppress(NotFittedError):
-        TreeExplainer(NoCopy(clone(estimator)), **explainer_options(estimator, asked))
+        TreeExplainer(NoCopy(clone(estimator)), **options)
     with suppress(NotFittedError):
         *_, model = nest(clone(estimator))
         adapt(model)
@@ -306,8 +313,12 @@ def _explain_split(
         names,
         outputs,
         bool(explainer._steps),
-        names_are_known(explainer._steps, explanation.feature_names),
+        names_are_known(explainer._steps, _names_of_columns(explainer, explanation.feature_names)),
     )
+
+
+def _names_of_columns(explainer: TreeExplainer, of_features: tuple[str, ...]) -> tuple[str, ...]:
+    return of_features if explainer.group_columns is None else explainer._names_seen()
 
 
 def _warn_of_missing_classes(number: int, model: Any, classes: tuple[Any, ...] | None) -> None:

@@ -252,11 +252,14 @@ def _features(explanation: Explanation, X: Any, by_input: bool) -> tuple[tuple[s
     if explanation.output_names is None:
         values = values[..., np.newaxis]
     origins = explanation.origins
-    if not by_input or origins is None:
+    if not by_input or (origins is None and explanation.group_columns is None):
         return explanation.feature_names, values
-    origins.require("Put the steps before the selector, so that it selects the columns that they make")
     n_columns = _num_features(X)
     names = tuple(f"x{i}" for i in range(n_columns))
+    if origins is None:
+        assert explanation.group_columns is not None
+        return names, summed_by_column(values, explanation.group_columns, n_columns)
+    origins.require("Put the steps before the selector, so that it selects the columns that they make")
     return names, summed_by_column(values, origins.columns_in(names_of(X)), n_columns)
 
 

@@ -71,6 +71,8 @@ class OutOfFold:
         self._base_sums = np.zeros((n_rows, n_outputs))
         self._counts = np.zeros((n_rows, n_outputs), np.int64)
         self._data = _Data() if first.prepared else None
+        self._has_data = first.explanation.data is not None
+        self._group_columns: set[Any] = set()
         self._base_values = np.full((n_splits, n_outputs), np.nan)
         self._seconds = np.zeros(n_splits)
         self._importances: dict[int, tuple[tuple[str, ...], np.ndarray]] = {}
@@ -98,7 +100,8 @@ class OutOfFold:
         base_values = np.reshape(explanation.base_values, (-1, len(outputs)))
         self._base_sums[places] += base_values
         self._counts[places] += 1
-        if self._data is not None:
+        self._group_columns.add(explanation.group_columns)
+        if self._data is not None and self._has_data:
             self._data.add(rows, names, explanation.data)
         self._base_values[number, outputs] = base_values.mean(axis=0)
         self._seconds[number] = split.seconds
@@ -134,12 +137,16 @@ class OutOfFold:
         )
         if self._output_names is None:
             values, by_row, by_split = values[..., 0], by_row[:, 0], by_split[:, 0]
+        data = None
+        if self._has_data:
+            data = table(X) if self._data is None else self._data.together(len(counts), self._features)
         explanation = replace(
             self._facts,
             values=values,
             base_values=by_row,
-            data=table(X) if self._data is None else self._data.together(len(counts), self._features),
+            data=data,
             feature_names=self._features,
+            group_columns=next(iter(self._group_columns)) if len(self._group_columns) == 1 else None,
             output_names=self._output_names,
             row_labels=row_labels(X),
             device=", ".join(self._devices),

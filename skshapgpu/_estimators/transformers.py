@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from .._common.progress import require_progress
 from .._engine.pairs import Request
 from .._explanations.interactions import InteractionExplanation, set_names
 from .._explanations.values import Explanation, column_names, side_by_side
-from .._rows.origins import Origins, origins_of, summed_by_column
+from .._rows.origins import Origins, summed_by_column
 from .._rows.tables import n_rows_of, select
 from ..explainer import TreeExplainer
 from .base import ExplainingTransformer
@@ -59,6 +59,9 @@ class ShapTransformer(ExplainingTransformer):
         "used" returns values of the columns only that the model fitted on all rows uses, whose names
         ``get_feature_names_out`` has. With ``cv``, the values of other columns, which a model of a fold may
         use, are left out. See :class:`TreeExplainer`.
+    groups : mapping of str to list, "input" or None, default=None
+        Columns that form one feature each, of those that the model sees; see :class:`TreeExplainer`. With
+        ``cv`` and a pipeline, name them, or use "input": positions may differ between folds.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
         Options of :class:`TreeExplainer`.
 
@@ -73,9 +76,9 @@ class ShapTransformer(ExplainingTransformer):
         Mean magnitude of the SHAP values of each column of the X given to ``fit``, summed over the outputs,
         for ``SelectFromModel``, ``RFE`` and the like. Values of the columns that a pipeline makes from a
         column of X are added up first, as by :meth:`Explanation.group` with "input"; a column that it drops
-        has 0. Raises ``ValueError`` if a step, such as PCA, is not known to make each of its columns from a
-        single one. If there are more than 10,000 rows, evenly spaced ones are used. Missing after
-        :meth:`from_fitted`, until ``fit`` is called.
+        has 0, and all columns of a group have the importance of the group. Raises ``ValueError`` if a step,
+        such as PCA, is not known to make each of its columns from a single one. If there are more than
+        10,000 rows, evenly spaced ones are used. Missing after :meth:`from_fitted`, until ``fit`` is called.
     classes_ : ndarray
         Class labels of a classifier.
     n_features_in_ : int
@@ -104,6 +107,7 @@ class ShapTransformer(ExplainingTransformer):
         cover: str = "auto",
         model_output: str = "raw",
         columns: str = "all",
+        groups: Mapping[str, Sequence[str | int]] | str | None = None,
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -116,6 +120,7 @@ class ShapTransformer(ExplainingTransformer):
             estimator,
             cv=cv,
             cover=cover,
+            groups=groups,
             algorithm=algorithm,
             device=device,
             precision=precision,
@@ -156,15 +161,15 @@ class ShapTransformer(ExplainingTransformer):
             self.__dict__.pop("feature_importances_", None)  # left from an earlier fit
 
     def _origins(self) -> Origins | None:
-        """Return the origins of the columns that the model sees; None if they are those of X."""
-        steps = self.explainer_._steps
-        return origins_of(steps, self.explainer_.n_features) if steps else None
+        """Return the origins of the features; None if they are columns of X, or groups of these."""
+        return self.explainer_._origins
 
     def _importances(self, X: Any, origins: Origins | None) -> np.ndarray:
-        columns = self.explainer_.feature_indices
+        columns: Any = self.explainer_.feature_indices
         if origins is not None:
-            of_input = origins.columns_in(getattr(self, "feature_names_in_", None))
-            columns = of_input if columns is None else of_input[columns]
+            columns = origins.columns_in(getattr(self, "feature_names_in_", None))
+        elif self.explainer_.group_columns is not None:
+            columns = self.explainer_.group_columns
         X = self._as_table(X)
         n_rows = n_rows_of(X)
         rows = np.arange(0, n_rows, max(1, -(-n_rows // _IMPORTANCE_ROWS)))
@@ -208,16 +213,7 @@ class ShapTransformer(ExplainingTransformer):
         values = explainer.shap_values(X)
         if explainer is self.explainer_:
             return side_by_side(values)
-        explained, wanted = explainer.feature_indices, self.explainer_.feature_indices
-        if places is None:
-            places = np.arange(self.explainer_.n_features)
-        if explained is not None:
-            places = places[explained]
-        number = np.arange(self.explainer_.n_features)
-        if wanted is not None:
-            number = np.full(len(number), -1)
-            number[wanted] = np.arange(len(wanted))
-        places, there = number[places], values
+        places, there = self._places_of_features(explainer, places), values
         values = np.zeros((len(there), self.explainer_._n_explained, *there.shape[2:]), there.dtype)
         values[:, places[places >= 0]] = there[:, places >= 0]
         return side_by_side(values)
@@ -286,6 +282,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
         :class:`TreeExplainer`.
     cover : {"auto", "count", "weight"}, default="auto"
         See :class:`TreeExplainer`.
+    groups : mapping of str to list, "input" or None, default=None
+        See :class:`ShapTransformer`. All pairs are then pairs of groups.
     algorithm, device, precision, outputs, n_jobs, memory_limit, check_additivity
         Options of :class:`TreeExplainer`.
 
@@ -328,6 +326,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         feature_perturbation: str = "auto",
         data_weights: Any = None,
         cover: str = "auto",
+        groups: Mapping[str, Sequence[str | int]] | str | None = None,
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -340,6 +339,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
             estimator,
             cv=cv,
             cover=cover,
+            groups=groups,
             algorithm=algorithm,
             device=device,
             precision=precision,
@@ -369,7 +369,7 @@ class ShapInteractionTransformer(ExplainingTransformer):
         request = Request.parse(self.interactions, self.index)
         self.interactions_: Any
         if request.form == "listed":
-            self.interactions_ = request.positions(self._names_seen())
+            self.interactions_ = request.positions(self.explainer_._names_explained(self._names_given()))
         elif request.form != "strongest":
             self.interactions_ = self.explainer_.occurring_interactions()
         elif X is not None:
@@ -401,8 +401,9 @@ class ShapInteractionTransformer(ExplainingTransformer):
         """Return the interactions of ``interactions_``; zeros for pairs that do not occur in this model."""
         pairs, there = self.interactions_, np.arange(len(self.interactions_))
         if places is not None:
-            number = np.full(self.explainer_.n_features, -1)
-            number[places] = np.arange(len(places))
+            of_features = self._places_of_features(explainer, places)
+            number = np.full(self.explainer_._n_explained, -1)
+            number[of_features] = np.arange(len(of_features))
             pairs = number[pairs]
             there = np.flatnonzero((pairs >= 0).all(axis=1))
         found = explainer.explain_interactions(X, interactions=pairs[there], index=self.index).values
@@ -448,5 +449,6 @@ class ShapInteractionTransformer(ExplainingTransformer):
             "a x b" for each pair if there is one output, otherwise "a x b__class".
         """
         check_is_fitted(self)
-        names = set_names(self._names_seen(input_features), self.interactions_)
+        of_features = self.explainer_._names_explained(self._names_given(input_features))
+        names = set_names(of_features, self.interactions_)
         return np.asarray(column_names(names, self.explainer_.output_names), dtype=object)

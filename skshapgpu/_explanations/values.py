@@ -34,6 +34,7 @@ class LabelledValues:
     seconds: float = 0.0
     additivity_error: float | None = None
     feature_indices: np.ndarray | None = None
+    group_columns: tuple[tuple[int, ...], ...] | None = None
 
     #: Heading of the ranked names in a notebook.
     _ranked_noun: ClassVar[str]
@@ -103,11 +104,14 @@ class LabelledValues:
 
     def _select_features(self, features: np.ndarray | None) -> dict[str, Any]:
         """Select features of the fields that describe them; None: all."""
-        names, indices = self.feature_names, self.feature_indices
+        names, indices, groups = self.feature_names, self.feature_indices, self.group_columns
         if features is not None:
             names = tuple(names[i] for i in features)
-            indices = features if indices is None else indices[features]
-        return {"feature_names": names, "feature_indices": indices}
+            if groups is None:
+                indices = features if indices is None else indices[features]
+            else:
+                groups = tuple(groups[i] for i in features)
+        return {"feature_names": names, "feature_indices": indices, "group_columns": groups}
 
     def _title(self) -> str:
         raise NotImplementedError
@@ -198,6 +202,8 @@ class Explanation(LabelledValues):
     feature_indices : ndarray of int or None
         Columns of the rows explained that the features are, by position; None if they are all columns, or
         groups of columns.
+    group_columns : tuple of tuple of int, or None
+        For an explainer with ``groups``: columns of the rows explained that form each feature, by position.
     index : {"SV", "BV"}
         "SV": Shapley values, that is, SHAP values; "BV": Banzhaf values, which do not add up to the margin.
     feature_perturbation : {"tree_path_dependent", "interventional"}
@@ -249,7 +255,8 @@ class Explanation(LabelledValues):
     def group(self, mapping: Mapping[str, Sequence[str]] | str) -> Explanation:
         """Add up the values of features that belong together, such as one-hot columns.
 
-        Base value and values of a row still add up to its margin.
+        Base value and values of a row still add up to its margin. A sum is in general not the SHAP value of
+        the group, which an explainer with ``groups`` computes: there, a group is known or unknown as a whole.
 
         Parameters
         ----------
@@ -327,7 +334,12 @@ class Explanation(LabelledValues):
             for feature in features:
                 values[:, column] += ours[:, feature]
         explanation = replace(
-            self, values=values, data=None, feature_names=tuple(members), feature_indices=None
+            self,
+            values=values,
+            data=None,
+            feature_names=tuple(members),
+            feature_indices=None,
+            group_columns=None,
         )
         return explanation, list(members.values())
 

@@ -109,14 +109,15 @@ class Reader:
         return self.names_seen()
 
     @cached_property
-    def _origins(self) -> Origins | None:
+    def origins(self) -> Origins | None:
+        """Origins of the columns that the model receives, without data; None if they are those of X."""
         return origins_of(self.steps, self._schema.n_features) if self.steps else None
 
     def origins_of(self, X: Any) -> Origins | None:
-        """Return the origins of the columns that the model receives; None if they are those of X."""
-        if self._origins is None:
+        """Return :attr:`origins` with ``X`` as data."""
+        if self.origins is None:
             return None
-        return with_data(self._origins, X.original if isinstance(X, Prepared) else X)
+        return with_data(self.origins, X.original if isinstance(X, Prepared) else X)
 
 
 class HostRows:

@@ -149,13 +149,14 @@ def with_data(origins: Origins, X: Any) -> Origins:
         return origins
 
 
-def summed_by_column(values: np.ndarray, columns: np.ndarray, n_columns: int) -> np.ndarray:
+def summed_by_column(values: np.ndarray, columns: Sequence[Any] | np.ndarray, n_columns: int) -> np.ndarray:
     """Sum values over the features made from each column of X; a column without features has zeros.
 
     Parameters
     ----------
     values : ndarray of shape (n_rows, n_features, ...)
-    columns : ndarray of int, shape (n_features,)
+    columns : sequence of (int or sequence of int), of length n_features
+        Column from which each feature was made; or the columns that form it, each of which gets its value.
     n_columns : int
 
     Returns
@@ -163,8 +164,9 @@ def summed_by_column(values: np.ndarray, columns: np.ndarray, n_columns: int) ->
     ndarray of shape (n_rows, n_columns, ...)
     """
     sums = np.zeros((len(values), n_columns, *values.shape[2:]), values.dtype)
-    for feature, column in enumerate(columns):
-        sums[:, column] += values[:, feature]
+    for feature, of_feature in enumerate(columns):
+        for column in np.atleast_1d(of_feature):
+            sums[:, column] += values[:, feature]
     return sums
 
 

@@ -39,6 +39,7 @@ examples:
   skshapgpu explain model.txt data.csv -o values/ --delimiter ";" --decimal ,
   skshapgpu explain model.cbm data.parquet -o strongest.parquet --top 5
   skshapgpu explain model.ubj data.parquet -o values.parquet --background train.parquet --background-rows 1000
+  skshapgpu explain model.ubj data.parquet -o values.parquet --group place=latitude,longitude
   skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions top:50
   skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions age:income,age:city
 """
@@ -73,6 +74,23 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help", self.format_usage())
+
+
+class _AddGroup(argparse.Action):
+    """Action that adds NAME=COLS to a dict of groups."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        name, equals, columns = values.partition("=")
+        groups = dict(getattr(namespace, self.dest) or {})
+        if not name or not equals:
+            raise argparse.ArgumentError(self, f"{values!r} is not of the form NAME=COLS")
+        if name in groups:
+            raise argparse.ArgumentError(self, f"group {name!r} is given twice")
+        try:
+            groups[name] = _names(columns)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
+        setattr(namespace, self.dest, groups)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -227,6 +245,13 @@ def _add_model_options(group: Any) -> None:
         "--columns",
         choices=("all", "used"),
         help="all (the default), or used: no values of columns that no tree uses, which are zero",
+    )
+    group.add_argument(
+        "--group",
+        dest="groups",
+        action=_AddGroup,
+        metavar="NAME=COLS",
+        help="columns that form one feature, as in place=latitude,longitude; can be repeated",
     )
     group.add_argument(
         "--precision", choices=("single", "double"), help="floating-point precision (default: single)"

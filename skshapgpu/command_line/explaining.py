@@ -92,7 +92,7 @@ def _interactions(args: argparse.Namespace, explainer: TreeExplainer) -> Any:
     """Return the requested interactions in the form of :func:`explain_batches`."""
     asked = args.interactions
     if isinstance(asked, list):
-        names = args.features or explainer._names_explained()
+        names = explainer._names_explained(args.features)
         return [pair_of(text, names) for text in asked]
     if isinstance(asked, str):
         return asked

@@ -39,6 +39,7 @@ _SETTLED = {
     "model_output": "--model-output",
     "cover": "--cover",
     "columns": "--columns",
+    "groups": "--group",
     "precision": "--precision",
     "algorithm": "--algorithm",
 }
@@ -123,7 +124,8 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
             raise ValueError(
                 "--model-output probability compares with background rows: give --background, too"
             )
-    settled = {name: getattr(args, name, None) for name in ("cover", "columns", "precision", "algorithm")}
+    names = ("cover", "columns", "groups", "precision", "algorithm")
+    settled = {name: getattr(args, name, None) for name in names}
     options |= {name: value for name, value in settled.items() if value is not None}
     if args.background is None:
         return TreeExplainer(path, **options)

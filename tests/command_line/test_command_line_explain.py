@@ -22,6 +22,8 @@ from skshapgpu.command_line import rows
 from skshapgpu.command_line.explaining import pair_of
 from skshapgpu.command_line.info import depth
 
+pandas = pytest.importorskip("pandas")
+
 # info
 
 
@@ -58,6 +60,49 @@ def test_used_columns(run: Any, fails: Any, tmp_path: Path) -> None:
     assert run("save", path, "-o", saved, "--columns", "used")[0] == 0
     np.testing.assert_array_equal(TreeExplainer.load(saved).feature_indices, expected.feature_indices)
     assert "--columns" in fails("explain", saved, rows, "-o", out, "--columns", "all")
+
+
+def test_groups(run: Any, fails: Any, tmp_path: Path) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    model = xgboost.XGBRegressor(n_estimators=5, max_depth=3).fit(frame(), Y)
+    path, saved, rows, out = (
+        tmp_path / name for name in ("model.ubj", "saved", "rows.parquet", "values.parquet")
+    )
+    model.save_model(path)
+    frame()[list(reversed(NAMES))].to_parquet(rows)
+    groups = {"body": ["bmi", "bp"], "blood, all": [f"s{i}" for i in range(1, 7)]}
+    options = ["--group", "body=bmi,bp", "--group", f"blood, all={','.join(groups['blood, all'])}"]
+    expected = explain(model, frame(), groups=groups)
+    assert expected.feature_names == ("age", "sex", "body", "blood, all")
+    code, printed, _ = run("explain", path, rows, "-o", out, *options, "--json")
+    assert code == 0 and json.loads(printed)["feature_names"] == list(expected.feature_names)
+    found = pandas.read_parquet(out)
+    assert tuple(found) == expected.feature_names
+    np.testing.assert_array_equal(found.to_numpy(), expected.values)
+    assert run("save", path, "-o", saved, *options)[0] == 0
+    assert TreeExplainer.load(saved).group_columns == expected.group_columns
+    pairs = tmp_path / "pairs.parquet"
+    assert run("explain", saved, rows, "-o", pairs, "--interactions", "age:body")[0] == 0
+    whole = explain_interactions(model, frame(), groups=groups, interactions=[("age", "body")])
+    np.testing.assert_array_equal(pandas.read_parquet(pairs)["age x body"], whole.values[:, 0])
+    assert "--group" in fails("explain", saved, rows, "-o", out, "--group", "body=bmi,bp")
+    assert "'Bmi', which the model does not receive" in fails(
+        "explain", path, rows, "-o", out, "--group", "body=Bmi,bp"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--group", "body"], "is not of the form NAME=COLS"),
+        (["--group", "=bmi"], "is not of the form NAME=COLS"),
+        (["--group", "body="], "is no list of names"),
+        (["--group", "body=bmi", "--group", "body=bp"], "group 'body' is given twice"),
+    ],
+)
+def test_wrong_groups(options: list[str], message: str, run: Any, tmp_path: Path) -> None:
+    code, _, err = run("explain", tmp_path / "model.ubj", tmp_path / "rows.npy", "-o", "values.npy", *options)
+    assert code == 2 and message in err
 
 
 def test_covers_of_either_kind(run: Any, fails: Any, tmp_path: Path) -> None:

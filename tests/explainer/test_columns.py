@@ -26,7 +26,7 @@ from skshapgpu import (
     explain_interactions,
     shap_importance,
 )
-from skshapgpu._engine.used import used_columns
+from skshapgpu._engine.features import features_of
 from skshapgpu.adapters import adapt
 from skshapgpu.batches.fingerprint import fingerprint
 from skshapgpu.reference import path_dependent_interactions, path_dependent_shap
@@ -292,10 +292,11 @@ def test_no_rows() -> None:
 
 
 def test_used_players_are_renumbered() -> None:
-    ensemble = adapt(forest(5, 3).fit(X, Y)).ensemble
-    found = used_columns(ensemble, N_COLUMNS, ())
-    assert found.ensemble.n_players == len(found.columns) < ensemble.n_players == N_COLUMNS
-    assert found.ensemble.n_features == N_COLUMNS and found.shared == ()
+    adapted = adapt(forest(5, 3).fit(X, Y))
+    game, features = features_of(adapted, None, "used")
+    assert features.columns is not None
+    assert game.ensemble.n_players == len(features.columns) < adapted.ensemble.n_players == N_COLUMNS
+    assert game.ensemble.n_features == N_COLUMNS and game.shared == ()
 
 
 # Refusals

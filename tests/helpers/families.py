@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from math import factorial
 from typing import Any
@@ -83,25 +83,33 @@ def assert_adds_up(model: Any, X: Any, expected: Any = None, **options: Any) -> 
     return explanation
 
 
-def values_by_definition(margin: Callable[[Any], np.ndarray], X: Any, background: Any) -> np.ndarray:
-    """Compute a frame's interventional SHAP values from the model's predictions, over all sets of columns."""
+def values_by_definition(
+    margin: Callable[[Any], np.ndarray], X: Any, background: Any, groups: Sequence[Sequence[str]] = ()
+) -> np.ndarray:
+    """Compute a frame's interventional SHAP values from the model's predictions, over all sets of groups.
+
+    Without ``groups``, each column is one.
+    """
     import pandas as pd
 
-    columns, n, m = list(X), len(X), len(background)
+    players = [tuple(group) for group in groups or [[name] for name in X]]
+    n, m = len(X), len(background)
+    assert sorted(name for player in players for name in player) == sorted(X)
     theirs = X.iloc[np.repeat(np.arange(n), m)].reset_index(drop=True)
     others = background.iloc[np.tile(np.arange(m), n)].reset_index(drop=True)
 
-    def coalition_value(known: tuple[str, ...]) -> np.ndarray:
-        mixed = pd.concat([(theirs if name in known else others)[[name]] for name in columns], axis=1)
+    def coalition_value(known: tuple[tuple[str, ...], ...]) -> np.ndarray:
+        names = {name for player in known for name in player}
+        mixed = pd.concat([(theirs if name in names else others)[[name]] for name in X], axis=1)
         return np.asarray(margin(mixed), np.float64).reshape(n, m).mean(axis=1)
 
-    values = np.zeros((n, len(columns)))
-    for i, name in enumerate(columns):
-        rest = columns[:i] + columns[i + 1 :]
-        for size in range(len(columns)):
-            weight = factorial(size) * factorial(len(rest) - size) / factorial(len(columns))
+    values = np.zeros((n, len(players)))
+    for i, player in enumerate(players):
+        rest = players[:i] + players[i + 1 :]
+        for size in range(len(players)):
+            weight = factorial(size) * factorial(len(rest) - size) / factorial(len(players))
             for known in combinations(rest, size):
-                values[:, i] += weight * (coalition_value((*known, name)) - coalition_value(known))
+                values[:, i] += weight * (coalition_value((*known, player)) - coalition_value(known))
     return values
 
 
