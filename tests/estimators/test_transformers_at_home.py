@@ -248,7 +248,9 @@ def test_skops(transformer: Any, data: Any) -> None:
     stored = skops.dumps(fitted)
     state = {
         "_rows.background.Background",
+        "_rows.origins.Origins",
         "_common.devices.Devices",
+        "_engine.features.Features",
         "adapters.ensemble.Ensemble",
         "explainer.TreeExplainer",
         "_rows.inputs.Reader",
