@@ -142,11 +142,12 @@ class IntervalLayout:
 
         Trees that are explained faster by walking ``n_rows`` rows than by building tables and looking the
         rows up have none; neither have trees that test a categorical column with more than 256 categories, or
-        any tree if a column has more than 65,534 thresholds or more than 32 features are used. The prices are
+        any tree if a column has more than 65,534 thresholds or more than 32 features are used, 64 with
+        ``on_gpu``. The prices are
         those of ``skshapgpu._engine.costs.table_prices``. There may be no tables if all would take more than
         ``most_bytes``. With ``on_gpu``, they are those that a ``_cuda.CudaPlan`` can use: of at most 1024
         entries, fewer in double precision and for many features, and none if a column has more than 31,743
-        thresholds; and trees that begin alike are not merged. ValueError is raised for other plans.
+        thresholds; and only trees of at most 32 levels and 8 quadrature nodes are merged. ValueError is raised for other plans.
         """
 
     def info(self) -> dict[str, Any]:
@@ -291,6 +292,12 @@ class RescaledTables:
     @property
     def n_terms(self) -> list[int]:
         """Number of products of which the slope consists, for each output."""
+
+def all_below(array: np.ndarray, limit: float, allow_nan: bool, n_threads: int = 1) -> bool:
+    """Return whether the magnitudes of all numbers, in one or two dimensions, are below a limit.
+
+    NaN is, if it is allowed. 0 threads are as many as are of use.
+    """
 
 def new_array(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, bool]:
     """Return a new array of float32 or float64, and whether it is known that all of its elements are 0.

@@ -15,6 +15,7 @@
 #include "cpu/walk_time.h"
 #include "intervals/builder.h"
 #include "python/table_bindings.h"
+#include "rows/number_check.h"
 #include "simd/kernels.h"
 #include "tables/fast_v2.h"
 #include "tables/tree_costs.h"
@@ -232,6 +233,18 @@ BackgroundPairsPlan compile_background_pairs(const py::dict& ensemble, const std
   return with_view(ensemble, [&](const EnsembleView& view) {
     return make_background_pairs_plan(view, of, rows, p, order, index, count_bytes, n_threads);
   });
+}
+
+bool all_numbers_below(const py::array& array, double limit, bool allow_nan, int n_threads) {
+  require_floats(array, "array");
+  if (array.ndim() != 1 && array.ndim() != 2) throw py::value_error("array must have one or two dimensions");
+  const bool is_row = array.ndim() == 1;
+  const py::ssize_t n_columns = array.shape(is_row ? 0 : 1);
+  if (n_threads < 0 || n_columns > INT32_MAX) throw py::value_error("n_threads or a dimension is out of range");
+  const Rows rows{array.data(), is_float32(array), is_row ? 1 : array.shape(0),
+                  is_row ? n_columns * array.itemsize() : array.strides(0), array.strides(is_row ? 0 : 1)};
+  const py::gil_scoped_release release;
+  return all_below(rows, static_cast<int32_t>(n_columns), limit, allow_nan, n_threads);
 }
 
 Link link_named(const std::string& name) {
@@ -548,6 +561,8 @@ PYBIND11_MODULE(_core, module) {
         out["table_bytes"] = plan.count_bytes();
         return out;
       });
+  module.def("all_below", &all_numbers_below, py::arg("array"), py::arg("limit"), py::arg("allow_nan"),
+             py::arg("n_threads") = 1);
   module.def("new_array", &new_array, py::arg("shape"), py::arg("dtype"));
   module.def("keep_memory", &keep_memory, py::arg("most_bytes"));
   module.def("kept_memory", &kept_memory);

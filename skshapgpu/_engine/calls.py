@@ -284,7 +284,9 @@ class HostRun(Run):
         return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, what, advice)
 
     def _compute(self, start: int, values: Any, parts: dict[str, Any], zeroed: bool) -> None:
-        block = self._rows.chunk(start, start + len(values), packed=not self._gpus)
+        on_cpu = not self._gpus
+        n_threads = self._execution.n_threads if on_cpu else 0  # as for copies to a GPU
+        block = self._rows.chunk(start, start + len(values), packed=on_cpu, n_threads=n_threads)
         if self._compiled.sharing is None:
             self._explain(block, start, values, parts, zeroed)
         else:

@@ -243,7 +243,7 @@ class HostRows:
         names = self.names or self._schema.feature_names
         return names[feature] if names else str(feature)
 
-    def chunk(self, start: int, stop: int, packed: bool = False) -> np.ndarray:
+    def chunk(self, start: int, stop: int, packed: bool = False, n_threads: int = 1) -> np.ndarray:
         """Return rows ``start`` to ``stop - 1``, encoded and checked.
 
         Parameters
@@ -252,6 +252,8 @@ class HostRows:
         packed : bool
             Whether only the columns that trees test may be returned, in ascending order. They are if X is
             sparse, no column has to be encoded, and this takes less memory.
+        n_threads : int
+            Number of threads that check the numbers; 0: as many as are of use.
 
         Returns
         -------
@@ -264,18 +266,18 @@ class HostRows:
             The model's library does not accept a value; the message names its row and column.
         """
         if packed and self._tested is not None:
-            return self._pack(start, stop, self._tested)
+            return self._pack(start, stop, self._tested, n_threads)
         if self._as_it_is:
             block = self._array[start:stop]
         else:
             with np.errstate(over="ignore"):  # to infinity, which the check below handles
                 block = self._convert(start, stop)
-        bad = self._first_bad(block)
+        bad = self._first_bad(block, n_threads)
         if bad is not None:
             self._refuse(block[bad], start + bad[0], bad[1])
         return block
 
-    def _pack(self, start: int, stop: int, tested: np.ndarray) -> np.ndarray:
+    def _pack(self, start: int, stop: int, tested: np.ndarray, n_threads: int) -> np.ndarray:
         """Return the tested columns of sparse rows; other columns are checked, but take no memory."""
         csr, schema = self.data, self._schema
         stored = slice(csr.indptr[start], csr.indptr[stop])
@@ -288,7 +290,7 @@ class HostRows:
         values[values == missing] = np.nan
         if schema.sparse_zero_missing or missing == 0:
             absent = np.nan
-        bad = self._first_bad(values)
+        bad = self._first_bad(values, n_threads)
         if bad is not None:
             row = np.searchsorted(csr.indptr, csr.indptr[start] + bad[0], side="right") - 1
             self._refuse(values[bad], row, columns[bad])
@@ -414,16 +416,16 @@ class HostRows:
         except Exception as error:  # the library of the data frame may raise errors of its own
             raise ValueError(f"column {self.name(feature)!r} cannot be read: {error}") from error
 
-    def _first_bad(self, block: np.ndarray) -> tuple[Any, ...] | None:
+    def _first_bad(self, block: np.ndarray, n_threads: int) -> tuple[Any, ...] | None:
         """Return the position of the first value that the model's library does not accept; None: all are."""
         schema = self._schema
         allow_nan = schema.allow_nan and (schema.allow_sparse_nan or not self._is_sparse())
         if (allow_nan and schema.allow_inf) or not block.size:
             return None
+        from .. import _core
+
         limit = np.inf if schema.allow_inf or self._x_dtype == np.float64 else FLOAT32_OVERFLOW
-        # Two passes without a temporary array; fmin and fmax skip NaN, minimum and maximum propagate it.
-        low, high = (np.fmin, np.fmax) if allow_nan else (np.minimum, np.maximum)
-        if -limit < float(low.reduce(block, axis=None)) and float(high.reduce(block, axis=None)) < limit:
+        if _core.all_below(block, limit, allow_nan, n_threads):
             return None
         bad = np.zeros(block.shape, bool) if allow_nan else np.isnan(block)
         if not schema.allow_inf:
