@@ -354,8 +354,6 @@ CudaPlan::CudaPlan(const Plan& plan, int device, bool gputreeshap) : plan_(plan)
   if (plan.order > 2) throw std::invalid_argument("triples are computed on the CPU only");
   if (!plan.tables.leaves.empty())
     throw std::invalid_argument("paths that are too long for tables are explained on the CPU only");
-  for (const TreeProgram& tree : plan.trees)
-    if (tree.merged) throw std::invalid_argument("merged trees are explained on the CPU only");
   if (gputreeshap &&
       (plan.interactions() || plan.index == Index::kBanzhaf || plan.tables.any() || plan.intervals.any()))
     throw std::invalid_argument("gputreeshap computes SHAP values only");

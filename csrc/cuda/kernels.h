@@ -7,22 +7,19 @@
 
 namespace skshap {
 
-// Frames of the walk in registers. More would save memory accesses, but each frame needs its own instances of
-// all operations, and the instruction caches are the scarcest resource.
-constexpr int kWalkFrames = 2;
-
-// The walk for one K. Each warp of a block has a tile. All warps of a multiprocessor are in one block, with
-// as many threads as registers allow: this keeps them at the same operations, and so at the same code.
+// The walk for one K. Each warp of a block has a tile. If there are enough rows, all warps of a multiprocessor
+// are in one block, with as many threads as registers allow: this keeps them at the same operations, and so at
+// the same code.
 template <class T>
 struct WalkKernel {
   void (*kernel)(CudaWalkArgs<T>);
-  int n_threads;  // of a block
+  int n_threads;  // the most of a block
 };
 template <class T, int K, bool kPairs, int kThreads>
 WalkKernel<T> walk_with(bool shared) {
   constexpr int R = cuda_lane_rows<T>();
-  if (shared) return {walk<T, K, R, kWalkFrames, kPairs, true, kThreads>, kThreads};
-  return {walk<T, K, R, kWalkFrames, kPairs, false, kThreads>, kThreads};
+  if (shared) return {walk<T, K, R, kCudaRegisterFrames, kPairs, true, kThreads>, kThreads};
+  return {walk<T, K, R, kCudaRegisterFrames, kPairs, false, kThreads>, kThreads};
 }
 
 template <class T>

@@ -185,15 +185,15 @@ class Launches {
       const auto& launch = model_.launches[i];
       CudaWalkArgs<T> a = launch.args;
       a.n_tiles = n_tiles;
-      const int n_warps = launch.kernel.n_threads / kWarp;
+      const int n_warps = launch.n_warps(n_tiles, model_.multiprocessors);
       a.n_groups = (n_tiles + n_warps - 1) / n_warps;
       a.n_tasks = a.n_groups * launch.n_chunks;
       a.codes = lane.codes.template as<int16_t>();
       a.partial = lane.partial.template as<T>();
       a.frames = lane.frames.template as<T>();
       a.next_task = lane.counters.template as<int32_t>() + i;
-      launch.kernel
-          .kernel<<<std::min(launch.n_blocks, a.n_tasks), launch.kernel.n_threads, launch.shared, s>>>(a);
+      const int n_blocks = std::min(launch.n_blocks[n_warps - 1], a.n_tasks);
+      launch.kernel.kernel<<<n_blocks, n_warps * kWarp, launch.shared(n_warps), s>>>(a);
       check_launch("walking the trees");
     }
   }

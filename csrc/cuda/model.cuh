@@ -42,9 +42,19 @@ struct CudaModel {
   struct Launch {
     CudaWalkArgs<T> args;
     WalkKernel<T> kernel;
-    int n_chunks, n_blocks;
-    size_t shared;
+    int n_chunks;
+    size_t segment_bytes, phi_bytes;  // shared memory of a block, and more for each of its warps
+    std::vector<int> n_blocks;        // that run at a time, by the number of warps of each, from 1 on
     DeviceBuffer list;
+
+    // Return the number of warps of a block that takes some tiles. Few rows are divided among all
+    // multiprocessors.
+    int n_warps(int32_t n_tiles, int multiprocessors) const {
+      const int64_t n = (static_cast<int64_t>(n_tiles) * n_chunks + multiprocessors - 1) / multiprocessors,
+                    most = std::min<int64_t>(static_cast<int64_t>(n_blocks.size()), n_tiles);
+      return static_cast<int>(std::clamp<int64_t>(n, 1, most));
+    }
+    size_t shared(int n_warps) const { return segment_bytes + n_warps * phi_bytes; }
   };
   struct General {
     CudaGeneralArgs<T> args{};
@@ -203,18 +213,22 @@ struct CudaModel {
     Launch launch;
     const auto kernel = plan.interactions() ? pairs_kernel<T> : walk_kernel<T>;
     const WalkKernel<T> shared = kernel(n_nodes, true);
-    const int n_warps = shared.n_threads / kWarp;
-    const size_t phi_size = sizeof(T) * max_slots * kTile * n_warps;
-    launch.shared = 2 * kCudaSegment * sizeof(T);
-    const bool fits = launch.shared + phi_size <= max_shared;
+    const int most_warps = shared.n_threads / kWarp;
+    launch.segment_bytes = 2 * kCudaSegment * sizeof(T);
+    launch.phi_bytes = sizeof(T) * max_slots * kTile;
+    const bool fits = launch.shared(most_warps) <= max_shared;
     launch.kernel = fits ? shared : kernel(n_nodes, false);
-    if (fits) launch.shared += phi_size;
+    if (!fits) launch.phi_bytes = 0;
     allow_shared(launch.kernel.kernel);
-    int blocks = 0;
-    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, launch.kernel.kernel,
-                                                        launch.kernel.n_threads, launch.shared),
-          "this device cannot run the kernels");
-    launch.n_blocks = std::max(blocks, 1) * multiprocessors;
+    int most_running = 0;  // warps
+    for (int n_warps = 1; n_warps <= most_warps; ++n_warps) {
+      int blocks = 0;
+      check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, launch.kernel.kernel, n_warps * kWarp,
+                                                          launch.shared(n_warps)),
+            "this device cannot run the kernels");
+      launch.n_blocks.push_back(std::max(blocks, 1) * multiprocessors);
+      most_running = std::max(most_running, launch.n_blocks.back() * n_warps);
+    }
     launch.n_chunks = static_cast<int>(list.size());
     launch.list = upload(list);
     CudaWalkArgs<T>& a = launch.args;
@@ -227,9 +241,9 @@ struct CudaModel {
     a.max_slots = max_slots;
     a.category_bits = category_bits.as<uint32_t>();
     a.category_sets = category_sets.as<uint32_t>();
-    const int in_memory = std::max(0, static_cast<int>(max_frames) - kWalkFrames);
+    const int in_memory = std::max(0, static_cast<int>(max_frames) - kCudaRegisterFrames);
     a.warp_frames = in_memory * cuda_frame_elements(n_nodes) * kTile;
-    frame_bytes = std::max(frame_bytes, sizeof(T) * a.warp_frames * launch.n_blocks * n_warps);
+    frame_bytes = std::max(frame_bytes, sizeof(T) * a.warp_frames * most_running);
     std::vector<double> t, weights;
     quadrature(plan.index, n_nodes, t, weights);
     for (int k = 0; k < n_nodes; ++k) {
@@ -348,11 +362,12 @@ struct CudaModel {
     n_sums = 0;
     for (size_t tree = 0; tree < program.tree_output.size();) {
       const int32_t output = program.tree_output[tree], width = output < 0 ? plan.n_outputs : 1;
+      const bool merged = program.tree_merged[tree];
       size_t end = tree;
       while (end < program.tree_output.size() && end < tree + kMarginTrees &&
-             program.tree_output[end] == output)
+             program.tree_output[end] == output && program.tree_merged[end] == merged)
         ++end;
-      groups.push_back({static_cast<int32_t>(tree), static_cast<int32_t>(end), n_sums, width});
+      groups.push_back({static_cast<int32_t>(tree), static_cast<int32_t>(end), n_sums, width, merged});
       for (int32_t o = 0; o < width; ++o)
         parts[n_outputs * n_places + std::max(output, 0) + o].push_back(n_sums + o);
       n_sums += width;

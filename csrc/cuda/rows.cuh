@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/program/program.h"
+#include "plan/merged_trees.h"
 
 namespace skshap {
 
@@ -136,6 +137,7 @@ struct CudaMarginGroup {
   int32_t tree_begin, tree_end;
   int32_t first_sum;  // among the sums of a row
   int32_t width;      // values of a leaf
+  bool merged;
 };
 
 struct CudaMarginArgs {
@@ -149,6 +151,36 @@ struct CudaMarginArgs {
   double* sums;  // [tile][sum][row of the tile]
 };
 
+__device__ __forceinline__ uint4 margin_node(const CudaMarginArgs& a, int64_t node) {
+  return __ldg(reinterpret_cast<const uint4*>(a.nodes + node));
+}
+__device__ __forceinline__ int32_t child_of(const CudaMarginArgs& a, const int16_t* codes, int stride, uint4 n) {
+  return static_cast<int32_t>(goes_left(codes, stride, n.x, n.y, a.category_bits) ? n.z : n.w);
+}
+
+// Add up the leaves that a row reaches in a merged tree.
+inline __device__ __noinline__ double merged_margin(const CudaMarginArgs& a, const int16_t* codes, int stride,
+                                             int64_t root) {
+  int32_t others[kMostGpuLevels + 1];  // nodes that share the places on the path and are still to be visited
+  int n_others = 0;
+  double sum = 0;
+  for (int64_t node = root;;) {
+    if (node >= 0) {
+      const uint4 n = margin_node(a, node);
+      if (n.x == kJoinedNodes) {
+        others[n_others++] = static_cast<int32_t>(n.w);
+        node = static_cast<int32_t>(n.z);
+      } else {
+        node = child_of(a, codes, stride, n);
+      }
+      continue;
+    }
+    sum += a.leaf_values[~node];
+    if (!n_others) return sum;
+    node = others[--n_others];
+  }
+}
+
 template <int kTile>
 __global__ void __launch_bounds__(kTile) add_margins(CudaMarginArgs a) {
   const CudaMarginGroup group = a.groups[blockIdx.y];
@@ -159,10 +191,11 @@ __global__ void __launch_bounds__(kTile) add_margins(CudaMarginArgs a) {
   double sum = 0;
   for (int32_t tree = group.tree_begin; tree < group.tree_end; ++tree) {
     int64_t node = a.tree_nodes[tree];
-    while (node >= 0) {
-      const uint4 n = __ldg(reinterpret_cast<const uint4*>(a.nodes + node));
-      node = static_cast<int32_t>(goes_left(codes, kTile, n.x, n.y, a.category_bits) ? n.z : n.w);
+    if (group.merged) {
+      sum += merged_margin(a, codes, kTile, node);
+      continue;
     }
+    while (node >= 0) node = child_of(a, codes, kTile, margin_node(a, node));
     const double* values = a.leaf_values + ~node * group.width;
     if (group.width == 1)
       sum += *values;

@@ -147,6 +147,47 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs> {
     exit<kRepeated, kRightLeaf>({base, delta, c, b});
   }
 
+  // --- Places of several nodes, in merged trees ---
+
+  __device__ __forceinline__ void join_enter() {
+    T* p = memory_frame();
+    E e[4];
+    take(e);
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      store_lanes<T, R>(p + k * kWarp * R, C[k]);
+      store_lanes<T, R>(p + (K + k) * kWarp * R, V{});
+    }
+  }
+  __device__ __forceinline__ void join_middle() {
+    T* p = memory_frame();
+    join_exit();
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      store_lanes<T, R>(p + (K + k) * kWarp * R, B[k]);
+      C[k] = load_lanes<T, R>(p + k * kWarp * R);
+    }
+  }
+  __device__ __forceinline__ void join_exit() {
+    const T* p = memory_frame() + K * kWarp * R;
+    E e[4];
+    take(e);
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const V sum = load_lanes<T, R>(p + k * kWarp * R);
+#pragma unroll
+      for (int r = 0; r < R; ++r) B[k].x[r] += sum.x[r];
+    }
+  }
+  __device__ __forceinline__ void join_leaf() {
+    E e[4];
+    take(e);
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+#pragma unroll
+      for (int r = 0; r < R; ++r) B[k].x[r] += value(e[3]);
+  }
+
   // --- Interactions ---
 
   // Add the pairs of the latest node's feature with others above it, two at a time. lambda_k is one constant
@@ -195,6 +236,13 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs> {
 
   __device__ __forceinline__ uint32_t code() const { return static_cast<uint32_t>(head[0]) & 255; }
 
+  // Return whether an operation is one of a joined place. It is asked for frames in memory only, which are
+  // visited seldom.
+  template <bool kRepeated>
+  static __device__ __forceinline__ bool joins(uint32_t number) {
+    return !kPairs && !kRepeated && number == kCudaJoin;
+  }
+
   // Run one instance for each frame in registers, and one for those in memory.
   template <int kFrame = 0, class InRegisters, class InMemory>
   __device__ __forceinline__ void with_frame(uint32_t number, InRegisters in_registers, InMemory in_memory) {
@@ -207,17 +255,28 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs> {
   }
   template <bool kRepeated>
   __device__ __forceinline__ void enter_frame(uint32_t number) {
-    with_frame(number, [&](Frame f) { enter<kRepeated>(f); }, [&] { memory_enter<kRepeated>(); });
+    with_frame(
+        number, [&](Frame f) { enter<kRepeated>(f); },
+        [&] { joins<kRepeated>(number) ? join_enter() : memory_enter<kRepeated>(); });
   }
   template <bool kRepeated>
   __device__ __forceinline__ void middle_frame(uint32_t number) {
-    with_frame(number, [&](Frame f) { middle<kRepeated>(f); }, [&] { memory_middle<kRepeated>(); });
+    with_frame(
+        number, [&](Frame f) { middle<kRepeated>(f); },
+        [&] { joins<kRepeated>(number) ? join_middle() : memory_middle<kRepeated>(); });
   }
   template <bool kRepeated, bool kRightLeaf>
   __device__ __forceinline__ void exit_frame(uint32_t number) {
     with_frame(
         number, [&](Frame f) { exit<kRepeated, kRightLeaf>(f); },
-        [&] { memory_exit<kRepeated, kRightLeaf>(); });
+        [&] {
+          if (!joins<kRepeated>(number))
+            memory_exit<kRepeated, kRightLeaf>();
+          else if (kRightLeaf)
+            join_leaf();
+          else
+            join_exit();
+        });
   }
 
   __device__ __forceinline__ void next_segment() {
@@ -279,19 +338,18 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs> {
   }
 };
 
-// Take tasks in each block: a chunk of trees, and as many tiles of 32 R rows as the block has warps. Each
-// warp leaves phi in its part of `partial`. With kShared, phi is summed in shared memory, otherwise there.
+// Take tasks in each block, of up to kThreads threads: a chunk of trees, and as many tiles of 32 R rows as the
+// block has warps. Each warp leaves phi in its part of `partial`. With kShared, phi is summed in shared memory, otherwise there.
 template <class T, int K, int R, int kFrames, bool kPairs, bool kShared, int kThreads>
 __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ CudaWalkArgs<T> args) {
   using E = typename CudaProgram<T>::Element;
   __shared__ int32_t shared_task;
-  constexpr int kWarps = kThreads / kWarp;
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const size_t warp_index = static_cast<size_t>(blockIdx.x) * kWarps + warp;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, n_warps = blockDim.x / kWarp;
+  const size_t warp_index = static_cast<size_t>(blockIdx.x) * n_warps + warp;
   const auto chunk_of = [&](int32_t task) -> const CudaChunk& {
     return args.chunks[args.chunk_list[task / args.n_groups]];
   };
-  const auto tile_of = [&](int32_t task) { return task % args.n_groups * kWarps + warp; };
+  const auto tile_of = [&](int32_t task) { return task % args.n_groups * n_warps + warp; };
   const auto partial_of = [&](int32_t task) {
     const size_t slot = static_cast<size_t>(tile_of(task)) * args.n_slots + chunk_of(task).first_slot;
     return args.partial + (slot * kWarp + lane) * R;

@@ -40,11 +40,12 @@ class Layout {
         limits_(limits),
         most_entries_(std::min(limits.most_entries, limits.on_gpu ? most_gpu_entries() : kMostEntries)) {
     out_.plan = &plan;
+    out_.on_gpu = limits.on_gpu;
   }
 
   IntervalLayout lay_out() {
     // The index is computed from codes of 16 bits, and has at least two values.
-    if (most_entries_ < 2 || plan_.wide_codes || plan_.features.size() > kMostFeatures ||
+    if (most_entries_ < 2 || plan_.wide_codes || plan_.features.size() > most_features() ||
         !has_possible_codes() || !sample_pays()) {
       out_.units.first_of_tree.assign(plan_.trees.size() + 1, 0);
     } else {
@@ -62,6 +63,7 @@ class Layout {
     out_.windows = group_tables(out_.tables, kWindowFeatures);
   }
 
+  size_t most_features() const { return limits_.on_gpu ? kMostGpuFeatures : kMostFeatures; }
   uint32_t most_gpu_entries() const {
     const size_t n_sums = plan_.features.size() * static_cast<size_t>(plan_.n_outputs) <= 8 ? 8 : 16;
     return std::min(kMostGpuEntries,
@@ -146,8 +148,9 @@ class Layout {
       if (out_.units.has(tree)) saved += std::max(0.0, of_tree - with[tree]);
     }
     if (saved >= kLeastSaving * without && sampled_bytes_fit(chosen)) return true;
-    out_ = {};
-    out_.plan = &plan_;
+    out_.units = {};
+    out_.tables.clear();
+    out_.windows.clear();
     return false;
   }
 
@@ -200,13 +203,26 @@ class Layout {
     return true;
   }
 
+  // Return whether a tree is within the limits of GPUs, if the layout is for one.
+  bool may_be_merged(size_t tree) const {
+    if (!limits_.on_gpu) return true;
+    const TreeProgram& program = plan_.trees[tree];
+    const auto first = plan_.decide.begin() + static_cast<std::ptrdiff_t>(program.decide);
+    return program.height <= kMostGpuLevels &&
+           quadrature_nodes(plan_.index, program.n_features) <= kMaxFixedNodes &&
+           plan_.columns.size() <= kMostGpuCode &&
+           std::all_of(first, first + static_cast<std::ptrdiff_t>(program.n_inner), [&](const DecideNode& node) {
+             return plan_.columns[node.column].categories.size() <= kMostGpuCode;
+           });
+  }
+
   // Merge the trees that are walked, if that pays; return the part of the leaves of each tree that is left.
   std::vector<double> merge() {
     std::vector<double> part_left(plan_.trees.size(), 1.0);
-    if (plan_.tables.against_background || limits_.on_gpu) return part_left;
+    if (plan_.tables.against_background) return part_left;
     std::vector<size_t> walked;
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree)
-      if (!out_.units.has(tree)) walked.push_back(tree);
+      if (!out_.units.has(tree) && may_be_merged(tree)) walked.push_back(tree);
     for (const AlikeTrees& alike : find_alike_trees(plan_, walked)) {
       double n_before = 0, walking = 0;
       for (const size_t tree : alike.trees) {

@@ -30,7 +30,7 @@ struct IntervalLimits {
   double least_leaves;                                          // of a unit, on average in a tree
   double n_rows;                                                // that the tables are expected to explain
   double most_bytes = std::numeric_limits<double>::infinity();  // that are of use: a model may have none then
-  bool on_gpu = false;  // within the limits of a GPU, where trees are not merged
+  bool on_gpu = false;  // within the limits of a GPU
 };
 
 // The costs of the tables; `groups` has all trees.
@@ -48,6 +48,7 @@ struct IntervalLayout {
   std::vector<PackedWindow> windows;
   std::vector<MergedTrees> merged;  // of trees without tables
   IntervalCosts costs;
+  bool on_gpu = false;
 };
 
 // Return the sums of a row of a window, without padding, and with it.

@@ -8,8 +8,8 @@
 namespace skshap {
 
 // Models that use more features would need many windows; laying out their tables was measured to take longer
-// than the tables save.
-constexpr size_t kMostFeatures = 32;
+// than the tables save, except in calls of as many rows as pay on a GPU.
+constexpr size_t kMostFeatures = 32, kMostGpuFeatures = 64;
 
 // Positions in Plan::features, as bits.
 using FeatureSet = uint64_t;

@@ -10,7 +10,7 @@ namespace {
 constexpr int32_t kNoLeaf = -1;
 
 // Leaves of a part of merged trees: at most so many, so that its decisions fit a cache; and about as many
-// parts for threads to share, unless they are small.
+// parts for threads to share, unless they are small. On a GPU, each part is a chunk, which has few leaves.
 constexpr size_t kMostPartLeaves = 2048, kFewPartLeaves = 512, kManyParts = 32;
 
 }  // namespace
@@ -22,7 +22,8 @@ UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout)
   std::vector<bool> merged(plan.trees.size(), false);
   for (const MergedTrees& each : layout.merged) {
     for (const size_t tree : each.trees) merged[tree] = true;
-    add_merged(each);
+    const size_t most = std::clamp(each.n_leaves / kManyParts, kFewPartLeaves, kMostPartLeaves);
+    add_merged(each, layout.on_gpu ? kFewPartLeaves : most);
   }
   for (size_t tree = 0; tree < plan.trees.size(); ++tree) {
     if (layout.units.has(tree) || merged[tree]) continue;
@@ -85,8 +86,7 @@ void UnitTrees::end_tree(int32_t output) {
   tree_output_.push_back(output);
 }
 
-void UnitTrees::add_merged(const MergedTrees& merged) {
-  const size_t most = std::clamp(merged.n_leaves / kManyParts, kFewPartLeaves, kMostPartLeaves);
+void UnitTrees::add_merged(const MergedTrees& merged, size_t most) {
   const size_t n_parts = (merged.n_leaves + most - 1) / most;
   for (size_t i = 0; i < n_parts; ++i) {
     add_part(merged, i * merged.n_leaves / n_parts, (i + 1) * merged.n_leaves / n_parts);

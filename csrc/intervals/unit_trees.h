@@ -23,7 +23,8 @@ class UnitTrees {
   void reserve(const IntervalLayout& layout);
   void begin_tree(size_t tree);
   void end_tree(int32_t output);
-  void add_merged(const MergedTrees& merged);
+  // Add merged trees in parts of at most `most` leaves.
+  void add_merged(const MergedTrees& merged, size_t most);
   void add_part(const MergedTrees& merged, size_t leaves, size_t leaves_end);
   void add_unit(const Unit& unit);
   int32_t copy(int32_t node, double cover);

@@ -73,8 +73,8 @@ _CHUNK_LEAVES = 512
 _CUDA_INTERVAL, _CUDA_DOUBLING, _CUDA_LINE = 5.4e-12, 5e-13, 32
 
 #: Tables by intervals on GPUs: the limit on their entries, the number of rows for which they are laid out,
-#: and about the seconds that it takes to build them, for each leaf.
-GPU_TABLE_ENTRIES, GPU_TABLE_ROWS, GPU_TABLE_LEAF = 1024, 2e6, 1.2e-6
+#: and about the seconds that it takes to build them, for each leaf, or only to merge trees.
+GPU_TABLE_ENTRIES, GPU_TABLE_ROWS, GPU_TABLE_LEAF, GPU_MERGED_LEAF = 1024, 2e6, 1.2e-6, 1e-7
 
 #: The host processor of that H200, an Intel Xeon, takes about this part of the CPU times above.
 CPU_BESIDE_GPU = 0.8
@@ -242,16 +242,14 @@ def cuda_seconds(
     groups: Sequence[TreeGroup], n_rows: int, work: float = 1.0, precision: str = "single"
 ) -> float:
     """Return the seconds that a call spends in trees on a GPU."""
-    seconds, n_leaves, n_trees = _CUDA_CALL, 0, 0
+    seconds, n_leaves = _CUDA_CALL, 0
     for group in groups:
         if group.algorithm == "tables":
             seconds += n_rows * group.n_lookups * _CUDA_LOOKUP
         else:
-            seconds += n_rows * group.n_leaves * group.n_nodes * _CUDA_ROW[precision] * work
-            n_leaves, n_trees = n_leaves + group.n_leaves, n_trees + group.n_trees
-    tree = n_leaves / max(n_trees, 1)
-    chunk = min(n_leaves, tree + (_CHUNK_LEAVES if tree < _CHUNK_LEAVES else 0))
-    return seconds + chunk * _CUDA_CHUNK_LEAF
+            seconds += n_rows * group.n_walked_leaves * group.n_nodes * _CUDA_ROW[precision] * work
+            n_leaves += group.n_walked_leaves
+    return seconds + min(n_leaves, _CHUNK_LEAVES) * _CUDA_CHUNK_LEAF
 
 
 def cuda_row_seconds(n_rows: int, n_features: int, n_outputs: int) -> float:

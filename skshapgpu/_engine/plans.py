@@ -6,6 +6,7 @@ A plan belongs to a *kind* of results: an order and an index. ``calls.py`` runs 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
 from numbers import Integral
@@ -61,7 +62,7 @@ class Intervals(NamedTuple):
     on_gpu: bool = False
 
 
-NO_INTERVALS, _GPU_INTERVALS = Intervals(0), Intervals(costs.GPU_TABLE_ENTRIES, on_gpu=True)
+NO_INTERVALS = Intervals(0)
 
 
 class ExecutionPlan(NamedTuple):
@@ -488,20 +489,19 @@ class CompiledModel:
         if not indices:
             return on_cpu
         n_threads, table_bytes = on_cpu.n_threads, self._counted_table_bytes(kind)
-        layout = self._worthwhile_gpu_tables(kind, n_rows)
+        layout = self._worthwhile_gpu_layout(kind, n_rows)
         if layout is None:
             seconds = (walking + transfer) / len(indices)
             return ExecutionPlan(indices, NO_INTERVALS, groups, 0.0, seconds, n_threads, table_bytes)
-        building = layout.build_seconds
+        building, intervals = layout.build_seconds, Intervals(layout.most_entries, on_gpu=True)
         seconds = building + (layout.cuda_seconds(n_rows, work, precision) + transfer) / len(indices)
         table_bytes += layout.table_bytes
-        return ExecutionPlan(
-            indices, _GPU_INTERVALS, layout.groups, building, seconds, n_threads, table_bytes
-        )
+        return ExecutionPlan(indices, intervals, layout.groups, building, seconds, n_threads, table_bytes)
 
     def intervals_on_gpu(self, kind: Kind, n_rows: int) -> Intervals:
         """Return the tables by intervals that a call uses whose rows are on a GPU."""
-        return NO_INTERVALS if self._worthwhile_gpu_tables(kind, n_rows) is None else _GPU_INTERVALS
+        layout = self._worthwhile_gpu_layout(kind, n_rows)
+        return NO_INTERVALS if layout is None else Intervals(layout.most_entries, on_gpu=True)
 
     def _plan_link(self, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
         """Choose the GPUs, or the CPU, for values of the link."""
@@ -558,18 +558,31 @@ class CompiledModel:
         seconds = costs.cpu_seconds(self._groups_of(kind), n_rows, 1, work, precision)
         if seconds * expected_rows < costs.LEAST_TABLE_SECONDS * n_rows:
             return None
+        sizes = (Intervals(most_entries), Intervals(costs.MERGED_ONLY))
+        return self._best_layout(
+            kind, sizes, lambda each: each.seconds(n_rows, expected_rows, work, precision), seconds
+        )
+
+    def _best_layout(
+        self,
+        kind: Kind,
+        sizes: tuple[Intervals, ...],
+        seconds_with: Callable[[TableLayout], float],
+        without: float,
+    ) -> TableLayout | None:
+        """Return the layout with which a call takes the least time; None if it takes the least without."""
         best, least = None, math.inf
-        for entries in (most_entries, costs.MERGED_ONLY):
-            layout = self._layout(kind, Intervals(entries))
-            with_layout = layout.seconds(n_rows, expected_rows, work, precision)
-            is_worthwhile = not layout.is_empty and with_layout < min(least, layout.most_part * seconds)
+        for intervals in sizes:
+            layout = self._layout(kind, intervals)
+            seconds = seconds_with(layout)
+            is_worthwhile = not layout.is_empty and seconds < min(least, layout.most_part * without)
             if is_worthwhile and layout.table_bytes <= self._interval_room():
-                best, least = layout, with_layout
+                best, least = layout, seconds
             if not layout.table_bytes:
                 break
-        for entries in (most_entries, costs.MERGED_ONLY):
-            if best is None or entries != best.most_entries:
-                self._core_layouts.pop((kind, Intervals(entries)), None)  # laid out again if a call needs it
+        for intervals in sizes:
+            if best is None or intervals.most_entries != best.most_entries:
+                self._core_layouts.pop((kind, intervals), None)  # laid out again if a call needs it
         return best
 
     def _may_have_tables(self, kind: Kind) -> bool:
@@ -578,8 +591,8 @@ class CompiledModel:
         possible = kind.order == 1 if self.background is None else kind == SHAP_VALUES and self.link is None
         return possible and options.algorithm.tables == "worthwhile" and options.memory_limit is None
 
-    def _worthwhile_gpu_tables(self, kind: Kind, n_rows: int) -> TableLayout | None:
-        """Return the tables by intervals that save time in calls of this size on GPUs.
+    def _worthwhile_gpu_layout(self, kind: Kind, n_rows: int) -> TableLayout | None:
+        """Return the tables by intervals, or the merged trees, that save time in calls of this size on GPUs.
 
         The choice depends neither on earlier calls nor on the number of GPUs, and so the results do not.
         """
@@ -587,17 +600,23 @@ class CompiledModel:
         if not n_rows or not self._may_have_tables(kind):
             return None
         work, precision, groups = self._work(kind), self.options.precision, self._groups_of(kind)
-        least = costs.GPU_TABLE_LEAF * sum(group.n_leaves for group in groups)
-        if costs.cuda_seconds(groups, expected_rows, work, precision) < max(costs.LEAST_TABLE_SECONDS, least):
+        n_leaves = sum(group.n_leaves for group in groups)
+        walking = costs.cuda_seconds(groups, expected_rows, work, precision)
+        if walking < max(costs.LEAST_TABLE_SECONDS, costs.GPU_MERGED_LEAF * n_leaves):
             return None
-        walking = costs.cuda_seconds(groups, n_rows, work, precision)
-        if not devices.hold_tables(self.options.devices.indices or (0,)):
-            return None
-        layout = self._layout(kind, _GPU_INTERVALS)
-        building = layout.build_seconds * n_rows / expected_rows
-        seconds = building + layout.cuda_seconds(n_rows, work, precision)
-        is_worthwhile = layout.table_bytes and seconds < layout.most_part * walking
-        return layout if is_worthwhile and layout.table_bytes <= self._interval_room() else None
+        sizes: tuple[Intervals, ...] = (Intervals(costs.MERGED_ONLY, on_gpu=True),)
+        if walking >= costs.GPU_TABLE_LEAF * n_leaves and devices.hold_tables(
+            self.options.devices.indices or (0,)
+        ):
+            sizes = (Intervals(costs.GPU_TABLE_ENTRIES, on_gpu=True), *sizes)
+
+        def seconds_with(layout: TableLayout) -> float:
+            building = layout.build_seconds * n_rows / expected_rows
+            return building + layout.cuda_seconds(n_rows, work, precision)
+
+        return self._best_layout(
+            kind, sizes, seconds_with, costs.cuda_seconds(groups, n_rows, work, precision)
+        )
 
     def _layout(self, kind: Kind, intervals: Intervals) -> TableLayout:
         """Return the layout of tables by intervals; lay them out at the first time."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.alike_trees import alike_trees
+from helpers.alike_trees import MODELS, alike_trees
 from helpers.ensembles import leaf_scale, random_ensemble, random_rows
 from helpers.kernels import TOLERANCE, both_precisions, explain, once, same_bits, state
 from helpers.plans import NEVER_TABLES, merged_plan
@@ -14,30 +14,16 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu._engine import costs
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.reference import path_dependent_banzhaf, path_dependent_shap
-
-MODELS: dict[str, dict[str, Any]] = {
-    "few levels": {"max_depth": 2},
-    "a leaf where others split": {"max_depth": 4, "parting": 0.1},
-    "only leaves differ": {"parting": 0.0},
-    "repeated features": {"n_features": 2, "max_depth": 7},
-    "categories": {"categorical": True, "n_features": 4},
-    "several outputs": {"n_outputs": 3, "n_trees": 20},
-    "float32": {"x_dtype": "float32", "strict": True},
-    "zero missing": {"zero_missing": [True, False, True, False, True, True]},
-    "several parts": {"max_depth": 10, "n_trees": 14, "parting": 0.03},
-    "many quadrature nodes": {"n_features": 30, "max_depth": 11, "n_trees": 6, "parting": 0.03},
-}
-
 
 def plain(ensemble: Ensemble, precision: str = "double", **options: Any) -> Any:
     return _core.Plan(state(ensemble), precision, **options)
 
 
-def leaves(plan: Any) -> tuple[int, int]:
+def leaves(plan: Any, on_gpu: bool = False) -> tuple[int, int]:
     """Return the number of leaves of a plan, and of those that are left once its trees are merged."""
-    groups = _core.IntervalLayout(plan, 1, 1e9, NEVER_TABLES).info()["groups"]
+    groups = _core.IntervalLayout(plan, 1, 1e9, NEVER_TABLES, on_gpu=on_gpu).info()["groups"]
     return sum(group["n_leaves"] for group in groups), sum(group["n_walked_leaves"] for group in groups)
 
 
@@ -118,6 +104,37 @@ def test_trees_that_do_not_begin_alike_are_not_merged() -> None:
     ):
         n_leaves, n_left = leaves(plain(ensemble))
         assert n_left == n_leaves
+
+
+def equal_chains(n_levels: int, n_features: int) -> Ensemble:
+    """Build two equal trees with a leaf at each level, breadth first."""
+    node = np.arange(2 * n_levels + 1)
+    inner = (node % 2 == 0) & (node < 2 * n_levels)
+    tree = Tree(
+        left=np.where(inner, node + 1, -1),
+        right=np.where(inner, node + 2, -1),
+        feature=node // 2 % n_features,
+        threshold=node / 4,
+        missing_left=inner,
+        cover=1.0 + node[::-1],
+        value=np.where(inner, 0.0, node),
+    )
+    return Ensemble.from_trees([tree, tree], n_features=n_features, intercept=[0.0])
+
+
+@once
+def test_trees_are_merged_for_gpus_within_their_limits() -> None:
+    """At most 8 quadrature nodes and 32 levels; the CPU merges all of them."""
+    for ensemble, on_gpu in (
+        (alike_trees(1, **MODELS["several parts"]), True),
+        (equal_chains(32, 16), True),
+        (equal_chains(32, 17), False),
+        (equal_chains(33, 3), False),
+    ):
+        plan = plain(ensemble)
+        n_leaves, n_left = leaves(plan)
+        assert n_left < n_leaves
+        assert leaves(plan, on_gpu=True) == (n_leaves, n_left if on_gpu else n_leaves)
 
 
 @once

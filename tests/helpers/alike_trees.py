@@ -9,6 +9,21 @@ import numpy as np
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 
 
+#: Options of :func:`alike_trees` for ensembles of which most leaves are merged.
+MODELS: dict[str, dict[str, Any]] = {
+    "few levels": {"max_depth": 2},
+    "a leaf where others split": {"max_depth": 4, "parting": 0.1},
+    "only leaves differ": {"parting": 0.0},
+    "repeated features": {"n_features": 2, "max_depth": 7},
+    "categories": {"categorical": True, "n_features": 4},
+    "several outputs": {"n_outputs": 3, "n_trees": 20},
+    "float32": {"x_dtype": "float32", "strict": True},
+    "zero missing": {"zero_missing": [True, False, True, False, True, True]},
+    "several parts": {"max_depth": 10, "n_trees": 14, "parting": 0.03},
+    "many quadrature nodes": {"n_features": 30, "max_depth": 11, "n_trees": 6, "parting": 0.03},
+}
+
+
 def alike_trees(
     seed: int,
     *,

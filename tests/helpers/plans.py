@@ -56,9 +56,10 @@ def with_intervals(plan: Any, most_entries: int = 4096, n_threads: int = 1) -> A
     return _core.interval_plan(plan, _core.IntervalLayout(plan, most_entries, 1e9, ALWAYS_TABLES), n_threads)
 
 
-def merged_plan(plan: Any, n_threads: int = 1) -> Any:
-    """Compile a plan whose trees are merged where they begin alike."""
-    return _core.interval_plan(plan, _core.IntervalLayout(plan, 1, 1e9, NEVER_TABLES), n_threads)
+def merged_plan(plan: Any, n_threads: int = 1, on_gpu: bool = False) -> Any:
+    """Compile a plan whose trees are merged where they begin alike, on request within the limits of GPUs."""
+    layout = _core.IntervalLayout(plan, 1, 1e9, NEVER_TABLES, on_gpu=on_gpu)
+    return _core.interval_plan(plan, layout, n_threads)
 
 
 def plan_with_tables(ensemble: Ensemble, precision: str, kind: str, **options: Any) -> Any:

@@ -2,6 +2,7 @@
 #include "cuda/program/program.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "cuda/program/writer.h"
 #include "plan/quadrature.h"
@@ -13,6 +14,9 @@ namespace {
 // that their sum is safe in single precision and that a job of few rows fills a GPU.
 constexpr size_t kMaxChunkTrees = 32;
 constexpr size_t kMaxChunkLeaves = 512;
+// A larger tree is cut into parts of about so many leaves, but each part has sums of its own, which take
+// memory and time for each row.
+constexpr size_t kPartLeavesPerSum = 32;
 // Small models are divided into about this many smaller chunks, because a small job takes as long as one
 // chunk.
 constexpr size_t kChunks = 5, kMinChunkLeaves = 16;
@@ -34,14 +38,15 @@ class CudaCompiler {
     size_up();
     for (const Chunk& chunk : plan_.chunks) {
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-        tree_.open(chunk, plan_.trees[i]);
-        write_margin_nodes(chunk, plan_.trees[i]);
-        if (!plan_.trees[i].walked) continue;
-        const int n_nodes = nodes_of(plan_.trees[i]);
-        const bool general = needs_general_form(chunk, n_nodes);
-        if (!writer_.is_open() || !fits(n_nodes, general)) begin_chunk(chunk, n_nodes, general);
-        count_tree();
-        writer_.write_tree();
+        const TreeProgram& tree = plan_.trees[i];
+        write_margin_nodes(chunk, tree);
+        if (!tree.walked) continue;
+        const size_t n_parts = count_parts(tree);
+        for (size_t part = 0; part < n_parts; ++part) {
+          tree_.open(chunk, tree, static_cast<int32_t>(part * tree.n_inner / n_parts),
+                     static_cast<int32_t>((part + 1) * tree.n_inner / n_parts));
+          write_tree(chunk, tree);
+        }
       }
       writer_.end_chunk();
     }
@@ -66,6 +71,24 @@ class CudaCompiler {
       launched_nodes_[n] = next && leaves[n] < kMaxChunkLeaves ? next : n;
       if (leaves[n]) next = launched_nodes_[n];
     }
+  }
+
+  // Merged trees have been divided before.
+  size_t count_parts(const TreeProgram& tree) const {
+    if (tree.merged) return 1;
+    const size_t n_sums = plan_.features.size() + plan_.pairs.size(),
+                 part = std::max(kMaxChunkLeaves, kPartLeavesPerSum * n_sums);
+    return std::max<size_t>((tree.n_inner + part / 2) / part, 1);
+  }
+
+  // Write the open tree, or part of a tree.
+  void write_tree(const Chunk& chunk, const TreeProgram& tree) {
+    const int n_nodes = nodes_of(tree);
+    const bool general = needs_general_form(chunk, n_nodes);
+    if (general && tree.merged) throw std::logic_error("a merged tree does not fit the form for a GPU");
+    if (!writer_.is_open() || !fits(n_nodes, general)) begin_chunk(chunk, n_nodes, general);
+    count_tree();
+    writer_.write_tree();
   }
 
   // Return the number of quadrature nodes of a tree: here it is always Gauss-Legendre quadrature, whatever
@@ -102,19 +125,66 @@ class CudaCompiler {
   }
 
   void write_margin_nodes(const Chunk& chunk, const TreeProgram& tree) {
-    const int64_t first = static_cast<int64_t>(out_.nodes.size());
-    const int64_t first_leaf = static_cast<int64_t>(tree.leaves / n_used_outputs(plan_, chunk));
-    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
-    out_.tree_nodes.push_back(first);
+    out_.tree_nodes.push_back(static_cast<int64_t>(out_.nodes.size()));
     out_.tree_output.push_back(chunk.output);
+    out_.tree_merged.push_back(tree.merged);
+    const int64_t first_leaf = static_cast<int64_t>(tree.leaves / n_used_outputs(plan_, chunk));
+    if (tree.merged)
+      write_merged_margin_nodes(tree, first_leaf);
+    else
+      write_margin_nodes(tree, first_leaf);
+  }
+
+  void write_margin_nodes(const TreeProgram& tree, int64_t first_leaf) {
+    const int64_t first = static_cast<int64_t>(out_.nodes.size());
+    const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
+    const int32_t* const children = plan_.children.data() + tree.children;
     const auto link = [&](int32_t child) {
       return static_cast<int32_t>(child < n_inner ? first + child : ~(first_leaf + child - n_inner));
     };
     for (int32_t i = 0; i < n_inner; ++i) {
-      CudaNode node = columns_.margin_node(tree_.decide[i]);
-      node.left = link(tree_.children[2 * i]);
-      node.right = link(tree_.children[2 * i + 1]);
+      CudaNode node = columns_.margin_node(plan_.decide[tree.decide + i]);
+      node.left = link(children[2 * i]);
+      node.right = link(children[2 * i + 1]);
       out_.nodes.push_back(node);
+    }
+  }
+
+  // Several nodes or leaves in one place follow a node that leads a row to all of them, one after the other.
+  void write_merged_margin_nodes(const TreeProgram& tree, int64_t first_leaf) {
+    const size_t n_inner = tree.n_inner, n = n_inner + tree.n_leaves;
+    const int32_t* const edges = plan_.children.data() + tree.children;
+    // By inner node and side, then the root: what is in the place.
+    std::vector<std::vector<int32_t>> places(2 * n_inner + 1);
+    for (size_t i = 0; i < n; ++i) {
+      const uint32_t edge = static_cast<uint32_t>(edges[i]);
+      const size_t place = edge ? 2 * static_cast<size_t>(bit_node(edge)) + (edge & 1) : 2 * n_inner;
+      places[place].push_back(static_cast<int32_t>(i));
+    }
+    // The root must be the first node, so its place is written before its nodes.
+    const std::vector<int32_t>& root = places.back();
+    const size_t n_joins = root.size() - 1;
+    const int64_t first = static_cast<int64_t>(out_.nodes.size() + n_joins);
+    const auto link = [&](int32_t i) {
+      const int64_t number = i;
+      return static_cast<int32_t>(number < static_cast<int64_t>(n_inner)
+                                      ? first + number
+                                      : ~(first_leaf + number - static_cast<int64_t>(n_inner)));
+    };
+    for (size_t i = 0; i < n_joins; ++i) {
+      const int32_t next = i + 1 < n_joins ? static_cast<int32_t>(out_.nodes.size()) + 1 : link(root.back());
+      out_.nodes.push_back({kJoinedNodes, 0, link(root[i]), next});
+    }
+    for (size_t i = 0; i < n_inner; ++i)
+      out_.nodes.push_back(columns_.margin_node(plan_.decide[tree.decide + i]));
+    for (size_t i = 0; i < 2 * n_inner; ++i) {
+      int32_t to = link(places[i].back());
+      for (size_t j = places[i].size() - 1; j-- > 0;) {
+        out_.nodes.push_back({kJoinedNodes, 0, link(places[i][j]), to});
+        to = static_cast<int32_t>(out_.nodes.size()) - 1;
+      }
+      CudaNode& node = out_.nodes[first + static_cast<int64_t>(i / 2)];
+      (i & 1 ? node.right : node.left) = to;
     }
   }
 

@@ -19,11 +19,20 @@ namespace skshap {
 // Operations. The low byte of an op's first element is its code; the frame of a node (its height above the
 // fused subtrees) is in bits 8 to 31. A walk goes down by `enter` to a fused subtree, and then up by `exit`
 // to the next `middle` or the next tree, so a kernel never has to choose among all operations.
-constexpr uint32_t kCudaFrames = 8;  // in a code; the last stands for all higher ones
+constexpr uint32_t kCudaFrames = 8;                   // in a code
+constexpr uint32_t kCudaMostFrame = kCudaFrames - 2;  // stands for all higher ones
 enum CudaKind : uint32_t { kCudaEnter, kCudaMiddle, kCudaExit, kCudaExitLeaf };
 constexpr uint32_t cuda_code(CudaKind kind, uint32_t frame, bool repeated) {
-  return (frame < kCudaFrames ? frame : kCudaFrames - 1) << 3 | kind << 1 | repeated;
+  return (frame < kCudaMostFrame ? frame : kCudaMostFrame) << 3 | kind << 1 | repeated;
 }
+// The last frame of a code stands for a place that several nodes of a merged tree take, with a frame of its
+// own: `enter` keeps C, `middle` adds B of a node to a sum and restores C for the next one, `exit` adds the
+// sum to B of the last, and `exit leaf` adds the value of a leaf.
+constexpr uint32_t kCudaJoin = kCudaFrames - 1;
+constexpr uint32_t cuda_join_code(CudaKind kind) { return kCudaJoin << 3 | kind << 1; }
+// Frames in registers. More would save memory accesses, but each frame needs its own instances of all
+// operations, and the instruction caches are the scarcest resource. Frames of joined places are never there.
+constexpr int kCudaRegisterFrames = 2;
 constexpr uint32_t kCudaQuad = kCudaFrames << 3;  // + 4 * root + 2 * first + second repeated
 constexpr uint32_t kCudaTrio = kCudaQuad + 8;     // + 2 * root + pair repeated
 constexpr uint32_t kCudaPair = kCudaTrio + 4;     // + repeated
@@ -109,6 +118,8 @@ struct alignas(16) CudaNode {
 };
 enum CudaNodeFlag : uint32_t { kNodeBias = 1, kNodeCategorical = 2, kNodeFlip = 4, kNodeWide = 8 };
 constexpr int kNodeColumnShift = 4;
+// The column and flags of a node of a merged tree that leads all rows to the left, and then to the right.
+constexpr uint32_t kJoinedNodes = 0xffffffff;
 
 template <class T>
 struct CudaProgram {
@@ -121,6 +132,7 @@ struct CudaProgram {
   std::vector<CudaNode> nodes;
   std::vector<int64_t> tree_nodes;  // [tree]: its first node, the root
   std::vector<int32_t> tree_output;
+  std::vector<bool> tree_merged;
   CudaTables<T> tables;
   CudaIntervals intervals;
 };

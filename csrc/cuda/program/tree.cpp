@@ -8,56 +8,162 @@ CudaTree::CudaTree(const Plan& plan, const CudaColumns& columns)
     : plan(plan),
       columns_(columns),
       pairs_(plan.interactions()),
-      walk_(plan),
+      feature_of_column_(column_features(plan)),
+      zeros_(plan.n_outputs, 0.0),
+      path_(plan.features.size()),
       listed_(plan.features.size(), 0),
       counted_(plan.features.size() + plan.pairs.size(), 0) {}
 
-void CudaTree::open(const Chunk& chunk, const TreeProgram& tree) {
-  program = &tree;
-  decide = plan.decide.data() + tree.decide;
-  children = plan.children.data() + tree.children;
-  if (!tree.walked) return;
-  label(n_used_outputs(plan, chunk));
+void CudaTree::open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, int32_t end) {
+  width_ = n_used_outputs(plan, chunk);
+  nodes.clear();
+  n_sets = 0;
+  fits = true;
+  if (tree.merged)
+    copy_merged(tree);
+  else
+    copy_part(tree, begin, end);
+  label();
   measure_heights();
   count_tracked();
   count_slots();
 }
 
-void CudaTree::label(size_t width) {
-  const double* const leaves = plan.leaf_values.data() + program->leaves;
-  const int32_t n_inner = static_cast<int32_t>(program->n_inner);
-  const auto leaf = [&](int32_t child) {
-    return child < n_inner ? nullptr : leaves + static_cast<size_t>(child - n_inner) * width;
+// Add a copy of an inner node, without children; return its number.
+int32_t CudaTree::add_node(const TreeProgram& tree, int32_t node) {
+  Node copy{};
+  copy.test = plan.decide[tree.decide + node];
+  copy.feature = feature_of_column_[copy.test.column];
+  copy.next = copy.previous = copy.parent = -1;
+  copy.share = plan.shares[tree.decide + node];
+  copy.zero_fraction = copy.edge_fraction = 1;
+  const bool categorical = copy.test.flags & kCategorical;
+  n_sets += categorical;
+  fits = fits && !(categorical && columns_.wide(copy.test.column)) &&
+         columns_.first()[copy.test.column] <= kMaxCudaIndex / 2;
+  nodes.push_back(copy);
+  return static_cast<int32_t>(nodes.size()) - 1;
+}
+
+void CudaTree::copy_part(const TreeProgram& tree, int32_t begin, int32_t end) {
+  const int32_t n_inner = static_cast<int32_t>(tree.n_inner);
+  const int32_t* const children = plan.children.data() + tree.children;
+  const double* const leaves = plan.leaf_values.data() + tree.leaves;
+  subtree_end_.resize(tree.n_inner);
+  for (int32_t node = n_inner; node-- > 0;) {
+    subtree_end_[node] = node + 1;
+    for (const int32_t child : {children[2 * node], children[2 * node + 1]})
+      if (child < n_inner) subtree_end_[node] = std::max(subtree_end_[node], subtree_end_[child]);
+  }
+  struct Item {
+    int32_t node, parent;
+    bool right;
   };
-  nodes.assign(n_inner, Node{});
-  n_sets = 0;
-  fits = true;
-  walk_.run<LeafOrder::kByNumber>(
-      *program,
-      [&](const PathNode& at) {
-        Node& node = nodes[at.node];
-        const int32_t left = children[2 * at.node], right = children[2 * at.node + 1];
-        node.feature = at.feature;
-        node.left = left < n_inner ? left : -1;
-        node.right = right < n_inner ? right : -1;
-        node.pair = node.left < 0 && node.right < 0;
-        node.left_leaf = leaf(left);
-        node.right_leaf = leaf(right);
-        node.share = plan.shares[program->decide + at.node];
-        node.parent = at.parent;
-        node.level = at.level;
-        node.previous = at.previous ? bit_node(at.previous->bit) : -1;
-        node.zero_fraction = at.previous ? at.previous->share : 1;
-        node.edge_fraction = at.parent < 0 ? 1 : walk_.find(nodes[at.parent].feature)->share;
-        node.tracked = pairs_ && !node.pair;
-        if (at.previous) nodes[node.previous].tracked = true;
-        const DecideNode& d = decide[at.node];
-        const bool categorical = d.flags & kCategorical;
-        n_sets += categorical;
-        fits = fits && !(categorical && columns_.wide(d.column)) &&
-               columns_.first()[d.column] <= kMaxCudaIndex / 2;
-      },
-      [](int32_t) {});
+  std::vector<Item> stack{{0, -1, false}};
+  while (!stack.empty()) {
+    const Item item = stack.back();
+    stack.pop_back();
+    const int32_t number = add_node(tree, item.node);
+    Place& place = item.parent < 0 ? root : item.right ? nodes[item.parent].right : nodes[item.parent].left;
+    place = {number, nullptr};
+    Node& node = nodes[number];
+    node.parent = item.parent;
+    const auto is_kept = [&](int32_t child) {
+      return child < n_inner && child < end && subtree_end_[child] > begin;
+    };
+    const auto leaf = [&](int32_t child) {
+      const bool here = child >= n_inner && item.node >= begin && item.node < end;
+      return Place{-1, here ? leaves + static_cast<size_t>(child - n_inner) * width_ : zeros_.data()};
+    };
+    int32_t left = children[2 * item.node], right = children[2 * item.node + 1];
+    if (!is_kept(left) && is_kept(right)) {  // the left subtree is cut off
+      std::swap(left, right);
+      node.test.flags ^= kFlip;
+      node.share = 1 - node.share;
+    }
+    node.left = leaf(left);
+    node.right = leaf(right);
+    if (is_kept(right)) stack.push_back({right, number, true});
+    if (is_kept(left)) stack.push_back({left, number, false});
+  }
+}
+
+// The plan has the edge to each node of a merged tree, and to each leaf.
+void CudaTree::copy_merged(const TreeProgram& tree) {
+  const int32_t* const edges = plan.children.data() + tree.children;
+  root = {};
+  const auto place_of = [&](int32_t edge) -> Place& {
+    if (!edge) return root;
+    Node& parent = nodes[bit_node(static_cast<uint32_t>(edge))];
+    return edge & 1 ? parent.right : parent.left;
+  };
+  for (size_t i = 0; i < tree.n_inner; ++i) {
+    const int32_t number = add_node(tree, static_cast<int32_t>(i));
+    nodes[number].parent = edges[i] ? bit_node(static_cast<uint32_t>(edges[i])) : -1;
+    int32_t* last = &place_of(edges[i]).first;
+    while (*last >= 0) last = &nodes[*last].next;
+    *last = number;
+  }
+  for (size_t leaf = 0; leaf < tree.n_leaves; ++leaf)
+    place_of(edges[tree.n_inner + leaf]).leaf = plan.leaf_values.data() + tree.leaves + leaf;
+}
+
+// Resolve the place of each node on its path.
+void CudaTree::label() {
+  struct Item {
+    int32_t node;
+    uint32_t level;
+    enum { kVisit, kRight, kLeave } stage;
+  };
+  std::vector<Item> stack;
+  const auto push = [&](const Place& place, uint32_t level) {
+    const size_t first = stack.size();
+    for (int32_t i = place.first; i >= 0; i = nodes[i].next) stack.push_back({i, level, Item::kVisit});
+    std::reverse(stack.begin() + static_cast<std::ptrdiff_t>(first), stack.end());
+  };
+  push(root, 0);
+  while (!stack.empty()) {
+    const Item item = stack.back();
+    stack.pop_back();
+    const Node& node = nodes[item.node];
+    switch (item.stage) {
+      case Item::kVisit:
+        label(item.node, item.level);
+        if (node.pair) break;
+        path_.enter(node.feature);
+        path_.take(bit_of(item.node, false), node.share);
+        stack.push_back({item.node, item.level, Item::kLeave});
+        push(node.right, item.level + 1);
+        stack.push_back({item.node, item.level, Item::kRight});
+        push(node.left, item.level + 1);
+        break;
+      case Item::kRight: path_.take(bit_of(item.node, true), node.share); break;
+      case Item::kLeave: path_.leave(); break;
+    }
+  }
+}
+
+void CudaTree::label(int32_t i, uint32_t level) {
+  Node& node = nodes[i];
+  const PathStep* const previous = path_.find(node.feature);
+  node.pair = node.left.is_leaf() && node.right.is_leaf();
+  node.level = level;
+  node.tracked = pairs_ && !node.pair;
+  if (node.parent >= 0) node.edge_fraction = path_.find(nodes[node.parent].feature)->share;
+  if (!previous) return;
+  node.previous = bit_node(previous->bit);
+  node.zero_fraction = previous->share;
+  nodes[node.previous].tracked = true;
+}
+
+int32_t CudaTree::height(const Place& place) const {
+  int32_t height = -1;
+  bool several = false;
+  for (int32_t i = place.first; i >= 0; i = nodes[i].next) {
+    height = std::max(height, nodes[i].height);
+    several = several || nodes[i].next >= 0;
+  }
+  return several ? std::max(height + 1, kCudaRegisterFrames) : height;
 }
 
 // Measure the heights from the last node to the first: in preorder, children come after their parent.
@@ -66,10 +172,10 @@ void CudaTree::measure_heights() {
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
     node->height = -1;
     if (fused(*node)) continue;
-    for (const int32_t child : {node->left, node->right})
-      if (child >= 0) node->height = std::max(node->height, nodes[child].height);
-    n_frames = std::max(n_frames, static_cast<uint32_t>(++node->height) + 1);
+    node->height = std::max(height(node->left), height(node->right)) + 1;
+    n_frames = std::max(n_frames, static_cast<uint32_t>(node->height) + 1);
   }
+  n_frames = std::max(n_frames, static_cast<uint32_t>(height(root) + 1));
 }
 
 void CudaTree::count_tracked() {
@@ -77,8 +183,8 @@ void CudaTree::count_tracked() {
   for (const Node& node : nodes) {
     const uint32_t tracked = node.tracked_above + node.tracked;
     most_tracked = std::max(most_tracked, tracked);
-    for (const int32_t child : {node.left, node.right})
-      if (child >= 0) nodes[child].tracked_above = tracked;
+    for (const Place& place : {node.left, node.right})
+      visit_place(place, [&](Node& child) { child.tracked_above = tracked; });
   }
 }
 

@@ -1,4 +1,4 @@
-// A tree with labelled inner nodes, from which the program of a GPU is written.
+// A tree, or a part of one, with labelled inner nodes, from which the program of a GPU is written.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,21 @@ namespace skshap {
 
 class CudaTree {
  public:
+  // The place of a child, or of the root: one or several inner nodes, a leaf, or both; several in merged trees
+  // only (plan/merged_trees.h).
+  struct Place {
+    int32_t first = -1;           // the first of the inner nodes, or -1
+    const double* leaf = nullptr;  // the values of the leaf, or null
+
+    bool is_leaf() const { return first < 0; }
+  };
+
   struct Node {
+    DecideNode test;
     int32_t feature;
-    int32_t left, right;                   // an inner node, or -1: a leaf
-    const double *left_leaf, *right_leaf;  // their values
-    double share, zero_fraction;           // of the path above, if repeated
+    Place left, right;              // if one of them is a leaf, it is the right one
+    int32_t next;                   // the next inner node in the same place, or -1
+    double share, zero_fraction;    // of the path above, if repeated
     double edge_fraction;           // zero fraction of the parent's feature beyond the edge that leads here
     int32_t previous, parent;       // -1: new on the path; none
     int32_t height;                 // above the fused subtrees; -1 for a pair, trio or quad
@@ -25,13 +35,22 @@ class CudaTree {
 
   CudaTree(const Plan& plan, const CudaColumns& columns);
 
-  // Label a tree, unless it is explained by tables.
-  void open(const Chunk& chunk, const TreeProgram& tree);
+  // Label a tree, or a part of it: the leaves of nodes `begin` to `end`, with a leaf of value 0 in the place of
+  // each subtree without any. Merged trees are labelled as a whole.
+  void open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, int32_t end);
 
-  // Return whether a subtree is a pair, trio or quad.
+  // Return whether a node, or a place, is a pair, trio or quad.
   bool fused(const Node& node) const {
-    return node.pair || (!pairs_ && pair(node.left) && (node.right < 0 || pair(node.right)));
+    return node.pair || (!pairs_ && is_pair(node.left) && (node.right.is_leaf() || is_pair(node.right)));
   }
+
+  // Return whether several nodes take a place, or a node and a leaf.
+  bool is_joined(const Place& place) const {
+    return !place.is_leaf() && (place.leaf || nodes[place.first].next >= 0);
+  }
+
+  // Return the height of the nodes of a place, with the frame above them in which several are added up.
+  int32_t height(const Place& place) const;
 
   // Return the latest nodes on the other features of the path above a node, the nearest first.
   const std::vector<int32_t>& others_above(int32_t i);
@@ -40,26 +59,39 @@ class CudaTree {
   int32_t pair_of(int32_t i, int32_t j) const;
 
   const Plan& plan;
-  const TreeProgram* program = nullptr;
-  const DecideNode* decide = nullptr;
-  const int32_t* children = nullptr;
-  std::vector<Node> nodes;
-  uint32_t n_frames = 0;  // above the fused subtrees
+  Place root;
+  std::vector<Node> nodes;  // in preorder
+  uint32_t n_frames = 0;    // above the fused subtrees
   uint32_t most_tracked = 0;
   size_t n_sets = 0;   // of categories
   size_t n_slots = 0;  // of features and pairs
   bool fits = true;    // whether all columns fit the fused form
 
  private:
-  bool pair(int32_t i) const { return i >= 0 && nodes[i].pair; }
-  void label(size_t width);
+  bool is_pair(const Place& place) const {
+    return !place.is_leaf() && !is_joined(place) && nodes[place.first].pair;
+  }
+  // Call visit(node) for the inner nodes of a place.
+  template <class Visit>
+  void visit_place(const Place& place, const Visit& visit) {
+    for (int32_t i = place.first; i >= 0; i = nodes[i].next) visit(nodes[i]);
+  }
+  int32_t add_node(const TreeProgram& tree, int32_t node);
+  void copy_part(const TreeProgram& tree, int32_t begin, int32_t end);
+  void copy_merged(const TreeProgram& tree);
+  void label();
+  void label(int32_t i, uint32_t level);
   void measure_heights();
   void count_tracked();
   void count_slots();
 
   const CudaColumns& columns_;
   const bool pairs_;
-  PathWalk walk_;
+  const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
+  const std::vector<double> zeros_;               // a leaf
+  size_t width_ = 1;                              // values of a leaf
+  TreePath path_;
+  std::vector<int32_t> subtree_end_;        // by node of the tree: the first node behind those below it
   std::vector<uint32_t> listed_, counted_;  // when a feature, or a place, was last met
   uint32_t stamp_ = 0, tree_number_ = 0;
   std::vector<int32_t> above_;

@@ -77,53 +77,92 @@ uint32_t CudaWriter<T>::slot(int32_t place) {
 
 template <class T>
 void CudaWriter<T>::emit() {
-  struct Item {
-    int32_t node;
-    int stage;
-  };
   own_.assign(tree_.nodes.size(), -1);
   free_bits_ = pairs_ ? ~(1u << kAlwaysAlive) : ~uint32_t{0};
   op(kCudaNextTree);
   close();
-  std::vector<Item> stack{{0, 0}};
-  while (!stack.empty()) {
-    const Item item = stack.back();
-    stack.pop_back();
-    const CudaTree::Node& n = tree_.nodes[item.node];
-    const bool repeated = n.repeated();
-    if (item.stage == 0 && tree_.fused(n)) {
-      emit_fused(item.node);
-      continue;
-    }
-    if (item.stage == 0) {
-      take_bit(item.node);
-      op(cuda_code(kCudaEnter, n.height, repeated), n.height);
-      node(item.node);
-      value(n.share);
-      if (repeated) factors(n);
-      close();
-      stack.push_back({item.node, 2});
-      if (n.right >= 0) {
-        stack.push_back({n.right, 0});
-        stack.push_back({item.node, 1});
-      }
-      stack.push_back({n.left, 0});
-    } else if (item.stage == 1) {
-      op(cuda_code(kCudaMiddle, n.height, repeated), n.height);
-      node(item.node, false);
-      value(0);
-      if (repeated) factors(n);
-      close();
-    } else {
-      op(cuda_code(n.right < 0 ? kCudaExitLeaf : kCudaExit, n.height, repeated), n.height);
-      node(item.node, false);
-      value(n.right < 0 ? leaf(n.right_leaf) : 0);
-      if (repeated) factors(n);
-      close();
-      give_bit(item.node);
-      if (pairs_) emit_pairs(item.node);
+  push_place(tree_.root);
+  while (!steps_.empty()) {
+    const Step step = steps_.back();
+    steps_.pop_back();
+    switch (step.kind) {
+      case Step::kVisit: visit(step.node); break;
+      case Step::kMiddle: middle(step.node); break;
+      case Step::kExit: exit(step.node); break;
+      default: join(step);
     }
   }
+}
+
+template <class T>
+void CudaWriter<T>::push_place(const CudaTree::Place& place) {
+  if (place.is_leaf()) return;
+  const int32_t frame = tree_.height(place);
+  const bool several = tree_.nodes[place.first].next >= 0;
+  if (place.leaf) steps_.push_back({Step::kJoinLeaf, 0, place.leaf});
+  if (several) steps_.push_back({Step::kJoinExit, frame, nullptr});
+  const size_t begin = steps_.size();
+  for (int32_t i = place.first; i >= 0; i = tree_.nodes[i].next) {
+    if (i != place.first) steps_.push_back({Step::kJoinMiddle, frame, nullptr});
+    steps_.push_back({Step::kVisit, i, nullptr});
+  }
+  std::reverse(steps_.begin() + static_cast<std::ptrdiff_t>(begin), steps_.end());
+  if (several) steps_.push_back({Step::kJoinEnter, frame, nullptr});
+}
+
+template <class T>
+void CudaWriter<T>::visit(int32_t i) {
+  const CudaTree::Node& n = tree_.nodes[i];
+  if (tree_.fused(n)) return emit_fused(i);
+  take_bit(i);
+  op(cuda_code(kCudaEnter, n.height, n.repeated()), n.height);
+  node(i);
+  value(n.share);
+  if (n.repeated()) factors(n);
+  close();
+  steps_.push_back({Step::kExit, i, nullptr});
+  if (!n.right.is_leaf()) {
+    push_place(n.right);
+    steps_.push_back({Step::kMiddle, i, nullptr});
+  }
+  push_place(n.left);
+}
+
+template <class T>
+void CudaWriter<T>::middle(int32_t i) {
+  const CudaTree::Node& n = tree_.nodes[i];
+  op(cuda_code(kCudaMiddle, n.height, n.repeated()), n.height);
+  node(i, false);
+  value(0);
+  if (n.repeated()) factors(n);
+  close();
+}
+
+template <class T>
+void CudaWriter<T>::exit(int32_t i) {
+  const CudaTree::Node& n = tree_.nodes[i];
+  op(cuda_code(n.right.is_leaf() ? kCudaExitLeaf : kCudaExit, n.height, n.repeated()), n.height);
+  node(i, false);
+  value(n.right.is_leaf() ? leaf(n.right.leaf) : 0);
+  if (n.repeated()) factors(n);
+  close();
+  give_bit(i);
+  if (pairs_) emit_pairs(i);
+}
+
+// Write an operation of a joined place; `step.node` is its frame.
+template <class T>
+void CudaWriter<T>::join(const Step& step) {
+  switch (step.kind) {
+    case Step::kJoinEnter: op(cuda_join_code(kCudaEnter), step.node); break;
+    case Step::kJoinMiddle: op(cuda_join_code(kCudaMiddle), step.node); break;
+    case Step::kJoinExit: op(cuda_join_code(kCudaExit), step.node); break;
+    default: op(cuda_join_code(kCudaExitLeaf));
+  }
+  element(0);
+  element(0);
+  value(step.leaf ? leaf(step.leaf) : 0);
+  close();
 }
 
 template <class T>
@@ -169,24 +208,24 @@ void CudaWriter<T>::emit_fused(int32_t i) {
     return;
   }
   take_bit(i);
-  const CudaTree::Node& first = tree_.nodes[n.left];
+  const CudaTree::Node& first = tree_.nodes[n.left.first];
   const bool first_repeated = first.repeated();
-  if (n.right < 0) {
+  if (n.right.is_leaf()) {
     op(kCudaTrio + 2 * repeated + first_repeated);
     node(i);
     value(n.share);
-    pair_elements(n.left);
-    value(leaf(n.right_leaf));
+    pair_elements(n.left.first);
+    value(leaf(n.right.leaf));
     if (repeated) factors(n);
     if (first_repeated) factors(first);
   } else {
-    const CudaTree::Node& second = tree_.nodes[n.right];
+    const CudaTree::Node& second = tree_.nodes[n.right.first];
     const bool second_repeated = second.repeated();
     op(kCudaQuad + 4 * repeated + 2 * first_repeated + second_repeated);
     node(i);
     value(n.share);
-    pair_elements(n.left);
-    pair_elements(n.right);
+    pair_elements(n.left.first);
+    pair_elements(n.right.first);
     if (repeated) factors(n);
     if (first_repeated) factors(first);
     if (second_repeated) factors(second);
@@ -201,7 +240,7 @@ template <class T>
 void CudaWriter<T>::pair_elements(int32_t i) {
   const CudaTree::Node& n = tree_.nodes[i];
   node(i);
-  const double left = leaf(n.left_leaf), right = leaf(n.right_leaf), difference = left - right;
+  const double left = leaf(n.left.leaf), right = leaf(n.right.leaf), difference = left - right;
   value(right + n.share * difference);
   value(-n.share * difference);
   value((1 - n.share) * difference);
@@ -226,7 +265,7 @@ void CudaWriter<T>::node(int32_t i, bool decides) {
   CudaColumns::Decision d{};
   uint32_t test = 0;
   if (decides) {  // otherwise only the alive bits are needed
-    d = columns_.decision(tree_.decide[i]);
+    d = columns_.decision(tree_.nodes[i].test);
     if (d.flags & kNodeCategorical) d.operand = set_number(d.operand);
     if (d.flags & kNodeBias) test |= kTestBias;
     if (d.flags & kNodeCategorical) test |= kTestCategorical;
@@ -247,35 +286,35 @@ void CudaWriter<T>::emit_general() {
     CudaGeneralOp stage;
   };
   op(kGeneralNextTree);
-  std::vector<Item> stack{{0, kGeneralEnter}};
+  std::vector<Item> stack{{tree_.root.first, kGeneralEnter}};
   while (!stack.empty()) {
     const Item item = stack.back();
     stack.pop_back();
     const CudaTree::Node& n = tree_.nodes[item.node];
     if (item.stage == kGeneralEnter && n.pair) {
       general_node(item.node, kGeneralPair);
-      general_leaf(n.right_leaf);
-      general_leaf(n.left_leaf);
+      general_leaf(n.right.leaf);
+      general_leaf(n.left.leaf);
       if (pairs_) general_pairs(item.node);
       continue;
     }
     general_node(item.node, item.stage);
-    if (item.stage == kGeneralExitLeaf) general_leaf(n.right_leaf);
+    if (item.stage == kGeneralExitLeaf) general_leaf(n.right.leaf);
     if (item.stage >= kGeneralExit && pairs_) general_pairs(item.node);
     if (item.stage != kGeneralEnter) continue;
-    stack.push_back({item.node, n.right < 0 ? kGeneralExitLeaf : kGeneralExit});
-    if (n.right >= 0) {
-      stack.push_back({n.right, kGeneralEnter});
+    stack.push_back({item.node, n.right.is_leaf() ? kGeneralExitLeaf : kGeneralExit});
+    if (!n.right.is_leaf()) {
+      stack.push_back({n.right.first, kGeneralEnter});
       stack.push_back({item.node, kGeneralMiddle});
     }
-    stack.push_back({n.left, kGeneralEnter});
+    stack.push_back({n.left.first, kGeneralEnter});
   }
 }
 
 template <class T>
 void CudaWriter<T>::general_node(int32_t i, CudaGeneralOp code) {
   const CudaTree::Node& n = tree_.nodes[i];
-  const CudaColumns::Decision d = columns_.decision(tree_.decide[i]);
+  const CudaColumns::Decision d = columns_.decision(tree_.nodes[i].test);
   const bool repeated = n.repeated();
   element(code | (repeated ? 8u : 0u) | n.level << 4);
   element(slot(tree_.nodes[i].feature));

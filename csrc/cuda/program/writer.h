@@ -26,7 +26,19 @@ class CudaWriter {
   using Element = typename CudaProgram<T>::Element;
 
   uint32_t slot(int32_t place);
+  // A step of the fused form: a visit of a node, or the frame or leaf of a joined place.
+  struct Step {
+    enum Kind { kVisit, kMiddle, kExit, kJoinEnter, kJoinMiddle, kJoinExit, kJoinLeaf } kind;
+    int32_t node;
+    const double* leaf;
+  };
+
   void emit();
+  void push_place(const CudaTree::Place& place);
+  void visit(int32_t i);
+  void middle(int32_t i);
+  void exit(int32_t i);
+  void join(const Step& step);
   void emit_pairs(int32_t i);
   void lambda(int32_t above, int32_t node);
   void emit_fused(int32_t i);
@@ -60,7 +72,6 @@ class CudaWriter {
   }
   // End an operation: pad it to 16 bytes, and move it to a new segment if it would leave no room for the
   // segment's end.
-  // room for the segment's end.
   void close() {
     std::vector<Element>& stream = out_.stream;
     pad(4);
@@ -85,6 +96,7 @@ class CudaWriter {
   std::vector<int32_t> slot_, slot_places_;  // of the chunk: place -> slot, and the places that have one
   std::vector<int32_t> own_;                 // alive bit of a tracked node
   uint32_t free_bits_ = 0;
+  std::vector<Step> steps_;  // that are left, the next one last
   size_t op_begin_ = 0;
 };
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.alike_trees import alike_trees
 from helpers.ensembles import (
     ensemble_options,
     full_tree,
@@ -15,7 +14,7 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
-from helpers.plans import ALWAYS_TABLES, attributes_of, merged_plan
+from helpers.plans import ALWAYS_TABLES, attributes_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
@@ -98,7 +97,7 @@ def test_background(options: dict[str, Any]) -> None:
     assert_same(ensemble, random_rows(options["seed"], ensemble, 70), background=True)
 
 
-@pytest.mark.parametrize("n_features", [3, 7, 8, 9, 15, 16, 17, 24, 32])
+@pytest.mark.parametrize("n_features", [3, 7, 8, 9, 15, 16, 17, 24, 32, 33, 54, 64])
 @pytest.mark.parametrize("n_outputs, vector", [(1, False), (3, False), (3, True), (20, True)])
 def test_every_width_of_an_entry(n_features: int, n_outputs: int, vector: bool) -> None:
     ensemble = random_ensemble(
@@ -153,13 +152,6 @@ def test_columns_of_many_thresholds(n_thresholds: int, has_tables: bool) -> None
     rows = np.array([[-1.0], [0.0], [1.5], [15_000.0], [31_741.5], [31_742.0], [1e9], [np.nan]])
     n_tables = assert_same(ensemble, np.hstack([rows, rows]))
     assert all((n > 0) == has_tables for n in n_tables)
-
-
-def test_merged_trees_stay_on_the_cpu() -> None:
-    plan = _core.Plan(attributes_of(alike_trees(0, max_depth=4, n_trees=7, n_features=5)), "double")
-    merged = merged_plan(plan)
-    with pytest.raises(ValueError, match="merged trees"):
-        _cuda.CudaPlan(merged, 0, False)
 
 
 # The API
