@@ -37,8 +37,11 @@ class DeviceArray:
 class CudaPlan:
     """A plan on a device; safe to use from several threads, whose calls wait for each other."""
 
-    def __init__(self, plan: Plan, device: int, gputreeshap: bool) -> None:
-        """Upload a plan; ``gputreeshap``: explain by the method of that paper instead of the quadrature."""
+    def __init__(self, plan: Plan, device: int, use: str = "any") -> None:
+        """Upload a plan for calls of "any" number of rows, for those of "few_rows", or for "gputreeshap".
+
+        The last is the method of that paper instead of the quadrature.
+        """
 
     def explain(
         self,

@@ -79,8 +79,8 @@ template <class T>
 class Pipeline : public CudaPlan::Impl {
  public:
   // Make the pipeline of a device, which must be the current one.
-  Pipeline(const Plan& plan, int device, bool gputreeshap)
-      : plan_(plan), device_(device), model_(plan, gputreeshap), launches_(plan, model_) {}
+  Pipeline(const Plan& plan, int device, CudaUse use)
+      : plan_(plan), device_(device), model_(plan, use), launches_(plan, model_) {}
 
   bool explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
                const std::function<bool()>& interrupted) override {
@@ -347,21 +347,21 @@ class Pipeline : public CudaPlan::Impl {
 
 }  // namespace
 
-CudaPlan::CudaPlan(const Plan& plan, int device, bool gputreeshap) : plan_(plan) {
+CudaPlan::CudaPlan(const Plan& plan, int device, CudaUse use) : plan_(plan) {
   const size_t n = cuda_devices().size();
   if (device < 0 || static_cast<size_t>(device) >= n)
     throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
   if (plan.order > 2) throw std::invalid_argument("triples are computed on the CPU only");
   if (!plan.tables.leaves.empty())
     throw std::invalid_argument("paths that are too long for tables are explained on the CPU only");
-  if (gputreeshap &&
+  if (use == CudaUse::kGpuTreeShap &&
       (plan.interactions() || plan.index == Index::kBanzhaf || plan.tables.any() || plan.intervals.any()))
     throw std::invalid_argument("gputreeshap computes SHAP values only");
-  const UseDevice use(device);
+  const UseDevice current(device);
   if (plan.precision == Precision::kSingle)
-    impl_ = std::make_unique<Pipeline<float>>(plan, device, gputreeshap);
+    impl_ = std::make_unique<Pipeline<float>>(plan, device, use);
   else
-    impl_ = std::make_unique<Pipeline<double>>(plan, device, gputreeshap);
+    impl_ = std::make_unique<Pipeline<double>>(plan, device, use);
 }
 CudaPlan::~CudaPlan() = default;
 

@@ -54,11 +54,14 @@ struct CudaInput {
   bool refuses() const { return !allow_nan || limit == limit; }
 };
 
+// What a plan on a device is for: calls of any size, calls of few rows, which it explains in less time, or the
+// method of GPUTreeShap instead of the quadrature.
+enum class CudaUse { kAny, kFewRows, kGpuTreeShap };
+
 // A plan uploaded to one device. Safe to use from several threads: calls on it wait for each other.
 class CudaPlan {
  public:
-  // Upload a plan. `gputreeshap`: explain by the method of that paper instead of the quadrature.
-  CudaPlan(const Plan& plan, int device, bool gputreeshap);
+  CudaPlan(const Plan& plan, int device, CudaUse use);
   ~CudaPlan();
   CudaPlan(const CudaPlan&) = delete;
   CudaPlan& operator=(const CudaPlan&) = delete;

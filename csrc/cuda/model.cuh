@@ -17,8 +17,8 @@ namespace skshap {
 
 // Memory of the general walk, which bounds how many warps run it.
 constexpr size_t kGeneralBytes = size_t{1} << 28;
-// Trees of a margin group: few enough that a job of few rows has many groups.
-constexpr size_t kMarginTrees = 32;
+// Trees of a margin group: a thread descends them one after the other, which takes few rows as long as all else.
+constexpr size_t kMarginTrees = 4;
 // Shared memory for the decisions of a tree, for all warps of a block; larger trees use global memory.
 constexpr size_t kMaxSharedWords = size_t{1} << 15;
 // The largest number of features for which add_matrices writes matrices: in larger ones most elements are
@@ -105,7 +105,7 @@ struct CudaModel {
   Paths paths;
 
   // Upload the model to the current device.
-  CudaModel(const Plan& of, bool gputreeshap) : plan(of) {
+  CudaModel(const Plan& of, CudaUse use) : plan(of) {
     int device = 0;
     check(cudaGetDevice(&device), "no current device");
     check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
@@ -117,7 +117,8 @@ struct CudaModel {
     const size_t stage_bytes = interval_stage_bytes(static_cast<size_t>(shared));
     if (plan.intervals.any() && stage_bytes < kLeastStageBytes)
       throw std::invalid_argument("tables by intervals do not fit the shared memory of this GPU");
-    const CudaProgram<T> program = make_cuda_program<T>(plan, stage_bytes);
+    const CudaProgram<T> program = make_cuda_program<T>(plan, use == CudaUse::kFewRows, stage_bytes);
+    const bool gputreeshap = use == CudaUse::kGpuTreeShap;
     n_columns = static_cast<int32_t>(program.columns.size());
     n_slots = gputreeshap ? 0 : static_cast<uint32_t>(program.slots.size());
     upload_columns(program);

@@ -14,6 +14,13 @@ void bind_rescaled(py::module_& module);  // cuda_rescaled_bindings.cpp
 
 namespace {
 
+CudaUse use_named(const std::string& name) {
+  if (name == "any") return CudaUse::kAny;
+  if (name == "few_rows") return CudaUse::kFewRows;
+  if (name == "gputreeshap") return CudaUse::kGpuTreeShap;
+  throw py::value_error("unknown use: " + name);
+}
+
 void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const py::object& margin,
                   const py::object& gap, size_t memory_limit, const py::object& matrices,
                   const py::object& pairs) {
@@ -106,11 +113,12 @@ PYBIND11_MODULE(_cuda, module) {
       .def_property_readonly("compute_capability",
                              [](const CudaDevice& d) { return py::make_tuple(d.major, d.minor); });
   py::class_<CudaPlan>(module, "CudaPlan")
-      .def(py::init([](const Plan& plan, int device, bool gputreeshap) {
+      .def(py::init([](const Plan& plan, int device, const std::string& use) {
+             const CudaUse named = use_named(use);
              const WithoutGil release;
-             return std::make_unique<CudaPlan>(plan, device, gputreeshap);
+             return std::make_unique<CudaPlan>(plan, device, named);
            }),
-           py::arg("plan"), py::arg("device"), py::arg("gputreeshap"), py::keep_alive<1, 2>())
+           py::arg("plan"), py::arg("device"), py::arg("use") = "any", py::keep_alive<1, 2>())
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("gap").none(true), py::arg("memory_limit"), py::arg("matrices") = py::none(),
            py::arg("pairs") = py::none())

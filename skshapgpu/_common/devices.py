@@ -238,8 +238,8 @@ def new_array(shape: tuple[int, ...], dtype: Any) -> Any:
     return load_cuda().new_array(shape, dtype)
 
 
-def compile_on(plan: Any, index: int, method: str) -> Any:
-    """Return the plan on a GPU: a ``_cuda.CudaPlan`` with the method "walk" or "gputreeshap"."""
+def compile_on(plan: Any, index: int, use: str) -> Any:
+    """Return the plan on a GPU: a ``_cuda.CudaPlan`` for "any", "few_rows" or "gputreeshap"."""
     cuda = load_cuda()
     cuda.limit_page_locked(memory.locked_bytes())
-    return cuda.CudaPlan(plan, index, method == "gputreeshap")
+    return cuda.CudaPlan(plan, index, use)

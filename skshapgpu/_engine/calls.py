@@ -234,7 +234,8 @@ class HostRun(Run):
     def compile(self) -> None:
         super().compile()
         self._gpus = [
-            self._compiled.cuda_plan(self._kind, index, self._intervals) for index in self._execution.indices
+            self._compiled.cuda_plan(self._kind, index, self.n_rows, self._intervals)
+            for index in self._execution.indices
         ]
 
     def new(self, *shape: int) -> tuple[np.ndarray, bool]:
@@ -418,7 +419,7 @@ class DeviceRun(Run):
 
     def compile(self) -> None:
         super().compile()
-        self._gpu = self._compiled.cuda_plan(self._kind, self._rows.gpu, self._intervals)
+        self._gpu = self._compiled.cuda_plan(self._kind, self._rows.gpu, self.n_rows, self._intervals)
 
     def new(self, *shape: int) -> tuple[Any, bool]:
         return self._rows.empty(shape), False

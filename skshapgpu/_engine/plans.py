@@ -196,7 +196,8 @@ class CompiledModel:
         _keep_memory()
         self._lock = Lock()
         self._plans: dict[tuple[Kind, Intervals], Any] = {}
-        self._cuda_plans: dict[tuple[Kind, Intervals], dict[int, Any]] = {}  # by GPU
+        # By GPU, and whether they are for few rows.
+        self._cuda_plans: dict[tuple[Kind, Intervals], dict[tuple[int, bool], Any]] = {}
         self._pair_sharings: dict[Kind, PairSharing] = {}
         self._link_tables: bool | None = None  # whether GPUs can have them
         self._layouts: dict[tuple[Kind, Intervals], TableLayout] = {}
@@ -414,22 +415,30 @@ class CompiledModel:
         limit = self.options.memory_limit
         return None if limit is None else limit - self.table_bytes
 
-    def cuda_plan(self, kind: Kind, index: int, intervals: Intervals = NO_INTERVALS) -> Any:
-        """Return the plan of a kind on a GPU: ``_cuda.CudaPlan``."""
-        found = self._cuda_plans.get((kind, intervals), {}).get(index)
+    def cuda_plan(self, kind: Kind, index: int, n_rows: int, intervals: Intervals = NO_INTERVALS) -> Any:
+        """Return the plan of a kind on a GPU for calls of about so many rows: ``_cuda.CudaPlan``."""
+        few_rows = intervals == NO_INTERVALS and self._has_few_rows_on_gpu(kind, n_rows)
+        found = self._cuda_plans.get((kind, intervals), {}).get((index, few_rows))
         if found is not None:
             return found
         plan = self.plan(kind, intervals)
         with self._lock:
             on_gpus = self._cuda_plans.setdefault((kind, intervals), {})
-            if index not in on_gpus:
-                on_gpus[index] = self._compile_on(plan, index)
-            return on_gpus[index]
+            if (index, few_rows) not in on_gpus:
+                on_gpus[index, few_rows] = self._compile_on(plan, index, few_rows)
+            return on_gpus[index, few_rows]
 
-    def _compile_on(self, plan: Any, index: int) -> Any:
+    def _has_few_rows_on_gpu(self, kind: Kind, n_rows: int) -> bool:
+        """Return whether a GPU explains so many rows faster with a plan for few rows."""
+        walks = self.link is None and self.options.algorithm.gpu_method == "walk"
+        return walks and costs.are_few_rows(self._groups_of(kind), n_rows)
+
+    def _compile_on(self, plan: Any, index: int, few_rows: bool) -> Any:
         """Return a plan on a GPU: a ``_cuda.CudaPlan``, or with a link a ``_cuda.CudaRescaledPlan``."""
         if self.link is None:
-            return devices.compile_on(plan, index, self.options.algorithm.gpu_method)
+            walks = self.options.algorithm.gpu_method == "walk"
+            use = "gputreeshap" if not walks else "few_rows" if few_rows else "any"
+            return devices.compile_on(plan, index, use)
         from .. import _core
 
         assert self.background is not None

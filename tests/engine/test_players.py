@@ -177,7 +177,7 @@ def test_gpu(case: tuple[int, Ensemble]) -> None:
         compiled("double").explain(rows, truth, None, 1)
         for precision, tolerance in TOLERANCE.items():
             values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
-            _cuda.CudaPlan(compiled(precision), 0, False).explain(rows, values, margin, None, 0)
+            _cuda.CudaPlan(compiled(precision), 0).explain(rows, values, margin, None, 0)
             assert (np.abs(values - truth) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
             np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=1e-9, atol=1e-9)
     for precision, tolerance in TOLERANCE.items():
@@ -185,7 +185,7 @@ def test_gpu(case: tuple[int, Ensemble]) -> None:
         truth, matrices = np.full(shape, np.nan), np.full((*shape, shape[2]), np.nan)
         plan.explain(rows, truth, None, 1, matrices)
         values, found = np.full(shape, np.nan), np.full(matrices.shape, np.nan)
-        _cuda.CudaPlan(plan, 0, False).explain(rows, values, None, None, 0, found)
+        _cuda.CudaPlan(plan, 0).explain(rows, values, None, None, 0, found)
         allowed = 2 * tolerance * leaf_scale(ensemble)[:, np.newaxis, np.newaxis]
         assert (np.abs(found - matrices) <= allowed).all()
 
@@ -195,7 +195,7 @@ def test_gputreeshap_refuses_several_columns_of_a_player() -> None:
     _cuda = pytest.importorskip("skshapgpu._cuda")
     ensemble = chain(np.zeros(3, int))
     with pytest.raises(ValueError, match="one player"):
-        _cuda.CudaPlan(_core.Plan(attributes(ensemble), "double"), 0, True)
+        _cuda.CudaPlan(_core.Plan(attributes(ensemble), "double"), 0, "gputreeshap")
 
 
 def chain(player: np.ndarray) -> Ensemble:

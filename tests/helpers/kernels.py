@@ -62,7 +62,7 @@ class CudaPlan:
         from skshapgpu import _core, _cuda
 
         self.plan = _core.Plan(attributes, precision)
-        self.cuda = _cuda.CudaPlan(self.plan, 0, False)
+        self.cuda = _cuda.CudaPlan(self.plan, 0)
         self.info = self.plan.info
 
     @property

@@ -11,14 +11,14 @@ namespace skshap {
 namespace {
 
 // A warp walks one chunk for one tile of rows. This is enough work to hide its start-up, and few enough trees
-// that their sum is safe in single precision and that a job of few rows fills a GPU.
+// that their sum is safe in single precision. Few rows take as long as one chunk, and fill a GPU only if there
+// are many.
 constexpr size_t kMaxChunkTrees = 32;
-constexpr size_t kMaxChunkLeaves = 512;
+constexpr size_t kMaxChunkLeaves = 512, kFewRowsChunkLeaves = 128;
 // A larger tree is cut into parts of about so many leaves, but each part has sums of its own, which take
 // memory and time for each row.
 constexpr size_t kPartLeavesPerSum = 32;
-// Small models are divided into about this many smaller chunks, because a small job takes as long as one
-// chunk.
+// Small models are divided into about this many smaller chunks.
 constexpr size_t kChunks = 5, kMinChunkLeaves = 16;
 
 // Round a number of quadrature nodes up to one for which a kernel exists.
@@ -30,8 +30,12 @@ int rounded_nodes(int n) {
 template <class T>
 class CudaCompiler {
  public:
-  explicit CudaCompiler(const Plan& plan)
-      : plan_(plan), columns_(plan), tree_(plan, columns_), writer_(plan, columns_, tree_, out_) {}
+  CudaCompiler(const Plan& plan, bool few_rows)
+      : plan_(plan),
+        few_rows_(few_rows),
+        columns_(plan),
+        tree_(plan, columns_),
+        writer_(plan, columns_, tree_, out_) {}
 
   CudaProgram<T> compile(size_t stage_bytes) {
     out_.columns = columns_.list();
@@ -65,7 +69,8 @@ class CudaCompiler {
         if (n <= kMaxFixedNodes) leaves[n] += plan_.trees[i].n_inner + 1;
         n_leaves += plan_.trees[i].n_inner + 1;
       }
-    chunk_leaves_ = std::clamp(n_leaves / kChunks, kMinChunkLeaves, kMaxChunkLeaves);
+    const size_t most = few_rows_ ? kFewRowsChunkLeaves : kMaxChunkLeaves;
+    chunk_leaves_ = std::clamp(n_leaves / kChunks, kMinChunkLeaves, most);
     // More nodes than needed are exact, too, and less than a chunk of leaves is not worth its own launch.
     for (int n = kMaxFixedNodes, next = 0; n > 0; --n) {
       launched_nodes_[n] = next && leaves[n] < kMaxChunkLeaves ? next : n;
@@ -77,7 +82,8 @@ class CudaCompiler {
   size_t count_parts(const TreeProgram& tree) const {
     if (tree.merged) return 1;
     const size_t n_sums = plan_.features.size() + plan_.pairs.size(),
-                 part = std::max(kMaxChunkLeaves, kPartLeavesPerSum * n_sums);
+                 part = few_rows_ ? kFewRowsChunkLeaves
+                                  : std::max(kMaxChunkLeaves, kPartLeavesPerSum * n_sums);
     return std::max<size_t>((tree.n_inner + part / 2) / part, 1);
   }
 
@@ -189,6 +195,7 @@ class CudaCompiler {
   }
 
   const Plan& plan_;
+  const bool few_rows_;
   const CudaColumns columns_;
   CudaTree tree_;
   CudaProgram<T> out_;
@@ -202,10 +209,10 @@ class CudaCompiler {
 }  // namespace
 
 template <class T>
-CudaProgram<T> make_cuda_program(const Plan& plan, size_t stage_bytes) {
-  return CudaCompiler<T>(plan).compile(stage_bytes);
+CudaProgram<T> make_cuda_program(const Plan& plan, bool few_rows, size_t stage_bytes) {
+  return CudaCompiler<T>(plan, few_rows).compile(stage_bytes);
 }
-template CudaProgram<float> make_cuda_program(const Plan&, size_t);
-template CudaProgram<double> make_cuda_program(const Plan&, size_t);
+template CudaProgram<float> make_cuda_program(const Plan&, bool, size_t);
+template CudaProgram<double> make_cuda_program(const Plan&, bool, size_t);
 
 }  // namespace skshap

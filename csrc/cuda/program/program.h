@@ -137,9 +137,10 @@ struct CudaProgram {
   CudaIntervals intervals;
 };
 
-// Compile a plan; `stage_bytes` of its tables by intervals fit shared memory at a time.
+// Compile a plan, in smaller chunks if it is for calls of few rows; `stage_bytes` of its tables by intervals fit
+// shared memory at a time.
 template <class T>
-CudaProgram<T> make_cuda_program(const Plan& plan, size_t stage_bytes);
+CudaProgram<T> make_cuda_program(const Plan& plan, bool few_rows, size_t stage_bytes);
 
 // A function that returns the test of a node on the columns of the program, without children.
 using CudaTest = std::function<CudaNode(const DecideNode&)>;

@@ -46,7 +46,7 @@ def on_cpu(plan: Any, rows: np.ndarray, ensemble: Ensemble) -> tuple[np.ndarray,
 def on_gpu(plan: Any, rows: np.ndarray, ensemble: Ensemble, limit: int = 0) -> tuple[np.ndarray, ...]:
     values, matrices, pairs = empty_results(plan, rows, ensemble)
     margin, gap = np.full(values.shape[:2], np.nan), np.full(ensemble.n_outputs, np.nan)
-    cuda = _cuda.CudaPlan(plan, 0, False)
+    cuda = _cuda.CudaPlan(plan, 0)
     cuda.explain(rows, values, margin, gap, limit, matrices, pairs)
     found = np.abs(values.sum(axis=2) + plan.base_value - margin).max(axis=0, initial=0)
     np.testing.assert_allclose(gap, found, rtol=1e-6, atol=1e-12 * leaf_scale(ensemble).max())
@@ -139,7 +139,7 @@ def test_arrays_on_the_device() -> None:
     stream = cupy.cuda.Stream()
     stream.wait_event(cupy.cuda.get_current_stream().record())
     values, matrices, pairs = (array.data.ptr for array in results)
-    _cuda.CudaPlan(plan, 0, False).explain_device(
+    _cuda.CudaPlan(plan, 0).explain_device(
         view, np.nan, True, np.nan, values, False, None, 0, stream.ptr, matrices, pairs
     )
     stream.synchronize()
@@ -153,11 +153,11 @@ def test_refused() -> None:
     values = np.empty((3, 1, ensemble.n_features))
     plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, "single")
     with pytest.raises(ValueError, match="not compiled for"):
-        _cuda.CudaPlan(plan, 0, False).explain(
+        _cuda.CudaPlan(plan, 0).explain(
             rows, values, None, None, 0, np.empty((*values.shape, values.shape[2]))
         )
     with pytest.raises(ValueError, match="gputreeshap"):
-        _cuda.CudaPlan(plan_of(ensemble, "single"), 0, True)
+        _cuda.CudaPlan(plan_of(ensemble, "single"), 0, "gputreeshap")
 
 
 # As users see them

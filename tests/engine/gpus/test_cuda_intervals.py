@@ -65,7 +65,7 @@ def assert_same(
     n_tables = []
     for precision, tolerance in TOLERANCE.items():
         plan = gpu_tables(plan_of(precision), most_entries)
-        on_gpu = _cuda.CudaPlan(plan, 0, False)
+        on_gpu = _cuda.CudaPlan(plan, 0)
         values, found = np.full(shape, np.nan), np.full(shape[:2], np.nan)
         on_gpu.explain(rows, values, found, None, 0)
         assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()

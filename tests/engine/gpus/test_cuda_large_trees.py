@@ -30,7 +30,7 @@ def assert_same(ensemble: Ensemble, n_rows: int, *, merged: bool = False, **opti
     _core.Plan(attributes, "double", **options).explain(rows, truth, margin, 1)
     for precision, tolerance in TOLERANCE.items():
         plan = _core.Plan(attributes, precision, **options)
-        on_gpu = _cuda.CudaPlan(merged_plan(plan, on_gpu=True) if merged else plan, 0, False)
+        on_gpu = _cuda.CudaPlan(merged_plan(plan, on_gpu=True) if merged else plan, 0)
         values, found = np.full(shape, np.nan), np.full(shape[:2], np.nan)
         on_gpu.explain(rows, values, found, None, 0)
         assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
@@ -94,7 +94,7 @@ def test_interactions_of_trees_that_are_cut(precision: str) -> None:
         plan = _core.Plan(attributes_of(ensemble), precision if on_gpu else "double", 2)
         values, matrices = np.full(shape, np.nan), np.full((*shape, 3), np.nan)
         if on_gpu:
-            _cuda.CudaPlan(plan, 0, False).explain(rows, values, None, None, 0, matrices=matrices)
+            _cuda.CudaPlan(plan, 0).explain(rows, values, None, None, 0, matrices=matrices)
         else:
             plan.explain(rows, values, None, 1, matrices=matrices)
         found.append((values, matrices))

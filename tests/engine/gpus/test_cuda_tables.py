@@ -59,7 +59,7 @@ def assert_same(
     for precision, tolerance in TOLERANCE.items():
         plan = plan_of(ensemble, precision)
         values, found, gap = np.full(shape, np.nan), np.full(shape[:2], np.nan), np.empty(shape[1])
-        _cuda.CudaPlan(plan, 0, False).explain(rows, values, found, gap, 0)
+        _cuda.CudaPlan(plan, 0).explain(rows, values, found, gap, 0)
         assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
         np.testing.assert_allclose(found, margin, rtol=0, atol=1e-12 * unit.max())
         assert (gap <= tolerance * ensemble.n_features * unit).all()
@@ -116,7 +116,7 @@ def test_paths_too_long_for_tables() -> None:
     rows = random_rows(5, ensemble, 5)
     plan = _core.background_plan(attributes, "single", rows, np.full(5, 0.2), 0)
     with pytest.raises(ValueError, match="too long for tables"):
-        _cuda.CudaPlan(plan, 0, False)
+        _cuda.CudaPlan(plan, 0)
 
 
 # The API
