@@ -5,6 +5,7 @@
     python benchmarks/bench.py values --device cuda --train-device cuda
     python benchmarks/bench.py interactions
     python benchmarks/bench.py background
+    python benchmarks/bench.py background-pairs
     python benchmarks/bench.py tables
     python benchmarks/bench.py top-pairs
     python benchmarks/bench.py loading
@@ -38,6 +39,7 @@ from types import ModuleType
 from typing import Any
 
 import background
+import background_pairs
 import cross_validation
 import distributed_engines
 import gpu
@@ -66,6 +68,7 @@ def main() -> None:
         "values": run_values,
         "interactions": run_interactions,
         "background": run_background,
+        "background-pairs": run_background_pairs,
         "tables": run_tables,
         "top-pairs": run_top_pairs,
         "loading": run_loading,
@@ -164,6 +167,19 @@ def run_tables(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> 
         report["models"].append(result)
         tables.print_model(result)
         reports.write(report, arguments)
+
+
+def run_background_pairs(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.quick:
+        arguments.rows, arguments.background, arguments.rounds, arguments.repeats = 1_000, 100, 10, 1
+    numbers = ("rows", "background", "features", "depth", "rounds", "repeats")
+    if min(getattr(arguments, name) for name in numbers) < 1 or arguments.features < 2:
+        refuse("all numbers must be positive, and at least two features are needed")
+    report = reports.start_report("background-pairs", arguments)
+    result = background_pairs.measure(arguments)
+    report["models"].append(result)
+    background_pairs.print_result(result)
+    reports.write(report, arguments)
 
 
 def run_top_pairs(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+import background_pairs
 import cross_validation
 import distributed_engines
 import gpu
@@ -82,6 +83,11 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     )
     add_slowest(precomputed)
     add_fasttreeshap(precomputed)
+    pairs_against = commands.add_parser(
+        "background-pairs", help="interactions against background data, on all cores and on a GPU"
+    )
+    background_pairs.add_arguments(pairs_against)
+    add_output(pairs_against)
     top = commands.add_parser("top-pairs", help="peak memory of the strongest pairs of many rows")
     top_pairs.add_arguments(top)
     add_output(top)

@@ -218,6 +218,18 @@ class BackgroundPairsPlan:
     def pairs(self) -> np.ndarray:
         """See :attr:`Plan.pairs`."""
 
+    def table_costs(self) -> dict[str, int] | None:
+        """Return the costs of the tables of :meth:`with_tables`; None if a path is too long for them.
+
+        ``n_lookups`` is their number, ``table_bytes`` their size; a row adds up ``n_numbers`` numbers.
+        """
+
+    def with_tables(self, table_bytes: int, n_threads: int = 1) -> Plan:
+        """Return a plan for GPUs: its trees have tables of all decisions, of at most ``table_bytes``.
+
+        TableMemoryError is raised if they need more, ValueError if a path has more than 12 features.
+        """
+
     def info(self) -> dict[str, Any]:
         """Return counts and sizes like :meth:`Plan.info`; table_bytes is the size of the counts kept."""
 

@@ -43,6 +43,10 @@ class CudaPlan:
         The last is the method of that paper instead of the quadrature.
         """
 
+    @staticmethod
+    def with_tables(plan: Plan, device: int) -> CudaPlan:
+        """Upload a plan whose tables the host does not need; they are freed when ``plan`` is deleted."""
+
     def explain(
         self,
         X: np.ndarray,

@@ -174,8 +174,8 @@ class TreeExplainer:
     feature_perturbation : {"auto", "tree_path_dependent", "interventional"}, default="auto"
         How unknown features are treated: branches are averaged by their covers, or the features are taken
         from ``data``. "auto" is "interventional" if ``data`` is given, else "tree_path_dependent".
-        Interventional interactions and Banzhaf values are computed on the CPU only; interactions of triples
-        are path-dependent only.
+        GPUs compute interventional interactions and Banzhaf values of models whose paths have at most 12
+        different features; interactions of triples are path-dependent only.
     data_weights : array-like of shape (n_background,), default=None
         Non-negative weight of each background row; weights are divided by their sum. None gives all rows
         the same weight.

@@ -48,14 +48,19 @@ size_t BackgroundPairsPlan::bytes() const {
          sizeof(CategoryRows) * background.category_rows.size() + count_bytes();
 }
 
+std::vector<size_t> chunks_of_trees(const Plan& plan) {
+  std::vector<size_t> chunk_of(plan.trees.size());
+  for (size_t c = 0; c < plan.chunks.size(); ++c)
+    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) chunk_of[i] = c;
+  return chunk_of;
+}
+
 namespace {
 
 // Count the background data at the leaves of all trees, and keep the counts that fit the memory.
 void count_background(BackgroundPairsPlan& out, size_t count_bytes, int64_t n_threads) {
   const Plan& plan = out.plan;
-  std::vector<size_t> chunk_of(plan.trees.size());
-  for (size_t c = 0; c < plan.chunks.size(); ++c)
-    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) chunk_of[i] = c;
+  const std::vector<size_t> chunk_of = chunks_of_trees(plan);
   out.counts.resize(plan.trees.size());
   std::atomic<size_t> next{0}, kept{0}, most{0};
   run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(plan.trees.size())), [&](bool) {

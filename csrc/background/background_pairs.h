@@ -26,6 +26,9 @@ struct BackgroundPairsPlan {
   size_t bytes() const;
 };
 
+// Return the chunk of each tree.
+std::vector<size_t> chunks_of_trees(const Plan& plan);
+
 // Compile a plan against the background rows `rows`, whose weights add up to 1. Order 1 has values only,
 // order 2 pairs, too. Counts take at most count_bytes. Throw std::invalid_argument as make_plan does, and if
 // a path has more than 64 different features.

@@ -37,8 +37,8 @@ size_t table_elements(const Plan& plan, uint32_t longest_path) {
 
 }  // namespace
 
-void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups) {
-  groups.find(chunk, tree, {kGroupBits});
+void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups, const TableLimits& limits) {
+  groups.find(chunk, tree, limits);
   for (const TreeGroups::Leaf& leaf : groups.leaves)
     std::sort(groups.steps.begin() + leaf.path, groups.steps.begin() + leaf.path + leaf.n_features,
               [](const PathStep& a, const PathStep& b) { return a.feature < b.feature; });
@@ -50,6 +50,7 @@ TileTables<T>::TileTables(const Plan& plan, size_t tile, uint32_t longest_path)
       capacity_(table_elements<T>(plan, longest_path)),
       indices_(kMaxTables),
       group_words_(plan),
+      group_targets_(plan),
       vectors_(plan.index, plan.order) {
   phi_.resize(tile * longest_row<T>(plan));
   std::fill_n(phi_.data(), phi_.size(), T(0));
@@ -64,7 +65,6 @@ TileTables<T>::TileTables(const Plan& plan, size_t tile, uint32_t longest_path)
   group_table_.resize(kGroupSize * padded_row(most_numbers, sizeof(T)));
   leaf_table_.resize(kGroupSize * most_numbers + kTablePadding);
   slot_of_.resize(plan.features.size());
-  feature_place_.resize(plan.features.size());
 }
 
 template <class T>
@@ -156,7 +156,7 @@ void TileTables<T>::add_group(const TreeProgram& tree, const TreeGroups& groups,
       leaf_index_[id] = leaf_number_of_[x];
     }
     std::fill_n(leaf_number_of_.begin(), size_t{1} << n, kNone);
-    list_leaf_targets(path, n);
+    group_targets_.list_leaf(path, n, leaf_targets_);
     lookup(LookupArgs<T>{leaf_index_.data(), n_needed, leaf_table_.data(), leaf_targets_.data(), n_numbers,
                          group_table_.data(), stride});
   }
@@ -178,45 +178,13 @@ void TileTables<T>::sum_up_group_leaf(const PathStep* path, uint32_t n, const Co
   vectors_.sum_up(n, weights_.data());
 }
 
-// List the features of a group's leaves, and the positions of these and of their pairs, ascending.
+// List the positions of a group's features and pairs, ascending.
 template <class T>
 void TileTables<T>::list_targets(const TreeGroups& groups, const TreeGroups::Group& group) {
-  features_.clear();
-  for (size_t i = group.leaves; i < group.leaves_end; ++i)
-    for (uint32_t f = 0; f < groups.leaves[i].n_features; ++f)
-      features_.push_back(groups.steps[groups.leaves[i].path + f].feature);
-  std::sort(features_.begin(), features_.end());
-  features_.erase(std::unique(features_.begin(), features_.end()), features_.end());
-  const uint32_t n = static_cast<uint32_t>(features_.size());
-  for (uint32_t i = 0; i < n; ++i) feature_place_[features_[i]] = i;
+  group_targets_.find(groups, group);
   targets_.clear();
-  for (const int32_t feature : features_) targets_.push_back(slot_of_[feature]);
-  if (plan_.order < 2) return;
-  uint32_t together[kGroupBits] = {};  // by feature: the features that share a leaf's path with it
-  for (size_t i = group.leaves; i < group.leaves_end; ++i) {
-    const PathStep* const path = groups.steps.data() + groups.leaves[i].path;
-    uint32_t places = 0;
-    for (uint32_t f = 0; f < groups.leaves[i].n_features; ++f)
-      places |= uint32_t{1} << feature_place_[path[f].feature];
-    for (uint32_t rest = places; rest; rest &= rest - 1) together[__builtin_ctz(rest)] |= places;
-  }
-  for (uint32_t i = 0; i < n; ++i)
-    for (uint32_t j = i + 1; j < n; ++j) {
-      if (!(together[i] >> j & 1)) continue;
-      pair_place_[i][j] = static_cast<uint32_t>(targets_.size());
-      targets_.push_back(position(features_[i], features_[j]));
-    }
-}
-
-// List the places of a leaf's numbers in a vector of its group.
-template <class T>
-void TileTables<T>::list_leaf_targets(const PathStep* path, uint32_t n) {
-  leaf_targets_.clear();
-  for (uint32_t i = 0; i < n; ++i) leaf_targets_.push_back(feature_place_[path[i].feature]);
-  if (plan_.order < 2) return;
-  for (uint32_t i = 0; i < n; ++i)
-    for (uint32_t j = i + 1; j < n; ++j)
-      leaf_targets_.push_back(pair_place_[leaf_targets_[i]][leaf_targets_[j]]);
+  for (const int32_t feature : group_targets_.features()) targets_.push_back(slot_of_[feature]);
+  for (const FeaturePair pair : group_targets_.pairs()) targets_.push_back(position(pair.first, pair.second));
 }
 
 // Replace the indices of rows by their numbers among the indices that occur.

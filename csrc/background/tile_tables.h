@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "background/background_counts.h"
+#include "background/group_targets.h"
 #include "background/leaf_vectors.h"
 #include "base/aligned.h"
 #include "plan/plan.h"
@@ -13,9 +14,11 @@ namespace skshap {
 
 // The most bits of the index of a table that several leaves below one node share.
 constexpr uint32_t kGroupBits = 10;
+static_assert(kGroupBits <= kLeafBits);
 
 // Find the groups of a tree, and sort the features of each path in ascending order.
-void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups);
+void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups,
+                 const TableLimits& limits = {kGroupBits});
 
 // One thread's work: rows go through the tables of one group of leaves after the other. A table has a vector
 // for each index that occurs in the tile. Neither its numbers nor the order in which a row adds up vectors
@@ -60,7 +63,6 @@ class TileTables {
   void sum_up_group_leaf(const PathStep* path, uint32_t n, const Counts& counts);
   void add_leaf(const TreeGroups& groups, const TreeGroups::Leaf& leaf, const Counts& counts, double value);
   void list_targets(const TreeGroups& groups, const TreeGroups::Group& group);
-  void list_leaf_targets(const PathStep* path, uint32_t n);
   uint32_t position(int32_t first, int32_t second) const {
     return pair_position_[slot_of_[first] * n_slots_ + slot_of_[second]];
   }
@@ -93,6 +95,7 @@ class TileTables {
   std::vector<uint16_t> needed_;  // indices that occur, ascending
 
   GroupWords group_words_;
+  GroupTargets group_targets_;
   LeafVectors vectors_;
   PatternIds ids_;
   std::vector<uint64_t> patterns_;  // of the rows
@@ -101,9 +104,6 @@ class TileTables {
   Aligned<T> group_table_, leaf_table_;
   std::vector<double> weights_;
   std::vector<uint32_t> slot_of_, pair_position_;  // by used feature; [slot][slot]
-  std::vector<int32_t> features_;                  // of the group, ascending
-  std::vector<uint32_t> feature_place_;            // by used feature: its place in features_
-  uint32_t pair_place_[kGroupBits][kGroupBits];
   std::vector<uint32_t> bits_, leaf_targets_;
 };
 

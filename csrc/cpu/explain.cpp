@@ -53,10 +53,16 @@ size_t outputs_at_once(const Plan& plan) {
   return has_vectors || has_tables(plan) ? plan.n_outputs : 1;
 }
 
+// Return the number of sums of values of an output. Those of pairs to which tables add come after the
+// features.
+size_t n_value_sums(const Plan& plan) {
+  return plan.features.size() + (plan.tables.any() ? plan.pairs.size() : 0);
+}
+
 // Return the bytes of the sums of a row of a tile.
 size_t sum_bytes(const Plan& plan) {
   const size_t n_outputs = outputs_at_once(plan);
-  return TileSums::row_bytes(n_outputs, plan.features.size()) +
+  return TileSums::row_bytes(n_outputs, n_value_sums(plan)) +
          TileSums::row_bytes(n_outputs, plan.pairs.size()) +
          TileSums::row_bytes(n_outputs, plan.triples.size());
 }
@@ -78,7 +84,7 @@ class RowSums {
  public:
   RowSums(const Plan& plan, const Result& result, size_t n_outputs, int n_rows)
       : plan_(plan), result_(result) {
-    values_.resize(n_outputs, plan.features.size(), n_rows);
+    values_.resize(n_outputs, n_value_sums(plan), n_rows);
     pairs_.resize(n_outputs, plan.pairs.size(), n_rows);
     triples_.resize(n_outputs, plan.triples.size(), n_rows);
     main_.resize(plan.features.size());
@@ -107,6 +113,7 @@ class RowSums {
 
   // Write the results of the first n_rows rows, and add their values to the totals, unless these are null.
   void write(int64_t first_row, int n_rows, const TileSums* totals) {
+    add_table_pairs();
     if (result_.is_float32)
       write_as<float>(first_row, n_rows, totals);
     else
@@ -127,6 +134,17 @@ class RowSums {
       for (const int32_t place : places) {
         add_scaled(scale, from, sums.at(first + o, place) + block * kBlockRows);
         from += kBlockRows;
+      }
+  }
+
+  // Move the sums of pairs that tables added to, which find twice the interaction, to those of the walk.
+  void add_table_pairs() {
+    const size_t n_used = plan_.features.size();
+    for (size_t o = 0; o < n_outputs(); ++o)
+      for (size_t place = n_used; place < values_.n_places(); ++place) {
+        const double* const from = values_.at(o, place);
+        double* const to = pairs_.at(o, place - n_used);
+        for (size_t row = 0; row < values_.stride(); ++row) to[row] += from[row] / 2;
       }
   }
 

@@ -348,6 +348,17 @@ class Pipeline : public CudaPlan::Impl {
 }  // namespace
 
 CudaPlan::CudaPlan(const Plan& plan, int device, CudaUse use) : plan_(plan) {
+  upload(device, use);
+}
+
+CudaPlan::CudaPlan(Plan&& plan, int device) : own_(std::make_unique<Plan>(std::move(plan))), plan_(*own_) {
+  upload(device, CudaUse::kAny);
+  own_->tables.floats = {};
+  own_->tables.doubles = {};
+}
+
+void CudaPlan::upload(int device, CudaUse use) {
+  const Plan& plan = plan_;
   const size_t n = cuda_devices().size();
   if (device < 0 || static_cast<size_t>(device) >= n)
     throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));

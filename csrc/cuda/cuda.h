@@ -62,6 +62,8 @@ enum class CudaUse { kAny, kFewRows, kGpuTreeShap };
 class CudaPlan {
  public:
   CudaPlan(const Plan& plan, int device, CudaUse use);
+  // Upload a plan of its own, and drop the contents of its tables, which may be large, from host memory.
+  CudaPlan(Plan&& plan, int device);
   ~CudaPlan();
   CudaPlan(const CudaPlan&) = delete;
   CudaPlan& operator=(const CudaPlan&) = delete;
@@ -80,6 +82,9 @@ class CudaPlan {
   class Impl;  // for one precision
 
  private:
+  void upload(int device, CudaUse use);
+
+  std::unique_ptr<Plan> own_;  // or null
   const Plan& plan_;
   std::unique_ptr<Impl> impl_;
 };

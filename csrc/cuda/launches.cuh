@@ -214,13 +214,14 @@ class Launches {
   void run_lookups(const Lane& lane, int32_t n_tiles, cudaStream_t s) const {
     CudaTableArgs<T> a = model_.tables.args;
     a.n_tiles = n_tiles;
-    a.n_groups = (n_tiles * (kTile / kWarp) + kTableWarps - 1) / kTableWarps;
+    const int n_warps = model_.tables.n_warps;
+    a.n_groups = (n_tiles * (kTile / kWarp) + n_warps - 1) / n_warps;
     a.n_tasks = a.n_groups * model_.tables.n_chunks;
     a.codes = lane.codes.template as<int16_t>();
     a.partial = lane.partial.template as<T>();
     a.words = model_.tables.words_bytes ? lane.frames.template as<uint32_t>() : nullptr;
     lookup_tables<T, kTile>
-        <<<std::min(model_.tables.n_blocks, a.n_tasks), kTableWarps * kWarp, model_.tables.shared, s>>>(a);
+        <<<std::min(model_.tables.n_blocks, a.n_tasks), n_warps * kWarp, model_.tables.shared, s>>>(a);
     check_launch("looking up values");
   }
 

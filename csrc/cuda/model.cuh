@@ -66,6 +66,7 @@ struct CudaModel {
   struct Tables {
     CudaTableArgs<T> args{};
     int n_chunks = 0, n_blocks = 0;
+    int n_warps = kTableWarps;  // of a block
     size_t shared = 0;
     size_t words_bytes = 0;  // of all blocks, if the words are not in shared memory
     DeviceBuffer chunks, trees, nodes, lookups, bits, targets, factors, entries;
@@ -304,16 +305,27 @@ struct CudaModel {
     for (const CudaTableChunk& chunk : from.chunks) a.max_slots = std::max(a.max_slots, chunk.n_slots);
     for (const CudaTableTree& tree : from.trees)
       a.max_words = std::max(a.max_words, static_cast<uint32_t>(kFirstWord + 2 * tree.n_nodes));
-    size_t phi_bytes = sizeof(T) * kTableWarps * kWarp * a.max_slots;
-    const size_t words_bytes = sizeof(uint32_t) * kTableWarps * a.max_words;
-    tables.shared = words_bytes <= kMaxSharedWords ? words_bytes : 0;
-    if (tables.shared + phi_bytes > max_shared / 2) phi_bytes = a.max_slots = 0;  // two blocks at a time
+    size_t phi_bytes = 0, words_bytes = 0;
+    const auto fits = [&](int n_warps) {
+      tables.n_warps = n_warps;
+      phi_bytes = sizeof(T) * n_warps * kWarp * a.max_slots;
+      words_bytes = sizeof(uint32_t) * n_warps * a.max_words;
+      tables.shared = words_bytes <= kMaxSharedWords ? words_bytes : 0;
+      return tables.shared + phi_bytes <= max_shared / 2;  // two blocks at a time
+    };
+    int n_warps = kTableWarps;
+    while (n_warps && !fits(n_warps)) n_warps /= 2;
+    if (!n_warps) {  // sum phi in the caches
+      a.max_slots = 0;
+      fits(kTableWarps);
+    }
     tables.shared += phi_bytes;
     const auto kernel = lookup_tables<T, kTile>;
     allow_shared(kernel);
     int blocks = 0;
-    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kTableWarps * kWarp, tables.shared),
-          "this device cannot run the kernels");
+    check(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, tables.n_warps * kWarp, tables.shared),
+        "this device cannot run the kernels");
     tables.n_blocks = std::max(blocks, 1) * multiprocessors;
     if (words_bytes > kMaxSharedWords) tables.words_bytes = words_bytes * tables.n_blocks;
     frame_bytes = std::max(frame_bytes, tables.words_bytes);

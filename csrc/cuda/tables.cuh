@@ -6,7 +6,9 @@
 
 namespace skshap {
 
-constexpr int kTableWarps = 8;  // of a block
+constexpr int kTableWarps = 8;  // of a block, or fewer if the sums of so many do not fit its shared memory
+// Vectors of an entry that a lane loads before it adds the first one.
+constexpr uint32_t kTableLoads = 4;
 
 template <class T>
 struct CudaTableArgs {
@@ -17,7 +19,7 @@ struct CudaTableArgs {
   const uint32_t *bits, *targets;
   const T *tables, *factors;
   const uint32_t* category_bits;
-  int32_t n_tasks, n_groups;  // chunks x groups of kTableWarps times 32 rows
+  int32_t n_tasks, n_groups;  // chunks x groups of 32 rows for each warp of a block
   int32_t n_tiles, n_columns;
   uint32_t n_slots;      // of all chunks
   uint32_t max_slots;    // of a chunk if phi is summed in shared memory, otherwise 0
@@ -57,22 +59,48 @@ __device__ __forceinline__ void add_leaf(const CudaTableArgs<T>& a, const CudaLo
   }
 }
 
+// Add an entry to the sums of its targets.
+template <class T>
+__device__ __forceinline__ void add_entry(const T* entry, const uint32_t* targets, uint32_t n_targets, T* phi,
+                                          int stride) {
+  constexpr uint32_t kLoad = 16 / sizeof(T);
+  for (uint32_t first = 0; first < n_targets; first += kTableLoads * kLoad) {
+    T value[kTableLoads][kLoad];
+#pragma unroll
+    for (uint32_t v = 0; v < kTableLoads; ++v)
+      if (first + v * kLoad < n_targets) load_entry(entry + first + v * kLoad, value[v]);
+#pragma unroll
+    for (uint32_t v = 0; v < kTableLoads; ++v) {
+      // The targets of an entry differ, so several sums are read before the first one is written.
+      T* to[kLoad];
+#pragma unroll
+      for (uint32_t i = 0; i < kLoad; ++i) {
+        const uint32_t target = first + v * kLoad + i;
+        to[i] = target < n_targets ? phi + __ldg(targets + target) * stride : nullptr;
+        if (to[i]) value[v][i] += *to[i];
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kLoad; ++i)
+        if (to[i]) *to[i] = value[v][i];
+    }
+  }
+}
+
 template <class T, int kTile>
 __global__ void __launch_bounds__(kTableWarps* kWarp)
     lookup_tables(const __grid_constant__ CudaTableArgs<T> a) {
   extern __shared__ __align__(16) char table_shared[];
-  constexpr int kParts = kTile / kWarp, kLoad = 16 / sizeof(T);
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  constexpr int kParts = kTile / kWarp;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, n_warps = blockDim.x / kWarp;
   T* const shared_phi = reinterpret_cast<T*>(table_shared) + warp * a.max_slots * kWarp + lane;
   uint32_t* const shared_words =
-      reinterpret_cast<uint32_t*>(reinterpret_cast<T*>(table_shared) + kTableWarps * a.max_slots * kWarp);
-  uint32_t* const words = a.words
-                              ? a.words + (static_cast<size_t>(blockIdx.x) * kTableWarps + warp) * a.max_words
-                              : shared_words + warp * a.max_words;
+      reinterpret_cast<uint32_t*>(reinterpret_cast<T*>(table_shared) + n_warps * a.max_slots * kWarp);
+  uint32_t* const words = a.words ? a.words + (static_cast<size_t>(blockIdx.x) * n_warps + warp) * a.max_words
+                                  : shared_words + warp * a.max_words;
   if (lane < kFirstWord) words[lane] = ~uint32_t{0};
   // Warps run independently: nothing is shared between them.
   for (int32_t task = blockIdx.x; task < a.n_tasks; task += gridDim.x) {
-    const int32_t rows = task % a.n_groups * kTableWarps + warp, tile = rows / kParts;
+    const int32_t rows = task % a.n_groups * n_warps + warp, tile = rows / kParts;
     if (tile >= a.n_tiles) continue;
     const CudaTableChunk chunk = a.chunks[task / a.n_groups];
     const int in_tile = rows % kParts * kWarp + lane;
@@ -106,15 +134,8 @@ __global__ void __launch_bounds__(kTableWarps* kWarp)
           add_leaf(a, lookup, index, phi, stride);
           continue;
         }
-        const T* const entry = a.tables + lookup.table + static_cast<size_t>(index) * lookup.entry_size;
-        for (uint32_t first = 0; first < lookup.n_targets; first += kLoad) {
-          T value[kLoad];
-          load_entry(entry + first, value);
-#pragma unroll
-          for (uint32_t i = 0; i < kLoad; ++i)
-            if (first + i < lookup.n_targets)
-              phi[__ldg(a.targets + lookup.targets + first + i) * stride] += value[i];
-        }
+        add_entry(a.tables + lookup.table + static_cast<size_t>(index) * lookup.entry_size,
+                  a.targets + lookup.targets, lookup.n_targets, phi, stride);
       }
     }
     if (a.max_slots)

@@ -53,6 +53,7 @@ struct TableTree {
   // index of the only lookup. n_levels is 0 for other trees.
   size_t levels, values;
   uint32_t n_levels;
+  bool adds_margin = true;  // false if the same tree is listed before, with other tables
 };
 
 // Consecutive trees with tables, of one chunk, whose values are added up in one row before they leave it.
@@ -107,7 +108,9 @@ struct Tables {
   std::vector<LeafFeature, AlignedAllocator<LeafFeature>> leaf_features;
   std::vector<TableTree> trees;
   std::vector<TableBatch> batches;
-  std::vector<uint32_t> places;  // output * used features + position in Plan::features
+  // output * places of an output + place, which is a position in Plan::features or, after these, Plan::pairs.
+  // Tables have twice the sum of a pair, like the walk.
+  std::vector<uint32_t> places;
   std::vector<DecideNode> levels;
   std::vector<double> level_values;
   Contents<uint64_t> patterns;  // ascending for each leaf

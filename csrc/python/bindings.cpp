@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "background/background_pairs.h"
+#include "background/pair_tables.h"
 #include "background/rescaled_tables.h"
 #include "base/large_memory.h"
 #include "base/numbers.h"
@@ -379,6 +380,22 @@ void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::arr
   });
 }
 
+Plan fill_pair_tables(const BackgroundPairsPlan& plan, size_t table_bytes, int n_threads) {
+  require_threads(n_threads);
+  const WithoutGil release;
+  return make_pair_tables(plan, table_bytes, n_threads);
+}
+
+py::object table_costs(const BackgroundPairsPlan& plan) {
+  const std::optional<PairTableCosts> costs = pair_table_costs(plan);
+  if (!costs) return py::none();
+  py::dict out;
+  out["n_lookups"] = costs->n_lookups;
+  out["n_numbers"] = costs->n_numbers;
+  out["table_bytes"] = costs->bytes;
+  return out;
+}
+
 // Return the margins of the background rows: [row][output].
 py::array_t<double> background_margin(const RescaledPlan& plan) {
   const py::ssize_t n = static_cast<py::ssize_t>(plan.weights.size());
@@ -556,6 +573,8 @@ PYBIND11_MODULE(_core, module) {
            py::arg("pairs") = py::none(), py::arg("base_value") = py::none(), py::arg("zeroed") = false)
       .def_property_readonly("pairs",
                              [](const BackgroundPairsPlan& plan) { return feature_pairs(plan.plan); })
+      .def("table_costs", &table_costs)
+      .def("with_tables", &fill_pair_tables, py::arg("table_bytes"), py::arg("n_threads") = 1)
       .def("info", [](const BackgroundPairsPlan& plan) {
         py::dict out = whole_info(plan);
         out["table_bytes"] = plan.count_bytes();

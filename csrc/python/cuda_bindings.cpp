@@ -119,6 +119,13 @@ PYBIND11_MODULE(_cuda, module) {
              return std::make_unique<CudaPlan>(plan, device, named);
            }),
            py::arg("plan"), py::arg("device"), py::arg("use") = "any", py::keep_alive<1, 2>())
+      .def_static(
+          "with_tables",
+          [](const Plan& plan, int device) {
+            const WithoutGil release;
+            return std::make_unique<CudaPlan>(Plan(plan), device);
+          },
+          py::arg("plan"), py::arg("device"))
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("gap").none(true), py::arg("memory_limit"), py::arg("matrices") = py::none(),
            py::arg("pairs") = py::none())

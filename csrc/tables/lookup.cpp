@@ -86,7 +86,7 @@ void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, Ti
   const size_t first_output = std::max(chunk.output, 0);
   decide_blocks(plan_, kernels_, tree, *codes_, n_blocks_, words_.data());
   block_words_ = block_words(n_decided(plan_, tree));
-  if (margin && !tree.n_levels)
+  if (margin && tree.adds_margin && !tree.n_levels)
     for (size_t block = 0; block < n_blocks_; ++block)
       margins.add(plan_.trees[tree.tree], n_outputs, words_.data() + block * block_words_,
                   static_cast<int>(std::min<size_t>(kBlockRows, n_rows_ - block * kBlockRows)),

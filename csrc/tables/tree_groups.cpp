@@ -7,6 +7,9 @@ namespace {
 
 // The size of a table of several leaves, small enough that most of it stays in the L1 cache while it is used.
 constexpr size_t kGroupBytes = 40 << 10;
+// Tables of pairs that several leaves share: below a node with few inner nodes, the index has hardly more
+// bits than a leaf's own; other tables have few bits.
+constexpr size_t kFewNodes = 3, kFewBits = 7;
 
 }  // namespace
 
@@ -57,6 +60,7 @@ void TreeGroups::add_leaf(int32_t leaf) {
 bool TreeGroups::shares_table(bool is_leaf, size_t n_below) const {
   const size_t n_bits = walk_.steps().size() + n_below;
   if (is_leaf) return n_bits <= limits_.leaf_bits;
+  if (limits_.of_pairs) return n_bits <= limits_.leaf_bits && (n_below <= kFewNodes || n_bits <= kFewBits);
   return n_bits <= std::min(limits_.leaf_bits, kMaxTableBits) &&
          (n_bits * width_ * element_bytes(plan_) << n_bits) <= kGroupBytes;
 }

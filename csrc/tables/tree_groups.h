@@ -13,9 +13,11 @@ constexpr uint32_t kMaxTableBits = 16, kMaxPatternBits = kMaxPathFeatures;
 // The most features on the path of a leaf that has a table of its own against background data.
 constexpr uint32_t kLeafBits = 12;
 
-// Which leaves have tables: those with at most leaf_bits features on their path.
+// Which leaves have tables: those with at most leaf_bits features on their path. Leaves share a table if it
+// is small, or, for tables of pairs, if it has not many more indices than their own tables have together.
 struct TableLimits {
   uint32_t leaf_bits;
+  bool of_pairs = false;
 };
 
 // The leaves of one tree, and the groups of them that share tables.

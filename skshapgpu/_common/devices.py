@@ -238,6 +238,13 @@ def new_array(shape: tuple[int, ...], dtype: Any) -> Any:
     return load_cuda().new_array(shape, dtype)
 
 
+def compile_tables_on(plan: Any, index: int) -> Any:
+    """Return a plan on a GPU whose tables nothing else needs: a ``_cuda.CudaPlan``."""
+    cuda = load_cuda()
+    cuda.limit_page_locked(memory.locked_bytes())
+    return cuda.CudaPlan.with_tables(plan, index)
+
+
 def compile_on(plan: Any, index: int, use: str) -> Any:
     """Return the plan on a GPU: a ``_cuda.CudaPlan`` for "any", "few_rows" or "gputreeshap"."""
     cuda = load_cuda()

@@ -115,7 +115,7 @@ _QUADRATURE = (
     Results((SHAP_VALUES, BANZHAF_VALUES, *_PAIRS), ("cpu", "cuda")),
     Results(_TRIPLES, ("cpu",)),
     Results((SHAP_VALUES,), ("cpu", "cuda"), interventional=True, only_tables_on_gpus=True),
-    Results((BANZHAF_VALUES, *_PAIRS), ("cpu",), interventional=True),
+    Results((BANZHAF_VALUES, *_PAIRS), ("cpu", "cuda"), interventional=True, only_tables_on_gpus=True),
     Results(
         (SHAP_VALUES,),
         ("cpu", "cuda"),

@@ -27,6 +27,7 @@ from .algorithms import AUTO, SHAP_VALUES, Algorithm, Kind, Results
 from .costs import TableLayout, TreeGroup
 from .link_costs import costs_of_link
 from .links import Link
+from .pair_costs import PairTables
 from .sharing import PairSharing, Sharing
 
 #: Largest additivity gap of values computed (or, as float32, stored) in each precision, relative to the sum
@@ -39,8 +40,8 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 #: further output of the leaf takes about this fraction of the work for the first.
 _INTERACTION_WORK, _OUTPUT_WORK = 3, 0.7
 
-#: The most bytes of tables for values of a link.
-_LINK_TABLE_BYTES = 4 * 2**30
+#: The most bytes of tables that only GPUs need: for values of a link, and for interventional interactions.
+_GPU_TABLE_BYTES = 4 * 2**30
 
 
 @cache
@@ -200,6 +201,7 @@ class CompiledModel:
         self._cuda_plans: dict[tuple[Kind, Intervals], dict[tuple[int, bool], Any]] = {}
         self._pair_sharings: dict[Kind, PairSharing] = {}
         self._link_tables: bool | None = None  # whether GPUs can have them
+        self._pair_tables: dict[Kind, PairTables | None] = {}
         self._layouts: dict[tuple[Kind, Intervals], TableLayout] = {}
         self._core_layouts: dict[tuple[Kind, Intervals], Any] = {}  # of tables that do not exist yet
         self._table_bytes: dict[tuple[Kind, Intervals], int] = {}
@@ -235,6 +237,7 @@ class CompiledModel:
             "_cuda_plans",
             "_pair_sharings",
             "_link_tables",
+            "_pair_tables",
             "_groups",
             "_alone",
             "_layouts",
@@ -381,17 +384,34 @@ class CompiledModel:
             return False
         if self.link is not None:
             return self._has_link_tables()
+        if self._is_tiled(kind):
+            return self.pair_tables(kind) is not None
         return not found.only_tables_on_gpus or self.info["n_leaves_without_table"] == 0
 
     def _has_link_tables(self) -> bool:
         """Return whether the tables with which GPUs compute values of the link fit into memory."""
         if self._link_tables is None:
-            self._link_tables = self.plan(SHAP_VALUES).has_tables(self._link_table_room())
+            self._link_tables = self.plan(SHAP_VALUES).has_tables(self._gpu_table_room())
         return self._link_tables
 
-    def _link_table_room(self) -> int:
-        """Return the bytes that the tables of the link may take on a GPU."""
-        return min(memory.table_bytes(self.options.memory_limit, True), _LINK_TABLE_BYTES)
+    def _is_tiled(self, kind: Kind) -> bool:
+        """Return whether the CPU makes tables for tiles of rows, but a GPU has those of all rows."""
+        return self.background is not None and self.link is None and kind != SHAP_VALUES
+
+    def pair_tables(self, kind: Kind) -> PairTables | None:
+        """Return the costs of the tables with which GPUs compute interventional results of a kind.
+
+        None: a path is too long for tables, or they do not fit into memory.
+        """
+        if kind not in self._pair_tables:
+            costs = self.plan(kind).table_costs()
+            fits = costs is not None and costs["table_bytes"] <= self._gpu_table_room()
+            self._pair_tables[kind] = PairTables(**costs) if fits else None
+        return self._pair_tables[kind]
+
+    def _gpu_table_room(self) -> int:
+        """Return the bytes that tables which only GPUs need may take there."""
+        return min(memory.table_bytes(self.options.memory_limit, True), _GPU_TABLE_BYTES)
 
     def _table_room(self, kind: Kind) -> int:
         """Return the bytes that the tables of a plan may take, which do not depend on earlier calls."""
@@ -425,16 +445,19 @@ class CompiledModel:
         with self._lock:
             on_gpus = self._cuda_plans.setdefault((kind, intervals), {})
             if (index, few_rows) not in on_gpus:
-                on_gpus[index, few_rows] = self._compile_on(plan, index, few_rows)
+                on_gpus[index, few_rows] = self._compile_on(kind, plan, index, few_rows)
             return on_gpus[index, few_rows]
 
     def _has_few_rows_on_gpu(self, kind: Kind, n_rows: int) -> bool:
         """Return whether a GPU explains so many rows faster with a plan for few rows."""
-        walks = self.link is None and self.options.algorithm.gpu_method == "walk"
+        walks = self.link is None and not self._is_tiled(kind) and self.options.algorithm.gpu_method == "walk"
         return walks and costs.are_few_rows(self._groups_of(kind), n_rows)
 
-    def _compile_on(self, plan: Any, index: int, few_rows: bool) -> Any:
+    def _compile_on(self, kind: Kind, plan: Any, index: int, few_rows: bool) -> Any:
         """Return a plan on a GPU: a ``_cuda.CudaPlan``, or with a link a ``_cuda.CudaRescaledPlan``."""
+        room, n_threads = self._gpu_table_room(), effective_n_jobs(self.options.n_jobs)
+        if self._is_tiled(kind):
+            return devices.compile_tables_on(plan.with_tables(room, n_threads), index)
         if self.link is None:
             walks = self.options.algorithm.gpu_method == "walk"
             use = "gputreeshap" if not walks else "few_rows" if few_rows else "any"
@@ -442,9 +465,7 @@ class CompiledModel:
         from .. import _core
 
         assert self.background is not None
-        n_threads = effective_n_jobs(self.options.n_jobs)
-        room, rows = self._link_table_room(), self.background.rows
-        tables = _core.RescaledTables(plan, self._attributes(), rows, room, n_threads)
+        tables = _core.RescaledTables(plan, self._attributes(), self.background.rows, room, n_threads)
         return devices.load_cuda().CudaRescaledPlan(tables, index)
 
     def require(self, kind: Kind, what: str, on_gpu: bool) -> None:
@@ -475,10 +496,13 @@ class CompiledModel:
                 "are impossible, because a path has more than 12 features or the margins of the background "
                 "rows are too far apart,"
             )
+        elif self._is_tiled(kind):
+            what = (
+                f"interventional {what} of a model whose tables do not fit into memory or memory_limit, or "
+                "are impossible, because a path has more than 12 features,"
+            )
         elif found.only_tables_on_gpus:
             what = "interventional SHAP values of a model with long paths"
-        elif self.background is not None:
-            what = f"interventional {what}"
         if on_gpu:
             raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
         raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
@@ -490,6 +514,8 @@ class CompiledModel:
             return on_cpu
         if self.link is not None:
             return self._plan_link(on_cpu, n_rows)
+        if self._is_tiled(kind):
+            return self._plan_pairs(kind, on_cpu, n_rows)
         groups, work, precision = self._groups_of(kind), self._work(kind), self.options.precision
         walking = costs.cuda_seconds(groups, n_rows, work, precision)
         transfer = costs.cuda_row_seconds(n_rows, self.n_features, self.n_outputs)
@@ -520,6 +546,25 @@ class CompiledModel:
         )
         indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, cuda)
         return on_cpu._replace(indices=indices, seconds=cuda / len(indices)) if indices else on_cpu
+
+    def _plan_pairs(self, kind: Kind, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
+        """Choose the GPUs, or the CPU, for interventional Banzhaf values or interactions.
+
+        Like the choice of other tables, this one does not depend on earlier calls.
+        """
+        tables = self.pair_tables(kind)
+        assert tables is not None
+        element = 4 if self.options.precision == "single" else 8
+        n_threads = on_cpu.n_threads
+        n_results = self.n_outputs * (self.n_features + len(self.plan(kind).pairs))
+        cpu = tables.cpu_seconds(n_rows, n_results, n_threads, element)
+        building = tables.build_seconds(n_threads, element)
+        part = n_rows / max(n_rows, self.options.expected_rows or 0)
+        cuda = tables.cuda_seconds(n_rows, n_results)
+        indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, part * building + cuda)
+        if not indices:
+            return on_cpu
+        return on_cpu._replace(indices=indices, building=building, seconds=building + cuda / len(indices))
 
     def plan_on_cpu(self, kind: Kind, n_rows: int) -> ExecutionPlan:
         """Decide how to run a call on the CPU: if there is no GPU, or if it fails."""

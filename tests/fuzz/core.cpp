@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "background/background_pairs.h"
+#include "background/pair_tables.h"
 #include "background/rescaled.h"
 #include "cpu/tree_algorithm.h"
 #include "intervals/builder.h"
@@ -520,6 +521,20 @@ void path_dependent(Bytes& bytes, const Ensemble& ensemble, const Input& input, 
   by_intervals(bytes, make_plan(ensemble.view, precision, 1, Index::kBanzhaf), input, checks, walked.values);
 }
 
+// The tables that GPUs get, looked up on the CPU, whose own tables gave the expected values.
+void by_pair_tables(const BackgroundPairsPlan& pairs, const Input& input, const Checks& checks,
+                    const std::vector<float>& expected, int n_threads) {
+  const auto costs = pair_table_costs(pairs);
+  if (!costs || costs->bytes > kTableBytes) return;
+  const Plan tables = make_pair_tables(pairs, kTableBytes, n_threads);
+  if (!is_small(scratch_bytes(tables))) return;
+  Results<double> found(tables, input.rows.n_rows, false);
+  explain(tables, input.rows, found.result, n_threads, kNever);
+  checks.margin(found);
+  checks.same(found, {expected.begin(), expected.end()}, 1e-4);
+  if (tables.index != Index::kBanzhaf) checks.sums(found, tables.base_value, 1e-4);
+}
+
 void against_background(Bytes& bytes, const Ensemble& ensemble, const Input& input, const Checks& checks) {
   const Input background(bytes, ensemble.view, 1 + bytes.number(70));
   std::vector<double> weights(static_cast<size_t>(background.rows.n_rows));
@@ -550,6 +565,7 @@ void against_background(Bytes& bytes, const Ensemble& ensemble, const Input& inp
     Results<float> with_pairs(pairs.plan, input.rows.n_rows, bytes.flag() && ensemble.view.n_features < 100);
     explain_background_pairs(pairs, input.rows, with_pairs.result, n_threads, kNever);
     checks.margin(with_pairs);
+    by_pair_tables(pairs, input, checks, with_pairs.values, n_threads);
 
     const Link link = static_cast<Link>(bytes.number(3));
     const RescaledPlan rescaled = make_rescaled_plan(ensemble.view, precision, background.rows,

@@ -22,6 +22,12 @@ void begin_tree(const DecideNode* nodes, size_t n_nodes, size_t n_lookups, const
   }
 }
 
+// Return the elements of an entry, padded to what a lane loads at once.
+template <class T>
+size_t padded_entry(uint32_t n_targets) {
+  return (n_targets * sizeof(T) + kLoadBytes - 1) / kLoadBytes * kLoadBytes / sizeof(T);
+}
+
 template <class T>
 void add_tree(const Plan& plan, const TableTree& tree, const CudaTest& test, CudaTables<T>& out) {
   const DecideNode* const nodes = tree.n_levels ? plan.tables.levels.data() + tree.levels
@@ -31,8 +37,7 @@ void add_tree(const Plan& plan, const TableTree& tree, const CudaTest& test, Cud
   const Contents<T>& tables = stored_tables<T>(plan.tables);
   for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
     const Lookup& from = plan.tables.lookups[i];
-    const size_t entry_size =
-        (from.n_targets * sizeof(T) + kLoadBytes - 1) / kLoadBytes * kLoadBytes / sizeof(T);
+    const size_t entry_size = padded_entry<T>(from.n_targets);
     out.lookups.push_back({from.bits, from.n_bits, from.targets, from.n_targets,
                            static_cast<uint32_t>(entry_size), 0, out.entries.size()});
     const T* entry = tables.data() + from.table;
@@ -98,16 +103,20 @@ void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program)
   CudaTables<T>& out = program.tables;
   out.bits = plan.tables.bits;
   out.targets = plan.tables.targets;
+  size_t n_elements = 0;
+  for (const Lookup& lookup : plan.tables.lookups)
+    n_elements += padded_entry<T>(lookup.n_targets) << lookup.n_bits;
+  out.entries.reserve(n_elements);
   for (const TableBatch& batch : plan.tables.batches) {
     const int32_t first = static_cast<int32_t>(out.trees.size());
     for (size_t i = batch.trees; i < batch.trees_end; ++i) add_tree(plan, plan.tables.trees[i], test, out);
     out.chunks.push_back({first, static_cast<int32_t>(out.trees.size()),
                           static_cast<uint32_t>(program.slots.size()),
                           static_cast<uint32_t>(batch.places_end - batch.places)});
-    const int32_t n_used = static_cast<int32_t>(plan.features.size());
+    const int32_t n_places = static_cast<int32_t>(plan.features.size() + plan.pairs.size());
     for (size_t i = batch.places; i < batch.places_end; ++i) {
       const int32_t place = static_cast<int32_t>(plan.tables.places[i]);
-      program.slots.push_back({place / n_used, place % n_used});
+      program.slots.push_back({place / n_places, place % n_places});
     }
   }
 }

@@ -1,6 +1,6 @@
 """Interventional interactions and Banzhaf values: the core and all families against the definition.
 
-They are computed on the CPU only.
+The core is that of the CPU; test_pair_tables.py has the tables of GPUs. Explainers use the device of the run.
 """
 
 from __future__ import annotations
@@ -48,10 +48,6 @@ TOLERANCE = {"single": 5e-6, "double": 1e-10}
 
 #: Bytes for the core's counts of the background: enough for all trees here.
 COUNTS = 2**24
-
-
-def explainer_of(model: Any, data: Any, **options: Any) -> TreeExplainer:
-    return TreeExplainer(model, data, device="cpu", **options)
 
 
 # The core
@@ -326,7 +322,7 @@ def test_families(case: tuple[Any, np.ndarray], index: Index) -> None:
     expected = interventional_interactions(ensemble, encoded, behind, weights, index)
     for precision, tolerance in TOLERANCE.items():
         allowed = tolerance * leaf_scale(ensemble)[:, np.newaxis]
-        explainer = explainer_of(model, background, data_weights=weights, precision=precision)
+        explainer = TreeExplainer(model, background, data_weights=weights, precision=precision)
         found = outputs_second(explainer.explain_interactions(rows, index=index).values, 3)
         assert (np.abs(found - expected) <= allowed[..., np.newaxis]).all()
         singles = outputs_second(explainer.explain(rows, index="BV" if index == "BII" else "SV").values, 2)
@@ -349,7 +345,7 @@ def test_shapiq(library: str, index: str) -> None:
         xgboost = pytest.importorskip("xgboost")
         model = xgboost.XGBRegressor(n_estimators=8, max_depth=5, base_score=0, n_jobs=1).fit(rows, Y)
     theirs = shapiq_trees.InterventionalTreeSHAPIQ(model, rows[:60], max_order=2, index=index.upper())
-    explainer = explainer_of(model, rows[:60], precision="double")
+    explainer = TreeExplainer(model, rows[:60], precision="double")
     ours = explainer.explain_interactions(rows[60:80].astype(float), index=index).values
     found, expected = [], []
     for matrix, row in zip(ours, rows[60:80]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -32,26 +33,22 @@ CANCER, BENIGN = load_breast_cancer(return_X_y=True)
 INDICES: tuple[Index, ...] = ("SII", "STII", "BII")
 
 
-def explainer_of(model: Any, data: Any, **options: Any) -> TreeExplainer:
-    return TreeExplainer(model, data, device="cpu", **options)
-
-
 # The public API
 
 
 def both_classes() -> tuple[TreeExplainer, np.ndarray]:
     model = GradientBoostingClassifier(n_estimators=4, random_state=0).fit(CANCER, BENIGN)
-    return explainer_of(model, CANCER[:40], outputs="all"), CANCER[40:120]
+    return TreeExplainer(model, CANCER[:40], outputs="all"), CANCER[40:120]
 
 
 def three_classes() -> tuple[TreeExplainer, np.ndarray]:
     model = RandomForestClassifier(5, max_depth=5, random_state=0).fit(X, np.digitize(Y, [100, 180]))
-    return explainer_of(model, X[:40]), X[40:]
+    return TreeExplainer(model, X[:40]), X[40:]
 
 
 def float32() -> tuple[TreeExplainer, np.ndarray]:
     model = RandomForestRegressor(6, max_depth=5, random_state=0).fit(X, Y)
-    return explainer_of(model, X[:40], precision="double"), X.astype(np.float32)
+    return TreeExplainer(model, X[:40], precision="double"), X.astype(np.float32)
 
 
 @pytest.fixture(scope="module", params=[both_classes, three_classes, float32], ids=lambda make: make.__name__)
@@ -81,7 +78,8 @@ def test_forms(explained: tuple[TreeExplainer, np.ndarray], index: str) -> None:
     listed = explainer.explain_interactions(rows, index=index, interactions=[(second[3], f"x{first[3]}")])
     np.testing.assert_array_equal(listed.values[:, 0], occurring.values[:, 3])
     for explanation in (dense, occurring, strongest, listed):
-        assert explanation.feature_perturbation == "interventional" and explanation.device == "cpu"
+        assert explanation.feature_perturbation == "interventional"
+        assert explanation.device.startswith(os.environ["SKSHAPGPU_DEVICE"])
         np.testing.assert_array_equal(explanation.base_values, explainer.expected_value)
         assert (explanation.additivity_error is None) == (index == "BII")
     assert (singles.additivity_error is None) == (index == "BII")
@@ -92,8 +90,8 @@ def test_forms(explained: tuple[TreeExplainer, np.ndarray], index: str) -> None:
 
 
 def test_one_call(forest: Any) -> None:
-    expected = explainer_of(forest, X[:5], data_weights=[1, 1, 1, 1, 2])
-    options = {"data": X[:5], "data_weights": [1, 1, 1, 1, 2], "device": "cpu"}
+    expected = TreeExplainer(forest, X[:5], data_weights=[1, 1, 1, 1, 2])
+    options = {"data": X[:5], "data_weights": [1, 1, 1, 1, 2]}
     pairs = explain_interactions(forest, X[:9], interactions=3, index="STII", **options)
     np.testing.assert_array_equal(
         pairs.values, expected.explain_interactions(X[:9], interactions=3, index="STII").values
@@ -101,32 +99,32 @@ def test_one_call(forest: Any) -> None:
     banzhaf = explain(forest, X[:9], index="BV", **options)
     np.testing.assert_array_equal(banzhaf.values, expected.explain(X[:9], index="BV").values)
     assert banzhaf.index == "BV" and banzhaf.feature_perturbation == "interventional"
-    path_dependent = TreeExplainer(forest, device="cpu").explain_interactions(X[:9])
+    path_dependent = TreeExplainer(forest).explain_interactions(X[:9])
     assert path_dependent.feature_perturbation == "tree_path_dependent"
     assert not np.allclose(path_dependent.values, expected.shap_interaction_values(X[:9]), atol=1e-3)
 
 
 def test_weights_count_rows(forest: Any) -> None:
-    weighted = explainer_of(forest, X[:4], data_weights=[2, 0, 1, 1], precision="double")
-    repeated = explainer_of(forest, X[[0, 0, 2, 3]], precision="double")
+    weighted = TreeExplainer(forest, X[:4], data_weights=[2, 0, 1, 1], precision="double")
+    repeated = TreeExplainer(forest, X[[0, 0, 2, 3]], precision="double")
     for index in INDICES:
         one, other = (e.explain_interactions(X[50:], index=index).values for e in (weighted, repeated))
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)
 
 
 def test_additivity_is_checked(forest: Any) -> None:
-    explainer = explainer_of(forest, X[:10])
+    explainer = TreeExplainer(forest, X[:10])
     explainer._compiled.leaf_magnitude *= 1e-12  # as if the leaves were much smaller
     for pairs in ("all", "occurring", 3, [(0, 1)]):
         with pytest.raises(RuntimeError, match="additivity check failed at row"):
             explainer.explain_interactions(X, interactions=pairs)
     explainer.explain_interactions(X, index="BII")
-    unchecked = explainer_of(forest, X[:10], check_additivity=False)
+    unchecked = TreeExplainer(forest, X[:10], check_additivity=False)
     assert unchecked.explain_interactions(X).additivity_error is None
 
 
 def test_threads(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    explainer = explainer_of(forest, X[:30])
+    explainer = TreeExplainer(forest, X[:30])
     expected = explainer.explain_interactions(X, interactions="occurring")
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(
@@ -134,37 +132,38 @@ def test_threads(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         ):
             np.testing.assert_array_equal(found.values, expected.values)
     monkeypatch.setattr(memory, "CHUNK_BYTES", 50_000)
-    found = explainer_of(forest, X[:30], n_jobs=2).explain_interactions(X, interactions="occurring")
+    found = TreeExplainer(forest, X[:30], n_jobs=2).explain_interactions(X, interactions="occurring")
     np.testing.assert_array_equal(found.values, expected.values)
     np.testing.assert_array_equal(found.feature_values, expected.feature_values)
 
 
 def test_copies_and_files(forest: Any, tmp_path: Path) -> None:
-    explainer = explainer_of(forest, X[:12], data_weights=np.arange(12))
+    explainer = TreeExplainer(forest, X[:12], data_weights=np.arange(12))
     expected = explainer.shap_interaction_values(X[:30])
     again = pickle.loads(pickle.dumps(explainer))
     np.testing.assert_array_equal(again.shap_interaction_values(X[:30]), expected)
     explainer.save(tmp_path / "explainer.npz")
-    loaded = TreeExplainer.load(tmp_path / "explainer.npz", device="cpu")
+    loaded = TreeExplainer.load(tmp_path / "explainer.npz")
     np.testing.assert_array_equal(loaded.shap_interaction_values(X[:30]), expected)
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("pairs", ["all", "occurring", 4, [(3, 7)]])
 def test_memory_limit_changes_no_bit(forest: Any, pairs: Any) -> None:
-    explainer = explainer_of(forest, X[:10])
+    explainer = TreeExplainer(forest, X[:10])
     expected = explainer.explain_interactions(X, interactions=pairs)
     result = expected.values.nbytes + (X.nbytes if pairs == "occurring" else 0)
     scratch = explainer._compiled.plan(Kind(2)).info()["scratch_bytes_per_thread"]
     tables = explainer._compiled.table_bytes  # and counts
     assert tables > explainer.model_info()["table_bytes"] > 0
-    limited = explainer_of(forest, X[:10], memory_limit=result + scratch + tables + 30_000)
+    limited = TreeExplainer(forest, X[:10], memory_limit=result + scratch + tables + 30_000)
     np.testing.assert_array_equal(limited.explain_interactions(X, interactions=pairs).values, expected.values)
     with pytest.raises(MemoryError, match="SHAP interaction values"):
-        explainer_of(forest, X[:10], memory_limit=result).explain_interactions(X, interactions=pairs)
+        TreeExplainer(forest, X[:10], memory_limit=result).explain_interactions(X, interactions=pairs)
 
 
 def test_triples_are_path_dependent_only(forest: Any) -> None:
-    explainer = explainer_of(forest, X[:3])
+    explainer = TreeExplainer(forest, X[:3])
     for pairs in ("occurring", 3, [(0, 1, 2)]):
         with pytest.raises(ValueError, match="of triples are path-dependent only for now: use an explainer"):
             explainer.explain_interactions(X, interactions=pairs, order=3)
@@ -174,7 +173,7 @@ def test_triples_are_path_dependent_only(forest: Any) -> None:
 
 def test_margins_only(forest: Any) -> None:
     model = GradientBoostingClassifier(n_estimators=4, random_state=0).fit(CANCER, BENIGN)
-    explainer = explainer_of(model, CANCER[:10], model_output="probability")
+    explainer = TreeExplainer(model, CANCER[:10], model_output="probability")
     with pytest.raises(ValueError, match="Banzhaf values are those of the margin: use model_output='raw'"):
         explainer.explain(CANCER, index="BV")
     with pytest.raises(ValueError, match="pairs are those of the margin: use model_output='raw'"):
@@ -187,26 +186,54 @@ class OnGpu:
     __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
 
 
-def test_gpus_are_refused(forest: Any) -> None:
-    explainer = explainer_of(forest, X[:3])
-    what = "interventional SHAP interaction values of pairs are computed on the CPU only"
+@pytest.fixture(scope="module")
+def with_long_paths() -> TreeExplainer:
+    wide = np.random.default_rng(0).normal(size=(2000, 40))
+    model = RandomForestRegressor(1, max_depth=30, random_state=0).fit(wide, wide @ np.arange(40.0))
+    return TreeExplainer(model, wide[:3], device="cpu")
+
+
+def test_long_paths_are_refused_on_gpus(with_long_paths: TreeExplainer) -> None:
+    explainer, rows = with_long_paths, np.zeros((2, 40))
+    why = (
+        "of a model whose tables do not fit .* a path has more than 12 features, are computed on the CPU only"
+    )
+    what = f"interventional SHAP interaction values of pairs {why}"
     with pytest.raises(TypeError, match=f"{what}, but X lies on a GPU"):
         explainer.shap_interaction_values(OnGpu())
-    explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))
-    with pytest.raises(ValueError, match=f"{what}: use device='cpu' or 'auto'"):
-        explainer.explain_interactions(X, interactions=3)
-    with pytest.raises(ValueError, match="interventional Banzhaf values are computed on the CPU only"):
-        explainer.explain(X, index="BV")
+    options = explainer._compiled.options
+    try:
+        explainer._compiled.options = replace(options, devices=Devices(indices=(0,)))
+        with pytest.raises(ValueError, match=f"{what}: use device='cpu' or 'auto'"):
+            explainer.explain_interactions(rows, interactions=3)
+        with pytest.raises(ValueError, match=f"interventional Banzhaf values {why}: use device"):
+            explainer.explain(rows, index="BV")
+    finally:
+        explainer._compiled.options = options
 
 
-def test_auto_stays_on_the_cpu(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_do_not_fit_are_refused_on_gpus(forest: Any) -> None:
+    explainer = TreeExplainer(forest, X[:3], device="cpu", memory_limit=100_000)
+    assert explainer._compiled.pair_tables(Kind(2)) is None
+    with pytest.raises(TypeError, match="whose tables do not fit into memory or memory_limit"):
+        explainer.shap_interaction_values(OnGpu())
+    tables = TreeExplainer(forest, X[:3], device="cpu")._compiled.pair_tables(Kind(2))
+    assert tables is not None and tables.table_bytes > 50_000
+
+
+def test_auto_stays_on_the_cpu(
+    forest: Any, with_long_paths: TreeExplainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For long paths it does not look for a GPU; for few rows a GPU would not be faster."""
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
-    explainer = TreeExplainer(forest, X[:3])
+    assert TreeExplainer(forest, X[:3]).explain_interactions(X[:5]).device == "cpu"
+    assert TreeExplainer(forest, X[:3]).explain(X[:5], index="BV").device == "cpu"
     monkeypatch.setattr(
         "skshapgpu._common.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU")
     )
-    assert explainer.explain_interactions(X).device == "cpu"
-    assert explainer.explain(X, index="BV").device == "cpu"
+    explainer = TreeExplainer(with_long_paths.model, np.zeros((3, 40)))
+    assert explainer.explain_interactions(np.zeros((2, 40))).device == "cpu"
+    assert explainer.explain(np.zeros((2, 40)), index="BV").device == "cpu"
 
 
 # The transformer and the display
@@ -215,19 +242,19 @@ def test_auto_stays_on_the_cpu(forest: Any, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("pairs", ["occurring", 4, [(2, 8), (0, 1)]])
 def test_transformer(forest: Any, pairs: Any) -> None:
     transformer = ShapInteractionTransformer(
-        RandomForestRegressor(4, max_depth=4, random_state=0), interactions=pairs, data=X[:9], device="cpu"
+        RandomForestRegressor(4, max_depth=4, random_state=0), interactions=pairs, data=X[:9]
     )
     values = transformer.fit_transform(X, Y)
-    explainer = explainer_of(transformer.estimator_, X[:9])
+    explainer = TreeExplainer(transformer.estimator_, X[:9])
     expected = explainer.explain_interactions(X, interactions=pairs)
     np.testing.assert_array_equal(values, expected.values)
     assert transformer.base_values_ == explainer.expected_value
     np.testing.assert_array_equal(clone(transformer).fit(X, Y).transform(X), values)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(transformer)).transform(X), values)
     frozen = ShapInteractionTransformer.from_fitted(
-        forest, interactions=[(2, 8)], index="BII", data=X[:9], data_weights=np.arange(9), device="cpu"
+        forest, interactions=[(2, 8)], index="BII", data=X[:9], data_weights=np.arange(9)
     )
-    weighted = explainer_of(forest, X[:9], data_weights=np.arange(9))
+    weighted = TreeExplainer(forest, X[:9], data_weights=np.arange(9))
     expected = weighted.explain_interactions(X, interactions=[(2, 8)], index="BII")
     np.testing.assert_array_equal(frozen.transform(X), expected.values)
     assert frozen.explain(X).feature_perturbation == "interventional"
@@ -249,6 +276,6 @@ def test_transformer_refuses_options_before_it_fits() -> None:
 
 def test_display(forest: Any) -> None:
     pytest.importorskip("matplotlib").use("Agg")
-    display = ShapInteractionDisplay.from_estimator(forest, X, data=X[:9], device="cpu", max_features=None)
-    strength = explainer_of(forest, X[:9]).explain_interactions(X, interactions="occurring").strength
+    display = ShapInteractionDisplay.from_estimator(forest, X, data=X[:9], max_features=None)
+    strength = TreeExplainer(forest, X[:9]).explain_interactions(X, interactions="occurring").strength
     assert np.triu(display.strength, 1).max() == pytest.approx(strength.max())

@@ -6,6 +6,7 @@ The stand-ins compute with the CPU's plans, so values are compared to the bit. t
 from __future__ import annotations
 
 import ctypes
+import pickle
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -164,6 +165,10 @@ class CudaPlan:
 
     def __init__(self, plan: Any, device: int, gputreeshap: bool) -> None:
         self.plan, self.device, self.gputreeshap = plan, device, gputreeshap
+
+    @classmethod
+    def with_tables(cls, plan: Any, device: int) -> CudaPlan:
+        return cls(plan, device, False)
 
     def explain(
         self,
@@ -528,6 +533,52 @@ def test_transformer(multiclass: Any) -> None:
     transformer = ShapTransformer.from_fitted(multiclass)
     expected = ShapTransformer.from_fitted(multiclass, device="cpu", algorithm="quadrature").transform(IRIS)
     np.testing.assert_array_equal(gpu_arrays.to_host(transformer.transform(Array(IRIS))), expected)
+
+
+# Background data
+
+
+@pytest.mark.parametrize("index", ["SII", "STII", "BII"])
+@pytest.mark.parametrize("pairs", ["all", "occurring", 4, [(3, 0), (1, 2)]])
+@pytest.mark.usefixtures("chunks")
+def test_interventional_interactions(case: Any, pairs: Any, index: str, calls: list[dict[str, Any]]) -> None:
+    """The stand-in looks pairs up in the tables of GPUs, the CPU in those that it makes for the rows."""
+    model, rows, options = case
+    explainer = TreeExplainer(model, rows[:30], device=["cuda:0", "cuda:1"], **options)
+    on_cpu = TreeExplainer(model, rows[:30], device="cpu", **options)
+    expected = on_cpu.explain_interactions(rows, interactions=pairs, index=index)
+    atol = 4e-6 * on_cpu._compiled.leaf_magnitude.max()
+    for given in (Array(rows), rows):
+        found = explainer.explain_interactions(given, interactions=pairs, index=index)
+        values = found.values if given is rows else found.values.get()
+        assert found.device == ("cuda:0, cuda:1" if given is rows else "cuda:0")
+        np.testing.assert_allclose(values, expected.values, rtol=0, atol=atol)
+        assert (found.additivity_error is None) == (index == "BII")
+        np.testing.assert_array_equal(found.base_values, expected.base_values)
+    assert {call["device"] for call in calls} == {0, 1}
+
+
+def test_interventional_banzhaf_values(case: Any, calls: list[dict[str, Any]]) -> None:
+    model, rows, options = case
+    explainer = TreeExplainer(model, rows[:30], device="cuda", **options)
+    expected = TreeExplainer(model, rows[:30], device="cpu", **options).explain(rows, index="BV")
+    atol = 4e-6 * explainer._compiled.leaf_magnitude.max()
+    for given in (Array(rows), rows):
+        values = explainer.explain(given, index="BV").values
+        np.testing.assert_allclose(
+            values if given is rows else values.get(), expected.values, rtol=0, atol=atol
+        )
+    assert [call["n_rows"] for call in calls] == [len(rows)] * 2
+
+
+def test_auto_takes_the_gpu_for_many_interventional_interactions(regressor: Any) -> None:
+    explainer = TreeExplainer(regressor, X[:30], n_jobs=1)
+    many = np.resize(X, (100_000, X.shape[1]))
+    assert explainer.explain_interactions(X[:5], interactions=[(0, 1)]).device == "cpu"
+    assert explainer.explain_interactions(many, interactions=[(0, 1)]).device == "cuda:0"
+    assert explainer.explain(many, index="BV").device == "cuda:0"
+    pickled = pickle.loads(pickle.dumps(explainer))
+    assert pickled.explain(many, index="BV").device == "cuda:0"
 
 
 @pytest.fixture

@@ -1,0 +1,34 @@
+// The numbers that an entry of a group's table has: one for each feature of its leaves and, for order 2, one
+// for each pair of features that share a leaf's path.
+#pragma once
+
+#include <vector>
+
+#include "tables/tree_groups.h"
+
+namespace skshap {
+
+class GroupTargets {
+ public:
+  explicit GroupTargets(const Plan& plan) : order_(plan.order), place_(plan.features.size()) {}
+
+  // List the features and the pairs of a group, of at most kLeafBits features, both ascending.
+  void find(const TreeGroups& groups, const TreeGroups::Group& group);
+
+  const std::vector<int32_t>& features() const { return features_; }
+  const std::vector<FeaturePair>& pairs() const { return pairs_; }
+  size_t size() const { return features_.size() + pairs_.size(); }
+
+  // List the places of a leaf's numbers in an entry of the group, features first. The path of the leaf, of n
+  // features, ascends, and so do the places.
+  void list_leaf(const PathStep* path, uint32_t n, std::vector<uint32_t>& out) const;
+
+ private:
+  const int order_;
+  std::vector<int32_t> features_;
+  std::vector<FeaturePair> pairs_;
+  std::vector<uint32_t> place_;  // by used feature: its place in features_
+  uint32_t pair_place_[kLeafBits][kLeafBits];
+};
+
+}  // namespace skshap

@@ -1,0 +1,48 @@
+"""Estimated times of interventional Banzhaf values and interactions, by which ``device="auto"`` chooses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: Seconds on one thread of a CPU for each number that a row adds up, for each result that is written, and for
+#: each number of a table that is filled: once for a GPU, and for each tile of so many rows on a CPU.
+_CPU_NUMBER, _CPU_RESULT, _FILLED_NUMBER, _TILE_ROWS = 1.5e-10, 5e-9, 1.5e-9, 4096
+
+#: Seconds on a GPU for each call, for each number that a row adds up, and for each result that is
+#: transferred. Estimates from the number of memory accesses, not measurements.
+_CUDA_CALL, _CUDA_NUMBER, _CUDA_RESULT = 1e-4, 3e-12, 6e-10
+
+
+class PairTables(NamedTuple):
+    """Costs of the tables with which GPUs compute results of a kind.
+
+    Attributes
+    ----------
+    n_lookups : int
+        Number of tables.
+    n_numbers : int
+        Numbers that a row adds up.
+    table_bytes : int
+        Size of the tables.
+    """
+
+    n_lookups: int
+    n_numbers: int
+    table_bytes: int
+
+    def cpu_seconds(self, n_rows: int, n_results: int, n_threads: int, element_bytes: int) -> float:
+        """Return the seconds of a call on the CPU, which makes tables for each tile of rows.
+
+        ``n_results`` is the number of results of a row.
+        """
+        filled = -(-n_rows // _TILE_ROWS) * self.table_bytes / element_bytes
+        of_rows = n_rows * (self.n_numbers * _CPU_NUMBER + n_results * _CPU_RESULT)
+        return (filled * _FILLED_NUMBER + of_rows) / n_threads
+
+    def build_seconds(self, n_threads: int, element_bytes: int) -> float:
+        """Return the seconds in which the CPU fills the tables of a GPU."""
+        return self.table_bytes / element_bytes * _FILLED_NUMBER / n_threads
+
+    def cuda_seconds(self, n_rows: int, n_results: int) -> float:
+        """Return the seconds of a call on a GPU that has the tables."""
+        return _CUDA_CALL + n_rows * (self.n_numbers * _CUDA_NUMBER + n_results * _CUDA_RESULT)
