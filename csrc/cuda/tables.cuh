@@ -7,8 +7,6 @@
 namespace skshap {
 
 constexpr int kTableWarps = 8;  // of a block, or fewer if the sums of so many do not fit its shared memory
-// Vectors of an entry that a lane loads before it adds the first one.
-constexpr uint32_t kTableLoads = 4;
 
 template <class T>
 struct CudaTableArgs {
@@ -59,29 +57,49 @@ __device__ __forceinline__ void add_leaf(const CudaTableArgs<T>& a, const CudaLo
   }
 }
 
+__device__ __forceinline__ void load_targets(const uint32_t* p, uint32_t (&out)[4]) {
+  const uint4 v = __ldg(reinterpret_cast<const uint4*>(p));
+  out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
+}
+__device__ __forceinline__ void load_targets(const uint32_t* p, uint32_t (&out)[2]) {
+  const uint2 v = __ldg(reinterpret_cast<const uint2*>(p));
+  out[0] = v.x, out[1] = v.y;
+}
+
+// Add the first n numbers of a vector to the sums of their targets, which differ: all sums are read before
+// one is written.
+template <class T, uint32_t kLoad>
+__device__ __forceinline__ void add_vector(const T (&value)[kLoad], const uint32_t* targets, uint32_t n,
+                                           T* phi, int stride) {
+  uint32_t target[kLoad];
+  load_targets(targets, target);
+  T sum[kLoad];
+#pragma unroll
+  for (uint32_t i = 0; i < kLoad; ++i)
+    if (i < n) sum[i] = phi[target[i] * stride] + value[i];
+#pragma unroll
+  for (uint32_t i = 0; i < kLoad; ++i)
+    if (i < n) phi[target[i] * stride] = sum[i];
+}
+
 // Add an entry to the sums of its targets.
 template <class T>
 __device__ __forceinline__ void add_entry(const T* entry, const uint32_t* targets, uint32_t n_targets, T* phi,
                                           int stride) {
-  constexpr uint32_t kLoad = 16 / sizeof(T);
-  for (uint32_t first = 0; first < n_targets; first += kTableLoads * kLoad) {
-    T value[kTableLoads][kLoad];
+  // Vectors that are loaded before the first one is added: as many as there are registers for.
+  constexpr uint32_t kLoad = 16 / sizeof(T), kLoads = sizeof(T) == 4 ? 4 : 3;
+  for (uint32_t first = 0; first < n_targets; first += kLoads * kLoad) {
+    T value[kLoads][kLoad];
 #pragma unroll
-    for (uint32_t v = 0; v < kTableLoads; ++v)
+    for (uint32_t v = 0; v < kLoads; ++v)
       if (first + v * kLoad < n_targets) load_entry(entry + first + v * kLoad, value[v]);
 #pragma unroll
-    for (uint32_t v = 0; v < kTableLoads; ++v) {
-      // The targets of an entry differ, so several sums are read before the first one is written.
-      T* to[kLoad];
-#pragma unroll
-      for (uint32_t i = 0; i < kLoad; ++i) {
-        const uint32_t target = first + v * kLoad + i;
-        to[i] = target < n_targets ? phi + __ldg(targets + target) * stride : nullptr;
-        if (to[i]) value[v][i] += *to[i];
-      }
-#pragma unroll
-      for (uint32_t i = 0; i < kLoad; ++i)
-        if (to[i]) *to[i] = value[v][i];
+    for (uint32_t v = 0; v < kLoads; ++v) {
+      const uint32_t at = first + v * kLoad;
+      if (at + kLoad <= n_targets)
+        add_vector(value[v], targets + at, kLoad, phi, stride);
+      else if (at < n_targets)
+        add_vector(value[v], targets + at, n_targets - at, phi, stride);
     }
   }
 }

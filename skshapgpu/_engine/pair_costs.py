@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Seconds on one thread of a CPU for each number that a row adds up, for each result that is written, and for
-#: each number of a table that is filled: once for a GPU, and for each tile of so many rows on a CPU.
-_CPU_NUMBER, _CPU_RESULT, _FILLED_NUMBER, _TILE_ROWS = 1.5e-10, 5e-9, 1.5e-9, 4096
+#: Seconds on one thread of a CPU with AVX-512 for each number that a row adds up, for each result that is
+#: written, and for each number of a table: those that a GPU gets, and those that the CPU makes for a tile.
+_CPU_NUMBER, _CPU_RESULT, _FILLED_NUMBER, _TILE_NUMBER = 3e-10, 5e-9, 8e-9, 4e-9
+
+#: The most rows of a tile, and about the least number of rows that need most entries of the tables.
+_TILE_ROWS, _SMALL_TILE_ROWS = 4096, 512
 
 #: Seconds on a GPU for each call, for each number that a row adds up, and for each result that is
 #: transferred. Estimates from the number of memory accesses, not measurements.
@@ -35,9 +38,10 @@ class PairTables(NamedTuple):
 
         ``n_results`` is the number of results of a row.
         """
-        filled = -(-n_rows // _TILE_ROWS) * self.table_bytes / element_bytes
+        n_tiles = max(-(-n_rows // _TILE_ROWS), min(n_threads, -(-n_rows // _SMALL_TILE_ROWS)))
+        of_tiles = n_tiles * self.table_bytes / element_bytes * _TILE_NUMBER
         of_rows = n_rows * (self.n_numbers * _CPU_NUMBER + n_results * _CPU_RESULT)
-        return (filled * _FILLED_NUMBER + of_rows) / n_threads
+        return (of_tiles + of_rows) / n_threads
 
     def build_seconds(self, n_threads: int, element_bytes: int) -> float:
         """Return the seconds in which the CPU fills the tables of a GPU."""

@@ -38,8 +38,11 @@ void add_tree(const Plan& plan, const TableTree& tree, const CudaTest& test, Cud
   for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
     const Lookup& from = plan.tables.lookups[i];
     const size_t entry_size = padded_entry<T>(from.n_targets);
-    out.lookups.push_back({from.bits, from.n_bits, from.targets, from.n_targets,
+    out.lookups.push_back({from.bits, from.n_bits, static_cast<uint32_t>(out.targets.size()), from.n_targets,
                            static_cast<uint32_t>(entry_size), 0, out.entries.size()});
+    const auto targets = plan.tables.targets.begin() + from.targets;
+    out.targets.insert(out.targets.end(), targets, targets + from.n_targets);
+    out.targets.resize((out.targets.size() * 4 + kLoadBytes - 1) / kLoadBytes * kLoadBytes / 4);
     const T* entry = tables.data() + from.table;
     for (size_t index = 0; index < size_t{1} << from.n_bits; ++index, entry += from.n_targets) {
       out.entries.insert(out.entries.end(), entry, entry + from.n_targets);
@@ -102,7 +105,6 @@ void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program)
   if (plan.method == Method::kFastV2) return add_leaf_tables(plan, test, program);
   CudaTables<T>& out = program.tables;
   out.bits = plan.tables.bits;
-  out.targets = plan.tables.targets;
   size_t n_elements = 0;
   for (const Lookup& lookup : plan.tables.lookups)
     n_elements += padded_entry<T>(lookup.n_targets) << lookup.n_bits;

@@ -16,7 +16,7 @@ struct alignas(16) CudaTableNode {
 
 struct CudaLookup {
   uint32_t bits, n_bits;
-  uint32_t targets, n_targets;
+  uint32_t targets, n_targets;  // except for a leaf, they begin at a multiple of 16 bytes
   uint32_t
       entry_size;    // targets, padded to what a lane loads at once; 0: a leaf's table, see tables/fast_v2.h
   uint32_t factors;  // for a leaf: the ratio of each bit, then the values

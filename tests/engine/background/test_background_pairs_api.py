@@ -187,29 +187,25 @@ class OnGpu:
 
 
 @pytest.fixture(scope="module")
-def with_long_paths() -> TreeExplainer:
+def long_paths() -> RandomForestRegressor:
     wide = np.random.default_rng(0).normal(size=(2000, 40))
-    model = RandomForestRegressor(1, max_depth=30, random_state=0).fit(wide, wide @ np.arange(40.0))
-    return TreeExplainer(model, wide[:3], device="cpu")
+    return RandomForestRegressor(1, max_depth=30, random_state=0).fit(wide, wide @ np.arange(40.0))
 
 
-def test_long_paths_are_refused_on_gpus(with_long_paths: TreeExplainer) -> None:
-    explainer, rows = with_long_paths, np.zeros((2, 40))
+def test_long_paths_are_refused_on_gpus(long_paths: Any) -> None:
+    rows = np.zeros((2, 40))
+    explainer = TreeExplainer(long_paths, rows, device="cpu")
     why = (
         "of a model whose tables do not fit .* a path has more than 12 features, are computed on the CPU only"
     )
     what = f"interventional SHAP interaction values of pairs {why}"
     with pytest.raises(TypeError, match=f"{what}, but X lies on a GPU"):
         explainer.shap_interaction_values(OnGpu())
-    options = explainer._compiled.options
-    try:
-        explainer._compiled.options = replace(options, devices=Devices(indices=(0,)))
-        with pytest.raises(ValueError, match=f"{what}: use device='cpu' or 'auto'"):
-            explainer.explain_interactions(rows, interactions=3)
-        with pytest.raises(ValueError, match=f"interventional Banzhaf values {why}: use device"):
-            explainer.explain(rows, index="BV")
-    finally:
-        explainer._compiled.options = options
+    explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))
+    with pytest.raises(ValueError, match=f"{what}: use device='cpu' or 'auto'"):
+        explainer.explain_interactions(rows, interactions=3)
+    with pytest.raises(ValueError, match=f"interventional Banzhaf values {why}: use device"):
+        explainer.explain(rows, index="BV")
 
 
 def test_tables_that_do_not_fit_are_refused_on_gpus(forest: Any) -> None:
@@ -221,9 +217,7 @@ def test_tables_that_do_not_fit_are_refused_on_gpus(forest: Any) -> None:
     assert tables is not None and tables.table_bytes > 50_000
 
 
-def test_auto_stays_on_the_cpu(
-    forest: Any, with_long_paths: TreeExplainer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_stays_on_the_cpu(forest: Any, long_paths: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """For long paths it does not look for a GPU; for few rows a GPU would not be faster."""
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
     assert TreeExplainer(forest, X[:3]).explain_interactions(X[:5]).device == "cpu"
@@ -231,7 +225,7 @@ def test_auto_stays_on_the_cpu(
     monkeypatch.setattr(
         "skshapgpu._common.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU")
     )
-    explainer = TreeExplainer(with_long_paths.model, np.zeros((3, 40)))
+    explainer = TreeExplainer(long_paths, np.zeros((3, 40)))
     assert explainer.explain_interactions(np.zeros((2, 40))).device == "cpu"
     assert explainer.explain(np.zeros((2, 40)), index="BV").device == "cpu"
 
