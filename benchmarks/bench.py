@@ -8,6 +8,7 @@
     python benchmarks/bench.py background-pairs
     python benchmarks/bench.py tables
     python benchmarks/bench.py top-pairs
+    python benchmarks/bench.py triples
     python benchmarks/bench.py loading
     python benchmarks/bench.py cross-validation
     python benchmarks/bench.py distributed
@@ -56,6 +57,7 @@ import scaling
 import tables
 import threads
 import top_pairs
+import triples
 import values
 import walk
 
@@ -71,6 +73,7 @@ def main() -> None:
         "background-pairs": run_background_pairs,
         "tables": run_tables,
         "top-pairs": run_top_pairs,
+        "triples": run_triples,
         "loading": run_loading,
         "cross-validation": run_cross_validation,
         "distributed": run_distributed,
@@ -191,6 +194,21 @@ def run_top_pairs(arguments: argparse.Namespace, refuse: Callable[[str], None]) 
     result = top_pairs.measure(arguments)
     report["models"].append(result)
     top_pairs.print_result(result)
+    reports.write(report, arguments)
+
+
+def run_triples(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.quick:
+        arguments.rows, arguments.rounds, arguments.repeats = 2_000, 10, 2
+    if min(arguments.rows, arguments.depth, arguments.rounds, arguments.repeats) < 1:
+        refuse("all numbers must be positive")
+    if arguments.features < 5:
+        refuse("--features must be at least 5")
+    report = reports.start_report("triples-cuda" if cuda_info()["available"] else "triples", arguments)
+    report["tolerance"] = triples.TOLERANCE
+    result = triples.measure(arguments)
+    report["models"].append(result)
+    triples.print_result(result)
     reports.write(report, arguments)
 
 

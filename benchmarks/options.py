@@ -20,6 +20,7 @@ import progress_models
 import revisions
 import scaling
 import top_pairs
+import triples
 import walk
 
 HERE = Path(__file__).resolve().parent
@@ -91,6 +92,9 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     top = commands.add_parser("top-pairs", help="peak memory of the strongest pairs of many rows")
     top_pairs.add_arguments(top)
     add_output(top)
+    thirds = commands.add_parser("triples", help="interactions of triples: a GPU against all cores")
+    triples.add_arguments(thirds)
+    add_output(thirds)
     stored = commands.add_parser("loading", help="from a file with large tables to a first row")
     loading.add_arguments(stored)
     add_output(stored)

@@ -56,9 +56,11 @@ class CudaPlan:
         memory_limit: int,
         matrices: np.ndarray | None = None,
         pairs: np.ndarray | None = None,
+        triples: np.ndarray | None = None,
     ) -> None:
         """Compute values like ``Plan.explain``, from and to host memory.
 
+        A plan of order 3 computes neither ``matrices`` nor ``pairs`` here: they need a plan of order 2.
         ``gap`` (float64, (n_outputs,)) receives the largest absolute difference between the base
         value plus the values of a row and its margin. ``memory_limit`` bounds the bytes of the
         call's buffers on the device; 0 leaves the limit to the core. The GIL is released; Ctrl-C
@@ -78,6 +80,7 @@ class CudaPlan:
         stream: int,
         matrices: int = 0,
         pairs: int = 0,
+        triples: int = 0,
     ) -> int:
         """Compute values of rows on the device in the order of a stream; results are given by address.
 

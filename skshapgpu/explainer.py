@@ -635,8 +635,8 @@ class TreeExplainer:
             Roubens, 1999), in which every coalition of the other features has the same weight; it does not
             add up to the margin, so additivity is not checked, and "all" has Banzhaf values on the diagonal.
         order : {2, 3}, default=2
-            3 computes interactions of triples: index "SII" or "BII", on the CPU, path-dependent, and in any
-            form but "all".
+            3 computes interactions of triples: index "SII" or "BII", path-dependent, and in any form but
+            "all".
         progress : bool or callable, default=False
             As for :meth:`explain`. For the strongest, a row counts as done after the second pass.
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <numeric>
 
 #include "cuda/host_rows.h"
 #include "cuda/input_check.cuh"
@@ -16,6 +17,8 @@ namespace {
 
 // Device memory that a call without a memory limit uses; more would not make it faster.
 constexpr size_t kDefaultBytes = size_t{1} << 30;
+// With triples, a row may take hundreds of kilobytes, and fewer rows would not fill a large device.
+constexpr size_t kTripleBytes = size_t{1} << 32;
 // Memory that a call uses without asking how much is free.
 constexpr size_t kSmallBytes = size_t{1} << 27;
 // Rows per batch if memory allows: enough work for the largest devices, few enough for batches to overlap.
@@ -87,7 +90,7 @@ class Pipeline : public CudaPlan::Impl {
     const std::lock_guard<std::mutex> lock(mutex_);
     const UseDevice use(device_);
     const std::array<size_t, kArrays> out_rows = launches_.row_bytes(result.values);
-    const size_t io_row = input_row_bytes(rows) + out_rows[0] + out_rows[1] + out_rows[2];
+    const size_t io_row = std::accumulate(out_rows.begin(), out_rows.end(), input_row_bytes(rows));
     const bool margins = result.values.margin || result.gap, direct = is_direct(result, rows.n_rows);
     // A large job has several batches, so that copies overlap with kernels.
     const int64_t several = std::max<int64_t>(rows.n_rows / 8, 1 << 14);
@@ -205,7 +208,8 @@ class Pipeline : public CudaPlan::Impl {
     } else if (!limit) {
       size_t free = 0, total = 0;
       check(cudaMemGetInfo(&free, &total), "reading free memory");
-      limit = std::min(std::max(kDefaultBytes, fixed + row * kTile), free / 2);
+      const size_t enough = plan_.order < 3 ? kDefaultBytes : kTripleBytes;
+      limit = std::min(std::max(enough, fixed + row * kTile), free / 2);
     }
     const int64_t by_memory =
         limit > fixed ? static_cast<int64_t>((limit - fixed) / std::max<size_t>(row, 1)) : 0;
@@ -230,7 +234,7 @@ class Pipeline : public CudaPlan::Impl {
     Arrays out = arrays(result);
     for (int i = 0; i < kArrays; ++i)
       if (out[i]) out[i] = static_cast<char*>(out[i]) + first * out_rows[i];
-    return {out[0], result.is_float32, nullptr, out[1], out[2]};
+    return result_of(out, result.is_float32);
   }
 
   // Return whether the device can write the result where it belongs.
@@ -272,7 +276,7 @@ class Pipeline : public CudaPlan::Impl {
       if (!direct) lane.results_host[i].reserve(size, kNoHostRoom);
       on_lane[i] = lane.results[i].template as<void>();
     }
-    return {on_lane[0], result.is_float32, nullptr, on_lane[1], on_lane[2]};
+    return result_of(on_lane, result.is_float32);
   }
 
   // Copy the result of a lane to page-locked memory: where it belongs if that is `direct`.
@@ -345,6 +349,12 @@ class Pipeline : public CudaPlan::Impl {
   Lane lanes_[kLanes];
 };
 
+// Reject arrays that the program of the plan's order does not compute.
+void require_arrays(const Plan& plan, const Result& result) {
+  if (plan.order > 2 && (result.matrices || result.pairs))
+    throw std::invalid_argument("on a GPU, pairs and matrices need a plan of order 2");
+}
+
 }  // namespace
 
 CudaPlan::CudaPlan(const Plan& plan, int device, CudaUse use) : plan_(plan) {
@@ -362,7 +372,6 @@ void CudaPlan::upload(int device, CudaUse use) {
   const size_t n = cuda_devices().size();
   if (device < 0 || static_cast<size_t>(device) >= n)
     throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
-  if (plan.order > 2) throw std::invalid_argument("triples are computed on the CPU only");
   if (!plan.tables.leaves.empty())
     throw std::invalid_argument("paths that are too long for tables are explained on the CPU only");
   if (use == CudaUse::kGpuTreeShap &&
@@ -378,11 +387,13 @@ CudaPlan::~CudaPlan() = default;
 
 bool CudaPlan::explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
                        const std::function<bool()>& interrupted) {
+  require_arrays(plan_, result.values);
   return impl_->explain(rows, result, memory_limit, interrupted);
 }
 bool CudaPlan::explain_device(const Rows& rows, CudaInput& input, const CudaResult& result,
                               size_t memory_limit, uintptr_t stream,
                               const std::function<bool()>& interrupted) {
+  require_arrays(plan_, result.values);
   return impl_->explain_device(rows, input, result, memory_limit, reinterpret_cast<cudaStream_t>(stream),
                                interrupted);
 }

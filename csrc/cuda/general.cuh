@@ -14,7 +14,7 @@ struct CudaGeneralArgs {
   const int32_t* chunk_list;
   int32_t n_tasks, n_tiles, n_columns;
   uint32_t n_slots;
-  bool pairs;  // interactions, too
+  bool pairs;  // interactions, too: pairs or triples
   const int16_t* codes;
   const uint32_t* category_bits;
   T* partial;
@@ -50,7 +50,8 @@ __device__ bool general_decide(const CudaGeneralArgs<T>& a, const typename CudaP
 }
 
 // Walk one row per lane: `codes` and `phi` are that row's, with `stride` elements between columns or slots.
-template <class T>
+// kTriples: with triples instead of pairs.
+template <class T, bool kTriples>
 __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaProgram<T>::Element* p,
                              const int16_t* codes, T* phi, int stride, T* memory) {
   using E = typename CudaProgram<T>::Element;
@@ -76,6 +77,34 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
         phi[(static_cast<size_t>(p[0]) + o) * stride] += sum;
       }
     }
+  };
+  // Differentiate it by two of the features above it.
+  const auto add_triples = [&] {
+    const uint32_t n = static_cast<uint32_t>(*p++);
+    const E* const others = p;
+    p += static_cast<size_t>(n) * (1 + K);
+    const auto lambda = [&](uint32_t i) {
+      const E* const other = others + static_cast<size_t>(i) * (1 + K);
+      return state[(static_cast<size_t>(other[0]) * 4 + 3) * kWarp] != 0 ? other + 1 : dead;
+    };
+    for (uint32_t i = 1; i < n; ++i) {
+      const E* const second = lambda(i);
+      for (uint32_t j = 0; j < i; ++j, ++p) {
+        const E* const first = lambda(j);
+        for (int o = 0; o < n_outputs; ++o) {
+          T sum = 0;
+          for (int k = 0; k < K; ++k)
+            sum = multiply_add(Q[(o * K + k) * kWarp], value(first[k]) * value(second[k]), sum);
+          phi[(static_cast<size_t>(p[0]) + o) * stride] += sum;
+        }
+      }
+    }
+  };
+  const auto add_interactions = [&] {
+    if constexpr (kTriples)
+      add_triples();
+    else
+      add_pairs();
   };
   for (;;) {
     const uint32_t code = static_cast<uint32_t>(p[0]) & 7;
@@ -122,7 +151,7 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
       }
       top += result;
       p = leaves + 2 * n_outputs;
-      if (a.pairs) add_pairs();
+      if (a.pairs) add_interactions();
       continue;
     }
     const T base = s[0], delta = s[kWarp];
@@ -149,11 +178,11 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
       add_phi(o, delta * sum);
     }
     p = leaves + (right_leaf ? n_outputs : 0);
-    if (a.pairs) add_pairs();
+    if (a.pairs) add_interactions();
   }
 }
 
-template <class T, int R>
+template <class T, int R, bool kTriples>
 __global__ void __launch_bounds__(64) walk_general(const __grid_constant__ CudaGeneralArgs<T> a) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const size_t warp_index = static_cast<size_t>(blockIdx.x) * (64 / kWarp) + warp;
@@ -168,8 +197,9 @@ __global__ void __launch_bounds__(64) walk_general(const __grid_constant__ CudaG
     for (int r = 0; r < R; ++r) {
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
         partial[static_cast<size_t>(slot) * (kWarp * R) + r] = 0;
-      general_walk<T>(a, a.stream + chunk.begin, a.codes + (tile * a.n_columns * kWarp + lane) * R + r,
-                      partial + r, kWarp * R, a.memory + warp_index * a.warp_memory + lane);
+      general_walk<T, kTriples>(a, a.stream + chunk.begin,
+                                a.codes + (tile * a.n_columns * kWarp + lane) * R + r, partial + r, kWarp * R,
+                                a.memory + warp_index * a.warp_memory + lane);
     }
   }
 }

@@ -22,10 +22,19 @@ WalkKernel<T> walk_with(bool shared) {
   return {walk<T, K, R, kCudaRegisterFrames, kPairs, false, kThreads>, kThreads};
 }
 
+// The walk for triples.
+template <class T, int K, int kThreads>
+WalkKernel<T> triples_with() {
+  return {walk<T, K, cuda_lane_rows<T>(), kWalkFrames, true, true, kThreads, true>, kThreads};
+}
+
 template <class T>
 WalkKernel<T> walk_kernel(int n_nodes, bool shared);
 // Return the kernel for plans with interactions.
 template <class T>
 WalkKernel<T> pairs_kernel(int n_nodes, bool shared);
+// Return the kernel for plans with triples.
+template <class T>
+WalkKernel<T> triples_kernel(int n_nodes);
 
 }  // namespace skshap

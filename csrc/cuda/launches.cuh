@@ -13,11 +13,17 @@ constexpr const char* kComputing = "computing SHAP values";
 // The longest path, root included, that GPUTreeShap runs in single precision.
 constexpr uint32_t kMaxSinglePath = 17;
 
-// Arrays of a result: values, matrices, pairs.
-constexpr int kArrays = 3;
+// Arrays of a result: values, matrices, pairs, triples.
+constexpr int kArrays = 4;
 using Arrays = std::array<void*, kArrays>;
 
-inline Arrays arrays(const Result& result) { return {result.values, result.matrices, result.pairs}; }
+inline Arrays arrays(const Result& result) {
+  return {result.values, result.matrices, result.pairs, result.triples};
+}
+// Return a result that consists of arrays, without a margin.
+inline Result result_of(const Arrays& arrays, bool is_float32) {
+  return {arrays[0], is_float32, nullptr, arrays[1], arrays[2], arrays[3]};
+}
 
 // Stream and buffers of a batch in flight.
 struct Lane {
@@ -50,7 +56,8 @@ class Launches {
   std::array<size_t, kArrays> row_bytes(const Result& result) const {
     const size_t item = result.is_float32 ? 4 : 8;
     return {item * row_width(), result.matrices ? item * row_width() * plan_.n_features : 0,
-            result.pairs ? item * plan_.n_outputs * plan_.pairs.size() : 0};
+            result.pairs ? item * plan_.n_outputs * plan_.pairs.size() : 0,
+            result.triples ? item * plan_.n_outputs * plan_.triples.size() : 0};
   }
 
   // Return the bytes of a lane for each row, without the input and the result on the device.
@@ -114,7 +121,7 @@ class Launches {
 
  private:
   size_t row_width() const { return static_cast<size_t>(plan_.n_outputs) * plan_.n_features; }
-  size_t n_places() const { return plan_.features.size() + plan_.pairs.size(); }
+  size_t n_places() const { return cuda_places(plan_); }
   bool fused_matrices(const Result& out) const { return out.matrices && !out.pairs && model_.small_matrices; }
 
   // Return the number of counters: the tasks taken by each launch of the walk, and by the general one.
@@ -206,8 +213,9 @@ class Launches {
     a.partial = lane.partial.template as<T>();
     a.memory = lane.frames.template as<T>();
     a.next_task = lane.counters.template as<int32_t>() + model_.launches.size();
-    walk_general<T, cuda_lane_rows<T>()>
-        <<<std::min(model_.general.n_blocks, (a.n_tasks + 1) / 2), 64, 0, s>>>(a);
+    const auto kernel = plan_.order < 3 ? walk_general<T, cuda_lane_rows<T>(), false>
+                                        : walk_general<T, cuda_lane_rows<T>(), true>;
+    kernel<<<std::min(model_.general.n_blocks, (a.n_tasks + 1) / 2), 64, 0, s>>>(a);
     check_launch("walking the trees");
   }
 
@@ -248,7 +256,7 @@ class Launches {
     sums.part_offsets = model_.offsets.template as<int64_t>();
     sums.parts = model_.parts.template as<int32_t>();
     sums.features = pairs ? nullptr : model_.features.template as<int32_t>();
-    sums.n_used = static_cast<int32_t>(plan_.features.size());
+    sums.n_whole = static_cast<int32_t>(plan_.order == 2 ? plan_.features.size() : n_places());
     sums.n_places = static_cast<int32_t>(n_places());
     sums.n_outputs = plan_.n_outputs;
     sums.n_features = plan_.n_features;
@@ -276,7 +284,7 @@ class Launches {
             plan_.index != Index::kBanzhaf,
             out.values,
             out.matrices,
-            out.pairs,
+            plan_.order < 3 ? out.pairs : out.triples,
             model_.place_of.template as<int32_t>()};
   }
 
@@ -294,9 +302,10 @@ class Launches {
   void add_up_chunks(const CudaSumArgs& sums, const Batch& batch, int32_t n_tiles, cudaStream_t s) const {
     const bool is_float32 = batch.out.is_float32;
     const size_t out_bytes = (is_float32 ? 4 : 8) * row_width() * sums.n_rows;
-    if (sums.n_used < plan_.n_features && out_bytes)
+    const size_t n_used = plan_.features.size(), n_features = plan_.n_features;
+    if (n_used < n_features && out_bytes)
       check(cudaMemsetAsync(batch.out.values, 0, out_bytes, s), "clearing the result");
-    if (!sums.n_used) return;
+    if (!n_used) return;
     const int64_t groups = (static_cast<int64_t>(sums.n_outputs) * sums.n_places + 31) / 32;
     const dim3 grid(n_tiles, static_cast<unsigned>(std::min<int64_t>(groups, 1024)));
     if (is_float32 && !plan_.interactions())
@@ -307,9 +316,9 @@ class Launches {
   }
 
   void write_interactions(const Lane& lane, const Result& out, int64_t n_rows, cudaStream_t s) const {
-    const size_t n_used = plan_.features.size(), n_features = plan_.n_features, n_pairs = plan_.pairs.size();
+    const size_t n_used = plan_.features.size(), n_features = plan_.n_features, n_sets = n_places() - n_used;
     const CudaMatrixArgs a = matrix_args(lane.sums.template as<double>(), out, n_rows);
-    const bool complete = n_used == n_features && 2 * n_pairs == n_features * (n_features - 1);
+    const bool complete = n_used == n_features && 2 * n_sets == n_features * (n_features - 1);
     if (out.matrices && !complete)
       check(cudaMemsetAsync(out.matrices, 0, row_bytes(out)[1] * n_rows, s), "clearing the result");
     if (!n_used) return;
@@ -319,11 +328,11 @@ class Launches {
     else
       write_matrices<double><<<blocks, 256, 0, s>>>(a);
     check_launch("writing interactions");
-    if (!out.pairs || !n_pairs) return;
+    if (!a.sets || !n_sets) return;
     if (out.is_float32)
-      write_pairs<float><<<blocks, 256, 0, s>>>(a);
+      write_sets<float><<<blocks, 256, 0, s>>>(a);
     else
-      write_pairs<double><<<blocks, 256, 0, s>>>(a);
+      write_sets<double><<<blocks, 256, 0, s>>>(a);
     check_launch("writing interactions");
   }
 

@@ -213,14 +213,17 @@ struct CudaModel {
       max_frames = std::max(max_frames, program.chunks[i].n_frames);
     }
     Launch launch;
+    const bool triples = plan.order > 2;
     const auto kernel = plan.interactions() ? pairs_kernel<T> : walk_kernel<T>;
-    const WalkKernel<T> shared = kernel(n_nodes, true);
+    const WalkKernel<T> shared = triples ? triples_kernel<T>(n_nodes) : kernel(n_nodes, true);
     const int most_warps = shared.n_threads / kWarp;
     launch.segment_bytes = 2 * kCudaSegment * sizeof(T);
-    launch.phi_bytes = sizeof(T) * max_slots * kTile;
-    const bool fits = launch.shared(most_warps) <= max_shared;
-    launch.kernel = fits ? shared : kernel(n_nodes, false);
-    if (!fits) launch.phi_bytes = 0;
+    const size_t slot_bytes = sizeof(T) * kTile,
+                 shared_slots =
+                     std::min<size_t>(max_slots, (max_shared - launch.segment_bytes) / (slot_bytes * most_warps));
+    const bool in_shared = triples || shared_slots == max_slots;
+    launch.kernel = in_shared ? shared : kernel(n_nodes, false);
+    launch.phi_bytes = in_shared ? slot_bytes * shared_slots : 0;
     allow_shared(launch.kernel.kernel);
     int most_running = 0;  // warps
     for (int n_warps = 1; n_warps <= most_warps; ++n_warps) {
@@ -241,6 +244,7 @@ struct CudaModel {
     a.n_columns = n_columns;
     a.n_slots = n_slots;
     a.max_slots = max_slots;
+    a.shared_slots = static_cast<uint32_t>(shared_slots);
     a.category_bits = category_bits.as<uint32_t>();
     a.category_sets = category_sets.as<uint32_t>();
     const int in_memory = std::max(0, static_cast<int>(max_frames) - kCudaRegisterFrames);
@@ -366,7 +370,7 @@ struct CudaModel {
   }
 
   void plan_sums(const CudaProgram<T>& program, bool gputreeshap) {
-    const size_t n_places = plan.features.size() + plan.pairs.size(), n_outputs = plan.n_outputs;
+    const size_t n_places = cuda_places(plan), n_outputs = plan.n_outputs;
     std::vector<std::vector<int32_t>> parts((n_places + 1) * n_outputs);
     for (size_t slot = 0; slot < program.slots.size() && !gputreeshap; ++slot)
       parts[program.slots[slot].output * n_places + program.slots[slot].place].push_back(
@@ -399,7 +403,7 @@ struct CudaModel {
     this->offsets = upload(offsets);
     this->parts = upload(flat);
     features = upload(plan.features);
-    if (plan.interactions()) list_partners();
+    if (plan.order == 2) list_partners();
   }
 
   // List the pairs of each feature, by the other feature.

@@ -206,12 +206,13 @@ __global__ void __launch_bounds__(kTile) add_margins(CudaMarginArgs a) {
 }
 
 struct CudaSumArgs {
-  // For each output and place (used features, then pairs), then for each output (its margin): where its parts
-  // begin in `parts`, which lists slots of all chunks and sums of margins.
+  // For each output and place (used features, then interactions), then for each output (its margin): where
+  // its parts begin in `parts`, which lists slots of all chunks and sums of margins.
   const int64_t* part_offsets;
   const int32_t* parts;
   const int32_t* features;  // used ones: columns of `values`; null if it has one per place
-  int32_t n_used, n_places, n_outputs, n_features;
+  int32_t n_whole;  // places of features and triples; the walk computes twice what belongs to the others
+  int32_t n_places, n_outputs, n_features;
   uint32_t n_slots;
   int32_t n_sums;
   double scale;
@@ -238,8 +239,7 @@ __global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
       double sum = 0;
       for (int64_t p = a.part_offsets[column]; p < a.part_offsets[column + 1]; ++p)
         sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile + i % kTile]);
-      // The walk computes twice the interaction of a pair.
-      const bool half = column % a.n_places >= a.n_used;
+      const bool half = column % a.n_places >= a.n_whole;
       transposed[i / kTile][i % kTile] = static_cast<Out>(sum * (half ? a.scale / 2 : a.scale));
     }
     __syncthreads();
@@ -279,9 +279,9 @@ struct CudaMatrixArgs {
   const CudaPartner* partners;  // by used feature, ascending
   const int32_t* features;
   int32_t n_used, n_places, n_features;
-  int64_t n;                        // rows x outputs
-  bool subtract;                    // main effects on the diagonal, otherwise the numbers of `values`
-  void *values, *matrices, *pairs;  // matrices, pairs: or null
+  int64_t n;                       // rows x outputs
+  bool subtract;                   // main effects on the diagonal, otherwise the numbers of `values`
+  void *values, *matrices, *sets;  // matrices, sets (pairs or triples): or null
   // For add_matrices: the place of each matrix element in the sums of a row, or -1 if the element is zero.
   const int32_t* place_of;
 };
@@ -336,10 +336,10 @@ __global__ void __launch_bounds__(256) add_matrices(CudaSumArgs a, CudaMatrixArg
     double sum = 0;
     for (int64_t p = a.part_offsets[column]; p < a.part_offsets[column + 1]; ++p)
       sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile + row]);
-    matrix_shared[place * kStride + row] = sum * (place < a.n_used ? a.scale : a.scale / 2);
+    matrix_shared[place * kStride + row] = sum * (place < a.n_whole ? a.scale : a.scale / 2);
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < a.n_used * kMatrixRows; i += blockDim.x) {
+  for (int i = threadIdx.x; i < a.n_whole * kMatrixRows; i += blockDim.x) {
     const int used = i / kMatrixRows, row = i % kMatrixRows;
     double main = matrix_shared[used * kStride + row];
     if (m.subtract)
@@ -367,11 +367,10 @@ __global__ void __launch_bounds__(256) add_matrices(CudaSumArgs a, CudaMatrixArg
 }
 
 template <class Out>
-__global__ void __launch_bounds__(256) write_pairs(CudaMatrixArgs a) {
-  const int64_t n_pairs = a.n_places - a.n_used, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.n * n_pairs; i += step)
-    static_cast<Out*>(a.pairs)[i] =
-        static_cast<Out>(a.sums[i / n_pairs * a.n_places + a.n_used + i % n_pairs]);
+__global__ void __launch_bounds__(256) write_sets(CudaMatrixArgs a) {
+  const int64_t n_sets = a.n_places - a.n_used, step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.n * n_sets; i += step)
+    static_cast<Out*>(a.sets)[i] = static_cast<Out>(a.sums[i / n_sets * a.n_places + a.n_used + i % n_sets]);
 }
 
 struct CudaGapArgs {

@@ -18,10 +18,11 @@ namespace skshap {
 // Return the elements of a frame, each of R values per lane: C[K], B of the left child [K], base, delta.
 constexpr size_t cuda_frame_elements(int n_nodes) { return 2 * static_cast<size_t>(n_nodes) + 2; }
 
-// The walk of a warp, with kFrames frames in registers. kPairs: with interactions.
-template <class T, int K, int R, int kFrames, bool kPairs>
-struct CudaWalker : FusedWalk<T, K, R, kPairs> {
-  using State = FusedWalk<T, K, R, kPairs>;
+// The walk of a warp, with kFrames frames in registers. kPairs: with interactions; kTriples: with triples
+// instead of pairs.
+template <class T, int K, int R, int kFrames, bool kPairs, bool kTriples = false>
+struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
+  using State = FusedWalk<T, K, R, kPairs, kTriples>;
   using E = typename State::E;
   using V = typename State::V;
   using State::a;
@@ -190,18 +191,16 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs> {
 
   // --- Interactions ---
 
-  // Add the pairs of the latest node's feature with others above it, two at a time. lambda_k is one constant
-  // for rows that are alive beyond the edge below the other feature, and another for all other rows.
-  __device__ __forceinline__ void add_pairs() {
+  // Add interactions of the latest node's feature with others above it, two at a time: differentiate what the
+  // node added to its feature, of which `weight` is a factor. lambda_k is one constant for rows that are
+  // alive beyond the edge below the other feature, and another for all other rows.
+  __device__ __forceinline__ void add_steps(const E* p, uint32_t n_steps, const V (&weight)[K]) {
     constexpr int kStep = cuda_pair_step(K);
-    const E* p = shared_segments<E>() + next + 4;
-    uint32_t n_steps = static_cast<uint32_t>(head[0]) >> 8;
-    next += 4 + n_steps * kStep;
     V off{};
 #pragma unroll
     for (int k = 0; k < K; ++k)
 #pragma unroll
-      for (int r = 0; r < R; ++r) off.x[r] = multiply_add(Q[k].x[r], a.dead[k], off.x[r]);
+      for (int r = 0; r < R; ++r) off.x[r] = multiply_add(weight[k].x[r], a.dead[k], off.x[r]);
     for (; n_steps; --n_steps, p += kStep) {
       E e[kStep];
       fetch(p, e);
@@ -213,12 +212,43 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs> {
         for (int r = 0; r < R; ++r) {
           T on = 0;
 #pragma unroll
-          for (int k = 0; k < K; ++k) on = multiply_add(Q[k].x[r], value(e[2 + i * K + k]), on);
+          for (int k = 0; k < K; ++k) on = multiply_add(weight[k].x[r], value(e[2 + i * K + k]), on);
           const bool is_alive = alive_bits[r] >> (static_cast<uint32_t>(e[i]) >> kPairBitShift) & 1;
           sum[i].x[r] = multiply_add(Q_delta.x[r], is_alive ? on : off.x[r], sum[i].x[r]);
         }
       store_lanes<T, R>(place[0], sum[0]);
       store_lanes<T, R>(place[1], sum[1]);
+    }
+  }
+
+  __device__ __forceinline__ void add_pairs() {
+    const E* p = shared_segments<E>() + next + 4;
+    const uint32_t n_steps = static_cast<uint32_t>(head[0]) >> 8;
+    next += 4 + n_steps * cuda_pair_step(K);
+    add_steps(p, n_steps, Q);
+    fetch_head();
+  }
+
+  // Add the triples of the latest node's feature with two others above it. All steps of a record have one of
+  // these in common, whose lambda_k they need only once.
+  __device__ __forceinline__ void add_triples() {
+    constexpr int kRecord = cuda_triple_record(K);
+    uint32_t n_records = static_cast<uint32_t>(head[0]) >> 8;
+    next += 4;
+    for (; n_records; --n_records) {
+      E e[kRecord];
+      fetch(shared_segments<E>() + next, e);
+      next += kRecord;
+      const uint32_t word = static_cast<uint32_t>(e[0]), n_steps = word >> kTripleStepShift;
+      V weight[K];
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        const bool is_alive = alive_bits[r] >> (word & kTestBit) & 1;
+#pragma unroll
+        for (int k = 0; k < K; ++k) weight[k].x[r] = Q[k].x[r] * (is_alive ? value(e[1 + k]) : a.dead[k]);
+      }
+      add_steps(shared_segments<E>() + next, n_steps, weight);
+      next += n_steps * cuda_pair_step(K);
     }
     fetch_head();
   }
@@ -301,7 +331,12 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs> {
       for (op = code();; op = code()) {  // up
         if (op >= kCudaNextTree) {
           if (op == kCudaEnd) return;
-          if constexpr (kPairs) {
+          if constexpr (kTriples) {
+            if (op == kCudaTriples) {
+              add_triples();
+              continue;
+            }
+          } else if constexpr (kPairs) {
             if (op == kCudaPairs) {
               add_pairs();
               continue;
@@ -339,8 +374,9 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs> {
 };
 
 // Take tasks in each block, of up to kThreads threads: a chunk of trees, and as many tiles of 32 R rows as the
-// block has warps. Each warp leaves phi in its part of `partial`. With kShared, phi is summed in shared memory, otherwise there.
-template <class T, int K, int R, int kFrames, bool kPairs, bool kShared, int kThreads>
+// block has warps. Each warp leaves phi in its part of `partial`. With kShared, phi is summed in shared memory,
+// otherwise there. Of triples, only the first slots are: few models have so few triples that all fit.
+template <class T, int K, int R, int kFrames, bool kPairs, bool kShared, int kThreads, bool kTriples = false>
 __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ CudaWalkArgs<T> args) {
   using E = typename CudaProgram<T>::Element;
   __shared__ int32_t shared_task;
@@ -355,18 +391,19 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
     return args.partial + (slot * kWarp + lane) * R;
   };
   T* const shared_phi = reinterpret_cast<T*>(shared_segments<E>() + 2 * kCudaSegment) +
-                        (warp * args.max_slots * kWarp + lane) * R;
+                        (warp * (kTriples ? args.shared_slots : args.max_slots) * kWarp + lane) * R;
   for (;;) {
     if (threadIdx.x == 0) shared_task = atomicAdd(args.next_task, 1);
     __syncthreads();
     const int32_t task = shared_task;
     if (task >= args.n_tasks) return;
     const CudaChunk& chunk = chunk_of(task);
-    CudaWalker<T, K, R, kFrames, kPairs> walker(args);
+    CudaWalker<T, K, R, kFrames, kPairs, kTriples> walker(args);
     if (tile_of(task) < args.n_tiles) {
-      walker.phi = kShared ? shared_phi : partial_of(task);
+      walker.phi = kShared && !kTriples ? shared_phi : partial_of(task);
+      if constexpr (kTriples) walker.shared_phi = shared_phi;
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
-        store_lanes<T, R>(walker.phi + slot * (kWarp * R), Lanes<T, R>{});
+        store_lanes<T, R>(walker.slot(slot), Lanes<T, R>{});
       walker.codes = args.codes + (static_cast<size_t>(tile_of(task)) * args.n_columns * kWarp + lane) * R;
       walker.memory = args.frames + warp_index * args.warp_frames + lane * R;
       walker.category_sets = args.category_sets + chunk.category_base;
@@ -377,7 +414,8 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
       if constexpr (kShared) {
         // Read it again, because the walk makes better use of the registers.
         const int32_t same = *static_cast<volatile int32_t*>(&shared_task);
-        const uint32_t n_slots = chunk_of(same).n_slots;
+        const uint32_t n_slots =
+            kTriples ? min(chunk_of(same).n_slots, args.shared_slots) : chunk_of(same).n_slots;
         T* const partial = partial_of(same);
         for (uint32_t slot = 0; slot < n_slots; ++slot)
           store_lanes<T, R>(partial + slot * (kWarp * R), load_lanes<T, R>(shared_phi + slot * (kWarp * R)));

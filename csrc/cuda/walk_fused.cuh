@@ -6,9 +6,9 @@
 namespace skshap {
 
 // kPairs: for interactions, where only subtrees of two leaves are fused.
-template <class T, int K, int R, bool kPairs>
-struct FusedWalk : WalkState<T, K, R> {
-  using State = WalkState<T, K, R>;
+template <class T, int K, int R, bool kPairs, bool kTriples = false>
+struct FusedWalk : WalkState<T, K, R, kTriples> {
+  using State = WalkState<T, K, R, kTriples>;
   using E = typename State::E;
   using V = typename State::V;
   using State::a;

@@ -26,10 +26,12 @@ struct CudaWalkArgs {
   int32_t* next_task;
   T t[kMaxFixedNodes], weight[kMaxFixedNodes], tau[kMaxFixedNodes];  // t_k, w_k, 1 / (t_k (1 - t_k))
   T dead[kMaxFixedNodes];  // lambda_k of rows that left the path of a feature
+  uint32_t shared_slots;   // of triples: the first ones of a chunk, which are summed in shared memory
 };
 
 // The walk of R rows in each lane. C and B are those of simd/walk_kernel-inl.h, of the current node.
-template <class T, int K, int R>
+// kTriples: for triples, of which phi is divided between shared and global memory.
+template <class T, int K, int R, bool kTriples = false>
 struct WalkState : Segments<typename CudaProgram<T>::Element> {
   using E = typename CudaProgram<T>::Element;
   using Segments<E>::next;
@@ -39,6 +41,7 @@ struct WalkState : Segments<typename CudaProgram<T>::Element> {
   E head[4];             // first elements of the current operation, then of the next
   const int16_t* codes;  // of this lane
   T* phi;                // of this lane
+  T* shared_phi;         // of triples: of the first slots
   T* memory;             // frames of this lane beyond the registers
   const uint32_t* category_sets;
   uint32_t alive_bits[R];
@@ -65,7 +68,10 @@ struct WalkState : Segments<typename CudaProgram<T>::Element> {
   }
   __device__ __forceinline__ void fetch_head() { fetch(shared_segments<E>() + next, head); }
 
-  __device__ __forceinline__ T* slot(uint32_t number) const { return phi + number * (kWarp * R); }
+  __device__ __forceinline__ T* slot(uint32_t number) const {
+    if constexpr (kTriples) return (number < a.shared_slots ? shared_phi : phi) + number * (kWarp * R);
+    return phi + number * (kWarp * R);
+  }
 
   __device__ __forceinline__ void add_phi(uint32_t node, const V& x, const V& y) {
     T* p = slot(node >> 16);

@@ -329,11 +329,7 @@ py::object explain_rows(const Plan& plan, const py::array& X, py::array& values,
   require_threads(n_threads);
   const Rows rows = host_rows(plan, X);
   Result result = checked_result(plan, rows.n_rows, values, margin);
-  take_interactions(plan, rows.n_rows, values, matrices, pairs, result);
-  if (plan.order < 3 && !triples.is_none()) throw py::value_error("the plan was not compiled for triples");
-  result.triples =
-      optional_array(triples, "triples", values,
-                     {rows.n_rows, plan.n_outputs, static_cast<py::ssize_t>(plan.triples.size())});
+  take_interactions(plan, rows.n_rows, values, matrices, pairs, result, triples);
   result.zeroed = zeroed;
   const std::unique_ptr<Gaps> gaps = gaps_of(plan, base_value);
   result.gaps = gaps.get();

@@ -113,13 +113,17 @@ inline void* optional_array(const py::object& given, const char* name, const py:
 
 // Add the results of interactions to the result.
 inline void take_interactions(const Plan& plan, py::ssize_t n_rows, const py::array& values,
-                              const py::object& matrices, const py::object& pairs, Result& result) {
+                              const py::object& matrices, const py::object& pairs, Result& result,
+                              const py::object& triples = py::none()) {
   if (!plan.interactions() && !(matrices.is_none() && pairs.is_none()))
     throw py::value_error("the plan was not compiled for interactions");
   const py::ssize_t n_outputs = plan.n_outputs, n_features = plan.n_features;
   result.matrices = optional_array(matrices, "matrices", values, {n_rows, n_outputs, n_features, n_features});
   result.pairs = optional_array(pairs, "pairs", values,
                                 {n_rows, n_outputs, static_cast<py::ssize_t>(plan.pairs.size())});
+  if (plan.order < 3 && !triples.is_none()) throw py::value_error("the plan was not compiled for triples");
+  result.triples = optional_array(triples, "triples", values,
+                                  {n_rows, n_outputs, static_cast<py::ssize_t>(plan.triples.size())});
 }
 
 // Return the result of `take`, which waits for the GIL. When the interpreter is shutting down, Python before

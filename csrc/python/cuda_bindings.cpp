@@ -23,12 +23,12 @@ CudaUse use_named(const std::string& name) {
 
 void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const py::object& margin,
                   const py::object& gap, size_t memory_limit, const py::object& matrices,
-                  const py::object& pairs) {
+                  const py::object& pairs, const py::object& triples) {
   const Plan& plan = cuda.plan();
   const Rows rows = checked_rows(plan, X);
   CudaResult result{checked_result(plan, rows.n_rows, values, margin), nullptr};
   result.gap = optional_doubles(gap, "gap", {plan.n_outputs});
-  take_interactions(plan, rows.n_rows, values, matrices, pairs, result.values);
+  take_interactions(plan, rows.n_rows, values, matrices, pairs, result.values, triples);
   Interrupt interrupted;
   bool complete;
   {
@@ -40,11 +40,12 @@ void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const p
 
 int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, bool allow_nan, double limit,
                        uintptr_t values, bool values_float32, const py::object& gap, size_t memory_limit,
-                       uintptr_t stream, uintptr_t matrices, uintptr_t pairs) {
+                       uintptr_t stream, uintptr_t matrices, uintptr_t pairs, uintptr_t triples) {
   CudaInput input{missing, allow_nan, limit};
-  CudaResult result{{reinterpret_cast<void*>(values), values_float32, nullptr,
-                     reinterpret_cast<void*>(matrices), reinterpret_cast<void*>(pairs)},
-                    nullptr};
+  CudaResult result{
+      {reinterpret_cast<void*>(values), values_float32, nullptr, reinterpret_cast<void*>(matrices),
+       reinterpret_cast<void*>(pairs), reinterpret_cast<void*>(triples)},
+      nullptr};
   if (!gap.is_none()) result.gap = static_cast<double*>(py::cast<py::array>(gap).mutable_data());
   Interrupt interrupted;
   bool complete;
@@ -128,10 +129,11 @@ PYBIND11_MODULE(_cuda, module) {
           py::arg("plan"), py::arg("device"))
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("gap").none(true), py::arg("memory_limit"), py::arg("matrices") = py::none(),
-           py::arg("pairs") = py::none())
+           py::arg("pairs") = py::none(), py::arg("triples") = py::none())
       .def("explain_device", &explain_device, py::arg("X"), py::arg("missing"), py::arg("allow_nan"),
            py::arg("limit"), py::arg("values"), py::arg("values_float32"), py::arg("gap").none(true),
-           py::arg("memory_limit"), py::arg("stream"), py::arg("matrices") = 0, py::arg("pairs") = 0);
+           py::arg("memory_limit"), py::arg("stream"), py::arg("matrices") = 0, py::arg("pairs") = 0,
+           py::arg("triples") = 0);
   bind_rescaled(module);
   module.def(
       "pack",

@@ -112,8 +112,7 @@ class Algorithm:
 
 
 _QUADRATURE = (
-    Results((SHAP_VALUES, BANZHAF_VALUES, *_PAIRS), ("cpu", "cuda")),
-    Results(_TRIPLES, ("cpu",)),
+    Results((SHAP_VALUES, BANZHAF_VALUES, *_PAIRS, *_TRIPLES), ("cpu", "cuda")),
     Results((SHAP_VALUES,), ("cpu", "cuda"), interventional=True, only_tables_on_gpus=True),
     Results((BANZHAF_VALUES, *_PAIRS), ("cpu", "cuda"), interventional=True, only_tables_on_gpus=True),
     Results(

@@ -14,7 +14,7 @@ from skshapgpu._engine import algorithms
 from .draws import Draw
 
 #: Modes that run on the CPU only.
-ON_CPU = ("triples", "background interactions")
+ON_CPU = ("background interactions",)
 
 
 @cache

@@ -81,7 +81,7 @@ class CudaCompiler {
   // Merged trees have been divided before.
   size_t count_parts(const TreeProgram& tree) const {
     if (tree.merged) return 1;
-    const size_t n_sums = plan_.features.size() + plan_.pairs.size(),
+    const size_t n_sums = cuda_places(plan_),
                  part = few_rows_ ? kFewRowsChunkLeaves
                                   : std::max(kMaxChunkLeaves, kPartLeavesPerSum * n_sums);
     return std::max<size_t>((tree.n_inner + part / 2) / part, 1);

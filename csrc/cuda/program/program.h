@@ -40,6 +40,7 @@ constexpr uint32_t kCudaNextTree = kCudaPair + 2;
 constexpr uint32_t kCudaEndSegment = kCudaNextTree + 1;
 constexpr uint32_t kCudaEnd = kCudaNextTree + 2;
 constexpr uint32_t kCudaPairs = kCudaNextTree + 3;
+constexpr uint32_t kCudaTriples = kCudaNextTree + 4;
 
 // Elements of a segment, the part of the stream that a block of warps holds in shared memory at a time. No
 // operation crosses from one segment to the next.
@@ -65,6 +66,14 @@ constexpr int kPairBitShift = 16;
 constexpr uint32_t kAlwaysAlive = kAliveBits - 1;  // a bit that no node has
 constexpr int cuda_pair_step(int n_nodes) { return (2 + 2 * n_nodes + 3) / 4 * 4; }
 
+// A program for triples has `triples` instead of `pairs`, and no slots of pairs: the number of records in
+// bits 8 to 31 of its first element, and four elements later the records. All triples of a record share a
+// second feature, with which it begins: the alive bit of its latest node | number of steps <<
+// kTripleStepShift, then lambda_k of alive rows. The steps have the form of those of pairs, and are about the
+// third features of two triples each.
+constexpr int kTripleStepShift = 8;
+constexpr int cuda_triple_record(int n_nodes) { return (1 + n_nodes + 3) / 4 * 4; }
+
 // Trees that do not fit this form (more quadrature nodes than have kernels of their own, leaves of several
 // outputs, more alive bits, columns, slots or categories than there is room for) have chunks of their own, in
 // a general form without fused subtrees. Such a stream begins with K, the number of outputs, the height, t_k
@@ -72,7 +81,9 @@ constexpr int cuda_pair_step(int n_nodes) { return (2 + 2 * n_nodes + 3) / 4 * 4
 //   op | repeated << 3 | level << 4, slot, column, test flags, operand, level of `previous`, share,
 // if repeated u_k and G_k, and the values of those children that are leaves, the right ones first. For
 // interactions, exits and pairs end with the number of pairs of features, and for each its slot, the level of
-// the other feature's latest node, and lambda_k of alive rows.
+// the other feature's latest node, and lambda_k of alive rows. For triples, they end with the number of other
+// features, for each the level of its latest node and lambda_k of alive rows, and then the slots of the
+// second other feature with the first, of the third with the first and the second, and so on.
 enum CudaGeneralOp : uint32_t {
   kGeneralEnter,  // nothing follows the constants
   kGeneralMiddle,
@@ -107,7 +118,7 @@ struct CudaChunk {
 };
 
 struct CudaSlot {
-  int32_t output, place;  // in Plan::features, or after them in Plan::pairs
+  int32_t output, place;  // in Plan::features, or after them in Plan::pairs or, of order 3, Plan::triples
 };
 
 // A node of the trees, in the form for the margin kernel.
@@ -136,6 +147,11 @@ struct CudaProgram {
   CudaTables<T> tables;
   CudaIntervals intervals;
 };
+
+// Return the number of places: of features, then of the interactions of the plan's order.
+inline size_t cuda_places(const Plan& plan) {
+  return plan.features.size() + (plan.order < 3 ? plan.pairs.size() : plan.triples.size());
+}
 
 // Compile a plan, in smaller chunks if it is for calls of few rows; `stage_bytes` of its tables by intervals fit
 // shared memory at a time.

@@ -1,6 +1,7 @@
 #include "cuda/program/tree.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace skshap {
 
@@ -12,7 +13,7 @@ CudaTree::CudaTree(const Plan& plan, const CudaColumns& columns)
       zeros_(plan.n_outputs, 0.0),
       path_(plan.features.size()),
       listed_(plan.features.size(), 0),
-      counted_(plan.features.size() + plan.pairs.size(), 0) {}
+      counted_(cuda_places(plan), 0) {}
 
 void CudaTree::open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, int32_t end) {
   width_ = n_used_outputs(plan, chunk);
@@ -198,7 +199,11 @@ void CudaTree::count_slots() {
   for (int32_t i = 0; i < static_cast<int32_t>(nodes.size()); ++i) {
     count(nodes[i].feature);
     if (!pairs_) continue;
-    for (const int32_t other : others_above(i)) count(pair_of(i, other));
+    const std::vector<int32_t>& others = others_above(i);
+    for (size_t j = 0; j < others.size(); ++j) {
+      if (plan.order < 3) count(pair_of(i, others[j]));
+      for (size_t l = 0; l < j && plan.order == 3; ++l) count(triple_of(i, others[j], others[l]));
+    }
   }
 }
 
@@ -220,6 +225,17 @@ int32_t CudaTree::pair_of(int32_t i, int32_t j) const {
   };
   const auto found = std::lower_bound(plan.pairs.begin(), plan.pairs.end(), FeaturePair{first, second}, less);
   return static_cast<int32_t>(plan.features.size() + (found - plan.pairs.begin()));
+}
+
+int32_t CudaTree::triple_of(int32_t i, int32_t j, int32_t l) const {
+  int32_t features[] = {nodes[i].feature, nodes[j].feature, nodes[l].feature};
+  std::sort(features, features + 3);
+  const auto less = [](const FeatureTriple& a, const FeatureTriple& b) {
+    return std::tie(a.first, a.second, a.third) < std::tie(b.first, b.second, b.third);
+  };
+  const FeatureTriple triple{features[0], features[1], features[2]};
+  const auto found = std::lower_bound(plan.triples.begin(), plan.triples.end(), triple, less);
+  return static_cast<int32_t>(plan.features.size() + (found - plan.triples.begin()));
 }
 
 }  // namespace skshap

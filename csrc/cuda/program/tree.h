@@ -57,6 +57,8 @@ class CudaTree {
 
   // Return the place of the pair of two nodes' features: pairs follow the features.
   int32_t pair_of(int32_t i, int32_t j) const;
+  // Return the place of the triple of three nodes' features, in a plan of order 3.
+  int32_t triple_of(int32_t i, int32_t j, int32_t l) const;
 
   const Plan& plan;
   Place root;
@@ -64,7 +66,7 @@ class CudaTree {
   uint32_t n_frames = 0;    // above the fused subtrees
   uint32_t most_tracked = 0;
   size_t n_sets = 0;   // of categories
-  size_t n_slots = 0;  // of features and pairs
+  size_t n_slots = 0;  // of features and interactions
   bool fits = true;    // whether all columns fit the fused form
 
  private:

@@ -1,6 +1,7 @@
 #include "cuda/program/writer.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "plan/quadrature.h"
 
@@ -16,7 +17,7 @@ CudaWriter<T>::CudaWriter(const Plan& plan, const CudaColumns& columns, CudaTree
       tree_(tree),
       out_(program),
       pairs_(plan.interactions()),
-      slot_(plan.features.size() + plan.pairs.size(), -1) {}
+      slot_(cuda_places(plan), -1) {}
 
 template <class T>
 void CudaWriter<T>::begin_chunk(const Chunk& chunk, int n_nodes, bool general) {
@@ -51,6 +52,7 @@ void CudaWriter<T>::end_chunk() {
   op(c.general ? static_cast<uint32_t>(kGeneralEnd) : kCudaEnd);
   if (!c.general) {
     close();
+    if (plan_.order > 2) sort_slots();
     c.n_segments = static_cast<uint32_t>((out_.stream.size() - c.begin + kCudaSegment - 1) / kCudaSegment);
     out_.stream.resize(c.begin + c.n_segments * kCudaSegment);
   }
@@ -60,7 +62,7 @@ void CudaWriter<T>::end_chunk() {
   open_ = false;
 }
 
-// Return the slot of a feature, or of a pair, which follow the features.
+// Return the slot of a feature, or of an interaction, which follow the features.
 template <class T>
 uint32_t CudaWriter<T>::slot(int32_t place) {
   if (slot_[place] < 0) {
@@ -71,6 +73,29 @@ uint32_t CudaWriter<T>::slot(int32_t place) {
     out_.chunks.back().n_slots += n;
   }
   return static_cast<uint32_t>(slot_[place]);
+}
+
+// Number the slots of the chunk by how often they are used, most often first: the first ones are in shared
+// memory.
+template <class T>
+void CudaWriter<T>::sort_slots() {
+  const CudaChunk& c = out_.chunks.back();
+  const auto slot_of = [&](const SlotUse& use) { return out_.stream[use.at] >> use.shift & kPairSlot; };
+  std::vector<size_t> n_uses(c.n_slots, 0);
+  for (const SlotUse& use : uses_) ++n_uses[slot_of(use)];
+  std::vector<uint32_t> order(c.n_slots), number(c.n_slots);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return n_uses[a] > n_uses[b]; });
+  const std::vector<CudaSlot> slots(out_.slots.begin() + c.first_slot, out_.slots.end());
+  for (uint32_t i = 0; i < c.n_slots; ++i) {
+    number[order[i]] = i;
+    out_.slots[c.first_slot + i] = slots[order[i]];
+  }
+  for (const SlotUse& use : uses_) {
+    const Element old = slot_of(use);
+    out_.stream[use.at] ^= (old ^ number[old]) << use.shift;
+  }
+  uses_.clear();
 }
 
 // --- The fused form ---
@@ -147,7 +172,7 @@ void CudaWriter<T>::exit(int32_t i) {
   if (n.repeated()) factors(n);
   close();
   give_bit(i);
-  if (pairs_) emit_pairs(i);
+  if (pairs_) emit_interactions(i);
 }
 
 // Write an operation of a joined place; `step.node` is its frame.
@@ -175,17 +200,65 @@ void CudaWriter<T>::emit_pairs(int32_t i) {
   for (size_t step = 0; step < n_steps; ++step) {
     const bool both = 2 * step + 1 < others.size();
     const int32_t first = others[2 * step], second = both ? others[2 * step + 1] : -1;
-    element(slot(tree_.pair_of(i, first)) | static_cast<uint32_t>(own_[first]) << kPairBitShift);
-    element(both ? slot(tree_.pair_of(i, second)) | static_cast<uint32_t>(own_[second]) << kPairBitShift
-                 : slot(tree_.nodes[i].feature) | static_cast<uint32_t>(kAlwaysAlive) << kPairBitShift);
-    lambda(first, i);
-    if (both)
-      lambda(second, i);
-    else
-      for (int k = 0; k < n_; ++k) value(0);
-    pad(4);
+    emit_step(i, first, tree_.pair_of(i, first), second, both ? tree_.pair_of(i, second) : -1);
   }
   close();
+}
+
+// Write a record for each other feature, with the triples of which it has not been the third feature before.
+// A record leaves one of an odd number to the next, so that only the last one may have to be padded.
+template <class T>
+void CudaWriter<T>::emit_triples(int32_t i) {
+  constexpr size_t kMaxElements = kCudaSegment / 2;  // of an operation; a record has fewer
+  const std::vector<int32_t>& others = tree_.others_above(i);
+  const size_t record_size = cuda_triple_record(n_), step_size = cuda_pair_step(n_);
+  std::vector<int32_t> thirds;
+  bool is_open = false, is_left = false;
+  for (size_t j = 0; j < others.size(); ++j) {
+    thirds.assign(others.begin() + j + 1, others.end());
+    if (is_left) thirds.push_back(others[j - 1]);
+    is_left = thirds.size() % 2 && j + 1 < others.size();
+    if (is_left) thirds.erase(thirds.begin());
+    if (thirds.empty()) continue;
+    const size_t n_steps = (thirds.size() + 1) / 2, size = record_size + n_steps * step_size;
+    if (is_open && out_.stream.size() - op_begin_ + size > kMaxElements) {
+      close();
+      is_open = false;
+    }
+    if (!is_open) {
+      op(kCudaTriples);
+      pad(4);
+      is_open = true;
+    }
+    out_.stream[op_begin_] += 1 << 8;
+    element(static_cast<uint32_t>(own_[others[j]]) | static_cast<uint32_t>(n_steps) << kTripleStepShift);
+    lambda(others[j], i);
+    pad(4);
+    for (size_t l = 0; l < thirds.size(); l += 2) {
+      const bool both = l + 1 < thirds.size();
+      const int32_t second = both ? thirds[l + 1] : -1;
+      emit_step(i, thirds[l], tree_.triple_of(i, others[j], thirds[l]), second,
+                both ? tree_.triple_of(i, others[j], second) : -1);
+    }
+  }
+  if (is_open) close();
+}
+
+// Write a step: two interactions, or one and a sum of zeros if `second` is -1. They have these places, and
+// these nodes are the latest on the features that the step is about.
+template <class T>
+void CudaWriter<T>::emit_step(int32_t i, int32_t first, int32_t first_place, int32_t second,
+                              int32_t second_place) {
+  const bool both = second >= 0;
+  slot_element(first_place, 0, static_cast<uint32_t>(own_[first]) << kPairBitShift);
+  slot_element(both ? second_place : tree_.nodes[i].feature, 0,
+               (both ? static_cast<uint32_t>(own_[second]) : kAlwaysAlive) << kPairBitShift);
+  lambda(first, i);
+  if (both)
+    lambda(second, i);
+  else
+    for (int k = 0; k < n_; ++k) value(0);
+  pad(4);
 }
 
 // Write lambda_k of rows that are alive beyond the edge of `above` that leads to the node.
@@ -204,7 +277,7 @@ void CudaWriter<T>::emit_fused(int32_t i) {
     pair_elements(i);
     if (repeated) factors(n);
     close();
-    if (pairs_) emit_pairs(i);
+    if (pairs_) emit_interactions(i);
     return;
   }
   take_bit(i);
@@ -273,7 +346,7 @@ void CudaWriter<T>::node(int32_t i, bool decides) {
   }
   if (n.tracked) test |= kTestTracked | static_cast<uint32_t>(own_[i]) << kTestOwnShift;
   if (n.repeated()) test |= static_cast<uint32_t>(own_[n.previous]) << kTestPreviousShift;
-  element(slot(tree_.nodes[i].feature) << 16 | d.column);
+  slot_element(tree_.nodes[i].feature, 16, d.column);
   element(test | d.operand);
 }
 
@@ -295,12 +368,12 @@ void CudaWriter<T>::emit_general() {
       general_node(item.node, kGeneralPair);
       general_leaf(n.right.leaf);
       general_leaf(n.left.leaf);
-      if (pairs_) general_pairs(item.node);
+      if (pairs_) general_interactions(item.node);
       continue;
     }
     general_node(item.node, item.stage);
     if (item.stage == kGeneralExitLeaf) general_leaf(n.right.leaf);
-    if (item.stage >= kGeneralExit && pairs_) general_pairs(item.node);
+    if (item.stage >= kGeneralExit && pairs_) general_interactions(item.node);
     if (item.stage != kGeneralEnter) continue;
     stack.push_back({item.node, n.right.is_leaf() ? kGeneralExitLeaf : kGeneralExit});
     if (!n.right.is_leaf()) {
@@ -337,6 +410,18 @@ void CudaWriter<T>::general_pairs(int32_t i) {
     element(tree_.nodes[other].level);
     lambda(other, i);
   }
+}
+
+template <class T>
+void CudaWriter<T>::general_triples(int32_t i) {
+  const std::vector<int32_t>& others = tree_.others_above(i);
+  element(static_cast<uint32_t>(others.size()));
+  for (const int32_t other : others) {
+    element(tree_.nodes[other].level);
+    lambda(other, i);
+  }
+  for (size_t j = 1; j < others.size(); ++j)
+    for (size_t l = 0; l < j; ++l) element(slot(tree_.triple_of(i, others[j], others[l])));
 }
 
 template <class T>

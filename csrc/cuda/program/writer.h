@@ -25,7 +25,14 @@ class CudaWriter {
  private:
   using Element = typename CudaProgram<T>::Element;
 
+  // An element of the stream that holds a slot, and the bit where the slot begins.
+  struct SlotUse {
+    size_t at;
+    int shift;
+  };
+
   uint32_t slot(int32_t place);
+  void sort_slots();
   // A step of the fused form: a visit of a node, or the frame or leaf of a joined place.
   struct Step {
     enum Kind { kVisit, kMiddle, kExit, kJoinEnter, kJoinMiddle, kJoinExit, kJoinLeaf } kind;
@@ -39,7 +46,10 @@ class CudaWriter {
   void middle(int32_t i);
   void exit(int32_t i);
   void join(const Step& step);
+  void emit_interactions(int32_t i) { plan_.order < 3 ? emit_pairs(i) : emit_triples(i); }
   void emit_pairs(int32_t i);
+  void emit_triples(int32_t i);
+  void emit_step(int32_t i, int32_t first, int32_t first_place, int32_t second, int32_t second_place);
   void lambda(int32_t above, int32_t node);
   void emit_fused(int32_t i);
   void pair_elements(int32_t i);
@@ -47,7 +57,9 @@ class CudaWriter {
   void node(int32_t i, bool decides = true);
   void emit_general();
   void general_node(int32_t i, CudaGeneralOp code);
+  void general_interactions(int32_t i) { plan_.order < 3 ? general_pairs(i) : general_triples(i); }
   void general_pairs(int32_t i);
+  void general_triples(int32_t i);
   void general_leaf(const double* values);
   uint32_t set_number(uint32_t first_word);
   void take_bit(int32_t i);
@@ -60,6 +72,11 @@ class CudaWriter {
     element(frame << 8 | code);
   }
   void element(uint32_t x) { out_.stream.push_back(x); }
+  // Write an element with the slot of a place and other bits.
+  void slot_element(int32_t place, int shift, uint32_t other_bits) {
+    if (plan_.order > 2) uses_.push_back({out_.stream.size(), shift});
+    element(slot(place) << shift | other_bits);
+  }
   void value(double x) {
     const T rounded = static_cast<T>(x);
     Element e;
@@ -81,6 +98,8 @@ class CudaWriter {
     stream.resize(op_begin_);
     element(kCudaEndSegment);
     pad(kCudaSegment);
+    for (auto use = uses_.rbegin(); use != uses_.rend() && use->at >= op_begin_; ++use)
+      use->at += stream.size() - op_begin_;
     stream.insert(stream.end(), moved.begin(), moved.end());
   }
 
@@ -94,6 +113,7 @@ class CudaWriter {
   bool open_ = false;
   std::vector<double> t_;
   std::vector<int32_t> slot_, slot_places_;  // of the chunk: place -> slot, and the places that have one
+  std::vector<SlotUse> uses_;                // of the chunk, for triples
   std::vector<int32_t> own_;                 // alive bit of a tracked node
   uint32_t free_bits_ = 0;
   std::vector<Step> steps_;  // that are left, the next one last

@@ -335,7 +335,7 @@ def test_gputreeshap_is_exact(kind: str, precision: str) -> None:
         rows = random_rows(seed, ensemble, 150)
         plan = _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision)
         values, margin = np.full((150, 2, 6), np.nan), np.full((150, 2), np.nan)
-        _cuda.CudaPlan(plan, 0, True).explain(rows, values, margin, None, 0)
+        _cuda.CudaPlan(plan, 0, "gputreeshap").explain(rows, values, margin, None, 0)
         expected, _ = path_dependent_shap(ensemble, rows)
         unit = leaf_scale(ensemble)[:, np.newaxis]
         assert (np.abs(values - expected) <= (2e-6 if precision == "single" else 1e-10) * unit).all()

@@ -26,8 +26,8 @@ TOLERANCE = {"single": 5e-6, "double": 1e-10}
 INDICES = ("SII", "STII", "BII")
 
 
-def plan_of(ensemble: Ensemble, precision: str, index: str = "SII") -> Any:
-    return _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision, 2, index)
+def plan_of(ensemble: Ensemble, precision: str, index: str = "SII", order: int = 2) -> Any:
+    return _core.Plan({f.name: getattr(ensemble, f.name) for f in fields(ensemble)}, precision, order, index)
 
 
 def empty_results(plan: Any, rows: np.ndarray, ensemble: Ensemble) -> tuple[np.ndarray, ...]:
@@ -69,6 +69,33 @@ def assert_same(ensemble: Ensemble, rows: np.ndarray, index: str = "SII") -> Non
             assert (np.diagonal(matrices, axis1=2, axis2=3) == values).all()
         else:
             assert (np.abs(matrices.sum(axis=3) - values) <= 1e-12 * unit[:, np.newaxis]).all()
+    if index != "STII":
+        assert_same_triples(ensemble, rows, index)
+
+
+def triples_on_gpu(
+    plan: Any, rows: np.ndarray, ensemble: Ensemble, limit: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute values and triples; the gap is that of the values."""
+    values, *_ = empty_results(plan, rows, ensemble)
+    triples = np.full((*values.shape[:2], len(plan.triples)), np.nan)
+    margin, gap = np.full(values.shape[:2], np.nan), np.full(ensemble.n_outputs, np.nan)
+    _cuda.CudaPlan(plan, 0).explain(rows, values, margin, gap, limit, triples=triples)
+    found = np.abs(values.sum(axis=2) + plan.base_value - margin).max(axis=0, initial=0)
+    np.testing.assert_allclose(gap, found, rtol=1e-6, atol=1e-12 * leaf_scale(ensemble).max())
+    return values, triples
+
+
+def assert_same_triples(ensemble: Ensemble, rows: np.ndarray, index: str) -> None:
+    unit = leaf_scale(ensemble)[:, np.newaxis]
+    truth = plan_of(ensemble, "double", index, 3)
+    values, *_ = empty_results(truth, rows, ensemble)
+    triples = np.full((*values.shape[:2], len(truth.triples)), np.nan)
+    truth.explain(rows, values, None, 1, triples=triples)
+    for precision, tolerance in TOLERANCE.items():
+        found = triples_on_gpu(plan_of(ensemble, precision, index, 3), rows, ensemble)
+        for ours, expected in zip(found, (values, triples)):
+            assert (np.abs(ours - expected) <= tolerance * unit).all()
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -100,9 +127,11 @@ def test_every_kernel(n_features: int) -> None:
     assert_same(ensemble, random_rows(0, ensemble, 70))
 
 
-@pytest.mark.parametrize("depth, n_features", [(31, 6), (32, 6), (33, 6), (70, 12), (300, 3)])
+@pytest.mark.parametrize(
+    "depth, n_features", [(16, 16), (31, 16), (31, 31), (31, 6), (32, 6), (33, 6), (70, 12), (300, 3)]
+)
 def test_deep_chains(depth: int, n_features: int) -> None:
-    """The fast form has a bit for each of 31 levels."""
+    """The fast form has a bit for each of 31 levels; triples of many features take several operations."""
     ensemble = random_chain(1, depth, n_features)
     assert_same(ensemble, random_rows(1, ensemble, 40))
 
@@ -125,6 +154,10 @@ def test_batches_do_not_matter() -> None:
     smallest = int(re.search(r"needs (\d+) bytes", str(refused.value))[1])
     for ours, expected in zip(on_gpu(plan, rows, ensemble, smallest), whole):
         assert (ours == expected).all()
+    of_triples = plan_of(ensemble, "single", order=3)
+    several, once = (triples_on_gpu(of_triples, rows, ensemble, limit) for limit in (20 * smallest, 0))
+    for ours, expected in zip(several, once):
+        assert (ours == expected).all()
 
 
 def test_arrays_on_the_device() -> None:
@@ -145,6 +178,17 @@ def test_arrays_on_the_device() -> None:
     stream.synchronize()
     for ours, array in zip(results, expected):
         assert (cupy.asnumpy(ours) == array).all()
+    of_triples = plan_of(ensemble, "single", order=3)
+    both = triples_on_gpu(of_triples, rows, ensemble)
+    results = [cupy.full(array.shape, cupy.nan) for array in both]
+    stream.wait_event(cupy.cuda.get_current_stream().record())
+    values, triples = (array.data.ptr for array in results)
+    _cuda.CudaPlan(of_triples, 0).explain_device(
+        view, np.nan, True, np.nan, values, False, None, 0, stream.ptr, triples=triples
+    )
+    stream.synchronize()
+    for ours, array in zip(results, both):
+        assert (cupy.asnumpy(ours) == array).all()
 
 
 def test_refused() -> None:
@@ -156,8 +200,17 @@ def test_refused() -> None:
         _cuda.CudaPlan(plan, 0).explain(
             rows, values, None, None, 0, np.empty((*values.shape, values.shape[2]))
         )
-    with pytest.raises(ValueError, match="gputreeshap"):
-        _cuda.CudaPlan(plan_of(ensemble, "single"), 0, "gputreeshap")
+    for order in (2, 3):
+        with pytest.raises(ValueError, match="gputreeshap"):
+            _cuda.CudaPlan(plan_of(ensemble, "single", order=order), 0, "gputreeshap")
+    pairs = plan_of(ensemble, "single")
+    with pytest.raises(ValueError, match="the plan was not compiled for triples"):
+        _cuda.CudaPlan(pairs, 0).explain(rows, values, None, None, 0, triples=values)
+    plan = plan_of(ensemble, "single", order=3)
+    matrices, of_pairs = np.empty((*values.shape, values.shape[2])), np.empty((3, 1, len(plan.pairs)))
+    for part in ({"matrices": matrices}, {"pairs": of_pairs}):
+        with pytest.raises(ValueError, match="on a GPU, pairs and matrices need a plan of order 2"):
+            _cuda.CudaPlan(plan, 0).explain(rows, values, None, None, 0, **part)
 
 
 # As users see them
@@ -175,16 +228,23 @@ def case(request: pytest.FixtureRequest) -> tuple[Any, np.ndarray, dict[str, Any
     return RandomForestClassifier(20, random_state=0).fit(X, y), X, options
 
 
-FORMS: list[Any] = ["all", "occurring", 4, [(3, 0), (1, 2)]]
+REQUESTS: list[dict[str, Any]] = [
+    *({"interactions": pairs} for pairs in ("all", "occurring", 4, [(3, 0), (1, 2)])),
+    *({"interactions": triples, "order": 3} for triples in ("occurring", 4, [(3, 0, 1), (1, 2, 3)])),
+]
 
 
 @pytest.mark.parametrize("index", INDICES)
-@pytest.mark.parametrize("pairs", FORMS, ids=str)
-def test_explanations_are_those_of_the_cpu(case: Any, pairs: Any, index: str) -> None:
+@pytest.mark.parametrize("asked", REQUESTS, ids=str)
+def test_explanations_are_those_of_the_cpu(case: Any, asked: Any, index: str) -> None:
+    if "order" in asked and index == "STII":
+        with pytest.raises(ValueError, match="order=3 has index 'SII' or 'BII'"):
+            TreeExplainer(case[0], device="cuda").explain_interactions(case[1], index=index, **asked)
+        return
     model, X, options = case
     expected, found = (
         TreeExplainer(model, device=device, precision="double", **options).explain_interactions(
-            X, interactions=pairs, index=index
+            X, index=index, **asked
         )
         for device in ("cpu", "cuda")
     )
@@ -205,20 +265,20 @@ def test_banzhaf_values(case: Any) -> None:
 
 @pytest.mark.parametrize("library", ["cupy", "torch"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("pairs", FORMS, ids=str)
-def test_arrays_of_other_libraries(case: Any, library: str, dtype: type, pairs: Any) -> None:
+@pytest.mark.parametrize("asked", REQUESTS, ids=str)
+def test_arrays_of_other_libraries(case: Any, library: str, dtype: type, asked: Any) -> None:
     namespace = pytest.importorskip(library)
     model, X, options = case
     X = X.astype(dtype)
     explainer = TreeExplainer(model, device="cuda", **options)
-    expected = explainer.explain_interactions(X, interactions=pairs)
+    expected = explainer.explain_interactions(X, **asked)
     on_gpu = namespace.asarray(X, device="cuda") if library == "torch" else namespace.asarray(X)
-    found = explainer.explain_interactions(on_gpu, interactions=pairs)
+    found = explainer.explain_interactions(on_gpu, **asked)
     assert type(found.values) is type(on_gpu)
     values = found.values.cpu().numpy() if library == "torch" else namespace.asnumpy(found.values)
     assert values.dtype == dtype
     np.testing.assert_array_equal(values, expected.values)
-    if pairs == "all":
+    if asked["interactions"] == "all":
         matrices = explainer.shap_interaction_values(on_gpu)
         assert type(matrices) is type(on_gpu)
         on_host = matrices.cpu().numpy() if library == "torch" else namespace.asnumpy(matrices)
@@ -227,11 +287,14 @@ def test_arrays_of_other_libraries(case: Any, library: str, dtype: type, pairs: 
 
 def test_memory_limit(case: Any) -> None:
     model, X, options = case
-    whole = TreeExplainer(model, device="cuda", **options).explain_interactions(X, interactions=3)
-    small = TreeExplainer(model, device="cuda", memory_limit="2GB", **options).explain_interactions(
-        X, interactions=3
-    )
-    np.testing.assert_array_equal(small.values, whole.values)
+    for order in (2, 3):
+        whole, small = (
+            TreeExplainer(model, device="cuda", memory_limit=limit, **options).explain_interactions(
+                X, interactions=3, order=order
+            )
+            for limit in (None, "2GB")
+        )
+        np.testing.assert_array_equal(small.values, whole.values)
 
 
 def test_transformer(case: Any) -> None:

@@ -483,8 +483,9 @@ def test_what_is_no_x_of_the_model(regressor: Any, calls: list[dict[str, Any]]) 
     with pytest.raises(TypeError, match=r"but data lies on a GPU: copy it to the host$"):
         TreeExplainer(regressor, Array(X))
     # Options are checked before X.
-    with pytest.raises(TypeError, match="triples are computed on the CPU only, but X lies on a GPU"):
-        explainer.explain_interactions(Array(X[:, :9]), interactions=2, order=3)
+    on_cpu = TreeExplainer(regressor, algorithm="treeshap")
+    with pytest.raises(TypeError, match="'treeshap' are computed on the CPU only, but X lies on a GPU"):
+        on_cpu.explain(Array(X[:, :9]))
     assert not calls
 
 

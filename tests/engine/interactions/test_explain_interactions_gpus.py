@@ -58,7 +58,8 @@ class StandIn:
         **addresses: int,
     ) -> int:
         n_features, n_outputs = view.shape[1], len(self.plan.base_value)
-        sizes = {"values": n_features, "matrices": n_features**2, "pairs": len(self.plan.pairs)}
+        n_pairs, n_triples = len(self.plan.pairs), len(self.plan.triples)
+        sizes = {"values": n_features, "matrices": n_features**2, "pairs": n_pairs, "triples": n_triples}
         shapes = sizes | {"matrices": (n_features, n_features)}
         dtype = np.dtype(np.float32 if values_float32 else np.float64)
         out = {}
@@ -111,31 +112,34 @@ def send(explainer: TreeExplainer, chosen: Devices) -> TreeExplainer:
     return explainer
 
 
-FORMS: list[Any] = ["all", "occurring", 4, [(3, 0), (1, 2)]]
+REQUESTS: list[dict[str, Any]] = [
+    *({"interactions": pairs} for pairs in ("all", "occurring", 4, [(3, 0), (1, 2)])),
+    *({"interactions": triples, "order": 3} for triples in ("occurring", 4, [(3, 0, 1), (1, 2, 3)])),
+]
 
 
-@pytest.mark.parametrize("pairs", FORMS)
-def test_rows_are_split_among_gpus(case: Any, gpus: list[StandIn], pairs: Any) -> None:
+@pytest.mark.parametrize("asked", REQUESTS, ids=str)
+def test_rows_are_split_among_gpus(case: Any, gpus: list[StandIn], asked: Any) -> None:
     explainer, X = case
-    expected = explainer.explain_interactions(X, interactions=pairs)
+    expected = explainer.explain_interactions(X, **asked)
     both = send(pickle.loads(pickle.dumps(explainer)), Devices(indices=(0, 1)))
-    found = both.explain_interactions(X, interactions=pairs)
+    found = both.explain_interactions(X, **asked)
     np.testing.assert_array_equal(found.values, expected.values)
     assert found.device == "cuda:0, cuda:1" and found.additivity_error == expected.additivity_error
     assert [plan.index for plan in gpus] == [0, 1]
     assert {rows for plan in gpus for rows in plan.rows} <= {len(X) // 2, len(X) - len(X) // 2}
 
 
-@pytest.mark.parametrize("pairs", FORMS)
+@pytest.mark.parametrize("asked", REQUESTS, ids=str)
 def test_arrays_on_a_gpu_stay_there(
-    case: Any, gpus: list[StandIn], pairs: Any, monkeypatch: pytest.MonkeyPatch
+    case: Any, gpus: list[StandIn], asked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     explainer, X = case
-    expected = explainer.explain_interactions(X, interactions=pairs)
+    expected = explainer.explain_interactions(X, **asked)
     auto = send(pickle.loads(pickle.dumps(explainer)), Devices(auto=True))
     for chunk in (memory.CHUNK_BYTES, 50_000):
         monkeypatch.setattr(memory, "CHUNK_BYTES", chunk)
-        found = auto.explain_interactions(X.view(Rows), interactions=pairs)
+        found = auto.explain_interactions(X.view(Rows), **asked)
         assert isinstance(found.values, Rows) and found.device == "cuda:0"
         np.testing.assert_array_equal(np.asarray(found.values), expected.values)
         if expected.interactions is not None:
@@ -176,17 +180,15 @@ def test_gaps_found_by_gpus_are_judged(regressor: Any, gpus: list[StandIn], on: 
 
 
 def test_what_gpus_do_not_compute(regressor: Any, gpus: list[StandIn]) -> None:
+    explainer = on_cpu(regressor, algorithm="treeshap")
+    what = "the values of algorithm='treeshap' are computed on the CPU only, but X lies on a GPU"
+    with pytest.raises(TypeError, match=what):
+        explainer.shap_values(DIABETES.view(Rows))
     forced = send(on_cpu(regressor), Devices(indices=(0,)))
-    auto = send(on_cpu(regressor), Devices(auto=True))
-    what = "SHAP interaction values of triples are computed on the CPU only"
-    with pytest.raises(ValueError, match=f"{what}: use device='cpu'"):
-        forced.explain_interactions(DIABETES, interactions=2, order=3)
-    with pytest.raises(TypeError, match=f"{what}, but X lies on a GPU"):
-        auto.explain_interactions(DIABETES.view(Rows), interactions=2, order=3)
-    assert auto.explain_interactions(DIABETES, interactions=2, order=3).device == "cpu"
     gputreeshap = on_cpu(regressor)
     options = replace(forced._compiled.options, algorithm=named("gputreeshap"))
     gputreeshap._compiled = CompiledModel(forced._compiled.ensemble, options, False, None)
-    with pytest.raises(ValueError, match="algorithm='gputreeshap' computes SHAP values only"):
-        gputreeshap.explain_interactions(DIABETES)
+    for order in (2, 3):
+        with pytest.raises(ValueError, match="algorithm='gputreeshap' computes SHAP values only"):
+            gputreeshap.explain_interactions(DIABETES, interactions=2, order=order)
     assert not gpus

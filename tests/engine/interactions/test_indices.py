@@ -73,15 +73,30 @@ def test_banzhaf_values_need_one_node() -> None:
 # Order three
 
 
-def triples_of(plan: _core.Plan, ensemble: Ensemble, rows: np.ndarray) -> np.ndarray:
+@pytest.fixture(scope="session", params=["cpu", "cuda"])
+def device(request: pytest.FixtureRequest) -> str:
+    if request.param == "cuda":
+        request.getfixturevalue("gpu")
+    return request.param
+
+
+def triples_of(plan: _core.Plan, ensemble: Ensemble, rows: np.ndarray, device: str = "cpu") -> np.ndarray:
     values = np.full((len(rows), ensemble.n_outputs, ensemble.n_features), np.nan)
     triples = np.full((*values.shape[:2], len(plan.triples)), np.nan)
-    plan.explain(rows, values, None, 1, triples=triples)
+    if device == "cpu":
+        plan.explain(rows, values, None, 1, triples=triples)
+        return triples
+    from skshapgpu import _cuda
+
+    _cuda.CudaPlan(plan, 0).explain(rows, values, None, None, 0, triples=triples)
+    expected = values_of(plan, ensemble, rows)
+    tolerance = TOLERANCE[plan.info()["precision"]] * leaf_scale(ensemble)
+    assert (np.abs(values - expected) <= tolerance[:, np.newaxis]).all()
     return triples
 
 
-def assert_triples(ensemble: Ensemble, rows: np.ndarray, index: Index) -> None:
-    """Check triples against the definition, and all other results against a plan of order two."""
+def assert_triples(ensemble: Ensemble, rows: np.ndarray, index: Index, device: str) -> None:
+    """Check triples against the definition; on the CPU, all other results against a plan of order two."""
     expected, features = path_dependent_triples(ensemble, rows, index)
     unit = leaf_scale(ensemble)[:, np.newaxis]
     for precision, tolerance in TOLERANCE.items():
@@ -91,10 +106,11 @@ def assert_triples(ensemble: Ensemble, rows: np.ndarray, index: Index) -> None:
         assert listed == sorted(set(listed)) and (np.diff(plan.triples) > 0).all()
         on_a_path = np.array([tuple(triple) in set(listed) for triple in features], bool)
         assert on_a_path.sum() == len(listed)
-        found = triples_of(plan, ensemble, rows)
+        found = triples_of(plan, ensemble, rows, device)
         assert (np.abs(found - expected[..., on_a_path]) <= tolerance * unit).all()
         assert (np.abs(expected[..., ~on_a_path]) <= 1e-13 * unit).all()
-
+        if device != "cpu":
+            continue
         pairs = _core.Plan(attributes(ensemble), precision, 2, index)
         assert (plan.pairs == pairs.pairs).all() and len(pairs.triples) == 0
         for one, other in zip(all_of(plan, ensemble, rows), all_of(pairs, ensemble, rows)):
@@ -117,15 +133,15 @@ shapley_and_banzhaf = pytest.mark.parametrize("index", ["SII", "BII"])
 
 @shapley_and_banzhaf
 @given(options=ensemble_options())
-def test_triples_of_random_ensembles(index: Index, options: dict) -> None:
+def test_triples_of_random_ensembles(index: Index, device: str, options: dict) -> None:
     ensemble = random_ensemble(**options)
-    assert_triples(ensemble, random_rows(options["seed"], ensemble, 70), index)
+    assert_triples(ensemble, random_rows(options["seed"], ensemble, 70), index, device)
 
 
 @shapley_and_banzhaf
 @pytest.mark.parametrize("vector", [False, True])
 @pytest.mark.parametrize("n_features", [6, 10])
-def test_triples_of_larger_ensembles(n_features: int, vector: bool, index: Index) -> None:
+def test_triples_of_larger_ensembles(n_features: int, vector: bool, index: Index, device: str) -> None:
     for seed in range(3):
         ensemble = random_ensemble(
             seed,
@@ -136,19 +152,19 @@ def test_triples_of_larger_ensembles(n_features: int, vector: bool, index: Index
             vector=vector,
             categorical=True,
         )
-        assert_triples(ensemble, random_rows(seed, ensemble, 130), index)
+        assert_triples(ensemble, random_rows(seed, ensemble, 130), index, device)
 
 
 @shapley_and_banzhaf
 @pytest.mark.parametrize("depth, n_features", [(12, 12), (40, 5), (200, 3)])
-def test_triples_of_chains(depth: int, n_features: int, index: Index) -> None:
+def test_triples_of_chains(depth: int, n_features: int, index: Index, device: str) -> None:
     ensemble = random_chain(0, depth, n_features)
-    assert_triples(ensemble, random_rows(0, ensemble, 20), index)
+    assert_triples(ensemble, random_rows(0, ensemble, 20), index, device)
 
 
 @shapley_and_banzhaf
 @pytest.mark.parametrize("vector", [False, True])
-def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index) -> None:
+def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index, device: str) -> None:
     """More nodes than kernels of fixed K have, and more features than the definition can handle."""
     chain = random_chain(0, 20, 20)
     rows = random_rows(0, chain, 4)
@@ -165,7 +181,7 @@ def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index)
     for precision, tolerance in TOLERANCE.items():
         plan = _core.Plan(attributes(chain), precision, 3, index)
         assert nodes_of(plan) == ([10] if index == "SII" else [1])
-        found = triples_of(plan, chain, rows)
+        found = triples_of(plan, chain, rows, device)
         assert len(plan.triples) == 20 * 19 * 18 // 6
         for row, by_triple in zip(found, expected):
             one = np.array([by_triple[tuple(triple)] for triple in plan.triples.tolist()])
@@ -173,17 +189,19 @@ def test_triples_with_any_number_of_quadrature_nodes(vector: bool, index: Index)
                 assert (np.abs(output - one * (weights[k] if vector else 1)) <= tolerance * unit[k]).all()
 
 
-def test_triples_add_up_over_trees_and_threads() -> None:
+def test_triples_add_up_over_trees_and_threads(device: str) -> None:
     """More trees than a chunk holds, more rows than a tile holds, and one output per tree."""
     ensemble = random_ensemble(1, n_trees=150, n_features=8, n_outputs=3, max_leaves=30)
     rows = random_rows(2, ensemble, 700)
     plan = _core.Plan(attributes(ensemble), "double", 3)
     assert plan.info()["n_chunks"] > 3
-    found = triples_of(plan, ensemble, rows)
+    found = triples_of(plan, ensemble, rows, device)
     expected, features = path_dependent_triples(ensemble, rows[::50])
     assert (plan.triples == features).all()
     assert (np.abs(found[::50] - expected) <= 1e-10 * leaf_scale(ensemble)[:, np.newaxis]).all()
 
+    if device != "cpu":
+        return
     values = np.empty((700, 3, 8), np.float32)
     triples = np.full((700, 3, len(features)), np.nan, np.float32)
     plan.explain(rows, values, None, 4, triples=triples)
@@ -304,7 +322,16 @@ def test_triples_of_shapiq(model: Any, index: str) -> None:
 def test_other_instruction_sets(isa: str) -> None:
     if isa not in _core.instruction_sets() or isa == _core.instruction_set():
         pytest.skip(f"this processor has no {isa}, or this very run uses it")
-    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "triples or order_one"]
+    tests = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        __file__,
+        "-k",
+        "(triples or order_one) and not cuda",
+    ]
     result = subprocess.run(
         [sys.executable, *tests], env=os.environ | {"SKSHAPGPU_ISA": isa}, capture_output=True, text=True
     )
