@@ -11,9 +11,9 @@ _CPU_NUMBER, _CPU_RESULT, _FILLED_NUMBER, _TILE_NUMBER = 3e-10, 5e-9, 8e-9, 4e-9
 #: The most rows of a tile, and about the least number of rows that need most entries of the tables.
 _TILE_ROWS, _SMALL_TILE_ROWS = 4096, 512
 
-#: Seconds on a GPU for each call, for each number that a row adds up, and for each result that is
-#: transferred. Estimates from the number of memory accesses, not measurements.
-_CUDA_CALL, _CUDA_NUMBER, _CUDA_RESULT = 1e-4, 3e-12, 6e-10
+#: Seconds on a GPU for each call, for each row and table, for each number that a row adds up, and for each
+#: result that is transferred. The price of a number is an estimate, the others are those of costs.py.
+_CUDA_CALL, _CUDA_LOOKUP, _CUDA_NUMBER, _CUDA_RESULT = 8e-5, 2e-11, 1e-12, 6e-10
 
 
 class PairTables(NamedTuple):
@@ -49,4 +49,5 @@ class PairTables(NamedTuple):
 
     def cuda_seconds(self, n_rows: int, n_results: int) -> float:
         """Return the seconds of a call on a GPU that has the tables."""
-        return _CUDA_CALL + n_rows * (self.n_numbers * _CUDA_NUMBER + n_results * _CUDA_RESULT)
+        looking_up = self.n_lookups * _CUDA_LOOKUP + self.n_numbers * _CUDA_NUMBER
+        return _CUDA_CALL + n_rows * (looking_up + n_results * _CUDA_RESULT)

@@ -135,7 +135,10 @@ def test_background(case: tuple[int, Ensemble], n_background: int) -> None:
                 matrices = interventional_interactions(ensemble, *given_to, index)
                 values = banzhaf if index == "BII" else expected
                 pairs = matrices[..., plan.pairs[:, 0], plan.pairs[:, 1]]
-                assert_computes(plan, ensemble, rows, tolerance, values, matrices=matrices, pairs=pairs)
+                for with_pairs in (plan, plan.with_tables(2**26)):
+                    assert_computes(
+                        with_pairs, ensemble, rows, tolerance, values, matrices=matrices, pairs=pairs
+                    )
 
 
 def test_functions_of_the_margin() -> None:

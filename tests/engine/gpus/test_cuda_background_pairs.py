@@ -211,6 +211,19 @@ def test_explainers(case: Any, precision: str, index: str, pairs: Any) -> None:
         np.testing.assert_allclose(banzhaf.values, expected.values, rtol=0, atol=atol)
 
 
+def test_groups_of_columns(case: Any) -> None:
+    model, rows = case
+    options: dict[str, Any] = {"groups": {"a": [0, 2], "b": [1]}, "precision": "double"}
+    on_cpu = TreeExplainer(model, rows[:50], device="cpu", **options)
+    explainer = TreeExplainer(model, rows[:50], device="cuda", **options)
+    atol = TOLERANCE["double"] * on_cpu._compiled.leaf_magnitude.max()
+    for pairs in ("all", "occurring", 1):
+        expected = on_cpu.explain_interactions(rows, interactions=pairs)
+        found = explainer.explain_interactions(rows, interactions=pairs)
+        assert found.device == "cuda:0"
+        np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=atol)
+
+
 @pytest.mark.parametrize("library", ["cupy", "torch"])
 def test_arrays_of_other_libraries(case: Any, library: str) -> None:
     namespace = pytest.importorskip(library)

@@ -572,6 +572,18 @@ def test_interventional_banzhaf_values(case: Any, calls: list[dict[str, Any]]) -
     assert [call["n_rows"] for call in calls] == [len(rows)] * 2
 
 
+def test_interventional_interactions_of_groups(regressor: Any) -> None:
+    options: dict[str, Any] = {"groups": {"a": [0, 2, 5], "b": [3, 4]}, "precision": "double"}
+    on_cpu = TreeExplainer(regressor, X[:30], device="cpu", **options)
+    expected = on_cpu.explain_interactions(X, interactions="occurring")
+    found = TreeExplainer(regressor, X[:30], device="cuda", **options).explain_interactions(
+        X, interactions="occurring"
+    )
+    np.testing.assert_array_equal(found.interactions, expected.interactions)
+    atol = 1e-12 * on_cpu._compiled.leaf_magnitude.max()
+    np.testing.assert_allclose(found.values, expected.values, rtol=0, atol=atol)
+
+
 def test_auto_takes_the_gpu_for_many_interventional_interactions(regressor: Any) -> None:
     explainer = TreeExplainer(regressor, X[:30], n_jobs=1)
     many = np.resize(X, (100_000, X.shape[1]))
