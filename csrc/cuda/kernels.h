@@ -25,7 +25,7 @@ WalkKernel<T> walk_with(bool shared) {
 // The walk for triples.
 template <class T, int K, int kThreads>
 WalkKernel<T> triples_with() {
-  return {walk<T, K, cuda_lane_rows<T>(), kWalkFrames, true, true, kThreads, true>, kThreads};
+  return {walk<T, K, cuda_lane_rows<T>(), kCudaRegisterFrames, true, true, kThreads, true>, kThreads};
 }
 
 template <class T>
