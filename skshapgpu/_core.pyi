@@ -311,6 +311,13 @@ def all_below(array: np.ndarray, limit: float, allow_nan: bool, n_threads: int =
     NaN is, if it is allowed. 0 threads are as many as are of use.
     """
 
+def scale_and_sum(results: np.ndarray, factor: float, n_threads: int = 1) -> np.ndarray:
+    """Multiply results, a C-contiguous array [row][output][set], by a factor; return magnitudes of the sets.
+
+    They are summed over rows and outputs, to float64, and do not depend on the number of threads; 0 threads
+    are as many as are of use.
+    """
+
 def new_array(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, bool]:
     """Return a new array of float32 or float64, and whether it is known that all of its elements are 0.
 

@@ -37,10 +37,12 @@ class DeviceArray:
 class CudaPlan:
     """A plan on a device; safe to use from several threads, whose calls wait for each other."""
 
-    def __init__(self, plan: Plan, device: int, use: str = "any") -> None:
-        """Upload a plan for calls of "any" number of rows, for those of "few_rows", or for "gputreeshap".
+    def __init__(self, plan: Plan, device: int, method: str = "chunks") -> None:
+        """Upload a plan.
 
-        The last is the method of that paper instead of the quadrature.
+        Trees without tables are walked in "chunks", or for calls of few rows in "small_chunks"; or they are
+        explained by "leaves", for very few rows, or by "gputreeshap", the method of that paper. ValueError is
+        raised if the plan is not for the method; see :func:`has_leaf_chunks`.
         """
 
     @staticmethod
@@ -136,12 +138,18 @@ def pack(sizes: list[int], packing: str) -> tuple[list[int], int]:
 def path_summary(plan: Plan, packing: str) -> dict[str, Any]:
     """Return ``lengths`` of the plan's paths, ``n_bins`` and ``utilisation`` (elements over lanes)."""
 
+def has_leaf_chunks(plan: Plan) -> bool:
+    """Return whether a ``CudaPlan`` can explain a plan by "leaves".
+
+    The plan has SHAP or Banzhaf values, 16-bit codes and paths of at most 16 features, and neither tables nor
+    vector leaves, nor players of several columns.
+    """
+
 def new_array(shape: Sequence[int], dtype: np.dtype) -> np.ndarray | None:
     """Return a new array in page-locked memory, where a GPU writes values without a further copy.
 
-    Return None if there is to be none: the first time that an array of about this size is asked for, for a
-    large one some more times, as locking pages takes longer than one call saves; if the limit would be
-    exceeded; or if the system has none. The memory of deleted arrays is kept for new ones. The elements may
+    Return None if there is to be none: the first time that an array of about this size is asked for, as
+    locking pages takes longer than one call saves; if the limit would be exceeded; or if the system has none. The memory of deleted arrays is kept for new ones. The elements may
     have any value.
     """
 

@@ -30,6 +30,9 @@ constexpr int64_t kWakes = 4;
 // woken takes longer.
 constexpr std::chrono::microseconds kPatience{5};
 
+// More threads do not read, write or copy memory faster.
+constexpr int64_t kMostMemoryThreads = 16;
+
 // The runtime allocates a thread's exception state at its first use, and terminates the process if that
 // fails. Allocate it now, while there is memory, rather than when std::bad_alloc is thrown.
 void prepare_for_exceptions() { static_cast<void>(std::current_exception()); }
@@ -187,6 +190,11 @@ void run_threads(int64_t n_threads, const std::function<void(bool)>& work) {
     of_process<Pool>().run(work, n_threads - 1);
   else
     work(true);
+}
+
+int64_t memory_threads(int64_t n_threads) {
+  if (!n_threads) n_threads = std::thread::hardware_concurrency();
+  return std::clamp<int64_t>(n_threads, 1, kMostMemoryThreads);
 }
 
 }  // namespace skshap

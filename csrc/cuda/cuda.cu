@@ -82,8 +82,8 @@ template <class T>
 class Pipeline : public CudaPlan::Impl {
  public:
   // Make the pipeline of a device, which must be the current one.
-  Pipeline(const Plan& plan, int device, CudaUse use)
-      : plan_(plan), device_(device), model_(plan, use), launches_(plan, model_) {}
+  Pipeline(const Plan& plan, int device, CudaMethod method)
+      : plan_(plan), device_(device), model_(plan, method), launches_(plan, model_) {}
 
   bool explain(const Rows& rows, const CudaResult& result, size_t memory_limit,
                const std::function<bool()>& interrupted) override {
@@ -357,31 +357,33 @@ void require_arrays(const Plan& plan, const Result& result) {
 
 }  // namespace
 
-CudaPlan::CudaPlan(const Plan& plan, int device, CudaUse use) : plan_(plan) {
-  upload(device, use);
+CudaPlan::CudaPlan(const Plan& plan, int device, CudaMethod method) : plan_(plan) {
+  upload(device, method);
 }
 
 CudaPlan::CudaPlan(Plan&& plan, int device) : own_(std::make_unique<Plan>(std::move(plan))), plan_(*own_) {
-  upload(device, CudaUse::kAny);
+  upload(device, CudaMethod::kChunks);
   own_->tables.floats = {};
   own_->tables.doubles = {};
 }
 
-void CudaPlan::upload(int device, CudaUse use) {
+void CudaPlan::upload(int device, CudaMethod method) {
   const Plan& plan = plan_;
   const size_t n = cuda_devices().size();
   if (device < 0 || static_cast<size_t>(device) >= n)
     throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
   if (!plan.tables.leaves.empty())
     throw std::invalid_argument("paths that are too long for tables are explained on the CPU only");
-  if (use == CudaUse::kGpuTreeShap &&
+  if (method == CudaMethod::kGpuTreeShap &&
       (plan.interactions() || plan.index == Index::kBanzhaf || plan.tables.any() || plan.intervals.any()))
     throw std::invalid_argument("gputreeshap computes SHAP values only");
-  const UseDevice current(device);
+  if (method == CudaMethod::kLeaves && !has_leaf_chunks(plan))
+    throw std::invalid_argument("the plan cannot be explained leaf by leaf");
+  const UseDevice use(device);
   if (plan.precision == Precision::kSingle)
-    impl_ = std::make_unique<Pipeline<float>>(plan, device, use);
+    impl_ = std::make_unique<Pipeline<float>>(plan, device, method);
   else
-    impl_ = std::make_unique<Pipeline<double>>(plan, device, use);
+    impl_ = std::make_unique<Pipeline<double>>(plan, device, method);
 }
 CudaPlan::~CudaPlan() = default;
 

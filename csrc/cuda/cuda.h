@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/method.h"
 #include "plan/plan.h"
 
 namespace skshap {
@@ -54,14 +55,10 @@ struct CudaInput {
   bool refuses() const { return !allow_nan || limit == limit; }
 };
 
-// What a plan on a device is for: calls of any size, calls of few rows, which it explains in less time, or the
-// method of GPUTreeShap instead of the quadrature.
-enum class CudaUse { kAny, kFewRows, kGpuTreeShap };
-
 // A plan uploaded to one device. Safe to use from several threads: calls on it wait for each other.
 class CudaPlan {
  public:
-  CudaPlan(const Plan& plan, int device, CudaUse use);
+  CudaPlan(const Plan& plan, int device, CudaMethod method);
   // Upload a plan of its own, and drop the contents of its tables, which may be large, from host memory.
   CudaPlan(Plan&& plan, int device);
   ~CudaPlan();
@@ -82,7 +79,7 @@ class CudaPlan {
   class Impl;  // for one precision
 
  private:
-  void upload(int device, CudaUse use);
+  void upload(int device, CudaMethod method);
 
   std::unique_ptr<Plan> own_;  // or null
   const Plan& plan_;

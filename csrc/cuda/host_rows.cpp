@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "base/threads.h"
 
@@ -11,21 +10,18 @@ namespace {
 
 // Bytes of a part that a thread copies: it takes longer than to wake the thread.
 constexpr int64_t kPartBytes = int64_t{1} << 20;
-// More threads do not copy faster.
-constexpr int64_t kMostThreads = 16;
 
 // Call copy_part(begin, end) for parts of n items of so many bytes.
 template <class CopyPart>
 void in_parts(int64_t n, int64_t item_bytes, const CopyPart& copy_part) {
   const int64_t part = std::max<int64_t>(kPartBytes / std::max<int64_t>(item_bytes, 1), 1),
-                n_parts = (n + part - 1) / part,
-                n_threads = std::min<int64_t>(std::thread::hardware_concurrency(), kMostThreads);
+                n_parts = (n + part - 1) / part;
   if (n_parts <= 1) {
     copy_part(0, n);
     return;
   }
   work_off(
-      n_parts, n_threads, [] { return false; },
+      n_parts, memory_threads(), [] { return false; },
       [&] {
         return [&](int64_t i, const Stop&) {
           copy_part(i * part, std::min(n, (i + 1) * part));

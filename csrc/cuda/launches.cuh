@@ -104,6 +104,7 @@ class Launches {
     }
     if (model_.paths.used) run_gputreeshap(lane, coding, batch.out, s);
     walk_trees(lane, n_tiles, s);
+    explain_leaves(lane, batch.rows.n_rows, s);
     if (model_.general.n_chunks) walk_general_trees(lane, n_tiles, s);
     if (model_.tables.n_chunks) run_lookups(lane, n_tiles, s);
     if (plan_.intervals.any()) look_up_intervals(lane, n_tiles, batch.margins, s);
@@ -202,6 +203,24 @@ class Launches {
       const int n_blocks = std::min(launch.n_blocks[n_warps - 1], a.n_tasks);
       launch.kernel.kernel<<<n_blocks, n_warps * kWarp, launch.shared(n_warps), s>>>(a);
       check_launch("walking the trees");
+    }
+  }
+
+  void explain_leaves(const Lane& lane, int64_t n_rows, cudaStream_t s) const {
+    constexpr int64_t kMostRows = 1 << 15;  // of a launch
+    CudaLeafArgs<T> a = model_.leaves.args;
+    for (const auto& launch : model_.leaves.launches) {
+      a.chunks = model_.leaves.args.chunks + launch.first_chunk;
+      std::copy(std::begin(launch.t), std::end(launch.t), a.t);
+      std::copy(std::begin(launch.weight), std::end(launch.weight), a.weight);
+      for (int64_t first = 0; first < n_rows; first += kMostRows) {
+        const int64_t tile = first / kTile;
+        a.codes = lane.codes.template as<int16_t>() + tile * model_.n_columns * kTile;
+        a.partial = lane.partial.template as<T>() + tile * model_.n_slots * kTile;
+        const dim3 grid(launch.n_chunks, static_cast<unsigned>(std::min(kMostRows, n_rows - first)));
+        leaf_kernel<T>(launch.n_nodes)<<<grid, kChunkOfLeaves, launch.shared, s>>>(a);
+        check_launch("explaining the leaves");
+      }
     }
   }
 

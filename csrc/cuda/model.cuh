@@ -8,6 +8,7 @@
 #include "cuda/gputreeshap.cuh"
 #include "cuda/intervals.cuh"
 #include "cuda/kernels.h"
+#include "cuda/leaves.cuh"
 #include "cuda/memory.h"
 #include "cuda/rows.cuh"
 #include "cuda/tables.cuh"
@@ -80,6 +81,21 @@ struct CudaModel {
     DeviceBuffer parts, columns, targets, stages, stream;
   };
 
+  // The leaves of a model for few rows; they replace the walk.
+  struct Leaves {
+    CudaLeafArgs<T> args{};
+    // Consecutive chunks of the same number of quadrature nodes.
+    struct Launch {
+      size_t first_chunk;
+      unsigned n_chunks;
+      int n_nodes;
+      size_t shared;
+      T t[kMaxFixedNodes], weight[kMaxFixedNodes];
+    };
+    std::vector<Launch> launches;
+    DeviceBuffer chunks, tests, zero_fractions, values, slot_begins, slot_elements, category_bits;
+  };
+
   // The model as GPUTreeShap needs it; it replaces codes, walk and sums.
   struct Paths {
     bool used = false;
@@ -103,10 +119,11 @@ struct CudaModel {
   General general;
   Tables tables;
   Intervals intervals;
+  Leaves leaves;
   Paths paths;
 
   // Upload the model to the current device.
-  CudaModel(const Plan& of, CudaUse use) : plan(of) {
+  CudaModel(const Plan& of, CudaMethod method) : plan(of) {
     int device = 0;
     check(cudaGetDevice(&device), "no current device");
     check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
@@ -118,8 +135,8 @@ struct CudaModel {
     const size_t stage_bytes = interval_stage_bytes(static_cast<size_t>(shared));
     if (plan.intervals.any() && stage_bytes < kLeastStageBytes)
       throw std::invalid_argument("tables by intervals do not fit the shared memory of this GPU");
-    const CudaProgram<T> program = make_cuda_program<T>(plan, use == CudaUse::kFewRows, stage_bytes);
-    const bool gputreeshap = use == CudaUse::kGpuTreeShap;
+    const CudaProgram<T> program = make_cuda_program<T>(plan, method, stage_bytes);
+    const bool gputreeshap = method == CudaMethod::kGpuTreeShap;
     n_columns = static_cast<int32_t>(program.columns.size());
     n_slots = gputreeshap ? 0 : static_cast<uint32_t>(program.slots.size());
     upload_columns(program);
@@ -139,6 +156,7 @@ struct CudaModel {
     chunks = upload(program.chunks);
     category_sets = upload(program.category_sets);
     plan_launches(program);
+    if (!program.leaves.chunks.empty()) plan_leaves(program.leaves);
     if (!program.tables.chunks.empty()) plan_tables(program.tables);
     if (plan.intervals.any()) plan_intervals(program.intervals, stage_bytes);
   }
@@ -282,6 +300,48 @@ struct CudaModel {
     a.n_slots = n_slots;
     a.category_bits = category_bits.as<uint32_t>();
     a.pairs = plan.interactions();
+  }
+
+  void plan_leaves(const CudaLeaves<T>& from) {
+    leaves.chunks = upload(from.chunks);
+    leaves.tests = upload(from.tests);
+    leaves.zero_fractions = upload(from.zero_fractions);
+    leaves.values = upload(from.values);
+    leaves.slot_begins = upload(from.slot_begins);
+    leaves.slot_elements = upload(from.slot_elements);
+    leaves.category_bits = upload(from.category_bits);
+    CudaLeafArgs<T>& a = leaves.args;
+    a.chunks = leaves.chunks.template as<CudaLeafChunk>();
+    a.tests = leaves.tests.template as<CudaLeafTest>();
+    a.zero_fractions = leaves.zero_fractions.template as<T>();
+    a.values = leaves.values.template as<T>();
+    a.slot_begins = leaves.slot_begins.template as<uint32_t>();
+    a.slot_elements = leaves.slot_elements.template as<uint16_t>();
+    a.category_bits = leaves.category_bits.template as<uint32_t>();
+    a.n_columns = n_columns;
+    a.n_slots = n_slots;
+    for (size_t i = 0; i < from.chunks.size(); ++i) {
+      const CudaLeafChunk& chunk = from.chunks[i];
+      if (leaves.launches.empty() || leaves.launches.back().n_nodes != chunk.n_nodes)
+        begin_leaf_launch(i, chunk.n_nodes);
+      auto& launch = leaves.launches.back();
+      ++launch.n_chunks;
+      launch.shared = std::max(launch.shared, sizeof(T) * chunk.length * kChunkOfLeaves);
+    }
+  }
+
+  void begin_leaf_launch(size_t chunk, int n_nodes) {
+    typename Leaves::Launch launch{};
+    launch.first_chunk = chunk;
+    launch.n_nodes = n_nodes;
+    std::vector<double> t, weights;
+    quadrature(plan.index, n_nodes, t, weights);
+    for (int k = 0; k < n_nodes; ++k) {
+      launch.t[k] = static_cast<T>(t[k]);
+      launch.weight[k] = static_cast<T>(weights[k]);
+    }
+    allow_shared(leaf_kernel<T>(n_nodes));
+    leaves.launches.push_back(launch);
   }
 
   void plan_tables(const CudaTables<T>& from) {

@@ -2,16 +2,16 @@
 // copied a second time by the processor.
 //
 // To lock pages takes longer than to fill them. So memory that is given back is kept for the next result, and
-// a result gets such memory only from the second one of about its size on, large ones later. All page-locked
-// memory together, in use and kept, has a limit.
+// a result gets such memory only from the second one of about its size on. All page-locked memory together, in
+// use and kept, has a limit.
 #pragma once
 
 #include <cstddef>
 
 namespace skshap {
 
-// Return page-locked memory for so many bytes, or null if there is to be none: if so many were asked
-// for too seldom, if the limit would be exceeded, or if the system has none.
+// Return page-locked memory for so many bytes, or null if there is to be none: if so many are asked for the
+// first time, if the limit would be exceeded, or if the system has none.
 void* take_page_locked(size_t bytes);
 
 // Give back memory that take_page_locked() returned. In a forked process this does nothing.

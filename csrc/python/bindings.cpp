@@ -16,6 +16,7 @@
 #include "cpu/walk_time.h"
 #include "intervals/builder.h"
 #include "python/table_bindings.h"
+#include "rows/column_magnitudes.h"
 #include "rows/number_check.h"
 #include "simd/kernels.h"
 #include "tables/fast_v2.h"
@@ -246,6 +247,26 @@ bool all_numbers_below(const py::array& array, double limit, bool allow_nan, int
                   is_row ? n_columns * array.itemsize() : array.strides(0), array.strides(is_row ? 0 : 1)};
   const py::gil_scoped_release release;
   return all_below(rows, static_cast<int32_t>(n_columns), limit, allow_nan, n_threads);
+}
+
+py::array_t<double> scale_and_sum_magnitudes(py::array& results, double factor, int n_threads) {
+  require_floats(results, "results");
+  if (results.ndim() != 3) throw py::value_error("results must have three dimensions");
+  check_array(results, "results", {results.shape(0), results.shape(1), results.shape(2)});
+  if (n_threads < 0) throw py::value_error("n_threads must not be negative");
+  const int64_t n_rows = results.shape(0) * results.shape(1), n_columns = results.shape(2);
+  py::array_t<double> sums(n_columns);
+  double* const out = sums.mutable_data();
+  void* const data = results.mutable_data();
+  const bool single = is_float32(results);
+  {
+    const py::gil_scoped_release release;
+    if (single)
+      scale_and_sum(static_cast<float*>(data), n_rows, n_columns, factor, n_threads, out);
+    else
+      scale_and_sum(static_cast<double*>(data), n_rows, n_columns, factor, n_threads, out);
+  }
+  return sums;
 }
 
 Link link_named(const std::string& name) {
@@ -576,6 +597,8 @@ PYBIND11_MODULE(_core, module) {
         out["table_bytes"] = plan.count_bytes();
         return out;
       });
+  module.def("scale_and_sum", &scale_and_sum_magnitudes, py::arg("results"), py::arg("factor"),
+             py::arg("n_threads") = 1);
   module.def("all_below", &all_numbers_below, py::arg("array"), py::arg("limit"), py::arg("allow_nan"),
              py::arg("n_threads") = 1);
   module.def("new_array", &new_array, py::arg("shape"), py::arg("dtype"));

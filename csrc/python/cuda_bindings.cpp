@@ -4,6 +4,7 @@
 
 #include "cuda/cuda.h"
 #include "cuda/page_locked.h"
+#include "cuda/program/leaves.h"
 #include "cuda/program/paths.h"
 #include "python/bindings.h"
 #include "python/device_array.h"
@@ -14,11 +15,12 @@ void bind_rescaled(py::module_& module);  // cuda_rescaled_bindings.cpp
 
 namespace {
 
-CudaUse use_named(const std::string& name) {
-  if (name == "any") return CudaUse::kAny;
-  if (name == "few_rows") return CudaUse::kFewRows;
-  if (name == "gputreeshap") return CudaUse::kGpuTreeShap;
-  throw py::value_error("unknown use: " + name);
+CudaMethod method_named(const std::string& name) {
+  if (name == "chunks") return CudaMethod::kChunks;
+  if (name == "small_chunks") return CudaMethod::kSmallChunks;
+  if (name == "leaves") return CudaMethod::kLeaves;
+  if (name == "gputreeshap") return CudaMethod::kGpuTreeShap;
+  throw py::value_error("unknown method: " + name);
 }
 
 void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const py::object& margin,
@@ -114,12 +116,12 @@ PYBIND11_MODULE(_cuda, module) {
       .def_property_readonly("compute_capability",
                              [](const CudaDevice& d) { return py::make_tuple(d.major, d.minor); });
   py::class_<CudaPlan>(module, "CudaPlan")
-      .def(py::init([](const Plan& plan, int device, const std::string& use) {
-             const CudaUse named = use_named(use);
+      .def(py::init([](const Plan& plan, int device, const std::string& method) {
+             const CudaMethod named = method_named(method);
              const WithoutGil release;
              return std::make_unique<CudaPlan>(plan, device, named);
            }),
-           py::arg("plan"), py::arg("device"), py::arg("use") = "any", py::keep_alive<1, 2>())
+           py::arg("plan"), py::arg("device"), py::arg("method") = "chunks", py::keep_alive<1, 2>())
       .def_static(
           "with_tables",
           [](const Plan& plan, int device) {
@@ -143,6 +145,7 @@ PYBIND11_MODULE(_cuda, module) {
       },
       py::arg("sizes"), py::arg("packing"));
   module.def("path_summary", &path_summary, py::arg("plan"), py::arg("packing"));
+  module.def("has_leaf_chunks", &has_leaf_chunks, py::arg("plan"));
   module.def("devices", &cuda_devices);
   module.def("allocated_bytes", &cuda_allocated_bytes);
   module.def("new_array", &new_array, py::arg("shape"), py::arg("dtype"));

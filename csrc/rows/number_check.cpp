@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <thread>
 
 #include "base/threads.h"
 
@@ -12,8 +11,6 @@ namespace {
 
 // Bytes of a part that a thread checks: it takes longer than to wake the thread.
 constexpr int64_t kPartBytes = int64_t{1} << 20;
-// More threads do not read memory faster.
-constexpr int kMostThreads = 16;
 // Numbers between two questions whether one was found beyond the limit: a loop without branches.
 constexpr int64_t kStep = 4096;
 
@@ -49,7 +46,7 @@ X limit_of(double limit) {
 }
 
 template <class X>
-bool check(const Rows& rows, int64_t n_columns, double of_rows, bool allow_nan, int n_threads) {
+bool check(const Rows& rows, int64_t n_columns, double of_rows, bool allow_nan, int64_t n_threads) {
   // Lines of numbers: rows, or columns if their numbers are adjacent; all numbers if there is nothing between
   // the lines.
   const bool by_column = rows.row_stride == sizeof(X) && rows.column_stride != sizeof(X);
@@ -83,9 +80,8 @@ bool check(const Rows& rows, int64_t n_columns, double of_rows, bool allow_nan, 
 
 bool all_below(const Rows& rows, int32_t n_columns, double limit, bool allow_nan, int n_threads) {
   if (!rows.n_rows || !n_columns) return true;
-  if (!n_threads) n_threads = static_cast<int>(std::thread::hardware_concurrency());
-  n_threads = std::clamp(n_threads, 1, kMostThreads);
-  return (rows.is_float32 ? check<float> : check<double>)(rows, n_columns, limit, allow_nan, n_threads);
+  return (rows.is_float32 ? check<float> : check<double>)(rows, n_columns, limit, allow_nan,
+                                                          memory_threads(n_threads));
 }
 
 }  // namespace skshap

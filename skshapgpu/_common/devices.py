@@ -245,8 +245,10 @@ def compile_tables_on(plan: Any, index: int) -> Any:
     return cuda.CudaPlan.with_tables(plan, index)
 
 
-def compile_on(plan: Any, index: int, use: str) -> Any:
-    """Return the plan on a GPU: a ``_cuda.CudaPlan`` for "any", "few_rows" or "gputreeshap"."""
+def compile_on(plan: Any, index: int, method: str) -> Any:
+    """Return the plan on a GPU: a ``_cuda.CudaPlan`` with this method, or small chunks if it cannot go by leaves."""
     cuda = load_cuda()
     cuda.limit_page_locked(memory.locked_bytes())
-    return cuda.CudaPlan(plan, index, use)
+    if method == "leaves" and not cuda.has_leaf_chunks(plan):
+        method = "small_chunks"
+    return cuda.CudaPlan(plan, index, method)

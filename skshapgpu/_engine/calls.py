@@ -97,6 +97,8 @@ class Run(ABC):
         Receiver of the number of rows that are computed.
     passes : int
         How often each row is computed.
+    memory_threads : int
+        Number of threads for passes over rows and results; 0: as many as are of use, as for copies to a GPU.
     skips_unused : bool
         Whether, in arrays of zeros, values of many features that no tree uses are not written again.
     """
@@ -105,6 +107,7 @@ class Run(ABC):
     plan: Any
     progress: Progress | None = None
     passes = 1
+    memory_threads = 0
     skips_unused = False
     _n_computed = 0
 
@@ -229,6 +232,7 @@ class HostRun(Run):
         self.device = devices.label(execution.indices)
         self._labels, self._execution = labels, execution
         is_direct = not (execution.indices or compiled.widen or compiled.sharing)
+        self.memory_threads = 0 if execution.indices else execution.n_threads
         self.skips_unused = is_direct and compiled.info["n_features_used"] < self.n_features
 
     def compile(self) -> None:
@@ -285,9 +289,8 @@ class HostRun(Run):
         return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, what, advice)
 
     def _compute(self, start: int, values: Any, parts: dict[str, Any], zeroed: bool) -> None:
-        on_cpu = not self._gpus
-        n_threads = self._execution.n_threads if on_cpu else 0  # as for copies to a GPU
-        block = self._rows.chunk(start, start + len(values), packed=on_cpu, n_threads=n_threads)
+        stop, packed = start + len(values), not self._gpus
+        block = self._rows.chunk(start, stop, packed=packed, n_threads=self.memory_threads)
         if self._compiled.sharing is None:
             self._explain(block, start, values, parts, zeroed)
         else:

@@ -63,14 +63,16 @@ _TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256), (1024, ME
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
-#: kMaxChunkLeaves of csrc/cuda/program/program.cpp, or for few rows kFewRowsChunkLeaves. Numbers of X and values are transferred over the bus.
+#: kMaxChunkLeaves of csrc/cuda/program/program.cpp, or in small chunks kSmallChunkLeaves. Numbers of X and values are transferred over the bus.
 _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 8e-5, 4.3e-7, 2e-11, 6e-10
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
-_CHUNK_LEAVES, _FEW_ROWS_CHUNK_LEAVES = 512, 128
+_CHUNK_LEAVES, _SMALL_CHUNK_LEAVES = 512, 128
 
-#: Rows are few for a GPU, which then walks chunks of fewer leaves, if they and the leaves have a product below
-#: this: too few chunks for all of its warps.
-_FEW_ROWS = 64 * 1_000_000
+#: On GPUs, so many rows are explained leaf by leaf, which takes time for each row and leaf and hardly any other.
+#: More rows are walked in small chunks if they and the leaves have a product below _SMALL_WORK, and there are not
+#: more leaves than small chunks give work to all warps: otherwise, larger chunks share more of the work.
+_LEAF_ROWS, _CUDA_LEAF_ROW = 64, 2e-11
+_SMALL_WORK, _SMALL_LEAVES = 64e6, 130_000
 
 #: Tables by intervals on that H200, which the CPU builds: seconds per row and lookup of _CUDA_LINE bytes, and
 #: more for each doubling of a table beyond _SMALL_TABLE bytes.
@@ -253,13 +255,20 @@ def cuda_seconds(
         else:
             seconds += n_rows * group.n_walked_leaves * group.n_nodes * _CUDA_ROW[precision] * work
             n_leaves += group.n_walked_leaves
-    chunk = _FEW_ROWS_CHUNK_LEAVES if are_few_rows(groups, n_rows) else _CHUNK_LEAVES
+    method = cuda_method(groups, n_rows)
+    if method == "leaves" and work == 1:
+        return seconds
+    chunk = _CHUNK_LEAVES if method == "chunks" else _SMALL_CHUNK_LEAVES
     return seconds + min(n_leaves, chunk) * _CUDA_CHUNK_LEAF
 
 
-def are_few_rows(groups: Sequence[TreeGroup], n_rows: int) -> bool:
-    """Return whether a GPU explains the rows faster with a plan for few rows."""
-    return 0 < n_rows * sum(group.n_walked_leaves for group in groups) < _FEW_ROWS
+def cuda_method(groups: Sequence[TreeGroup], n_rows: int) -> str:
+    """Return how a GPU explains so many rows: by "chunks", "small_chunks" or "leaves", as ``_cuda`` names it."""
+    n_leaves = sum(group.n_walked_leaves for group in groups)
+    if n_rows <= _LEAF_ROWS and n_leaves:
+        return "leaves"
+    is_small = n_leaves <= _SMALL_LEAVES and 0 < n_rows * n_leaves < _SMALL_WORK
+    return "small_chunks" if is_small else "chunks"
 
 
 def cuda_row_seconds(n_rows: int, n_features: int, n_outputs: int) -> float:

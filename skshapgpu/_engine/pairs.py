@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._explanations.interactions import INDEX_NAMES
-from .._rows.gpu_arrays import magnitudes
+from .._rows.gpu_arrays import scale_and_sum
 from .algorithms import Kind, indices_of
 from .calls import Run, chunk_of
 
@@ -201,7 +201,7 @@ def _occurring(run: Run, request: Request) -> Interactions:
     sets = run.sets(request.result)
     row = (len(sets) + run.n_features) * run.dtype.itemsize
     memory = _ResultMemory(run, *_texts(run, request, len(sets)))
-    work = 2 * run.n_outputs * row  # copies with one output; magnitudes
+    work = 2 * run.n_outputs * row  # copies with one output; magnitudes on a GPU
     size = memory.chunk_rows(run.n_outputs * row, work)
     values = memory.allocate(run.n_outputs, len(sets))
     feature_values = memory.allocate(run.n_outputs, run.n_features)
@@ -209,8 +209,7 @@ def _occurring(run: Run, request: Request) -> Interactions:
     for start in range(0, run.n_rows, size):
         out = chunk_of(values, start, size)
         run.fill(start, chunk_of(feature_values, start, size), **{request.result: out})
-        out *= request.factor
-        total += magnitudes(out)
+        total += scale_and_sum(out, request.factor, run.memory_threads)
     return Interactions(run.to_native(values), sets, _mean(total, run), run.to_native(feature_values))
 
 
@@ -223,7 +222,7 @@ def _strongest(run: Run, request: Request) -> Interactions:
     total = np.zeros(len(sets))
     for start in range(0, run.n_rows, size):
         found = read(start)
-        total += magnitudes(found)
+        total += scale_and_sum(found, 1, run.memory_threads)
     columns = np.argsort(-total, kind="stable")[:count]
     values = memory.allocate(run.n_outputs, count)
     for start in range(0, run.n_rows, size):

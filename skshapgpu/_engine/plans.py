@@ -438,31 +438,33 @@ class CompiledModel:
 
     def cuda_plan(self, kind: Kind, index: int, n_rows: int, intervals: Intervals = NO_INTERVALS) -> Any:
         """Return the plan of a kind on a GPU for calls of about so many rows: ``_cuda.CudaPlan``."""
-        few_rows = intervals == NO_INTERVALS and self._has_few_rows_on_gpu(kind, n_rows)
-        found = self._cuda_plans.get((kind, intervals), {}).get((index, few_rows))
+        method = self._gpu_method(kind, n_rows, intervals)
+        found = self._cuda_plans.get((kind, intervals), {}).get((index, method))
         if found is not None:
             return found
         plan = self.plan(kind, intervals)
         with self._lock:
             on_gpus = self._cuda_plans.setdefault((kind, intervals), {})
-            if (index, few_rows) not in on_gpus:
-                on_gpus[index, few_rows] = self._compile_on(kind, plan, index, few_rows)
-            return on_gpus[index, few_rows]
+            if (index, method) not in on_gpus:
+                on_gpus[index, method] = self._compile_on(kind, plan, index, method)
+            return on_gpus[index, method]
 
-    def _has_few_rows_on_gpu(self, kind: Kind, n_rows: int) -> bool:
-        """Return whether a GPU explains so many rows faster with a plan for few rows."""
-        walks = self.link is None and not self._is_tiled(kind) and self.options.algorithm.gpu_method == "walk"
-        return walks and costs.are_few_rows(self._groups_of(kind), n_rows)
+    def _gpu_method(self, kind: Kind, n_rows: int, intervals: Intervals) -> str:
+        """Return how a GPU explains trees without tables in a call of so many rows, as ``_cuda`` names it."""
+        if self.options.algorithm.gpu_method != "walk":
+            return self.options.algorithm.gpu_method
+        if self.link is not None or self._is_tiled(kind) or intervals != NO_INTERVALS:
+            return "chunks"
+        method = costs.cuda_method(self._groups_of(kind), n_rows)
+        return "small_chunks" if method == "leaves" and kind.order > 1 else method
 
-    def _compile_on(self, kind: Kind, plan: Any, index: int, few_rows: bool) -> Any:
+    def _compile_on(self, kind: Kind, plan: Any, index: int, method: str) -> Any:
         """Return a plan on a GPU: a ``_cuda.CudaPlan``, or with a link a ``_cuda.CudaRescaledPlan``."""
         room, n_threads = self._gpu_table_room(), effective_n_jobs(self.options.n_jobs)
         if self._is_tiled(kind):
             return devices.compile_tables_on(plan.with_tables(room, n_threads), index)
         if self.link is None:
-            walks = self.options.algorithm.gpu_method == "walk"
-            use = "gputreeshap" if not walks else "few_rows" if few_rows else "any"
-            return devices.compile_on(plan, index, use)
+            return devices.compile_on(plan, index, method)
         from .. import _core
 
         assert self.background is not None

@@ -174,8 +174,17 @@ def address(array: Any) -> int:
     return array.data_ptr() if _root(array) == "torch" else array.data.ptr
 
 
-def magnitudes(values: Any) -> np.ndarray:
-    """Sum magnitudes over the first two of three axes, for an array of any library, to NumPy's float64."""
+def scale_and_sum(values: Any, factor: float, n_threads: int) -> np.ndarray:
+    """Multiply a C-contiguous array of any library in place; return its magnitudes, summed over two axes.
+
+    The axes are the first two of three. The sums are float64 of NumPy; 0 threads are as many as are of use.
+    """
+    if isinstance(values, np.ndarray):
+        from .. import _core
+
+        return _core.scale_and_sum(values, factor, n_threads)
+    if factor != 1:
+        values *= factor
     double = sys.modules["torch"].float64 if _root(values) == "torch" else np.float64
     flat = abs(values).reshape(values.shape[0] * values.shape[1], values.shape[2])
     return to_host(flat.sum(0, dtype=double))

@@ -14,7 +14,7 @@ namespace {
 // that their sum is safe in single precision. Few rows take as long as one chunk, and fill a GPU only if there
 // are many.
 constexpr size_t kMaxChunkTrees = 32;
-constexpr size_t kMaxChunkLeaves = 512, kFewRowsChunkLeaves = 128;
+constexpr size_t kMaxChunkLeaves = 512, kSmallChunkLeaves = 128;
 // A larger tree is cut into parts of about so many leaves, but each part has sums of its own, which take
 // memory and time for each row.
 constexpr size_t kPartLeavesPerSum = 32;
@@ -30,9 +30,10 @@ int rounded_nodes(int n) {
 template <class T>
 class CudaCompiler {
  public:
-  CudaCompiler(const Plan& plan, bool few_rows)
+  CudaCompiler(const Plan& plan, CudaMethod method)
       : plan_(plan),
-        few_rows_(few_rows),
+        small_(method == CudaMethod::kSmallChunks),
+        leaves_(method == CudaMethod::kLeaves),
         columns_(plan),
         tree_(plan, columns_),
         writer_(plan, columns_, tree_, out_) {}
@@ -44,7 +45,7 @@ class CudaCompiler {
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
         const TreeProgram& tree = plan_.trees[i];
         write_margin_nodes(chunk, tree);
-        if (!tree.walked) continue;
+        if (!tree.walked || leaves_) continue;
         const size_t n_parts = count_parts(tree);
         for (size_t part = 0; part < n_parts; ++part) {
           tree_.open(chunk, tree, static_cast<int32_t>(part * tree.n_inner / n_parts),
@@ -54,6 +55,7 @@ class CudaCompiler {
       }
       writer_.end_chunk();
     }
+    if (leaves_) add_leaves<T>(plan_, out_);
     add_tables<T>(plan_, [this](const DecideNode& node) { return columns_.margin_node(node); }, out_);
     add_intervals<T>(plan_, columns_.first(), stage_bytes, out_);
     return std::move(out_);
@@ -69,7 +71,7 @@ class CudaCompiler {
         if (n <= kMaxFixedNodes) leaves[n] += plan_.trees[i].n_inner + 1;
         n_leaves += plan_.trees[i].n_inner + 1;
       }
-    const size_t most = few_rows_ ? kFewRowsChunkLeaves : kMaxChunkLeaves;
+    const size_t most = small_ ? kSmallChunkLeaves : kMaxChunkLeaves;
     chunk_leaves_ = std::clamp(n_leaves / kChunks, kMinChunkLeaves, most);
     // More nodes than needed are exact, too, and less than a chunk of leaves is not worth its own launch.
     for (int n = kMaxFixedNodes, next = 0; n > 0; --n) {
@@ -82,7 +84,7 @@ class CudaCompiler {
   size_t count_parts(const TreeProgram& tree) const {
     if (tree.merged) return 1;
     const size_t n_sums = cuda_places(plan_),
-                 part = few_rows_ ? kFewRowsChunkLeaves
+                 part = small_ ? kSmallChunkLeaves
                                   : std::max(kMaxChunkLeaves, kPartLeavesPerSum * n_sums);
     return std::max<size_t>((tree.n_inner + part / 2) / part, 1);
   }
@@ -195,7 +197,7 @@ class CudaCompiler {
   }
 
   const Plan& plan_;
-  const bool few_rows_;
+  const bool small_, leaves_;
   const CudaColumns columns_;
   CudaTree tree_;
   CudaProgram<T> out_;
@@ -209,10 +211,10 @@ class CudaCompiler {
 }  // namespace
 
 template <class T>
-CudaProgram<T> make_cuda_program(const Plan& plan, bool few_rows, size_t stage_bytes) {
-  return CudaCompiler<T>(plan, few_rows).compile(stage_bytes);
+CudaProgram<T> make_cuda_program(const Plan& plan, CudaMethod method, size_t stage_bytes) {
+  return CudaCompiler<T>(plan, method).compile(stage_bytes);
 }
-template CudaProgram<float> make_cuda_program(const Plan&, bool, size_t);
-template CudaProgram<double> make_cuda_program(const Plan&, bool, size_t);
+template CudaProgram<float> make_cuda_program(const Plan&, CudaMethod, size_t);
+template CudaProgram<double> make_cuda_program(const Plan&, CudaMethod, size_t);
 
 }  // namespace skshap

@@ -10,7 +10,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "cuda/method.h"
 #include "cuda/program/intervals.h"
+#include "cuda/program/leaves.h"
 #include "cuda/program/tables.h"
 #include "plan/plan.h"
 
@@ -146,6 +148,7 @@ struct CudaProgram {
   std::vector<bool> tree_merged;
   CudaTables<T> tables;
   CudaIntervals intervals;
+  CudaLeaves<T> leaves;  // instead of chunks
 };
 
 // Return the number of places: of features, then of the interactions of the plan's order.
@@ -153,10 +156,9 @@ inline size_t cuda_places(const Plan& plan) {
   return plan.features.size() + (plan.order < 3 ? plan.pairs.size() : plan.triples.size());
 }
 
-// Compile a plan, in smaller chunks if it is for calls of few rows; `stage_bytes` of its tables by intervals fit
-// shared memory at a time.
+// Compile a plan; `stage_bytes` of its tables by intervals fit shared memory at a time.
 template <class T>
-CudaProgram<T> make_cuda_program(const Plan& plan, bool few_rows, size_t stage_bytes);
+CudaProgram<T> make_cuda_program(const Plan& plan, CudaMethod method, size_t stage_bytes);
 
 // A function that returns the test of a node on the columns of the program, without children.
 using CudaTest = std::function<CudaNode(const DecideNode&)>;

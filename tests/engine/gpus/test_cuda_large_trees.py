@@ -1,4 +1,4 @@
-"""Merged trees, and trees that are cut into parts, on the GPU, compared with the walk of the CPU."""
+"""Merged trees, trees that are cut into parts, and few rows on the GPU, compared with the walk of the CPU."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.alike_trees import MODELS, alike_trees
-from helpers.ensembles import full_tree, leaf_scale, random_ensemble, random_rows
+from helpers.ensembles import ensemble_options, full_tree, leaf_scale, random_ensemble, random_rows
 from helpers.plans import attributes_of, merged_plan
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from skshapgpu import TreeExplainer, _core
-from skshapgpu.adapters.ensemble import Ensemble
+from skshapgpu.adapters.ensemble import Ensemble, Tree
 
 _cuda = pytest.importorskip("skshapgpu._cuda")
 pytestmark = pytest.mark.usefixtures("gpu")
@@ -29,16 +31,66 @@ def assert_same(ensemble: Ensemble, n_rows: int, *, merged: bool = False, **opti
     truth, margin = np.empty(shape), np.empty(shape[:2])
     _core.Plan(attributes, "double", **options).explain(rows, truth, margin, 1)
     for precision, tolerance in TOLERANCE.items():
-        plan = _core.Plan(attributes, precision, **options)
-        on_gpu = _cuda.CudaPlan(merged_plan(plan, on_gpu=True) if merged else plan, 0)
-        values, found = np.full(shape, np.nan), np.full(shape[:2], np.nan)
-        on_gpu.explain(rows, values, found, None, 0)
-        assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
-        assert (np.abs(found - margin) <= tolerance * unit + 1e-15 * np.abs(ensemble.intercept)).all()
-        first = slice(0, max(1, n_rows // 3))  # few rows are divided among blocks in another way
-        again = np.full((first.stop, *shape[1:]), np.nan)
-        on_gpu.explain(rows[first], again, None, None, 0)
-        np.testing.assert_array_equal(again, values[first])
+        for on_gpu in plans_of(_core.Plan(attributes, precision, **options), merged):
+            values, found = np.full(shape, np.nan), np.full(shape[:2], np.nan)
+            on_gpu.explain(rows, values, found, None, 0)
+            assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
+            assert (np.abs(found - margin) <= tolerance * unit + 1e-15 * np.abs(ensemble.intercept)).all()
+            first = slice(0, max(1, n_rows // 3))  # few rows are divided among blocks in another way
+            again = np.full((first.stop, *shape[1:]), np.nan)
+            on_gpu.explain(rows[first], again, None, None, 0)
+            np.testing.assert_array_equal(again, values[first])
+
+
+def plans_of(plan: Any, merged: bool) -> list[Any]:
+    """Return a plan on the GPU, with merged trees or with each method that can explain it."""
+    if merged:
+        return [_cuda.CudaPlan(merged_plan(plan, on_gpu=True), 0)]
+    methods = ["chunks", "small_chunks", *(["leaves"] if _cuda.has_leaf_chunks(plan) else [])]
+    return [_cuda.CudaPlan(plan, 0, method) for method in methods]
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(options=ensemble_options(), index=st.sampled_from(["SII", "BII"]))
+def test_few_rows(options: dict[str, Any], index: str) -> None:
+    assert_same(random_ensemble(**options), 70, index=index)
+
+
+def test_which_plans_can_go_by_leaves() -> None:
+    long, longer = (chain(n_features) for n_features in (16, 17))
+    vectors = random_ensemble(1, n_trees=3, n_outputs=3, vector=True, shapes=("perfect",))
+    oblivious = random_ensemble(1, n_trees=3, shapes=("oblivious",))
+    for ensemble, tables, expected in (
+        (long, "none", True),
+        (longer, "none", False),
+        (vectors, "none", False),
+        (oblivious, "none", True),
+        (oblivious, "level_uniform", False),
+    ):
+        plan = _core.Plan(attributes_of(ensemble), "single", tables=tables)
+        assert _cuda.has_leaf_chunks(plan) == expected
+        if not expected:
+            with pytest.raises(ValueError, match="leaf by leaf"):
+                _cuda.CudaPlan(plan, 0, "leaves")
+    assert not _cuda.has_leaf_chunks(_core.Plan(attributes_of(long), "single", 2))
+    for n_rows in (1, 64, 65):
+        assert_same(long, n_rows)
+
+
+def chain(n_features: int) -> Ensemble:
+    """Build a tree with a leaf at each level, of as many different features, and zero covers."""
+    node = np.arange(2 * n_features + 1)
+    inner = (node % 2 == 0) & (node < 2 * n_features)
+    tree = Tree(
+        left=np.where(inner, node + 1, -1),
+        right=np.where(inner, node + 2, -1),
+        feature=node // 2 % n_features,
+        threshold=node / 40,
+        missing_left=node % 4 == 0,
+        cover=np.where(node % 5 == 3, 0.0, 1.0 + node[::-1]),
+        value=np.where(inner, 0.0, node),
+    )
+    return Ensemble.from_trees([tree, tree], n_features=n_features, intercept=[1e3])
 
 
 @pytest.mark.parametrize("index", ["SII", "BII"])

@@ -1,0 +1,96 @@
+// SHAP values of few rows: a thread takes a leaf, a block the leaves of a chunk for one row.
+//
+// With a_k = z (1 - t_k) + o t_k for each feature of the path, and P_k = w_k v times their product, the value of
+// a feature is the sum over k of P_k (o - z) / a_k: for features that the row satisfies, P_k (1 - z) / a_k, and
+// for all others -P_k / (1 - t_k), which is the same for all of them. If z = o = 0, then P is 0, too.
+//
+// The sums over the leaves are added up in a fixed order, by lists of each feature's elements.
+#pragma once
+
+#include "cuda/lanes.cuh"
+#include "cuda/program/program.h"
+
+namespace skshap {
+
+template <class T>
+struct CudaLeafArgs {
+  const CudaLeafChunk* chunks;  // those of the launch
+  const CudaLeafTest* tests;
+  const T* zero_fractions;
+  const T* values;
+  const uint32_t* slot_begins;
+  const uint16_t* slot_elements;
+  const uint32_t* category_bits;
+  int32_t n_columns;
+  uint32_t n_slots;      // of all chunks
+  const int16_t* codes;  // [tile][column][row of the tile]
+  T* partial;            // [tile][slot][row of the tile]
+  T t[kMaxFixedNodes], weight[kMaxFixedNodes];
+};
+
+// Return whether a row with these codes satisfies a test; its columns are `stride` apart.
+__device__ __forceinline__ bool satisfies(const uint16_t* codes, int stride, const CudaLeafTest& test,
+                                          const uint32_t* category_bits) {
+  const uint32_t code = codes[(test.columns & 0xffff) * stride], set_column = test.columns >> 16;
+  bool passes = code >= (test.bounds & 0xffff) && code < test.bounds >> 16;
+  if (code == 0xffff) passes = test.set & kMissingPasses;
+  if (set_column == kNoSetColumn) return passes;
+  const uint32_t category = codes[set_column * stride];
+  return passes && category_bits[(test.set & ~kMissingPasses) + (category >> 5)] >> (category & 31) & 1;
+}
+
+template <class T, int K, int kTile>
+__global__ void __launch_bounds__(kChunkOfLeaves) explain_leaves(const __grid_constant__ CudaLeafArgs<T> a) {
+  extern __shared__ __align__(16) char leaf_shared[];
+  T* const of_element = reinterpret_cast<T*>(leaf_shared);  // what each element adds to its feature
+  const CudaLeafChunk chunk = a.chunks[blockIdx.x];
+  const int64_t tile = blockIdx.y / kTile;
+  const int row = blockIdx.y % kTile;
+  const uint16_t* const codes =
+      reinterpret_cast<const uint16_t*>(a.codes) + tile * a.n_columns * kTile + row;
+  const CudaLeafTest* const tests = a.tests + chunk.elements + threadIdx.x;
+  const T* const zero_fractions = a.zero_fractions + chunk.elements + threadIdx.x;
+
+  T P[K];
+  const T value = a.values[chunk.values + threadIdx.x];
+#pragma unroll
+  for (int k = 0; k < K; ++k) P[k] = a.weight[k] * value;
+  uint32_t ones = 0;
+  for (uint32_t i = 0; i < chunk.length; ++i) {
+    const uint4 words = __ldg(reinterpret_cast<const uint4*>(tests + i * kChunkOfLeaves));
+    const bool one = satisfies(codes, kTile, {words.x, words.y, words.z, 0}, a.category_bits);
+    const T z = __ldg(zero_fractions + i * kChunkOfLeaves);
+    ones |= static_cast<uint32_t>(one) << i;
+#pragma unroll
+    for (int k = 0; k < K; ++k) P[k] *= multiply_add(z, T(1) - a.t[k], one ? a.t[k] : T(0));
+  }
+  T off = 0;
+#pragma unroll
+  for (int k = 0; k < K; ++k) off -= P[k] / (T(1) - a.t[k]);
+  for (uint32_t i = 0; i < chunk.length; ++i) {
+    const T z = __ldg(zero_fractions + i * kChunkOfLeaves);
+    T on = 0;
+#pragma unroll
+    for (int k = 0; k < K; ++k) on += P[k] / multiply_add(z, T(1) - a.t[k], a.t[k]);
+    of_element[i * kChunkOfLeaves + threadIdx.x] = ones >> i & 1 ? on * (T(1) - z) : off;
+  }
+  __syncthreads();
+
+  const int lane = threadIdx.x % kWarp;
+  for (uint32_t slot = threadIdx.x / kWarp; slot < chunk.n_slots; slot += kChunkOfLeaves / kWarp) {
+    const uint32_t* const begin = a.slot_begins + chunk.slot_begins + slot;
+    T sum = 0;
+    for (uint32_t i = begin[0] + lane; i < begin[1]; i += kWarp) sum += of_element[a.slot_elements[i]];
+    for (int offset = kWarp / 2; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+    if (lane == 0) a.partial[(tile * a.n_slots + chunk.first_slot + slot) * kTile + row] = sum;
+  }
+}
+
+template <class T>
+using LeafKernel = void (*)(CudaLeafArgs<T>);
+
+// Return the kernel for a number of quadrature nodes.
+template <class T>
+LeafKernel<T> leaf_kernel(int n_nodes);
+
+}  // namespace skshap
