@@ -69,7 +69,7 @@ void subtract(double factor, const double* from, size_t n, double* to) {
 
 // Return an orthonormal basis, [term][node], of the samples: the orthogonalized samples that are farthest
 // from the space of those before them, until all are nearer than `error` times the largest number. Scalar
-// products of many numbers have a larger rounding error.
+// products of many numbers have a larger rounding error. There is at least one.
 std::vector<double> basis_of(std::vector<double> samples, size_t n_nodes, double error) {
   const size_t n = samples.size() / n_nodes;
   double largest = 0;
@@ -100,6 +100,8 @@ std::vector<double> basis_of(std::vector<double> samples, size_t n_nodes, double
     }
     basis.insert(basis.end(), next.begin(), next.end());
   }
+  // A saturated link has samples of 0 only; one term remains.
+  if (basis.empty()) basis.assign(n_nodes, 1 / std::sqrt(static_cast<double>(n_nodes)));
   return basis;
 }
 

@@ -325,12 +325,23 @@ class Launches {
     if (n_used < n_features && out_bytes)
       check(cudaMemsetAsync(batch.out.values, 0, out_bytes, s), "clearing the result");
     if (!n_used) return;
+    if (!model_.leaves.launches.empty()) return add_up_few_rows(sums, is_float32, s);
     const int64_t groups = (static_cast<int64_t>(sums.n_outputs) * sums.n_places + 31) / 32;
     const dim3 grid(n_tiles, static_cast<unsigned>(std::min<int64_t>(groups, 1024)));
     if (is_float32 && !plan_.interactions())
       add_chunks<T, float, kTile><<<grid, 256, 0, s>>>(sums);
     else
       add_chunks<T, double, kTile><<<grid, 256, 0, s>>>(sums);
+    check_launch("adding up chunks");
+  }
+
+  void add_up_few_rows(const CudaSumArgs& sums, bool is_float32, cudaStream_t s) const {
+    const int64_t n_sums = sums.n_rows * sums.n_outputs * sums.n_places;
+    const unsigned n_blocks = static_cast<unsigned>((n_sums + 7) / 8);  // of 8 warps
+    if (is_float32)
+      add_chunks_of_few_rows<T, float, kTile><<<n_blocks, 256, 0, s>>>(sums);
+    else
+      add_chunks_of_few_rows<T, double, kTile><<<n_blocks, 256, 0, s>>>(sums);
     check_launch("adding up chunks");
   }
 

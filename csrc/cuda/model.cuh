@@ -19,7 +19,7 @@ namespace skshap {
 // Memory of the general walk, which bounds how many warps run it.
 constexpr size_t kGeneralBytes = size_t{1} << 28;
 // Trees of a margin group: a thread descends them one after the other, which takes few rows as long as all else.
-constexpr size_t kMarginTrees = 4;
+constexpr size_t kMarginTrees = 2;
 // Shared memory for the decisions of a tree, for all warps of a block; larger trees use global memory.
 constexpr size_t kMaxSharedWords = size_t{1} << 15;
 // The largest number of features for which add_matrices writes matrices: in larger ones most elements are

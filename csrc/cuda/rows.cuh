@@ -255,6 +255,24 @@ __global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
   }
 }
 
+// Do the work of add_chunks for few rows: a warp takes a column of the result in a row, and its lanes some of the
+// parts each.
+template <class T, class Out, int kTile>
+__global__ void __launch_bounds__(256) add_chunks_of_few_rows(CudaSumArgs a) {
+  const int64_t width = static_cast<int64_t>(a.n_outputs) * a.n_places, n = a.n_rows * width;
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  if (i >= n) return;
+  const int64_t row = i / width, column = i % width, output = column / a.n_places;
+  const T* partial = static_cast<const T*>(a.partial) + row / kTile * a.n_slots * kTile + row % kTile;
+  double sum = 0;
+  for (int64_t p = a.part_offsets[column] + threadIdx.x % 32; p < a.part_offsets[column + 1]; p += 32)
+    sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile]);
+  for (int offset = 16; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  if (threadIdx.x % 32 == 0)
+    static_cast<Out*>(a.values)[(row * a.n_outputs + output) * a.n_features + a.features[column % a.n_places]] =
+        static_cast<Out>(sum * a.scale);
+}
+
 template <int kTile>
 __global__ void __launch_bounds__(256) finish_margins(CudaSumArgs a) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -64,14 +64,15 @@ _TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256), (1024, ME
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
 #: kMaxChunkLeaves of csrc/cuda/program/program.cpp, or in small chunks kSmallChunkLeaves. Numbers of X and values are transferred over the bus.
-_CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 8e-5, 4.3e-7, 2e-11, 6e-10
+_CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 1.1e-4, 4.3e-7, 2e-11, 6e-10
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES, _SMALL_CHUNK_LEAVES = 512, 128
 
-#: On GPUs, so many rows are explained leaf by leaf, which takes time for each row and leaf and hardly any other.
-#: More rows are walked in small chunks if they and the leaves have a product below _SMALL_WORK, and there are not
-#: more leaves than small chunks give work to all warps: otherwise, larger chunks share more of the work.
-_LEAF_ROWS, _CUDA_LEAF_ROW = 64, 2e-11
+#: On GPUs, rows are explained leaf by leaf if they, and the product of rows and leaves, are at most this. Each row
+#: and leaf takes time then, and hardly anything else. More rows are walked in small chunks if the product is below
+#: _SMALL_WORK, and there are not more leaves than small chunks give work to all warps: otherwise, larger chunks
+#: share more of the work.
+_LEAF_ROWS, _LEAF_WORK, _CUDA_LEAF_ROW = 64, 8e6, 5e-11
 _SMALL_WORK, _SMALL_LEAVES = 64e6, 130_000
 
 #: Tables by intervals on that H200, which the CPU builds: seconds per row and lookup of _CUDA_LINE bytes, and
@@ -257,7 +258,7 @@ def cuda_seconds(
             n_leaves += group.n_walked_leaves
     method = cuda_method(groups, n_rows)
     if method == "leaves" and work == 1:
-        return seconds
+        return _CUDA_CALL + n_rows * n_leaves * _CUDA_LEAF_ROW
     chunk = _CHUNK_LEAVES if method == "chunks" else _SMALL_CHUNK_LEAVES
     return seconds + min(n_leaves, chunk) * _CUDA_CHUNK_LEAF
 
@@ -265,7 +266,7 @@ def cuda_seconds(
 def cuda_method(groups: Sequence[TreeGroup], n_rows: int) -> str:
     """Return how a GPU explains so many rows: by "chunks", "small_chunks" or "leaves", as ``_cuda`` names it."""
     n_leaves = sum(group.n_walked_leaves for group in groups)
-    if n_rows <= _LEAF_ROWS and n_leaves:
+    if n_leaves and n_rows <= _LEAF_ROWS and n_rows * n_leaves <= _LEAF_WORK:
         return "leaves"
     is_small = n_leaves <= _SMALL_LEAVES and 0 < n_rows * n_leaves < _SMALL_WORK
     return "small_chunks" if is_small else "chunks"

@@ -29,11 +29,11 @@ class LeafWriter {
   void write() {
     if (set_.category_bits.size() >= kMissingPasses) throw std::invalid_argument("too many categories");
     out_.category_bits = std::move(set_.category_bits);
-    // Leaves of the same output and number of nodes, in the order of the trees.
+    // Leaves of the same number of nodes, for which there is one launch, and output, in the order of the trees.
     std::vector<uint32_t> order(set_.paths.size());
     std::iota(order.begin(), order.end(), 0);
     const auto key = [&](uint32_t i) {
-      return std::make_pair(set_.paths[i].output, nodes_of(set_.paths[i]));
+      return std::make_pair(nodes_of(set_.paths[i]), set_.paths[i].output);
     };
     std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
     for (auto first = order.begin(); first != order.end();) {

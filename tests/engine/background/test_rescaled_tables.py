@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,18 @@ def test_terms_of_few_background_rows_and_several_outputs() -> None:
         plan = plan_of(ensemble, rows[:n], "logistic", "double")
         distinct = [len(np.unique(margins)) for margins in plan.background_margin.T]
         assert tables_of(plan, ensemble, rows[:n]).n_terms == distinct
+
+
+def test_a_saturated_link_has_one_term() -> None:
+    """The slope is 0 at all margins."""
+    ensemble, background = full_ensemble(6), np.random.default_rng(3).random((200, 6))
+    ensemble = replace(ensemble, intercept=np.array([1e4]))
+    for precision in ("single", "double"):
+        plan = plan_of(ensemble, background, "logistic", precision)
+        assert plan.has_tables(2**28) and tables_of(plan, ensemble, background).n_terms == [1]
+        values = np.full((5, 1, 6), np.nan)
+        plan.explain(background[:5], values, None, 1)
+        np.testing.assert_array_equal(values, 0)
 
 
 def test_what_is_refused() -> None:

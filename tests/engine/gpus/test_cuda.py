@@ -104,14 +104,15 @@ def test_the_variable_overrides_auto_only(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_auto_leaves_small_work_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def chosen(algorithm: str, n_rows: int) -> tuple[int, ...]:
-        group = costs.TreeGroup(algorithm, 4, 100, 23_000, 23_000, 100, 0, 0)
+    def chosen(algorithm: str, n_rows: int, n_leaves: int = 23_000) -> tuple[int, ...]:
+        group = costs.TreeGroup(algorithm, 4, 100, n_leaves, n_leaves, 100, 0, 0)
         cpu = costs.CPU_BESIDE_GPU * costs.cpu_seconds([group], n_rows, 1)
         return auto.choose(cpu, costs.cuda_seconds([group], n_rows))
 
     monkeypatch.setattr(devices, "_available", True)
     auto = Devices(auto=True)
-    assert chosen("quadrature", 1) == ()
+    assert chosen("quadrature", 1, n_leaves=4_000) == ()
+    assert chosen("quadrature", 1, n_leaves=400_000) == (0,)
     assert chosen("quadrature", 1_000_000) == (0,)
     assert chosen("quadrature", 1_000) == (0,)
     assert chosen("tables", 100) == ()
