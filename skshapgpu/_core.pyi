@@ -176,6 +176,18 @@ def background_plan(
     are then not read. ValueError is raised for a path with more than 64 different features.
     """
 
+def add_leaf_weights(
+    ensemble: dict[str, Any],
+    rows: np.ndarray,
+    weights: np.ndarray,
+    weight_at: np.ndarray,
+    n_threads: int = 1,
+) -> None:
+    """Add the weight of each row to ``weight_at``, float64 of shape (n_nodes,), at the leaf of each tree.
+
+    ``rows`` are like X of :meth:`Plan.explain`; ``weights`` are float64, one for each of them.
+    """
+
 class BackgroundPairsPlan:
     """A compiled ensemble with background data, for Banzhaf values or interactions; like :class:`Plan`."""
 

@@ -21,6 +21,7 @@ from ._common.progress import require_progress
 from ._engine.algorithms import BANZHAF_VALUES, SHAP_VALUES, Kind
 from ._engine.calls import Run, call_plan, execute, shap_values
 from ._engine.costs import CallPlan
+from ._engine.covers import with_covers_of
 from ._engine.features import Group, features_of, read_groups, require_groups, saved_groups
 from ._engine.links import link_of, require_model_output
 from ._engine.pairs import Interactions, Request, compute_interactions
@@ -31,7 +32,7 @@ from ._explanations.values import Explanation
 from ._files import saving
 from ._files.saving import Saved
 from ._rows import gpu_arrays
-from ._rows.background import Background, require_perturbation
+from ._rows.background import Background, is_interventional, require_perturbation
 from ._rows.inputs import Reader
 from ._rows.origins import Origins
 from ._rows.pipelines import NoCopy, copies_of, unwrap
@@ -153,7 +154,7 @@ class TreeExplainer:
     score to which the trees add up (the log-odds of a boosted classifier, the probability of a forest),
     unless ``model_output`` says otherwise: the base value plus the values of a row is its margin.
 
-    SHAP values are path-dependent, or interventional if background data is given. Both are described by
+    SHAP values are path-dependent, or by default interventional if ``data`` is given. Both are described by
     Lundberg et al. (2020, doi:10.1038/s42256-019-0138-9), interventional values also by Janzing, Minorics &
     Blöbaum (2020, arXiv:1910.13413).
 
@@ -167,17 +168,21 @@ class TreeExplainer:
         for a ``FrozenEstimator`` the model inside; docs/models.md lists all classes of which the model
         inside is explained.
     data : array-like, sparse matrix or data frame of shape (n_background, n_features), default=None
-        Background data, in any form that X may have on the host; an encoded copy is kept. With background
-        data, a coalition's value is the mean margin over the background rows, with the coalition's features
-        replaced by those of the explained row, and the base value is the mean margin of the background
-        rows. A path may have at most 64 different features.
+        Background data, in any form that X may have on the host. For interventional values, an encoded copy
+        is kept: a coalition's value is the mean margin over the background rows, with the coalition's
+        features replaced by those of the explained row, and the base value is the mean margin of the
+        background rows. A path may have at most 64 different features. For path-dependent values, covers are
+        counted from the rows.
     feature_perturbation : {"auto", "tree_path_dependent", "interventional"}, default="auto"
         How unknown features are treated: branches are averaged by their covers, or the features are taken
         from ``data``. "auto" is "interventional" if ``data`` is given, else "tree_path_dependent".
-        GPUs compute interventional interactions and Banzhaf values of models whose paths have at most 12
-        different features; interactions of triples are path-dependent only.
+        "tree_path_dependent" with ``data`` counts the covers anew: the cover of a node is the weight of the
+        rows of ``data`` that reach it, and the base value their mean margin. Nodes below one that no row
+        reaches keep the covers of the model, or have equal covers if it stores none. GPUs compute
+        interventional interactions and Banzhaf values of models whose paths have at most 12 different
+        features; interactions of triples are path-dependent only.
     data_weights : array-like of shape (n_background,), default=None
-        Non-negative weight of each background row; weights are divided by their sum. None gives all rows
+        Non-negative weight of each row of ``data``; weights are divided by their sum. None gives all rows
         the same weight.
     cover : {"auto", "count", "weight"}, default="auto"
         Which covers path-dependent values use if the model has both: the number of training rows at each
@@ -319,10 +324,11 @@ class TreeExplainer:
         found = None
         if groups is not None:
             found = read_groups(groups, self._reader.default_names, self._reader.origins)
-        background = None
-        if data is not None:
-            x_dtype = self._adapted.ensemble.x_dtype
-            background = Background.read(data, data_weights, self._reader.read_on_host, x_dtype)
+        background, read = None, self._reader.read_on_host
+        if is_interventional(feature_perturbation, data):
+            background = Background.read(data, data_weights, read, self._adapted.ensemble.x_dtype)
+        elif data is not None:
+            self._adapted = with_covers_of(self._adapted, data, data_weights, read, n_jobs)
         by_input = isinstance(groups, str)
         self._set_up(compute, background, outputs, columns, model_output, found, by_input)
 
@@ -343,7 +349,8 @@ class TreeExplainer:
         if background is None and not adapted.has_cover:
             raise UnsupportedModelError(
                 f"this {adapted.family} model has no covers, the training weight at each node that "
-                "path-dependent SHAP values depend on; give background rows as data="
+                "path-dependent SHAP values depend on; give background rows as data=, for interventional "
+                "values, or with feature_perturbation='tree_path_dependent', to count covers from them"
             )
         widen = outputs == "all" and adapted.binary is not None
         link = link_of(adapted, model_output, outputs == "all")
@@ -879,7 +886,7 @@ class TreeExplainer:
         columns = saved.options.get("columns", "all")
         require_one_of("outputs", outputs, _OUTPUTS)
         require_one_of("columns", columns, _COLUMNS)
-        require_model_output(model_output, saved.background, device)
+        require_model_output(model_output, saved.background is not None, device)
         compute = Options.parse(
             algorithm=saved.options.get("algorithm"),
             device=device,
@@ -917,6 +924,8 @@ class TreeExplainer:
         ensemble, n_outputs = self._adapted.ensemble, self._compiled.n_outputs
         data = self._compiled.background
         background = "" if data is None else f", {len(data.rows)} background rows"
+        if self._adapted.cover_kind == "data":
+            background = ", covers counted from data"
         if self._model_output != "raw":
             background += f", {self._model_output}"
         if self._groups is not None:
@@ -950,8 +959,9 @@ def read_options(
     require_one_of("columns", columns, _COLUMNS)
     require_groups(groups)
     require_perturbation(feature_perturbation, data, data_weights, cover)
-    require_model_output(model_output, data, device)
-    return Options.parse(device=device, interventional=data is not None, **others)
+    interventional = is_interventional(feature_perturbation, data)
+    require_model_output(model_output, interventional, device)
+    return Options.parse(device=device, interventional=interventional, **others)
 
 
 def _shaped(values: Any) -> Any:

@@ -57,7 +57,7 @@ class GPUTreeExplainer(shap.TreeExplainer):
         if self.feature_perturbation == "tree_path_dependent" and self.data is not None:
             raise NotImplementedError(
                 "GPUTreeExplainer takes the covers of path-dependent values from the model, not from data: "
-                "leave data out, or use shap.TreeExplainer"
+                "leave data out, or use shap.TreeExplainer or skshapgpu.TreeExplainer"
             )
         kind = self.model.model_output
         doubled = kind == "probability_doubled"

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "background/background_pairs.h"
+#include "background/leaf_weights.h"
 #include "background/pair_tables.h"
 #include "background/rescaled_tables.h"
 #include "base/large_memory.h"
@@ -15,6 +16,7 @@
 #include "cpu/tree_algorithm.h"
 #include "cpu/walk_time.h"
 #include "intervals/builder.h"
+#include "plan/columns.h"
 #include "python/table_bindings.h"
 #include "rows/column_magnitudes.h"
 #include "rows/number_check.h"
@@ -196,6 +198,12 @@ Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_thr
   return make_interval_plan(plan, layout, n_threads);
 }
 
+void require_weights(const py::array& weights, py::ssize_t n_rows) {
+  if (!is_float64(weights)) throw py::type_error("weights must be float64");
+  if (weights.ndim() != 1 || weights.shape(0) != n_rows || !(weights.flags() & py::array::c_style))
+    throw py::value_error("weights must be contiguous, one for each row");
+}
+
 // Check the background rows and return them; their weights add up to 1.
 Rows background_rows(const py::dict& ensemble, const py::array& background, const py::array& weights) {
   require_floats(background, "background");
@@ -203,10 +211,7 @@ Rows background_rows(const py::dict& ensemble, const py::array& background, cons
   if (background.ndim() != 2 || background.shape(1) != n_features || background.shape(0) < 1)
     throw py::value_error("background must have shape (n_rows, " + std::to_string(n_features) +
                           ") with at least one row");
-  if (!is_float64(weights)) throw py::type_error("weights must be float64");
-  if (weights.ndim() != 1 || weights.shape(0) != background.shape(0) ||
-      !(weights.flags() & py::array::c_style))
-    throw py::value_error("weights must be contiguous, one for each row of the background");
+  require_weights(weights, background.shape(0));
   return rows_of(background);
 }
 
@@ -267,6 +272,27 @@ py::array_t<double> scale_and_sum_magnitudes(py::array& results, double factor, 
       scale_and_sum(static_cast<double*>(data), n_rows, n_columns, factor, n_threads, out);
   }
   return sums;
+}
+
+void add_leaf_weights_of(const py::dict& ensemble, const py::array& rows, const py::array& weights,
+                         const py::object& weight_at, int n_threads) {
+  require_threads(n_threads);
+  require_floats(rows, "rows");
+  if (rows.ndim() != 2) throw py::value_error("rows must have two dimensions");
+  require_weights(weights, rows.shape(0));
+  double* const out = optional_doubles(weight_at, "weight_at", {ensemble["left"].cast<py::array>().size()});
+  if (!out) throw py::type_error("weight_at must be a float64 array");
+  const double* const w = static_cast<const double*>(weights.data());
+  const py::ssize_t n_columns = rows.shape(1);
+  Rows given = rows_of(rows);
+  Interrupt interrupted;
+  const bool complete = with_view(ensemble, [&](const EnsembleView& view) {
+    given.packed = n_columns != view.n_features;
+    if (given.packed && n_columns != UsedFeatures(view).view().n_features)
+      throw std::invalid_argument("rows must have all columns, or those that trees test");
+    return add_leaf_weights(view, given, w, n_threads, std::ref(interrupted), out);
+  });
+  if (!complete) throw py::error_already_set();
 }
 
 Link link_named(const std::string& name) {
@@ -601,6 +627,8 @@ PYBIND11_MODULE(_core, module) {
              py::arg("n_threads") = 1);
   module.def("all_below", &all_numbers_below, py::arg("array"), py::arg("limit"), py::arg("allow_nan"),
              py::arg("n_threads") = 1);
+  module.def("add_leaf_weights", &add_leaf_weights_of, py::arg("ensemble"), py::arg("rows"),
+             py::arg("weights"), py::arg("weight_at"), py::arg("n_threads") = 1);
   module.def("new_array", &new_array, py::arg("shape"), py::arg("dtype"));
   module.def("keep_memory", &keep_memory, py::arg("most_bytes"));
   module.def("kept_memory", &kept_memory);

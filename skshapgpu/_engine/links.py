@@ -135,7 +135,7 @@ class Link:
         return np.fromiter((label == positive for label in labels), np.float64, n_rows)
 
 
-def require_model_output(model_output: Any, data: Any, device: Any) -> None:
+def require_model_output(model_output: Any, interventional: bool, device: Any) -> None:
     """Reject a value of ``model_output`` that is invalid or contradicts other options.
 
     Raises
@@ -143,11 +143,11 @@ def require_model_output(model_output: Any, data: Any, device: Any) -> None:
     ValueError
     """
     require_one_of("model_output", model_output, MODEL_OUTPUTS)
-    found = AUTO.find(SHAP_VALUES, data is not None, model_output)
+    found = AUTO.find(SHAP_VALUES, interventional, model_output)
     if found is None:
         raise ValueError(
-            f"model_output={model_output!r} is defined against background rows only: give data=, "
-            "or use model_output='raw'"
+            f"model_output={model_output!r} is defined against background rows only: give data= for "
+            "interventional values, or use model_output='raw'"
         )
     if "cuda" not in found.devices:
         require_cpu(device, f"model_output={model_output!r}")

@@ -49,8 +49,8 @@ class ShapTransformer(ExplainingTransformer):
         creates this many folds of shuffled rows, stratified for a classifier, always the same. None:
         ``fit_transform(X, y)`` is ``fit(X, y).transform(X)``.
     data, feature_perturbation, data_weights
-        Background rows with the columns of X, for interventional SHAP values, and their weights; see
-        :class:`TreeExplainer`.
+        Background rows with the columns of X, for interventional SHAP values or for covers, and their
+        weights; see :class:`TreeExplainer`.
     cover : {"auto", "count", "weight"}, default="auto"
         Kind of cover at each node; see :class:`TreeExplainer`.
     model_output : {"raw", "probability"}, default="raw"
@@ -278,8 +278,8 @@ class ShapInteractionTransformer(ExplainingTransformer):
     cv : int, cross-validation splitter, iterable or None, default=None
         See :class:`ShapTransformer`. The pairs are those of the model fitted on all rows.
     data, feature_perturbation, data_weights
-        Background rows with the columns of X, for interventional interactions, and their weights; see
-        :class:`TreeExplainer`.
+        Background rows with the columns of X, for interventional interactions or for covers, and their
+        weights; see :class:`TreeExplainer`.
     cover : {"auto", "count", "weight"}, default="auto"
         See :class:`TreeExplainer`.
     groups : mapping of str to list, "input" or None, default=None

@@ -179,7 +179,7 @@ def _check(adapted: AdaptedModel) -> None:
         (adapted, "link", (None, "identity", "logistic")),
         (adapted, "squared_error", (False, True)),
         (adapted, "has_cover", (False, True)),
-        (adapted, "cover_kind", (None, "count", "weight")),
+        (adapted, "cover_kind", (None, "count", "weight", "data")),
         (schema, "array_dtype", (None, "float32")),
         (schema, "object_dtype", (None, "float32")),
         (schema, "allow_nan", (False, True)),

@@ -1,9 +1,10 @@
-"""Background data for interventional values: its options, its rows and their weights."""
+"""Background data: its options, its rows and their weights."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,24 +40,34 @@ class Background:
         ValueError, TypeError
             The model does not accept ``data``, or the weights do not fit it.
         """
-        if gpu_arrays.on_gpu(data):
-            raise TypeError(
-                "background rows are read on the host, but data lies on a GPU: copy it to the host"
-            )
-        try:
+        with about_data(data):
             host_rows = reader(data)
             encoded = host_rows.chunk(0, host_rows.n_rows)
-        except NotFittedError:
-            raise
-        except (TypeError, ValueError) as error:
-            if error.args == (str(error),):  # some classes build their message from other arguments
-                error.args = (_about_data(str(error)),)
-            raise
-        if not host_rows.n_rows:
-            raise ValueError("data has no rows: interventional SHAP values need at least one background row")
+        row_shares = shares(weights, host_rows.n_rows)
         with np.errstate(over="ignore"):  # overflow to infinity, as in the model's library
             rows = np.array(encoded, x_dtype, order="C")
-        return cls(rows, _shares(weights, len(rows)))
+        return cls(rows, row_shares)
+
+
+@contextmanager
+def about_data(data: Any) -> Iterator[None]:
+    """Reword messages about X to be about ``data``, which is read within.
+
+    Raises
+    ------
+    TypeError
+        ``data`` lies on a GPU.
+    """
+    if gpu_arrays.on_gpu(data):
+        raise TypeError("background rows are read on the host, but data lies on a GPU: copy it to the host")
+    try:
+        yield
+    except NotFittedError:
+        raise
+    except (TypeError, ValueError) as error:
+        if error.args == (str(error),):  # some classes build their message from other arguments
+            error.args = (_about_data(str(error)),)
+        raise
 
 
 def require_perturbation(asked: str, data: Any, weights: Any, cover: str) -> None:
@@ -69,16 +80,19 @@ def require_perturbation(asked: str, data: Any, weights: Any, cover: str) -> Non
     require_one_of("feature_perturbation", asked, ("auto", "tree_path_dependent", "interventional"))
     if asked == "interventional" and data is None:
         raise ValueError("feature_perturbation='interventional' needs background rows: give data=")
-    if asked == "tree_path_dependent" and data is not None:
-        raise ValueError(
-            "feature_perturbation='tree_path_dependent' uses no background rows: leave out data, or use "
-            "'interventional'"
-        )
     if weights is not None and data is None:
         raise ValueError("data_weights are weights of background rows: give data=, too")
     require_one_of("cover", cover, ("auto", "count", "weight"))
     if cover != "auto" and data is not None:
-        raise ValueError(f"cover={cover!r} is for path-dependent values, which use no data: leave out one")
+        raise ValueError(
+            f"cover={cover!r} selects covers that the model stores, but with data they are not used: leave "
+            "out one"
+        )
+
+
+def is_interventional(asked: str, data: Any) -> bool:
+    """Return whether values are interventional; if they are not, covers are counted from ``data``, if any."""
+    return data is not None and asked != "tree_path_dependent"
 
 
 def _about_data(message: str) -> str:
@@ -87,8 +101,16 @@ def _about_data(message: str) -> str:
     return f"data: {message}" if named == message else named
 
 
-def _shares(weights: Any, n_rows: int) -> np.ndarray:
-    """Return the weights of background rows, divided by their sum."""
+def shares(weights: Any, n_rows: int) -> np.ndarray:
+    """Return the weights of the rows of ``data``, divided by their sum.
+
+    Raises
+    ------
+    ValueError, TypeError
+        There are no rows, or the weights are invalid.
+    """
+    if not n_rows:
+        raise ValueError("data has no rows: at least one is needed")
     if weights is None:
         return np.full(n_rows, 1 / n_rows)
     try:

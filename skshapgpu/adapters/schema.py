@@ -213,11 +213,11 @@ class AdaptedModel:
     squared_error : bool
         Whether the single output is a prediction trained to minimize the squared error.
     has_cover : bool
-        Whether the ensemble has the covers of the training data. Without them, SHAP values can
-        only be computed against background data.
-    cover_kind : {None, "count", "weight"}
-        Kind of the covers: numbers of training rows, or weights of these, which in boosting are
-        the sums of their hessians. None: unknown.
+        Whether the ensemble has covers. Without them, SHAP values are computed against background data,
+        or with covers counted from data.
+    cover_kind : {None, "count", "weight", "data"}
+        Kind of the covers: numbers of training rows; weights of these, which in boosting are the sums of
+        their hessians; or counted from data. None: unknown.
     other_covers : mapping of str to callable
         Function that returns the covers of all nodes of the other kind, if the model has both; picklable.
     shared : tuple of tuple of int
@@ -235,7 +235,7 @@ class AdaptedModel:
     link_scale: float = 1.0
     squared_error: bool = False
     has_cover: bool = True
-    cover_kind: Literal["count", "weight"] | None = None
+    cover_kind: Literal["count", "weight", "data"] | None = None
     other_covers: Mapping[str, Callable[[], np.ndarray]] = field(default_factory=dict, repr=False)
     shared: tuple[tuple[int, ...], ...] = ()
 
@@ -277,7 +277,11 @@ class AdaptedModel:
         if asked in ("auto", self.cover_kind):
             return replace(self, other_covers={}) if self.other_covers else self
         if asked not in self.other_covers:
-            kind = {"count": "counts of training rows", "weight": "weights of training rows"}
+            kind = {
+                "count": "counts of training rows",
+                "weight": "weights of training rows",
+                "data": "covers counted from data",
+            }
             has = f"but {kind[self.cover_kind]}" if self.cover_kind else "and no others"
             raise UnsupportedModelError(
                 f"cover={asked!r}: this {self.family} model has no {kind[asked]}, {has}; use cover='auto'"

@@ -153,7 +153,7 @@ def test_contradictions() -> None:
     model = RandomForestRegressor(3, random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match="cover must be one of"):
         TreeExplainer(model, cover="hessian")
-    with pytest.raises(ValueError, match="cover='count' is for path-dependent values"):
+    with pytest.raises(ValueError, match="cover='count' selects covers that the model stores"):
         TreeExplainer(model, X, cover="count")
     with pytest.raises(ValueError, match="cover must be one of"):
         ShapTransformer(model, cover=1).fit(X, Y)

@@ -261,7 +261,7 @@ def test_transformer_refuses_options_before_it_fits() -> None:
 
     for options, message in (
         ({"feature_perturbation": "interventional"}, "needs background rows"),
-        ({"feature_perturbation": "tree_path_dependent", "data": X[:3]}, "uses no background rows"),
+        ({"feature_perturbation": "tree_path_dependent", "data": X[:3], "cover": "count"}, "leave out one"),
         ({"data_weights": [1.0]}, "weights of background rows"),
     ):
         with pytest.raises(ValueError, match=message):

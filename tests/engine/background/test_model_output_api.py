@@ -200,7 +200,7 @@ def test_transformer(boosting: Any) -> None:
         ({"model_output": None, "data": X[:3]}, "model_output must be one of"),
         (
             {"model_output": "probability", "data": X[:3], "feature_perturbation": "tree_path_dependent"},
-            "uses no background rows",
+            "'probability' is defined against background rows only: give data= for interventional values",
         ),
     ],
 )

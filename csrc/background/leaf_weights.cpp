@@ -1,0 +1,285 @@
+#include "background/leaf_weights.h"
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "plan/columns.h"
+#include "rows/coding.h"
+
+namespace skshap {
+namespace {
+
+// Rows that descend together: their loads from memory overlap.
+constexpr int kTogether = 8;
+
+// Bytes of the codes of a tile, and of all tiles that are coded before trees are begun.
+constexpr size_t kTileBytes = 1 << 17, kCodeBytes = size_t{1} << 26;
+constexpr size_t kMostTileRows = 4096;
+
+// A chunk of trees has at most as many nodes, which stay in the cache, unless it has one tree only.
+constexpr int64_t kChunkNodes = 1 << 14;
+
+// The most levels of a tree whose rows do not descend, if all nodes of a level have the same split.
+constexpr int kMostLevels = 16;
+
+// Sums of so few leaves are split in parts, because consecutive rows often reach the same leaf, and an
+// addition would wait for the one before it.
+constexpr size_t kFewLeaves = 64, kParts = 4;
+
+// A node of a tree that is stored breadth first. A row goes right if its code plus the bias exceeds the
+// operand, or by the bits at the operand. A leaf is its own child.
+struct Node {
+  uint32_t operand;
+  uint32_t first;  // the left child; the right one follows it
+  uint32_t place;  // of the column in a tile
+  uint32_t bias;   // kByCategory: categorical
+};
+constexpr uint32_t kByCategory = 2;
+
+struct Tile {
+  CodeTile codes;
+  std::vector<uint32_t> categories;  // [column][stride]; empty without categorical columns
+  int64_t first;
+  int n_rows;
+
+  void code(const Plan& plan, const Rows& rows) {
+    code_tile(plan, kernels(), rows, first, n_rows, codes);
+    if (codes.category_rows.empty()) return;
+    categories.resize(plan.columns.size() * codes.stride);
+    for (int row = 0; row < n_rows; row += kBlockRows)
+      for (size_t c = 0; c < plan.columns.size(); ++c)
+        if (plan.columns[c].categorical)
+          list_codes(codes.category_rows[row / kBlockRows * plan.columns.size() + c],
+                     &categories[c * codes.stride + row]);
+  }
+
+ private:
+  static void list_codes(const CategoryRows& groups, uint32_t* to) {
+    for (uint32_t i = 0; i < groups.n; ++i)
+      for (int row = 0; row < kBlockRows; ++row)
+        if (groups.rows[i] >> row & 1) to[row] = groups.code[i];
+  }
+};
+
+// One thread's work: takes the rows of tiles through the trees of a chunk. Code is the type of codes.
+template <class Code>
+class Descent {
+ public:
+  Descent(const EnsembleView& e, const ColumnCoder& columns, const Plan& plan, size_t stride)
+      : e_(e), columns_(columns), plan_(plan), stride_(stride) {}
+
+  // Return false if `stop` returned true.
+  bool add(int32_t first_tree, int32_t last_tree, const std::vector<Tile>& tiles, const double* weights,
+           const Stop& stop, double* weight_at) {
+    nodes_.clear();
+    sources_.clear();
+    trees_.clear();
+    category_bits_.clear();
+    for (int32_t tree = first_tree; tree < last_tree; ++tree) read(e_.tree_offsets[tree]);
+    sums_.assign(nodes_.size(), 0.0);
+    for (const Tile& tile : tiles) {
+      if (stop()) return false;
+      for (const Tree& tree : trees_)
+        tree.n_levels ? add_by_level(tree, tile, weights + tile.first)
+                      : add_by_node(tree, tile, weights + tile.first);
+    }
+    for (size_t i = 0; i < sums_.size(); ++i) weight_at[sources_[i]] += sums_[i];
+    return true;
+  }
+
+ private:
+  struct Tree {
+    size_t nodes, n_nodes;
+    int n_levels;  // of a tree with the same split in all nodes of a level; 0: other trees
+    bool any_category;
+  };
+
+  void read(int64_t root) {
+    const size_t begin = nodes_.size();
+    Tree tree{begin, 0, 0, false};
+    sources_.push_back(root);
+    for (size_t i = begin; i < sources_.size(); ++i) {
+      const int64_t source = sources_[i];
+      const auto number = static_cast<uint32_t>(i - begin);
+      if (e_.is_leaf(source)) {
+        nodes_.push_back({static_cast<Code>(-1), number, 0, 0});
+        continue;
+      }
+      const DecideNode node = columns_.code(source, category_bits_);
+      const bool categorical = node.flags & kCategorical;
+      tree.any_category |= categorical;
+      nodes_.push_back({node.operand, static_cast<uint32_t>(sources_.size() - begin),
+                        static_cast<uint32_t>(node.column * stride_), categorical ? kByCategory : node.bias});
+      sources_.push_back(root + e_.left[source]);
+      sources_.push_back(root + e_.right[source]);
+    }
+    tree.n_nodes = nodes_.size() - begin;
+    tree.n_levels = count_levels(tree);
+    trees_.push_back(tree);
+  }
+
+  int count_levels(const Tree& tree) const {
+    size_t first = 0;
+    for (int level = 0; level <= kMostLevels; ++level) {
+      const size_t n = size_t{1} << level;
+      if (first + n > tree.n_nodes) return 0;
+      const int64_t* const sources = sources_.data() + tree.nodes + first;
+      const bool same =
+          std::all_of(sources, sources + n, [&](int64_t source) { return same_split(source, sources[0]); });
+      if (!same) return 0;
+      first += n;
+      if (e_.is_leaf(sources[0])) return level;
+    }
+    return 0;
+  }
+
+  bool same_split(int64_t a, int64_t b) const {
+    if (e_.is_leaf(a) || e_.is_leaf(b)) return e_.is_leaf(a) && e_.is_leaf(b);
+    return e_.feature[a] == e_.feature[b] && e_.missing_left[a] == e_.missing_left[b] &&
+           (e_.is_categorical(a) || e_.is_categorical(b) ? e_.category_set[a] == e_.category_set[b]
+                                                         : e_.threshold[a] == e_.threshold[b]);
+  }
+
+  void add_by_node(const Tree& tree, const Tile& tile, const double* weights) {
+    double* const sums = sums_.data() + tree.nodes;
+    for (int first = 0; first < tile.n_rows; first += kTogether) {
+      uint32_t at[kTogether] = {};
+      if (tree.any_category)
+        descend<true>(tree, tile, first, at);
+      else
+        descend<false>(tree, tile, first, at);
+      const int n = std::min(kTogether, tile.n_rows - first);
+      for (int i = 0; i < n; ++i) sums[at[i]] += weights[first + i];
+    }
+  }
+
+  template <bool kCategories>
+  void descend(const Tree& tree, const Tile& tile, int first, uint32_t* at) const {
+    const Node* const nodes = nodes_.data() + tree.nodes;
+    const Code* const codes = codes_of(tile) + first;
+    const uint32_t* const categories = tile.categories.data() + first;
+    for (bool moved = tree.n_nodes > 1; moved;) {
+      uint32_t change = 0;
+      for (int i = 0; i < kTogether; ++i) {
+        const Node& node = nodes[at[i]];
+        uint32_t next = node.first;
+        if (kCategories && node.bias == kByCategory)
+          next += goes_right(node, categories[node.place + i]);
+        else
+          next += static_cast<Code>(codes[node.place + i] + node.bias) > node.operand;
+        change |= next ^ at[i];
+        at[i] = next;
+      }
+      moved = change != 0;
+    }
+  }
+
+  bool goes_right(const Node& node, uint32_t category) const {
+    return ~category_bits_[node.operand + (category >> 5)] >> (category & 31) & 1;
+  }
+
+  void add_by_level(const Tree& tree, const Tile& tile, const double* weights) {
+    ways_.assign(tile.n_rows, 0);
+    for (int level = 0; level < tree.n_levels; ++level) {
+      const Node& node = nodes_[tree.nodes + (size_t{1} << level) - 1];
+      if (node.bias == kByCategory) {
+        append(tile.categories.data() + node.place, [&](uint32_t code) { return goes_right(node, code); });
+      } else {
+        const auto operand = static_cast<Code>(node.operand), bias = static_cast<Code>(node.bias);
+        append(codes_of(tile) + node.place,
+               [=](Code code) { return static_cast<Code>(code + bias) > operand; });
+      }
+    }
+    const size_t n_leaves = size_t{1} << tree.n_levels;
+    double* const leaves = sums_.data() + tree.nodes + n_leaves - 1;
+    if (n_leaves > kFewLeaves) {
+      for (int i = 0; i < tile.n_rows; ++i) leaves[ways_[i]] += weights[i];
+      return;
+    }
+    double parts[kFewLeaves][kParts] = {};
+    for (int i = 0; i < tile.n_rows; ++i) parts[ways_[i]][i % kParts] += weights[i];
+    for (size_t leaf = 0; leaf < n_leaves; ++leaf)
+      leaves[leaf] += (parts[leaf][0] + parts[leaf][1]) + (parts[leaf][2] + parts[leaf][3]);
+  }
+
+  // Append a bit to the way of each row: whether it goes right.
+  template <class C, class GoesRight>
+  void append(const C* codes, const GoesRight& goes_right) {
+    uint16_t* const ways = ways_.data();
+    const size_t n_rows = ways_.size();
+    for (size_t i = 0; i < n_rows; ++i) ways[i] = static_cast<uint16_t>(2 * ways[i] + goes_right(codes[i]));
+  }
+
+  const Code* codes_of(const Tile& tile) const {
+    return static_cast<const Code*>(tile.codes.codes(plan_, 0));
+  }
+
+  const EnsembleView& e_;
+  const ColumnCoder& columns_;
+  const Plan& plan_;
+  const size_t stride_;
+  std::vector<Node> nodes_;
+  std::vector<int64_t> sources_;  // the nodes of the ensemble
+  std::vector<double> sums_;
+  std::vector<Tree> trees_;
+  std::vector<uint32_t> category_bits_;
+  std::vector<uint16_t> ways_;
+};
+
+// Return the first tree of each chunk and, at the end, the number of trees.
+std::vector<int32_t> chunks_of(const EnsembleView& e, int n_threads) {
+  const int64_t n_nodes = e.tree_offsets[e.n_trees], most = std::min(kChunkNodes, n_nodes / n_threads + 1);
+  std::vector<int32_t> chunks{0};
+  for (int32_t t = 1; t < e.n_trees; ++t)
+    if (e.tree_offsets[t + 1] - e.tree_offsets[chunks.back()] > most) chunks.push_back(t);
+  chunks.push_back(e.n_trees);
+  return chunks;
+}
+
+}  // namespace
+
+bool add_leaf_weights(const EnsembleView& e, const Rows& rows, const double* weights, int n_threads,
+                      const Stop& interrupted, double* weight_at) {
+  Plan plan{};
+  plan.x_float32 = e.x_float32;
+  plan.strict = e.strict;
+  const ColumnCoder columns(e, plan, n_threads);
+  const size_t row_bytes = std::max<size_t>(code_bytes(plan) / kBlockRows, 1);
+  const size_t stride =
+      std::clamp<size_t>(kTileBytes / row_bytes / kBlockRows * kBlockRows, kBlockRows, kMostTileRows);
+  const auto n_tiles = static_cast<size_t>((rows.n_rows + stride - 1) / stride);
+  std::vector<Tile> tiles(std::min(n_tiles, std::max<size_t>(kCodeBytes / (row_bytes * stride), 1)));
+  for (Tile& tile : tiles) tile.codes.allocate(plan, static_cast<int>(stride));
+  const std::vector<int32_t> chunks = chunks_of(e, n_threads);
+  const auto n_chunks = static_cast<int64_t>(chunks.size()) - 1;
+
+  for (int64_t first = 0; first < rows.n_rows;) {
+    size_t n = 0;
+    for (; n < tiles.size() && first < rows.n_rows; ++n, first += tiles[n - 1].n_rows) {
+      tiles[n].first = first;
+      tiles[n].n_rows = static_cast<int>(std::min<int64_t>(stride, rows.n_rows - first));
+    }
+    tiles.resize(n);
+    const bool coded = work_off(n, n_threads, interrupted, [&] {
+      return [&](int64_t i, const Stop& stop) {
+        tiles[i].code(plan, rows);
+        return !stop();
+      };
+    });
+    const auto descend = [&](auto descent) {
+      return work_off(n_chunks, n_threads, interrupted, [&] {
+        return [&, descent](int64_t i, const Stop& stop) mutable {
+          return descent.add(chunks[i], chunks[i + 1], tiles, weights, stop, weight_at);
+        };
+      });
+    };
+    if (!coded) return false;
+    if (!(plan.wide_codes ? descend(Descent<uint32_t>(e, columns, plan, stride))
+                          : descend(Descent<uint16_t>(e, columns, plan, stride))))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace skshap

@@ -1,0 +1,14 @@
+// The weight of data at the leaves of trees, from which covers are counted.
+#pragma once
+
+#include "base/threads.h"
+#include "base/types.h"
+
+namespace skshap {
+
+// Add the weight of each row to weight_at[node] of the leaf that it reaches in each tree. The result does not
+// depend on the number of threads. Return whether all rows were done.
+bool add_leaf_weights(const EnsembleView& e, const Rows& rows, const double* weights, int n_threads,
+                      const Stop& interrupted, double* weight_at);
+
+}  // namespace skshap

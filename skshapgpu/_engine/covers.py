@@ -1,0 +1,83 @@
+"""Covers counted from data: the weight of the rows that reach each node, for path-dependent values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from .._rows.background import about_data, shares
+from .._rows.inputs import HostRows
+from ..adapters.ensemble import Ensemble
+from ..adapters.schema import AdaptedModel
+
+#: Bytes that the rows converted at once may take.
+_BYTES_AT_ONCE = 2**26
+
+
+def with_covers_of(
+    adapted: AdaptedModel, data: Any, weights: Any, reader: Callable[[Any], HostRows], n_jobs: int | None
+) -> AdaptedModel:
+    """Return the model with covers counted from some rows.
+
+    Nodes below one that no row reaches keep their own covers, if the model has any; otherwise these are 0.
+
+    Parameters
+    ----------
+    adapted : AdaptedModel
+    data, weights, reader
+        As for ``Background.read``.
+    n_jobs : int or None
+
+    Raises
+    ------
+    ValueError, TypeError
+        The model does not accept ``data``, or the weights do not fit it.
+    """
+    ensemble = adapted.ensemble
+    with about_data(data):
+        rows = reader(data)
+    row_weights = shares(weights, rows.n_rows)
+    if weights is None:
+        row_weights = np.ones(rows.n_rows)  # counts are exact
+    with about_data(data):
+        cover = _leaf_weights(ensemble, rows, row_weights, effective_n_jobs(n_jobs))
+    _complete(ensemble, cover, ensemble.cover if adapted.has_cover else None)
+    return replace(
+        adapted, ensemble=replace(ensemble, cover=cover), has_cover=True, cover_kind="data", other_covers={}
+    )
+
+
+def _leaf_weights(ensemble: Ensemble, rows: HostRows, weights: np.ndarray, n_threads: int) -> np.ndarray:
+    """Return the weight of the rows that reach each leaf; 0 at other nodes."""
+    from .. import _core
+
+    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+    weight_at = np.zeros(ensemble.n_nodes)
+    step = max(1, _BYTES_AT_ONCE // max(1, rows.packed_row_bytes))
+    for start in range(0, rows.n_rows, step):
+        X = rows.chunk(start, min(start + step, rows.n_rows), packed=True)
+        _core.add_leaf_weights(attributes, X, weights[start : start + step], weight_at, n_threads)
+    return weight_at
+
+
+def _complete(ensemble: Ensemble, cover: np.ndarray, own: np.ndarray | None) -> None:
+    """Sum the covers of leaves upwards; give nodes below one without weight their own covers."""
+    starts = np.repeat(ensemble.tree_offsets[:-1], np.diff(ensemble.tree_offsets))
+    left, right = ensemble.left + starts, ensemble.right + starts
+    levels, nodes = [], ensemble.tree_offsets[:-1]
+    while len(nodes):
+        parents = nodes[ensemble.left[nodes] >= 0]
+        levels.append(parents)
+        nodes = np.concatenate([left[parents], right[parents]])
+    for parents in reversed(levels):
+        cover[parents] = cover[left[parents]] + cover[right[parents]]
+    if own is None:
+        return
+    parents = np.concatenate([np.empty(0, np.int64), *levels])
+    unreached = parents[cover[parents] == 0]
+    for children in (left[unreached], right[unreached]):
+        cover[children] = own[children]
