@@ -49,7 +49,7 @@ try:
     model.load_model(sys.argv[1])
     if model.get_text_feature_indices() or model.get_embedding_feature_indices():
         sys.exit({_TEXTS})
-    if not model._object._has_leaf_weights_in_model():
+    if not model._object._has_leaf_weights_in_model() and not model._object._is_oblivious():
         sys.exit({_NO_WEIGHTS})
     model.save_model(sys.argv[2], format="json")
 except catboost.CatBoostError as error:

@@ -7,7 +7,8 @@ is true, the row goes left; > and >= are read as <= and < with the children exch
 
 Covers are ``sum_hess`` where all nodes of a tree have it, else ``data_count``: for models from XGBoost,
 LightGBM and scikit-learn these are the covers that the adapters of these libraries read. If a model has
-both, counts are an alternative. A model without either can be explained against background data only.
+both, counts are an alternative. A model without either is explained against background data, or with
+covers counted from data.
 """
 
 from __future__ import annotations

@@ -55,8 +55,7 @@ def adapt(model: Any) -> AdaptedModel:
     Raises
     ------
     UnsupportedModelError
-        The model is linear, or its leaves hold several outputs and it has no covers (XGBoost
-        before 3.2), or it is of a third-party subclass with its own ``predict``.
+        The model is linear, or of a third-party subclass with its own ``predict``.
     NotFittedError
         The model is not fitted.
     ValueError
@@ -164,7 +163,8 @@ def _read(
         ensemble,
         schema,
         family="xgboost",
-        cover_kind="weight",
+        has_cover=_has_cover(trees),
+        cover_kind="weight" if _has_cover(trees) else None,
         output_names=classes if n_classes > 1 else None,
         binary="margin" if is_binary else None,
         class_names=classes if is_binary else None,
@@ -219,15 +219,15 @@ def _field(trees: Sequence[dict[str, Any]], name: str, dtype: npt.DTypeLike) -> 
     return np.concatenate([tree[name] for tree in trees], dtype=dtype, casting="unsafe")
 
 
+def _has_cover(trees: Sequence[dict[str, Any]]) -> bool:
+    """Return whether trees have sums of hessians; with several outputs in a leaf, since XGBoost 3.2."""
+    return all(_leaf_width(tree) == 1 or "sum_hessian" in tree for tree in trees)
+
+
 def _nodes(
     trees: Sequence[dict[str, Any]], weights: np.ndarray, tree_output: np.ndarray, n_outputs: int
 ) -> dict[str, np.ndarray]:
     """Return the attributes of :class:`Ensemble` that hold trees and nodes."""
-    if any(_leaf_width(tree) > 1 and not tree.keys() >= {"leaf_weights", "sum_hessian"} for tree in trees):
-        raise UnsupportedModelError(
-            "this model's leaves hold several outputs (multi_strategy='multi_output_tree') and it stores no "
-            "sum_hessian; train it with XGBoost 3.2 or later, or with multi_strategy='one_output_per_tree'"
-        )
     sizes = np.array([len(tree["left_children"]) for tree in trees], np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     left = _field(trees, "left_children", np.int32)
@@ -250,7 +250,7 @@ def _nodes(
         "feature": _field(trees, "split_indices", np.int32),
         "threshold": np.where(leaf | categorical, 0.0, condition),
         "missing_left": _field(trees, "default_left", np.bool_),
-        "cover": _field(trees, "sum_hessian", np.float64),
+        "cover": _field(trees, "sum_hessian", np.float64) if _has_cover(trees) else np.zeros(len(left)),
         "value": np.where(leaf[:, None], leaf_value, 0.0),
     }
     sets: dict[str, np.ndarray] = {}
@@ -278,7 +278,7 @@ def _vector_values(
 ) -> np.ndarray:
     """Return leaf values if leaves hold all outputs; continued training can mix such trees with others."""
     n_nodes = sum(len(tree["left_children"]) for tree in trees)
-    n_weights = sum(len(tree["leaf_weights"]) for tree in trees if _leaf_width(tree) > 1)
+    n_weights = sum(len(_leaf_weights(tree)) for tree in trees if _leaf_width(tree) > 1)
     if n_nodes * n_outputs > _MAX_MIXED_OUTPUTS * n_nodes + 4 * n_weights:
         raise ValueError(
             f"only a small part of the model's nodes hold values of its {n_outputs} outputs: trees with one "
@@ -293,14 +293,22 @@ def _vector_values(
                 raise ValueError(f"a tree adds to output {output}, but the model has {n_outputs}")
             value[leaf, output] = tree["split_conditions"][leaf]
         else:
-            if _leaf_width(tree) != n_outputs or len(tree["leaf_weights"]) != len(leaf) * n_outputs:
+            by_leaf = "leaf_weights" in tree
+            n_vectors = len(leaf) if by_leaf else len(value)
+            if _leaf_width(tree) != n_outputs or len(_leaf_weights(tree)) != n_vectors * n_outputs:
                 raise ValueError(f"a tree's leaves do not hold the model's {n_outputs} outputs")
-            number = tree["right_children"][leaf]
-            if ((number < 0) | (number >= len(leaf))).any():
+            number = tree["right_children"][leaf] if by_leaf else leaf
+            if ((number < 0) | (number >= n_vectors)).any():
                 raise ValueError("a leaf has no values")
-            value[leaf] = tree["leaf_weights"].reshape(-1, n_outputs)[number]
+            value[leaf] = _leaf_weights(tree).reshape(-1, n_outputs)[number]
         values.append(value * weight)
     return np.concatenate(values)
+
+
+def _leaf_weights(tree: dict[str, Any]) -> np.ndarray:
+    """Return the values of leaves with several outputs; before XGBoost 3.2, those of all nodes."""
+    weights: np.ndarray = tree["leaf_weights"] if "leaf_weights" in tree else tree["base_weights"]
+    return weights
 
 
 def _category_sets(

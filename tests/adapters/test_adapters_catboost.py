@@ -412,13 +412,37 @@ def test_embeddings_are_refused():
 
 
 def test_model_without_leaf_weights(tmp_path):
-    document = export(regressor(*data()), tmp_path / "model.json")
+    """CatBoost exports such a model if it is symmetric; test_covers_of_data.py explains it."""
+    X, y = data()
+    document = export(regressor(X, y), tmp_path / "model.json")
     for tree in document["oblivious_trees"]:
         del tree["leaf_weights"]
     path = tmp_path / "edited.json"
     path.write_text(json.dumps(document))
-    with pytest.raises(UnsupportedModelError, match=r"no leaf weights.*train it again"):
-        adapt(catboost.CatBoostRegressor().load_model(str(path), format="json"))
+    model = catboost.CatBoostRegressor().load_model(str(path), format="json")
+    assert not check(model).has_cover
+    assert not adapt(path).has_cover
+    document = export(regressor(X, y, grow_policy="Depthwise"), path)
+
+    def strip(node):
+        node.pop("weight", None)
+        for child in node.get("left", {}), node.get("right", {}):
+            if child:
+                strip(child)
+
+    for tree in document["trees"]:
+        strip(tree)
+    path.write_text(json.dumps(document))
+    model = catboost.CatBoostRegressor().load_model(str(path), format="json")
+    assert not adapt(path).has_cover
+    assert_margin(adapt(path).ensemble, X, model.predict(X), RTOL)
+    for uneven in (model, tmp_path / "model.cbm"):
+        if uneven is not model:
+            model.save_model(str(uneven))
+        with pytest.raises(
+            UnsupportedModelError, match=r"not symmetric, and no leaf weights.*train it again"
+        ):
+            adapt(uneven)
 
 
 def test_leaf_values_that_are_no_numbers():

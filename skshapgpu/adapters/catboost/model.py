@@ -36,8 +36,8 @@ from .ctr import HASH_MASK, CtrColumns, category_hashes
 from .ctr_reader import CtrReader
 
 NO_LEAF_WEIGHTS = (
-    "the CatBoost model has no leaf weights, the training weight in each leaf that SHAP values depend on; "
-    "train it again with CatBoost 1.2 or later, or load its original .cbm file"
+    "the CatBoost model has trees that are not symmetric, and no leaf weights, without which CatBoost cannot "
+    "export it; train it again with CatBoost 1.2 or later, or load its original .cbm file"
 )
 
 #: Losses whose probability of each output is the logistic function of its own margin.
@@ -105,8 +105,8 @@ def adapt(model: Any) -> AdaptedModel:
     NotFittedError
         The model is not fitted.
     UnsupportedModelError
-        The model has text or embedding features, or no leaf weights, or is of a third-party subclass with
-        its own ``predict``.
+        The model has text or embedding features, or trees that are not symmetric and no leaf weights, or is
+        of a third-party subclass with its own ``predict``.
     ValueError
         CatBoost cannot export the model, or the export contradicts itself.
     """
@@ -127,7 +127,7 @@ def adapt(model: Any) -> AdaptedModel:
                 f"numbers nor categories; train it without {kind}_features"
             )
     # Without weights, get_leaf_weights() and the export of non-symmetric trees read memory out of bounds.
-    if not model._object._has_leaf_weights_in_model():
+    if not model._object._has_leaf_weights_in_model() and not model._object._is_oblivious():
         raise UnsupportedModelError(NO_LEAF_WEIGHTS)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.json")
@@ -162,7 +162,7 @@ def adapt_document(document: dict[str, Any]) -> AdaptedModel:
 
 
 def _adapted(document: dict[str, Any], names: list[str], n_features: int, classes: list[Any]) -> AdaptedModel:
-    ensemble, encoders, derived, shared = read_document(document, n_features)
+    ensemble, encoders, derived, shared, has_cover = read_document(document, n_features)
     n_features = ensemble.n_features - (0 if derived is None else derived.n_columns)
     invented = names == [str(i) for i in range(len(names))]
     named = len(names) == n_features and not invented
@@ -178,7 +178,8 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
             class_names=tuple(classes) if binary else None,
             link="logistic" if binary else None,
             squared_error=_loss(document) == "RMSE",
-            cover_kind="weight",
+            has_cover=has_cover,
+            cover_kind="weight" if has_cover else None,
             shared=shared,
         )
     # A class that was declared but never seen in training has no output.
@@ -190,7 +191,8 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
         "catboost",
         output_names=outputs,
         link="logistic" if (_loss(document) or _loss_of_sum(document)) in _LOGISTIC else None,
-        cover_kind="weight",
+        has_cover=has_cover,
+        cover_kind="weight" if has_cover else None,
         shared=shared,
     )
 
@@ -247,6 +249,7 @@ class Parts(NamedTuple):
     encoders: dict[int, CategoryEncoder]
     derived: CtrColumns | None
     shared: tuple[tuple[int, ...], ...]
+    has_cover: bool
 
 
 def read_document(document: dict[str, Any], n_features: int) -> Parts:
@@ -318,6 +321,7 @@ def _read(document: dict[str, Any], n_features: int) -> Parts:
         read_tree(tree, rule, len(bias))
         for tree in document["oblivious_trees" if symmetric else "trees"] or []
     ]
+    has_cover = all(cover is not None for _, _, _, cover, _ in parts)
     trees = []
     for left, right, rules, cover, value in parts:
         value = value * float(scale)
@@ -328,7 +332,7 @@ def _read(document: dict[str, Any], n_features: int) -> Parts:
                 feature=rules["column"],
                 threshold=rules["threshold"],
                 missing_left=rules["missing_left"],
-                cover=cover,
+                cover=np.zeros(len(left)) if cover is None or not has_cover else cover,
                 value=value if len(bias) > 1 else value[:, 0],
             )
         )
@@ -359,7 +363,7 @@ def _read(document: dict[str, Any], n_features: int) -> Parts:
         **options,
     )
     encoders = {column: CategoryEncoder(codes) for column, codes in categorical.values()}
-    return Parts(ensemble, encoders, derived, shared)
+    return Parts(ensemble, encoders, derived, shared, has_cover)
 
 
 def _players(n_features: int, ctrs: list[frozenset[int]]) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
@@ -379,30 +383,39 @@ _RULE = np.dtype(
     [("column", np.int32), ("threshold", np.float64), ("missing_left", np.bool_), ("code", np.int32)]
 )
 _NO_RULE = _Rule(0, 0.0, True, -1)
-_Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+#: Left and right children, rules, covers (None: the model has no leaf weights) and values.
+_Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]
 
 
 def _symmetric_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int) -> _Parts:
     """Expand a symmetric tree into a full binary one, by levels: the children of i are 2i + 1 and 2i + 2."""
     splits = [rule(split) for split in tree["splits"] or []]
-    weight = np.asarray(tree["leaf_weights"], np.float64)
-    if weight.shape != (1 << len(splits),):
-        raise ValueError(f"a CatBoost tree has {len(splits)} splits but {weight.size} leaf weights")
+    leaf_value, weight = np.asarray(tree["leaf_values"], np.float64), tree.get("leaf_weights")
+    n_leaves = 1 << len(splits)
+    if leaf_value.size != n_leaves * n_outputs:
+        raise ValueError(f"a CatBoost tree has {len(splits)} splits but {leaf_value.size} leaf values")
     levels = np.array([*splits[::-1], _NO_RULE], _RULE)
-    cover = [weight]
-    for _ in splits:
-        cover.append(cover[-1].reshape(-1, 2).sum(axis=1))
-    node = np.arange(2 * len(weight) - 1, dtype=np.int32)
-    inner = node < len(weight) - 1
+    node = np.arange(2 * n_leaves - 1, dtype=np.int32)
+    inner = node < n_leaves - 1
     value = np.zeros((len(node), n_outputs))
-    value[~inner] = np.reshape(tree["leaf_values"], (len(weight), n_outputs))
+    value[~inner] = leaf_value.reshape(n_leaves, n_outputs)
     return (
         np.where(inner, 2 * node + 1, -1),
         np.where(inner, 2 * node + 2, -1),
         np.repeat(levels, 1 << np.arange(len(levels))),
-        np.concatenate(cover[::-1]),
+        None if weight is None else _symmetric_covers(np.asarray(weight, np.float64), len(splits)),
         value,
     )
+
+
+def _symmetric_covers(weight: np.ndarray, n_splits: int) -> np.ndarray:
+    """Sum the weights of leaves upwards; the root comes first."""
+    if weight.shape != (1 << n_splits,):
+        raise ValueError(f"a CatBoost tree has {n_splits} splits but {weight.size} leaf weights")
+    cover = [weight]
+    for _ in range(n_splits):
+        cover.append(cover[-1].reshape(-1, 2).sum(axis=1))
+    return np.concatenate(cover[::-1])
 
 
 def _nested_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int) -> _Parts:
@@ -410,6 +423,7 @@ def _nested_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], 
     nodes = [tree]
     zeros = [0.0] * n_outputs
     left, rules, cover, value = [], [], [], []
+    has_cover = True
     for node in nodes:
         if "split" in node:
             left.append(len(nodes))
@@ -420,7 +434,8 @@ def _nested_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], 
         else:
             left.append(-1)
             rules.append(_NO_RULE)
-            cover.append(float(node["weight"]))
+            has_cover &= "weight" in node
+            cover.append(float(node.get("weight", 0.0)))
             value.append(node["value"] if n_outputs > 1 else [node["value"]])
     for i in reversed(range(len(nodes))):
         if left[i] >= 0:
@@ -430,6 +445,6 @@ def _nested_tree(tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], 
         first,
         np.where(first < 0, -1, first + 1),
         np.array(rules, _RULE),
-        np.array(cover),
+        np.array(cover) if has_cover else None,
         np.array(value, np.float64).reshape(len(nodes), n_outputs),
     )
