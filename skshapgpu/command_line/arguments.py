@@ -225,11 +225,19 @@ def _add_save(command: argparse.ArgumentParser) -> None:
 
 def _add_model_options(group: Any) -> None:
     """Add the options that a saved explainer fixes; None if not given."""
-    group.add_argument("--background", metavar="FILE", help="background data, for interventional values")
+    group.add_argument(
+        "--background", metavar="FILE", help="background data, for interventional values or for covers"
+    )
     group.add_argument(
         "--background-rows", type=_positive, metavar="N", help="sample N background rows (default: all)"
     )
     group.add_argument("--seed", type=_seed, metavar="N", help="seed of that sample (default: 0)")
+    group.add_argument(
+        "--feature-perturbation",
+        choices=("tree_path_dependent", "interventional"),
+        help="interventional (the default with --background), or tree_path_dependent, for which covers are "
+        "counted from --background",
+    )
     group.add_argument(
         "--model-output",
         choices=("raw", "probability"),

@@ -25,6 +25,7 @@ _COVERS = {
     None: "yes",
     "count": "counts of training rows",
     "weight": "weights of training rows, in XGBoost and LightGBM hessians",
+    "data": "counted from data",
 }
 
 _LINKS = {
@@ -167,7 +168,7 @@ def _categorical_text(facts: dict[str, Any]) -> str:
 
 def _covers(facts: dict[str, Any]) -> str:
     if not facts["has_covers"]:
-        return "none: it takes --background rows to explain it"
+        return "none: it takes --background rows to explain it, for interventional values or for covers"
     text = _COVERS[facts["cover_kind"]]
     for kind in facts["other_cover_kinds"]:
         text += f"; it has {_COVERS[kind]}, too: --cover {kind}"

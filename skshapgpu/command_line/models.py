@@ -36,6 +36,7 @@ _SETTLED = {
     "background": "--background",
     "background_rows": "--background-rows",
     "seed": "--seed",
+    "feature_perturbation": "--feature-perturbation",
     "model_output": "--model-output",
     "cover": "--cover",
     "columns": "--columns",
@@ -120,11 +121,15 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
         for name in ("background_rows", "seed"):
             if getattr(args, name) is not None:
                 raise ValueError(f"{_SETTLED[name]} is about background rows: give --background, too")
+        if args.feature_perturbation == "interventional":
+            raise ValueError(
+                "--feature-perturbation interventional needs background rows: give --background, too"
+            )
         if args.model_output == "probability":
             raise ValueError(
                 "--model-output probability compares with background rows: give --background, too"
             )
-    names = ("cover", "columns", "groups", "precision", "algorithm")
+    names = ("feature_perturbation", "cover", "columns", "groups", "precision", "algorithm")
     settled = {name: getattr(args, name, None) for name in names}
     options |= {name: value for name, value in settled.items() if value is not None}
     if args.background is None:

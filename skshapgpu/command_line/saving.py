@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> Answer:
         f"{args.output}: {bytes_text(file_bytes)}, of which tables {bytes_text(table_bytes)}; "
         f"compiled in {number(built, 2)} s, written in {number(seconds - built, 2)} s"
     )
-    if not table_bytes and args.background is None and not is_explainer(args.model):
+    path_dependent = explainer.feature_perturbation == "tree_path_dependent"
+    if not table_bytes and path_dependent and not is_explainer(args.model):
         text += (
             "\nno table serves every call of this model: calls with enough rows make their own; "
             "--algorithm fast_v2 makes tables of all trees"

@@ -62,6 +62,27 @@ def test_used_columns(run: Any, fails: Any, tmp_path: Path) -> None:
     assert "--columns" in fails("explain", saved, rows, "-o", out, "--columns", "all")
 
 
+def test_covers_counted_from_the_background(run: Any, fails: Any, tmp_path: Path) -> None:
+    model, path = model_file("xgboost", tmp_path, frame_names=True)
+    data, rows, out, saved = (tmp_path / name for name in ("data.csv", "rows.csv", "values.npy", "saved"))
+    frame()[list(NAMES[::-1])][:40].to_csv(data, index=False)
+    frame()[300:].to_csv(rows, index=False)
+    options = ["--background", data, "--feature-perturbation", "tree_path_dependent"]
+    assert run("explain", path, rows, "-o", out, *options)[0] == 0
+    explainer = TreeExplainer(model, frame()[:40], feature_perturbation="tree_path_dependent")
+    expected = explainer.shap_values(frame()[300:])
+    assert not np.allclose(expected, TreeExplainer(model).shap_values(frame()[300:]), rtol=1e-2)
+    np.testing.assert_array_equal(np.load(out), expected)
+    assert run("save", path, "-o", saved, *options)[0] == 0
+    np.testing.assert_array_equal(TreeExplainer.load(saved).shap_values(frame()[300:]), expected)
+    code, text, _ = run("info", saved)
+    assert code == 0 and "counted from data" in text and "tree_path_dependent" in text
+    perturbation = ["--feature-perturbation", "interventional"]
+    assert "give --background" in fails("explain", path, rows, "-o", out, *perturbation)
+    assert "--feature-perturbation" in fails("explain", saved, rows, "-o", out, *perturbation)
+    assert "leave out one" in fails("explain", path, rows, "-o", out, *options, "--cover", "weight")
+
+
 def test_groups(run: Any, fails: Any, tmp_path: Path) -> None:
     xgboost = pytest.importorskip("xgboost")
     model = xgboost.XGBRegressor(n_estimators=5, max_depth=3).fit(frame(), Y)
