@@ -14,7 +14,7 @@ from . import containers, data, gpu, models, readers, tolerance, truth, wrappers
 from .draws import Draw
 from .margins import margin_of
 from .report import NotDrawnError
-from .trees import Tree, coalition_values, is_encodable, used_columns
+from .trees import Tree, coalition_values, counted, is_encodable, used_columns
 
 #: Number of rows to explain; the definition is evaluated for the first of them.
 N_EXPLAIN, N_DEFINED = 14, 6
@@ -291,14 +291,26 @@ class Case:
         """The trees, as read here, and the first rows as the trees compare them."""
         if self.n_columns > truth.MOST_COLUMNS or not self._readable():
             return None
-        transformed = (
-            self.transformed
-            if is_encodable(self.transformed)
-            else self.library("transform", self.fitted.transform, self.converted.plain)
-        )
-        rows = containers.rows(transformed, range(N_DEFINED))
+        rows = containers.rows(self._encodable(self.transformed, self.converted), range(N_DEFINED))
         found = readers.trees_of(self.fitted.last)
         return found, readers.rows_of(self.fitted.last, rows, self.categories)
+
+    def _encodable(self, transformed: Any, converted: containers.Converted) -> Any:
+        if is_encodable(transformed):
+            return transformed
+        return self.library("transform", self.fitted.transform, converted.plain)
+
+    @cached_property
+    def counted_coalition_values(self) -> np.ndarray | None:
+        """Like ``path_coalition_values``, with the covers of the background rows."""
+        if self.trees is None:
+            return None
+        transformed = self.library("transform", self.fitted.transform, self.seen_background)
+        rows = readers.rows_of(
+            self.fitted.last, self._encodable(transformed, self.background), self.categories
+        )
+        trees = counted(self.trees[0], rows, self.background_weights)
+        return coalition_values(trees, self.trees[1], self.n_outputs)
 
     @cached_property
     def path_coalition_values(self) -> np.ndarray | None:

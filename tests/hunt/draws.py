@@ -20,6 +20,7 @@ from . import containers, data, models, wrappers
 MODES = {
     "values": 6,
     "background": 5,
+    "counted covers": 2,
     "many rows": 2,
     "interactions": 3,
     "background interactions": 2,

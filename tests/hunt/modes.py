@@ -168,6 +168,25 @@ def background(case: Case, report: Report, index: str = "SV") -> None:
         whole_pipeline(case, report, got, index)
 
 
+def counted_covers(case: Case, report: Report) -> None:
+    """Check path-dependent values with covers counted from the background rows."""
+    explainer = explainer_of(case, background=True, feature_perturbation="tree_path_dependent")
+    explanation = explainer.explain(case.passed_X)
+    shape_and_names(case, report, explanation)
+    adds_up(case, report, explanation)
+    got = outputs_last(explanation.values, 3)
+    unused_are_zero(case, report, got)
+    share = truth.shares(case.background_weights, case.draw.background)
+    base = widened_base(case, (share @ case.background_margins)[None], adds_up_probabilities(case))
+    report.close(
+        "base value", np.reshape(explanation.base_values, (1, -1)), base, case.allowed(base * 0, whole=True)
+    )
+    coalition_values = case.counted_coalition_values
+    if coalition_values is not None:
+        right = widened(case, of_kept(case, games.values(coalition_values)))
+        report.close("counted covers", got[:N_DEFINED], right, case.allowed(right, exact=True))
+
+
 def whole_pipeline(case: Case, report: Report, got: np.ndarray, index: str) -> None:
     """Check the definition by mixtures of rows of X itself, through all steps."""
     rows = containers.rows(case.seen, range(N_DEFINED))
@@ -369,6 +388,7 @@ def many_rows(case: Case, report: Report) -> None:
 MODES: dict[str, Mode] = {
     "values": values,
     "background": background,
+    "counted covers": counted_covers,
     "many rows": many_rows,
     "banzhaf": lambda case, report: (background if case.draw.background_weights else values)(
         case, report, "BV"

@@ -7,7 +7,7 @@ others average both children by their covers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,26 @@ def _expected(tree: Tree, node: int, X: np.ndarray, known: list[np.ndarray]) -> 
     share = 0.5 if of_left + of_right == 0 else of_left / (of_left + of_right)
     follows = np.asarray(tree.goes_left(node, X[:, j]))[None, :, None]
     return np.where(known[j], np.where(follows, first, second), share * first + (1 - share) * second)
+
+
+def counted(trees: list[Tree], X: np.ndarray, weights: np.ndarray | None) -> list[Tree]:
+    """Return the trees with covers counted from rows; nodes below one that no row reaches keep their own."""
+    weights = np.ones(len(X)) if weights is None else weights
+    found = []
+    for tree in trees:
+        weight, cover = np.zeros(len(tree.left)), tree.cover.astype(np.float64)
+        pending = [(0, np.arange(len(X)))]
+        while pending:
+            node, rows = pending.pop()
+            weight[node] = weights[rows].sum()
+            if tree.left[node] >= 0:
+                left = np.asarray(tree.goes_left(node, X[rows, tree.feature[node]]), bool)
+                pending += [(tree.left[node], rows[left]), (tree.right[node], rows[~left])]
+        for parent in np.flatnonzero((tree.left >= 0) & (weight > 0)):
+            for child in (tree.left[parent], tree.right[parent]):
+                cover[child] = weight[child]
+        found.append(replace(tree, cover=cover))
+    return found
 
 
 def used_columns(trees: list[Tree]) -> set[int]:
