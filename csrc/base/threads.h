@@ -13,8 +13,8 @@ namespace skshap {
 // of them. Once all calls have returned, rethrow an exception that one of them threw.
 void run_threads(int64_t n_threads, const std::function<void(bool calling)>& work);
 
-// Return the number of threads for work that reads or writes memory and does little else: the one given, or for
-// 0 that of the processors, but no more than are of use.
+// Return the number of threads for work that reads or writes memory and does little else: the one given, or
+// for 0 that of the processors, but no more than are of use.
 int64_t memory_threads(int64_t n_threads = 0);
 
 // A function that is called periodically and returns whether to stop.

@@ -357,9 +357,7 @@ void require_arrays(const Plan& plan, const Result& result) {
 
 }  // namespace
 
-CudaPlan::CudaPlan(const Plan& plan, int device, CudaMethod method) : plan_(plan) {
-  upload(device, method);
-}
+CudaPlan::CudaPlan(const Plan& plan, int device, CudaMethod method) : plan_(plan) { upload(device, method); }
 
 CudaPlan::CudaPlan(Plan&& plan, int device) : own_(std::make_unique<Plan>(std::move(plan))), plan_(*own_) {
   upload(device, CudaMethod::kChunks);

@@ -7,9 +7,9 @@
 
 namespace skshap {
 
-// The walk for one K. Each warp of a block has a tile. If there are enough rows, all warps of a multiprocessor
-// are in one block, with as many threads as registers allow: this keeps them at the same operations, and so at
-// the same code.
+// The walk for one K. Each warp of a block has a tile. If there are enough rows, all warps of a
+// multiprocessor are in one block, with as many threads as registers allow: this keeps them at the same
+// operations, and so at the same code.
 template <class T>
 struct WalkKernel {
   void (*kernel)(CudaWalkArgs<T>);

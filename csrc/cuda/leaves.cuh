@@ -1,8 +1,9 @@
 // SHAP values of few rows: a thread takes a leaf, a block the leaves of a chunk for one row.
 //
-// With a_k = z (1 - t_k) + o t_k for each feature of the path, and P_k = w_k v times their product, the value of
-// a feature is the sum over k of P_k (o - z) / a_k: for features that the row satisfies, P_k (1 - z) / a_k, and
-// for all others -P_k / (1 - t_k), which is the same for all of them. If z = o = 0, then P is 0, too.
+// With a_k = z (1 - t_k) + o t_k for each feature of the path, and P_k = w_k v times their product, the value
+// of a feature is the sum over k of P_k (o - z) / a_k: for features that the row satisfies, P_k (1 - z) /
+// a_k, and for all others -P_k / (1 - t_k), which is the same for all of them. If z = o = 0, then P is 0,
+// too.
 //
 // The sums over the leaves are added up in a fixed order, by lists of each feature's elements.
 #pragma once
@@ -46,8 +47,7 @@ __global__ void __launch_bounds__(kChunkOfLeaves) explain_leaves(const __grid_co
   const CudaLeafChunk chunk = a.chunks[blockIdx.x];
   const int64_t tile = blockIdx.y / kTile;
   const int row = blockIdx.y % kTile;
-  const uint16_t* const codes =
-      reinterpret_cast<const uint16_t*>(a.codes) + tile * a.n_columns * kTile + row;
+  const uint16_t* const codes = reinterpret_cast<const uint16_t*>(a.codes) + tile * a.n_columns * kTile + row;
   const CudaLeafTest* const tests = a.tests + chunk.elements + threadIdx.x;
   const T* const zero_fractions = a.zero_fractions + chunk.elements + threadIdx.x;
 

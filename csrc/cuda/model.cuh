@@ -18,7 +18,8 @@ namespace skshap {
 
 // Memory of the general walk, which bounds how many warps run it.
 constexpr size_t kGeneralBytes = size_t{1} << 28;
-// Trees of a margin group: a thread descends them one after the other, which takes few rows as long as all else.
+// Trees of a margin group: a thread descends them one after the other, which takes few rows as long as all
+// else.
 constexpr size_t kMarginTrees = 2;
 // Shared memory for the decisions of a tree, for all warps of a block; larger trees use global memory.
 constexpr size_t kMaxSharedWords = size_t{1} << 15;
@@ -237,8 +238,8 @@ struct CudaModel {
     const int most_warps = shared.n_threads / kWarp;
     launch.segment_bytes = 2 * kCudaSegment * sizeof(T);
     const size_t slot_bytes = sizeof(T) * kTile,
-                 shared_slots =
-                     std::min<size_t>(max_slots, (max_shared - launch.segment_bytes) / (slot_bytes * most_warps));
+                 shared_slots = std::min<size_t>(
+                     max_slots, (max_shared - launch.segment_bytes) / (slot_bytes * most_warps));
     const bool in_shared = triples || shared_slots == max_slots;
     launch.kernel = in_shared ? shared : kernel(n_nodes, false);
     launch.phi_bytes = in_shared ? slot_bytes * shared_slots : 0;

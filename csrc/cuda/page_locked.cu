@@ -30,16 +30,18 @@ std::atomic<size_t> most_bytes{0};
 // Touch the pages of memory that was just mapped, in several threads.
 void touch(char* data, size_t bytes) {
   constexpr size_t kPage = 4096;
-  work_off(static_cast<int64_t>(bytes / kUnit), memory_threads(), [] { return false; }, [&] {
-    return [&](int64_t unit, const Stop&) {
-      for (size_t i = 0; i < kUnit; i += kPage) data[static_cast<size_t>(unit) * kUnit + i] = 0;
-      return true;
-    };
-  });
+  work_off(
+      static_cast<int64_t>(bytes / kUnit), memory_threads(), [] { return false; },
+      [&] {
+        return [&](int64_t unit, const Stop&) {
+          for (size_t i = 0; i < kUnit; i += kPage) data[static_cast<size_t>(unit) * kUnit + i] = 0;
+          return true;
+        };
+      });
 }
 
-// Return page-locked memory, or null. To touch pages in several threads and lock them then takes a fifth of the
-// time of cudaHostAlloc. The memory is shared with processes that are forked later: the system would copy
+// Return page-locked memory, or null. To touch pages in several threads and lock them then takes a fifth of
+// the time of cudaHostAlloc. The memory is shared with processes that are forked later: the system would copy
 // private pages for one of the two, and the GPU would write to those of the other.
 char* allocate(size_t bytes) {
   void* const p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -2,8 +2,8 @@
 // copied a second time by the processor.
 //
 // To lock pages takes longer than to fill them. So memory that is given back is kept for the next result, and
-// a result gets such memory only from the second one of about its size on. All page-locked memory together, in
-// use and kept, has a limit.
+// a result gets such memory only from the second one of about its size on. All page-locked memory together,
+// in use and kept, has a limit.
 #pragma once
 
 #include <cstddef>

@@ -154,13 +154,14 @@ struct CudaMarginArgs {
 __device__ __forceinline__ uint4 margin_node(const CudaMarginArgs& a, int64_t node) {
   return __ldg(reinterpret_cast<const uint4*>(a.nodes + node));
 }
-__device__ __forceinline__ int32_t child_of(const CudaMarginArgs& a, const int16_t* codes, int stride, uint4 n) {
+__device__ __forceinline__ int32_t child_of(const CudaMarginArgs& a, const int16_t* codes, int stride,
+                                            uint4 n) {
   return static_cast<int32_t>(goes_left(codes, stride, n.x, n.y, a.category_bits) ? n.z : n.w);
 }
 
 // Add up the leaves that a row reaches in a merged tree.
 inline __device__ __noinline__ double merged_margin(const CudaMarginArgs& a, const int16_t* codes, int stride,
-                                             int64_t root) {
+                                                    int64_t root) {
   int32_t others[kMostGpuLevels + 1];  // nodes that share the places on the path and are still to be visited
   int n_others = 0;
   double sum = 0;
@@ -255,8 +256,8 @@ __global__ void __launch_bounds__(256) add_chunks(CudaSumArgs a) {
   }
 }
 
-// Do the work of add_chunks for few rows: a warp takes a column of the result in a row, and its lanes some of the
-// parts each.
+// Do the work of add_chunks for few rows: a warp takes a column of the result in a row, and its lanes some of
+// the parts each.
 template <class T, class Out, int kTile>
 __global__ void __launch_bounds__(256) add_chunks_of_few_rows(CudaSumArgs a) {
   const int64_t width = static_cast<int64_t>(a.n_outputs) * a.n_places, n = a.n_rows * width;
@@ -269,7 +270,8 @@ __global__ void __launch_bounds__(256) add_chunks_of_few_rows(CudaSumArgs a) {
     sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile]);
   for (int offset = 16; offset; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   if (threadIdx.x % 32 == 0)
-    static_cast<Out*>(a.values)[(row * a.n_outputs + output) * a.n_features + a.features[column % a.n_places]] =
+    static_cast<Out*>(
+        a.values)[(row * a.n_outputs + output) * a.n_features + a.features[column % a.n_places]] =
         static_cast<Out>(sum * a.scale);
 }
 

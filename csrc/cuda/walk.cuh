@@ -373,9 +373,9 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
   }
 };
 
-// Take tasks in each block, of up to kThreads threads: a chunk of trees, and as many tiles of 32 R rows as the
-// block has warps. Each warp leaves phi in its part of `partial`. With kShared, phi is summed in shared memory,
-// otherwise there. Of triples, only the first slots are: few models have so few triples that all fit.
+// Take tasks in each block, of up to kThreads threads: a chunk of trees, and as many tiles of 32 R rows as
+// the block has warps. Each warp leaves phi in its part of `partial`. With kShared, phi is summed in shared
+// memory, otherwise there. Of triples, only the first slots are: few models have so few triples that all fit.
 template <class T, int K, int R, int kFrames, bool kPairs, bool kShared, int kThreads, bool kTriples = false>
 __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ CudaWalkArgs<T> args) {
   using E = typename CudaProgram<T>::Element;

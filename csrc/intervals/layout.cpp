@@ -211,9 +211,10 @@ class Layout {
     return program.height <= kMostGpuLevels &&
            quadrature_nodes(plan_.index, program.n_features) <= kMaxFixedNodes &&
            plan_.columns.size() <= kMostGpuCode &&
-           std::all_of(first, first + static_cast<std::ptrdiff_t>(program.n_inner), [&](const DecideNode& node) {
-             return plan_.columns[node.column].categories.size() <= kMostGpuCode;
-           });
+           std::all_of(first, first + static_cast<std::ptrdiff_t>(program.n_inner),
+                       [&](const DecideNode& node) {
+                         return plan_.columns[node.column].categories.size() <= kMostGpuCode;
+                       });
   }
 
   // Merge the trees that are walked, if that pays; return the part of the leaves of each tree that is left.

@@ -30,7 +30,7 @@ struct IntervalLimits {
   double least_leaves;                                          // of a unit, on average in a tree
   double n_rows;                                                // that the tables are expected to explain
   double most_bytes = std::numeric_limits<double>::infinity();  // that are of use: a model may have none then
-  bool on_gpu = false;  // within the limits of a GPU
+  bool on_gpu = false;                                          // within the limits of a GPU
 };
 
 // The costs of the tables; `groups` has all trees.

@@ -247,7 +247,8 @@ bool all_numbers_below(const py::array& array, double limit, bool allow_nan, int
   if (array.ndim() != 1 && array.ndim() != 2) throw py::value_error("array must have one or two dimensions");
   const bool is_row = array.ndim() == 1;
   const py::ssize_t n_columns = array.shape(is_row ? 0 : 1);
-  if (n_threads < 0 || n_columns > INT32_MAX) throw py::value_error("n_threads or a dimension is out of range");
+  if (n_threads < 0 || n_columns > INT32_MAX)
+    throw py::value_error("n_threads or a dimension is out of range");
   const Rows rows{array.data(), is_float32(array), is_row ? 1 : array.shape(0),
                   is_row ? n_columns * array.itemsize() : array.strides(0), array.strides(is_row ? 0 : 1)};
   const py::gil_scoped_release release;

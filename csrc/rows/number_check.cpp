@@ -37,8 +37,8 @@ bool all_below(const char* x, int64_t n, int64_t stride, X limit, bool allow_nan
   return true;
 }
 
-// Return the limit for numbers of a type: those of float that are below it are all finite ones, if it is beyond
-// the largest.
+// Return the limit for numbers of a type: those of float that are below it are all finite ones, if it is
+// beyond the largest.
 template <class X>
 X limit_of(double limit) {
   if (limit > static_cast<double>(std::numeric_limits<X>::max())) return std::numeric_limits<X>::infinity();
@@ -58,22 +58,26 @@ bool check(const Rows& rows, int64_t n_columns, double of_rows, bool allow_nan, 
     line = length * item;
     n_lines = (rows.n_rows * n_columns + length - 1) / length;
   }
-  const int64_t n = rows.n_rows * n_columns, at_once = std::max<int64_t>(kPartBytes / (length * int64_t{sizeof(X)}), 1);
+  const int64_t n = rows.n_rows * n_columns,
+                at_once = std::max<int64_t>(kPartBytes / (length * int64_t{sizeof(X)}), 1);
   const X limit = limit_of<X>(of_rows);
   const char* const data = static_cast<const char*>(rows.data);
   const auto check_lines = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      if (!all_below<X>(data + i * line, std::min(length, n - i * length), item, limit, allow_nan)) return false;
+      if (!all_below<X>(data + i * line, std::min(length, n - i * length), item, limit, allow_nan))
+        return false;
     return true;
   };
   const int64_t n_parts = (n_lines + at_once - 1) / at_once;
   if (n_parts <= 1 || n_threads == 1) return check_lines(0, n_lines);
   // A part that finds a number beyond the limit ends the work, as an interruption does.
-  return work_off(n_parts, n_threads, [] { return false; }, [&] {
-    return [&](int64_t part, const Stop&) {
-      return check_lines(part * at_once, std::min(n_lines, (part + 1) * at_once));
-    };
-  });
+  return work_off(
+      n_parts, n_threads, [] { return false; },
+      [&] {
+        return [&](int64_t part, const Stop&) {
+          return check_lines(part * at_once, std::min(n_lines, (part + 1) * at_once));
+        };
+      });
 }
 
 }  // namespace

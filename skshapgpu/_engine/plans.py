@@ -198,8 +198,8 @@ class CompiledModel:
         _keep_memory()
         self._lock = Lock()
         self._plans: dict[tuple[Kind, Intervals], Any] = {}
-        # By GPU, and whether they are for few rows.
-        self._cuda_plans: dict[tuple[Kind, Intervals], dict[tuple[int, bool], Any]] = {}
+        # By GPU and method.
+        self._cuda_plans: dict[tuple[Kind, Intervals], dict[tuple[int, str], Any]] = {}
         self._pair_sharings: dict[Kind, PairSharing] = {}
         self._link_tables: bool | None = None  # whether GPUs can have them
         self._pair_tables: dict[Kind, PairTables | None] = {}

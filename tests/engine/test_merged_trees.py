@@ -17,6 +17,7 @@ from skshapgpu._engine import costs
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.reference import path_dependent_banzhaf, path_dependent_shap
 
+
 def plain(ensemble: Ensemble, precision: str = "double", **options: Any) -> Any:
     return _core.Plan(state(ensemble), precision, **options)
 

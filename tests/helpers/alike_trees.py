@@ -8,7 +8,6 @@ import numpy as np
 
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 
-
 #: Options of :func:`alike_trees` for ensembles of which most leaves are merged.
 MODELS: dict[str, dict[str, Any]] = {
     "few levels": {"max_depth": 2},

@@ -9,7 +9,9 @@ from skshapgpu import _core
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 2, 5), (70_001, 1, 40), (5, 3, 90_000), (0, 2, 3), (2, 1, 0)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (3, 2, 5), (70_001, 1, 40), (5, 3, 90_000), (0, 2, 3), (2, 1, 0)]
+)
 @pytest.mark.parametrize("factor", [1, 2])
 def test_sums_and_results(shape: tuple[int, ...], dtype: type, factor: int) -> None:
     given = np.random.default_rng(0).normal(size=shape).astype(dtype)

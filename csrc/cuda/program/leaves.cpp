@@ -29,7 +29,8 @@ class LeafWriter {
   void write() {
     if (set_.category_bits.size() >= kMissingPasses) throw std::invalid_argument("too many categories");
     out_.category_bits = std::move(set_.category_bits);
-    // Leaves of the same number of nodes, for which there is one launch, and output, in the order of the trees.
+    // Leaves of the same number of nodes, for which there is one launch, and output, in the order of the
+    // trees.
     std::vector<uint32_t> order(set_.paths.size());
     std::iota(order.begin(), order.end(), 0);
     const auto key = [&](uint32_t i) {
@@ -51,7 +52,9 @@ class LeafWriter {
   int nodes_of(const Path& path) const {
     return quadrature_nodes(plan_.index, static_cast<int>(n_elements(path)));
   }
-  const PathElement& element(uint32_t path, uint32_t i) const { return set_.elements[set_.bins[path] + 1 + i]; }
+  const PathElement& element(uint32_t path, uint32_t i) const {
+    return set_.elements[set_.bins[path] + 1 + i];
+  }
 
   void write_chunk(Leaves first, Leaves end) {
     CudaLeafChunk chunk{};
@@ -67,7 +70,8 @@ class LeafWriter {
     out_.zero_fractions.resize(out_.tests.size(), T(1));
     out_.values.resize(out_.values.size() + kChunkOfLeaves, T(0));
     elements_of_slot_.clear();
-    for (Leaves leaf = first; leaf != end; ++leaf) write_leaf(chunk, *leaf, static_cast<uint32_t>(leaf - first));
+    for (Leaves leaf = first; leaf != end; ++leaf)
+      write_leaf(chunk, *leaf, static_cast<uint32_t>(leaf - first));
     write_slots(chunk, example.output);
     out_.chunks.push_back(chunk);
   }
@@ -79,9 +83,9 @@ class LeafWriter {
       const PathElement& e = element(path, i);
       const uint32_t at = i * kChunkOfLeaves + place;
       const uint32_t set_column = e.set == kNoSet ? kNoSetColumn : e.set_column;
-      out_.tests[chunk.elements + at] = {
-          e.column | set_column << 16, e.lower | std::min(e.upper, uint32_t{0xffff}) << 16,
-          (e.set == kNoSet ? 0 : e.set) | (e.missing ? kMissingPasses : 0), 0};
+      out_.tests[chunk.elements + at] = {e.column | set_column << 16,
+                                         e.lower | std::min(e.upper, uint32_t{0xffff}) << 16,
+                                         (e.set == kNoSet ? 0 : e.set) | (e.missing ? kMissingPasses : 0), 0};
       out_.zero_fractions[chunk.elements + at] = static_cast<T>(e.zero_fraction);
       int32_t& slot = slot_of_[e.feature];
       if (slot < 0) {
@@ -131,13 +135,17 @@ bool has_leaf_chunks(const Plan& plan) {
     if (input < 0) input = column.input;
     return input == column.input;
   };
-  return plan.order == 1 && !plan.tables.any() && !plan.intervals.any() && plan.columns.size() < kNoSetColumn &&
+  return plan.order == 1 && !plan.tables.any() && !plan.intervals.any() &&
+         plan.columns.size() < kNoSetColumn &&
          std::all_of(plan.columns.begin(), plan.columns.end(), is_narrow) &&
          std::all_of(plan.columns.begin(), plan.columns.end(), is_alone) &&
-         std::all_of(plan.chunks.begin(), plan.chunks.end(), [](const Chunk& each) { return each.output >= 0; }) &&
-         std::all_of(plan.trees.begin(), plan.trees.end(), [](const TreeProgram& tree) {
-           return tree.walked && !tree.merged && tree.n_features <= kMostElements;
-         });
+         std::all_of(
+             plan.chunks.begin(), plan.chunks.end(), [](const Chunk& each) { return each.output >= 0; }) &&
+         std::all_of(
+             plan.trees.begin(), plan.trees.end(),
+             [](const TreeProgram& tree) {
+               return tree.walked && !tree.merged && tree.n_features <= kMostElements;
+             });
 }
 
 template <class T>

@@ -1,8 +1,8 @@
 // The leaves of a plan for calls of few rows on a GPU: written by cuda/program/leaves.cpp, read by
 // cuda/leaves.cuh.
 //
-// A thread takes a leaf, with the features of its path merged. So a row fills the GPU, which in the walk takes
-// many rows.
+// A thread takes a leaf, with the features of its path merged. So a row fills the GPU, which in the walk
+// takes many rows.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct CudaLeafChunk {
   uint64_t slot_begins;  // in CudaLeaves::slot_begins, one more than slots
 };
 
-// All splits of a path on one feature: a row satisfies them if its code in `column` is at least the low half of
-// `bounds` and below the high half, or missing and kMissingPasses is set, and if its code in `set_column` is in
-// the category set, unless that is kNoSetColumn.
+// All splits of a path on one feature: a row satisfies them if its code in `column` is at least the low half
+// of `bounds` and below the high half, or missing and kMissingPasses is set, and if its code in `set_column`
+// is in the category set, unless that is kNoSetColumn.
 struct alignas(16) CudaLeafTest {
   uint32_t columns;  // column | set_column << 16
   uint32_t bounds;
@@ -52,8 +52,8 @@ struct CudaLeaves {
 template <class T>
 struct CudaProgram;
 
-// Return whether all trees of a plan can be explained by their leaves: SHAP or Banzhaf values of trees without
-// tables and vector leaves, on columns whose codes have 16 bits, and on paths that are short enough.
+// Return whether all trees of a plan can be explained by their leaves: SHAP or Banzhaf values of trees
+// without tables and vector leaves, on columns whose codes have 16 bits, and on paths that are short enough.
 bool has_leaf_chunks(const Plan& plan);
 
 // Add the leaves of such a plan, and their slots.

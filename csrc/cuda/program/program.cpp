@@ -11,8 +11,8 @@ namespace skshap {
 namespace {
 
 // A warp walks one chunk for one tile of rows. This is enough work to hide its start-up, and few enough trees
-// that their sum is safe in single precision. Few rows take as long as one chunk, and fill a GPU only if there
-// are many.
+// that their sum is safe in single precision. Few rows take as long as one chunk, and fill a GPU only if
+// there are many.
 constexpr size_t kMaxChunkTrees = 32;
 constexpr size_t kMaxChunkLeaves = 512, kSmallChunkLeaves = 128;
 // A larger tree is cut into parts of about so many leaves, but each part has sums of its own, which take
@@ -84,8 +84,7 @@ class CudaCompiler {
   size_t count_parts(const TreeProgram& tree) const {
     if (tree.merged) return 1;
     const size_t n_sums = cuda_places(plan_),
-                 part = small_ ? kSmallChunkLeaves
-                                  : std::max(kMaxChunkLeaves, kPartLeavesPerSum * n_sums);
+                 part = small_ ? kSmallChunkLeaves : std::max(kMaxChunkLeaves, kPartLeavesPerSum * n_sums);
     return std::max<size_t>((tree.n_inner + part / 2) / part, 1);
   }
 

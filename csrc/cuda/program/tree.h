@@ -10,10 +10,10 @@ namespace skshap {
 
 class CudaTree {
  public:
-  // The place of a child, or of the root: one or several inner nodes, a leaf, or both; several in merged trees
-  // only (plan/merged_trees.h).
+  // The place of a child, or of the root: one or several inner nodes, a leaf, or both; several in merged
+  // trees only (plan/merged_trees.h).
   struct Place {
-    int32_t first = -1;           // the first of the inner nodes, or -1
+    int32_t first = -1;            // the first of the inner nodes, or -1
     const double* leaf = nullptr;  // the values of the leaf, or null
 
     bool is_leaf() const { return first < 0; }
@@ -35,8 +35,8 @@ class CudaTree {
 
   CudaTree(const Plan& plan, const CudaColumns& columns);
 
-  // Label a tree, or a part of it: the leaves of nodes `begin` to `end`, with a leaf of value 0 in the place of
-  // each subtree without any. Merged trees are labelled as a whole.
+  // Label a tree, or a part of it: the leaves of nodes `begin` to `end`, with a leaf of value 0 in the place
+  // of each subtree without any. Merged trees are labelled as a whole.
   void open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, int32_t end);
 
   // Return whether a node, or a place, is a pair, trio or quad.
