@@ -147,7 +147,8 @@ class IntervalLayout:
         those of ``skshapgpu._engine.costs.table_prices``. There may be no tables if all would take more than
         ``most_bytes``. With ``on_gpu``, they are those that a ``_cuda.CudaPlan`` can use: of at most 1024
         entries, fewer in double precision and for many features, and none if a column has more than 31,743
-        thresholds; and only trees of at most 32 levels and 8 quadrature nodes are merged. ValueError is raised for other plans.
+        thresholds; and only trees of at most 32 levels and 8 quadrature nodes are merged. ValueError is
+        raised for other plans.
         """
 
     def info(self) -> dict[str, Any]:

@@ -149,8 +149,8 @@ def new_array(shape: Sequence[int], dtype: np.dtype) -> np.ndarray | None:
     """Return a new array in page-locked memory, where a GPU writes values without a further copy.
 
     Return None if there is to be none: the first time that an array of about this size is asked for, as
-    locking pages takes longer than one call saves; if the limit would be exceeded; or if the system has none. The memory of deleted arrays is kept for new ones. The elements may
-    have any value.
+    locking pages takes longer than one call saves; if the limit would be exceeded; or if the system has none.
+    The memory of deleted arrays is kept for new ones. The elements may have any value.
     """
 
 def limit_page_locked(most_bytes: int) -> None:

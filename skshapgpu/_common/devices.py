@@ -246,7 +246,7 @@ def compile_tables_on(plan: Any, index: int) -> Any:
 
 
 def compile_on(plan: Any, index: int, method: str) -> Any:
-    """Return the plan on a GPU: a ``_cuda.CudaPlan`` with this method, or small chunks if it cannot go by leaves."""
+    """Return the plan on a GPU, a ``_cuda.CudaPlan``, in small chunks if "leaves" cannot be its method."""
     cuda = load_cuda()
     cuda.limit_page_locked(memory.locked_bytes())
     if method == "leaves" and not cuda.has_leaf_chunks(plan):

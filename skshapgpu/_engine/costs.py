@@ -63,15 +63,16 @@ _TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256), (1024, ME
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
-#: kMaxChunkLeaves of csrc/cuda/program/program.cpp, or in small chunks kSmallChunkLeaves. Numbers of X and values are transferred over the bus.
+#: kMaxChunkLeaves of csrc/cuda/program/program.cpp, or in small chunks kSmallChunkLeaves. Numbers of X and
+#: values are transferred over the bus.
 _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 1.1e-4, 4.3e-7, 2e-11, 6e-10
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES, _SMALL_CHUNK_LEAVES = 512, 128
 
-#: On GPUs, rows are explained leaf by leaf if they, and the product of rows and leaves, are at most this. Each row
-#: and leaf takes time then, and hardly anything else. More rows are walked in small chunks if the product is below
-#: _SMALL_WORK, and there are not more leaves than small chunks give work to all warps: otherwise, larger chunks
-#: share more of the work.
+#: On GPUs, rows are explained leaf by leaf if they, and the product of rows and leaves, are at most this.
+#: Each row and leaf takes time then, and hardly anything else. More rows are walked in small chunks if the
+#: product is below _SMALL_WORK, and there are not more leaves than small chunks give work to all warps:
+#: otherwise, larger chunks share more of the work.
 _LEAF_ROWS, _LEAF_WORK, _CUDA_LEAF_ROW = 64, 8e6, 5e-11
 _SMALL_WORK, _SMALL_LEAVES = 64e6, 130_000
 
@@ -264,7 +265,7 @@ def cuda_seconds(
 
 
 def cuda_method(groups: Sequence[TreeGroup], n_rows: int) -> str:
-    """Return how a GPU explains so many rows: by "chunks", "small_chunks" or "leaves", as ``_cuda`` names it."""
+    """Return how a GPU explains so many rows: "chunks", "small_chunks" or "leaves", as ``_cuda`` names it."""
     n_leaves = sum(group.n_walked_leaves for group in groups)
     if n_leaves and n_rows <= _LEAF_ROWS and n_rows * n_leaves <= _LEAF_WORK:
         return "leaves"
