@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/method.h"
+#include "cuda/program/method.h"
 #include "plan/plan.h"
 
 namespace skshap {

@@ -69,11 +69,11 @@ _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 1.1e-4, 4.3e-7, 2e-11
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES, _SMALL_CHUNK_LEAVES = 512, 128
 
-#: On GPUs, rows are explained leaf by leaf if they, and the product of rows and leaves, are at most this.
-#: Each row and leaf takes time then, and hardly anything else. More rows are walked in small chunks if the
-#: product is below _SMALL_WORK, and there are not more leaves than small chunks give work to all warps:
-#: otherwise, larger chunks share more of the work.
-_LEAF_ROWS, _LEAF_WORK, _CUDA_LEAF_ROW = 64, 8e6, 5e-11
+#: On GPUs, rows are explained leaf by leaf if they, and the product of rows and leaves, are at most this, and
+#: there are so many leaves that it saves time. Each row and leaf takes time then, and hardly anything else. More
+#: rows are walked in small chunks if the product is below _SMALL_WORK, and there are not more leaves than small
+#: chunks give work to all warps: otherwise, larger chunks share more of the work.
+_LEAF_ROWS, _LEAF_WORK, _LEAST_LEAVES_ALONE, _CUDA_LEAF_ROW = 64, 8e6, 8_000, 5e-11
 _SMALL_WORK, _SMALL_LEAVES = 64e6, 130_000
 
 #: Tables by intervals on that H200, which the CPU builds: seconds per row and lookup of _CUDA_LINE bytes, and
@@ -267,7 +267,8 @@ def cuda_seconds(
 def cuda_method(groups: Sequence[TreeGroup], n_rows: int) -> str:
     """Return how a GPU explains so many rows: "chunks", "small_chunks" or "leaves", as ``_cuda`` names it."""
     n_leaves = sum(group.n_walked_leaves for group in groups)
-    if n_leaves and n_rows <= _LEAF_ROWS and n_rows * n_leaves <= _LEAF_WORK:
+    is_least = n_rows <= _LEAF_ROWS and n_rows * n_leaves <= _LEAF_WORK
+    if is_least and n_leaves >= _LEAST_LEAVES_ALONE:
         return "leaves"
     is_small = n_leaves <= _SMALL_LEAVES and 0 < n_rows * n_leaves < _SMALL_WORK
     return "small_chunks" if is_small else "chunks"

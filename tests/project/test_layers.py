@@ -48,7 +48,7 @@ MAY_IMPORT = {
     },
     "_explanations": {"_common", "_rows"},
     "_files": {"_rows", "_versions", "adapters"},
-    "_rows": {"_common", "adapters", "errors"},
+    "_rows": {"_common", "_core", "adapters", "errors"},
     "_versions": {"_core", "adapters"},
     "adapters": {"_core", "errors"},
     "batches": {

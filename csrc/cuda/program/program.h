@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "cuda/method.h"
+#include "cuda/program/method.h"
 #include "cuda/program/intervals.h"
 #include "cuda/program/leaves.h"
 #include "cuda/program/tables.h"
