@@ -201,7 +201,8 @@ def test_derived_columns_that_contradict_themselves(
 
 
 def test_adapted_models_that_contradict_themselves(document: dict[str, Any]) -> None:
-    ensemble, encoders, derived, shared = read_document(document, 6)
+    ensemble, encoders, derived, shared, has_cover = read_document(document, 6)
+    assert has_cover
     schema = InputSchema(6, encoders=encoders, derived=derived)
     assert AdaptedModel(ensemble, schema, "catboost", shared=shared).shared == shared
     for wrong in (
