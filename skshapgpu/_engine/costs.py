@@ -63,18 +63,19 @@ _TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256), (1024, ME
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, which is
-#: kMaxChunkLeaves of csrc/cuda/program/program.cpp, or in small chunks kSmallChunkLeaves. Numbers of X and
-#: values are transferred over the bus.
+#: kMaxChunkLeaves of csrc/cuda/program/program.cpp, or in small chunks kSmallChunkLeaves, but there are about
+#: kChunks at least. Numbers of X and values are transferred over the bus.
 _CUDA_CALL, _CUDA_CHUNK_LEAF, _CUDA_LOOKUP, _CUDA_NUMBER = 1.1e-4, 4.3e-7, 2e-11, 6e-10
 _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
-_CHUNK_LEAVES, _SMALL_CHUNK_LEAVES = 512, 128
+_CHUNK_LEAVES, _SMALL_CHUNK_LEAVES, _LEAST_CHUNKS = 512, 128, 5
 
-#: On GPUs, rows are explained leaf by leaf if they, and the product of rows and leaves, are at most this, and
-#: there are so many leaves that it saves time. Each row and leaf takes time then, and hardly anything else. More
-#: rows are walked in small chunks if the product is below _SMALL_WORK, and there are not more leaves than small
-#: chunks give work to all warps: otherwise, larger chunks share more of the work.
+#: On GPUs, rows are explained leaf by leaf if they, and the product of rows and leaves, are at most this,
+#: and there are so many leaves that it saves time. Each row and leaf takes time then, and hardly anything
+#: else. More rows are walked in small chunks if the product is below _SMALL_WORK. Models of more leaves than
+#: _SMALL_LEAVES give work to all warps in larger chunks, which share more of it; those of fewer have small
+#: chunks anyway.
 _LEAF_ROWS, _LEAF_WORK, _LEAST_LEAVES_ALONE, _CUDA_LEAF_ROW = 64, 8e6, 8_000, 5e-11
-_SMALL_WORK, _SMALL_LEAVES = 64e6, 130_000
+_SMALL_WORK, _SMALL_LEAVES = 64e6, (640, 130_000)
 
 #: Tables by intervals on that H200, which the CPU builds: seconds per row and lookup of _CUDA_LINE bytes, and
 #: more for each doubling of a table beyond _SMALL_TABLE bytes.
@@ -260,8 +261,8 @@ def cuda_seconds(
     method = cuda_method(groups, n_rows)
     if method == "leaves" and work == 1:
         return _CUDA_CALL + n_rows * n_leaves * _CUDA_LEAF_ROW
-    chunk = _CHUNK_LEAVES if method == "chunks" else _SMALL_CHUNK_LEAVES
-    return seconds + min(n_leaves, chunk) * _CUDA_CHUNK_LEAF
+    most = _CHUNK_LEAVES if method == "chunks" else _SMALL_CHUNK_LEAVES
+    return seconds + min(n_leaves / _LEAST_CHUNKS, most) * _CUDA_CHUNK_LEAF
 
 
 def cuda_method(groups: Sequence[TreeGroup], n_rows: int) -> str:
@@ -270,7 +271,8 @@ def cuda_method(groups: Sequence[TreeGroup], n_rows: int) -> str:
     is_least = n_rows <= _LEAF_ROWS and n_rows * n_leaves <= _LEAF_WORK
     if is_least and n_leaves >= _LEAST_LEAVES_ALONE:
         return "leaves"
-    is_small = n_leaves <= _SMALL_LEAVES and 0 < n_rows * n_leaves < _SMALL_WORK
+    fewest, most = _SMALL_LEAVES
+    is_small = fewest < n_leaves <= most and n_rows * n_leaves < _SMALL_WORK
     return "small_chunks" if is_small else "chunks"
 
 
