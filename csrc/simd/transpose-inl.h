@@ -16,12 +16,23 @@ struct RowPart {
   typedef Type Unaligned __attribute__((aligned(sizeof(T))));
 };
 
+// Gather elements of two vectors, which are numbered as if b followed a.
+template <size_t... i, class V>
+[[gnu::always_inline]] inline void gather(const V& a, const V& b, V& result) {
+#if __has_builtin(__builtin_shufflevector)
+  result = __builtin_shufflevector(a, b, i...);
+#else  // GCC before 12
+  result = __builtin_shuffle(a, b, decltype(a < b){i...});
+#endif
+}
+
 // Exchange the elements of two vectors whose numbers, or those of their vectors, differ in one bit.
 template <size_t kBit, class V, size_t... i>
 [[gnu::always_inline]] inline void exchange(V& a, V& b, std::index_sequence<i...>) {
   constexpr size_t n = sizeof...(i);
-  const V low = __builtin_shufflevector(a, b, (i & kBit ? n + i - kBit : i)...);
-  b = __builtin_shufflevector(a, b, (i & kBit ? n + i : i + kBit)...);
+  V low;
+  gather<(i & kBit ? n + i - kBit : i)...>(a, b, low);
+  gather<(i & kBit ? n + i : i + kBit)...>(a, b, b);
   a = low;
 }
 

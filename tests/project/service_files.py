@@ -6,7 +6,6 @@ tool uses a network: the schemas are part of ``check-jsonschema``.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,11 +26,9 @@ SCHEMAS = {
 #: Tools that know more than a schema says, with their arguments.
 TOOLS = (
     ("zizmor", "--offline", "--no-progress", "--quiet", "--persona=pedantic", ".github"),
+    ("jactionlint", "--shellcheck=", "--pyflakes="),  # the same findings, whatever else is installed
     ("validate-pyproject", "pyproject.toml"),
 )
-
-#: The installation of this one downloads a program, which may fail; ``dev`` says so.
-OPTIONAL_TOOL = ("actionlint",)
 
 
 def commands() -> list[tuple[str, ...]]:
@@ -40,7 +37,7 @@ def commands() -> list[tuple[str, ...]]:
         ("check-jsonschema", "--builtin-schema", schema, *files(pattern))
         for schema, pattern in SCHEMAS.items()
     ]
-    return [*schemas, *TOOLS, *([OPTIONAL_TOOL] if shutil.which(OPTIONAL_TOOL[0]) else [])]
+    return [*schemas, *TOOLS]
 
 
 def files(pattern: str) -> list[str]:
