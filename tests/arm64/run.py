@@ -177,6 +177,8 @@ def build() -> None:
         "CMAKE_CXX_FLAGS": f"-idirafter {SYSTEM / 'usr' / 'include'}",
         "PYTHON_MODULE_EXTENSION": suffix,
         "Python_EXECUTABLE": PYTHON,
+        # Otherwise, CMake asks this machine's python-config.
+        "Python_INCLUDE_DIR": of_python("sysconfig.get_path('include')"),
         "SKSHAPGPU_CUDA": "OFF",
         "pybind11_DIR": pybind11.stdout.strip(),
     }
