@@ -49,6 +49,8 @@ TESTS = (
     "tests/engine/test_merged_trees.py",
     "tests/engine/interactions/test_indices.py",
     "tests/engine/interactions/test_interactions.py",
+    "tests/engine/background/test_background_intervals.py",
+    "tests/engine/background/test_background_pairs.py",
     "tests/engine/background/test_interventional.py",
 )
 
