@@ -11,20 +11,20 @@
 #include "background/leaf_weights.h"
 #include "background/pair_tables.h"
 #include "background/rescaled_tables.h"
-#include "base/large_memory.h"
 #include "base/numbers.h"
 #include "cpu/tree_algorithm.h"
 #include "cpu/walk_time.h"
 #include "intervals/builder.h"
 #include "plan/columns.h"
 #include "python/table_bindings.h"
-#include "rows/column_magnitudes.h"
-#include "rows/number_check.h"
 #include "simd/kernels.h"
 #include "tables/fast_v2.h"
 #include "tables/tree_costs.h"
 
 namespace skshap {
+
+void bind_arrays(py::module_& module);  // array_bindings.cpp
+
 namespace {
 
 template <class T>
@@ -240,39 +240,6 @@ BackgroundPairsPlan compile_background_pairs(const py::dict& ensemble, const std
   return with_view(ensemble, [&](const EnsembleView& view) {
     return make_background_pairs_plan(view, of, rows, p, order, index, count_bytes, n_threads);
   });
-}
-
-bool all_numbers_below(const py::array& array, double limit, bool allow_nan, int n_threads) {
-  require_floats(array, "array");
-  if (array.ndim() != 1 && array.ndim() != 2) throw py::value_error("array must have one or two dimensions");
-  const bool is_row = array.ndim() == 1;
-  const py::ssize_t n_columns = array.shape(is_row ? 0 : 1);
-  if (n_threads < 0 || n_columns > INT32_MAX)
-    throw py::value_error("n_threads or a dimension is out of range");
-  const Rows rows{array.data(), is_float32(array), is_row ? 1 : array.shape(0),
-                  is_row ? n_columns * array.itemsize() : array.strides(0), array.strides(is_row ? 0 : 1)};
-  const py::gil_scoped_release release;
-  return all_below(rows, static_cast<int32_t>(n_columns), limit, allow_nan, n_threads);
-}
-
-py::array_t<double> scale_and_sum_magnitudes(py::array& results, double factor, int n_threads) {
-  require_floats(results, "results");
-  if (results.ndim() != 3) throw py::value_error("results must have three dimensions");
-  check_array(results, "results", {results.shape(0), results.shape(1), results.shape(2)});
-  if (n_threads < 0) throw py::value_error("n_threads must not be negative");
-  const int64_t n_rows = results.shape(0) * results.shape(1), n_columns = results.shape(2);
-  py::array_t<double> sums(n_columns);
-  double* const out = sums.mutable_data();
-  void* const data = results.mutable_data();
-  const bool single = is_float32(results);
-  {
-    const py::gil_scoped_release release;
-    if (single)
-      scale_and_sum(static_cast<float*>(data), n_rows, n_columns, factor, n_threads, out);
-    else
-      scale_and_sum(static_cast<double*>(data), n_rows, n_columns, factor, n_threads, out);
-  }
-  return sums;
 }
 
 void add_leaf_weights_of(const py::dict& ensemble, const py::array& rows, const py::array& weights,
@@ -546,27 +513,6 @@ size_t parse_numbers(std::string_view text, py::array& numbers) {
   throw py::type_error("numbers must be float64 or int64");
 }
 
-// Return a new array of float32 or float64, and whether all of its elements are 0. A large one may be in
-// memory that another array gave back.
-py::tuple new_array(const std::vector<py::ssize_t>& shape, const py::dtype& dtype) {
-  const size_t bytes = array_bytes(shape, dtype);
-  if (bytes < kLargeBytes) return py::make_tuple(py::array(dtype, shape), false);
-  struct Taken {
-    void* data;
-    size_t bytes;
-  };
-  auto taken = std::make_unique<Taken>(Taken{nullptr, bytes});
-  Taken& its = *taken;
-  const py::capsule owner(taken.get(), [](void* p) {
-    const std::unique_ptr<Taken> given(static_cast<Taken*>(p));
-    if (given->data) give_back_memory(given->data, given->bytes);
-  });
-  taken.release();
-  const LargeMemory memory = take_memory(bytes);
-  its.data = memory.data;
-  return py::make_tuple(py::array(dtype, shape, memory.data, owner), memory.is_zero);
-}
-
 PYBIND11_MODULE(_core, module) {
   py::register_exception<TableMemoryError>(module, "TableMemoryError", PyExc_MemoryError);
   py::class_<Plan>(module, "Plan")
@@ -624,15 +570,9 @@ PYBIND11_MODULE(_core, module) {
         out["table_bytes"] = plan.count_bytes();
         return out;
       });
-  module.def("scale_and_sum", &scale_and_sum_magnitudes, py::arg("results"), py::arg("factor"),
-             py::arg("n_threads") = 1);
-  module.def("all_below", &all_numbers_below, py::arg("array"), py::arg("limit"), py::arg("allow_nan"),
-             py::arg("n_threads") = 1);
+  bind_arrays(module);
   module.def("add_leaf_weights", &add_leaf_weights_of, py::arg("ensemble"), py::arg("rows"),
              py::arg("weights"), py::arg("weight_at"), py::arg("n_threads") = 1);
-  module.def("new_array", &new_array, py::arg("shape"), py::arg("dtype"));
-  module.def("keep_memory", &keep_memory, py::arg("most_bytes"));
-  module.def("kept_memory", &kept_memory);
   module.def("parse_numbers", &parse_numbers, py::arg("text"), py::arg("numbers"));
   module.def("walk_seconds", &walk_seconds, py::arg("plan"), py::arg("X"));
   module.def("instruction_set", [] { return std::string(kernels().name); });
