@@ -210,7 +210,8 @@ def reason_of_options(algorithm: Algorithm, device: str, interventional: bool, m
     """Return why an explainer with these options cannot compute anything, and what to do instead."""
     option = f"algorithm='{algorithm.name}'"
     if model_output != "raw" and not interventional:
-        return f"model_output='{model_output}' is defined against background rows only: give data= for interventional values, or use"
+        asked = f"model_output='{model_output}' is defined against background rows only"
+        return f"{asked}: give data= for interventional values, or use"
     if interventional and not algorithm.interventional:
         return f"{option} computes no interventional SHAP values: use 'auto'"
     if device == "cuda":

@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "cuda/program/method.h"
 #include "cuda/program/intervals.h"
 #include "cuda/program/leaves.h"
+#include "cuda/program/method.h"
 #include "cuda/program/tables.h"
 #include "plan/plan.h"
 
