@@ -1,4 +1,6 @@
 // Arrays: passes over those of X and of results, and the memory of large ones.
+#include <pybind11/stl.h>
+
 #include <memory>
 
 #include "base/large_memory.h"
