@@ -70,11 +70,11 @@ _CUDA_ROW = {"single": 1e-12, "double": 2e-12}
 _CHUNK_LEAVES, _SMALL_CHUNK_LEAVES, _LEAST_CHUNKS = 512, 128, 5
 
 #: On GPUs, rows are explained leaf by leaf if they, and the product of rows and leaves, are at most this,
-#: and there are so many leaves that it saves time. Each row and leaf takes time then, and hardly anything
-#: else. More rows are walked in small chunks if the product is below _SMALL_WORK. Models of more leaves than
-#: _SMALL_LEAVES give work to all warps in larger chunks, which share more of it; those of fewer have small
-#: chunks anyway.
-_LEAF_ROWS, _LEAF_WORK, _LEAST_LEAVES_ALONE, _CUDA_LEAF_ROW = 64, 8e6, 8_000, 5e-11
+#: and there are enough leaves to save time, but not so many that compiling them takes gigabytes. Each row
+#: and leaf takes time then, and hardly anything else. More rows are walked in small chunks if the product is
+#: below _SMALL_WORK. Models of more leaves than _SMALL_LEAVES give work to all warps in larger chunks, which
+#: share more of it; those of fewer have small chunks anyway.
+_LEAF_ROWS, _LEAF_WORK, _LEAVES_ALONE, _CUDA_LEAF_ROW = 64, 8e6, (8_000, 1_000_000), 5e-11
 _SMALL_WORK, _SMALL_LEAVES = 64e6, (640, 130_000)
 
 #: Tables by intervals on that H200, which the CPU builds: seconds per row and lookup of _CUDA_LINE bytes, and
@@ -269,7 +269,8 @@ def cuda_method(groups: Sequence[TreeGroup], n_rows: int) -> str:
     """Return how a GPU explains so many rows: "chunks", "small_chunks" or "leaves", as ``_cuda`` names it."""
     n_leaves = sum(group.n_walked_leaves for group in groups)
     is_least = n_rows <= _LEAF_ROWS and n_rows * n_leaves <= _LEAF_WORK
-    if is_least and n_leaves >= _LEAST_LEAVES_ALONE:
+    fewest, most = _LEAVES_ALONE
+    if is_least and fewest <= n_leaves <= most:
         return "leaves"
     fewest, most = _SMALL_LEAVES
     is_small = fewest < n_leaves <= most and n_rows * n_leaves < _SMALL_WORK

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <queue>
 #include <stdexcept>
+#include <utility>
 
 #include "plan/tree_paths.h"
 
@@ -119,6 +120,10 @@ class Extractor {
     out_.bins.assign(bins.n_bins + 1, 0);
     for (size_t i = 0; i < lengths.size(); ++i) out_.bins[bins.bin[i] + 1] += lengths[i];
     std::partial_sum(out_.bins.begin(), out_.bins.end(), out_.bins.begin());
+    if (packing == Packing::kNone) {  // the order is that of the trees
+      out_.elements = std::move(elements_);
+      return;
+    }
     std::vector<int64_t> next = out_.bins;
     out_.elements.resize(elements_.size());
     auto from = elements_.cbegin();
