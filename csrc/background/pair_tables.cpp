@@ -28,7 +28,7 @@ constexpr size_t kBatchPlaces = 210, kBatchLookups = 256;
 // outputs of leaves that have several are in batches of their own: both bound the sums of a row.
 class PairLayout {
  public:
-  // Where the tables of a tree begin, for the first of its outputs, and how far those of others are apart.
+  // The first table of a tree for its first output, and the distance to those of its next output.
   struct Place {
     size_t lookup, stride;
   };
