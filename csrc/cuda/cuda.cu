@@ -23,8 +23,14 @@ constexpr size_t kTripleBytes = size_t{1} << 32;
 constexpr size_t kSmallBytes = size_t{1} << 27;
 // Rows per batch if memory allows: enough work for the largest devices, few enough for batches to overlap.
 constexpr int64_t kBatchRows = 1 << 17;
-// The copies and kernels of one batch overlap with those of the other.
-constexpr int kLanes = 2;
+// Batches in flight, whose copies and kernels overlap. The walk fills the GPU, so the kernels that add up its
+// sums may have to wait for the walk of the next batch, and only then the copy of the result begins: with two
+// batches, the GPU would have nothing to do meanwhile.
+constexpr int kLanes = 4;
+// More than two batches have at least so many rows each.
+constexpr size_t kLeastRows = 1 << 10;
+// For rows on the device, whose results are not copied: the second batch fills the GPU while the first ends.
+constexpr int kDeviceLanes = 2;
 
 }  // namespace
 
@@ -94,14 +100,14 @@ class Pipeline : public CudaPlan::Impl {
     const bool margins = result.values.margin || result.gap, direct = is_direct(result, rows.n_rows);
     // A large job has several batches, so that copies overlap with kernels.
     const int64_t several = std::max<int64_t>(rows.n_rows / 8, 1 << 14);
-    const int64_t batch = batch_rows(rows.n_rows, several, io_row, margins, memory_limit);
+    const auto [batch, n_lanes] = batches_of(rows.n_rows, several, kLanes, io_row, margins, memory_limit);
     for (const Lane& lane : lanes_) lane.done.wait(kComputing);  // calls on the device return early
     reset_gap(result.gap, lanes_[0].stream.stream);
-    check(cudaStreamSynchronize(lanes_[0].stream.stream), "clearing the gap");  // for both lanes
+    check(cudaStreamSynchronize(lanes_[0].stream.stream), "clearing the gap");  // for all lanes
     for (Lane& lane : lanes_) lane.n_rows = 0;
     try {
       int l = 0;
-      for (int64_t first = 0; first < rows.n_rows; first += batch, l = (l + 1) % kLanes) {
+      for (int64_t first = 0; first < rows.n_rows; first += batch, l = (l + 1) % n_lanes) {
         if (interrupted()) {
           finish();
           return false;
@@ -118,7 +124,7 @@ class Pipeline : public CudaPlan::Impl {
         send_result(lane, result.values, direct);
         lane.done.record(s);
       }
-      for (int i = 0; i < kLanes; ++i, l = (l + 1) % kLanes) {
+      for (int i = 0; i < n_lanes; ++i, l = (l + 1) % n_lanes) {
         if (direct)
           lanes_[l].done.wait(kComputing);
         else
@@ -137,11 +143,10 @@ class Pipeline : public CudaPlan::Impl {
     const std::lock_guard<std::mutex> lock(mutex_);
     const UseDevice use(device_);
     const bool margins = result.gap;
-    // Two batches, so that the second one fills the GPU while the first one finishes.
-    const int64_t several = std::max<int64_t>(rows.n_rows / 2, 1 << 15);
-    const int64_t batch = batch_rows(rows.n_rows, several, 0, margins, memory_limit);
+    const int64_t several = std::max<int64_t>(rows.n_rows / kDeviceLanes, 1 << 15);
+    const auto [batch, most_lanes] = batches_of(rows.n_rows, several, kDeviceLanes, 0, margins, memory_limit);
     // A single batch needs no stream of its own.
-    const int n_lanes = rows.n_rows > batch ? kLanes : 1;
+    const int n_lanes = rows.n_rows > batch ? most_lanes : 1;
     const auto stream_of = [&](const Lane& lane) { return n_lanes > 1 ? lane.stream.stream : stream; };
     const bool refuses = input.refuses() && rows.n_rows && plan_.n_inputs;
     reset_gap(result.gap, stream);
@@ -153,7 +158,7 @@ class Pipeline : public CudaPlan::Impl {
     for (int l = 0; l < n_lanes; ++l) lanes_[l].done.delay(stream_of(lanes_[l]));
     if (n_lanes > 1) {  // begin once the rows are there
       begin_.record(stream);
-      for (const Lane& lane : lanes_) begin_.delay(lane.stream.stream);
+      for (int l = 0; l < n_lanes; ++l) begin_.delay(lanes_[l].stream.stream);
     }
     try {
       int l = 0;
@@ -196,31 +201,43 @@ class Pipeline : public CudaPlan::Impl {
     return (rows.is_float32 ? 4 : 8) * static_cast<size_t>(plan_.n_inputs);
   }
 
-  // Return the number of rows of a batch: as many as memory allows, but at most `most`. All batches have
-  // about the same size, because a small one would not fill the GPU.
-  int64_t batch_rows(int64_t n_rows, int64_t most, size_t io_row, bool margins, size_t memory_limit) const {
-    const size_t fixed = kLanes * model_.frame_bytes,
-                 row = kLanes * (launches_.lane_row_bytes(margins) + io_row);
-    size_t limit = memory_limit;
+  // How a call is divided: rows of a batch, and batches in flight.
+  struct Batches {
+    int64_t n_rows;
+    int n_lanes;
+  };
+
+  // Divide a call into batches of at most `most` rows, of which at most n_lanes are in flight: fewer if
+  // memory would not suffice for batches that are worth it. All batches have about the same size, because a
+  // small one would not fill the GPU.
+  Batches batches_of(int64_t n_rows, int64_t most, int n_lanes, size_t io_row, bool margins,
+                     size_t memory_limit) const {
     most = std::min(most, kBatchRows);
-    if (!limit && fixed + row * std::min(most, n_rows + kTile) <= kSmallBytes) {
-      limit = kSmallBytes;  // asking for free memory takes as long as a small job
-    } else if (!limit) {
-      size_t free = 0, total = 0;
-      check(cudaMemGetInfo(&free, &total), "reading free memory");
-      const size_t enough = plan_.order < 3 ? kDefaultBytes : kTripleBytes;
-      limit = std::min(std::max(enough, fixed + row * kTile), free / 2);
+    size_t by_memory = 0;
+    for (;; n_lanes /= 2) {
+      const size_t fixed = n_lanes * model_.frame_bytes,
+                   row = n_lanes * (launches_.lane_row_bytes(margins) + io_row), least = fixed + row * kTile;
+      const size_t limit =
+          memory_limit ? memory_limit : usual_limit(fixed + row * std::min(most, n_rows + kTile), least);
+      by_memory = limit > fixed ? (limit - fixed) / std::max<size_t>(row, 1) : 0;
+      if (by_memory >= (n_lanes > kDeviceLanes ? std::min<size_t>(most, kLeastRows) : kTile)) break;
+      if (n_lanes == 1)
+        throw CudaMemoryError("the GPU needs " + std::to_string(least) +
+                              " bytes for the smallest batch, but may use " + std::to_string(limit) +
+                              "; raise memory_limit or use device='cpu'");
     }
-    const int64_t by_memory =
-        limit > fixed ? static_cast<int64_t>((limit - fixed) / std::max<size_t>(row, 1)) : 0;
-    if (by_memory < kTile)
-      throw CudaMemoryError("the GPU needs " + std::to_string(fixed + row * kTile) +
-                            " bytes for the smallest batch, but may use " + std::to_string(limit) +
-                            "; raise memory_limit or use device='cpu'");
-    most = std::min(by_memory, most) / kTile * kTile;
+    most = std::min<int64_t>(by_memory, most) / kTile * kTile;
     const int64_t n_batches = (n_rows + most - 1) / most;
     const int64_t rows = (n_rows + n_batches - 1) / std::max<int64_t>(n_batches, 1);
-    return std::max<int64_t>((rows + kTile - 1) / kTile, 1) * kTile;
+    return {std::max<int64_t>((rows + kTile - 1) / kTile, 1) * kTile, n_lanes};
+  }
+
+  // Return how much memory a call without a limit may use, if it could use `most` and needs `least`.
+  size_t usual_limit(size_t most, size_t least) const {
+    if (most <= kSmallBytes) return kSmallBytes;  // asking for free memory takes as long as a small job
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "reading free memory");
+    return std::min(std::max(plan_.order < 3 ? kDefaultBytes : kTripleBytes, least), free / 2);
   }
 
   static Rows part_of(const Rows& rows, int64_t first, int64_t n) {
