@@ -191,7 +191,13 @@ def build_tools(environment: Path) -> Path:
     """Install the build tools in one folder for all versions of Python: another one would compile anew."""
     folder = WORK / "build-tools"
     if not folder.exists():
-        tools = ("scikit-build-core>=0.10", "pybind11>=2.13", "cmake>=3.24", "ninja")
+        tools = (
+            "scikit-build-core>=0.10",
+            "pybind11>=2.13",
+            "hatch-fancy-pypi-readme>=22.5",
+            "cmake>=3.24",
+            "ninja",
+        )
         pip(environment, "install", "--target", folder, *tools)
     return folder
 
