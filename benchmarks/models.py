@@ -40,8 +40,15 @@ STORED = {
     "superconductor": "superconductivity_500",
 }
 
-#: size: (boosting rounds, max_depth).
-XGBOOST_SIZES = {"small": (10, 3), "d6": (100, 6), "med": (100, 8), "large": (1000, 16)}
+#: size: (boosting rounds, max_depth, learning rate).
+XGBOOST_SIZES = {
+    "small": (10, 3, 0.01),
+    "d6": (100, 6, 0.01),
+    "d6-0.1": (100, 6, 0.1),
+    "med": (100, 8, 0.01),
+    "med-0.1": (100, 8, 0.1),
+    "large": (1000, 16, 0.01),
+}
 
 #: Rounds of "large" without --full: the trees of 1,000 rounds take hours to train.
 LARGE_ROUNDS = 100
@@ -178,10 +185,10 @@ def _train(name: str, options: Options) -> tuple[Any, np.ndarray, str]:
         train, size = train_catboost, (min(20, iterations) if options.quick else iterations, n_levels)
     elif _family(name) == "xgboost":
         dataset = first
-        rounds, max_depth = XGBOOST_SIZES[rest]
+        rounds, max_depth, learning_rate = XGBOOST_SIZES[rest]
         if rest == "large" and not options.full:
             rounds = LARGE_ROUNDS
-        train = partial(train_xgboost, device=options.train_device)
+        train = partial(train_xgboost, device=options.train_device, learning_rate=learning_rate)
         size = (max(5, rounds // 10) if options.quick else rounds, max_depth)
     else:
         dataset = "adult"
