@@ -1,4 +1,8 @@
-"""Interventional interactions and Banzhaf values, on all cores of the CPU and, if there is one, on a GPU."""
+"""Answers that compare pairs of rows, on all cores of the CPU and, if there is one, on a GPU.
+
+Interventional interactions and Banzhaf values, and SHAP values of the probability and the log loss, which
+shap computes as well.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -16,12 +21,23 @@ from skshapgpu import TreeExplainer, cuda_info
 #: Rows whose values in single precision are compared with those of the CPU in double precision.
 CHECKED_ROWS = 64
 
-#: name: the timed call.
-CALLS: dict[str, Callable[[TreeExplainer, np.ndarray], Any]] = {
-    "matrices": lambda explainer, X: explainer.shap_interaction_values(X),
-    "occurring": lambda explainer, X: explainer.explain_interactions(X, interactions="occurring").values,
-    "Banzhaf matrices": lambda explainer, X: explainer.explain_interactions(X, index="BII").values,
-    "Banzhaf values": lambda explainer, X: explainer.explain(X, index="BV").values,
+#: Rows that shap explains; its time is proportional to their number.
+SHAP_ROWS = 20
+
+#: name: (what is explained, the timed call of an explainer, rows and targets).
+CALLS: dict[str, tuple[str, Callable[[TreeExplainer, np.ndarray, np.ndarray], Any]]] = {
+    "matrices": ("raw", lambda explainer, X, y: explainer.shap_interaction_values(X)),
+    "occurring": (
+        "raw",
+        lambda explainer, X, y: explainer.explain_interactions(X, interactions="occurring").values,
+    ),
+    "Banzhaf matrices": (
+        "raw",
+        lambda explainer, X, y: explainer.explain_interactions(X, index="BII").values,
+    ),
+    "Banzhaf values": ("raw", lambda explainer, X, y: explainer.explain(X, index="BV").values),
+    "probability": ("probability", lambda explainer, X, y: explainer.shap_values(X)),
+    "log loss": ("log_loss", lambda explainer, X, y: explainer.shap_values(X, y)),
 }
 
 
@@ -32,6 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=int, default=6, help="of XGBoost's trees (6)")
     parser.add_argument("--rounds", type=int, default=100, help="of boosting (100)")
     parser.add_argument("--repeats", type=int, default=5, help="timed calls after the first (5)")
+    parser.add_argument(
+        "--calls", nargs="+", choices=CALLS, default=list(CALLS), metavar="NAME", help="(all)"
+    )
+    parser.add_argument("--shap", action="store_true", help="time shap's probability and log loss, too")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -41,58 +61,81 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(max(arguments.rows, 20_000), arguments.features)).astype(np.float32)
     y = X[:, 0] * X[:, 1] + np.sin(X[:, -1]) * X[:, 0] + 0.3 * X.sum(axis=1)
+    positive = (y + rng.normal(size=len(y)) > 0).astype(int)
     parameters = {"max_depth": arguments.depth, "eta": 0.1}
-    booster = xgboost.train(parameters, xgboost.DMatrix(X[:20_000], y[:20_000]), arguments.rounds)
-    background, rows = X[: arguments.background], X[: arguments.rows]
-    double = TreeExplainer(booster, background, device="cpu", precision="double")
-    truth = {name: call(double, rows[:CHECKED_ROWS].astype(np.float64)) for name, call in CALLS.items()}
-    names = ("rows", "background", "features", "depth", "rounds", "repeats")
-    result = {name: getattr(arguments, name) for name in names}
-    result |= {"leaves": double.model_info()["n_leaves"], "pairs": len(double.occurring_interactions())}
-    devices = ["cpu", "cuda"] if cuda_info()["available"] else ["cpu"]
-    result["devices"] = {
-        device: time_device(booster, background, rows, device, truth, arguments.repeats) for device in devices
+    boosters = {
+        objective: xgboost.train(
+            parameters | {"objective": objective},
+            xgboost.DMatrix(X[:20_000], target[:20_000]),
+            arguments.rounds,
+        )
+        for objective, target in (("reg:squarederror", y), ("binary:logistic", positive))
     }
+    background, rows, targets = X[: arguments.background], X[: arguments.rows], positive[: arguments.rows]
+    names = ("rows", "background", "features", "depth", "rounds", "repeats")
+    result: dict[str, Any] = {name: getattr(arguments, name) for name in names}
+    result["calls"] = {}
+    for name in arguments.calls:
+        output, call = CALLS[name]
+        booster = boosters["reg:squarederror" if output == "raw" else "binary:logistic"]
+        double = TreeExplainer(booster, background, device="cpu", precision="double", model_output=output)
+        truth = call(double, rows[:CHECKED_ROWS].astype(np.float64), targets[:CHECKED_ROWS])
+        found: dict[str, Any] = {"leaves": double.model_info()["n_leaves"]}
+        for device in ["cpu", "cuda"] if cuda_info()["available"] else ["cpu"]:
+            explainer = TreeExplainer(booster, background, device=device, n_jobs=-1, model_output=output)
+            found[device] = time_calls(partial(call, explainer, rows, targets), truth, arguments.repeats)
+        if output != "raw" and arguments.shap:
+            found["shap"] = time_shap(booster, background, rows, targets, output, truth, arguments.repeats)
+        result["calls"][name] = found
     return result
 
 
-def time_device(
-    booster: Any,
-    background: np.ndarray,
-    rows: np.ndarray,
-    device: str,
-    truth: dict[str, np.ndarray],
-    repeats: int,
-) -> dict[str, Any]:
-    """Return, for each kind of call, its seconds, those of the first call, and the largest error.
+def time_calls(call: Callable[[], np.ndarray], truth: np.ndarray, repeats: int) -> dict[str, Any]:
+    """Return the seconds of calls, those of the first call, and the largest error.
 
     The error is the largest difference divided by the largest magnitude.
     """
-    found = {}
-    for name, call in CALLS.items():
-        explainer = TreeExplainer(booster, background, device=device, n_jobs=-1)
-        values, first = timed(call, explainer, rows)
-        seconds = [timed(call, explainer, rows)[1] for _ in range(repeats)]
-        error = np.abs(values[:CHECKED_ROWS] - truth[name]).max() / np.abs(truth[name]).max()
-        found[name] = {
-            "seconds": {"median": median(seconds), "min": min(seconds), "max": max(seconds)},
-            "first_seconds": first,
-            "error": float(error),
-        }
-    return found
+    values, first = timed(call)
+    seconds = [timed(call)[1] for _ in range(repeats)]
+    n = min(len(truth), len(values))
+    return {
+        "seconds": {"median": median(seconds), "min": min(seconds), "max": max(seconds)},
+        "first_seconds": first,
+        "error": float(np.abs(values[:n] - truth[:n]).max() / np.abs(truth[:n]).max()),
+    }
 
 
-def timed(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+def time_shap(
+    booster: Any,
+    background: np.ndarray,
+    rows: np.ndarray,
+    targets: np.ndarray,
+    output: str,
+    truth: np.ndarray,
+    repeats: int,
+) -> dict[str, Any]:
+    """Time shap on a few rows, and state the time of all rows, which is proportional."""
+    import shap
+
+    explainer = shap.TreeExplainer(booster, background, model_output=output)
+    some, target = rows[:SHAP_ROWS], targets[:SHAP_ROWS] if output == "log_loss" else None
+    call = partial(explainer.shap_values, some, target, check_additivity=False)
+    found = time_calls(call, truth, repeats)
+    factor = len(rows) / len(some)
+    found["seconds"] = {name: factor * seconds for name, seconds in found["seconds"].items()}
+    return found | {"rows": len(some), "version": shap.__version__}
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
     start = time.perf_counter()
-    result = call(*arguments)
+    result = call()
     return result, time.perf_counter() - start
 
 
 def print_result(result: dict[str, Any]) -> None:
     print(json.dumps(result, indent=1))
-    on_cpu, on_gpu = (result["devices"].get(device) for device in ("cpu", "cuda"))
-    if on_cpu is None or on_gpu is None:
-        return
-    for name, entry in on_cpu.items():
-        ratio = entry["seconds"]["median"] / on_gpu[name]["seconds"]["median"]
-        print(f"{name}: the CPU takes {ratio:.1f} times as long as the GPU")
+    for name, entry in result["calls"].items():
+        for slower, faster in (("cpu", "cuda"), ("shap", "cpu")):
+            if slower in entry and faster in entry:
+                ratio = entry[slower]["seconds"]["median"] / entry[faster]["seconds"]["median"]
+                print(f"{name}: {slower} takes {ratio:.1f} times as long as {faster}")
