@@ -117,7 +117,9 @@ def time_shap(
     """Time shap on a few rows, and state the time of all rows, which is proportional."""
     import shap
 
-    explainer = shap.TreeExplainer(booster, background, model_output=output)
+    # Without a masker, shap would take 100 background rows only.
+    masker = shap.maskers.Independent(background, max_samples=len(background))
+    explainer = shap.TreeExplainer(booster, masker, model_output=output)
     some, target = rows[:SHAP_ROWS], targets[:SHAP_ROWS] if output == "log_loss" else None
     call = partial(explainer.shap_values, some, target, check_additivity=False)
     found = time_calls(call, truth, repeats)
