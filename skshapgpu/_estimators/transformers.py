@@ -12,6 +12,7 @@ from .._common.progress import require_progress
 from .._engine.pairs import Request
 from .._explanations.interactions import InteractionExplanation, set_names
 from .._explanations.values import Explanation, column_names, side_by_side
+from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins, summed_by_column
 from .._rows.tables import n_rows_of, select
 from ..explainer import TreeExplainer
@@ -175,7 +176,7 @@ class ShapTransformer(ExplainingTransformer):
         rows = np.arange(0, n_rows, max(1, -(-n_rows // _IMPORTANCE_ROWS)))
         total = np.zeros(())
         for start in range(0, len(rows), _IMPORTANCE_CHUNK):
-            values = self.explainer_.shap_values(select(X, rows[start : start + _IMPORTANCE_CHUNK]))
+            values = to_host(self.explainer_.shap_values(select(X, rows[start : start + _IMPORTANCE_CHUNK])))
             if columns is not None:
                 values = summed_by_column(values, columns, self.n_features_in_)
             total = total + np.abs(values).reshape(*values.shape[:2], -1).sum(axis=(0, 2), dtype=np.float64)

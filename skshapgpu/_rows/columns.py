@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .gpu_arrays import copied_to_host
 from .tables import select, to_array
 
 #: Pairs of percentiles between which colours change, tried in this order, from robust to all values.
@@ -91,7 +92,8 @@ def numbers_of(data: Any) -> tuple[np.ndarray, bool]:
 
 
 def _of_frame(frame: Any) -> Column:
-    """Read the only column of a data frame of pandas or polars, or of a table of PyArrow."""
+    """Read the only column of a data frame of pandas, cuDF or polars, or of a table of PyArrow."""
+    frame = copied_to_host(frame)
     if hasattr(frame, "iloc"):
         series = frame.iloc[:, 0]
         if type(series.dtype).__name__ == "CategoricalDtype":

@@ -56,7 +56,7 @@ def _pandas_frame(frame: Any) -> Frame:
         if len({(id(view.base), view.dtype) for view in views}) == 1 and views[0].base is not None:
             block = frame.to_numpy()
     single = all(s.dtype.kind == "f" and getattr(s.dtype, "itemsize", 8) == 4 for s in columns)
-    sources = [_pandas_source(series) for series in columns]
+    sources = [pandas_source(series) for series in columns]
     long = _positions(columns, lambda series: is_long(series.dtype))
     return Frame(frame.columns, single, sources, _positions(columns, _is_pandas_text), long, block)
 
@@ -73,7 +73,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
 
 
-def _pandas_source(series: Any) -> ColumnSource:
+def pandas_source(series: Any) -> ColumnSource:
     dtype, array = series.dtype, series.array
     if isinstance(dtype, np.dtype):
         values = series.to_numpy()

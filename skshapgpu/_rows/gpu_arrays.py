@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -39,11 +41,11 @@ class Numbers:
 
 @dataclass(frozen=True)
 class GpuArray:
-    """A two-dimensional float32 or float64 array of another library on a GPU: ``rows.Rows``.
+    """X on a GPU, as a two-dimensional float32 or float64 array: ``rows.Rows``.
 
     Attributes
     ----------
-    data : array
+    data : array or data frame
         X.
     array : array of PyTorch or CuPy
         The numbers of X, without a copy if possible.
@@ -51,8 +53,11 @@ class GpuArray:
     view : _cuda.DeviceArray
     shape : (int, int)
     dtype : numpy dtype
+        Type of the results; ``array`` may have another.
     numbers : Numbers
     names : tuple of str
+    original : array, data frame or None
+        X before the leading steps of a pipeline.
     """
 
     data: Any
@@ -64,18 +69,22 @@ class GpuArray:
     dtype: np.dtype
     numbers: Numbers
     names: tuple[str, ...]
+    original: Any = None
 
     @property
     def n_rows(self) -> int:
         return self.shape[0]
 
-    @property
-    def row_labels(self) -> None:
-        return None
+    @cached_property
+    def row_labels(self) -> Any:
+        """Row labels of a data frame, copied to the host; None for an array."""
+        frames = (X for X in (self.original, self.data) if is_frame(X) and len(X) == self.n_rows)
+        return next((frame.index.to_pandas() for frame in frames), None)
 
     def to_native(self, values: Any) -> Any:
-        """Convert an array made by :meth:`empty` to the library of X."""
-        if _root(self.data) in (_root(values), "numba"):  # Numba accepts CuPy's arrays
+        """Convert an array made by :meth:`empty` to the library of X; for a data frame, to CuPy."""
+        # Numba accepts CuPy's arrays.
+        if is_frame(self.data) or _root(self.data) in (_root(values), "numba"):
             return values
         namespace = import_module(_root(self.data))
         convert = getattr(getattr(namespace, "dlpack", namespace), "from_dlpack", None)
@@ -83,7 +92,7 @@ class GpuArray:
 
     def empty(self, shape: tuple[int, ...]) -> Any:
         """Return a new array of the same library and dtype on the same GPU."""
-        if _root(self.array) == "torch":
+        if is_torch(self.array):
             import torch
 
             return torch.empty(shape, dtype=getattr(torch, self.dtype.name), device=self.array.device)
@@ -91,38 +100,58 @@ class GpuArray:
 
         if cupy.cuda.runtime.getDevice() == self.gpu:
             return cupy.empty(shape, self.dtype)
-        with cupy.cuda.Device(self.gpu):
+        with current(self.array):
             return cupy.empty(shape, self.dtype)
 
     def rows(self, start: int, stop: int) -> GpuArray:
         """Return some of the rows, without a copy."""
         if start == 0 and stop == self.shape[0]:
             return self
-        return replace(take(self.array[start:stop], self.numbers, self.names), data=self.data)
+        return view(self.array[start:stop], self.data, self.numbers, self.names, self.dtype)
 
 
 def _root(X: Any) -> str:
     return type(X).__module__.partition(".")[0]
 
 
+def is_torch(X: Any) -> bool:
+    """Return whether X is a tensor of PyTorch, without importing it."""
+    return _root(X) == "torch"
+
+
+def is_frame(X: Any) -> bool:
+    """Return whether X is a data frame of cuDF."""
+    cudf = sys.modules.get("cudf")
+    return cudf is not None and isinstance(X, cudf.DataFrame)
+
+
 def on_gpu(X: Any) -> bool:
     """Return whether X is in the memory of a GPU."""
     if isinstance(X, np.ndarray):
         return False
-    if _root(X) == "torch":
+    if is_torch(X):
         return bool(getattr(X, "is_cuda", False))
-    if hasattr(type(X), "__cuda_array_interface__"):
+    if hasattr(type(X), "__cuda_array_interface__") or is_frame(X):
         return True
     describe = getattr(type(X), "__dlpack_device__", None)
     return describe is not None and int(X.__dlpack_device__()[0]) in (2, 13)  # CUDA, CUDA managed
 
 
-def take(X: Any, numbers: Numbers, names: tuple[str, ...]) -> GpuArray:
-    """Take an array on a GPU as X, without a copy unless its dtype requires one.
+def require_cupy(X: Any) -> Any:
+    """Return the module cupy, which is needed to read X; raise ``TypeError`` if it is not installed."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise TypeError(
+            f"X is a {type(X).__qualname__} on a GPU; to read it, CuPy must be installed"
+        ) from error
+    return cupy
 
-    Arrays of CuPy and PyTorch are taken as they are. Others are read with ``__cuda_array_interface__`` or
-    DLPack through CuPy, which must be installed. Numbers that are neither float32 nor float64, such as
-    integers, are rounded to ``numbers.rounded_to``, as for an array on the host.
+
+def opened(X: Any) -> Any:
+    """Return X as an array of PyTorch or CuPy, without a copy.
+
+    Arrays of other libraries are read with ``__cuda_array_interface__`` or DLPack through CuPy.
 
     Raises
     ------
@@ -131,47 +160,83 @@ def take(X: Any, numbers: Numbers, names: tuple[str, ...]) -> GpuArray:
     TypeError
         X does not hold real numbers, or cannot be read without CuPy.
     """
-    cuda, original = load_cuda(), X
-    if _root(X) == "torch":
+    if is_torch(X):
+        array = X.detach()
+        if array.is_complex():
+            raise TypeError("X must hold real numbers")
+    else:
+        cupy, array = require_cupy(X), X
+        if not isinstance(X, cupy.ndarray):
+            array = cupy.asarray(X) if hasattr(type(X), "__cuda_array_interface__") else cupy.from_dlpack(X)
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"X must hold real numbers, not {array.dtype}")
+    if array.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {array.ndim}D array instead")
+    return array
+
+
+def view(
+    array: Any, data: Any, numbers: Numbers, names: tuple[str, ...], dtype: np.dtype | None = None
+) -> GpuArray:
+    """Return an :func:`opened` array as X, which is ``data``, without a copy unless its dtype requires one.
+
+    Numbers that are neither float32 nor float64, such as integers, are rounded to ``numbers.rounded_to``, as
+    for an array on the host. ``dtype`` is that of the results; None: that of the array.
+    """
+    if dtype_of(array) not in (np.float32, np.float64):
+        array = cast(cast(array, numbers.rounded_to), "float64")
+    own = dtype_of(array)
+    if is_torch(array):
         import torch
 
-        X = X.detach()
-        index, stream = X.device.index, torch.cuda.current_stream(X.device).cuda_stream
-        if X.dtype not in (torch.float32, torch.float64):
-            if X.is_complex():
-                raise TypeError("X must hold real numbers")
-            X = X.to(getattr(torch, numbers.rounded_to)).to(torch.float64)
-        dtype = np.dtype(np.float32 if X.dtype == torch.float32 else np.float64)
-        strides = tuple(stride * dtype.itemsize for stride in X.stride())
-        address = X.data_ptr()
+        stream = torch.cuda.current_stream(array.device).cuda_stream
+        strides: Any = tuple(stride * own.itemsize for stride in array.stride())
     else:
-        try:
-            import cupy
-        except ImportError as error:
-            raise TypeError(
-                f"X is a {type(X).__qualname__} on a GPU; to read it, CuPy must be installed"
-            ) from error
-        if not isinstance(X, cupy.ndarray):
-            X = cupy.asarray(X) if hasattr(type(X), "__cuda_array_interface__") else cupy.from_dlpack(X)
-        index = X.device.id
-        if X.dtype.kind not in "fiub":
-            raise TypeError(f"X must hold real numbers, not {X.dtype}")
-        stream = cupy.cuda.get_current_stream(index).ptr
-        if X.dtype not in (np.float32, np.float64):
-            with cupy.cuda.Device(index):
-                X = X.astype(numbers.rounded_to).astype(np.float64)
-        dtype, strides, address = np.dtype(X.dtype), X.strides, X.data.ptr
-    if X.ndim != 2:
-        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead")
-    n_rows, n_features = (int(n) for n in X.shape)
-    view = cuda.DeviceArray(int(address), dtype == np.float32, n_rows, *(int(stride) for stride in strides))
+        import cupy
+
+        stream, strides = cupy.cuda.get_current_stream(gpu_of(array)).ptr, array.strides
+    n_rows, n_features = (int(n) for n in array.shape)
+    strides = (int(stride) for stride in strides)
+    seen = load_cuda().DeviceArray(int(address(array)), own == np.float32, n_rows, *strides)
     shape = (n_rows, n_features)
-    return GpuArray(original, X, int(index), int(stream), view, shape, dtype, numbers, names)
+    return GpuArray(data, array, gpu_of(array), int(stream), seen, shape, dtype or own, numbers, names)
+
+
+def gpu_of(array: Any) -> int:
+    """Return the number of the GPU that an :func:`opened` array is on."""
+    return int(array.device.index if is_torch(array) else array.device.id)
+
+
+def dtype_of(array: Any) -> np.dtype | None:
+    """Return the dtype of an :func:`opened` array; None if NumPy has none of the name."""
+    if not is_torch(array):
+        return np.dtype(array.dtype)
+    name = str(array.dtype).removeprefix("torch.")
+    return np.dtype(name) if name in np.sctypeDict else None
+
+
+def cast(array: Any, dtype: str) -> Any:
+    """Return an :func:`opened` array in another dtype, on the same GPU."""
+    if is_torch(array):
+        import torch
+
+        return array.to(getattr(torch, dtype))
+    with current(array):
+        return array.astype(dtype)
+
+
+def current(array: Any) -> AbstractContextManager[Any]:
+    """Make the GPU of an :func:`opened` array CuPy's current one; PyTorch needs no such thing."""
+    if is_torch(array):
+        return nullcontext()
+    import cupy
+
+    return cupy.cuda.Device(gpu_of(array))
 
 
 def address(array: Any) -> int:
     """Return the address of an array made by :meth:`GpuArray.empty`."""
-    return array.data_ptr() if _root(array) == "torch" else array.data.ptr
+    return array.data_ptr() if is_torch(array) else array.data.ptr
 
 
 def scale_and_sum(values: Any, factor: float, n_threads: int) -> np.ndarray:
@@ -185,15 +250,22 @@ def scale_and_sum(values: Any, factor: float, n_threads: int) -> np.ndarray:
         return _core.scale_and_sum(values, factor, n_threads)
     if factor != 1:
         values *= factor
-    double = sys.modules["torch"].float64 if _root(values) == "torch" else np.float64
+    double = sys.modules["torch"].float64 if is_torch(values) else np.float64
     flat = abs(values).reshape(values.shape[0] * values.shape[1], values.shape[2])
     return to_host(flat.sum(0, dtype=double))
+
+
+def copied_to_host(X: Any) -> Any:
+    """Return X on a GPU as an array of NumPy or a data frame of pandas; return any other X as it is."""
+    if is_frame(X):
+        return X.to_pandas()
+    return to_host(X) if on_gpu(X) else X
 
 
 def to_host(values: Any) -> np.ndarray:
     """Return an array of any library as an array of NumPy."""
     if isinstance(values, np.ndarray):
         return values
-    if _root(values) == "torch":
+    if is_torch(values):
         return values.detach().cpu().numpy()
     return values.get() if hasattr(values, "get") else np.asarray(values)

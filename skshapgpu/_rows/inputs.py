@@ -1,6 +1,6 @@
 """Conversion of any X to numbers: the only place that checks and converts data.
 
-:class:`Reader` reads X for one model, from the host or from the memory of a GPU (``gpu_arrays.py``), and
+:class:`Reader` reads X for one model, from the host or from the memory of a GPU (``gpu_columns.py``), and
 returns the interface of ``rows.py`` for both. For X on the host, :func:`read` checks what concerns X as a
 whole (kind, shape, names). The :class:`HostRows` that it returns convert, encode and check values one batch
 of rows at a time, so that a dense copy of an entire sparse matrix or data frame is never made. float32 and
@@ -17,16 +17,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._common.devices import Devices, label
+from .._common.devices import Devices
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel, Column, InputSchema
-from . import gpu_arrays
+from . import gpu_columns
+from .column_rules import ColumnRules
 from .frames import OPENERS, ColumnSource, Frame
 from .gpu_arrays import GpuArray, Numbers
 from .origins import Origins, origins_of, with_data
-from .pipelines import Prepared, names_behind, prepare, unique
-from .real_numbers import is_long, is_wide, real_numbers, require_real, rounds_twice
-from .tables import Table, check_names, listed, open_table, row_labels
+from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, unique
+from .real_numbers import is_long, require_real
+from .tables import Table, open_table, row_labels
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
@@ -63,19 +64,11 @@ class Reader:
 
     def read_on_gpu(self, X: Any, devices: Devices) -> GpuArray:
         """Take X on a GPU of ``devices``, which checks its numbers when it explains them."""
-        if self.steps:
-            raise TypeError(
-                "X lies on a GPU, but goes through the leading steps of a Pipeline first: copy it to the host"
-            )
-        schema = self._schema
-        if schema.encoders or schema.derived is not None:
-            raise TypeError("X lies on a GPU, but has categorical columns to encode: copy it to the host")
-        array = gpu_arrays.take(X, self._numbers(), self.default_names)
-        if array.shape[1] != schema.n_features:
-            raise ValueError(f"X has {array.shape[1]} features, but the model expects {schema.n_features}")
-        if not devices.auto and array.gpu not in devices.indices:
-            raise ValueError(f"X lies on cuda:{array.gpu}, but device is {label(devices.indices)!r}")
-        return array
+        transformed = prepare_on_gpu(self.steps, X)
+        rows = gpu_columns.read(
+            transformed, self._schema, self._x_dtype, self._numbers(), self.default_names, devices
+        )
+        return replace(rows, original=X) if self.steps else rows
 
     def _numbers(self) -> Numbers:
         schema, x_dtype = self._schema, self._x_dtype
@@ -155,9 +148,8 @@ class HostRows:
         self._x_dtype = np.dtype(x_dtype)
         self._package = table.package
         self._sources: list[ColumnSource] = []
-        self._texts: frozenset[int] = frozenset()
-        self._long: frozenset[int] = frozenset()
-        self._category_numbers: dict[int, int] = {}
+        texts: frozenset[int] = frozenset()
+        long: frozenset[int] = frozenset()
         self._array: Any = data if isinstance(data, np.ndarray) else None
         if self._array is not None or sp.issparse(data):
             self.dtype = _FLOAT32 if data.dtype.char == "f" else _FLOAT64
@@ -165,14 +157,12 @@ class HostRows:
                 self.row_bytes = 8 * data.nnz // max(self.n_rows, 1)  # row numbers of the entries
             is_float = data.dtype in (_FLOAT32, _FLOAT64)
             if not is_float and is_long(data.dtype) and not (table.was_array and data.dtype.kind in "iu"):
-                self._long = frozenset(range(n_columns))
+                long = frozenset(range(n_columns))
         else:
             frame = self._open_frame()
-            names = frame.names
-        if names is not None:
-            self._check_names(names)
-        if n_columns != schema.n_features:
-            raise ValueError(f"X has {n_columns} features, but the model expects {schema.n_features}")
+            names, texts, long = frame.names, frame.texts, frame.long
+        self._rules = ColumnRules(schema, self._x_dtype, self._package, self.names, texts, long)
+        self._rules.check_columns(names, n_columns)
         if self._package is not None and schema.frame_encoder is not None:
             self._number_categories(frame)
         missing = schema.missing_value
@@ -197,38 +187,17 @@ class HostRows:
         frame = OPENERS[self._package](self.data)
         self.names = tuple(map(str, frame.names))
         self._sources, self._array = frame.sources, frame.array
-        self._texts, self._long = frame.texts, frame.long
         self.dtype = _FLOAT32 if frame.single else _FLOAT64
         return frame
 
-    def _check_names(self, labels: Sequence[Any]) -> None:
-        names = tuple(map(str, labels))
-        if len(set(names)) < len(names):
-            repeated = sorted({name for name in names if names.count(name) > 1})
-            raise ValueError(f"X has several columns of the same name:\n{listed(repeated)}")
-        expected = self._schema.feature_names
-        # Names that are not strings are positions, unless the model knows its columns by these names.
-        if self._schema.blank_as_underscore:
-            names = tuple(name.replace(" ", "_") for name in names)
-        if expected is not None and (
-            any(isinstance(name, str) for name in labels) or set(names) == set(expected)
-        ):
-            check_names(names, expected)
-
     def _number_categories(self, frame: Frame) -> None:
-        """Find the categorical columns, which include columns of strings, and check how many there are."""
+        """Find the categorical columns, which include columns of strings."""
         categorical = [
             i for i, source in enumerate(frame.sources) if i in frame.texts or source(0, 0)[1] is not None
         ]
-        self._category_numbers = {feature: number for number, feature in enumerate(categorical)}
         if categorical:
             self._array = None
-        expected_number = self._schema.n_categorical
-        if expected_number is not None and len(categorical) != expected_number:
-            raise ValueError(
-                f"X has {len(categorical)} categorical columns, but the model was trained with "
-                f"{expected_number}: columns must have the types that they had in training"
-            )
+        self._rules.number_categories(categorical)
 
     def _is_sparse(self) -> bool:
         """Return whether scikit-learn reads X as a sparse matrix."""
@@ -237,11 +206,6 @@ class HostRows:
         if self._package != "pandas":
             return bool(sp.issparse(self.data))
         return all(type(dtype).__name__ == "SparseDtype" for dtype in self.data.dtypes)
-
-    def name(self, feature: int) -> str:
-        """Return the name of a column, or its number, for an error message."""
-        names = self.names or self._schema.feature_names
-        return names[feature] if names else str(feature)
 
     def chunk(self, start: int, stop: int, packed: bool = False, n_threads: int = 1) -> np.ndarray:
         """Return rows ``start`` to ``stop - 1``, encoded and checked.
@@ -282,8 +246,8 @@ class HostRows:
         csr, schema = self.data, self._schema
         stored = slice(csr.indptr[start], csr.indptr[stop])
         columns, values = csr.indices[stored], csr.data[stored]
-        if self._long:
-            self._require_one_rounding(values)
+        if self._rules.long:
+            self._rules.require_one_rounding(values)
         with np.errstate(over="ignore"):
             values = values.astype(self._x_dtype)
         missing, absent = self._x_dtype.type(schema.missing_value), 0.0
@@ -311,8 +275,8 @@ class HostRows:
             self._fill_from_sparse(block, start, stop, encoded)
         elif self._array is not None and self._array.dtype.kind in "fiub" and not schema.encoders:
             array = self._array[start:stop]
-            if self._long:
-                self._require_one_rounding(array)
+            if self._rules.long:
+                self._rules.require_one_rounding(array)
             as_it_is = array.dtype.char in "fd" and array.dtype.isnative
             if schema.array_dtype is not None and not as_it_is and not self._sources:
                 array = array.astype(schema.array_dtype)
@@ -336,77 +300,32 @@ class HostRows:
         block[...] = np.nan if schema.sparse_zero_missing else 0.0
         stored = slice(csr.indptr[start], csr.indptr[stop])
         rows = np.repeat(np.arange(stop - start), np.diff(csr.indptr[start : stop + 1]))
-        if self._long:
-            self._require_one_rounding(csr.data[stored])
+        if self._rules.long:
+            self._rules.require_one_rounding(csr.data[stored])
         block[rows, csr.indices[stored]] = csr.data[stored]
         for feature, encoder in schema.encoders.items():
             values = block[:, feature].copy()
             if not schema.sparse_zero_missing:  # integers stay integers, of any size
                 values = csr[start:stop, [feature]].toarray().ravel()
-            column = Column(self.name(feature), values)
+            column = Column(self._rules.name(feature), values)
             block[:, feature] = encoder.encode(column)
             self._keep(feature, column, encoded)
 
     def _fill_by_column(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
         """Fill the columns of a batch as :meth:`_fill_from_sparse` does, from X that is not sparse."""
         for feature in range(self._schema.n_features):
-            name = self.name(feature)
+            name = self._rules.name(feature)
             if self._sources:
                 values, codes = self._part(feature, start, stop)
             else:
                 values, codes = self._array[start:stop, feature], None
-            column = Column(name, values, codes, self._package, feature in self._texts)
-            try:
-                block[:, feature] = self._encoded(feature, column, start)
-            except OverflowError as error:
-                raise ValueError(f"column {name!r} holds a number that is too large: {error}") from error
-            except (LookupError, AttributeError) as error:  # from a modified or registered encoder
-                raise ValueError(
-                    f"column {name!r} cannot be encoded: {type(error).__name__}: {error}"
-                ) from error
+            column = Column(name, values, codes, self._package, feature in self._rules.texts)
+            self._rules.fill(block[:, feature], feature, column, start)
             self._keep(feature, column, encoded)
 
     def _keep(self, feature: int, column: Column, encoded: dict[int, Column]) -> None:
         if self._schema.derived is not None and feature in self._schema.derived.encoded:
             encoded[feature] = column
-
-    def _encoded(self, feature: int, column: Column, start: int) -> np.ndarray:
-        number = self._category_numbers.get(feature)
-        encoder = self._schema.encoders.get(feature)
-        if encoder is None and number is not None:
-            encoder = self._schema.frame_encoder
-        if encoder is None:
-            values = real_numbers(column.values, start, column.name)
-            if feature in self._long:
-                self._require_one_rounding(values, column.name)
-            return values
-        takes_codes = getattr(encoder, "takes_codes", None)
-        if column.is_text and takes_codes is not None:
-            if takes_codes:
-                raise ValueError(
-                    f"the model takes the codes of categories as they are, but column {column.name!r} has "
-                    "none of its own: convert it to the type category of pandas, or Enum of polars, with the "
-                    "categories in the order of training"
-                )
-            column = replace(column, codes=_text_codes(column.values))
-        return encoder.encode(replace(column, category_number=number or 0))
-
-    def _require_one_rounding(self, values: np.ndarray, name: str = "") -> None:
-        """Reject numbers whose float32 value depends on whether they are converted to float64 in between.
-
-        Libraries convert the 64-bit integers of a data frame directly or by way of float64, depending on the
-        types of all columns and on whether values are missing; arrays of NumPy become float32 directly.
-        """
-        if self._x_dtype != _FLOAT32 or not is_wide(values):
-            return
-        ties = rounds_twice(values)
-        if ties.any():
-            at = tuple(np.argwhere(ties)[0])
-            where = f"column {name!r}" if name else "X"
-            raise ValueError(
-                f"{where} holds {values[at]}, which the model reads as float32: whether it is rounded up or "
-                "down depends on the types of the other columns; give X as an array of float64 or float32"
-            )
 
     def _part(self, feature: int, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
         try:
@@ -414,7 +333,7 @@ class HostRows:
         except (ValueError, TypeError, MemoryError):
             raise
         except Exception as error:  # the library of the data frame may raise errors of its own
-            raise ValueError(f"column {self.name(feature)!r} cannot be read: {error}") from error
+            raise ValueError(f"column {self._rules.name(feature)!r} cannot be read: {error}") from error
 
     def _first_bad(self, block: np.ndarray, n_threads: int) -> tuple[Any, ...] | None:
         """Return the position of the first value that the model's library does not accept; None: all are."""
@@ -438,7 +357,7 @@ class HostRows:
         where = " in a sparse matrix" if is_nan and self._schema.allow_nan else ""
         raise ValueError(
             f"Input X contains {what}, which the model does not accept{where}: "
-            f"row {row}, column {self.name(feature)}"
+            f"row {row}, column {self._rules.name(feature)}"
         )
 
 
@@ -490,10 +409,3 @@ def read(X: Any, schema: InputSchema, x_dtype: str, tested: np.ndarray | None = 
     elif sp.issparse(table.data):
         require_real(table.data.dtype.kind, "X")
     return HostRows(table, schema, x_dtype, tested)
-
-
-def _text_codes(values: np.ndarray) -> np.ndarray:
-    """Return codes of strings, numbered in order of appearance; -1 means missing."""
-    numbers: dict[str, int] = {}
-    codes = (numbers.setdefault(v, len(numbers)) if isinstance(v, str) else -1 for v in values.tolist())
-    return np.fromiter(codes, np.int64, len(values))

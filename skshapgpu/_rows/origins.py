@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
+from .gpu_arrays import on_gpu
 from .pipelines import AsArray, unique
 from .tables import n_rows_of, names_of, select, table
 
@@ -144,7 +145,8 @@ def with_data(origins: Origins, X: Any) -> Origins:
     if origins.columns is None:
         return origins
     try:
-        return replace(origins, data=X if sp.issparse(X) else table(X))
+        as_it_is = sp.issparse(X) or (on_gpu(X) and hasattr(X, "shape"))
+        return replace(origins, data=X if as_it_is else table(X))
     except (TypeError, ValueError):
         return origins
 

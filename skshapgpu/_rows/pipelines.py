@@ -22,6 +22,7 @@ from sklearn.utils.validation import validate_data
 
 from ..adapters import registered
 from ..errors import UnsupportedModelError
+from .gpu_arrays import on_gpu
 
 
 @dataclass(frozen=True)
@@ -258,6 +259,34 @@ def prepare(steps: Sequence[Any], X: Any) -> Prepared:
     for step in steps:
         transformed = step.transform(transformed)
     return Prepared(X, transformed)
+
+
+def prepare_on_gpu(steps: Sequence[Any], X: Any) -> Any:
+    """Return X on a GPU, transformed by the steps, which must leave it on a GPU.
+
+    Raises
+    ------
+    TypeError, ValueError, RuntimeError
+        A step fails, or returns rows on the host; the message names the step.
+    """
+    for step in steps:
+        name = type(step).__name__
+        try:
+            X = step.transform(X)
+        except (MemoryError, NotFittedError):
+            raise
+        except Exception as error:  # a step of any library may raise anything
+            kind = next((kind for kind in (ValueError, RuntimeError) if isinstance(error, kind)), TypeError)
+            raise kind(
+                f"X lies on a GPU, and the step {name} of the pipeline failed there: {type(error).__name__}: "
+                f"{error}. If it takes rows on the host only, copy X to the host"
+            ) from error
+        if not on_gpu(X):
+            raise TypeError(
+                f"X lies on a GPU, but the step {name} of the pipeline returns a {type(X).__qualname__} on the "
+                "host: copy X to the host, or use a step that leaves it on the GPU"
+            )
+    return X
 
 
 def names_behind(steps: Sequence[Any], names: Any) -> list[str] | None:

@@ -26,8 +26,11 @@ def require_real(kind: str, where: str, *, text: bool = False) -> None:
     raise TypeError(f"{where} holds values that are not numbers")
 
 
-def real_numbers(values: np.ndarray, start: int, name: str) -> np.ndarray:
-    """Return a column without an encoder as numbers; None and pandas.NA become NaN."""
+def real_numbers(values: np.ndarray, start: int | None, name: str) -> np.ndarray:
+    """Return a column without an encoder as numbers; None and pandas.NA become NaN.
+
+    ``start`` is the row of X in which the values begin, for error messages; None if they are not rows.
+    """
     require_real(values.dtype.kind, f"column {name}")
     if values.dtype.kind != "O":
         return values
@@ -36,7 +39,7 @@ def real_numbers(values: np.ndarray, start: int, name: str) -> np.ndarray:
         if issubclass(cls, (Real, np.bool_, Decimal)) or cls is type(None) or cls.__name__ == "NAType":
             continue
         row = next(i for i, value in enumerate(values) if type(value) is cls)
-        where = f"row {start + row} of column {name}"
+        where = f"column {name}" if start is None else f"row {start + row} of column {name}"
         if issubclass(cls, (str, bytes)):
             raise ValueError(
                 f"could not convert string to float: {where} is {values[row]!r}, "

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .gpu_arrays import to_host
+from .gpu_arrays import copied_to_host, on_gpu, to_host
 
 
 def select(data: Any, rows: Any, columns: np.ndarray | None = None) -> Any:
@@ -18,11 +18,13 @@ def select(data: Any, rows: Any, columns: np.ndarray | None = None) -> Any:
     package = package_of(data)
     if row_labels(data) is not None:
         return data.iloc[rows] if columns is None else data.iloc[rows, columns]
-    if hasattr(data, "iloc"):  # a series, whose own labels are not positions
+    if package is None and hasattr(data, "iloc"):  # a series, whose own labels are not positions
         return data.iloc[rows]
     if package == "polars":
         part = data[np.arange(data.height)[rows]]
         return part if columns is None else part[:, columns.tolist()]
+    if package == "cudf":
+        return data.iloc[rows] if columns is None else data.iloc[rows, columns.tolist()]
     if package == "pyarrow":
         part = data.take(np.arange(data.num_rows)[rows])
         return part if columns is None else part.select(columns.tolist())
@@ -50,8 +52,7 @@ def to_array(data: Any) -> np.ndarray:
     """Return any ``HostRows.data`` as a dense array, of objects if some columns are not numbers."""
     if sp.issparse(data):
         return data.toarray()
-    if package_of(data) == "pyarrow":
-        data = data.to_pandas()
+    data = data.to_pandas() if package_of(data) == "pyarrow" else copied_to_host(data)
     return data.to_numpy() if package_of(data) else to_host(data)
 
 
@@ -110,11 +111,13 @@ def open_table(X: Any) -> Table:
 
 
 def table(X: Any) -> Any:
-    """Return X as a two-dimensional array or canonical CSR matrix; a known data frame is returned as it is.
+    """Return X from the host as a two-dimensional array or CSR matrix; a data frame is returned as it is.
 
     Raises ``ValueError`` or ``TypeError`` as :func:`.inputs.read` does.
     """
     if type(X) is not np.ndarray:
+        if on_gpu(X):
+            raise TypeError("X lies on a GPU, where it cannot be used here: copy it to the host")
         package = package_of(X)
         if package == "pyarrow" and not hasattr(X, "to_batches"):
             return sys.modules["pyarrow"].Table.from_batches([X])
@@ -205,7 +208,12 @@ def listed(names: Sequence[str]) -> str:
     return "\n".join([f"- {name}" for name in names[:5]] + (["- ..."] if len(names) > 5 else []))
 
 
-_FRAME_CLASSES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Table", "RecordBatch")}
+_FRAME_CLASSES = {
+    "pandas": ("DataFrame",),
+    "polars": ("DataFrame",),
+    "pyarrow": ("Table", "RecordBatch"),
+    "cudf": ("DataFrame",),  # on a GPU
+}
 
 
 # Containers of libraries: DMatrix of XGBoost, Dataset of LightGBM, Pool of CatBoost. They are opened if they

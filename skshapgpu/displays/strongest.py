@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._rows.columns import Column
-from .._rows.gpu_arrays import on_gpu, to_host
+from .._rows.gpu_arrays import copied_to_host
 from .._rows.tables import select, table
 from ..explainer import TreeExplainer
 
@@ -35,7 +35,7 @@ def strongest_by_interactions(
     pairs = pairs[(pairs == feature).any(axis=1)]
     if not len(pairs):
         return None
-    X = to_host(X) if on_gpu(X) else table(X)
+    X = table(copied_to_host(X))
     rows = slice(None, None, -(-X.shape[0] // _SAMPLE))
     found = explainer.explain_interactions(select(X, rows), interactions=pairs.tolist())
     strength = found.importance()

@@ -1,0 +1,154 @@
+"""How a model's library reads the columns of X: their names, categories and numbers, on the host and on GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..adapters.schema import Column, InputSchema
+from .real_numbers import is_wide, real_numbers, rounds_twice
+from .tables import check_names, listed
+
+
+class ColumnRules:
+    """Rules for the columns of one X.
+
+    Parameters
+    ----------
+    schema : InputSchema
+    x_dtype : numpy dtype
+        Precision in which the model's library reads X.
+    package : str or None
+        Package of the data frame that X is.
+    names : tuple of str or None
+        Names of the columns of X.
+    texts, long : frozenset of int
+        As for :class:`.frames.Frame`.
+    """
+
+    def __init__(
+        self,
+        schema: InputSchema,
+        x_dtype: np.dtype,
+        package: str | None,
+        names: tuple[str, ...] | None,
+        texts: frozenset[int] = frozenset(),
+        long: frozenset[int] = frozenset(),
+    ) -> None:
+        self.package, self.names, self.texts, self.long = package, names, texts, long
+        self._schema, self._x_dtype = schema, x_dtype
+        self._category_numbers: dict[int, int] = {}
+
+    def check_columns(self, labels: Sequence[Any] | None, n_columns: int) -> None:
+        """Raise ``ValueError`` unless the columns are those of the training data; None: they have no labels."""
+        if labels is not None:
+            self._check_labels(labels)
+        if n_columns != self._schema.n_features:
+            raise ValueError(f"X has {n_columns} features, but the model expects {self._schema.n_features}")
+
+    def _check_labels(self, labels: Sequence[Any]) -> None:
+        names = tuple(map(str, labels))
+        if len(set(names)) < len(names):
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            raise ValueError(f"X has several columns of the same name:\n{listed(repeated)}")
+        expected = self._schema.feature_names
+        # Names that are not strings are positions, unless the model knows its columns by these names.
+        if self._schema.blank_as_underscore:
+            names = tuple(name.replace(" ", "_") for name in names)
+        if expected is not None and (
+            any(isinstance(name, str) for name in labels) or set(names) == set(expected)
+        ):
+            check_names(names, expected)
+
+    def number_categories(self, categorical: Sequence[int]) -> None:
+        """Take the positions of a data frame's categorical and text columns, and check how many there are."""
+        self._category_numbers = {feature: number for number, feature in enumerate(categorical)}
+        expected_number = self._schema.n_categorical
+        if expected_number is not None and len(categorical) != expected_number:
+            raise ValueError(
+                f"X has {len(categorical)} categorical columns, but the model was trained with "
+                f"{expected_number}: columns must have the types that they had in training"
+            )
+
+    def name(self, feature: int) -> str:
+        """Return the name of a column, or its number, for an error message."""
+        names = self.names or self._schema.feature_names
+        return names[feature] if names else str(feature)
+
+    def has_encoder(self, feature: int) -> bool:
+        """Return whether a column is encoded."""
+        return self._encoder(feature) is not None
+
+    def _encoder(self, feature: int) -> Any:
+        encoder = self._schema.encoders.get(feature)
+        return self._schema.frame_encoder if encoder is None and feature in self._category_numbers else encoder
+
+    def fill(self, out: np.ndarray, feature: int, column: Column, start: int | None) -> None:
+        """Write a column's numbers to ``out``, encoded if the column has an encoder.
+
+        Parameters
+        ----------
+        out : ndarray
+        feature : int
+        column : Column
+        start : int or None
+            Row of X in which the column begins, for error messages; None if its values are not rows.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The model's library does not accept a value; the message names the column.
+        """
+        try:
+            out[...] = self._numbers(feature, column, start)
+        except OverflowError as error:
+            raise ValueError(f"column {column.name!r} holds a number that is too large: {error}") from error
+        except (LookupError, AttributeError) as error:  # from a modified or registered encoder
+            raise ValueError(
+                f"column {column.name!r} cannot be encoded: {type(error).__name__}: {error}"
+            ) from error
+
+    def _numbers(self, feature: int, column: Column, start: int | None) -> np.ndarray:
+        encoder = self._encoder(feature)
+        if encoder is None:
+            values = real_numbers(column.values, start, column.name)
+            if feature in self.long:
+                self.require_one_rounding(values, column.name)
+            return values
+        takes_codes = getattr(encoder, "takes_codes", None)
+        if column.is_text and takes_codes is not None:
+            if takes_codes:
+                raise ValueError(
+                    f"the model takes the codes of categories as they are, but column {column.name!r} has "
+                    "none of its own: convert it to the type category of pandas, or Enum of polars, with the "
+                    "categories in the order of training"
+                )
+            column = replace(column, codes=_text_codes(column.values))
+        return encoder.encode(replace(column, category_number=self._category_numbers.get(feature, 0)))
+
+    def require_one_rounding(self, values: np.ndarray, name: str = "") -> None:
+        """Reject numbers whose float32 value depends on whether they are converted to float64 in between.
+
+        Libraries convert the 64-bit integers of a data frame directly or by way of float64, depending on the
+        types of all columns and on whether values are missing; arrays of NumPy become float32 directly.
+        """
+        if self._x_dtype != np.float32 or not is_wide(values):
+            return
+        ties = rounds_twice(values)
+        if ties.any():
+            at = tuple(np.argwhere(ties)[0])
+            where = f"column {name!r}" if name else "X"
+            raise ValueError(
+                f"{where} holds {values[at]}, which the model reads as float32: whether it is rounded up or "
+                "down depends on the types of the other columns; give X as an array of float64 or float32"
+            )
+
+
+def _text_codes(values: np.ndarray) -> np.ndarray:
+    """Return codes of strings, numbered in order of appearance; -1 means missing."""
+    numbers: dict[str, int] = {}
+    codes = (numbers.setdefault(v, len(numbers)) if isinstance(v, str) else -1 for v in values.tolist())
+    return np.fromiter(codes, np.int64, len(values))

@@ -1,0 +1,255 @@
+"""X on a GPU that is not a float array to be taken as it is: columns with categories, data frames of cuDF.
+
+Encoders run on the host. They map each value by itself, so it is enough to encode the distinct values of a
+column: these are copied to the host, and their codes are copied back and looked up on the GPU. All columns
+are gathered in a new array on the GPU, in the precision in which the model's library reads X.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from .._common.devices import Devices, label
+from ..adapters.schema import Column, InputSchema
+from . import gpu_arrays
+from .column_rules import ColumnRules
+from .frames import pandas_source
+from .gpu_arrays import GpuArray, Numbers, cast, dtype_of, to_host
+from .real_numbers import is_long, require_real
+
+_FLOAT32 = np.dtype(np.float32)
+
+
+class _Columns(Protocol):
+    """Columns of X on a GPU.
+
+    Attributes
+    ----------
+    shape : (int, int)
+    gpu : int
+    dtype : numpy dtype
+        Type of the results.
+    labels : sequence or None
+        Labels of the columns.
+    package : str or None
+        Package of a data frame, to encoders: that of cuDF is read like one of pandas.
+    texts, categories, long : frozenset of int
+        Positions of columns of strings, of categorical columns, and of 64-bit integers in a data frame.
+    """
+
+    shape: tuple[int, int]
+    gpu: int
+    dtype: np.dtype
+    labels: Sequence[Any] | None
+    package: str | None
+    texts: frozenset[int]
+    categories: frozenset[int]
+    long: frozenset[int]
+
+    def numbers(self, feature: int) -> Any:
+        """Return a column of numbers as an array of PyTorch or CuPy; nulls become NaN."""
+
+    def distinct(self, feature: int) -> tuple[np.ndarray, np.ndarray | None, Any]:
+        """Return the distinct values of a column and their category codes, and the position of each row's."""
+
+
+class _ArrayColumns:
+    """Columns of an array of PyTorch or CuPy."""
+
+    labels, package = None, None
+    texts = categories = long = frozenset[int]()
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self.shape = (int(array.shape[0]), int(array.shape[1]))
+        self.gpu = gpu_arrays.gpu_of(array)
+        self.dtype = _FLOAT32 if dtype_of(array) == _FLOAT32 else np.dtype(np.float64)
+
+    def numbers(self, feature: int) -> Any:
+        return self._array[:, feature]
+
+    def distinct(self, feature: int) -> tuple[np.ndarray, None, Any]:
+        values, places = distinct(self._array[:, feature])
+        return values, None, places
+
+
+class _FrameColumns:
+    """Columns of a data frame of cuDF; its arrays are CuPy's."""
+
+    package = "pandas"
+
+    def __init__(self, frame: Any) -> None:
+        cupy = gpu_arrays.require_cupy(frame)
+        self.shape = (int(frame.shape[0]), int(frame.shape[1]))
+        self.gpu = int(cupy.cuda.runtime.getDevice())  # cuDF works with the current one
+        self.labels = list(frame.columns)
+        self._series = [series for _, series in frame.items()]
+        dtypes = [series.dtype for series in self._series]
+        self.texts = frozenset(i for i, dtype in enumerate(dtypes) if _is_text(dtype))
+        self.categories = frozenset(i for i, dtype in enumerate(dtypes) if _is_category(dtype))
+        self.long = frozenset(i for i, dtype in enumerate(dtypes) if _is_number(dtype) and is_long(dtype))
+        single = all(_is_number(dtype) and dtype == _FLOAT32 for dtype in dtypes)
+        self.dtype = _FLOAT32 if single else np.dtype(np.float64)
+        for i, dtype in enumerate(dtypes):
+            if i in self.texts | self.categories or _is_number(dtype):
+                continue
+            if getattr(dtype, "kind", "") in ("m", "M"):
+                require_real(dtype.kind, f"column {self.labels[i]}")
+            raise TypeError(
+                f"column {self.labels[i]} has the type {dtype}, which is not read from a GPU: convert it to a "
+                "type of numbers, strings or categories"
+            )
+
+    def numbers(self, feature: int) -> Any:
+        series = self._series[feature]
+        if series.null_count:
+            return series.astype("float64").to_cupy(na_value=np.nan)
+        return series.to_cupy()
+
+    def distinct(self, feature: int) -> tuple[np.ndarray, np.ndarray | None, Any]:
+        if feature not in self.texts | self.categories:
+            values, places = distinct(self.numbers(feature))
+            return values, None, places
+        import pandas
+
+        is_text, series = feature in self.texts, self._series[feature]
+        if is_text:
+            series = series.astype("category")
+        codes, places = distinct(series.cat.codes.astype("int64").to_cupy(na_value=-1))
+        values = pandas.Series(pandas.Categorical.from_codes(codes, series.cat.categories.to_pandas()))
+        return (*pandas_source(values.astype(object) if is_text else values)(0, len(codes)), places)
+
+
+def _is_text(dtype: Any) -> bool:
+    """Return whether a dtype of cuDF is that of strings, the only objects that it has."""
+    return dtype == np.dtype(object) or getattr(dtype, "type", None) is str
+
+
+def _is_category(dtype: Any) -> bool:
+    return type(dtype).__name__ == "CategoricalDtype"
+
+
+def _is_number(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "") in tuple("fiub")
+
+
+def read(
+    X: Any, schema: InputSchema, x_dtype: str, numbers: Numbers, names: tuple[str, ...], devices: Devices
+) -> GpuArray:
+    """Take X on a GPU of ``devices``, without a copy if it is an array of floats without categories.
+
+    Parameters
+    ----------
+    X : array or data frame on a GPU
+    schema : InputSchema
+    x_dtype : {"float32", "float64"}
+        Precision in which the model's library reads X.
+    numbers : Numbers
+        Rules for numbers, which are checked when X is explained.
+    names : tuple of str
+        Names of the columns if X has none.
+    devices : Devices
+
+    Raises
+    ------
+    ValueError, TypeError
+        The model does not accept X, as for X on the host; or X is on another GPU; or the model derives
+        columns from categories, which only the host does.
+    """
+    array = None if gpu_arrays.is_frame(X) else gpu_arrays.opened(X)
+    columns: _Columns = _FrameColumns(X) if array is None else _ArrayColumns(array)
+    labels, dtype = columns.labels, np.dtype(x_dtype)
+    own_names = None if labels is None else tuple(map(str, labels))
+    rules = ColumnRules(schema, dtype, columns.package, own_names, columns.texts, columns.long)
+    rules.check_columns(labels, columns.shape[1])
+    if labels is not None and schema.frame_encoder is not None:
+        rules.number_categories(sorted(columns.texts | columns.categories))
+    if not devices.auto and columns.gpu not in devices.indices:
+        raise ValueError(f"X lies on cuda:{columns.gpu}, but device is {label(devices.indices)!r}")
+    if schema.derived is not None:
+        raise TypeError(
+            "X lies on a GPU, but the model tests numbers that are computed from categories on the host, as "
+            "CatBoost's target statistics: copy X to the host"
+        )
+    if array is not None and not schema.encoders:
+        return gpu_arrays.view(array, X, numbers, names)
+    with nullcontext() if array is None else gpu_arrays.current(array):
+        block = _gathered(columns, array, rules, dtype, numbers.missing)
+    # Missing values are NaN now, and codes may be any number.
+    return gpu_arrays.view(block, X, replace(numbers, missing=np.nan), own_names or names, columns.dtype)
+
+
+def _gathered(columns: _Columns, array: Any, rules: ColumnRules, dtype: np.dtype, missing: float) -> Any:
+    """Return all columns as an array, encoded; NaN means missing."""
+    block = _empty(columns.shape, dtype, array)
+    n_columns, looked_up = columns.shape[1], columns.texts | columns.categories
+    encoded = [f for f in range(n_columns) if f in looked_up or rules.has_encoder(f)]
+    if array is not None:
+        block[...] = array
+    else:
+        for feature in sorted(set(range(n_columns)) - set(encoded)):
+            found = columns.numbers(feature)
+            if feature in columns.long:
+                wide = abs(cast(found, "float64")) >= 2.0**53  # others have one rounding
+                rules.require_one_rounding(to_host(found[wide]), rules.name(feature))
+            block[:, feature] = found
+    if missing == missing:
+        block[block == float(dtype.type(missing))] = np.nan
+    for feature in encoded:
+        values, codes, places = columns.distinct(feature)
+        column = Column(rules.name(feature), values, codes, columns.package, feature in columns.texts)
+        with np.errstate(over="ignore"):  # to infinity, which is checked later
+            numbers = np.empty(len(values), dtype)
+            rules.fill(numbers, feature, column, None)
+        if len(values):
+            block[:, feature] = _to_gpu(numbers, places)[places]
+    return block
+
+
+def _empty(shape: tuple[int, int], dtype: np.dtype, array: Any) -> Any:
+    """Return a new array, contiguous by column, of the library and on the GPU of ``array``; None: of CuPy."""
+    if gpu_arrays.is_torch(array):
+        import torch
+
+        return torch.empty(shape[::-1], dtype=getattr(torch, dtype.name), device=array.device).T
+    import cupy
+
+    return cupy.empty(shape, dtype, order="F")
+
+
+def _to_gpu(values: np.ndarray, like: Any) -> Any:
+    """Copy an array to the GPU of an array, as an array of its library."""
+    if gpu_arrays.is_torch(like):
+        import torch
+
+        return torch.from_numpy(values).to(like.device)
+    import cupy
+
+    return cupy.asarray(values)
+
+
+def distinct(column: Any) -> tuple[np.ndarray, Any]:
+    """Return the distinct numbers of a column on a GPU, on the host, and the position of each row's among them.
+
+    Numbers are compared by their bits: NaN is one of them, and 0.0 and -0.0 are two.
+    """
+    if gpu_arrays.is_torch(column):
+        import torch
+
+        if column.is_floating_point() and dtype_of(column) is None:  # such as bfloat16
+            column = column.to(torch.float32)
+        bits = column.contiguous().view(getattr(torch, f"int{8 * column.element_size()}"))
+        found, places = torch.unique(bits, return_inverse=True)
+        return to_host(found.view(column.dtype)), places
+    import cupy
+
+    bits = cupy.ascontiguousarray(column).view(f"i{column.dtype.itemsize}")
+    if not len(bits):
+        return np.empty(0, column.dtype), bits
+    found, places = cupy.unique(bits, return_inverse=True)
+    return to_host(found.view(column.dtype)), places
