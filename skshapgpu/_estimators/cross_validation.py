@@ -20,6 +20,7 @@ from sklearn.utils import indexable
 
 from .._engine.features import have_positions
 from .._rows.origins import names_are_known
+from .._rows.gpu_arrays import on_gpu
 from .._rows.pipelines import NoCopy, Prepared, is_self_training, nest, steps_before
 from .._rows.tables import n_rows_of, select
 from ..adapters import adapt
@@ -131,6 +132,8 @@ def cross_val_explain(
     >>> results["explanation"].shape, results["importances"].shape, results["test_score"].shape
     ((442, 10), (3, 10), (3,))
     """
+    if on_gpu(X):
+        raise TypeError("X lies on a GPU, where its rows cannot be put together again: copy it to the host")
     X, y = indexable(X, y)
     results, splits = explained_splits(
         estimator,
