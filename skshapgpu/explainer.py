@@ -548,6 +548,8 @@ class TreeExplainer:
             LightGBM and a ``Pool`` of CatBoost are accepted if they hold all numbers; see docs/models.md.
             An array on a GPU (of CuPy or PyTorch, or with ``__cuda_array_interface__`` or DLPack) is
             explained there, on its library's current stream, and the values are an array of that library.
+            A data frame of cuDF is read like one of pandas, and the values are an array of CuPy. Leading
+            steps of a pipeline must leave X on the GPU.
         y : array-like of shape (n_rows,), default=None
             Label of each row, for ``model_output="log_loss"``: a class of the model, or a number for a
             regressor.
