@@ -19,8 +19,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 
 from .._engine.features import have_positions
-from .._rows.origins import names_are_known
 from .._rows.gpu_arrays import on_gpu
+from .._rows.origins import names_are_known
 from .._rows.pipelines import NoCopy, Prepared, is_self_training, nest, steps_before
 from .._rows.tables import n_rows_of, select
 from ..adapters import adapt

@@ -1,4 +1,4 @@
-"""How a model's library reads the columns of X: their names, categories and numbers, on the host and on GPUs."""
+"""How a model's library reads the columns of X, on the host and on a GPU: names, categories and numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ColumnRules:
         self._category_numbers: dict[int, int] = {}
 
     def check_columns(self, labels: Sequence[Any] | None, n_columns: int) -> None:
-        """Raise ``ValueError`` unless the columns are those of the training data; None: they have no labels."""
+        """Raise ``ValueError`` unless the columns are those of the training data; None: without labels."""
         if labels is not None:
             self._check_labels(labels)
         if n_columns != self._schema.n_features:
@@ -84,7 +84,9 @@ class ColumnRules:
 
     def _encoder(self, feature: int) -> Any:
         encoder = self._schema.encoders.get(feature)
-        return self._schema.frame_encoder if encoder is None and feature in self._category_numbers else encoder
+        return (
+            self._schema.frame_encoder if encoder is None and feature in self._category_numbers else encoder
+        )
 
     def fill(self, out: np.ndarray, feature: int, column: Column, start: int | None) -> None:
         """Write a column's numbers to ``out``, encoded if the column has an encoder.

@@ -183,9 +183,9 @@ def view(
     Numbers that are neither float32 nor float64, such as integers, are rounded to ``numbers.rounded_to``, as
     for an array on the host. ``dtype`` is that of the results; None: that of the array.
     """
-    if dtype_of(array) not in (np.float32, np.float64):
-        array = cast(cast(array, numbers.rounded_to), "float64")
     own = dtype_of(array)
+    if own is None or own not in (np.float32, np.float64):
+        array, own = cast(cast(array, numbers.rounded_to), "float64"), np.dtype(np.float64)
     if is_torch(array):
         import torch
 
@@ -208,7 +208,7 @@ def gpu_of(array: Any) -> int:
 
 
 def dtype_of(array: Any) -> np.dtype | None:
-    """Return the dtype of an :func:`opened` array; None if NumPy has none of the name."""
+    """Return the dtype of an array of PyTorch or CuPy; None if NumPy has no such dtype."""
     if not is_torch(array):
         return np.dtype(array.dtype)
     name = str(array.dtype).removeprefix("torch.")

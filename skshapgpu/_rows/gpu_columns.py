@@ -7,10 +7,11 @@ are gathered in a new array on the GPU, in the precision in which the model's li
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from .real_numbers import is_long, require_real
 _FLOAT32 = np.dtype(np.float32)
 
 
-class _Columns(Protocol):
+class _Columns(ABC):
     """Columns of X on a GPU.
 
     Attributes
@@ -45,24 +46,23 @@ class _Columns(Protocol):
     shape: tuple[int, int]
     gpu: int
     dtype: np.dtype
-    labels: Sequence[Any] | None
-    package: str | None
-    texts: frozenset[int]
-    categories: frozenset[int]
-    long: frozenset[int]
+    labels: Sequence[Any] | None = None
+    package: str | None = None
+    texts: frozenset[int] = frozenset()
+    categories: frozenset[int] = frozenset()
+    long: frozenset[int] = frozenset()
 
+    @abstractmethod
     def numbers(self, feature: int) -> Any:
         """Return a column of numbers as an array of PyTorch or CuPy; nulls become NaN."""
 
+    @abstractmethod
     def distinct(self, feature: int) -> tuple[np.ndarray, np.ndarray | None, Any]:
         """Return the distinct values of a column and their category codes, and the position of each row's."""
 
 
-class _ArrayColumns:
+class _ArrayColumns(_Columns):
     """Columns of an array of PyTorch or CuPy."""
-
-    labels, package = None, None
-    texts = categories = long = frozenset[int]()
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -78,7 +78,7 @@ class _ArrayColumns:
         return values, None, places
 
 
-class _FrameColumns:
+class _FrameColumns(_Columns):
     """Columns of a data frame of cuDF; its arrays are CuPy's."""
 
     package = "pandas"
@@ -93,7 +93,7 @@ class _FrameColumns:
         self.texts = frozenset(i for i, dtype in enumerate(dtypes) if _is_text(dtype))
         self.categories = frozenset(i for i, dtype in enumerate(dtypes) if _is_category(dtype))
         self.long = frozenset(i for i, dtype in enumerate(dtypes) if _is_number(dtype) and is_long(dtype))
-        single = all(_is_number(dtype) and dtype == _FLOAT32 for dtype in dtypes)
+        single = all(dtype.kind == "f" and getattr(dtype, "itemsize", 8) == 4 for dtype in dtypes)
         self.dtype = _FLOAT32 if single else np.dtype(np.float64)
         for i, dtype in enumerate(dtypes):
             if i in self.texts | self.categories or _is_number(dtype):
@@ -101,8 +101,8 @@ class _FrameColumns:
             if getattr(dtype, "kind", "") in ("m", "M"):
                 require_real(dtype.kind, f"column {self.labels[i]}")
             raise TypeError(
-                f"column {self.labels[i]} has the type {dtype}, which is not read from a GPU: convert it to a "
-                "type of numbers, strings or categories"
+                f"column {self.labels[i]} has the type {dtype}, which is not read from a GPU: convert it to "
+                "numbers, strings or categories"
             )
 
     def numbers(self, feature: int) -> Any:
@@ -179,36 +179,43 @@ def read(
     if array is not None and not schema.encoders:
         return gpu_arrays.view(array, X, numbers, names)
     with nullcontext() if array is None else gpu_arrays.current(array):
-        block = _gathered(columns, array, rules, dtype, numbers.missing)
+        block = _gathered(columns, array, rules, schema, dtype)
     # Missing values are NaN now, and codes may be any number.
     return gpu_arrays.view(block, X, replace(numbers, missing=np.nan), own_names or names, columns.dtype)
 
 
-def _gathered(columns: _Columns, array: Any, rules: ColumnRules, dtype: np.dtype, missing: float) -> Any:
+def _gathered(columns: _Columns, array: Any, rules: ColumnRules, schema: InputSchema, dtype: np.dtype) -> Any:
     """Return all columns as an array, encoded; NaN means missing."""
     block = _empty(columns.shape, dtype, array)
-    n_columns, looked_up = columns.shape[1], columns.texts | columns.categories
-    encoded = [f for f in range(n_columns) if f in looked_up or rules.has_encoder(f)]
     if array is not None:
         block[...] = array
-    else:
-        for feature in sorted(set(range(n_columns)) - set(encoded)):
-            found = columns.numbers(feature)
+    for feature in range(columns.shape[1]):
+        if feature in columns.texts | columns.categories or rules.has_encoder(feature):
+            _look_up(block[:, feature], feature, columns, rules, dtype)
+        elif array is None:
+            numbers = columns.numbers(feature)
             if feature in columns.long:
-                wide = abs(cast(found, "float64")) >= 2.0**53  # others have one rounding
-                rules.require_one_rounding(to_host(found[wide]), rules.name(feature))
-            block[:, feature] = found
+                wide = abs(cast(numbers, "float64")) >= 2.0**53  # others have one rounding
+                rules.require_one_rounding(to_host(numbers[wide]), rules.name(feature))
+            block[:, feature] = numbers
+    missing = float(dtype.type(schema.missing_value))
     if missing == missing:
-        block[block == float(dtype.type(missing))] = np.nan
-    for feature in encoded:
-        values, codes, places = columns.distinct(feature)
-        column = Column(rules.name(feature), values, codes, columns.package, feature in columns.texts)
-        with np.errstate(over="ignore"):  # to infinity, which is checked later
-            numbers = np.empty(len(values), dtype)
-            rules.fill(numbers, feature, column, None)
-        if len(values):
-            block[:, feature] = _to_gpu(numbers, places)[places]
+        is_missing = block == missing
+        for feature in schema.encoders:  # they have treated missing values themselves
+            is_missing[:, feature] = False
+        block[is_missing] = np.nan
     return block
+
+
+def _look_up(out: Any, feature: int, columns: _Columns, rules: ColumnRules, dtype: np.dtype) -> None:
+    """Write a column on the GPU to ``out``; its distinct values become numbers on the host."""
+    values, codes, places = columns.distinct(feature)
+    column = Column(rules.name(feature), values, codes, columns.package, feature in columns.texts)
+    numbers = np.empty(len(values), dtype)
+    with np.errstate(over="ignore"):  # to infinity, which is checked later
+        rules.fill(numbers, feature, column, None)
+    if len(values):
+        out[...] = _to_gpu(numbers, places)[places]
 
 
 def _empty(shape: tuple[int, int], dtype: np.dtype, array: Any) -> Any:
@@ -234,9 +241,10 @@ def _to_gpu(values: np.ndarray, like: Any) -> Any:
 
 
 def distinct(column: Any) -> tuple[np.ndarray, Any]:
-    """Return the distinct numbers of a column on a GPU, on the host, and the position of each row's among them.
+    """Return the distinct numbers of a column on a GPU, and the position of each row's number among them.
 
-    Numbers are compared by their bits: NaN is one of them, and 0.0 and -0.0 are two.
+    The numbers are on the host, the positions on the GPU. Numbers are compared by their bits: NaN is one of
+    them, and 0.0 and -0.0 are two.
     """
     if gpu_arrays.is_torch(column):
         import torch

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._common.devices import Devices
+from .._common.devices import Devices, load_cuda
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel, Column, InputSchema
 from . import gpu_columns
@@ -64,6 +64,7 @@ class Reader:
 
     def read_on_gpu(self, X: Any, devices: Devices) -> GpuArray:
         """Take X on a GPU of ``devices``, which checks its numbers when it explains them."""
+        load_cuda()  # raises an error before any work if GPUs cannot be used
         transformed = prepare_on_gpu(self.steps, X)
         rows = gpu_columns.read(
             transformed, self._schema, self._x_dtype, self._numbers(), self.default_names, devices

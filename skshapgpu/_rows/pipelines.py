@@ -283,8 +283,8 @@ def prepare_on_gpu(steps: Sequence[Any], X: Any) -> Any:
             ) from error
         if not on_gpu(X):
             raise TypeError(
-                f"X lies on a GPU, but the step {name} of the pipeline returns a {type(X).__qualname__} on the "
-                "host: copy X to the host, or use a step that leaves it on the GPU"
+                f"X lies on a GPU, but the step {name} of the pipeline returns a {type(X).__qualname__} on "
+                "the host: copy X to the host, or use a step that leaves it on the GPU"
             )
     return X
 

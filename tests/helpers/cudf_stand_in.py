@@ -31,7 +31,9 @@ class Series:
         if isinstance(series.dtype, np.dtype) and series.dtype.kind == "f":
             return cls(series.to_numpy(), np.zeros(len(series), bool))  # NaN is no null
         if series.dtype.kind in "iub":
-            plain = series.fillna(False if series.dtype.kind == "b" else 0).to_numpy(getattr(series.dtype, "numpy_dtype", series.dtype))
+            plain = series.fillna(False if series.dtype.kind == "b" else 0).to_numpy(
+                getattr(series.dtype, "numpy_dtype", series.dtype)
+            )
             return cls(plain, null)
         return cls(series.to_numpy(object), null)
 
@@ -51,7 +53,12 @@ class Series:
     def astype(self, dtype: str) -> Series:
         if dtype != "category":
             return Series(self._values.astype(dtype), self._null)
-        return Series.of(pd.Series(np.where(self._null, None, self._values)).astype("category"))
+        return Series.of(pd.Series(self._objects()).astype("category"))
+
+    def _objects(self) -> np.ndarray:
+        objects = self._values.astype(object)
+        objects[self._null] = None
+        return objects
 
     def to_cupy(self, na_value: Any = None) -> Array:
         assert self._categories is None and self._values.dtype != object
@@ -69,7 +76,7 @@ class Series:
             return pd.Series(self._values)
         if self._values.dtype.kind in "iu":
             return pd.Series(np.where(self._null, np.nan, self._values.astype(np.float64)))
-        return pd.Series(np.where(self._null, None, self._values.astype(object)), dtype=object)
+        return pd.Series(self._objects(), dtype=object)
 
 
 class CategoricalDtype:

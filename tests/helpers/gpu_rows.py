@@ -30,7 +30,13 @@ def code_models(kind: str) -> tuple[Any, np.ndarray]:
         model = library(kind).XGBRegressor(n_estimators=6, max_depth=4, feature_types=list("qcqc"), **options)
         return model.fit(rows, y), rows
     if kind == "lightgbm":
-        options = {"min_child_samples": 3, "min_data_per_group": 3, "cat_smooth": 1, "verbose": -1, "n_jobs": 1}
+        options = {
+            "min_child_samples": 3,
+            "min_data_per_group": 3,
+            "cat_smooth": 1,
+            "verbose": -1,
+            "n_jobs": 1,
+        }
         return library(kind).LGBMRegressor(n_estimators=6, **options).fit(
             rows, y, categorical_feature=[1, 3]
         ), rows

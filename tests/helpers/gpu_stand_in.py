@@ -165,7 +165,9 @@ def at(
     item = np.dtype(dtype).itemsize
     steps = strides or tuple(item * int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
     n_bytes = item + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) if all(shape) else 0
-    return np.ndarray(shape, dtype, (ctypes.c_char * n_bytes).from_address(address), strides=steps)
+    return np.ndarray(
+        shape, dtype, memoryview((ctypes.c_char * n_bytes).from_address(address)), strides=steps
+    )
 
 
 class DeviceArray:

@@ -61,7 +61,9 @@ def test_codes(namespace: Any, kind: str, dtype: str) -> None:
     rows = rows.astype(dtype)
     given = put(namespace, rows)
     if kind == "catboost" and dtype.startswith("float"):
-        with pytest.raises(ValueError, match=r"column '1' is categorical but holds .*: CatBoost takes integers"):
+        with pytest.raises(
+            ValueError, match=r"column '1' is categorical but holds .*: CatBoost takes integers"
+        ):
             explain(model, given)
         return
     expected = by_definition(model, rows)
@@ -81,8 +83,12 @@ def test_codes(namespace: Any, kind: str, dtype: str) -> None:
 @pytest.mark.parametrize("kind", CODES)
 def test_interactions_of_codes(namespace: Any, kind: str) -> None:
     model, rows = code_models(kind)
-    expected = TreeExplainer(model, device="cpu", precision="double").explain_interactions(rows, interactions=3)
-    found = TreeExplainer(model, precision="double").explain_interactions(put(namespace, rows), interactions=3)
+    expected = TreeExplainer(model, device="cpu", precision="double").explain_interactions(
+        rows, interactions=3
+    )
+    found = TreeExplainer(model, precision="double").explain_interactions(
+        put(namespace, rows), interactions=3
+    )
     np.testing.assert_array_equal(found.interactions, expected.interactions)
     scale = np.abs(expected.values).max()
     np.testing.assert_allclose(to_host(found.values), expected.values, rtol=0, atol=1e-12 * scale)
@@ -198,7 +204,9 @@ def test_codes_stay_on_their_gpu() -> None:
     for X in (given, torch.from_numpy(rows).to("cuda:1")):
         found = explain(model, X)
         assert found.device == "cuda:1"
-        np.testing.assert_allclose(to_host(found.values), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+        np.testing.assert_allclose(
+            to_host(found.values), expected, rtol=0, atol=1e-5 * np.abs(expected).max()
+        )
 
 
 @pytest.mark.usefixtures("gpu")
@@ -260,7 +268,9 @@ def test_steps_on_the_host_are_named(namespace: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         explain(model, put(namespace, ROWS))
     copying = FunctionTransformer(lambda X: X if isinstance(X, np.ndarray) else to_host(X))
-    with pytest.raises(TypeError, match="the step FunctionTransformer of the pipeline returns a ndarray on the"):
+    with pytest.raises(
+        TypeError, match="the step FunctionTransformer of the pipeline returns a ndarray on the"
+    ):
         explain(make_pipeline(copying, forest).fit(ROWS, TARGET), put(namespace, ROWS))
 
 

@@ -22,8 +22,14 @@ from sklearn.ensemble import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skshapgpu import ShapBeeswarmDisplay, ShapDependenceDisplay, ShapTransformer, TreeExplainer
-from skshapgpu import cross_val_explain, explain
+from skshapgpu import (
+    ShapBeeswarmDisplay,
+    ShapDependenceDisplay,
+    ShapTransformer,
+    TreeExplainer,
+    cross_val_explain,
+    explain,
+)
 from skshapgpu.distributed._work import Work
 
 pytest.importorskip("pandas")
@@ -100,6 +106,8 @@ def test_numbers_that_mean_missing(missing: float, recoded: bool) -> None:
         assert_as_on_the_host(model, X)
     assert_as_on_the_host(model, np.column_stack([X["a"], X["c"].astype(float)]))
     assert_as_on_the_host(model, np.column_stack([X["a"], X["c"]]).astype(np.int32))
+    plain = xgboost.XGBRegressor(n_estimators=6, max_depth=3, missing=missing, n_jobs=1)
+    assert_as_on_the_host(plain.fit(X.astype(float), y), X.astype({"c": "category"}))
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -116,9 +124,7 @@ def test_strided_codes_and_no_rows() -> None:
     spread = np.zeros((2 * len(rows), 3 * rows.shape[1]))
     spread[::2, ::3] = rows
     expected = on_host(model, rows).values
-    np.testing.assert_array_equal(
-        TreeExplainer(model).shap_values(Array(spread)[::2, ::3]).get(), expected
-    )
+    np.testing.assert_array_equal(TreeExplainer(model).shap_values(Array(spread)[::2, ::3]).get(), expected)
     assert TreeExplainer(model).shap_values(Array(rows[:0])).shape == (0, rows.shape[1])
 
 
@@ -183,6 +189,7 @@ CHANGES: dict[str, Any] = {
     "no rows": lambda X: X[:0],
 }
 
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("change", CHANGES)
 def test_frames_with_categories(family: str, change: str) -> None:
@@ -205,6 +212,18 @@ def test_frames_of_models_that_take_codes(family: str) -> None:
         assert_as_on_the_host(model, given)
 
 
+def test_text_has_a_type_of_its_own_in_recent_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = cudf.Series.dtype.fget
+
+    def dtype(series: Any) -> Any:
+        return pd.StringDtype(na_value=np.nan) if old(series) == np.dtype(object) else old(series)
+
+    X, y = frame_with_categories()
+    monkeypatch.setattr(cudf.Series, "dtype", property(dtype))
+    for family in FAMILIES:
+        assert assert_as_on_the_host(with_categories(family, X, y), CHANGES["text"](X)) is not None
+
+
 def test_numbers_of_frames() -> None:
     rng = np.random.default_rng(0)
     X = pd.DataFrame(
@@ -219,7 +238,10 @@ def test_numbers_of_frames() -> None:
         index=[f"row {i}" for i in range(200)],
     )
     y = X["byte"] + 3.0 * X["flag"] + X["double"] / 1e9 + X["label"].astype(float) + X["long"] / 2**40
-    for model in (RandomForestRegressor(6, max_depth=5, random_state=0), HistGradientBoostingRegressor(max_iter=5)):
+    for model in (
+        RandomForestRegressor(6, max_depth=5, random_state=0),
+        HistGradientBoostingRegressor(max_iter=5),
+    ):
         model.fit(X, y)
         found = assert_as_on_the_host(model, X)
         assert found.row_labels.tolist() == X.index.tolist()
@@ -241,7 +263,9 @@ def test_columns_that_are_no_numbers() -> None:
     X = pd.DataFrame({"a": np.arange(20.0), "b": np.arange(20) % 3})
     model = RandomForestRegressor(3, max_depth=3, random_state=0).fit(X, X["a"] * X["b"])
     for change in ({"b": "x"}, {"b": pd.Categorical(["x"] * 20)}):
-        with pytest.raises(ValueError, match=r"^could not convert string to float: column b is 'x', where the"):
+        with pytest.raises(
+            ValueError, match=r"^could not convert string to float: column b is 'x', where the"
+        ):
             explain(model, cudf.DataFrame.of(X.assign(**change)))
     frame = cudf.DataFrame.of(X)
     for dtype, message in (
@@ -274,7 +298,9 @@ def test_integers_that_may_be_rounded_twice(value: int, dtype: str) -> None:
             explain(model, cudf.DataFrame.of(X.assign(b=pd.array(b, "Int64"))))
 
 
-@pytest.mark.parametrize("options", [{"columns": "used"}, {"groups": {"both": ["size", "color"], "w": ["weight"]}}])
+@pytest.mark.parametrize(
+    "options", [{"columns": "used"}, {"groups": {"both": ["size", "color"], "w": ["weight"]}}]
+)
 def test_columns_and_groups_of_frames(options: dict[str, Any]) -> None:
     X, y = frame_with_categories()
     X = X.assign(unused=1.0)
@@ -375,12 +401,16 @@ def test_steps_on_the_host_are_named() -> None:
         explain(refusing, Array(ROWS))
     copying = FunctionTransformer(lambda X: X.get() if isinstance(X, Array) else X)
     model = make_pipeline(copying, forest).fit(ROWS, TARGET)
-    message = r"the step FunctionTransformer of the pipeline returns a ndarray on the host: copy X to the host"
+    message = (
+        r"the step FunctionTransformer of the pipeline returns a ndarray on the host: copy X to the host"
+    )
     with pytest.raises(TypeError, match=message):
         explain(model, Array(ROWS))
     for error in (ValueError, RuntimeError, MemoryError):
         failing = make_pipeline(FunctionTransformer(Failing(error)), forest).fit(ROWS, TARGET)
-        text = "it broke" if error is MemoryError else r"FunctionTransformer .* failed there: .*Error: it broke"
+        text = (
+            "it broke" if error is MemoryError else r"FunctionTransformer .* failed there: .*Error: it broke"
+        )
         with pytest.raises(error, match=text):
             explain(failing, Array(ROWS))
     assert not CudaPlan.calls

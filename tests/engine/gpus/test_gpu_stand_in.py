@@ -19,8 +19,6 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skshapgpu import ShapTransformer, TreeExplainer, _core
 from skshapgpu._common import devices, memory
@@ -29,6 +27,7 @@ from skshapgpu._rows import gpu_arrays
 X, Y = load_diabetes(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
+
 
 @pytest.fixture(autouse=True)
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
