@@ -262,7 +262,9 @@ class RescaledPlan:
 
         ``background``, ``weights`` and the errors raised are as for :func:`background_plan`. For the margin m
         and a label y, the link is "logistic", 1 / (1 + exp(-scale * m)), "log_loss",
-        log(1 + exp(scale * m)) - y * scale * m with y of 0 or 1, or "squared_error", (m - y)^2.
+        log(1 + exp(scale * m)) - y * scale * m with y of 0 or 1, "squared_error", (m - y)^2, "exp",
+        exp(scale * m), "gumbel", exp(-exp(-scale * m)), or "normal", the standard normal distribution function
+        of scale * m. :class:`RescaledTables` are of the first three only.
         """
 
     def explain(
@@ -277,7 +279,7 @@ class RescaledPlan:
         """Compute values of the link from pairs of a row and a background row: time grows with both numbers.
 
         The arguments are as for :meth:`Plan.explain`; ``margin`` receives margins, before the link.
-        ``labels`` are float64, one for each row; the link "logistic" has none.
+        ``labels`` are float64, one for each row; only the links "log_loss" and "squared_error" have any.
         """
 
     def has_tables(self, table_bytes: int) -> bool:

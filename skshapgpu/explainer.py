@@ -23,7 +23,7 @@ from ._engine.calls import Run, call_plan, execute, shap_values
 from ._engine.costs import CallPlan
 from ._engine.covers import with_covers_of
 from ._engine.features import Group, features_of, read_groups, require_groups, saved_groups
-from ._engine.links import link_of, require_model_output
+from ._engine.links import link_of, read_times, require_model_output
 from ._engine.pairs import Interactions, Request, compute_interactions
 from ._engine.plans import CompiledModel, Options
 from ._engine.sharing import Sharing
@@ -189,12 +189,19 @@ class TreeExplainer:
         node, or their total weight, which in boosting is the sum of their hessians. Trees of scikit-learn and
         models of LightGBM have both, and models of treelite may. "auto" selects what the library itself
         uses: counts for LightGBM and HistGradientBoosting, else weights.
-    model_output : {"raw", "probability", "log_loss"}, default="raw"
-        What is explained: the margin; the probability of a classifier; or the loss of the prediction for a
-        row with the label ``y``, which is the log loss of a binary classifier, or the squared error of a
-        regressor trained with it. Probabilities and losses are explained against ``data``, by SHAP values of
-        the margin that are rescaled for each pair of a row and a background row, which takes time for each
-        pair on the CPU, but not on a GPU; see docs/which_shap.md.
+    model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard"}, \
+            default="raw"
+        What is explained: the margin; the probability of a classifier; the loss of the prediction for a row
+        with the label ``y``, which is the log loss of a binary classifier, or the squared error of a
+        regressor trained with it; the exponential of the margin, such as a time or a hazard ratio; or the
+        survival function or cumulative hazard function at ``times``, an output for each. Functions of time
+        of survival forests add up over the trees, like margins. All others, probabilities, losses and
+        responses are explained against ``data``, by SHAP values of the margin that are rescaled for each pair
+        of a row and a background row, which takes time for each pair on the CPU, but for probabilities and
+        losses not on a GPU; see docs/which_shap.md.
+    times : float or array-like of shape (n_times,), default=None
+        Times of the survival function or the cumulative hazard function, in the unit of the training data,
+        within the domain of the model's own functions.
     algorithm : {"auto", "quadrature", "fast_v2", "gputreeshap", "treeshap", "fast_v1"}, default="auto"
         "auto" is the exact quadrature, with lookup tables where they are faster: tables filled in advance
         for trees of up to 10 levels with the same split in all nodes of a level, like those of CatBoost; and
@@ -289,6 +296,7 @@ class TreeExplainer:
         data_weights: Any = None,
         cover: str = "auto",
         model_output: str = "raw",
+        times: Any = None,
         algorithm: str = "auto",
         device: str | Sequence[str] = "auto",
         precision: str = "single",
@@ -306,6 +314,7 @@ class TreeExplainer:
             data_weights=data_weights,
             cover=cover,
             model_output=model_output,
+            times=times,
             algorithm=algorithm,
             device=device,
             precision=precision,
@@ -319,13 +328,16 @@ class TreeExplainer:
         )
         steps, last = unwrap(model)
         steps = steps if isinstance(model, NoCopy) else copies_of(steps)
-        self._adapted = adapt(last).with_cover(cover)
+        self._times = read_times(times)
+        self._adapted = adapt(last).with_output(model_output, self._times).with_cover(cover)
+        interventional = is_interventional(feature_perturbation, data)
+        link_of(self._adapted, model_output, outputs == "all", interventional)  # before data is read
         self._reader = Reader(steps, self._adapted)
         found = None
         if groups is not None:
             found = read_groups(groups, self._reader.default_names, self._reader.origins)
         background, read = None, self._reader.read_on_host
-        if is_interventional(feature_perturbation, data):
+        if interventional:
             background = Background.read(data, data_weights, read, self._adapted.ensemble.x_dtype)
         elif data is not None:
             self._adapted = with_covers_of(self._adapted, data, data_weights, read, n_jobs)
@@ -353,7 +365,7 @@ class TreeExplainer:
                 "values, or with feature_perturbation='tree_path_dependent', to count covers from them"
             )
         widen = outputs == "all" and adapted.binary is not None
-        link = link_of(adapted, model_output, outputs == "all")
+        link = link_of(adapted, model_output, outputs == "all", background is not None)
         n_outputs = 2 if widen else adapted.ensemble.n_outputs
         self._output_names: tuple[Any, ...] | None = None
         if widen:
@@ -399,8 +411,13 @@ class TreeExplainer:
 
     @property
     def model_output(self) -> str:
-        """Quantity that the values explain: "raw", "probability" or "log_loss"."""
+        """Quantity that the values explain, a value of the option, such as "raw" or "probability"."""
         return self._model_output
+
+    @property
+    def times(self) -> tuple[float, ...] | None:
+        """Times of the function of time that is explained, an output for each; None for other outputs."""
+        return None if self._times is None else tuple(self._times.tolist())
 
     @property
     def _explains_probabilities(self) -> bool:
@@ -832,6 +849,7 @@ class TreeExplainer:
             "outputs": self._outputs,
             "columns": self._columns,
             "model_output": self._model_output,
+            "times": self._times,
             "groups": self._groups and [list(group) for group in self._groups],
         }
         contents = self._compiled.contents() if tables else {}
@@ -888,7 +906,8 @@ class TreeExplainer:
         columns = saved.options.get("columns", "all")
         require_one_of("outputs", outputs, _OUTPUTS)
         require_one_of("columns", columns, _COLUMNS)
-        require_model_output(model_output, saved.background is not None, device)
+        times = saved.options.get("times")
+        require_model_output(model_output, times, saved.background is not None, device)
         compute = Options.parse(
             algorithm=saved.options.get("algorithm"),
             device=device,
@@ -902,6 +921,9 @@ class TreeExplainer:
         explainer = cls.__new__(cls)
         explainer._reader, explainer._adapted = Reader([], saved.adapted), saved.adapted
         try:
+            explainer._times, n_outputs = read_times(times), saved.adapted.ensemble.n_outputs
+            if explainer._times is not None and len(explainer._times) != n_outputs:
+                raise ValueError(f"it has {len(explainer._times)} times for {n_outputs} outputs")
             groups = saved_groups(saved.options.get("groups"), saved.adapted.schema.n_features)
             explainer._set_up(
                 compute,
@@ -912,7 +934,7 @@ class TreeExplainer:
                 groups,
                 tables=saved.tables,
             )
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error
         return explainer
 
@@ -947,6 +969,7 @@ def read_options(
     data_weights: Any = None,
     cover: str = "auto",
     model_output: str = "raw",
+    times: Any = None,
     device: str | Sequence[str],
     outputs: str,
     columns: str = "all",
@@ -962,7 +985,8 @@ def read_options(
     require_groups(groups)
     require_perturbation(feature_perturbation, data, data_weights, cover)
     interventional = is_interventional(feature_perturbation, data)
-    require_model_output(model_output, interventional, device)
+    read_times(times)
+    require_model_output(model_output, times, interventional, device)
     return Options.parse(device=device, interventional=interventional, **others)
 
 

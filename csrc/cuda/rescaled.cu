@@ -392,7 +392,7 @@ bool CudaRescaledPlan::explain_device(const Rows& rows, CudaInput& input, const 
                                reinterpret_cast<cudaStream_t>(stream), interrupted);
 }
 const Plan& CudaRescaledPlan::plan() const { return impl_->plan(); }
-bool CudaRescaledPlan::has_labels() const { return impl_->link() != Link::kLogistic; }
+bool CudaRescaledPlan::has_labels() const { return skshap::has_labels(impl_->link()); }
 size_t CudaRescaledPlan::table_bytes() const { return impl_->table_bytes(); }
 
 }  // namespace skshap

@@ -267,7 +267,11 @@ Link link_named(const std::string& name) {
   if (name == "logistic") return Link::kLogistic;
   if (name == "log_loss") return Link::kLogLoss;
   if (name == "squared_error") return Link::kSquaredError;
-  throw py::value_error("link must be 'logistic', 'log_loss' or 'squared_error', not '" + name + "'");
+  if (name == "exp") return Link::kExp;
+  if (name == "gumbel") return Link::kGumbel;
+  if (name == "normal") return Link::kNormal;
+  throw py::value_error(
+      "link must be 'logistic', 'log_loss', 'squared_error', 'exp', 'gumbel' or 'normal', not '" + name + "'");
 }
 
 RescaledPlan compile_rescaled(const py::dict& ensemble, const std::string& precision,
@@ -385,7 +389,7 @@ void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::arr
   const Rows rows = host_rows(plan.plan, X);
   Result result = checked_result(plan.plan, rows.n_rows, values, margin);
   result.zeroed = zeroed;
-  const double* const p = checked_labels(labels, rows.n_rows, plan.link != Link::kLogistic);
+  const double* const p = checked_labels(labels, rows.n_rows, has_labels(plan.link));
   run_interruptibly([&](const auto& interrupted) {
     return explain_rescaled(plan, rows, p, result, n_threads, interrupted);
   });

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from ..adapters.schema import TIME_OUTPUTS
+
 DEVICES = ("cpu", "cuda")
 
 
@@ -40,7 +42,9 @@ class Results:
     devices : tuple of {"cpu", "cuda"}
     interventional : bool
         Whether they are computed against background data; else they are path-dependent.
-    model_outputs : tuple of {"raw", "probability", "log_loss"}
+    model_outputs : tuple of str
+        Values of the option ``model_output`` for which they are computed. Functions of time that are margins,
+        as those of survival forests are, count as "raw".
     only_tables_on_gpus : bool
         Whether GPUs compute them only for models whose leaves all have tables.
     estimated : bool
@@ -121,6 +125,13 @@ _QUADRATURE = (
         interventional=True,
         model_outputs=("probability", "log_loss"),
         only_tables_on_gpus=True,
+        estimated=False,
+    ),
+    Results(
+        (SHAP_VALUES,),
+        ("cpu",),
+        interventional=True,
+        model_outputs=("response", *TIME_OUTPUTS),
         estimated=False,
     ),
 )

@@ -1,6 +1,6 @@
-"""Model outputs that can be explained: the margin, the probability, or the loss of predictions.
+"""Model outputs that can be explained: the margin, or a function of it.
 
-The last two are functions of the margin, called links. The core computes their slopes between two margins
+Probabilities, losses, responses and functions of time are functions of the margin, called links. The core computes their slopes between two margins
 (``csrc/background/rescaled.cpp``), and this module evaluates the functions themselves, so that the additivity
 check compares two independent computations.
 """
@@ -11,15 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 from sklearn.utils.validation import column_or_1d
 
 from .._common.devices import require_cpu
-from ..adapters.schema import AdaptedModel
+from ..adapters.schema import TIME_OUTPUTS, AdaptedModel
 from ..errors import require_one_of
 from .algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES
 
 #: Rounding error of a link's values and their mean, relative to their largest possible magnitude.
 _ROUNDING = 2.0**-48
+
+#: A bound on values of exp, so that an infinite gap is never acceptable.
+_LARGEST = 1e300
+
+#: Names in messages of the values of functions of time.
+_OVER_TIME = dict(zip(TIME_OUTPUTS, ("survival probability", "cumulative hazard")))
 
 #: Largest magnitude of a label: twice a label is a factor in the core, and must be finite in float32.
 _LARGEST_LABEL = 1e30
@@ -31,10 +38,12 @@ class Link:
 
     Attributes
     ----------
-    name : {"logistic", "log_loss", "squared_error"}
+    name : {"logistic", "log_loss", "squared_error", "exp", "gumbel", "normal"}
         Name in the core.
     noun : str
         Name of its values in error messages.
+    model_output : str
+        Value of the option that selects it.
     scale : float
         Factor by which the margin is multiplied first; 1 for a squared error.
     classes : tuple or None
@@ -43,23 +52,25 @@ class Link:
 
     name: str
     noun: str
+    model_output: str
     scale: float = 1.0
     classes: tuple[Any, ...] | None = None
 
     @property
-    def model_output(self) -> str:
-        """Value of the option ``model_output`` that selects this link."""
-        return "log_loss" if self.has_labels else "probability"
-
-    @property
     def has_labels(self) -> bool:
         """Whether it is a loss, which compares the margin with a label."""
-        return self.name != "logistic"
+        return self.model_output == "log_loss"
 
     def of(self, margin: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
         """Return the link's values for margins (n_rows, n_outputs) and labels (n_rows,)."""
         if self.name == "logistic":
             return np.exp(-np.logaddexp(0, -self.scale * margin))
+        if self.name == "normal":
+            return ndtr(self.scale * margin)
+        if self.name in ("exp", "gumbel"):
+            with np.errstate(over="ignore"):  # the additivity check rejects infinite values
+                power = np.exp(self.scale * margin if self.name == "exp" else -self.scale * margin)
+            return power if self.name == "exp" else np.exp(-power)
         assert labels is not None
         if self.name == "log_loss":
             return np.logaddexp(0, np.where(labels[:, np.newaxis] > 0, -1, 1) * self.scale * margin)
@@ -78,15 +89,29 @@ class Link:
         return weights @ np.square(margin - mean) + np.square(mean - labels[:, np.newaxis])
 
     def allowed_gap(
-        self, of_margin: np.ndarray, center: np.ndarray, reach: np.ndarray, labels: np.ndarray | None
+        self,
+        of_margin: np.ndarray,
+        center: np.ndarray,
+        reach: np.ndarray,
+        labels: np.ndarray | None,
+        highest: np.ndarray,
     ) -> np.ndarray:
         """Return the largest acceptable additivity gap, given that of the margin.
 
-        The margin lies within ``reach`` of ``center``. For each pair of an explained row and a background
-        row, the values are those of the margin times a slope, so a bound on the slope bounds the gap.
+        The margin lies within ``reach`` of ``center``; ``highest`` is the larger of a row's own margin and
+        those of the background rows. For each pair of an explained row and a background row, the values are
+        those of the margin times a slope, so a bound on the slope bounds the gap.
         """
         if self.name == "logistic":
             return of_margin * self.scale / 4 + _ROUNDING
+        steepest = {"gumbel": np.exp(-1), "normal": 1 / np.sqrt(2 * np.pi)}
+        if self.name in steepest:
+            slope = steepest[self.name] * self.scale
+            return slope * (of_margin + _ROUNDING * (np.abs(center) + reach)) + _ROUNDING
+        if self.name == "exp":
+            with np.errstate(over="ignore"):
+                largest = np.minimum(np.exp(self.scale * highest), _LARGEST)
+            return largest * (self.scale * (of_margin + _ROUNDING * (np.abs(center) + reach)) + _ROUNDING)
         if self.name == "log_loss":
             return of_margin * self.scale + _ROUNDING * (1 + self.scale * (np.abs(center) + reach))
         assert labels is not None
@@ -135,7 +160,7 @@ class Link:
         return np.fromiter((label == positive for label in labels), np.float64, n_rows)
 
 
-def require_model_output(model_output: Any, interventional: bool, device: Any) -> None:
+def require_model_output(model_output: Any, times: Any, interventional: bool, device: Any) -> None:
     """Reject a value of ``model_output`` that is invalid or contradicts other options.
 
     Raises
@@ -143,29 +168,77 @@ def require_model_output(model_output: Any, interventional: bool, device: Any) -
     ValueError
     """
     require_one_of("model_output", model_output, MODEL_OUTPUTS)
+    if model_output in TIME_OUTPUTS:
+        if times is None:
+            raise ValueError(f"model_output={model_output!r} is a function of time: give times=")
+        return  # whether it is a link depends on the model
+    if times is not None:
+        raise ValueError(
+            f"times= are for model_output='survival' and 'cumulative_hazard', not {model_output!r}"
+        )
     found = AUTO.find(SHAP_VALUES, interventional, model_output)
     if found is None:
-        raise ValueError(
-            f"model_output={model_output!r} is defined against background rows only: give data= for "
-            "interventional values, or use model_output='raw'"
-        )
+        raise _needs_background(model_output)
     if "cuda" not in found.devices:
         require_cpu(device, f"model_output={model_output!r}")
 
 
-def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool) -> Link | None:
-    """Return the link for a model output; None for the margin.
+def read_times(times: Any) -> np.ndarray | None:
+    """Return the times at which a function of time is explained, in one dimension; None if not given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        They are not different finite numbers.
+    """
+    if times is None:
+        return None
+    found = np.atleast_1d(np.asarray(times))
+    if found.dtype.kind not in "iuf":
+        raise TypeError(f"times must be numbers, not {times!r:.80}")
+    if found.ndim != 1 or not len(found) or not np.isfinite(found).all():
+        raise ValueError(f"times must be one or more finite numbers, not {times!r:.80}")
+    if len(np.unique(found)) < len(found):
+        raise ValueError(f"times must differ from each other, unlike {times!r:.80}")
+    return found
+
+
+def _needs_background(model_output: str) -> ValueError:
+    return ValueError(
+        f"model_output={model_output!r} is defined against background rows only: give data= for "
+        "interventional values, or use model_output='raw'"
+    )
+
+
+def link_of(
+    adapted: AdaptedModel, model_output: str, all_outputs: bool, interventional: bool
+) -> Link | None:
+    """Return the link for a model output; None if the output is the margin.
 
     Raises
     ------
     ValueError
-        The model has no such output.
+        The model has no such output, or has it only against background rows.
     """
-    if model_output == "raw" or (model_output == "probability" and adapted.link == "identity"):
+    if model_output == "raw":
         return None
+    if adapted.link == "identity" and model_output in ("probability", *TIME_OUTPUTS):
+        return None
+    if model_output in TIME_OUTPUTS:
+        if not interventional:
+            raise _needs_background(model_output)
+        assert adapted.link is not None
+        return Link(adapted.link, _OVER_TIME[model_output], model_output, adapted.link_scale)
+    if model_output == "response":
+        if adapted.link == "exp":
+            return Link("exp", "response", model_output, adapted.link_scale)
+        raise ValueError(
+            "model_output='response' needs a model whose prediction is known to be the exponential of its "
+            "margin, such as a time, a hazard ratio or the mean of XGBoost's log links: use model_output='raw'"
+        )
     if model_output == "probability":
         if adapted.link == "logistic":
-            return Link("logistic", "probability", adapted.link_scale)
+            return Link("logistic", "probability", model_output, adapted.link_scale)
         if adapted.output_names is not None:
             raise ValueError(
                 "model_output='probability' needs a probability that depends on the margin of its own output "
@@ -179,9 +252,11 @@ def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool) -> Link
     if all_outputs:
         raise ValueError("outputs='all' is for margins and probabilities: there is one log loss")
     if adapted.squared_error:
-        return Link("squared_error", "squared error")
+        return Link("squared_error", "squared error", model_output)
     if adapted.link == "logistic" and adapted.binary is not None:
-        return Link("log_loss", "log loss", adapted.link_scale, adapted.class_names or (0, 1))
+        return Link(
+            "log_loss", "log loss", model_output, adapted.link_scale, adapted.class_names or (0, 1)
+        )
     if adapted.link == "identity":
         raise ValueError(
             "model_output='log_loss' needs a model whose margin is log-odds: this one adds up probabilities, "

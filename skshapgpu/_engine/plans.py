@@ -493,6 +493,8 @@ class CompiledModel:
             return
         if "cuda" not in algorithm.devices:
             what = f"the values of algorithm={algorithm.name!r}"
+        elif "cuda" not in found.devices and self.link is not None:
+            what = f"SHAP values of a {self.link.noun}"
         elif self.link is not None:
             what = (
                 f"SHAP values of a {self.link.noun} whose tables do not fit into memory or memory_limit, or "
@@ -711,13 +713,21 @@ class CompiledModel:
             self._groups[kind] = costs.groups_of(self.plan(kind).info()["groups"])
         return self._groups[kind]
 
-    def allowed_gap(self, dtype: Any, labels: np.ndarray | None = None) -> np.ndarray:
-        """Return the largest allowed additivity gap of each output (and row, if there are labels)."""
+    def allowed_gap(
+        self, dtype: Any, labels: np.ndarray | None = None, margin: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return the largest allowed additivity gap of each output.
+
+        With a link, which needs the margins of the rows, and their labels if it has any, it may differ from
+        row to row.
+        """
         precision = "single" if dtype == np.float32 else self.options.precision
         allowed = _RELATIVE_GAP[precision] * self.leaf_magnitude + self._rounding
         if self.link is None:
             return allowed
-        return self.link.allowed_gap(allowed, self.constant, self.leaf_magnitude, labels)
+        assert margin is not None
+        highest = np.maximum(margin, self.plan(SHAP_VALUES).background_margin.max(axis=0))
+        return self.link.allowed_gap(allowed, self.constant, self.leaf_magnitude, labels, highest)
 
     def check(
         self,
@@ -741,7 +751,7 @@ class CompiledModel:
         explained = margin if self.link is None else self.link.of(margin, labels)
         gap = np.abs(total - explained)
         worst = float(gap.max())
-        allowed = self.allowed_gap(values.dtype, labels)
+        allowed = self.allowed_gap(values.dtype, labels, margin)
         if worst <= allowed.min() or (gap <= allowed).all():
             return worst
         row, output = np.argwhere(~(gap <= allowed))[0]

@@ -54,8 +54,10 @@ class ShapTransformer(ExplainingTransformer):
         weights; see :class:`TreeExplainer`.
     cover : {"auto", "count", "weight"}, default="auto"
         Kind of cover at each node; see :class:`TreeExplainer`.
-    model_output : {"raw", "probability"}, default="raw"
+    model_output : {"raw", "probability", "response", "survival", "cumulative_hazard"}, default="raw"
         Quantity that the values explain; see :class:`TreeExplainer`.
+    times : float or array-like of shape (n_times,), default=None
+        Times of a survival function or cumulative hazard function; see :class:`TreeExplainer`.
     columns : {"all", "used"}, default="all"
         "used" returns values of the columns only that the model fitted on all rows uses, whose names
         ``get_feature_names_out`` has. With ``cv``, the values of other columns, which a model of a fold may
@@ -107,6 +109,7 @@ class ShapTransformer(ExplainingTransformer):
         data_weights: Any = None,
         cover: str = "auto",
         model_output: str = "raw",
+        times: Any = None,
         columns: str = "all",
         groups: Mapping[str, Sequence[str | int]] | str | None = None,
         algorithm: str = "auto",
@@ -134,6 +137,7 @@ class ShapTransformer(ExplainingTransformer):
         self.feature_perturbation = feature_perturbation
         self.data_weights = data_weights
         self.model_output = model_output
+        self.times = times
         self.columns = columns
 
     def _check_options(self) -> None:
@@ -149,6 +153,7 @@ class ShapTransformer(ExplainingTransformer):
             "feature_perturbation": self.feature_perturbation,
             "data_weights": self.data_weights,
             "model_output": self.model_output,
+            "times": self.times,
             "columns": self.columns,
         }
 

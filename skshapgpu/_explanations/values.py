@@ -208,8 +208,9 @@ class Explanation(LabelledValues):
         "SV": Shapley values, that is, SHAP values; "BV": Banzhaf values, which do not add up to the margin.
     feature_perturbation : {"tree_path_dependent", "interventional"}
         How features outside a coalition are treated: by the covers of the trees, or by background rows.
-    model_output : {"raw", "probability", "log_loss"}
-        Quantity that the values explain: margins, probabilities, or losses.
+    model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard"}
+        Quantity that the values explain: margins or, see :class:`TreeExplainer`, other outputs. Those of
+        functions of time are named by their times.
     origins : Origins or None
         For a pipeline with leading steps, the original X and the column of X that each feature was made
         from; used by :meth:`group`.

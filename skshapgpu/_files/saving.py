@@ -79,7 +79,7 @@ def save(path: str | os.PathLike[str], saved: Saved) -> None:
     ensemble = {f.name: getattr(adapted.ensemble, f.name) for f in fields(Ensemble)}
     model = {f.name: getattr(adapted, f.name) for f in fields(AdaptedModel)}
     model["schema"] = {f.name: getattr(adapted.schema, f.name) for f in fields(InputSchema)}
-    del model["ensemble"], model["other_covers"]
+    del model["ensemble"], model["other_covers"], model["over_time"]
     content = {
         "ensemble": packer.pack(ensemble),
         "model": packer.pack(model),
@@ -176,7 +176,7 @@ def _check(adapted: AdaptedModel) -> None:
         raise ValueError("its feature_names are not all strings")
     for owner, name, allowed in (
         (adapted, "binary", (None, "margin", "probability")),
-        (adapted, "link", (None, "identity", "logistic")),
+        (adapted, "link", (None, "identity", "logistic", "exp", "gumbel", "normal")),
         (adapted, "squared_error", (False, True)),
         (adapted, "has_cover", (False, True)),
         (adapted, "cover_kind", (None, "count", "weight", "data")),

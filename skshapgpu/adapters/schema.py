@@ -17,6 +17,9 @@ import numpy as np
 from ..errors import UnsupportedModelError
 from .ensemble import Ensemble, Tree
 
+#: Values of the option ``model_output`` that are functions of time, with an output for each time.
+TIME_OUTPUTS = ("survival", "cumulative_hazard")
+
 
 @dataclass(frozen=True)
 class Column:
@@ -204,12 +207,13 @@ class AdaptedModel:
         negative class has the margin times -1, or one minus the probability.
     class_names : tuple or None
         Both class labels of a binary classifier, negative first.
-    link : {None, "identity", "logistic"}
-        How the library computes the probability of an output from its margin alone: it is the
-        margin, or 1 / (1 + exp(-link_scale * margin)). None: it computes it in another way, or the
-        model has no probabilities.
+    link : {None, "identity", "logistic", "exp", "gumbel", "normal"}
+        How the library computes its prediction of an output from the margin alone. A probability is the
+        margin, or 1 / (1 + exp(-link_scale * margin)); "exp": predictions are exp(link_scale * margin).
+        None: it computes them in another way. Of a function of time, from :meth:`with_output`, also
+        exp(-exp(-link_scale * margin)) or the standard normal distribution function of link_scale * margin.
     link_scale : float
-        Factor of the margin in the logistic link.
+        Factor of the margin in the link.
     squared_error : bool
         Whether the single output is a prediction trained to minimize the squared error.
     has_cover : bool
@@ -220,6 +224,10 @@ class AdaptedModel:
         their hessians; or counted from data. None: unknown.
     other_covers : mapping of str to callable
         Function that returns the covers of all nodes of the other kind, if the model has both; picklable.
+    over_time : callable or None
+        Function that turns this model into one with a survival function or a cumulative hazard function at
+        given times as its outputs, if it has any; picklable. See :meth:`with_output`, whose arguments and
+        errors are its own.
     shared : tuple of tuple of int
         For each player of the ensemble after those that are the columns of X: the columns that
         share its value evenly.
@@ -231,12 +239,15 @@ class AdaptedModel:
     output_names: tuple[Any, ...] | None = None
     binary: Literal["margin", "probability"] | None = None
     class_names: tuple[Any, ...] | None = None
-    link: Literal["identity", "logistic"] | None = None
+    link: Literal["identity", "logistic", "exp", "gumbel", "normal"] | None = None
     link_scale: float = 1.0
     squared_error: bool = False
     has_cover: bool = True
     cover_kind: Literal["count", "weight", "data"] | None = None
     other_covers: Mapping[str, Callable[[], np.ndarray]] = field(default_factory=dict, repr=False)
+    over_time: Callable[[AdaptedModel, str, np.ndarray], AdaptedModel] | None = field(
+        default=None, repr=False
+    )
     shared: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
@@ -255,6 +266,37 @@ class AdaptedModel:
             known = all(column in range(n_features) for column in columns)
             if not columns or not known or len(set(columns)) < len(columns):
                 raise ValueError(f"{columns!r} are not distinct columns of X that can share a value")
+
+    def with_output(self, model_output: str, times: np.ndarray | None) -> AdaptedModel:
+        """Return the model of an output.
+
+        Parameters
+        ----------
+        model_output : str
+            Value of the option.
+        times : ndarray of shape (n_times,) or None
+            Times at which a function of time is explained; None for any other output.
+
+        Returns
+        -------
+        AdaptedModel
+            The model, without ``over_time``. For a function of time, it has an output for each time, and
+            its link leads from the margin to the function.
+
+        Raises
+        ------
+        ValueError
+            The model has no such function of time, or not at these times.
+        """
+        if times is None:
+            return replace(self, over_time=None) if self.over_time else self
+        if self.over_time is None:
+            raise ValueError(
+                f"model_output={model_output!r} needs a model of survival over time: a forest of "
+                "scikit-survival, its gradient boosting with loss='coxph', or XGBoost with the objective "
+                "'survival:aft'"
+            )
+        return replace(self.over_time(self, model_output, times), over_time=None)
 
     def with_cover(self, asked: str) -> AdaptedModel:
         """Return the model with covers of one kind.

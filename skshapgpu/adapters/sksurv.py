@@ -11,12 +11,16 @@ model                                     margin
                                           the others
 ========================================  ====================================================
 
-The survival functions of a forest also add up over its trees, but are a function of time for each row; the
-risk score is the single number to which scikit-survival itself reduces them.
+The leaves of a survival tree hold a survival function and a cumulative hazard function, of which a forest takes
+the mean: at given times, they are vectors of margins. For the loss "coxph", both functions follow from the
+margin and the baseline hazard H: they are exp(-H exp(margin)) and H exp(margin). As in scikit-survival, all of
+them are step functions, continuous from the right, whose first value also holds before the first time.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +32,7 @@ from ._subclasses import require_own_predictions
 from .ensemble import Ensemble, Tree
 from .schema import AdaptedModel, InputSchema, counts_of
 from .sklearn import read_tree, require_trees
+from .survival import as_margins, by_link, require_times
 
 
 def adapt(model: Any) -> AdaptedModel:
@@ -64,13 +69,37 @@ def _risk_score(model: Any, estimators: list[Any], kind: type) -> AdaptedModel:
     require_own_predictions(model, "sksurv")
     require_trees(model, estimators, kind, "predict", "sksurv")
     trees = [read_tree(estimator, _risk_scores(estimator) / len(estimators)) for estimator in estimators]
-    return _adapted(model, trees, estimators[0]._support_missing_values(np.empty((0, 0))))
+    adapted = _adapted(model, trees, estimators[0]._support_missing_values(np.empty((0, 0))))
+    return replace(adapted, over_time=partial(_functions_of_leaves, model, estimators))
 
 
 def _risk_scores(estimator: Any) -> np.ndarray:
     """Return the risk score of each node, stored instead of the hazard at each time with low_memory."""
     hazard = estimator.tree_.value[:, :, 0]  # (n_nodes, n_times)
     return hazard[:, 0] if estimator.low_memory else hazard[:, estimator.is_event_time_].sum(axis=1)
+
+
+def _functions_of_leaves(
+    model: Any, estimators: list[Any], adapted: AdaptedModel, model_output: str, times: np.ndarray
+) -> AdaptedModel:
+    if any(estimator.low_memory for estimator in estimators):
+        raise ValueError(
+            f"model_output={model_output!r}: this {type(model).__name__} stores risk scores only: fit it with "
+            "low_memory=False"
+        )
+    steps = _steps(model, model.unique_times_, times)
+    number = 1 if model_output == "survival" else 0
+    values = [estimator.tree_.value[:, steps, number] for estimator in estimators]
+    leaf = adapted.ensemble.left < 0
+    value = np.where(leaf[:, np.newaxis], np.concatenate(values) / len(estimators), 0.0)
+    return as_margins(adapted, times, value, np.zeros(len(times)))
+
+
+def _steps(model: Any, starts: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Return the steps of ``StepFunction`` that hold at some times; ``starts`` are the times they begin."""
+    why = f"the functions of this {type(model).__name__} end at the last time of its training rows"
+    require_times(times, 0.0, float(starts[-1]), why)
+    return np.maximum(np.searchsorted(starts, times, side="right") - 1, 0)
 
 
 def _boosting(model: Any) -> AdaptedModel:
@@ -81,7 +110,24 @@ def _boosting(model: Any) -> AdaptedModel:
         read_tree(estimator, model.learning_rate * scale * estimator.tree_.value[:, 0, 0])
         for estimator, scale in zip(estimators, scales, strict=True)
     ]
-    return _adapted(model, trees, allow_nan=False)
+    adapted = _adapted(model, trees, allow_nan=False)
+    return replace(adapted, link="exp", over_time=partial(_functions_of_hazard, model))
+
+
+def _functions_of_hazard(
+    model: Any, adapted: AdaptedModel, model_output: str, times: np.ndarray
+) -> AdaptedModel:
+    if model._baseline_model is None:
+        raise ValueError(
+            f"model_output={model_output!r}: this {type(model).__name__} with loss={model.loss!r} predicts a "
+            "time, which model_output='response' explains; functions of time need loss='coxph'"
+        )
+    baseline = model._baseline_model.cum_baseline_hazard_
+    with np.errstate(divide="ignore"):  # there is no hazard before the first event
+        log_hazard = np.log(baseline.y[_steps(model, baseline.x, times)])
+    if model_output == "survival":
+        return by_link(adapted, times, -log_hazard, "gumbel", sign=-1)
+    return by_link(adapted, times, log_hazard, "exp")
 
 
 def _adapted(model: Any, trees: list[Tree], allow_nan: bool) -> AdaptedModel:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +22,20 @@ from . import _ubjson
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble
 from .schema import AdaptedModel, Column, ColumnEncoder, InputSchema
+from .survival import by_link, require_times
 
 #: Objectives whose base_score is a probability, and objectives whose base_score is a mean with a log link;
 #: for all others it is already a margin.
 _LOGIT = frozenset({"binary:logistic", "reg:logistic"})
 _LOG = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft"})
+
+#: Link from the margin to the survival function, for each distribution of the error of "survival:aft". In
+#: XGBoost, "extreme" is the distribution of the smallest value: 1 - exp(-exp(z)).
+_AFT_LINKS: dict[str, Literal["logistic", "gumbel", "normal"]] = {
+    "normal": "normal",
+    "logistic": "logistic",
+    "extreme": "gumbel",
+}
 
 #: Limit on num_class for a model without trees: without it, a corrupted number would allocate gigabytes.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**16
@@ -168,9 +178,45 @@ def _read(
         output_names=classes if n_classes > 1 else None,
         binary="margin" if is_binary else None,
         class_names=classes if is_binary else None,
-        link="logistic" if objective in _LOGIT else None,
+        link="logistic" if objective in _LOGIT else "exp" if objective in _LOG else None,
         squared_error=objective == "reg:squarederror" and n_outputs == 1 and not is_binary,
+        over_time=_over_time(learner["objective"], objective),
     )
+
+
+def _over_time(parameters: dict[str, Any], objective: str) -> Callable[..., AdaptedModel] | None:
+    """Return ``AdaptedModel.over_time`` for the objectives of survival."""
+    if objective == "survival:cox":
+        return _no_baseline
+    if objective != "survival:aft":
+        return None
+    of_aft = parameters["aft_loss_param"]
+    scale = float(of_aft["aft_loss_distribution_scale"])
+    if not 0 < scale < np.inf:
+        raise ValueError(f"aft_loss_distribution_scale is {scale!r}")
+    return partial(_survival_of_aft, str(of_aft["aft_loss_distribution"]), scale)
+
+
+def _no_baseline(adapted: AdaptedModel, model_output: str, times: np.ndarray) -> AdaptedModel:
+    raise ValueError(
+        f"model_output={model_output!r}: XGBoost estimates no baseline hazard for 'survival:cox', so the model "
+        "is no function of time; model_output='response' explains its hazard ratio"
+    )
+
+
+def _survival_of_aft(
+    distribution: str, scale: float, adapted: AdaptedModel, model_output: str, times: np.ndarray
+) -> AdaptedModel:
+    """Return the survival function: the logarithm of the time is the margin plus ``scale`` times an error."""
+    if model_output != "survival":
+        raise ValueError(
+            f"model_output={model_output!r} is not available for 'survival:aft': use 'survival', whose "
+            "negative logarithm it is, or 'response', the time"
+        )
+    if distribution not in _AFT_LINKS:
+        raise ValueError(f"model_output={model_output!r}: the distribution {distribution!r} is not known")
+    require_times(times, np.nextafter(0.0, 1.0), np.inf, "times are positive")
+    return by_link(adapted, times, -np.log(times), _AFT_LINKS[distribution], scale=1 / scale)
 
 
 def _used_trees(

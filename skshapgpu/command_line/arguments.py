@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from .._engine.algorithms import ALGORITHMS
 from .._versions import __version__
+from ..adapters.schema import TIME_OUTPUTS
 from .answers import Answer
 
 _EXAMPLES = """\
@@ -40,6 +41,8 @@ examples:
   skshapgpu explain model.cbm data.parquet -o strongest.parquet --top 5
   skshapgpu explain model.ubj data.parquet -o values.parquet --background train.parquet --background-rows 1000
   skshapgpu explain model.ubj data.parquet -o values.parquet --group place=latitude,longitude
+  skshapgpu explain aft.ubj data.parquet -o values.parquet --model-output survival --times 30,90 --background \
+train.parquet
   skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions top:50
   skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions age:income,age:city
 """
@@ -240,8 +243,12 @@ def _add_model_options(group: Any) -> None:
     )
     group.add_argument(
         "--model-output",
-        choices=("raw", "probability"),
-        help="raw (the default): the margin; probability: that of a classifier, needs --background",
+        choices=("raw", "probability", "response", *TIME_OUTPUTS),
+        help="raw (the default): the margin. Others need --background: the probability of a classifier; the "
+        "response, such as a time; survival or cumulative_hazard, at --times",
+    )
+    group.add_argument(
+        "--times", type=_times, metavar="T1,T2,...", help="times of the survival or cumulative hazard function"
     )
     group.add_argument(
         "--cover",
@@ -306,6 +313,13 @@ def _seed(text: str) -> int:
 
 def _batch_size(text: str) -> int | str:
     return text if text == "auto" else _positive(text)
+
+
+def _times(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers with commas") from None
 
 
 def _device(text: str) -> str | list[str]:

@@ -32,6 +32,9 @@ _LINKS = {
     None: "none from one output to a probability",
     "identity": "identity, the margin is a probability",
     "logistic": "logistic, the margin is in log-odds",
+    "exp": "exponential, the margin is a logarithm",
+    "gumbel": "exp(-exp(-m)) of the scaled margin m",
+    "normal": "normal distribution function of the scaled margin",
 }
 
 

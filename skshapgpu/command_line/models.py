@@ -8,6 +8,7 @@ import zipfile
 from typing import Any
 
 from ..adapters import adapt
+from ..adapters.schema import TIME_OUTPUTS
 from ..explainer import TreeExplainer
 from .rows import columns_for, csv_options, read_rows, require_file
 
@@ -38,6 +39,7 @@ _SETTLED = {
     "seed": "--seed",
     "feature_perturbation": "--feature-perturbation",
     "model_output": "--model-output",
+    "times": "--times",
     "cover": "--cover",
     "columns": "--columns",
     "groups": "--group",
@@ -125,11 +127,13 @@ def open_explainer(path: str, args: argparse.Namespace, **options: Any) -> TreeE
             raise ValueError(
                 "--feature-perturbation interventional needs background rows: give --background, too"
             )
-        if args.model_output == "probability":
+        if args.model_output not in (None, "raw"):
             raise ValueError(
-                "--model-output probability compares with background rows: give --background, too"
+                f"--model-output {args.model_output} compares with background rows: give --background, too"
             )
-    names = ("feature_perturbation", "cover", "columns", "groups", "precision", "algorithm")
+    if (args.model_output in TIME_OUTPUTS) != (args.times is not None):
+        raise ValueError("--times belongs to --model-output survival or cumulative_hazard: give both or none")
+    names = ("feature_perturbation", "times", "cover", "columns", "groups", "precision", "algorithm")
     settled = {name: getattr(args, name, None) for name in names}
     options |= {name: value for name, value in settled.items() if value is not None}
     if args.background is None:

@@ -29,7 +29,14 @@ from .base import (
 )
 
 #: Names of the sum of base value and SHAP values, by ``model_output``.
-_OUTPUT_NAMES = {"raw": "margin", "probability": "probability", "log_loss": "loss"}
+_OUTPUT_NAMES = {
+    "raw": "margin",
+    "probability": "probability",
+    "log_loss": "loss",
+    "response": "response",
+    "survival": "survival probability",
+    "cumulative_hazard": "cumulative hazard",
+}
 
 
 class ShapWaterfallDisplay:

@@ -1,0 +1,94 @@
+"""Survival functions and cumulative hazard functions at given times, as outputs of an adapted model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from .schema import AdaptedModel
+
+#: Margin at which, with leaves of 0, the links "exp" and "gumbel" are 0 or 1 exactly: exp(-800) is 0.
+_SATURATED = 800.0
+
+
+def require_times(times: np.ndarray, low: float, high: float, why: str) -> None:
+    """Reject times outside an interval, whose ends belong to it.
+
+    Raises
+    ------
+    ValueError
+        The message names the time, and says ``why`` the interval is what it is.
+    """
+    outside = times[(times < low) | (times > high)]
+    if len(outside):
+        raise ValueError(f"times: {outside[0]:g} is not between {low:g} and {high:g}: {why}")
+
+
+def as_margins(
+    adapted: AdaptedModel, times: np.ndarray, value: np.ndarray, intercept: np.ndarray
+) -> AdaptedModel:
+    """Return a model with an output for each time.
+
+    Parameters
+    ----------
+    adapted : AdaptedModel
+        Model with one output.
+    times : ndarray of shape (n_times,)
+    value : ndarray of shape (n_nodes, n_times)
+        Values of all leaves; 0 at other nodes.
+    intercept : ndarray of shape (n_times,)
+
+    Returns
+    -------
+    AdaptedModel
+        Model whose margins, with link "identity", are the function.
+    """
+    ensemble = replace(
+        adapted.ensemble,
+        value=value,
+        intercept=intercept,
+        tree_output=np.full(adapted.ensemble.n_trees, -1 if len(times) > 1 else 0),
+    )
+    return replace(
+        adapted,
+        ensemble=ensemble,
+        output_names=tuple(times.tolist()) if len(times) > 1 else None,
+        link="identity",
+        squared_error=False,
+    )
+
+
+def by_link(
+    adapted: AdaptedModel,
+    times: np.ndarray,
+    shifts: np.ndarray,
+    link: Literal["logistic", "exp", "gumbel", "normal"],
+    *,
+    scale: float = 1.0,
+    sign: int = 1,
+) -> AdaptedModel:
+    """Return a model whose outputs are a link of the shifted margin, with a shift for each time.
+
+    Parameters
+    ----------
+    adapted : AdaptedModel
+        Model with one output.
+    times : ndarray of shape (n_times,)
+    shifts : ndarray of shape (n_times,)
+        Number that is added to the margin times ``sign``. Where it is infinite, the function is a constant;
+        the link is then "exp" or "gumbel".
+    link : {"logistic", "exp", "gumbel", "normal"}
+    scale : float
+        ``AdaptedModel.link_scale``.
+    sign : {1, -1}
+
+    Returns
+    -------
+    AdaptedModel
+    """
+    varies, ensemble = np.isfinite(shifts), adapted.ensemble
+    intercept = np.where(varies, sign * ensemble.intercept[0] + shifts, np.copysign(_SATURATED, shifts))
+    value = sign * ensemble.value * varies
+    return replace(as_margins(adapted, times, value, intercept), link=link, link_scale=scale)
