@@ -191,7 +191,7 @@ def _over_time(parameters: dict[str, Any], objective: str) -> Callable[..., Adap
     if objective != "survival:aft":
         return None
     of_aft = parameters["aft_loss_param"]
-    scale = float(of_aft["aft_loss_distribution_scale"])
+    scale = float(np.float32(of_aft["aft_loss_distribution_scale"]))  # as XGBoost itself reads it
     if not 0 < scale < np.inf:
         raise ValueError(f"aft_loss_distribution_scale is {scale!r}")
     return partial(_survival_of_aft, str(of_aft["aft_loss_distribution"]), scale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,9 @@ from skshapgpu._engine.algorithms import (
     indices_of,
     named,
 )
-from skshapgpu.adapters import adapt
+from skshapgpu.adapters import AdaptedModel, adapt
+from skshapgpu.adapters.schema import TIME_OUTPUTS
+from skshapgpu.adapters.survival import by_link
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,26 +50,42 @@ COLUMNS = [20, 21, 22, 23, 27, 24]
 X, BACKGROUND, LABELS = CANCER[:40, COLUMNS], CANCER[100:109, COLUMNS], Y[:40]
 X[::7, 2] = np.nan
 
+#: Time of functions of time.
+TIME = 0.8
+
 every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda row: row.name)
 every_device = pytest.mark.parametrize("device", DEVICES)
 
 
 @cache
-def model() -> HistGradientBoostingClassifier:
-    """Fit a binary classifier with a logistic link, for which all model outputs exist."""
+def model(model_output: str = "raw") -> Any:
+    """Return a binary classifier with a logistic link, or its trees as those of another model that has the output.
+
+    Its response and its hazard at a time t are exp(margin) and t exp(margin).
+    """
     few = HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=9, learning_rate=0.5)
-    return few.fit(CANCER[:, COLUMNS], Y)
+    few.fit(CANCER[:, COLUMNS], Y)
+    if model_output in ("raw", "probability", "log_loss"):
+        return few
+    return replace(adapt(few), binary=None, link="exp", over_time=at_times)
+
+
+def at_times(adapted: AdaptedModel, model_output: str, times: np.ndarray) -> AdaptedModel:
+    if model_output == "survival":
+        return by_link(adapted, times, -np.log(times), "gumbel", sign=-1)
+    return by_link(adapted, times, np.log(times), "exp")
 
 
 def explainer_of(
     algorithm: Algorithm, device: str, interventional: bool, model_output: str, **options: Any
 ) -> TreeExplainer:
     return TreeExplainer(
-        model(),
+        model(model_output),
         BACKGROUND if interventional else None,
         algorithm=algorithm.name,
         device=device,
         model_output=model_output,
+        times=TIME if model_output in TIME_OUTPUTS else None,
         **options,
     )
 
@@ -122,6 +140,12 @@ LINKS: dict[str, Any] = {
         lambda margin, y: np.logaddexp(0, margin) - y * margin,
         lambda margin, y: sigmoid(margin, y) - y,
     ),
+    "response": (lambda margin, y: np.exp(margin), lambda margin, y: np.exp(margin)),
+    "survival": (
+        lambda margin, y: np.exp(-TIME * np.exp(margin)),
+        lambda margin, y: -TIME * np.exp(margin - TIME * np.exp(margin)),
+    ),
+    "cumulative_hazard": (lambda margin, y: TIME * np.exp(margin), lambda margin, y: TIME * np.exp(margin)),
 }
 
 CELLS = [
@@ -209,9 +233,13 @@ def computes(algorithm: Algorithm, device: str, kind: Kind, interventional: bool
 def reason_of_options(algorithm: Algorithm, device: str, interventional: bool, model_output: str) -> str:
     """Return why an explainer with these options cannot compute anything, and what to do instead."""
     option = f"algorithm='{algorithm.name}'"
+    if model_output in TIME_OUTPUTS:
+        return f"model_output='{model_output}' is a function of time: give times="
     if model_output != "raw" and not interventional:
         asked = f"model_output='{model_output}' is defined against background rows only"
         return f"{asked}: give data= for interventional values, or use"
+    if model_output == "response" and device == "cuda":
+        return f"model_output='{model_output}' is computed on the CPU only: use device='cpu' or 'auto'"
     if interventional and not algorithm.interventional:
         return f"{option} computes no interventional SHAP values: use 'auto'"
     if device == "cuda":
@@ -327,6 +355,10 @@ README_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
     "interventional SHAP values of the probability or the loss (`model_output=`)": [
         (SHAP_VALUES, True, "probability"),
         (SHAP_VALUES, True, "log_loss"),
+    ],
+    "the same of [responses and functions of time](docs/which_shap.md#responses-and-functions-of-time)": [
+        (SHAP_VALUES, True, "response"),
+        *((SHAP_VALUES, True, model_output) for model_output in TIME_OUTPUTS),
     ],
     "interventional Banzhaf values, and interactions of pairs": [
         (BANZHAF_VALUES, True, "raw"),
