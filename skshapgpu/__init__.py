@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._estimators.importance import shap_importance
     from ._estimators.selector import ShapSelector
     from ._estimators.transformers import ShapInteractionTransformer, ShapTransformer
+    from ._explanations.cohorts import Cohorts
     from ._explanations.interactions import InteractionExplanation
     from ._explanations.values import Explanation
     from .adapters import register_adapter
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchesResult",
     "CallPlan",
+    "Cohorts",
     "Explanation",
     "InteractionExplanation",
     "ShapBarDisplay",
@@ -67,6 +69,7 @@ __all__ = [
 _MODULES = {
     "BatchesResult": "batches",
     "CallPlan": "_engine.costs",
+    "Cohorts": "_explanations.cohorts",
     "Explanation": "_explanations.values",
     "InteractionExplanation": "_explanations.interactions",
     "ShapBarDisplay": "displays",

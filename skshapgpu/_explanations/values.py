@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.utils import check_scalar
 
 from .._common.digits import number
 from .._rows.columns import numbers_of
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
 from .._rows.tables import select, to_array
+from .cohorts import Cohorts, cohorts_of
+from .reasons import records
 
 #: Number of features in the table that a notebook shows.
 _N_SHOWN = 12
@@ -70,6 +74,31 @@ class LabelledValues:
             NaN when there are no such rows.
         """
         return _mean_of_known(np.abs(to_host(self.values)))
+
+    def groupby(self, labels: Any) -> Cohorts:
+        """Split the rows into cohorts, whose importances can be compared.
+
+        Parameters
+        ----------
+        labels : str, array-like of shape (n_rows,) or callable
+            A column of ``data`` (or, for a pipeline, of the original X) by name; or the label of each row, as
+            an array, list or series; or a function that is called with the label of each row in
+            ``row_labels``, or its position if there are none. A pandas series must have the index of the rows
+            explained, in their order.
+
+        Returns
+        -------
+        Cohorts
+            Mapping of each label to the explanation of its rows; see also
+            :meth:`ShapBarDisplay.from_explanation`.
+
+        Raises
+        ------
+        ValueError
+            The column is unknown, there is not one label for each row, labels have another index than the
+            rows, or a label is missing.
+        """
+        return cohorts_of(self, labels)
 
     @property
     def _value_axes(self) -> int:
@@ -409,6 +438,48 @@ class Explanation(LabelledValues):
             Name and mean magnitude, summed over the outputs, the largest first.
         """
         return ranking(self.feature_names, self.importance(), n)
+
+    def reasons(self, n: int = 3) -> list[dict[str, Any]]:
+        """Return for each row the strongest reasons for and against a high output, as records.
+
+        Parameters
+        ----------
+        n : int, default=3
+            Maximum number of features of each sign; a row has fewer if fewer have a value of that sign.
+
+        Returns
+        -------
+        list of dict
+            For each row and output, first the features with positive values ("for"), the largest first, then
+            those with negative values ("against"). The keys are "row" (its label, or its position), "output"
+            (if there are several), "reason", "rank" (from 1 on), "feature", "value" (the feature's value in
+            ``data``: a number, the name of a category, or None if it is missing or unknown) and "shap_value".
+
+        Raises
+        ------
+        ValueError, TypeError
+            ``n`` is not a number from 1 on.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from skshapgpu import explain
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+        >>> explanation = explain(RandomForestRegressor(10, random_state=0).fit(X, y), X)
+        >>> [(r["reason"], r["feature"], r["value"]) for r in explanation[:1].reasons(1)]
+        [('for', 'bmi', 32.1), ('against', 's3', 38.0)]
+        """
+        check_scalar(n, "n", Integral, min_val=1)
+        names = range(len(self)) if self.row_labels is None else self.row_labels
+        values, outputs = to_host(self.values), self._several_outputs()
+        if outputs is None:
+            return list(records(values, self.data, self.feature_names, n, names, {}))
+        found = [
+            records(values[:, :, i], self.data, self.feature_names, n, names, {"output": output})
+            for i, output in enumerate(outputs)
+        ]
+        return [record for of_output in found for record in of_output]
 
 
 def _mean_of_known(values: np.ndarray) -> np.ndarray:

@@ -126,7 +126,7 @@ def _of_values(values: np.ndarray) -> Column:
     """Read a column as numbers if all non-missing values are numbers, otherwise as sorted categories."""
     if values.dtype.kind in "fiub":
         return Column(values.astype(np.float64))
-    is_present = np.array([not _is_missing(value) for value in values], bool)
+    is_present = np.array([not is_missing(value) for value in values], bool)
     numbers = np.full(len(values), np.nan)
     present = values[is_present]
     if all(isinstance(value, (Real, np.bool_, Decimal)) for value in present):
@@ -137,5 +137,6 @@ def _of_values(values: np.ndarray) -> Column:
     return Column(numbers, tuple(map(str, names)))
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN, NaT or pandas' NA."""
     return value is None or type(value).__name__ == "NAType" or bool(value != value)

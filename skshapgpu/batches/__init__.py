@@ -96,6 +96,7 @@ def explain_batches(
     features: Sequence[str] | None = None,
     keep: Sequence[str] = (),
     top: int | None = None,
+    by_sign: bool = False,
     interactions: Any = None,
     index: str | None = None,
     prefix: str = "",
@@ -144,7 +145,7 @@ def explain_batches(
     batch_size : int or "auto", default="auto"
         Rows of a batch. "auto" chooses it so that rows and values take about 64 MiB, or a twelfth of
         ``memory_limit`` if that is less; a resumed run keeps the size of the first run.
-    features, keep, top, interactions, index, prefix, dtype
+    features, keep, top, by_sign, interactions, index, prefix, dtype
         See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep.
     format : {"parquet", "arrow"} or None, default=None
         Format of the files of a folder. None: Parquet.
@@ -216,6 +217,7 @@ def explain_batches(
         features=features,
         keep=keep,
         top=top,
+        by_sign=by_sign,
         interactions=interactions,
         index=index,
         prefix=prefix,

@@ -16,7 +16,8 @@ import numpy as np
 from sklearn.utils import get_tags
 
 from .._explanations.interactions import INDEX_NAMES, set_names
-from .._explanations.values import column_names, side_by_side
+from .._explanations.reasons import SIGNS, feature_values, largest, of_sign
+from .._explanations.values import Explanation, column_names, side_by_side
 from .._rows.arrow import (
     MISSING_KEY,
     MISSING_NAN,
@@ -37,9 +38,6 @@ from .batch_arguments import explainer_of, parse_names, request_of
 METADATA_KEY = b"skshapgpu"
 
 _DTYPES = ("auto", "float32", "float64")
-
-#: Up to this many of the largest numbers of a row are found faster one by one than by sorting the row.
-_FEW = 12
 
 
 class BatchExplainer:
@@ -67,6 +65,12 @@ class BatchExplainer:
         the order of the columns. The output columns are "feature_1", "shap_1", "feature_2", and so on, where
         "feature_1" holds a name; for interactions, they are "pair_1" and "interaction_1". If there are
         several outputs, each has its own columns: "feature_1__cat".
+    by_sign : bool, default=False
+        With ``top``, return the strongest positive and the strongest negative values of each row, so many of
+        each, with the values of the features. The output columns are "for_1", "for_value_1" and "for_shap_1",
+        and so on, then "against_1", "against_value_1" and "against_shap_1": a name, the feature's value as
+        text, and its SHAP value; null where a row has no more values of that sign, and for a value that is
+        missing or, of a group of columns, unknown. Not for interactions.
     interactions : "occurring", list of pairs or None, default=None
         Which interactions to compute instead of SHAP values, with a column for each pair: "occurring" is all
         pairs that occur on a path of the model, as others are zero; a list has names or positions of the
@@ -113,6 +117,7 @@ class BatchExplainer:
         features: Sequence[str] | None = None,
         keep: Sequence[str] = (),
         top: int | None = None,
+        by_sign: bool = False,
         interactions: Any = None,
         index: str | None = None,
         prefix: str = "",
@@ -131,6 +136,11 @@ class BatchExplainer:
             raise ValueError(f"top must be at least 1, not {top}")
         self._top, self._prefix, self._dtype = None if top is None else int(top), prefix, dtype
         self._request, self._index = request_of(interactions, index)
+        if not isinstance(by_sign, bool):
+            raise TypeError(f"by_sign must be a bool, not {by_sign!r}")
+        if by_sign and (top is None or self._request is not None):
+            raise ValueError("by_sign splits the strongest features of each row: give top=, not interactions=")
+        self._by_sign = by_sign
         self._explainer = explainer_of(model, options)
         self._of_texts = bool(self._explainer._steps) and _takes_texts(self._explainer._steps[0])
         self._last: tuple[Any, tuple[str, ...], Any] | None = None
@@ -163,6 +173,7 @@ class BatchExplainer:
             "features": self._features and list(self._features),
             "keep": list(self._keep),
             "top": self._top,
+            "by_sign": self._by_sign,
             "index": self._index,
             "interactions": request and (_plain(request.listed) if request.form == "listed" else "occurring"),
             "prefix": self._prefix,
@@ -285,7 +296,9 @@ class BatchExplainer:
         if self._dtype != "auto":
             value_type = arrow.float32() if self._dtype == "float32" else arrow.float64()
         fields = [arrow.field(name, value_type, nullable=False) for name in value_names]
-        if self._top is not None:
+        if self._by_sign:
+            fields = self._fields_by_sign(min(self._top or 0, self._n_ranked(names)), value_type)
+        elif self._top is not None:
             fields = []
             noun, value = ("feature", "shap") if self._request is None else ("pair", "interaction")
             value = "banzhaf" if self._index == "BV" else value
@@ -306,6 +319,21 @@ class BatchExplainer:
                 "use prefix=, 'shap_' for instance"
             )
         return arrow.schema([*kept, *fields], {METADATA_KEY: json.dumps(self._about(names)).encode()})
+
+    def _fields_by_sign(self, n_kept: int, value_type: Any) -> list[Any]:
+        arrow = require_arrow()
+        value = "banzhaf" if self._index == "BV" else "shap"
+        return [
+            arrow.field(name, kind)
+            for sign, _ in SIGNS
+            for rank in range(1, n_kept + 1)
+            for what, kind in (
+                (sign, arrow.string()),
+                (f"{sign}_value", arrow.string()),
+                (f"{sign}_{value}", value_type),
+            )
+            for name in column_names([f"{self._prefix}{what}_{rank}"], self._explainer.output_names)
+        ]
 
     def _ranked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Return the names of the features, or pairs, for which each output has a value."""
@@ -435,20 +463,24 @@ class BatchExplainer:
         ndarray of shape (n_rows, n_columns)
             Values in the order of :meth:`_value_names`.
         """
-        if self._of_texts:
-            if X.shape[1] != 1:
-                raise ValueError(f"the model takes one column of texts, but there are {X.shape[1]} columns")
-            X = X[:, 0]
         if self._request is None:
-            found = self._explainer.explain(X, index=self._index).values
-        elif self._request.form == "listed":
+            return side_by_side(self._explanation(X).values).astype(dtype, copy=False)
+        X, pairs = self._as_taken(X), "occurring"
+        if self._request.form == "listed":
             pairs = self._pairs(self._explainer._names_explained(names))
-            found = self._explainer.explain_interactions(X, interactions=pairs, index=self._index).values
-        else:
-            found = self._explainer.explain_interactions(
-                X, interactions="occurring", index=self._index
-            ).values
+        found = self._explainer.explain_interactions(X, interactions=pairs, index=self._index).values
         return side_by_side(found).astype(dtype, copy=False)
+
+    def _explanation(self, X: Any) -> Explanation:
+        return self._explainer.explain(self._as_taken(X), index=self._index)
+
+    def _as_taken(self, X: Any) -> Any:
+        """Return X as the explainer takes it: its only column, if that holds texts."""
+        if not self._of_texts:
+            return X
+        if X.shape[1] != 1:
+            raise ValueError(f"the model takes one column of texts, but there are {X.shape[1]} columns")
+        return X[:, 0]
 
     def _batch(self, schema: Any, kept: list[Any], X: Any, names: Sequence[str] | None) -> Any:
         arrow = require_arrow()
@@ -457,11 +489,12 @@ class BatchExplainer:
             columns = [arrow.array([], field.type) for field in fields]
         else:
             dtype = np.float32 if str(fields[-1].type) == "float" else np.float64
-            values = self._values(X, names, dtype)
-            if self._top is None:
-                columns = [arrow.array(column) for column in columns_of_rows(values)]
+            if self._by_sign:
+                columns = self._reasons(self._explanation(X), names, dtype)
+            elif self._top is None:
+                columns = [arrow.array(column) for column in columns_of_rows(self._values(X, names, dtype))]
             else:
-                columns = self._strongest(values, names)
+                columns = self._strongest(self._values(X, names, dtype), names)
         return arrow.RecordBatch.from_arrays([*kept, *columns], schema=schema)
 
     def _strongest(self, values: np.ndarray, names: Sequence[str] | None) -> list[Any]:
@@ -478,6 +511,25 @@ class BatchExplainer:
             for output, at in enumerate(places):
                 chosen = np.take_along_axis(values[:, :, output], at[:, rank : rank + 1], axis=1)
                 columns.append(arrow.array(np.ascontiguousarray(chosen[:, 0])))
+        return columns
+
+    def _reasons(self, explanation: Explanation, names: Sequence[str] | None, dtype: Any) -> list[Any]:
+        """Return the columns of the strongest values of each sign."""
+        arrow = require_arrow()
+        ranked = arrow.array(self._ranked_names(names), arrow.string())
+        n_outputs = len(self._explainer.output_names or (None,))
+        values = explanation.values.reshape(len(explanation), len(ranked), n_outputs)
+        assert self._top is not None
+        n_kept, columns = min(self._top, len(ranked)), []
+        for _, factor in SIGNS:
+            places = [of_sign(values[:, :, output], factor, n_kept) for output in range(n_outputs)]
+            known = [feature_values(explanation.data, at) for at in places]
+            for rank in range(n_kept):
+                columns += [ranked.take(arrow.array(at[:, rank], mask=at[:, rank] < 0)) for at in places]
+                columns += [arrow.array([_text(row[rank]) for row in rows], arrow.string()) for rows in known]
+                for output, at in enumerate(places):
+                    chosen = np.take_along_axis(values[:, :, output], at[:, rank : rank + 1], axis=1)[:, 0]
+                    columns.append(arrow.array(chosen.astype(dtype), mask=at[:, rank] < 0))
         return columns
 
     def _rows(self, batch: Any, names: Sequence[str]) -> Any:
@@ -521,28 +573,11 @@ class BatchExplainer:
         return vars(self) | {"_last": None}  # a cache of pyarrow schemas
 
 
-def largest(values: np.ndarray, n: int) -> np.ndarray:
-    """Find the n numbers of largest magnitude in each row, the largest first, and ties in their order.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_columns)
-    n : int
-        At most n_columns.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_rows, n)
-        Positions of the numbers.
-    """
-    magnitudes = np.abs(values)
-    if n > _FEW:
-        return np.argsort(-magnitudes, axis=1, kind="stable")[:, :n]
-    rows, places = np.arange(len(values)), np.empty((len(values), n), np.int64)
-    for rank in range(n):
-        places[:, rank] = found = magnitudes.argmax(axis=1)
-        magnitudes[rows, found] = -1.0
-    return places
+def _text(value: Any) -> str | None:
+    """Return a feature's value as text, whole numbers without a decimal point."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    return value if value is None else str(value)
 
 
 def _plain(names: Any) -> Any:

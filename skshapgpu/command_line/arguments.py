@@ -160,6 +160,11 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
         "in 10,000 rows of DATA), or a list such as age:income,age:city",
     )
     what.add_argument("--top", type=_positive, metavar="K", help="only the K strongest features of each row")
+    what.add_argument(
+        "--by-sign",
+        action="store_true",
+        help="with --top, K features that raise the output and K that lower it, with their values",
+    )
     _add_model_options(what)
     columns = command.add_argument_group("columns", "COLS is a comma-separated list, quoted as in CSV")
     columns.add_argument(

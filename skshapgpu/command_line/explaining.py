@@ -35,6 +35,8 @@ _PHRASES = {
     "name it in null_values=": "name it by --null-value",
     "need decimal=": "need --decimal ",
     "keep and features name": "--keep and --features name",
+    "by_sign splits": "--by-sign splits",
+    "give top=, not interactions=": "give --top, not --interactions",
     "keep and top are": "--keep and --top are",
 }
 
@@ -57,6 +59,7 @@ def run(args: argparse.Namespace) -> Answer:
             features=args.features,
             keep=args.keep,
             top=args.top,
+            by_sign=args.by_sign,
             prefix=args.prefix,
             **asdict(_csv_options_of_data(args)),
             resume=not args.no_resume,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._explanations.cohorts import Cohorts
 from .._explanations.values import Explanation
 from .._rows.gpu_arrays import to_host
 from .base import (
@@ -33,12 +34,13 @@ class ShapBarDisplay:
 
     Create one with :meth:`from_estimator`, :meth:`from_explanation` or, with the spread over the splits of
     a cross-validation, :meth:`from_cv_results`. Several outputs are stacked; more than 8 are summed into
-    one bar.
+    one bar. Cohorts have bars beside each other.
 
     Parameters
     ----------
-    importances : ndarray of float64, shape (n_features,), (n_features, n_outputs) or (n_splits, n_features)
-        Lengths of the bars, of their parts for each output, or in each split.
+    importances : ndarray of float64
+        Lengths of the bars, shape (n_features,); of their parts for each output, (n_features, n_outputs); in
+        each split, (n_splits, n_features); or of the bars of each cohort, (n_features, n_cohorts).
     feature_names : sequence of str of length n_features
         Names of the features, as they are drawn.
     output_names : sequence of length n_outputs or None, default=None
@@ -48,13 +50,15 @@ class ShapBarDisplay:
         deviation to each side, and dots the splits.
     label : str
         Label of the x-axis; by default ``mean |SHAP value|``.
+    cohort_names : sequence of length n_cohorts or None, default=None
+        Names of cohorts, which have bars of their own.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     bars_ : list of matplotlib BarContainer
-        A single container, or one for each output.
+        A single container, or one for each output or cohort.
     texts_ : list of matplotlib Annotation
         The numbers beside the bars.
 
@@ -83,12 +87,14 @@ class ShapBarDisplay:
         output_names: Sequence[Any] | None = None,
         splits: bool = False,
         label: str = "mean |SHAP value|",
+        cohort_names: Sequence[Any] | None = None,
     ) -> None:
         self.importances = importances
         self.feature_names = feature_names
         self.output_names = output_names
         self.splits = splits
         self.label = label
+        self.cohort_names = cohort_names
 
     def plot(self, *, ax: Any = None, max_features: int | None = 20, color: Any = None) -> ShapBarDisplay:
         """Draw the chart.
@@ -100,20 +106,23 @@ class ShapBarDisplay:
         max_features : int or None, default=20
             Number of bars; the other features are added up in one more. None draws all features.
         color : matplotlib color or None, default=None
-            Colour of the bars, unless outputs are stacked.
+            Colour of the bars, unless outputs are stacked or there are cohorts.
 
         Returns
         -------
         ShapBarDisplay
             The display itself.
         """
-        parts = self.importances if self.output_names is not None else self._lengths()[:, None]
+        of_parts = self.output_names if self.cohort_names is None else self.cohort_names
+        parts = self._lengths()[:, None] if of_parts is None else self.importances
         total = parts.sum(axis=1)
         shown, others = ranked(total, max_features)
         names = [short(self.feature_names[i]) for i in shown]
         parts = parts[shown] if not len(others) else np.vstack([parts[shown], parts[others].sum(axis=0)])
         if len(others):
             names.append(others_name(len(others)))
+        if self.cohort_names is not None:
+            return self._plot_beside(ax, names, parts, self.cohort_names)
         ax, size = row_axes(ax, names)
         self.bars_, start = [], np.zeros(len(parts))
         for i, part in enumerate(parts.T):
@@ -137,6 +146,30 @@ class ShapBarDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
+    def _plot_beside(
+        self, ax: Any, names: Sequence[str], lengths: np.ndarray, cohort_names: Sequence[Any]
+    ) -> ShapBarDisplay:
+        """Draw bars (n_rows, n_cohorts), those of a row below each other."""
+        n_cohorts = lengths.shape[1]
+        ax, size = row_axes(ax, names, n_cohorts)
+        height, rows = 0.8 / n_cohorts, np.arange(len(names))
+        self.bars_, self.texts_ = [], []
+        for i, of_cohort in enumerate(lengths.T):
+            places = rows + (i - (n_cohorts - 1) / 2) * height
+            self.bars_.append(ax.barh(places, of_cohort, height=height, color=PALETTE[i]))
+            self.texts_ += [
+                ax.annotate(
+                    numeral(length), (length, y), (4, 0), textcoords="offset points", va="center", fontsize=size
+                )
+                for length, y in zip(of_cohort, places)
+            ]
+        ax.set_xlim(0, lengths.max() * 1.05 or 1.0)
+        ax.set_xlabel(self.label)
+        legend_beside(ax, self.bars_, [short(name) for name in cohort_names])
+        make_room(ax, self.texts_)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
     def _lengths(self) -> np.ndarray:
         return self.importances.mean(axis=0) if self.splits else self.importances
 
@@ -153,23 +186,24 @@ class ShapBarDisplay:
     @classmethod
     def from_explanation(
         cls,
-        explanation: Explanation,
+        explanation: Explanation | Cohorts,
         *,
         max_features: int | None = 20,
         output: Any = None,
         ax: Any = None,
         color: Any = None,
     ) -> ShapBarDisplay:
-        """Draw the mean magnitudes of an explanation's SHAP values.
+        """Draw the mean magnitudes of an explanation's SHAP values, or of each of its cohorts.
 
         Parameters
         ----------
-        explanation : Explanation
-            Rows without values, because no split of a cross-validation tested them, are left out.
+        explanation : Explanation or Cohorts
+            Rows without values, because no split of a cross-validation tested them, are left out. From
+            :meth:`Explanation.groupby`: at most 8 cohorts, whose bars are drawn beside each other.
         max_features : int or None, default=20
             See :meth:`plot`.
         output : str, int or None, default=None
-            The output to draw, by name or position; None stacks all outputs.
+            The output to draw, by name or position; None stacks all outputs, or sums them for cohorts.
         ax, color
             See :meth:`plot`.
 
@@ -180,12 +214,15 @@ class ShapBarDisplay:
         Raises
         ------
         ValueError
-            No row has values, or an argument has an invalid value.
+            No row, or none of a cohort, has values; there are too many cohorts; or an argument has an
+            invalid value.
         KeyError, IndexError
             The output does not exist.
         """
-        require_explanation(explanation)
         require_max_features(max_features)
+        if isinstance(explanation, Cohorts):
+            return cls._from_cohorts(explanation, output).plot(ax=ax, max_features=max_features)
+        require_explanation(explanation)
         names: Any = None
         if output is not None or explanation.values.ndim == 2:
             values = values_of(explanation, output)
@@ -200,6 +237,30 @@ class ShapBarDisplay:
             label += ", summed over the outputs" if names is None else " of each output"
         display = cls(importances, explanation.feature_names, output_names=names, label=label)
         return display.plot(ax=ax, max_features=max_features, color=color)
+
+    @classmethod
+    def _from_cohorts(cls, cohorts: Cohorts, output: Any) -> ShapBarDisplay:
+        """Return the display of cohorts, not yet drawn."""
+        whole = cohorts.explanation
+        require_explanation(whole)
+        if not 1 <= len(cohorts) <= len(PALETTE):
+            raise ValueError(
+                f"bars of 1 to {len(PALETTE)} cohorts can be drawn beside each other, not of {len(cohorts)}: "
+                "merge labels, or draw cohorts one by one"
+            )
+        lengths, names = [], []
+        several = output is None and whole.values.ndim == 3
+        for label, rows in cohorts.rows.items():
+            part = whole[rows]
+            values = to_host(part.values) if several else values_of(part, output)
+            _, values = explained_rows(values)
+            means = np.abs(values).mean(axis=0, dtype=np.float64)
+            lengths.append(means.sum(axis=1) if several else means)
+            name = label if cohorts.name is None else f"{cohorts.name} = {label}"
+            names.append(f"{name} ({len(values)} rows)")
+        label = f"mean |{value_name(whole)}|" + (", summed over the outputs" if several else "")
+        importances = np.column_stack(lengths)
+        return cls(importances, whole.feature_names, label=label, cohort_names=names)
 
     @classmethod
     def from_estimator(

@@ -36,6 +36,9 @@ MANY = 5_000
 #: Height of a row of a chart, and of everything else in the chart, in inches.
 _ROW, _HEAD = 0.32, 1.0
 
+#: Height of each further bar in a row, relative to the first.
+_BESIDE = 0.6
+
 #: Pixels between a label and its neighbours.
 _GAP = 4.0
 
@@ -208,27 +211,29 @@ def colormap(cmap: Any) -> Any:
     return pyplot().get_cmap(cmap).with_extremes(bad=MISSING)
 
 
-def row_axes(ax: Any, labels: Sequence[str]) -> tuple[Any, float]:
+def row_axes(ax: Any, labels: Sequence[str], per_row: int = 1) -> tuple[Any, float]:
     """Return axes with a row for each label, the first on top, and the font size that fits into a row.
 
-    New axes are as high as the rows and as wide as the labels require.
+    New axes are as high as the rows and as wide as the labels require. With several bars ``per_row``, rows are
+    higher, and the font size is that of the text beside a bar.
     """
     plt = pyplot()
     n_rows, longest = len(labels), max(map(len, labels))
     if ax is None:
-        size = (5.2 + LETTER * longest, min(_HEAD + _ROW * max(n_rows, 2), LARGEST))
+        row = _ROW * (1 + _BESIDE * (per_row - 1))
+        size = (5.2 + LETTER * longest, min(_HEAD + row * max(n_rows, 2), LARGEST))
         ax = new_axes(*size)
         height = size[1] - _HEAD
     else:
         height = ax.get_window_extent().height / ax.figure.dpi
-    size_of_text = min(float(plt.rcParams["font.size"]), 0.75 * 72 * height / n_rows)
-    ax.set_yticks(range(n_rows), labels, fontsize=size_of_text, parse_math=False)
+    of_row, usual = 0.75 * 72 * height / n_rows, float(plt.rcParams["font.size"])
+    ax.set_yticks(range(n_rows), labels, fontsize=min(usual, of_row), parse_math=False)
     ax.set_ylim(n_rows - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.grid(axis="x", color="0.9", linewidth=0.8)
     ax.set_axisbelow(True)
-    return ax, size_of_text
+    return ax, min(usual, of_row / per_row)
 
 
 def legend_beside(ax: Any, handles: Sequence[Any], labels: Sequence[str], title: str | None = None) -> None:

@@ -17,7 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skshapgpu import ShapInteractionTransformer, ShapTransformer, TreeExplainer
-from skshapgpu.batches.record_batches import BatchExplainer, largest
+from skshapgpu._explanations.reasons import largest
+from skshapgpu.batches.record_batches import BatchExplainer
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")

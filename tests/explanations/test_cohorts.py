@@ -1,0 +1,209 @@
+"""Cohorts of rows, and the reasons for and against a row's output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.families import forest, frame_with_categories, with_categories
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+
+from skshapgpu import Cohorts, Explanation, ShapBarDisplay, cross_val_explain, explain, explain_interactions
+
+pd = pytest.importorskip("pandas")
+rng = np.random.default_rng(1)
+N_ROWS = 60
+FRAME = pd.DataFrame(
+    {
+        "b": rng.normal(size=N_ROWS),
+        "place": rng.integers(3, size=N_ROWS) * 10,
+        "a": np.where(rng.random(N_ROWS) < 0.2, np.nan, rng.normal(size=N_ROWS)),
+    },
+    index=[f"row {i}" for i in rng.permutation(N_ROWS)],
+)
+Y = FRAME["b"] * FRAME["place"] + FRAME["a"].fillna(3.0)
+COLOR = rng.choice(["red", "green", "blue"], N_ROWS)
+
+
+@pytest.fixture(scope="module")
+def explanation() -> Explanation:
+    return explain(forest().fit(FRAME, Y), FRAME)
+
+
+def importances(values: np.ndarray, labels: Any) -> dict[Any, np.ndarray]:
+    """Compute mean magnitudes with pandas, in the order of its own groupby."""
+    grouped = pd.DataFrame(np.abs(values)).groupby(np.asarray(labels))
+    return {label: row.to_numpy() for label, row in grouped.mean().iterrows()}
+
+
+def assert_cohorts(cohorts: Cohorts, explanation: Explanation, labels: Any) -> None:
+    expected = importances(explanation.values, labels)
+    assert list(cohorts) == list(expected) and len(cohorts) == len(expected) > 1
+    np.testing.assert_allclose(cohorts.importance(), list(expected.values()), rtol=1e-12)
+    for label, part in cohorts.items():
+        rows = np.flatnonzero(np.asarray(labels) == label)
+        np.testing.assert_array_equal(part.values, explanation.values[rows])
+        assert part.data.equals(FRAME.iloc[rows])
+
+
+def test_labels_of_every_kind(explanation: Explanation) -> None:
+    assert_cohorts(explanation.groupby("place"), explanation, FRAME["place"])
+    for labels in (COLOR, COLOR.tolist(), tuple(COLOR), pd.Series(COLOR, FRAME.index, name="color")):
+        assert_cohorts(explanation.groupby(labels), explanation, COLOR)
+    assert explanation.groupby(labels).name == "color" and explanation.groupby(COLOR).name is None
+    of_index = lambda label: int(label.removeprefix("row ")) % 4
+    assert_cohorts(explanation.groupby(of_index), explanation, [of_index(label) for label in FRAME.index])
+    polars = pytest.importorskip("polars")
+    assert_cohorts(explanation.groupby(polars.Series("color", COLOR)), explanation, COLOR)
+
+
+def test_frame_is_that_of_pandas(explanation: Explanation) -> None:
+    frame = explanation.groupby("place").to_frame()
+    expected = pd.DataFrame(importances(explanation.values, FRAME["place"]), index=list(FRAME)).T
+    assert list(frame.index) == [0, 10, 20] and frame.index.name == "place"
+    assert list(frame.columns) == list(expected.mean().sort_values(ascending=False).index)
+    np.testing.assert_allclose(frame[list(FRAME)], expected, rtol=1e-12)
+
+
+def test_order_of_categories_and_of_labels_that_cannot_be_compared(explanation: Explanation) -> None:
+    sizes = pd.Categorical(COLOR, ["red", "violet", "green", "blue"])
+    cohorts = explanation.groupby(pd.Series(sizes, FRAME.index))
+    assert list(cohorts) == ["red", "green", "blue"]
+    mixed = [1, "one"] * (N_ROWS // 2)
+    assert list(explanation.groupby(mixed)) == [1, "one"]
+    days = pd.Series(pd.to_datetime(["2024-02-01", "2024-01-01"] * (N_ROWS // 2)), FRAME.index)
+    assert [label.month for label in explanation.groupby(days)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        ("color", "'color' is no column of the rows"),
+        (COLOR[:-1], "59 labels, but the explanation has 60 rows"),
+        (pd.Series(COLOR), "of other rows than the explanation, or in another order"),
+        (pd.Series(COLOR, FRAME.index[::-1]), "in another order"),
+        (np.stack([COLOR, COLOR], axis=1), "one dimension, not 2"),
+        ("a", "the label of row .* is missing"),
+        ([None, *COLOR[1:]], "the label of row 0 is missing"),
+        (pd.Series([*COLOR[:-1], pd.NA], FRAME.index), "the label of row 59 is missing"),
+    ],
+)
+def test_refused_labels(explanation: Explanation, labels: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        explanation.groupby(labels)
+
+
+def test_columns_by_category_and_before_a_pipeline() -> None:
+    frame, y = frame_with_categories()
+    cohorts = explain(with_categories("sklearn", frame, y), frame).groupby("color")
+    assert list(cohorts) == sorted(set(frame["color"]))
+    assert [len(part) for part in cohorts.values()] == frame["color"].value_counts(sort=False).tolist()
+    model = make_pipeline(SimpleImputer(), forest()).fit(FRAME, Y)
+    of_pipeline = explain(model, FRAME)
+    assert list(of_pipeline.groupby("place")) == [0, 10, 20]
+
+
+def test_outputs_interactions_and_rows_without_values() -> None:
+    several = explain(forest().fit(FRAME, np.c_[Y, -2 * FRAME["place"]]), FRAME)
+    cohorts = several.groupby(COLOR)
+    expected = np.stack([np.abs(several.values[COLOR == c]).mean(axis=0) for c in ("blue", "green", "red")])
+    np.testing.assert_allclose(cohorts.importance(), expected, rtol=1e-12)
+    ranked = cohorts.strongest(1)["red"]
+    assert ranked[0][1] == pytest.approx(expected[2].sum(axis=1).max())
+
+    model = forest().fit(FRAME, Y)
+    dense, occurring = (
+        explain_interactions(model, FRAME, interactions=kind).groupby(COLOR) for kind in ("all", "occurring")
+    )
+    frames = dense.to_frame(), occurring.to_frame()
+    pd.testing.assert_frame_equal(frames[0][frames[1].columns], frames[1], atol=1e-6, rtol=1e-6)
+    with pytest.raises(TypeError, match="must be an Explanation"):
+        ShapBarDisplay.from_explanation(dense)
+
+    splits = [(np.arange(20, N_ROWS), np.arange(20))]
+    partial = cross_val_explain(forest(), FRAME, Y, cv=splits)["explanation"]
+    means = partial.groupby(["tested"] * 20 + ["untested"] * 40).importance()
+    assert np.isfinite(means[0]).all() and np.isnan(means[1]).all()
+
+
+def test_bars_beside_each_other(explanation: Explanation) -> None:
+    pytest.importorskip("matplotlib").use("agg")
+    cohorts = explanation.groupby("place")
+    display = ShapBarDisplay.from_explanation(cohorts, max_features=2)
+    means = cohorts.importance()
+    order = np.argsort(-means.sum(axis=0))
+    expected = np.c_[means[:, order[:2]], means[:, order[2]]]
+    drawn = [[bar.get_width() for bar in bars] for bars in display.bars_]
+    np.testing.assert_allclose(drawn, expected, rtol=1e-12)
+    labels = [text.get_text() for text in display.ax_.get_yticklabels()]
+    assert labels == [list(FRAME)[order[0]], list(FRAME)[order[1]], "1 other feature"]
+    legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    counts = FRAME["place"].value_counts()
+    assert legend == [f"place = {float(p)} ({counts[p]} rows)" for p in (0, 10, 20)]
+    places = [bars[0].get_y() for bars in display.bars_]
+    assert places == sorted(places)  # from top to bottom, as the axis is inverted
+    assert len({bars[0].get_facecolor() for bars in display.bars_}) == 3
+    with pytest.raises(ValueError, match="bars of 1 to 8 cohorts"):
+        ShapBarDisplay.from_explanation(explanation.groupby(np.arange(N_ROWS) // 6))
+    several = explain(forest().fit(FRAME, np.c_[Y, -2 * FRAME["place"]]), FRAME).groupby(COLOR)
+    summed = ShapBarDisplay.from_explanation(several)
+    np.testing.assert_allclose(
+        np.sort(summed.importances, axis=0), np.sort(several.importance().sum(axis=2).T, axis=0), rtol=1e-12
+    )
+    one = ShapBarDisplay.from_explanation(several, output=1)
+    np.testing.assert_allclose(one.importances, several.importance()[:, :, 1].T, rtol=1e-12)
+
+
+# ---- reasons --------------------------------------------------------------------------------------
+
+
+def expected_reasons(explanation: Explanation, values: np.ndarray, n: int, **extra: Any) -> list[dict[str, Any]]:
+    """Sort the values of each row plainly."""
+    found = []
+    for i, label in enumerate(explanation.row_labels):
+        pairs = list(enumerate(values[i]))
+        for reason, sign in (("for", 1), ("against", -1)):
+            those = sorted([(-sign * v, f) for f, v in pairs if sign * v > 0])[:n]
+            for rank, (_, f) in enumerate(those, 1):
+                value = explanation.data.iloc[i, f]
+                found.append(
+                    {
+                        "row": label,
+                        **extra,
+                        "reason": reason,
+                        "rank": rank,
+                        "feature": explanation.feature_names[f],
+                        "value": None if pd.isna(value) else value,
+                        "shap_value": values[i, f],
+                    }
+                )
+    return found
+
+
+@pytest.mark.parametrize("n", [1, 2, 50])
+def test_reasons(explanation: Explanation, n: int) -> None:
+    expected = expected_reasons(explanation, explanation.values, n)
+    assert explanation.reasons(n) == expected
+    assert n == 1 or {record["value"] is None for record in expected} == {True, False}
+    assert {record["reason"] for record in expected} == {"for", "against"}
+    several = explain(forest().fit(FRAME, np.c_[Y, -2 * FRAME["place"]]), FRAME)
+    assert several.reasons(n) == [
+        record for o in (0, 1) for record in expected_reasons(several, several.values[..., o], n, output=o)
+    ]
+
+
+def test_reasons_of_categories_groups_and_untested_rows() -> None:
+    frame, y = frame_with_categories()
+    explanation = explain(with_categories("sklearn", frame, y), frame)
+    colors = [r for r in explanation.reasons() if r["feature"] == "color"]
+    assert len(colors) > 100 and all(r["value"] == frame["color"][r["row"]] for r in colors)
+    grouped = explain(forest().fit(FRAME, Y), FRAME, groups={"ab": ["a", "b"]}).reasons(1)
+    assert {record["feature"] for record in grouped} == {"ab", "place"}
+    assert all(record["value"] is None for record in grouped)
+    partial = cross_val_explain(forest(), FRAME, Y, cv=[(np.arange(20, N_ROWS), np.arange(20))])["explanation"]
+    assert {record["row"] for record in partial.reasons()} <= set(FRAME.index[:20])
+    for n, error in ((0, ValueError), (1.5, TypeError)):
+        with pytest.raises(error):
+            explanation.reasons(n)
