@@ -8,6 +8,8 @@ STORIES = (
     "plot_categories_missing.py",
     "plot_multiclass.py",
     "plot_background.py",
+    "plot_survival.py",
+    "plot_cohorts.py",
     "plot_interactions.py",
     "plot_serving.py",
     "plot_batches.py",

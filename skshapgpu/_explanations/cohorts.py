@@ -49,7 +49,7 @@ class Cohorts(Mapping[Any, Any]):
     >>> explanation = explain(RandomForestRegressor(10, random_state=0).fit(X, y), X)
     >>> cohorts = explanation.groupby("sex")
     >>> list(cohorts), cohorts[2].shape
-    ([1.0, 2.0], (207, 10))
+    ([1, 2], (207, 10))
     >>> [name for name, _ in cohorts[2].strongest(2)]
     ['bmi', 's5']
     """
@@ -167,7 +167,8 @@ def _of_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[Any] | 
         )
     column = read_column(data, names.index(name), np.arange(len(explanation)))
     if column.categories is None:
-        return column.numbers.tolist(), None
+        whole = bool((np.isfinite(column.numbers) & (column.numbers == np.round(column.numbers))).all())
+        return (column.numbers.astype(np.int64) if whole else column.numbers).tolist(), None
     texts = [None if np.isnan(code) else column.categories[int(code)] for code in column.numbers]
     return texts, column.categories
 

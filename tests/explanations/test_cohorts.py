@@ -141,7 +141,7 @@ def test_bars_beside_each_other(explanation: Explanation) -> None:
     assert labels == [list(FRAME)[order[0]], list(FRAME)[order[1]], "1 other feature"]
     legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     counts = FRAME["place"].value_counts()
-    assert legend == [f"place = {float(p)} ({counts[p]} rows)" for p in (0, 10, 20)]
+    assert legend == [f"place = {p} ({counts[p]} rows)" for p in (0, 10, 20)]
     places = [bars[0].get_y() for bars in display.bars_]
     assert places == sorted(places)  # from top to bottom, as the axis is inverted
     assert len({bars[0].get_facecolor() for bars in display.bars_}) == 3
