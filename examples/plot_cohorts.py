@@ -2,8 +2,8 @@
 Compare groups of rows, and list reasons
 ========================================
 
-The importance of a feature is a mean over rows, and may hide that the model uses it for some of them only. Cohorts show
-where it does; reasons show what speaks for and against a single row.
+The importance of a feature is a mean over rows, and may hide that the model uses it for some of them only.
+Cohorts show where it does; reasons show what speaks for and against a single row.
 """
 
 # %%
@@ -45,5 +45,6 @@ high_up = np.where(without_lift.data["floor"] > 3, "high up", "low")
 print(without_lift.groupby(high_up).strongest(2))
 
 # %%
-# The reasons for a high price and against it, as records: the feature, its value in the row, and its SHAP value.
+# The reasons for a high price and against it, as records: the feature, its value in the row, and its SHAP
+# value.
 print(pd.DataFrame(explanation[:3].reasons(2)).round(1))

@@ -2,13 +2,13 @@
 Explain survival over time
 ==========================
 
-A survival model predicts a function of time for each row. Its SHAP values at several times show what matters early
-and what matters late.
+A survival model predicts a function of time for each row. Its SHAP values at several times show what matters
+early and what matters late.
 """
 
 # %%
-# Machines in a factory. Load wears a machine out; a flaw of its production makes it fail early. Observation ends
-# after three years, so that many failures are never seen: the upper bound of their times is infinite.
+# Machines in a factory. Load wears a machine out; a flaw of its production makes it fail early. Observation
+# ends after three years, so that many failures are never seen: the upper bound of their times is infinite.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -39,8 +39,8 @@ options = {"objective": "survival:aft", "aft_loss_distribution_scale": 0.5, "max
 model = xgboost.train(options, rows, 60)
 
 # %%
-# The probability that a machine still runs after a time is explained against background rows: the base values are
-# their mean probabilities, and the values of a row add up to its own.
+# The probability that a machine still runs after a time is explained against background rows: the base values
+# are their mean probabilities, and the values of a row lead from them to its own.
 times = [90, 365, 730]
 background = X.sample(200, random_state=0)
 explainer = TreeExplainer(model, background, model_output="survival", times=times)
@@ -64,7 +64,8 @@ print("explained:", (of_time.base_values + of_time.values[0].sum()).round(1))
 print("predicted:", model.predict(rows)[0].round(1))
 
 # %%
-# The survival forests of scikit-survival are explained in the same way, without background rows if none are given:
+# The survival forests of scikit-survival are explained in the same way, without background rows if none are
+# given:
 #
 # .. code-block:: python
 #

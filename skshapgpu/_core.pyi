@@ -263,8 +263,8 @@ class RescaledPlan:
         ``background``, ``weights`` and the errors raised are as for :func:`background_plan`. For the margin m
         and a label y, the link is "logistic", 1 / (1 + exp(-scale * m)), "log_loss",
         log(1 + exp(scale * m)) - y * scale * m with y of 0 or 1, "squared_error", (m - y)^2, "exp",
-        exp(scale * m), "gumbel", exp(-exp(-scale * m)), or "normal", the standard normal distribution function
-        of scale * m. :class:`RescaledTables` are of the first three only.
+        exp(scale * m), "gumbel", exp(-exp(-scale * m)), or "normal", the standard normal distribution
+        function of scale * m. :class:`RescaledTables` are of the first three only.
         """
 
     def explain(

@@ -271,7 +271,8 @@ Link link_named(const std::string& name) {
   if (name == "gumbel") return Link::kGumbel;
   if (name == "normal") return Link::kNormal;
   throw py::value_error(
-      "link must be 'logistic', 'log_loss', 'squared_error', 'exp', 'gumbel' or 'normal', not '" + name + "'");
+      "link must be 'logistic', 'log_loss', 'squared_error', 'exp', 'gumbel' or 'normal', not '" + name +
+      "'");
 }
 
 RescaledPlan compile_rescaled(const py::dict& ensemble, const std::string& precision,

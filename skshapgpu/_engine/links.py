@@ -1,8 +1,8 @@
 """Model outputs that can be explained: the margin, or a function of it.
 
-Probabilities, losses, responses and functions of time are functions of the margin, called links. The core computes their slopes between two margins
-(``csrc/background/rescaled.cpp``), and this module evaluates the functions themselves, so that the additivity
-check compares two independent computations.
+Probabilities, losses, responses and functions of time are functions of the margin, called links. The core
+computes their slopes between two margins (``csrc/background/rescaled.cpp``), and this module evaluates the
+functions themselves, so that the additivity check compares two independent computations.
 """
 
 from __future__ import annotations
@@ -210,9 +210,7 @@ def _needs_background(model_output: str) -> ValueError:
     )
 
 
-def link_of(
-    adapted: AdaptedModel, model_output: str, all_outputs: bool, interventional: bool
-) -> Link | None:
+def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool, interventional: bool) -> Link | None:
     """Return the link for a model output; None if the output is the margin.
 
     Raises
@@ -234,7 +232,7 @@ def link_of(
             return Link("exp", "response", model_output, adapted.link_scale)
         raise ValueError(
             "model_output='response' needs a model whose prediction is known to be the exponential of its "
-            "margin, such as a time, a hazard ratio or the mean of XGBoost's log links: use model_output='raw'"
+            "margin, such as a time, a hazard ratio or a mean of XGBoost's log links: use model_output='raw'"
         )
     if model_output == "probability":
         if adapted.link == "logistic":
@@ -254,9 +252,7 @@ def link_of(
     if adapted.squared_error:
         return Link("squared_error", "squared error", model_output)
     if adapted.link == "logistic" and adapted.binary is not None:
-        return Link(
-            "log_loss", "log loss", model_output, adapted.link_scale, adapted.class_names or (0, 1)
-        )
+        return Link("log_loss", "log loss", model_output, adapted.link_scale, adapted.class_names or (0, 1))
     if adapted.link == "identity":
         raise ValueError(
             "model_output='log_loss' needs a model whose margin is log-odds: this one adds up probabilities, "

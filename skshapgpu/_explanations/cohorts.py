@@ -162,8 +162,8 @@ def _of_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[Any] | 
         names = names_of(data) or list(origins.names)
     if data is None or name not in names:
         raise ValueError(
-            f"{name!r} is no column of the rows that the explanation has: give the labels themselves, one for "
-            "each row"
+            f"{name!r} is no column of the rows that the explanation has: give the labels themselves, one "
+            "for each row"
         )
     column = read_column(data, names.index(name), np.arange(len(explanation)))
     if column.categories is None:

@@ -90,7 +90,12 @@ def feature_values(data: Any, features: np.ndarray) -> list[list[Any]]:
 
 
 def records(
-    values: np.ndarray, data: Any, names: Sequence[str], n: int, row_names: Sequence[Any], extra: dict[str, Any]
+    values: np.ndarray,
+    data: Any,
+    names: Sequence[str],
+    n: int,
+    row_names: Sequence[Any],
+    extra: dict[str, Any],
 ) -> Iterator[dict[str, Any]]:
     """Yield the reasons of all rows, for one output; see :meth:`.Explanation.reasons`."""
     n = min(n, len(names))

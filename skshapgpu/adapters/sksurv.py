@@ -11,10 +11,10 @@ model                                     margin
                                           the others
 ========================================  ====================================================
 
-The leaves of a survival tree hold a survival function and a cumulative hazard function, of which a forest takes
-the mean: at given times, they are vectors of margins. For the loss "coxph", both functions follow from the
-margin and the baseline hazard H: they are exp(-H exp(margin)) and H exp(margin). As in scikit-survival, all of
-them are step functions, continuous from the right, whose first value also holds before the first time.
+The leaves of a survival tree hold a survival function and a cumulative hazard function, of which a forest
+takes the mean: at given times, they are vectors of margins. For the loss "coxph", both functions follow from
+the margin and the baseline hazard H: they are exp(-H exp(margin)) and H exp(margin). As in scikit-survival,
+all of them are step functions, continuous from the right, whose first value also holds before the first time.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _functions_of_leaves(
 ) -> AdaptedModel:
     if any(estimator.low_memory for estimator in estimators):
         raise ValueError(
-            f"model_output={model_output!r}: this {type(model).__name__} stores risk scores only: fit it with "
-            "low_memory=False"
+            f"model_output={model_output!r}: this {type(model).__name__} stores risk scores only: fit it "
+            "with low_memory=False"
         )
     steps = _steps(model, model.unique_times_, times)
     number = 1 if model_output == "survival" else 0

@@ -199,8 +199,8 @@ def _over_time(parameters: dict[str, Any], objective: str) -> Callable[..., Adap
 
 def _no_baseline(adapted: AdaptedModel, model_output: str, times: np.ndarray) -> AdaptedModel:
     raise ValueError(
-        f"model_output={model_output!r}: XGBoost estimates no baseline hazard for 'survival:cox', so the model "
-        "is no function of time; model_output='response' explains its hazard ratio"
+        f"model_output={model_output!r}: XGBoost estimates no baseline hazard for 'survival:cox', so that "
+        "there is no function of time; model_output='response' explains the hazard ratio"
     )
 
 

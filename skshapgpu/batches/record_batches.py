@@ -139,7 +139,9 @@ class BatchExplainer:
         if not isinstance(by_sign, bool):
             raise TypeError(f"by_sign must be a bool, not {by_sign!r}")
         if by_sign and (top is None or self._request is not None):
-            raise ValueError("by_sign splits the strongest features of each row: give top=, not interactions=")
+            raise ValueError(
+                "by_sign splits the strongest features of each row: give top=, not interactions="
+            )
         self._by_sign = by_sign
         self._explainer = explainer_of(model, options)
         self._of_texts = bool(self._explainer._steps) and _takes_texts(self._explainer._steps[0])
@@ -465,10 +467,12 @@ class BatchExplainer:
         """
         if self._request is None:
             return side_by_side(self._explanation(X).values).astype(dtype, copy=False)
-        X, pairs = self._as_taken(X), "occurring"
+        pairs: Any = "occurring"
         if self._request.form == "listed":
             pairs = self._pairs(self._explainer._names_explained(names))
-        found = self._explainer.explain_interactions(X, interactions=pairs, index=self._index).values
+        found = self._explainer.explain_interactions(
+            self._as_taken(X), interactions=pairs, index=self._index
+        ).values
         return side_by_side(found).astype(dtype, copy=False)
 
     def _explanation(self, X: Any) -> Explanation:

@@ -41,8 +41,7 @@ examples:
   skshapgpu explain model.cbm data.parquet -o strongest.parquet --top 5
   skshapgpu explain model.ubj data.parquet -o values.parquet --background train.parquet --background-rows 1000
   skshapgpu explain model.ubj data.parquet -o values.parquet --group place=latitude,longitude
-  skshapgpu explain aft.ubj data.parquet -o values.parquet --model-output survival --times 30,90 --background \
-train.parquet
+  skshapgpu explain aft.ubj rows.parquet -o values/ --background b.npy --model-output survival --times 30,90
   skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions top:50
   skshapgpu explain model.ubj data.parquet -o pairs.parquet --interactions age:income,age:city
 """
@@ -253,7 +252,10 @@ def _add_model_options(group: Any) -> None:
         "response, such as a time; survival or cumulative_hazard, at --times",
     )
     group.add_argument(
-        "--times", type=_times, metavar="T1,T2,...", help="times of the survival or cumulative hazard function"
+        "--times",
+        type=_times,
+        metavar="T1,T2,...",
+        help="times of the survival or cumulative hazard function",
     )
     group.add_argument(
         "--cover",

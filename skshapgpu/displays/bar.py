@@ -159,7 +159,12 @@ class ShapBarDisplay:
             self.bars_.append(ax.barh(places, of_cohort, height=height, color=PALETTE[i]))
             self.texts_ += [
                 ax.annotate(
-                    numeral(length), (length, y), (4, 0), textcoords="offset points", va="center", fontsize=size
+                    numeral(length),
+                    (length, y),
+                    (4, 0),
+                    textcoords="offset points",
+                    va="center",
+                    fontsize=size,
                 )
                 for length, y in zip(of_cohort, places)
             ]
@@ -241,8 +246,7 @@ class ShapBarDisplay:
     @classmethod
     def _from_cohorts(cls, cohorts: Cohorts, output: Any) -> ShapBarDisplay:
         """Return the display of cohorts, not yet drawn."""
-        whole = cohorts.explanation
-        require_explanation(whole)
+        whole = require_explanation(cohorts.explanation)
         if not 1 <= len(cohorts) <= len(PALETTE):
             raise ValueError(
                 f"bars of 1 to {len(PALETTE)} cohorts can be drawn beside each other, not of {len(cohorts)}: "

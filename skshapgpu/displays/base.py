@@ -72,9 +72,10 @@ def require_max_features(max_features: Any) -> None:
         require_count("max_features", max_features)
 
 
-def require_explanation(explanation: Any) -> None:
+def require_explanation(explanation: Any) -> Explanation:
     if not isinstance(explanation, Explanation):
         raise TypeError(f"explanation must be an Explanation, not a {type(explanation).__name__}")
+    return explanation
 
 
 def explained(estimator: Any, X: Any, y: Any, options: dict[str, Any]) -> Explanation:
@@ -214,8 +215,8 @@ def colormap(cmap: Any) -> Any:
 def row_axes(ax: Any, labels: Sequence[str], per_row: int = 1) -> tuple[Any, float]:
     """Return axes with a row for each label, the first on top, and the font size that fits into a row.
 
-    New axes are as high as the rows and as wide as the labels require. With several bars ``per_row``, rows are
-    higher, and the font size is that of the text beside a bar.
+    New axes are as high as the rows and as wide as the labels require. With several bars ``per_row``, rows
+    are higher, and the font size is that of the text beside a bar.
     """
     plt = pyplot()
     n_rows, longest = len(labels), max(map(len, labels))

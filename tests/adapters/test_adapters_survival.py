@@ -1,4 +1,4 @@
-"""Survival functions and cumulative hazard functions at given times: the library's own, and the definition."""
+"""Survival functions and cumulative hazards at given times: the library's own, and the definition."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ def rows_of(model: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("model_output", OUTPUTS)
 @pytest.mark.parametrize("rows", [X, WITH_NAN], ids=["full", "nan"])
-@pytest.mark.parametrize("name", ["RandomSurvivalForest", "ExtraSurvivalTrees", "SurvivalTree", "ExtraSurvivalTree"])
+@pytest.mark.parametrize(
+    "name", ["RandomSurvivalForest", "ExtraSurvivalTrees", "SurvivalTree", "ExtraSurvivalTree"]
+)
 def test_forest_is_the_definition(name: str, rows: np.ndarray, model_output: str) -> None:
     options = {} if name.endswith("Tree") else {"n_estimators": 4}
     if name == "RandomSurvivalForest":
@@ -174,6 +176,21 @@ def test_one_time_is_one_output_and_integers_stay_integers() -> None:
 # ---- functions of the margin ----------------------------------------------------------------------
 
 
+def function_of_cox(model_output: str, hazard: float) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the function of a margin, for a baseline hazard, and its derivative."""
+
+    def of_hazard(m: Any, y: Any) -> Any:
+        return hazard * np.exp(m)
+
+    def survival_function(m: Any, y: Any) -> Any:
+        return np.exp(-hazard * np.exp(m))
+
+    def slope_of_survival(m: Any, y: Any) -> Any:
+        return -hazard * np.exp(m) * np.exp(-hazard * np.exp(m))
+
+    return (survival_function, slope_of_survival) if model_output == "survival" else (of_hazard, of_hazard)
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("model_output", OUTPUTS)
 def test_cox_boosting_is_the_definition(model_output: str, dropout: float) -> None:
@@ -190,12 +207,7 @@ def test_cox_boosting_is_the_definition(model_output: str, dropout: float) -> No
     assert baseline(0.5) == baseline(2.0) == 0 < baseline(TIMES[3])
     ensemble = adapt(model).ensemble
     for i, time in enumerate(TIMES):
-        hazard = baseline(time)
-        link: Callable[..., Any] = lambda m, y, h=hazard: h * np.exp(m)
-        slope: Callable[..., Any] = link
-        if model_output == "survival":
-            link = lambda m, y, h=hazard: np.exp(-h * np.exp(m))
-            slope = lambda m, y, h=hazard: -h * np.exp(m) * np.exp(-h * np.exp(m))
+        link, slope = function_of_cox(model_output, baseline(time))
         values, base = rescaled_shap(ensemble, given, background, link, slope, weights)
         scale = 1e-10 * max(np.abs(expected[:, i]).max(), 1)
         np.testing.assert_allclose(explanation.values[..., i], values[:, 0], rtol=0, atol=scale)
@@ -209,9 +221,7 @@ def test_aft_is_the_definition(distribution: str, scale: float, tmp_path: Any) -
     booster = aft(distribution, scale)
     given, background = rows_of(booster)
     times = [1e-3, *TIMES[3:], 1e6]  # no time is too late for a distribution
-    explainer = TreeExplainer(
-        booster, background, model_output="survival", times=times, precision="double"
-    )
+    explainer = TreeExplainer(booster, background, model_output="survival", times=times, precision="double")
     explanation = explainer.explain(given)
     ensemble, predicted = adapt(booster).ensemble, booster.predict(library("xgboost").DMatrix(given))
     # XGBoost predicts exp(margin) in float32.
@@ -219,8 +229,13 @@ def test_aft_is_the_definition(distribution: str, scale: float, tmp_path: Any) -
     scale = float(np.float32(scale))  # XGBoost's own
     error, log_times = ERRORS[distribution], np.log(times)
     for i, log_time in enumerate(log_times):
-        of: Callable[..., Any] = lambda m, y, t=log_time: error.sf((t - m) / scale)
-        slope: Callable[..., Any] = lambda m, y, t=log_time: error.pdf((t - m) / scale) / scale
+
+        def of(m: Any, y: Any, t: float = log_time) -> Any:
+            return error.sf((t - m) / scale)
+
+        def slope(m: Any, y: Any, t: float = log_time) -> Any:
+            return error.pdf((t - m) / scale) / scale
+
         values, base = rescaled_shap(ensemble, given, background, of, slope)
         np.testing.assert_allclose(explanation.values[..., i], values[:, 0], rtol=0, atol=1e-10)
         np.testing.assert_allclose(explainer.expected_value[i], base[0, 0], rtol=0, atol=1e-12)
@@ -241,7 +256,10 @@ def test_response_is_the_exponential(make: Callable[[], Any]) -> None:
     given, background = rows_of(model)
     explanation = explain(model, given, data=background, model_output="response", precision="double")
     ensemble = adapt(model).ensemble
-    exp: Callable[..., Any] = lambda m, y: np.exp(m)
+
+    def exp(m: Any, y: Any) -> Any:
+        return np.exp(m)
+
     values, base = rescaled_shap(ensemble, given, background, exp, exp)
     scale = np.exp(ensemble.margin(np.vstack([given, background]))).max()
     np.testing.assert_allclose(explanation.values, values[:, 0], rtol=0, atol=1e-10 * scale)
@@ -270,7 +288,9 @@ def test_response_of_log_links(objective: str) -> None:
 def test_single_precision_of_functions_of_the_margin() -> None:
     model = boosting()
     for model_output in OUTPUTS:
-        exact = explain(model, X[:50], data=X[50:80], model_output=model_output, times=TIMES, precision="double")
+        exact = explain(
+            model, X[:50], data=X[50:80], model_output=model_output, times=TIMES, precision="double"
+        )
         single = explain(model, X[:50], data=X[50:80], model_output=model_output, times=TIMES)
         scale = np.abs(exact.values).max(axis=(0, 1)) + 1e-300
         assert (np.abs(single.values - exact.values).max(axis=(0, 1)) <= 1e-5 * scale).all()
@@ -395,13 +415,16 @@ def regressor() -> Any:
 
 
 def test_other_refusals() -> None:
-    with pytest.raises(ValueError, match="times: 0 is not between .*: times are positive"):
+    with pytest.raises(ValueError, match=r"times: 0 is not between .*: times are positive"):
         TreeExplainer(aft(), X, model_output="survival", times=[0, 1])
     with pytest.raises(ValueError, match="prediction is known to be the exponential"):
         TreeExplainer(regressor(), X, model_output="response")
     with pytest.raises(ValueError, match="are those of the margin: use model_output='raw'"):
         explain_interactions(boosting(), X, data=X[:9], model_output="survival", times=5.0)
-    with devices.elsewhere(), pytest.raises(ValueError, match="survival probability are computed on the CPU only"):
+    with (
+        devices.elsewhere(),
+        pytest.raises(ValueError, match="survival probability are computed on the CPU only"),
+    ):
         TreeExplainer(boosting(), X[:9], model_output="survival", times=5.0, device="cuda")
     counted = {"data": X, "feature_perturbation": "tree_path_dependent"}
     with pytest.raises(ValueError, match="against background rows only"):

@@ -23,7 +23,9 @@ def text(value: Any) -> str | None:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def as_columns(records: list[dict[str, Any]], n_rows: int, n: int, outputs: Any = None) -> dict[str, list[Any]]:
+def as_columns(
+    records: list[dict[str, Any]], n_rows: int, n: int, outputs: Any = None
+) -> dict[str, list[Any]]:
     """Return the columns of the output; row labels are positions."""
     found: dict[str, list[Any]] = {}
     for reason in ("for", "against"):
@@ -69,7 +71,13 @@ def test_several_outputs_banzhaf_and_kept_columns() -> None:
     batch = pa.RecordBatch.from_pandas(X.assign(id=range(150)), preserve_index=False)
     explainer = BatchExplainer(model, top=1, by_sign=True, keep=["id"], features=list(X), prefix="p_")
     found = explainer(batch)
-    assert found.column_names[:5] == ["id", "p_for_1__0", "p_for_1__1", "p_for_value_1__0", "p_for_value_1__1"]
+    assert found.column_names[:5] == [
+        "id",
+        "p_for_1__0",
+        "p_for_1__1",
+        "p_for_value_1__0",
+        "p_for_value_1__1",
+    ]
     expected = as_columns(explain(model, X).reasons(1), 150, 1, [0, 1])
     assert {name.removeprefix("p_") for name in found.column_names[1:]} == set(expected)
     assert found.column("p_against_1__1").to_pylist() == expected["against_1__1"]

@@ -367,6 +367,50 @@ def test_background_and_probability(run: Any, data: Path) -> None:
         np.testing.assert_array_equal(read(out), expected.values)
 
 
+@pytest.mark.usefixtures("on_cpu")
+def test_functions_of_time(run: Any, fails: Any, data: Path) -> None:
+    xgboost = library("xgboost")
+    rows = xgboost.DMatrix(frame())
+    for bound in ("lower", "upper"):
+        rows.set_float_info(f"label_{bound}_bound", Y)
+    model = xgboost.train({"objective": "survival:aft", "max_depth": 3}, rows, 5)
+    path, background, out = (data.parent / name for name in ("model.ubj", "background.npy", "out.parquet"))
+    model.save_model(path)
+    np.save(background, X[:30])
+    base = ("explain", path, data, "-o", out, "--overwrite", "--model-output", "survival")
+    assert run(*base, "--background", background, "--times", "90,150.5")[0] == 0
+    options: dict[str, Any] = {"model_output": "survival", "times": [90, 150.5]}
+    np.testing.assert_array_equal(
+        read(out), explain(model, frame(), data=X[:30], **options).values.reshape(len(X), -1)
+    )
+    assert list(read(out))[:2] == ["age__90.0", "age__150.5"]
+    assert "compares with background rows" in fails(*base, "--times", "90")
+    assert "--times belongs to" in fails(*base, "--background", background)
+    assert "no list of numbers" in fails(*base, "--times", "soon", exit_code=2)
+    assert (
+        run("save", path, "-o", data.parent / "saved", *base[6:], "--background", background, "--times", "9")[
+            0
+        ]
+        == 0
+    )
+    assert "fixes --times" in fails("explain", data.parent / "saved", data, "-o", out, "--times", "9")
+    assert "survival" in run("info", data.parent / "saved")[1]
+
+
+def test_top_by_sign(run: Any, fails: Any, saved: Path, data: Path, forest: Any) -> None:
+    out = data.parent / "out.parquet"
+    assert run("explain", saved, data, "-o", out, "--top", 1, "--by-sign")[0] == 0
+    found, records = read(out), explain(forest, frame()).reasons(1)
+    assert list(found)[:3] == ["for_1", "for_value_1", "for_shap_1"]
+    of_rows = {r["row"]: r for r in records if r["reason"] == "against"}
+    assert found["against_1"].tolist() == [
+        of_rows[i]["feature"] if i in of_rows else None for i in range(len(X))
+    ]
+    assert "--by-sign splits the strongest features" in fails(
+        "explain", saved, data, "-o", out, "--overwrite", "--by-sign"
+    )
+
+
 def test_interactions(run: Any, fails: Any, saved: Path, data: Path, forest: Any) -> None:
     explainer, out = TreeExplainer(forest), data.parent / "out.parquet"
     base = ("explain", saved, data, "-o", out, "--overwrite", "--interactions")

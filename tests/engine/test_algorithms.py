@@ -59,7 +59,7 @@ every_device = pytest.mark.parametrize("device", DEVICES)
 
 @cache
 def model(model_output: str = "raw") -> Any:
-    """Return a binary classifier with a logistic link, or its trees as those of another model that has the output.
+    """Return a binary classifier with a logistic link, or its trees as those of a model with the output.
 
     Its response and its hazard at a time t are exp(margin) and t exp(margin).
     """

@@ -53,7 +53,10 @@ def test_labels_of_every_kind(explanation: Explanation) -> None:
     for labels in (COLOR, COLOR.tolist(), tuple(COLOR), pd.Series(COLOR, FRAME.index, name="color")):
         assert_cohorts(explanation.groupby(labels), explanation, COLOR)
     assert explanation.groupby(labels).name == "color" and explanation.groupby(COLOR).name is None
-    of_index = lambda label: int(label.removeprefix("row ")) % 4
+
+    def of_index(label: str) -> int:
+        return int(label.removeprefix("row ")) % 4
+
     assert_cohorts(explanation.groupby(of_index), explanation, [of_index(label) for label in FRAME.index])
     polars = pytest.importorskip("polars")
     assert_cohorts(explanation.groupby(polars.Series("color", COLOR)), explanation, COLOR)
@@ -159,7 +162,9 @@ def test_bars_beside_each_other(explanation: Explanation) -> None:
 # ---- reasons --------------------------------------------------------------------------------------
 
 
-def expected_reasons(explanation: Explanation, values: np.ndarray, n: int, **extra: Any) -> list[dict[str, Any]]:
+def expected_reasons(
+    explanation: Explanation, values: np.ndarray, n: int, **extra: Any
+) -> list[dict[str, Any]]:
     """Sort the values of each row plainly."""
     found = []
     for i, label in enumerate(explanation.row_labels):
@@ -202,7 +207,9 @@ def test_reasons_of_categories_groups_and_untested_rows() -> None:
     grouped = explain(forest().fit(FRAME, Y), FRAME, groups={"ab": ["a", "b"]}).reasons(1)
     assert {record["feature"] for record in grouped} == {"ab", "place"}
     assert all(record["value"] is None for record in grouped)
-    partial = cross_val_explain(forest(), FRAME, Y, cv=[(np.arange(20, N_ROWS), np.arange(20))])["explanation"]
+    partial = cross_val_explain(forest(), FRAME, Y, cv=[(np.arange(20, N_ROWS), np.arange(20))])[
+        "explanation"
+    ]
     assert {record["row"] for record in partial.reasons()} <= set(FRAME.index[:20])
     for n, error in ((0, ValueError), (1.5, TypeError)):
         with pytest.raises(error):

@@ -1,4 +1,4 @@
-"""Values of exponentials, survival functions and hazards: slopes of their links, far in the tails and close."""
+"""Links exp, gumbel and normal: slopes far in the tails and between close margins, and the definition."""
 
 from __future__ import annotations
 
@@ -58,15 +58,17 @@ def test_slope_of_a_stump_keeps_its_digits(link: str, scale: float) -> None:
     found, expected = [], []
     for low in (-30.0, -6.0, -2.5, -1e-3, 0.0, 0.4, 3.0, 8.0, 30.0):
         for step in (1e-9, 0.01, 0.3, 1.1, 4.0, 50.0):
-            tree = Tree([1, -1, -1], [2, -1, -1], [0] * 3, [0.5, 0, 0], [True] * 3, [2, 1, 1], [0, 0, step / scale])
+            tree = Tree(
+                [1, -1, -1], [2, -1, -1], [0] * 3, [0.5, 0, 0], [True] * 3, [2, 1, 1], [0, 0, step / scale]
+            )
             ensemble = Ensemble.from_trees([tree], n_features=1, intercept=[low / scale])
             value = compute(ensemble, np.ones((1, 1)), np.zeros((1, 1)), link, scale=scale)
             reverse = compute(ensemble, np.zeros((1, 1)), np.ones((1, 1)), link, scale=scale)
             assert value[0, 0, 0] == -reverse[0, 0, 0]
             found.append(value[0, 0, 0])
             expected.append(difference(link, low, step))
-    # Margins are rounded by 2^-53 of up to 80, and steps of 0.01 are differences of numbers of up to 30: that is
-    # 7e-13 of a step. exp(-exp(6)) multiplies the first by 400.
+    # Margins are rounded by 2^-53 of up to 80, and steps of 0.01 are differences of numbers of up to 30: that
+    # is 7e-13 of a step. exp(-exp(6)) multiplies the first by 400.
     np.testing.assert_allclose(found, expected, rtol=5e-12, atol=1e-300)
     assert np.count_nonzero(np.array(expected) > 1e-300) > 35
 

@@ -283,7 +283,10 @@ def test_what_the_core_refuses() -> None:
     with pytest.raises(ValueError, match="a path has 65 different features; background data allow for"):
         compile_plan(chain, np.zeros((1, 65)), "logistic")
     ensemble = random_ensemble(9)
-    with pytest.raises(ValueError, match="link must be 'logistic', 'log_loss', 'squared_error', 'exp', 'gumbel' or 'normal', not 'log'"):
+    with pytest.raises(
+        ValueError,
+        match="link must be 'logistic', 'log_loss', 'squared_error', 'exp', 'gumbel' or 'normal', not 'log'",
+    ):
         compile_plan(ensemble, np.zeros((1, 5)), "log")
     with pytest.raises(ValueError, match="background must have shape"):
         compile_plan(ensemble, np.zeros((0, 5)), "logistic", np.ones(0))
