@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from ..adapters.schema import TIME_OUTPUTS
-
 DEVICES = ("cpu", "cuda")
+
+#: Values of the option ``model_output`` that are functions of time, with an output for each time.
+TIME_OUTPUTS = ("survival", "cumulative_hazard")
 
 
 class Kind(NamedTuple):

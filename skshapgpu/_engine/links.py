@@ -15,9 +15,9 @@ from scipy.special import ndtr
 from sklearn.utils.validation import column_or_1d
 
 from .._common.devices import require_cpu
-from ..adapters.schema import TIME_OUTPUTS, AdaptedModel
+from ..adapters.schema import AdaptedModel
 from ..errors import require_one_of
-from .algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES
+from .algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
 
 #: Rounding error of a link's values and their mean, relative to their largest possible magnitude.
 _ROUNDING = 2.0**-48
@@ -223,9 +223,10 @@ def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool, interve
     if adapted.link == "identity" and model_output in ("probability", *TIME_OUTPUTS):
         return None
     if model_output in TIME_OUTPUTS:
+        if adapted.link is None:
+            raise ValueError(f"model_output={model_output!r}: the model is no function of time")
         if not interventional:
             raise _needs_background(model_output)
-        assert adapted.link is not None
         return Link(adapted.link, _OVER_TIME[model_output], model_output, adapted.link_scale)
     if model_output == "response":
         if adapted.link == "exp":

@@ -468,7 +468,7 @@ class Explanation(LabelledValues):
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
         >>> explanation = explain(RandomForestRegressor(10, random_state=0).fit(X, y), X)
         >>> [(r["reason"], r["feature"], r["value"]) for r in explanation[:1].reasons(1)]
-        [('for', 'bmi', 32.1), ('against', 's3', 38.0)]
+        [('for', 's5', 4.8598), ('against', 's6', 87.0)]
         """
         check_scalar(n, "n", Integral, min_val=1)
         names = range(len(self)) if self.row_labels is None else self.row_labels

@@ -17,9 +17,6 @@ import numpy as np
 from ..errors import UnsupportedModelError
 from .ensemble import Ensemble, Tree
 
-#: Values of the option ``model_output`` that are functions of time, with an output for each time.
-TIME_OUTPUTS = ("survival", "cumulative_hazard")
-
 
 @dataclass(frozen=True)
 class Column:

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NoReturn
 
-from .._engine.algorithms import ALGORITHMS
+from .._engine.algorithms import ALGORITHMS, TIME_OUTPUTS
 from .._versions import __version__
-from ..adapters.schema import TIME_OUTPUTS
 from .answers import Answer
 
 _EXAMPLES = """\

@@ -7,8 +7,8 @@ import os
 import zipfile
 from typing import Any
 
+from .._engine.algorithms import TIME_OUTPUTS
 from ..adapters import adapt
-from ..adapters.schema import TIME_OUTPUTS
 from ..explainer import TreeExplainer
 from .rows import columns_for, csv_options, read_rows, require_file
 

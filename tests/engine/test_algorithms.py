@@ -25,6 +25,7 @@ from skshapgpu._engine.algorithms import (
     MODEL_OUTPUTS,
     NAMES,
     SHAP_VALUES,
+    TIME_OUTPUTS,
     Algorithm,
     Kind,
     Results,
@@ -32,7 +33,6 @@ from skshapgpu._engine.algorithms import (
     named,
 )
 from skshapgpu.adapters import AdaptedModel, adapt
-from skshapgpu.adapters.schema import TIME_OUTPUTS
 from skshapgpu.adapters.survival import by_link
 
 ROOT = Path(__file__).parents[2]
