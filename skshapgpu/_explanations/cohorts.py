@@ -167,8 +167,9 @@ def _of_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[Any] | 
         )
     column = read_column(data, names.index(name), np.arange(len(explanation)))
     if column.categories is None:
-        whole = bool((np.isfinite(column.numbers) & (column.numbers == np.round(column.numbers))).all())
-        return (column.numbers.astype(np.int64) if whole else column.numbers).tolist(), None
+        numbers = column.numbers
+        whole = bool(((np.abs(numbers) < 2**53) & (numbers == np.round(numbers))).all())
+        return (numbers.astype(np.int64) if whole else numbers).tolist(), None
     texts = [None if np.isnan(code) else column.categories[int(code)] for code in column.numbers]
     return texts, column.categories
 
