@@ -45,6 +45,8 @@ RescaledTables make_rescaled_tables(const RescaledPlan& rescaled, const Ensemble
   const size_t n = rescaled.weights.size();
   if (static_cast<size_t>(rows.n_rows) != n || ensemble.n_outputs != rescaled.plan.n_outputs)
     throw std::invalid_argument("the background rows are not those of the plan");
+  if (!is_for_gpus(rescaled.link))
+    throw std::invalid_argument("values of this link are computed on the CPU only");
   RescaledTables out{{}, rescaled.link, rescaled.scale, separate_slopes(rescaled), {}, {}};
   const size_t bytes = bytes_for_term(out.slopes, table_bytes);
   if (!fits(rescaled.plan, bytes))

@@ -13,9 +13,11 @@ namespace skshap {
 
 // Functions of the margin m and, for two of them, of a label y: 1 / (1 + exp(-m)), log(1 + exp(m)) - y m with
 // y of 0 or 1, (m - y)^2, exp(m), and the distribution functions exp(-exp(-m)) and that of a standard normal
-// variable. In all but (m - y)^2, m is `scale` times the margin. GPUs know the first three.
+// variable. In all but (m - y)^2, m is `scale` times the margin. GPUs know the first three only: the others
+// would take registers from these.
 enum class Link { kLogistic, kLogLoss, kSquaredError, kExp, kGumbel, kNormal };
 
+inline bool is_for_gpus(Link link) { return link <= Link::kSquaredError; }
 inline bool has_labels(Link link) { return link == Link::kLogLoss || link == Link::kSquaredError; }
 
 SKSHAP_ANY_DEVICE inline double expit(double m) { return m < 0 ? exp(m) / (1 + exp(m)) : 1 / (1 + exp(-m)); }
@@ -38,13 +40,13 @@ SKSHAP_ANY_DEVICE inline double softplus_slope(double a, double b) {
 }
 
 // Return the slope of exp: exp(high) (1 - exp(low - high)) / (high - low).
-SKSHAP_ANY_DEVICE inline double exp_slope(double a, double b) {
+inline double exp_slope(double a, double b) {
   const double high = fmax(a, b), d = high - fmin(a, b);
   return exp(high) * (d > 0 ? -expm1(-d) / d : 1);
 }
 
 // Return the slope of g(m) = exp(-exp(-m)): g(high) - g(low) = g(high) (1 - exp(exp(-high) - exp(-low))).
-SKSHAP_ANY_DEVICE inline double gumbel_slope(double a, double b) {
+inline double gumbel_slope(double a, double b) {
   const double low = fmin(a, b), high = fmax(a, b), d = high - low;
   if (d == 0) return exp(-low - exp(-low));
   return exp(-exp(-high)) * -expm1(exp(-low) * expm1(-d)) / d;
@@ -52,7 +54,7 @@ SKSHAP_ANY_DEVICE inline double gumbel_slope(double a, double b) {
 
 // Return the slope of the distribution function of a standard normal variable. Between close numbers, it is
 // the mean of the density, by Gauss-Legendre quadrature with 7 nodes.
-SKSHAP_ANY_DEVICE inline double normal_slope(double a, double b) {
+inline double normal_slope(double a, double b) {
   constexpr double kNodes[4] = {0, 0.4058451513773972, 0.7415311855993945, 0.9491079123427585};
   constexpr double kWeights[4] = {0.4179591836734694, 0.3818300505051189, 0.2797053914892766,
                                   0.1294849661688697};
@@ -78,9 +80,11 @@ SKSHAP_ANY_DEVICE inline double secant_slope(Link link, double scale, double x, 
     case Link::kLogLoss:
       return label > 0 ? -scale * softplus_slope(-scale * x, -scale * b)
                        : scale * softplus_slope(scale * x, scale * b);
+#ifndef __CUDA_ARCH__
     case Link::kExp: return scale * exp_slope(scale * x, scale * b);
     case Link::kGumbel: return scale * gumbel_slope(scale * x, scale * b);
     case Link::kNormal: return scale * normal_slope(scale * x, scale * b);
+#endif
     default: return (x - label) + (b - label);
   }
 }

@@ -118,3 +118,5 @@ def test_labels_and_unknown_links_are_refused() -> None:
     plan = _core.RescaledPlan(attributes, "double", np.zeros((1, 5)), np.ones(1), "exp", 1.0)
     with pytest.raises(ValueError, match="labels belong to"):
         plan.explain(np.zeros((1, 5)), np.zeros((1, 1, 5)), None, 1, np.zeros(1))
+    with pytest.raises(ValueError, match="values of this link are computed on the CPU only"):
+        _core.RescaledTables(plan, attributes, np.zeros((1, 5)), 2**20)
