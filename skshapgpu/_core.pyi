@@ -120,7 +120,8 @@ class Plan:
         their quadrature nodes and whether they have tables, each a dict of algorithm ("tables" or
         "quadrature"), n_nodes (of the longest path), n_trees, n_leaves, n_lookups, n_places and table_bytes;
         n_table_trees, n_lookups and table_bytes, the trees with tables, the tables and their size;
-        borrowed_bytes, that size if the tables are borrowed; n_leaves_without_table; n_chunks;
+        borrowed_bytes, that size if the tables are borrowed; n_leaves_without_table, and n_patterns, those
+        of the background data at all of these leaves; n_chunks;
         n_features_used; bytes; scratch_bytes_per_thread, allocated by explain() in addition to its result,
         and shared_bytes_per_thread, allocated as well if there are several threads; precision;
         instruction_set.
@@ -231,16 +232,18 @@ class BackgroundPairsPlan:
     def pairs(self) -> np.ndarray:
         """See :attr:`Plan.pairs`."""
 
-    def table_costs(self) -> dict[str, int] | None:
-        """Return the costs of the tables of :meth:`with_tables`; None if a path is too long for them.
+    def table_costs(self, table_bytes: int) -> dict[str, int] | None:
+        """Return the costs of the tables of :meth:`with_tables`; None if they are impossible.
 
-        ``n_lookups`` is their number, ``table_bytes`` their size; a row adds up ``n_numbers`` numbers.
+        ``n_lookups`` is their number, ``table_bytes`` their size; a row adds up ``n_numbers`` numbers, and is
+        compared with a pattern of the background data at most ``n_tests`` times.
         """
 
     def with_tables(self, table_bytes: int, n_threads: int = 1) -> Plan:
-        """Return a plan for GPUs: its trees have tables of all decisions, of at most ``table_bytes``.
+        """Return a plan for GPUs: leaves have tables of all decisions, or patterns of the background data.
 
-        TableMemoryError is raised if they need more, ValueError if a path has more than 12 features.
+        Those on paths of up to 12 features have tables, or of fewer if tables and patterns do not fit into
+        ``table_bytes``. TableMemoryError is raised if not even the patterns fit.
         """
 
     def info(self) -> dict[str, Any]:
@@ -282,8 +285,12 @@ class RescaledPlan:
         ``labels`` are float64, one for each row; only the links "log_loss" and "squared_error" have any.
         """
 
-    def has_tables(self, table_bytes: int) -> bool:
-        """Return whether :class:`RescaledTables` of this plan are possible in so many bytes."""
+    def table_costs(self, table_bytes: int) -> dict[str, int] | None:
+        """Return the costs of :class:`RescaledTables` of this plan; None if they are impossible.
+
+        ``table_bytes`` is the size of tables and patterns, at most so many bytes; a row is compared with a
+        pattern of the background data at most ``n_tests`` times.
+        """
 
     @property
     def background_margin(self) -> np.ndarray:
@@ -313,7 +320,9 @@ class RescaledTables:
     ) -> None:
         """Fill tables in at most ``table_bytes``; ensemble and background are those of the plan.
 
-        Raise ``ValueError`` if a leaf has no table, or the margins of the background are too far apart.
+        Leaves on paths that are too long for a table have the patterns of the background data. Raise
+        TableMemoryError if not even patterns fit, ``ValueError`` if the margins of the background are too far
+        apart.
         """
 
     @property

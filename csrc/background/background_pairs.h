@@ -17,6 +17,7 @@ namespace skshap {
 struct BackgroundPairsPlan {
   Plan plan;              // without walks or base value; slots and pairs of its chunks ascend
   uint32_t longest_path;  // the most features on a path
+  size_t n_background;    // rows
   CodeTile background;
   std::vector<double> weights;
   std::vector<PatternCounts> counts;  // by tree; empty if memory ran out: counted again for each tile

@@ -16,21 +16,7 @@ constexpr int kOffOfSum[] = {0, 1, 1, 0, 1, 2, 1, 2, 2};
 }  // namespace
 
 LeafVectors::LeafVectors(Index index, int order)
-    : index_(index), order_(order), n_sums_(order > 1 ? kSums : kPairOn), moments_(kMoments * kMoments) {
-  for (uint32_t a = 0; a < kMoments; ++a)
-    for (uint32_t b = 0; b < kMoments; ++b) {
-      double& moment = moments_[a * kMoments + b];
-      if (index == Index::kBanzhaf)
-        moment = std::ldexp(1.0, -static_cast<int>(a + b));
-      else  // a! b! / (a + b + 1)!
-        moment = b ? moments_[a * kMoments + b - 1] * b / (a + b + 1) : 1.0 / (a + 1);
-    }
-}
-
-// Return half of the integral for a pair's derivative, with the weight of pair_weight.
-double LeafVectors::pair_moment(uint32_t a, uint32_t b) const {
-  return index_ == Index::kTaylor ? moment(a, b + 1) : moment(a, b) / 2;
-}
+    : index_(index), order_(order), n_sums_(order > 1 ? kSums : kPairOn) {}
 
 const LeafVectors::Rule& LeafVectors::rule(uint32_t n) {
   Rule& out = rules_[n];
@@ -104,48 +90,6 @@ void LeafVectors::write(size_t x, double value, T* out) const {
   }
 }
 
-template <class T>
-void LeafVectors::write(uint32_t n, uint64_t x, const uint64_t* patterns, const double* weights,
-                        size_t n_patterns, double value, T* out) {
-  const uint64_t all = ~uint64_t{0} >> (64 - n);
-  const uint32_t q = __builtin_popcountll(all & ~x);
-  numbers_.assign(leaf_numbers(order_, n), 0.0);
-  double mixed[kMaxPathFeatures] = {}, off = 0, pair_off = 0;
-  double* const pairs = numbers_.data() + n;
-  for (size_t b = 0; b < n_patterns; ++b) {
-    if ((x | patterns[b]) != all) continue;
-    const uint64_t only_x = all & ~patterns[b];
-    const uint32_t p = __builtin_popcountll(only_x);
-    const double w = weights[b];
-    if (q) off += w * moment(p, q - 1);
-    if (order_ > 1 && q > 1) pair_off += w * pair_moment(p, q - 2);
-    if (!p) continue;
-    const double of_one = w * moment(p - 1, q);
-    const double of_mixed = order_ > 1 && q ? w * pair_moment(p - 1, q - 1) : 0;
-    const double of_two = order_ > 1 && p > 1 ? w * pair_moment(p - 2, q) : 0;
-    for (uint64_t rest = only_x; rest;) {
-      const uint32_t i = __builtin_ctzll(rest);
-      rest &= rest - 1;
-      numbers_[i] += of_one;
-      mixed[i] += of_mixed;
-      if (order_ < 2) continue;
-      for (uint64_t others = rest; others; others &= others - 1)
-        pairs[pair_number(n, i, __builtin_ctzll(others))] += of_two;
-    }
-  }
-  for (uint32_t i = 0; i < n; ++i) out[i] = static_cast<T>((x >> i & 1 ? numbers_[i] : -off) * value);
-  if (order_ < 2) return;
-  for (uint32_t i = 0, number = n; i < n; ++i)
-    for (uint32_t j = i + 1; j < n; ++j, ++number) {
-      const bool has_i = x >> i & 1, has_j = x >> j & 1;
-      const double of_pair = has_i && has_j ? numbers_[number]
-                             : has_i        ? -mixed[i]
-                             : has_j        ? -mixed[j]
-                                            : pair_off;
-      out[number] = static_cast<T>(of_pair * value);
-    }
-}
-
 // Going through the patterns was measured to be faster only if there are few for the length of the path.
 bool LeafVectors::prefers_sums(uint32_t n, size_t n_patterns) {
   return n <= kMostSubsetBits && (n_patterns >> (n / 2)) > 0;
@@ -155,12 +99,10 @@ size_t LeafVectors::bytes(const Plan& plan, uint32_t longest) {
   const uint32_t n = std::min(longest, kMostSubsetBits);
   // The rules of shorter paths together take as much again, and vectors that grow take twice as much.
   const size_t rules = size_t{4} * 4 * quadrature_nodes(plan.index, static_cast<int>(n)) << n;
-  return 8 * (rules + ((kSums + 2) << n) + kMoments * kMoments + leaf_numbers(plan.order, longest));
+  return 8 * (rules + ((kSums + 2) << n));
 }
 
 template void LeafVectors::write(size_t, double, float*) const;
 template void LeafVectors::write(size_t, double, double*) const;
-template void LeafVectors::write(uint32_t, uint64_t, const uint64_t*, const double*, size_t, double, float*);
-template void LeafVectors::write(uint32_t, uint64_t, const uint64_t*, const double*, size_t, double, double*);
 
 }  // namespace skshap

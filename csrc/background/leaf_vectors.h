@@ -1,29 +1,17 @@
-// The contributions of a leaf to the features of its path and to their pairs, against background data.
+// The contributions of a leaf to the features of its path and to their pairs, against background data, by
+// sums over the subsets of a pattern.
 //
-// Let x be the set of the path's features that the row satisfies, and b that of a background row. The leaf
-// counts if x and b together cover all features, those in x only are known and those in b only are unknown;
-// see tables/table_builder.h. At t, with p features in x only and q in b only, this has the probability
-// t^p (1 - t)^q. Its mixed derivative by two features, integrated over t, is the interaction of the two:
-//     both in x only: t^(p - 2) (1 - t)^q,  both in b only: t^p (1 - t)^(q - 2),
-//     one each:      -t^(p - 1) (1 - t)^(q - 1).
-// b must have all features that x lacks, so for a given x only the subsets of x are left, and sums over the
-// background rows are sums over these. See docs/mathematics.md.
+// tables/pattern_vectors.h goes through the patterns b of the background data. Such a b must have all
+// features that x lacks, so for a given x only the subsets of x are left, and sums over the background rows
+// are sums over these. See docs/mathematics.md.
 #pragma once
 
 #include <vector>
 
 #include "plan/plan.h"
+#include "tables/pattern_vectors.h"
 
 namespace skshap {
-
-// Return how many numbers a leaf has whose path has n features: one for each feature, then, for order 2, one
-// for each pair, in ascending order.
-constexpr uint32_t leaf_numbers(int order, uint32_t n) { return n + (order > 1 ? n * (n - 1) / 2 : 0); }
-
-// Return the position of the pair i < j among all pairs of n features.
-constexpr uint32_t pair_number(uint32_t n, uint32_t i, uint32_t j) {
-  return i * (2 * n - i - 1) / 2 + j - i - 1;
-}
 
 // The most features of a path whose subsets are summed: more would take too much memory.
 constexpr uint32_t kMostSubsetBits = 12;
@@ -40,13 +28,8 @@ class LeafVectors {
   template <class T>
   void write(size_t x, double value, T* out) const;
 
-  // Write the numbers of x by going through the background's patterns, for any n.
-  template <class T>
-  void write(uint32_t n, uint64_t x, const uint64_t* patterns, const double* weights, size_t n_patterns,
-             double value, T* out);
-
   // Return whether to sum over subsets for a path of n features, given the number of patterns in the
-  // background.
+  // background, instead of going through these.
   static bool prefers_sums(uint32_t n, size_t n_patterns);
 
   // Return the bytes allocated for paths of at most `longest` features.
@@ -65,17 +48,12 @@ class LeafVectors {
 
   const Rule& rule(uint32_t n);
   const double* sum(Sum which) const { return sums_.data() + (static_cast<size_t>(which) << n_); }
-  double moment(uint32_t a, uint32_t b) const { return moments_[a * kMoments + b]; }
-  double pair_moment(uint32_t a, uint32_t b) const;
-
-  static constexpr uint32_t kMoments = kMaxPathFeatures + 1;
 
   const Index index_;
   const int order_, n_sums_;
   uint32_t n_ = 0;  // of the path whose sums are held
   Rule rules_[kMostSubsetBits + 1];
-  std::vector<double> moments_;  // of t^a (1 - t)^b
-  std::vector<double> scratch_, sums_, numbers_;
+  std::vector<double> scratch_, sums_;
 };
 
 }  // namespace skshap

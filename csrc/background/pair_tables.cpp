@@ -10,6 +10,7 @@
 #include "background/tile_tables.h"
 #include "base/threads.h"
 #include "tables/group_words.h"
+#include "tables/pattern_vectors.h"
 #include "tables/table_builder.h"
 
 namespace skshap {
@@ -17,7 +18,6 @@ namespace {
 
 static_assert(kLeafBits <= kMostSubsetBits);
 
-constexpr TableLimits kLimits{kLeafBits, true};
 // The sums of a batch, which a GPU has in shared memory for each row, and the lookups, whose entries are
 // added up in the plan's precision. All pairs of 20 features are in one batch.
 constexpr size_t kBatchPlaces = 210, kBatchLookups = 256;
@@ -25,27 +25,31 @@ constexpr size_t kBatchPlaces = 210, kBatchLookups = 256;
 // --- Layout ---
 
 // Lays out the tables of all trees. Trees whose sums do not fit a batch are divided between several, and the
-// outputs of leaves that have several are in batches of their own: both bound the sums of a row.
+// outputs of leaves that have several are in batches of their own: both bound the sums of a row. Leaves
+// without a table are in other batches than tables.
 class PairLayout {
  public:
-  // The first table of a tree for its first output, and the distance to those of its next output.
+  // The first table of a tree and its first leaf without one, for its first output, and the distances to
+  // those of its next output.
   struct Place {
-    size_t lookup, stride;
+    size_t lookup, lookup_stride, leaf, leaf_stride;
   };
 
-  PairLayout(const Plan& plan, Tables& out)
-      : plan_(plan),
+  PairLayout(const BackgroundPairsPlan& pairs, const TableLimits& limits, Tables& out)
+      : limits_(limits),
+        n_background_(pairs.n_background),
+        plan_(pairs.plan),
         out_(out),
-        n_places_(plan.features.size() + plan.pairs.size()),
-        groups_(plan),
-        targets_(plan) {
-    if (n_places_ * plan.n_outputs > INT32_MAX)
+        n_places_(plan_.features.size() + plan_.pairs.size()),
+        groups_(plan_),
+        targets_(plan_) {
+    if (n_places_ * plan_.n_outputs > INT32_MAX)
       throw std::invalid_argument("too many pairs and outputs for tables: use the CPU");
     position_.assign(n_places_, -1);
-    places_.resize(plan.trees.size());
-    for (size_t chunk = 0; chunk < plan.chunks.size(); ++chunk) add_chunk(chunk);
+    places_.resize(plan_.trees.size());
+    for (size_t chunk = 0; chunk < plan_.chunks.size(); ++chunk) add_chunk(chunk);
     for (TableBatch& batch : out_.batches)
-      batch.row_size = padded_row(batch.places_end - batch.places, element_bytes(plan));
+      batch.row_size = padded_row(batch.places_end - batch.places, element_bytes(plan_));
     if (!out_.trees.empty()) out_.n_elements = n_elements_ + kTablePadding;
     if (std::max(out_.bits.size(), out_.targets.size()) > UINT32_MAX || out_.lookups.size() > INT32_MAX)
       throw std::invalid_argument("too many leaves for tables: use the CPU");
@@ -55,19 +59,28 @@ class PairLayout {
   // Return the target of each of a table's numbers, which are in the order of group_targets.h.
   const uint32_t* columns(const Lookup& lookup) const { return columns_.data() + lookup.targets; }
   PairTableCosts costs() const {
-    PairTableCosts costs{out_.lookups.size(), 0, out_.n_elements * element_bytes(plan_)};
+    PairTableCosts costs{out_.lookups.size(), 0, n_tests_, out_.n_elements * element_bytes(plan_)};
     for (const Lookup& lookup : out_.lookups) costs.n_numbers += lookup.n_targets;
     return costs;
   }
+  // Return the bytes of tables and, at most, of patterns.
+  size_t bytes() const { return costs().bytes + kPatternBytes * n_patterns_; }
 
  private:
   void add_chunk(size_t chunk_number) {
     const Chunk& chunk = plan_.chunks[chunk_number];
     const size_t first_batch = out_.batches.size(), first_tree = out_.trees.size(),
-                 first_lookup = out_.lookups.size(), first_element = n_elements_;
+                 first_lookup = out_.lookups.size(), first_leaf = out_.leaves.size(),
+                 first_element = n_elements_;
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) add_tree(chunk_number, i, first_batch);
-    const size_t n_outputs = n_used_outputs(plan_, chunk), n_lookups = out_.lookups.size() - first_lookup;
-    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) places_[i].stride = n_lookups;
+    bool begun = false;
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) begun = add_leaves(chunk_number, i, begun);
+    const size_t n_outputs = n_used_outputs(plan_, chunk), n_lookups = out_.lookups.size() - first_lookup,
+                 n_leaves = out_.leaves.size() - first_leaf;
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      places_[i].lookup_stride = n_lookups;
+      places_[i].leaf_stride = n_leaves;
+    }
     const size_t batches_end = out_.batches.size(), n_trees = out_.trees.size() - first_tree,
                  n_elements = n_elements_ - first_element;
     for (size_t o = 1; o < n_outputs; ++o) {
@@ -86,8 +99,15 @@ class PairLayout {
         tree.batch += o * (batches_end - first_batch);
         tree.lookups += o * n_lookups;
         tree.lookups_end += o * n_lookups;
+        tree.leaves += o * n_leaves;
+        tree.leaves_end += o * n_leaves;
         tree.adds_margin = false;
         out_.trees.push_back(tree);
+      }
+      for (size_t l = first_leaf; l < first_leaf + n_leaves; ++l) {
+        PatternLeaf leaf = out_.leaves[l];
+        leaf.leaf += o;
+        out_.leaves.push_back(leaf);
       }
       for (size_t l = first_lookup; l < first_lookup + n_lookups; ++l) {
         Lookup lookup = out_.lookups[l];
@@ -96,10 +116,12 @@ class PairLayout {
       }
       n_elements_ += n_elements;
     }
+    n_tests_ += chunk_tests_ * n_outputs;
+    chunk_tests_ = 0;
   }
 
   void add_tree(size_t chunk, size_t tree, size_t first_batch) {
-    find_groups(plan_.chunks[chunk], plan_.trees[tree], groups_, kLimits);
+    find_groups(plan_.chunks[chunk], plan_.trees[tree], groups_, limits_);
     places_[tree].lookup = out_.lookups.size();
     const size_t first_tree = out_.trees.size();
     for (const TreeGroups::Group& group : groups_.groups) {
@@ -110,8 +132,7 @@ class PairLayout {
                         n_lookups_ < kBatchLookups;
       if (!fits) begin_batch(chunk);
       if (!fits || out_.trees.size() == first_tree) {
-        out_.trees.push_back({tree, out_.batches.size() - 1, out_.lookups.size(), out_.lookups.size(), 0, 0,
-                              0, 0, 0, out_.trees.size() == first_tree});
+        add_table_tree(tree, out_.trees.size() == first_tree);
         out_.batches.back().trees_end = out_.trees.size();
       }
       add_lookup(chunk, group);
@@ -119,19 +140,66 @@ class PairLayout {
     }
   }
 
+  void add_table_tree(size_t tree, bool adds_margin) {
+    out_.trees.push_back({tree, out_.batches.size() - 1, out_.lookups.size(), out_.lookups.size(),
+                          out_.leaves.size(), out_.leaves.size(), 0, 0, 0, adds_margin});
+    out_.batches.back().trees_end = out_.trees.size();
+  }
+
+  // Add the leaves of a tree that have no table. `begun`: the last batch is one for such leaves; return
+  // whether it is now.
+  bool add_leaves(size_t chunk, size_t tree, bool begun) {
+    find_groups(plan_.chunks[chunk], plan_.trees[tree], groups_, limits_);
+    places_[tree].leaf = out_.leaves.size();
+    bool is_first = true;
+    for (const TreeGroups::Leaf& leaf : groups_.leaves) {
+      if (leaf.grouped) continue;
+      const bool fits = begun && n_lookups_ < kBatchLookups;
+      if (!fits) begin_batch(chunk);
+      if (!fits || is_first) add_table_tree(tree, is_first && groups_.groups.empty());
+      begun = true;
+      is_first = false;
+      add_leaf(chunk, plan_.trees[tree], leaf);
+      out_.trees.back().leaves_end = out_.leaves.size();
+    }
+    return begun;
+  }
+
+  // Add a leaf without a table, for its first output.
+  void add_leaf(size_t chunk, const TreeProgram& tree, const TreeGroups::Leaf& leaf) {
+    const PathStep* const path = groups_.steps.data() + leaf.path;
+    const uint32_t n = leaf.n_features;
+    out_.leaves.push_back({static_cast<uint32_t>(out_.bits.size()), n,
+                           static_cast<uint32_t>(out_.targets.size()), 1, 0, 0, tree.leaves + leaf.value});
+    numbers_.clear();
+    for (uint32_t i = 0; i < n; ++i) {
+      out_.bits.push_back(path[i].bit);
+      numbers_.push_back(static_cast<uint32_t>(path[i].feature));
+    }
+    for (uint32_t i = 0; i < n && plan_.order > 1; ++i)
+      for (uint32_t j = i + 1; j < n; ++j) numbers_.push_back(place_of({path[i].feature, path[j].feature}));
+    place_numbers(chunk);
+    for (const uint32_t place : numbers_) out_.targets.push_back(static_cast<uint32_t>(position_[place]));
+    columns_.resize(out_.targets.size());
+    const size_t n_patterns = most_patterns(n, n_background_);
+    n_patterns_ += n_patterns;
+    chunk_tests_ += n_patterns * (plan_.order > 1 ? n + 1 : 1);
+    ++n_lookups_;
+  }
+
   // List the places of a group's numbers in an output.
   void list_numbers(const TreeGroups::Group& group) {
     targets_.find(groups_, group);
     numbers_.assign(targets_.features().begin(), targets_.features().end());
-    for (const FeaturePair pair : targets_.pairs())
-      numbers_.push_back(static_cast<uint32_t>(plan_.features.size() + pair_place(pair)));
+    for (const FeaturePair pair : targets_.pairs()) numbers_.push_back(place_of(pair));
   }
 
-  size_t pair_place(const FeaturePair& pair) const {
+  uint32_t place_of(const FeaturePair& pair) const {
     const auto before = [](const FeaturePair& a, const FeaturePair& b) {
       return a.first != b.first ? a.first < b.first : a.second < b.second;
     };
-    return std::lower_bound(plan_.pairs.begin(), plan_.pairs.end(), pair, before) - plan_.pairs.begin();
+    const auto found = std::lower_bound(plan_.pairs.begin(), plan_.pairs.end(), pair, before);
+    return static_cast<uint32_t>(plan_.features.size() + (found - plan_.pairs.begin()));
   }
 
   void begin_batch(size_t chunk) {
@@ -142,7 +210,8 @@ class PairLayout {
         {chunk, out_.trees.size(), out_.trees.size(), out_.places.size(), out_.places.size(), 0});
   }
 
-  void add_lookup(size_t chunk, const TreeGroups::Group& group) {
+  // Give the places in numbers_ positions in the last batch.
+  void place_numbers(size_t chunk) {
     const size_t output = std::max(plan_.chunks[chunk].output, 0);
     for (const uint32_t place : numbers_) {
       if (position_[place] >= 0) continue;
@@ -151,6 +220,10 @@ class PairLayout {
       out_.places.push_back(static_cast<uint32_t>(output * n_places_ + place));
     }
     out_.batches.back().places_end = out_.places.size();
+  }
+
+  void add_lookup(size_t chunk, const TreeGroups::Group& group) {
+    place_numbers(chunk);
     list_bits(groups_, group, bits_);
     const size_t first_bit = out_.bits.size(), first_target = out_.targets.size();
     out_.bits.insert(out_.bits.end(), bits_.begin(), bits_.end());
@@ -169,17 +242,20 @@ class PairLayout {
     ++n_lookups_;
   }
 
+  const TableLimits limits_;
+  const size_t n_background_;
   const Plan& plan_;
   Tables& out_;
   const size_t n_places_;  // of an output
   TreeGroups groups_;
   GroupTargets targets_;
   std::vector<uint32_t> numbers_, bits_;
-  std::vector<int32_t> position_;  // by place: its position in the batch, or -1
-  std::vector<uint32_t> placed_;   // the places of the batch
-  std::vector<Place> places_;      // by tree
-  std::vector<uint32_t> columns_;  // like Tables::targets
-  size_t n_lookups_ = 0, n_elements_ = 0;
+  std::vector<int32_t> position_;          // by place: its position in the batch, or -1
+  std::vector<uint32_t> placed_;           // the places of the batch
+  std::vector<Place> places_;              // by tree
+  std::vector<uint32_t> columns_;          // like Tables::targets
+  size_t n_lookups_ = 0, n_elements_ = 0;  // of the batch: tables, or leaves without one; of all tables
+  size_t n_patterns_ = 0, n_tests_ = 0, chunk_tests_ = 0;
 };
 
 // --- Weights ---
@@ -208,6 +284,7 @@ class LeafWeights {
     has_words_ = false;
   }
 
+  // Return the weight of each pattern of a leaf that has a table.
   const std::vector<double>& of_leaf(size_t number) {
     const TreeGroups::Leaf& leaf = groups_.leaves[number];
     weights_.assign(size_t{1} << leaf.n_features, 0.0);
@@ -224,6 +301,26 @@ class LeafWeights {
     words_.index(bits_, pattern_of_);
     add(group_, [this](uint64_t index) { return pattern_of_.data()[index]; });
     return weights_;
+  }
+
+  // Append the patterns of a leaf that has no table to `out`, in ascending order.
+  void append_patterns(size_t number, PatternCounts& out) {
+    const TreeGroups::Leaf& leaf = groups_.leaves[number];
+    found_.clear();
+    if (leaf.grouped) {
+      const std::vector<double>& weights = of_leaf(number);
+      for (size_t x = 0; x < weights.size(); ++x)
+        if (weights[x] != 0) found_.emplace_back(x, weights[x]);
+    } else {
+      for (size_t i = counts_->begin[long_leaf_]; i < counts_->begin[long_leaf_ + 1]; ++i)
+        found_.emplace_back(counts_->patterns[i], counts_->weights[i]);
+      ++long_leaf_;
+      std::sort(found_.begin(), found_.end());
+    }
+    for (const auto& [pattern, weight] : found_) {
+      out.patterns.push_back(pattern);
+      out.weights.push_back(weight);
+    }
   }
 
  private:
@@ -246,15 +343,17 @@ class LeafWeights {
   Aligned<uint16_t> pattern_of_;  // by index of the group
   std::vector<uint32_t> bits_;
   std::vector<double> weights_;
+  std::vector<std::pair<uint64_t, double>> found_;
 };
 
 // --- Numbers ---
 
-// One thread's work: fills the tables of trees.
+// One thread's work: fills the tables of trees, and lists the patterns of leaves without one.
 class PairWriter {
  public:
-  PairWriter(const BackgroundPairsPlan& pairs, const PairLayout& layout, Plan& out)
+  PairWriter(const BackgroundPairsPlan& pairs, const PairLayout& layout, const TableLimits& limits, Plan& out)
       : layout_(layout),
+        limits_(limits),
         plan_(out),
         weights_(pairs),
         groups_(out),
@@ -262,25 +361,23 @@ class PairWriter {
         targets_(out),
         vectors_(out.index, out.order) {}
 
-  // Fill the tables of a tree; add to `reached`, by output of its leaves, the expected value of its leaves
-  // over the background data.
-  void write_tree(size_t chunk, size_t number, double* reached) {
+  // Fill the tables of a tree, and list the patterns of its leaves without one; add to `reached`, by output
+  // of its leaves, the expected value of its leaves over the background data.
+  void write_tree(size_t chunk, size_t number, PatternCounts& patterns, double* reached) {
     const TreeProgram& tree = plan_.trees[number];
     n_outputs_ = n_used_outputs(plan_, plan_.chunks[chunk]);
     weights_.begin(plan_.chunks[chunk], number);
-    find_groups(plan_.chunks[chunk], tree, groups_, kLimits);
-    for (size_t g = 0; g < groups_.groups.size(); ++g) {
-      const TreeGroups::Group& group = groups_.groups[g];
-      make_leaves(tree, group, reached);
-      for (size_t o = 0; o < n_outputs_; ++o) {
-        const auto [first, stride] = layout_.place(number);
-        const Lookup& lookup = plan_.tables.lookups[first + o * stride + g];
-        if (plan_.precision == Precision::kSingle)
-          write_table(tree, lookup, group, o, plan_.tables.floats.own().data() + lookup.table);
-        else
-          write_table(tree, lookup, group, o, plan_.tables.doubles.own().data() + lookup.table);
+    find_groups(plan_.chunks[chunk], tree, groups_, limits_);
+    size_t g = 0;
+    for (size_t leaf = 0; leaf < groups_.leaves.size();) {
+      if (groups_.leaves[leaf].grouped) {
+        write_group(tree, number, g, reached);
+        leaf = groups_.groups[g++].leaves_end;
+      } else {
+        list_patterns(tree, leaf++, patterns, reached);
       }
     }
+    patterns.begin.push_back(patterns.patterns.size());
   }
 
  private:
@@ -290,6 +387,29 @@ class PairWriter {
     std::vector<uint32_t> numbers;   // in an entry of the group
     std::vector<double> vectors;     // [pattern][number]
   };
+
+  void write_group(const TreeProgram& tree, size_t number, size_t g, double* reached) {
+    const TreeGroups::Group& group = groups_.groups[g];
+    make_leaves(tree, group, reached);
+    const PairLayout::Place& place = layout_.place(number);
+    for (size_t o = 0; o < n_outputs_; ++o) {
+      const Lookup& lookup = plan_.tables.lookups[place.lookup + o * place.lookup_stride + g];
+      if (plan_.precision == Precision::kSingle)
+        write_table(tree, lookup, group, o, plan_.tables.floats.own().data() + lookup.table);
+      else
+        write_table(tree, lookup, group, o, plan_.tables.doubles.own().data() + lookup.table);
+    }
+  }
+
+  void list_patterns(const TreeProgram& tree, size_t number, PatternCounts& out, double* reached) {
+    const TreeGroups::Leaf& leaf = groups_.leaves[number];
+    const size_t first = out.patterns.size();
+    out.begin.push_back(first);
+    weights_.append_patterns(number, out);
+    if (first == out.patterns.size() || out.patterns.back() != ~uint64_t{0} >> (64 - leaf.n_features)) return;
+    const double* const values = plan_.leaf_values.data() + tree.leaves + leaf.value;
+    for (size_t o = 0; o < n_outputs_; ++o) reached[o] += out.weights.back() * values[o];
+  }
 
   void make_leaves(const TreeProgram& tree, const TreeGroups::Group& group, double* reached) {
     targets_.find(groups_, group);
@@ -336,6 +456,7 @@ class PairWriter {
   }
 
   const PairLayout& layout_;
+  const TableLimits limits_;
   Plan& plan_;
   LeafWeights weights_;
   TreeGroups groups_;
@@ -349,35 +470,76 @@ class PairWriter {
   std::vector<double> entry_;
 };
 
+// Lay out tables for leaves on paths of as many features as possible, up to kLeafBits, if tables and patterns
+// fit into table_bytes. Return the limits; leave `out` empty if nothing fits.
+TableLimits lay_out(const BackgroundPairsPlan& pairs, size_t table_bytes, Tables& tables,
+                    std::optional<PairLayout>& out) {
+  TableLimits limits{kLeafBits, true};
+  for (;; --limits.leaf_bits) {
+    tables = {};
+    out.emplace(pairs, limits, tables);
+    if (out->bytes() <= table_bytes) return limits;
+    if (!limits.leaf_bits) break;
+  }
+  out.reset();
+  return limits;
+}
+
+// Move the patterns of leaves, by tree, to the plan.
+void store_patterns(const std::vector<PatternCounts>& by_tree, const std::vector<size_t>& chunk_of,
+                    const PairLayout& layout, Plan& plan) {
+  Tables& tables = plan.tables;
+  auto& patterns = tables.patterns.own();
+  auto& weights = tables.weights.own();
+  for (size_t tree = 0; tree < by_tree.size(); ++tree) {
+    const PatternCounts& from = by_tree[tree];
+    const PairLayout::Place& place = layout.place(tree);
+    for (size_t i = 0; i + 1 < from.begin.size(); ++i)
+      for (size_t o = 0; o < n_used_outputs(plan, plan.chunks[chunk_of[tree]]); ++o) {
+        PatternLeaf& leaf = tables.leaves[place.leaf + i + o * place.leaf_stride];
+        leaf.patterns = patterns.size() + from.begin[i];
+        leaf.n_patterns = from.begin[i + 1] - from.begin[i];
+      }
+    patterns.insert(patterns.end(), from.patterns.begin(), from.patterns.end());
+    weights.insert(weights.end(), from.weights.begin(), from.weights.end());
+  }
+}
+
 }  // namespace
 
-std::optional<PairTableCosts> pair_table_costs(const BackgroundPairsPlan& pairs) {
-  if (pairs.longest_path > kLeafBits) return std::nullopt;
+std::optional<PairTableCosts> pair_table_costs(const BackgroundPairsPlan& pairs, size_t table_bytes) {
   try {
     Tables tables;
-    return PairLayout(pairs.plan, tables).costs();
+    std::optional<PairLayout> layout;
+    lay_out(pairs, table_bytes, tables, layout);
+    return layout ? std::optional(layout->costs()) : std::nullopt;
   } catch (const std::invalid_argument&) {  // beyond the integer ranges of tables
     return std::nullopt;
   }
 }
 
 Plan make_pair_tables(const BackgroundPairsPlan& pairs, size_t table_bytes, int64_t n_threads) {
-  if (pairs.longest_path > kLeafBits)
-    throw std::invalid_argument("paths that are too long for tables are explained on the CPU only");
   const TableClock clock;
   Plan plan = pairs.plan;
-  const PairLayout layout(pairs.plan, plan.tables);
-  require_room(layout.costs().bytes, table_bytes);
+  std::optional<PairLayout> layout;
+  const TableLimits limits = lay_out(pairs, table_bytes, plan.tables, layout);
+  if (!layout) {
+    Tables without;
+    require_room(PairLayout(pairs, {0, true}, without).bytes(), table_bytes);
+  }
   plan.tables.against_background = true;
   allocate_tables(plan);
   const std::vector<size_t> chunk_of = chunks_of_trees(plan);
   const size_t n_trees = plan.trees.size(), n_outputs = plan.n_outputs;
   std::vector<double> reached(n_trees * n_outputs, 0.0);
+  std::vector<PatternCounts> patterns(n_trees);
   std::atomic<size_t> next{0};
   run_threads(std::min<int64_t>(n_threads, static_cast<int64_t>(n_trees)), [&](bool) {
-    PairWriter writer(pairs, layout, plan);
-    for (size_t i; (i = next++) < n_trees;) writer.write_tree(chunk_of[i], i, reached.data() + i * n_outputs);
+    PairWriter writer(pairs, *layout, limits, plan);
+    for (size_t i; (i = next++) < n_trees;)
+      writer.write_tree(chunk_of[i], i, patterns[i], reached.data() + i * n_outputs);
   });
+  store_patterns(patterns, chunk_of, *layout, plan);
   plan.base_value = plan.constant;
   for (size_t i = 0; i < n_trees; ++i) {
     const Chunk& chunk = plan.chunks[chunk_of[i]];

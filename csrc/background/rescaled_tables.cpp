@@ -7,15 +7,28 @@
 namespace skshap {
 namespace {
 
-// Return the bytes of the tables of each term, of all outputs.
-size_t bytes_for_term(const std::vector<SeparableSlope>& slopes, size_t table_bytes) {
+// The tables of each term, and the patterns that all of them share.
+struct Parts {
+  size_t term_bytes, n_terms, n_patterns;  // terms of all outputs
+
+  size_t bytes(const Plan& plan) const {
+    const size_t pattern_bytes = sizeof(uint64_t) + n_terms * element_bytes(plan);
+    return term_bytes * n_terms + pattern_bytes * n_patterns;
+  }
+};
+
+// Return the parts if leaves with paths of as many features as possible have tables.
+Parts parts_that_fit(const RescaledPlan& rescaled, const std::vector<SeparableSlope>& slopes,
+                     size_t table_bytes) {
+  const Plan& plan = rescaled.plan;
   size_t n_terms = 0;
   for (const SeparableSlope& slope : slopes) n_terms += slope.n_terms;
-  return table_bytes / n_terms;
-}
-
-bool fits(const Plan& plan, size_t bytes) {
-  return longest_path(plan) <= kLeafBits && tables_bytes(plan, {kLeafBits}) <= bytes;
+  TableLimits limits{kLeafBits};
+  for (;; --limits.leaf_bits) {
+    const Parts parts{tables_bytes(plan, limits), n_terms,
+                      most_patterns(plan, limits, rescaled.weights.size())};
+    if (parts.bytes(plan) <= table_bytes || !limits.leaf_bits) return parts;
+  }
 }
 
 }  // namespace
@@ -31,12 +44,14 @@ std::vector<SeparableSlope> separate_slopes(const RescaledPlan& rescaled) {
   return slopes;
 }
 
-bool has_rescaled_tables(const RescaledPlan& rescaled, size_t table_bytes) {
-  if (longest_path(rescaled.plan) > kLeafBits) return false;
+std::optional<RescaledTableCosts> rescaled_table_costs(const RescaledPlan& rescaled, size_t table_bytes) {
   try {
-    return fits(rescaled.plan, bytes_for_term(separate_slopes(rescaled), table_bytes));
+    const Parts parts = parts_that_fit(rescaled, separate_slopes(rescaled), table_bytes);
+    const size_t bytes = parts.bytes(rescaled.plan);
+    if (bytes > table_bytes) return std::nullopt;
+    return RescaledTableCosts{bytes, parts.n_patterns};
   } catch (const std::invalid_argument&) {
-    return false;
+    return std::nullopt;
   }
 }
 
@@ -47,20 +62,21 @@ RescaledTables make_rescaled_tables(const RescaledPlan& rescaled, const Ensemble
     throw std::invalid_argument("the background rows are not those of the plan");
   if (!is_for_gpus(rescaled.link))
     throw std::invalid_argument("values of this link are computed on the CPU only");
-  RescaledTables out{{}, rescaled.link, rescaled.scale, separate_slopes(rescaled), {}, {}};
-  const size_t bytes = bytes_for_term(out.slopes, table_bytes);
-  if (!fits(rescaled.plan, bytes))
-    throw std::invalid_argument("paths that are too long for tables are explained on the CPU only");
+  RescaledTables out{{}, rescaled.link, rescaled.scale, separate_slopes(rescaled), {}, {}, {}};
+  const Parts parts = parts_that_fit(rescaled, out.slopes, table_bytes);
+  require_room(parts.bytes(rescaled.plan), table_bytes);
   std::vector<double> weights(n);
   for (SeparableSlope& slope : out.slopes) {
     out.floats.emplace_back();
     out.doubles.emplace_back();
+    out.weights.emplace_back();
     for (size_t k = 0; k < slope.n_terms; ++k) {
       for (size_t b = 0; b < n; ++b) weights[b] = rescaled.weights[b] * slope.of_background[k * n + b];
-      Plan term =
-          make_background_plan(ensemble, rescaled.plan.precision, rows, weights.data(), bytes, n_threads);
+      Plan term = make_background_plan(ensemble, rescaled.plan.precision, rows, weights.data(),
+                                       parts.term_bytes, n_threads);
       out.floats.back().push_back(std::move(term.tables.floats));
       out.doubles.back().push_back(std::move(term.tables.doubles));
+      out.weights.back().push_back(std::move(term.tables.weights));
       out.plan = std::move(term);
     }
     slope.of_background.clear();

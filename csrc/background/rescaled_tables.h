@@ -2,9 +2,11 @@
 //     sum over terms k of alpha_k(x) phi_k(x),
 // where phi_k are the SHAP values of the margin against background rows with the weights w_b beta_k(b). They
 // have tables like any values against background data. This replaces a pass over all background rows for each
-// x by as many lookups as there are terms, mostly about 10.
+// x by as many lookups as there are terms, mostly about 10. Leaves on paths that are too long for tables have
+// the patterns of the background data, which have a weight for each term.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "background/rescaled.h"
@@ -20,16 +22,25 @@ struct RescaledTables {
   // [output][term]: the contents of the tables; only those of the plan's precision are there.
   std::vector<std::vector<Contents<float>>> floats;
   std::vector<std::vector<Contents<double>>> doubles;
+  std::vector<std::vector<Contents<double>>> weights;  // of the patterns, as in Tables::weights
 };
 
 // Separate the slopes of all outputs. Throw std::invalid_argument if the margins are spread too widely.
 std::vector<SeparableSlope> separate_slopes(const RescaledPlan& plan);
 
-// Return whether all leaves have tables if those of all terms may take table_bytes.
-bool has_rescaled_tables(const RescaledPlan& plan, size_t table_bytes);
+// The cost of tables and patterns of all terms: their bytes and, at most, how often a row is compared with a
+// pattern.
+struct RescaledTableCosts {
+  size_t bytes, n_tests;
+};
 
-// Fill the tables of all terms, in at most table_bytes; `ensemble` and `rows` are those of the plan. Throw
-// std::invalid_argument if some leaves have none.
+// Return the costs, or nothing if even the patterns alone need more than table_bytes, or if the margins are
+// spread too widely.
+std::optional<RescaledTableCosts> rescaled_table_costs(const RescaledPlan& plan, size_t table_bytes);
+
+// Fill the tables of all terms, for as many leaves as fit, with the patterns of all others, into table_bytes;
+// `ensemble` and `rows` are those of the plan. Throw std::invalid_argument as separate_slopes() does, and
+// TableMemoryError if nothing fits.
 RescaledTables make_rescaled_tables(const RescaledPlan& plan, const EnsembleView& ensemble, const Rows& rows,
                                     size_t table_bytes, int64_t n_threads);
 

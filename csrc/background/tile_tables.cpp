@@ -51,7 +51,8 @@ TileTables<T>::TileTables(const Plan& plan, size_t tile, uint32_t longest_path)
       indices_(kMaxTables),
       group_words_(plan),
       group_targets_(plan),
-      vectors_(plan.index, plan.order) {
+      vectors_(plan.index, plan.order),
+      pattern_vectors_(plan.index, plan.order) {
   phi_.resize(tile * longest_row<T>(plan));
   std::fill_n(phi_.data(), phi_.size(), T(0));
   tables_.resize(capacity_ + kTablePadding);
@@ -79,7 +80,8 @@ size_t TileTables<T>::bytes(const Plan& plan, uint32_t longest_path) {
   return sizeof(T) * (table_elements<T>(plan, longest_path) +
                       kGroupSize * 2 * padded_row(leaf_numbers(plan.order, kGroupBits), sizeof(T))) +
          8 * kGroupSize + (size_t{8} << std::min(longest_path, kMostSubsetBits)) +
-         4 * most_slots * most_slots + 8 * plan.features.size() + LeafVectors::bytes(plan, longest_path);
+         4 * most_slots * most_slots + 8 * plan.features.size() + LeafVectors::bytes(plan, longest_path) +
+         PatternVectors::bytes(plan.order, longest_path);
 }
 
 template <class T>
@@ -230,7 +232,7 @@ void TileTables<T>::add_leaf(const TreeGroups& groups, const TreeGroups::Leaf& l
       if (by_sums)
         vectors_.write(different[id], value, out);
       else
-        vectors_.write(n, different[id], counts.patterns, counts.weights, counts.n, value, out);
+        pattern_vectors_.write(n, different[id], counts.patterns, counts.weights, counts.n, value, out);
     }
     add_lookup(first, end - first, table);
     ids_.clear();

@@ -97,6 +97,7 @@ class TileTables {
   GroupWords group_words_;
   GroupTargets group_targets_;
   LeafVectors vectors_;
+  PatternVectors pattern_vectors_;
   PatternIds ids_;
   std::vector<uint64_t> patterns_;  // of the rows
   std::vector<uint16_t> number_of_, leaf_number_of_, leaf_index_;

@@ -366,7 +366,7 @@ size_t shared_bytes(const Plan& plan) {
 
 size_t scratch_bytes(const Plan& plan) {
   const size_t tile = tile_size(plan).most_rows;
-  return method_bytes(plan) + most_sum_bytes(plan) +
+  return method_bytes(plan) + most_sum_bytes(plan) + table_runner_bytes(plan) +
          tile * (sum_bytes(plan) + 2 * TileSums::row_bytes(plan.n_outputs, 1) + table_row_bytes(plan) +
                  interval_row_bytes(plan) + fast_v2_row_bytes(plan)) +
          tile / kBlockRows * code_bytes(plan);

@@ -378,8 +378,7 @@ CudaPlan::CudaPlan(const Plan& plan, int device, CudaMethod method) : plan_(plan
 
 CudaPlan::CudaPlan(Plan&& plan, int device) : own_(std::make_unique<Plan>(std::move(plan))), plan_(*own_) {
   upload(device, CudaMethod::kChunks);
-  own_->tables.floats = {};
-  own_->tables.doubles = {};
+  own_->tables.drop_contents();
 }
 
 void CudaPlan::upload(int device, CudaMethod method) {
@@ -387,8 +386,6 @@ void CudaPlan::upload(int device, CudaMethod method) {
   const size_t n = cuda_devices().size();
   if (device < 0 || static_cast<size_t>(device) >= n)
     throw CudaError("there is no CUDA device " + std::to_string(device) + "; there are " + std::to_string(n));
-  if (!plan.tables.leaves.empty())
-    throw std::invalid_argument("paths that are too long for tables are explained on the CPU only");
   if (method == CudaMethod::kGpuTreeShap &&
       (plan.interactions() || plan.index == Index::kBanzhaf || plan.tables.any() || plan.intervals.any()))
     throw std::invalid_argument("gputreeshap computes SHAP values only");

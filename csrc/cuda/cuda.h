@@ -59,7 +59,8 @@ struct CudaInput {
 class CudaPlan {
  public:
   CudaPlan(const Plan& plan, int device, CudaMethod method);
-  // Upload a plan of its own, and drop the contents of its tables, which may be large, from host memory.
+  // Upload a plan of its own, and drop the contents of its tables and the patterns, which may be large, from
+  // host memory.
   CudaPlan(Plan&& plan, int device);
   ~CudaPlan();
   CudaPlan(const CudaPlan&) = delete;

@@ -107,6 +107,8 @@ class Launches {
     explain_leaves(lane, batch.rows.n_rows, s);
     if (model_.general.n_chunks) walk_general_trees(lane, n_tiles, s);
     if (model_.tables.n_chunks) run_lookups(lane, n_tiles, s);
+    model_.pattern_leaves.run(lane.codes.template as<int16_t>(), nullptr, n_tiles,
+                              lane.partial.template as<T>(), s);
     if (plan_.intervals.any()) look_up_intervals(lane, n_tiles, batch.margins, s);
     const CudaSumArgs sums = sum_args(lane, batch);
     if (fused_matrices(batch.out)) {

@@ -10,6 +10,7 @@
 #include "cuda/kernels.h"
 #include "cuda/leaves.cuh"
 #include "cuda/memory.h"
+#include "cuda/pattern_model.cuh"
 #include "cuda/rows.cuh"
 #include "cuda/tables.cuh"
 #include "plan/quadrature.h"
@@ -119,6 +120,7 @@ struct CudaModel {
   std::vector<Launch> launches;
   General general;
   Tables tables;
+  PatternModel<T> pattern_leaves;
   Intervals intervals;
   Leaves leaves;
   Paths paths;
@@ -159,6 +161,9 @@ struct CudaModel {
     plan_launches(program);
     if (!program.leaves.chunks.empty()) plan_leaves(program.leaves);
     if (!program.tables.chunks.empty()) plan_tables(program.tables);
+    pattern_leaves.upload(program.pattern_leaves,
+                          plan.order > 1 ? PatternResults::kPairs : PatternResults::kValues, plan.index,
+                          max_shared, kTile, n_columns, n_slots, category_bits);
     if (plan.intervals.any()) plan_intervals(program.intervals, stage_bytes);
   }
 

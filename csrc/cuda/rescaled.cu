@@ -148,9 +148,9 @@ class Pipeline : public CudaRescaledPlan::Impl {
     const int32_t n_tiles = static_cast<int32_t>(padded(n) / kTile);
     code(rows, missing, n_tiles);
     find_margins(n, n_tiles);
+    if (model_.n_chunks || model_.pattern_leaves.any()) find_factors(n, labels != nullptr);
     if (model_.n_chunks) {
       find_indices(n);
-      find_factors(n, labels != nullptr);
       switch (model_.n_terms) {
         case 2: look_up<2>(n); break;
         case 4: look_up<4>(n); break;
@@ -162,6 +162,8 @@ class Pipeline : public CudaRescaledPlan::Impl {
         default: look_up<16>(n);
       }
     }
+    model_.pattern_leaves.run(codes_.as<int16_t>(), alpha_.as<T>(), n_tiles, partial_.as<T>(),
+                              stream_.stream);
     add_up(n, n_tiles, out);
   }
 

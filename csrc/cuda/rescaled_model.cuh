@@ -9,6 +9,7 @@
 #include "background/rescaled_tables.h"
 #include "base/threads.h"
 #include "cuda/memory.h"
+#include "cuda/pattern_model.cuh"
 #include "cuda/program/columns.h"
 #include "cuda/rescaled.cuh"
 
@@ -33,7 +34,7 @@ struct RescaledModel {
   static constexpr int kThreads = rescaled_threads<T>(), kSize = RescaledPiece<T>::kSize;
   static constexpr size_t kStaticShared = 1024;  // that the runtime may take from a block
 
-  const Plan plan;  // without contents
+  const Plan plan;  // without contents of tables and patterns
   const Link link;
   const double scale;
   int multiprocessors = 0, n_terms = 0, index_warps = 0;
@@ -45,10 +46,11 @@ struct RescaledModel {
   DeviceBuffer trees, nodes, lookups, bits, slopes, slope_nodes, factors;
   DeviceBuffer chunks, stages, targets, data;
   DeviceBuffer offsets, parts, features;
+  PatternModel<T> pattern_leaves;
 
   // Upload the tables to the current device.
   explicit RescaledModel(const RescaledTables& tables)
-      : plan(tables.plan), link(tables.link), scale(tables.scale) {
+      : plan(without_contents(tables.plan)), link(tables.link), scale(tables.scale) {
     int device = 0, shared = 0;
     check(cudaGetDevice(&device), "no current device");
     check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
@@ -61,6 +63,8 @@ struct RescaledModel {
     upload_trees(coded);
     upload_slopes(tables);
     upload_tables(tables);
+    upload_pattern_leaves(tables, coded);
+    list_sums();
     constant = upload(plan.constant);
     features = upload(plan.features);
   }
@@ -69,6 +73,11 @@ struct RescaledModel {
   size_t lookup_shared() const { return size_t{32} * buffer + sizeof(T) * kThreads * shared_phi; }
 
  private:
+  static Plan without_contents(Plan plan) {
+    plan.tables.drop_contents();
+    return plan;
+  }
+
   void upload_columns(const CudaColumns& coded) {
     std::vector<CudaCodeColumn> list;
     std::vector<float> floats;
@@ -147,6 +156,7 @@ struct RescaledModel {
     std::vector<CudaTableNode> all_nodes;
     std::vector<RescaledIndex> indices;
     for (const TableTree& tree : plan.tables.trees) {
+      if (tree.lookups == tree.lookups_end) continue;  // all leaves are without a table
       const TreeProgram& program = plan.trees[tree.tree];
       list.push_back({all_nodes.size(), static_cast<int32_t>(program.n_inner),
                       static_cast<int32_t>(tree.lookups), static_cast<int32_t>(tree.lookups_end)});
@@ -220,7 +230,6 @@ struct RescaledModel {
     stages = upload(stages_);
     targets = upload(targets_);
     data = upload(all);
-    list_sums();
     stages_ = {};
     parts_of_ = {};
   }
@@ -239,7 +248,8 @@ struct RescaledModel {
     std::vector<RescaledChunk> out;
     slot_of_.assign(t.trees.size(), {});
     for (size_t i = 0; i < t.trees.size(); ++i) {
-      if (!i || done * kChunks >= all * out.size()) {
+      if (t.trees[i].lookups == t.trees[i].lookups_end) continue;
+      if (out.empty() || done * kChunks >= all * out.size()) {
         out.push_back({0, 0, n_slots, 0});
         chunk_trees_.push_back(i);
       }
@@ -324,6 +334,28 @@ struct RescaledModel {
           out[(index * stage.entry + i / kSize * stage.n_terms + k) * kSize + i % kSize] =
               from[part.columns[i]];
     }
+  }
+
+  // Upload the leaves that have no table, and list their slots.
+  void upload_pattern_leaves(const RescaledTables& tables, const CudaColumns& coded) {
+    std::vector<PatternPanel> panels;
+    for (size_t output = 0; output < of_slopes_.size(); ++output) {
+      const RescaledSlope& slope = of_slopes_[output];
+      for (int32_t first = 0; first < slope.n_terms; first += n_terms) {
+        PatternPanel panel{output, static_cast<uint32_t>(slope.first_row + first), {}};
+        for (int32_t k = first; k < std::min(first + n_terms, slope.n_terms); ++k)
+          panel.weights.push_back(tables.weights[output][k].data());
+        panels.push_back(std::move(panel));
+      }
+    }
+    const CudaTest test = [&](const DecideNode& node) { return coded.margin_node(node); };
+    CudaPatternLeaves<T> leaves = make_pattern_leaves<T>(tables.plan, test, &panels);
+    for (CudaPatternChunk& chunk : leaves.chunks) chunk.first_slot += n_slots;
+    slot_places_.insert(slot_places_.end(), leaves.places.begin(), leaves.places.end());
+    n_slots += static_cast<uint32_t>(leaves.places.size());
+    pattern_leaves.upload(leaves, PatternResults::kTerms, plan.index, max_shared, kRescaledTile, n_columns,
+                          n_slots, category_bits);
+    table_bytes += pattern_leaves.bytes();
   }
 
   void list_sums() {

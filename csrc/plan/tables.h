@@ -27,7 +27,8 @@ struct Lookup {
 // A leaf whose path is too long for a table, with the distinct patterns of the background data.
 struct PatternLeaf {
   uint32_t bits, n_bits;
-  uint32_t targets;  // positions of the features' first outputs
+  uint32_t targets;  // positions of its numbers (see tables/pattern_vectors.h) for the first output
+  uint32_t n_outputs;
   size_t patterns, n_patterns;
   size_t leaf;  // place of its values in Plan::leaf_values
 };
@@ -127,6 +128,13 @@ struct Tables {
   double seconds = 0;  // time to build the tables
 
   bool any() const { return n_elements > 0; }
+  // Drop the numbers of tables, and the patterns.
+  void drop_contents() {
+    floats = {};
+    doubles = {};
+    patterns = {};
+    weights = {};
+  }
   size_t table_bytes() const { return floats.size() * 4 + doubles.size() * 8; }
   size_t borrowed_bytes() const { return floats.is_borrowed() || doubles.is_borrowed() ? table_bytes() : 0; }
   size_t bytes() const {

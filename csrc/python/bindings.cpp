@@ -402,12 +402,22 @@ Plan fill_pair_tables(const BackgroundPairsPlan& plan, size_t table_bytes, int n
   return make_pair_tables(plan, table_bytes, n_threads);
 }
 
-py::object table_costs(const BackgroundPairsPlan& plan) {
-  const std::optional<PairTableCosts> costs = pair_table_costs(plan);
+py::object table_costs(const BackgroundPairsPlan& plan, size_t table_bytes) {
+  const std::optional<PairTableCosts> costs = pair_table_costs(plan, table_bytes);
   if (!costs) return py::none();
   py::dict out;
   out["n_lookups"] = costs->n_lookups;
   out["n_numbers"] = costs->n_numbers;
+  out["n_tests"] = costs->n_tests;
+  out["table_bytes"] = costs->bytes;
+  return out;
+}
+
+py::object costs_of_rescaled_tables(const RescaledPlan& plan, size_t table_bytes) {
+  const std::optional<RescaledTableCosts> costs = rescaled_table_costs(plan, table_bytes);
+  if (!costs) return py::none();
+  py::dict out;
+  out["n_tests"] = costs->n_tests;
   out["table_bytes"] = costs->bytes;
   return out;
 }
@@ -489,6 +499,7 @@ py::dict info(const Plan& plan) {
   out["n_chunks"] = plan.chunks.size();
   out["n_features_used"] = plan.features.size();
   out["n_leaves_without_table"] = plan.tables.leaves.size();
+  out["n_patterns"] = plan.tables.patterns.size();
   out["table_bytes"] = plan.tables.table_bytes() + plan.intervals.table_bytes();
   out["table_seconds"] = plan.tables.seconds;
   out["borrowed_bytes"] = plan.tables.borrowed_bytes();
@@ -553,7 +564,7 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("constant", [](const RescaledPlan& plan) { return constant(plan.plan); })
       .def_property_readonly("leaf_magnitude",
                              [](const RescaledPlan& plan) { return leaf_magnitude(plan.plan); })
-      .def("has_tables", &has_rescaled_tables, py::arg("table_bytes"))
+      .def("table_costs", &costs_of_rescaled_tables, py::arg("table_bytes"))
       .def("info", &whole_info<RescaledPlan>);
   py::class_<RescaledTables>(module, "RescaledTables")
       .def(py::init(&compile_rescaled_tables), py::arg("plan"), py::arg("ensemble"), py::arg("background"),
@@ -568,7 +579,7 @@ PYBIND11_MODULE(_core, module) {
            py::arg("pairs") = py::none(), py::arg("base_value") = py::none(), py::arg("zeroed") = false)
       .def_property_readonly("pairs",
                              [](const BackgroundPairsPlan& plan) { return feature_pairs(plan.plan); })
-      .def("table_costs", &table_costs)
+      .def("table_costs", &table_costs, py::arg("table_bytes"))
       .def("with_tables", &fill_pair_tables, py::arg("table_bytes"), py::arg("n_threads") = 1)
       .def("info", [](const BackgroundPairsPlan& plan) {
         py::dict out = whole_info(plan);

@@ -9,17 +9,16 @@ namespace {
 // cache, and enough to use most of a table while it is there.
 constexpr size_t kPartBlocks = 4;
 
-// Return (p - 1)! q! / (p + q)!.
-double pattern_weight(int p, int q) {
-  double weight = 1.0 / p;
-  for (int i = 1; i <= q; ++i) weight *= static_cast<double>(i) / (p + i);
-  return weight;
-}
-
 size_t most_decided(const Plan& plan) {
   size_t most = 0;
   for (const TableTree& tree : plan.tables.trees) most = std::max(most, n_decided(plan, tree));
   return most;
+}
+
+uint32_t longest_pattern(const Plan& plan) {
+  uint32_t longest = 0;
+  for (const PatternLeaf& leaf : plan.tables.leaves) longest = std::max(longest, leaf.n_bits);
+  return longest;
 }
 
 size_t longest_row(const Plan& plan) {
@@ -49,6 +48,12 @@ size_t table_row_bytes(const Plan& plan) {
   return block_words(most_decided(plan)) * 8 / kBlockRows + sizeof(uint16_t) + longest_row(plan) * element;
 }
 
+size_t table_runner_bytes(const Plan& plan) {
+  if (plan.tables.leaves.empty()) return 0;
+  const uint32_t longest = longest_pattern(plan);
+  return PatternVectors::bytes(plan.order, longest) + 8 * size_t{leaf_numbers(plan.order, longest)};
+}
+
 template <class T>
 TableRunner<T>::TableRunner(const Plan& plan, const Kernels& kernels, size_t tile)
     : plan_(plan), kernels_(kernels) {
@@ -58,6 +63,9 @@ TableRunner<T>::TableRunner(const Plan& plan, const Kernels& kernels, size_t til
   std::fill_n(words_.data(), words_.size(), uint64_t{0});
   index_.resize(tile);
   phi_.resize(tile * longest_row(plan));
+  if (plan.tables.leaves.empty()) return;
+  vectors_.emplace(plan.index, plan.order);
+  numbers_.resize(leaf_numbers(plan.order, longest_pattern(plan)));
 }
 
 template <class T>
@@ -94,8 +102,7 @@ void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, Ti
   for (size_t first = 0; first < n_blocks_; first += kPartBlocks)
     lookup(tree, batch.row_size, first, std::min(kPartBlocks, n_blocks_ - first));
   if (margin && tree.n_levels) add_level_margin(tree, n_outputs, first_output, *margin);
-  for (size_t i = tree.leaves; i < tree.leaves_end; ++i)
-    add_pattern_leaf(tables.leaves[i], batch.row_size, n_outputs);
+  for (size_t i = tree.leaves; i < tree.leaves_end; ++i) add_pattern_leaf(tables.leaves[i], batch.row_size);
 }
 
 template <class T>
@@ -130,35 +137,23 @@ void TableRunner<T>::add_level_margin(const TableTree& tree, size_t n_outputs, s
 }
 
 template <class T>
-void TableRunner<T>::add_pattern_leaf(const PatternLeaf& leaf, size_t row_size, size_t n_outputs) {
+void TableRunner<T>::add_pattern_leaf(const PatternLeaf& leaf, size_t row_size) {
   const Tables& tables = plan_.tables;
-  const uint64_t all = ~uint64_t{0} >> (64 - leaf.n_bits);
-  const uint64_t* const patterns = tables.patterns.data() + leaf.patterns;
-  const double* const weights = tables.weights.data() + leaf.patterns;
   const double* const values = plan_.leaf_values.data() + leaf.leaf;
-  double share[64];
+  const uint32_t n_numbers = leaf_numbers(plan_.order, leaf.n_bits);
   for (size_t row = 0; row < n_rows_; ++row) {
     const uint64_t* const words = words_.data() + row / kBlockRows * block_words_;
     uint64_t x = 0;
     for (uint32_t i = 0; i < leaf.n_bits; ++i)
       x |= (bit_rows(words, tables.bits[leaf.bits + i]) >> row % kBlockRows & 1) << i;
-    const int q = __builtin_popcountll(all & ~x);
-    std::fill_n(share, leaf.n_bits, 0.0);
-    double off = 0;
-    for (size_t i = 0; i < leaf.n_patterns; ++i) {
-      const uint64_t only_x = all & ~patterns[i];
-      if ((x | patterns[i]) != all) continue;
-      const int p = __builtin_popcountll(only_x);
-      if (q) off += weights[i] * pattern_weight(q, p);
-      if (!p) continue;
-      const double on = weights[i] * pattern_weight(p, q);
-      for (uint64_t rest = only_x; rest; rest &= rest - 1) share[__builtin_ctzll(rest)] += on;
-    }
+    vectors_->write(leaf.n_bits, x, tables.patterns.data() + leaf.patterns,
+                    tables.weights.data() + leaf.patterns, leaf.n_patterns, 1 / plan_.leaf_scale,
+                    numbers_.data());
     T* const phi = phi_.data() + row * row_size;
-    for (uint32_t i = 0; i < leaf.n_bits; ++i) {
-      const double total = x >> i & 1 ? share[i] : -off;
-      for (size_t o = 0; o < n_outputs; ++o)
-        phi[tables.targets[leaf.targets + i] + o] += static_cast<T>(total * values[o] / plan_.leaf_scale);
+    for (uint32_t i = 0; i < n_numbers; ++i) {
+      const double number = i < leaf.n_bits ? numbers_[i] : 2 * numbers_[i];  // tables have twice a pair
+      for (size_t o = 0; o < leaf.n_outputs; ++o)
+        phi[tables.targets[leaf.targets + i] + o] += static_cast<T>(number * values[o]);
     }
   }
 }

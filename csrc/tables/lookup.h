@@ -2,12 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "base/aligned.h"
 #include "plan/plan.h"
 #include "rows/coding.h"
 #include "rows/margin.h"
 #include "rows/tiles.h"
+#include "tables/pattern_vectors.h"
 
 namespace skshap {
 
@@ -28,7 +30,7 @@ class TableRunner {
   void run_tree(const TableTree& tree, const TableBatch& batch, TileSums* margin, Margins& margins);
   void lookup(const TableTree& tree, size_t row_size, size_t first_block, size_t n_blocks);
   void add_level_margin(const TableTree& tree, size_t n_outputs, size_t first_output, TileSums& margin) const;
-  void add_pattern_leaf(const PatternLeaf& leaf, size_t row_size, size_t n_outputs);
+  void add_pattern_leaf(const PatternLeaf& leaf, size_t row_size);
 
   const Plan& plan_;
   const Kernels& kernels_;
@@ -36,7 +38,9 @@ class TableRunner {
   size_t n_rows_ = 0, n_blocks_ = 0, block_words_ = 0;
   Aligned<uint64_t> words_;  // [block][block_words_]
   Aligned<uint16_t> index_;
-  Aligned<T> phi_;  // [row][row_size]
+  Aligned<T> phi_;                         // [row][row_size]
+  std::optional<PatternVectors> vectors_;  // if there are leaves without a table
+  std::vector<double> numbers_;
 };
 
 // Decide a tree with tables for all blocks of a tile; `words` has room for the decisions.
@@ -46,7 +50,8 @@ void decide_blocks(const Plan& plan, const Kernels& kernels, const TableTree& tr
 // Return how many nodes are decided.
 size_t n_decided(const Plan& plan, const TableTree& tree);
 
-// Return the bytes that a TableRunner allocates for each row.
+// Return the bytes that a TableRunner allocates for each row, and others.
 size_t table_row_bytes(const Plan& plan);
+size_t table_runner_bytes(const Plan& plan);
 
 }  // namespace skshap

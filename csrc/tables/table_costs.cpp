@@ -44,6 +44,22 @@ size_t tables_bytes(const Plan& plan, const TableLimits& limits) {
   return bytes;
 }
 
+size_t most_patterns(uint32_t n_features, size_t n_background) {
+  return n_features < 32 ? std::min(size_t{1} << n_features, n_background) : n_background;
+}
+
+size_t most_patterns(const Plan& plan, const TableLimits& limits, size_t n_background) {
+  TreeGroups groups(plan);
+  size_t n = 0;
+  for (const Chunk& chunk : plan.chunks)
+    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      groups.find(chunk, plan.trees[i], limits);
+      for (const TreeGroups::Leaf& leaf : groups.leaves)
+        if (!leaf.grouped) n += most_patterns(leaf.n_features, n_background);
+    }
+  return n;
+}
+
 uint32_t longest_path(const Plan& plan) {
   uint32_t longest = 0;
   for (const TableCost& cost : table_costs(plan, 0)) longest = std::max(longest, cost.longest_path);

@@ -22,6 +22,12 @@ struct TableCost {
 std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits);
 // Return the bytes of all tables that the limits allow.
 size_t tables_bytes(const Plan& plan, const TableLimits& limits);
+// Return the most distinct patterns that so many background rows have on a path of so many features, and
+// those at all leaves that have no table by the limits.
+size_t most_patterns(uint32_t n_features, size_t n_background);
+size_t most_patterns(const Plan& plan, const TableLimits& limits, size_t n_background);
+// Bytes of a pattern and its weight.
+constexpr size_t kPatternBytes = 16;
 // Return the largest number of features on a path.
 uint32_t longest_path(const Plan& plan);
 

@@ -133,7 +133,8 @@ class Layout {
                                   " different features; background data allow for at most " +
                                   std::to_string(kMaxPatternBits));
     out_.leaves.push_back({static_cast<uint32_t>(out_.bits.size()), leaf.n_features,
-                           static_cast<uint32_t>(out_.targets.size()), 0, 0, tree.leaves + leaf.value});
+                           static_cast<uint32_t>(out_.targets.size()), static_cast<uint32_t>(width_), 0, 0,
+                           tree.leaves + leaf.value});
     for (uint32_t i = 0; i < leaf.n_features; ++i) {
       const PathStep& step = groups_.steps[leaf.path + i];
       out_.bits.push_back(step.bit);

@@ -46,8 +46,6 @@ class Results:
     model_outputs : tuple of str
         Values of the option ``model_output`` for which they are computed. Functions of time that are margins,
         as those of survival forests are, count as "raw".
-    only_tables_on_gpus : bool
-        Whether GPUs compute them only for models whose leaves all have tables.
     estimated : bool
         Whether ``costs.py`` estimates the time of a call.
     """
@@ -56,7 +54,6 @@ class Results:
     devices: tuple[str, ...]
     interventional: bool = False
     model_outputs: tuple[str, ...] = ("raw",)
-    only_tables_on_gpus: bool = False
     estimated: bool = True
 
 
@@ -118,14 +115,12 @@ class Algorithm:
 
 _QUADRATURE = (
     Results((SHAP_VALUES, BANZHAF_VALUES, *_PAIRS, *_TRIPLES), ("cpu", "cuda")),
-    Results((SHAP_VALUES,), ("cpu", "cuda"), interventional=True, only_tables_on_gpus=True),
-    Results((BANZHAF_VALUES, *_PAIRS), ("cpu", "cuda"), interventional=True, only_tables_on_gpus=True),
+    Results((SHAP_VALUES, BANZHAF_VALUES, *_PAIRS), ("cpu", "cuda"), interventional=True),
     Results(
         (SHAP_VALUES,),
         ("cpu", "cuda"),
         interventional=True,
         model_outputs=("probability", "log_loss"),
-        only_tables_on_gpus=True,
         estimated=False,
     ),
     Results(

@@ -31,6 +31,9 @@ _CPU_READ, _CPU_WRITE = 1.5e-8, 5e-9
 #: trees with many features.
 _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 4e-9
 
+#: Seconds for each row and pattern of background data, at leaves without a table; on a GPU, an estimate.
+_CPU_PATTERN, _CUDA_PATTERN = 3e-9, 5e-13
+
 #: Tables by intervals: seconds per row and lookup, more for each doubling of a table beyond _SMALL_TABLE
 #: bytes; and when a table is built, per node of a unit, per entry that is written or to which others are
 #: added, and per byte of its memory.
@@ -245,6 +248,16 @@ def cpu_row_seconds(n_rows: int, n_features: int, n_outputs: int, n_threads: int
     """Return the seconds to read rows and to write their values."""
     numbers = n_rows * n_features * (_CPU_READ + _CPU_WRITE * n_outputs)
     return numbers / max(1, min(n_threads, -(-n_rows // BLOCK_ROWS)))
+
+
+def cpu_pattern_seconds(n_rows: int, n_patterns: int, n_threads: int) -> float:
+    """Return the seconds in which rows go through the patterns at leaves without a table."""
+    return n_rows * n_patterns * _CPU_PATTERN / max(1, min(n_threads, -(-n_rows // BLOCK_ROWS)))
+
+
+def cuda_pattern_seconds(n_rows: int, n_patterns: int) -> float:
+    """Return the seconds in which rows go through these patterns on a GPU."""
+    return n_rows * n_patterns * _CUDA_PATTERN
 
 
 def cuda_seconds(

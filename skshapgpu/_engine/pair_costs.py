@@ -8,6 +8,10 @@ from typing import NamedTuple
 #: written, and for each number of a table: those that a GPU gets, and those that the CPU makes for a tile.
 _CPU_NUMBER, _CPU_RESULT, _FILLED_NUMBER, _TILE_NUMBER = 3e-10, 5e-9, 8e-9, 4e-9
 
+#: Seconds on one thread of a CPU, and on a GPU, for each pattern of background data with which a row is
+#: compared at leaves without a table: estimates.
+_CPU_TEST, _CUDA_TEST = 2e-9, 5e-13
+
 #: The most rows of a tile, and about the least number of rows that need most entries of the tables.
 _TILE_ROWS, _SMALL_TILE_ROWS = 4096, 512
 
@@ -25,12 +29,15 @@ class PairTables(NamedTuple):
         Number of tables.
     n_numbers : int
         Numbers that a row adds up.
+    n_tests : int
+        How often, at most, a row is compared with a pattern of the background data.
     table_bytes : int
         Size of the tables.
     """
 
     n_lookups: int
     n_numbers: int
+    n_tests: int
     table_bytes: int
 
     def cpu_seconds(self, n_rows: int, n_results: int, n_threads: int, element_bytes: int) -> float:
@@ -40,8 +47,8 @@ class PairTables(NamedTuple):
         """
         n_tiles = max(-(-n_rows // _TILE_ROWS), min(n_threads, -(-n_rows // _SMALL_TILE_ROWS)))
         of_tiles = n_tiles * self.table_bytes / element_bytes * _TILE_NUMBER
-        of_rows = n_rows * (self.n_numbers * _CPU_NUMBER + n_results * _CPU_RESULT)
-        return (of_tiles + of_rows) / n_threads
+        of_row = self.n_numbers * _CPU_NUMBER + self.n_tests * _CPU_TEST + n_results * _CPU_RESULT
+        return (of_tiles + n_rows * of_row) / n_threads
 
     def build_seconds(self, n_threads: int, element_bytes: int) -> float:
         """Return the seconds in which the CPU fills the tables of a GPU."""
@@ -50,4 +57,4 @@ class PairTables(NamedTuple):
     def cuda_seconds(self, n_rows: int, n_results: int) -> float:
         """Return the seconds of a call on a GPU that has the tables."""
         looking_up = self.n_lookups * _CUDA_LOOKUP + self.n_numbers * _CUDA_NUMBER
-        return _CUDA_CALL + n_rows * (looking_up + n_results * _CUDA_RESULT)
+        return _CUDA_CALL + n_rows * (looking_up + self.n_tests * _CUDA_TEST + n_results * _CUDA_RESULT)

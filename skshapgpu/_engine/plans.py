@@ -41,7 +41,8 @@ _RELATIVE_GAP = {"single": 2.0**-18, "double": 2.0**-40}
 #: of the leaf takes about this fraction of the work for the first.
 _INTERACTION_WORK, _OUTPUT_WORK = {1: 1, 2: 3, 3: 7}, 0.7
 
-#: The most bytes of tables that only GPUs need: for values of a link, and for interventional interactions.
+#: The most bytes of tables and patterns that only GPUs need: for values of a link, and for interventional
+#: interactions.
 _GPU_TABLE_BYTES = 4 * 2**30
 
 
@@ -201,7 +202,7 @@ class CompiledModel:
         # By GPU and method.
         self._cuda_plans: dict[tuple[Kind, Intervals], dict[tuple[int, str], Any]] = {}
         self._pair_sharings: dict[Kind, PairSharing] = {}
-        self._link_tables: bool | None = None  # whether GPUs can have them
+        self._link_tables: tuple[dict[str, int] | None] | None = None  # their costs, once they are known
         self._pair_tables: dict[Kind, PairTables | None] = {}
         self._layouts: dict[tuple[Kind, Intervals], TableLayout] = {}
         self._core_layouts: dict[tuple[Kind, Intervals], Any] = {}  # of tables that do not exist yet
@@ -384,16 +385,17 @@ class CompiledModel:
         if found is None or "cuda" not in found.devices:
             return False
         if self.link is not None:
-            return self._has_link_tables()
-        if self._is_tiled(kind):
-            return self.pair_tables(kind) is not None
-        return not found.only_tables_on_gpus or self.info["n_leaves_without_table"] == 0
+            return self._link_costs() is not None
+        return not self._is_tiled(kind) or self.pair_tables(kind) is not None
 
-    def _has_link_tables(self) -> bool:
-        """Return whether the tables with which GPUs compute values of the link fit into memory."""
+    def _link_costs(self) -> dict[str, int] | None:
+        """Return the costs of the tables with which GPUs compute values of the link.
+
+        None: they do not fit into memory, or the margins of the background data are too far apart.
+        """
         if self._link_tables is None:
-            self._link_tables = self.plan(SHAP_VALUES).has_tables(self._gpu_table_room())
-        return self._link_tables
+            self._link_tables = (self.plan(SHAP_VALUES).table_costs(self._gpu_table_room()),)
+        return self._link_tables[0]
 
     def _is_tiled(self, kind: Kind) -> bool:
         """Return whether the CPU makes tables for tiles of rows, but a GPU has those of all rows."""
@@ -402,16 +404,15 @@ class CompiledModel:
     def pair_tables(self, kind: Kind) -> PairTables | None:
         """Return the costs of the tables with which GPUs compute interventional results of a kind.
 
-        None: a path is too long for tables, or they do not fit into memory.
+        None: they do not fit into memory.
         """
         if kind not in self._pair_tables:
-            costs = self.plan(kind).table_costs()
-            fits = costs is not None and costs["table_bytes"] <= self._gpu_table_room()
-            self._pair_tables[kind] = PairTables(**costs) if fits else None
+            costs = self.plan(kind).table_costs(self._gpu_table_room())
+            self._pair_tables[kind] = None if costs is None else PairTables(**costs)
         return self._pair_tables[kind]
 
     def _gpu_table_room(self) -> int:
-        """Return the bytes that tables which only GPUs need may take there."""
+        """Return the bytes that tables and patterns which only GPUs need may take there."""
         return min(memory.table_bytes(self.options.memory_limit, True), _GPU_TABLE_BYTES)
 
     def _table_room(self, kind: Kind) -> int:
@@ -498,16 +499,10 @@ class CompiledModel:
         elif self.link is not None:
             what = (
                 f"SHAP values of a {self.link.noun} whose tables do not fit into memory or memory_limit, or "
-                "are impossible, because a path has more than 12 features or the margins of the background "
-                "rows are too far apart,"
+                "are impossible, because the margins of the background rows are too far apart,"
             )
         elif self._is_tiled(kind):
-            what = (
-                f"interventional {what} of a model whose tables do not fit into memory or memory_limit, or "
-                "are impossible, because a path has more than 12 features,"
-            )
-        elif found.only_tables_on_gpus:
-            what = "interventional SHAP values of a model with long paths"
+            what = f"interventional {what} of a model whose tables do not fit into memory or memory_limit"
         if on_gpu:
             raise TypeError(f"{what} are computed on the CPU only, but X lies on a GPU: copy it to the host")
         raise ValueError(f"{what} are computed on the CPU only: use device='cpu' or 'auto'")
@@ -523,7 +518,9 @@ class CompiledModel:
             return self._plan_pairs(kind, on_cpu, n_rows)
         groups, work, precision = self._groups_of(kind), self._work(kind), self.options.precision
         walking = costs.cuda_seconds(groups, n_rows, work, precision)
+        # Rows and values are transferred, and rows go through patterns, whatever tables there are.
         transfer = costs.cuda_row_seconds(n_rows, self.n_features, self.n_outputs)
+        transfer += costs.cuda_pattern_seconds(n_rows, self._n_patterns(kind))
         # Tables pay off only in calls for which a GPU is faster without them, too.
         indices = asked.choose(costs.CPU_BESIDE_GPU * on_cpu.seconds, walking + transfer)
         if not indices:
@@ -546,9 +543,10 @@ class CompiledModel:
     def _plan_link(self, on_cpu: ExecutionPlan, n_rows: int) -> ExecutionPlan:
         """Choose the GPUs, or the CPU, for values of the link."""
         assert self.background is not None
-        cpu, cuda = costs_of_link(
-            int(self.info["n_leaves"]), len(self.background.weights), n_rows, on_cpu.n_threads
-        )
+        of_tables = self._link_costs()
+        assert of_tables is not None
+        n_leaves, n_background = int(self.info["n_leaves"]), len(self.background.weights)
+        cpu, cuda = costs_of_link(n_leaves, n_background, of_tables["n_tests"], n_rows, on_cpu.n_threads)
         indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, cuda)
         return on_cpu._replace(indices=indices, seconds=cuda / len(indices)) if indices else on_cpu
 
@@ -586,7 +584,12 @@ class CompiledModel:
             seconds = building + layout.call_seconds(n_rows, n_threads, work, precision)
             table_bytes += layout.table_bytes
         seconds += costs.cpu_row_seconds(n_rows, self.n_features, self.n_outputs, n_threads)
+        seconds += costs.cpu_pattern_seconds(n_rows, self._n_patterns(kind), n_threads)
         return ExecutionPlan((), intervals, groups, building, seconds, n_threads, table_bytes)
+
+    def _n_patterns(self, kind: Kind) -> int:
+        """Return the number of background patterns at leaves without a table, with which rows are compared."""
+        return int(self.info["n_patterns"]) if kind == SHAP_VALUES else 0
 
     def _rows_alone(self, kind: Kind) -> int:
         """Return the most rows for which a call uses one thread."""

@@ -385,11 +385,7 @@ def cell(cases: list[tuple[Kind, bool, str]], device: str) -> str:
     assert len(has) == 1, f"{cases} do not belong into one row of the README"
     if has == {False}:
         return ""
-    return "yes" + (
-        ", unless paths are too long for tables"
-        if device == "cuda" and any(each is not None and each.only_tables_on_gpus for each in found)
-        else ""
-    )
+    return "yes"
 
 
 def others(device: str) -> str:

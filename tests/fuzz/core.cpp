@@ -523,10 +523,9 @@ void path_dependent(Bytes& bytes, const Ensemble& ensemble, const Input& input, 
 
 // The tables that GPUs get, looked up on the CPU, whose own tables gave the expected values.
 void by_pair_tables(const BackgroundPairsPlan& pairs, const Input& input, const Checks& checks,
-                    const std::vector<float>& expected, int n_threads) {
-  const auto costs = pair_table_costs(pairs);
-  if (!costs || costs->bytes > kTableBytes) return;
-  const Plan tables = make_pair_tables(pairs, kTableBytes, n_threads);
+                    const std::vector<float>& expected, size_t table_bytes, int n_threads) {
+  if (!pair_table_costs(pairs, table_bytes)) return;
+  const Plan tables = make_pair_tables(pairs, table_bytes, n_threads);
   if (!is_small(scratch_bytes(tables))) return;
   Results<double> found(tables, input.rows.n_rows, false);
   explain(tables, input.rows, found.result, n_threads, kNever);
@@ -565,7 +564,7 @@ void against_background(Bytes& bytes, const Ensemble& ensemble, const Input& inp
     Results<float> with_pairs(pairs.plan, input.rows.n_rows, bytes.flag() && ensemble.view.n_features < 100);
     explain_background_pairs(pairs, input.rows, with_pairs.result, n_threads, kNever);
     checks.margin(with_pairs);
-    by_pair_tables(pairs, input, checks, with_pairs.values, n_threads);
+    by_pair_tables(pairs, input, checks, with_pairs.values, table_bytes, n_threads);
 
     const Link link = static_cast<Link>(bytes.number(3));
     const RescaledPlan rescaled = make_rescaled_plan(ensemble.view, precision, background.rows,

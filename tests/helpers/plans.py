@@ -68,3 +68,14 @@ def plan_with_tables(ensemble: Ensemble, precision: str, kind: str, **options: A
         return interval_plan(ensemble, precision, **options)
     options |= {"tables": "level_uniform"} if kind == "level_uniform" else {"method": "fast_v2"}
     return _core.Plan(attributes_of(ensemble), precision, **options)
+
+
+def least_table_bytes(plan: Any) -> int:
+    """Return about the least bytes of tables and patterns that a plan for GPUs needs, within a factor of 2.
+
+    The plan is a ``_core.BackgroundPairsPlan`` or ``_core.RescaledPlan``. Few leaves have tables then.
+    """
+    n_bytes = 1
+    while plan.table_costs(n_bytes) is None:
+        n_bytes *= 2
+    return n_bytes

@@ -56,7 +56,9 @@ class CudaCompiler {
       writer_.end_chunk();
     }
     if (leaves_) add_leaves<T>(plan_, out_);
-    add_tables<T>(plan_, [this](const DecideNode& node) { return columns_.margin_node(node); }, out_);
+    const CudaTest test = [this](const DecideNode& node) { return columns_.margin_node(node); };
+    add_tables<T>(plan_, test, out_);
+    add_pattern_leaves<T>(plan_, test, out_);
     add_intervals<T>(plan_, columns_.first(), stage_bytes, out_);
     return std::move(out_);
   }

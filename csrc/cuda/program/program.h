@@ -13,6 +13,7 @@
 #include "cuda/program/intervals.h"
 #include "cuda/program/leaves.h"
 #include "cuda/program/method.h"
+#include "cuda/program/pattern_leaves.h"
 #include "cuda/program/tables.h"
 #include "plan/plan.h"
 
@@ -147,6 +148,7 @@ struct CudaProgram {
   std::vector<int32_t> tree_output;
   std::vector<bool> tree_merged;
   CudaTables<T> tables;
+  CudaPatternLeaves<T> pattern_leaves;
   CudaIntervals intervals;
   CudaLeaves<T> leaves;  // instead of chunks
 };
@@ -160,12 +162,13 @@ inline size_t cuda_places(const Plan& plan) {
 template <class T>
 CudaProgram<T> make_cuda_program(const Plan& plan, CudaMethod method, size_t stage_bytes);
 
-// A function that returns the test of a node on the columns of the program, without children.
-using CudaTest = std::function<CudaNode(const DecideNode&)>;
-
 // Add the plan's trees that are explained by tables, and their slots, which follow those of the chunks.
 template <class T>
 void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program);
+
+// Add the plan's leaves that have no table, and their slots.
+template <class T>
+void add_pattern_leaves(const Plan& plan, const CudaTest& test, CudaProgram<T>& program);
 
 // Add the plan's tables by intervals, and their slots. `column_of` has the column on the GPU of each column
 // of the plan.

@@ -111,7 +111,11 @@ void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program)
   out.entries.reserve(n_elements);
   for (const TableBatch& batch : plan.tables.batches) {
     const int32_t first = static_cast<int32_t>(out.trees.size());
-    for (size_t i = batch.trees; i < batch.trees_end; ++i) add_tree(plan, plan.tables.trees[i], test, out);
+    for (size_t i = batch.trees; i < batch.trees_end; ++i) {
+      const TableTree& tree = plan.tables.trees[i];
+      if (tree.lookups != tree.lookups_end) add_tree(plan, tree, test, out);
+    }
+    if (out.trees.size() == static_cast<size_t>(first)) continue;  // all leaves are without a table
     out.chunks.push_back({first, static_cast<int32_t>(out.trees.size()),
                           static_cast<uint32_t>(program.slots.size()),
                           static_cast<uint32_t>(batch.places_end - batch.places)});

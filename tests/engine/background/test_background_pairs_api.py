@@ -192,39 +192,43 @@ def long_paths() -> RandomForestRegressor:
     return RandomForestRegressor(1, max_depth=30, random_state=0).fit(wide, wide @ np.arange(40.0))
 
 
-def test_long_paths_are_refused_on_gpus(long_paths: Any) -> None:
-    rows = np.zeros((2, 40))
-    explainer = TreeExplainer(long_paths, rows, device="cpu")
-    why = (
-        "of a model whose tables do not fit .* a path has more than 12 features, are computed on the CPU only"
-    )
-    what = f"interventional SHAP interaction values of pairs {why}"
-    with pytest.raises(TypeError, match=f"{what}, but X lies on a GPU"):
-        explainer.shap_interaction_values(OnGpu())
-    explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))
-    with pytest.raises(ValueError, match=f"{what}: use device='cpu' or 'auto'"):
-        explainer.explain_interactions(rows, interactions=3)
-    with pytest.raises(ValueError, match=f"interventional Banzhaf values {why}: use device"):
-        explainer.explain(rows, index="BV")
+def test_costs_of_long_paths(long_paths: Any) -> None:
+    """Leaves on paths of more than 12 features have patterns of the background data instead of tables."""
+    for n_rows in (2, 20):
+        explainer = TreeExplainer(long_paths, np.zeros((n_rows, 40)), device="cpu")
+        values, pairs = (explainer._compiled.pair_tables(Kind(order, "BII")) for order in (1, 2))
+        assert values is not None and pairs is not None
+        assert values.n_tests % n_rows == 0 and pairs.n_tests > 13 * values.n_tests > 0
+        assert pairs.cuda_seconds(1000, 40) > pairs._replace(n_tests=0).cuda_seconds(1000, 40)
+        assert pairs.cpu_seconds(1000, 40, 1, 4) > pairs._replace(n_tests=0).cpu_seconds(1000, 40, 1, 4)
 
 
 def test_tables_that_do_not_fit_are_refused_on_gpus(forest: Any) -> None:
-    explainer = TreeExplainer(forest, X[:3], device="cpu", memory_limit=100_000)
+    explainer = TreeExplainer(forest, X[:3], device="cpu", memory_limit=10_000)
     assert explainer._compiled.pair_tables(Kind(2)) is None
-    with pytest.raises(TypeError, match="whose tables do not fit into memory or memory_limit"):
+    what = "interventional SHAP interaction values of pairs of a model whose tables do not fit into memory or"
+    with pytest.raises(TypeError, match=f"{what} memory_limit are computed on the CPU only, but X lies on a"):
         explainer.shap_interaction_values(OnGpu())
+    explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))
+    with pytest.raises(
+        ValueError, match=f"{what} memory_limit are computed on the CPU only: use device='cpu'"
+    ):
+        explainer.explain_interactions(X, interactions=3)
+    limited = TreeExplainer(forest, X[:3], device="cpu", memory_limit=100_000)._compiled.pair_tables(Kind(2))
     tables = TreeExplainer(forest, X[:3], device="cpu")._compiled.pair_tables(Kind(2))
-    assert tables is not None and tables.table_bytes > 50_000
+    assert tables is not None and tables.table_bytes > 50_000 and tables.n_tests == 0
+    assert limited is not None and limited.table_bytes <= 50_000 and limited.n_tests > 0
 
 
 def test_auto_stays_on_the_cpu(forest: Any, long_paths: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For long paths it does not look for a GPU; for few rows a GPU would not be faster."""
+    """For few rows a GPU would not be faster; if nothing fits into its memory, "auto" looks for none."""
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
     assert TreeExplainer(forest, X[:3]).explain_interactions(X[:5]).device == "cpu"
     assert TreeExplainer(forest, X[:3]).explain(X[:5], index="BV").device == "cpu"
     monkeypatch.setattr(
         "skshapgpu._common.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU")
     )
+    monkeypatch.setattr("skshapgpu._engine.plans._GPU_TABLE_BYTES", 100)
     explainer = TreeExplainer(long_paths, np.zeros((3, 40)))
     assert explainer.explain_interactions(np.zeros((2, 40))).device == "cpu"
     assert explainer.explain(np.zeros((2, 40)), index="BV").device == "cpu"

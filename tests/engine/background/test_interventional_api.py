@@ -27,6 +27,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skshapgpu import ShapTransformer, TreeExplainer, explain
 from skshapgpu._common.devices import Devices
+from skshapgpu._engine.costs import CPU_BESIDE_GPU
 
 X, Y = load_diabetes(return_X_y=True)
 CANCER, BENIGN = load_breast_cancer(return_X_y=True)
@@ -353,19 +354,21 @@ def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_tables")
-def test_long_paths_are_refused_on_gpus(forest: Any) -> None:
-    explainer = explainer_of(forest, X[:3])
-    with pytest.raises(TypeError, match="long paths are computed on the CPU only, but X lies on a GPU"):
-        explainer.shap_values(OnGpu())
-    explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))
-    with pytest.raises(ValueError, match="long paths are computed on the CPU only: use device"):
-        explainer.shap_values(X)
-
-
-@pytest.mark.usefixtures("no_tables")
-def test_auto_stays_on_the_cpu_with_long_paths(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patterns_are_part_of_the_estimate(forest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "auto" compares devices by the time that rows take for the patterns of leaves without a table."""
     monkeypatch.delenv("SKSHAPGPU_DEVICE", raising=False)
-    monkeypatch.setattr(
-        "skshapgpu._common.devices.Devices.choose", lambda *args: pytest.fail("looked for a GPU")
-    )
-    assert TreeExplainer(forest, X[:3]).explain(X).device == "cpu"
+    asked: list[tuple[float, float]] = []
+
+    def choose(_: Devices, cpu: float, cuda: float) -> tuple[int, ...]:
+        asked.append((cpu, cuda))
+        return ()
+
+    monkeypatch.setattr("skshapgpu._common.devices.Devices.choose", choose)
+    for n_background in (3, 100):
+        explainer = TreeExplainer(forest, X[:n_background], n_jobs=1)
+        info = explainer.model_info()
+        assert info["n_leaves_without_table"] > 0 and info["n_patterns"] >= info["n_leaves_without_table"]
+        assert explainer.explain(X).device == "cpu"
+        assert explainer.plan(100_000).seconds == pytest.approx(asked[-1][0] / CPU_BESIDE_GPU)
+    (_, _), (few_cpu, few_cuda), (_, _), (cpu, cuda) = asked
+    assert cpu > 2 * few_cpu and cuda > few_cuda

@@ -73,14 +73,13 @@ def compile_plan(
     weights: np.ndarray | None = None,
     precision: str = "double",
     scale: float = 1.0,
-    device: str | None = None,
 ) -> Any:
-    """Compile a plan of the core for the device of the test run, or for this one."""
+    """Compile a plan of the core for the device of the test run."""
     if weights is None:
         weights = np.full(len(background), 1 / len(background))
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
     plan = _core.RescaledPlan(attributes, precision, background, weights, link, scale)
-    on_gpu = (device or os.environ["SKSHAPGPU_DEVICE"]).startswith("cuda")
+    on_gpu = os.environ["SKSHAPGPU_DEVICE"].startswith("cuda")
     return PlanOnGpu(plan, attributes, background) if on_gpu else plan
 
 
@@ -271,7 +270,7 @@ def test_long_paths(depth: int) -> None:
         single.explain(x, values, margin, 1)
         slope = margin[:, 0] + ensemble.margin(b[np.newaxis])[0, 0] - 2 * labels
         expected += slope[:, np.newaxis, np.newaxis] * values / len(background)
-    plan = compile_plan(ensemble, background, "squared_error", device="cpu")  # too long for tables
+    plan = compile_plan(ensemble, background, "squared_error")
     values, _ = compute(plan, x, ensemble, labels)
     scale = leaf_scale(ensemble)[0] * largest_slope("squared_error", ensemble, labels).max()
     assert np.abs(values - expected).max() <= 1e-10 * scale

@@ -24,7 +24,7 @@ from helpers.ensembles import (
     random_rows,
     random_weights,
 )
-from helpers.plans import attributes_of
+from helpers.plans import attributes_of, least_table_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,10 +90,12 @@ def assert_is_the_definition(
     banzhaf = interventional_banzhaf(ensemble, rows, background, weights)
     singles = banzhaf if index == "BII" else shapley
     rounding = 1e-15 * np.abs(ensemble.intercept)
-    for precision, tolerance in TOLERANCE.items():
+    for (precision, tolerance), order in product(TOLERANCE.items(), (1, 2)):
         allowed = tolerance * scale[:, np.newaxis]
-        for order in (1, 2):
-            plan = plan_of(ensemble, background, weights, precision, order, index).with_tables(TABLES, 2)
+        counted = plan_of(ensemble, background, weights, precision, order, index)
+        few = (least_table_bytes(counted),) if precision == "double" else ()  # most leaves have no table
+        for table_bytes in (TABLES, *few):
+            plan = counted.with_tables(table_bytes, 2)
             values, margin, *interactions = compute(plan, ensemble, rows)
             assert (np.abs(values - singles) <= allowed).all(), (index, precision, order)
             assert (np.abs(margin - ensemble.margin(rows)) <= tolerance * scale + rounding).all()
@@ -160,9 +162,9 @@ def test_every_entry(depth: int, index: str) -> None:
 
 
 @pytest.mark.parametrize("index", INDICES)
-@pytest.mark.parametrize("depth", [9, 11, 12])
+@pytest.mark.parametrize("depth", [9, 11, 12, 13, 20, 64])
 def test_long_paths(depth: int, index: str) -> None:
-    """A chain, whose leaves have tables of their own, against the game of each leaf."""
+    """A chain, whose leaves have tables of their own or patterns, against the game of each leaf."""
     ensemble = random_chain(depth, depth, depth)
     rows = chain_rows(depth, ensemble, 84)
     x, background = rows[:4], rows[4:]
@@ -171,6 +173,7 @@ def test_long_paths(depth: int, index: str) -> None:
     expected = half * np.array([background_matrix(ensemble, row, background, weights, index) for row in x])
     for precision, tolerance in TOLERANCE.items():
         plan = plan_of(ensemble, background, weights, precision, 2, index).with_tables(TABLES)
+        assert (plan.info()["n_leaves_without_table"] > 0) == (depth > 12)
         values, _, matrices, _ = compute(plan, ensemble, x)
         allowed = tolerance * leaf_scale(ensemble)[0]
         off_diagonal = ~np.eye(depth, dtype=bool)
@@ -196,11 +199,10 @@ def test_sums_of_many_trees_and_outputs(n_features: int, vector: bool) -> None:
     for model in (ensemble, Ensemble.from_trees([large, large], n_features=n_features, intercept=[9.0])):
         rows = random_rows(n_features, model, 320)
         in_double = plan_of(model, rows[300:])
-        if in_double.table_costs() is None:
-            continue
         expected = compute(in_double, model, rows[:300])
         for precision, tolerance in TOLERANCE.items():
-            plan = plan_of(model, rows[300:], None, precision).with_tables(TABLES, 3)
+            counted = plan_of(model, rows[300:], None, precision)
+            plan = counted.with_tables(TABLES, 3)
             for one, other in zip(compute(plan, model, rows[:300]), expected, strict=True):
                 axes = tuple(range(2, one.ndim))
                 error = np.abs(one - other).max(axis=(0, *axes))
@@ -211,10 +213,12 @@ def test_threads_and_counting_anew_change_no_bit() -> None:
     ensemble = random_ensemble(8, n_trees=20, n_features=11, n_outputs=2, max_leaves=70, vector=True)
     rows = random_rows(8, ensemble, 330)
     expected = compute(plan_of(ensemble, rows[300:]).with_tables(TABLES), ensemble, rows[:300])
-    for count_bytes in (COUNTS, 3000, 0):
-        for n_threads in (1, 3):
-            plan = plan_of(ensemble, rows[300:], count_bytes=count_bytes).with_tables(TABLES, n_threads)
-            for one, other in zip(compute(plan, ensemble, rows[:300]), expected, strict=True):
+    few = least_table_bytes(plan_of(ensemble, rows[300:]))
+    with_patterns = compute(plan_of(ensemble, rows[300:]).with_tables(few), ensemble, rows[:300])
+    for count_bytes, n_threads in product((COUNTS, 3000, 0), (1, 3)):
+        for table_bytes, results in ((TABLES, expected), (few, with_patterns)):
+            plan = plan_of(ensemble, rows[300:], count_bytes=count_bytes).with_tables(table_bytes, n_threads)
+            for one, other in zip(compute(plan, ensemble, rows[:300]), results, strict=True):
                 np.testing.assert_array_equal(one, other)
 
 
@@ -237,7 +241,7 @@ def test_zeros_are_exact(index: str) -> None:
 def test_no_trees_and_no_rows() -> None:
     ensemble = random_ensemble(7, n_trees=0)
     plan = plan_of(ensemble, np.zeros((2, 5)))
-    assert plan.table_costs() == {"n_lookups": 0, "n_numbers": 0, "table_bytes": 0}
+    assert plan.table_costs(0) == {"n_lookups": 0, "n_numbers": 0, "n_tests": 0, "table_bytes": 0}
     values, margin = compute(plan.with_tables(0), ensemble, np.zeros((3, 5)))
     assert (values == 0).all()
     np.testing.assert_allclose(margin, ensemble.margin(np.zeros((3, 5))), rtol=1e-14)
@@ -248,25 +252,29 @@ def test_no_trees_and_no_rows() -> None:
 def test_limits() -> None:
     ensemble = random_ensemble(9, n_trees=4, n_features=6, shapes=("random",))
     plan = plan_of(ensemble, np.zeros((3, 6)))
-    costs = plan.table_costs()
-    assert costs is not None and costs["n_numbers"] > costs["n_lookups"] > 0
+    costs = plan.table_costs(TABLES)
+    assert costs is not None and costs["n_numbers"] > costs["n_lookups"] > costs["n_tests"] == 0
     info = plan.with_tables(costs["table_bytes"]).info()
     assert info["table_bytes"] == costs["table_bytes"] and info["n_lookups"] == costs["n_lookups"]
-    assert info["n_leaves_without_table"] == 0
-    with pytest.raises(_core.TableMemoryError, match=f"need {costs['table_bytes']} bytes, but may take"):
-        plan.with_tables(costs["table_bytes"] - 1)
+    assert info["n_leaves_without_table"] == info["n_patterns"] == 0
+    least = least_table_bytes(plan)
+    fewer = plan.table_costs(least)
+    assert fewer is not None and fewer["n_tests"] > 0
+    info = plan.with_tables(least).info()
+    assert info["table_bytes"] == fewer["table_bytes"] < costs["table_bytes"]
+    assert info["n_patterns"] >= info["n_leaves_without_table"] > 0
+    assert plan.table_costs(100) is None
+    with pytest.raises(_core.TableMemoryError, match=r"tables of all trees need \d+ bytes, but may take 100"):
+        plan.with_tables(100)
     with pytest.raises(ValueError, match="n_threads must be at least 1"):
         plan.with_tables(TABLES, 0)
-    chain = random_chain(0, 13, 13)
-    plan = plan_of(chain, np.zeros((1, 13)))
-    assert plan.table_costs() is None
-    with pytest.raises(ValueError, match="paths that are too long for tables are explained on the CPU only"):
-        plan.with_tables(TABLES)
 
 
 def test_tables_of_typical_models_stay_in_the_cache() -> None:
     """100 trees of depth 6 fit the second-level cache of a GPU of 2020, 40 MB, in single precision."""
     trees = [bushy_tree(seed, 6, 20) for seed in range(100)]
     ensemble = Ensemble.from_trees(trees, n_features=20, intercept=[0.5])
-    costs = plan_of(ensemble, np.random.default_rng(0).random((5, 20)), precision="single").table_costs()
+    costs = plan_of(ensemble, np.random.default_rng(0).random((5, 20)), precision="single").table_costs(
+        TABLES
+    )
     assert costs is not None and costs["table_bytes"] < 40e6

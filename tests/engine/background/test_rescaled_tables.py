@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.ensembles import full_tree, random_chain, random_ensemble, random_rows
-from helpers.plans import attributes_of
+from helpers.plans import attributes_of, least_table_bytes
 
 from skshapgpu import _core
 from skshapgpu.adapters.ensemble import Ensemble
@@ -59,23 +59,39 @@ def test_a_saturated_link_has_one_term() -> None:
     ensemble = replace(ensemble, intercept=np.array([1e4]))
     for precision in ("single", "double"):
         plan = plan_of(ensemble, background, "logistic", precision)
-        assert plan.has_tables(2**28) and tables_of(plan, ensemble, background).n_terms == [1]
+        assert plan.table_costs(2**28) and tables_of(plan, ensemble, background).n_terms == [1]
         values = np.full((5, 1, 6), np.nan)
         plan.explain(background[:5], values, None, 1)
         np.testing.assert_array_equal(values, 0)
 
 
-def test_what_is_refused() -> None:
+def test_leaves_without_a_table() -> None:
+    """Leaves on long paths, and leaves whose tables do not fit, have patterns instead."""
     chain = random_chain(0, 13, 13)
-    rows = np.random.default_rng(0).normal(size=(2000, 13))
+    rows = np.random.default_rng(0).random((50, 13))
     plan = plan_of(chain, rows, "logistic", "single")
-    assert not plan.has_tables(2**40)
-    with pytest.raises(ValueError, match="paths that are too long for tables"):
-        tables_of(plan, chain, rows)
+    costs = plan.table_costs(2**28)
+    assert costs is not None and costs["n_tests"] == 2 * len(rows)  # the two leaves at the end
+    tables_of(plan, chain, rows)
     ensemble = full_ensemble(13)
     plan = plan_of(ensemble, rows, "logistic", "single")
-    assert plan.has_tables(2**28) and not plan.has_tables(1000)
-    with pytest.raises(ValueError, match="too long for tables"):
+    costs = plan.table_costs(2**28)
+    assert costs is not None and costs["n_tests"] == 0
+    least = least_table_bytes(plan)
+    fewer = plan.table_costs(least)
+    assert fewer is not None and fewer["n_tests"] > 0
+    assert fewer["table_bytes"] <= least < costs["table_bytes"]
+    tables_of(plan, ensemble, rows, least)
+
+
+def test_what_is_refused() -> None:
+    rows = np.random.default_rng(0).normal(size=(2000, 13))
+    ensemble = full_ensemble(13)
+    plan = plan_of(ensemble, rows, "logistic", "single")
+    assert plan.table_costs(1000) is None
+    with pytest.raises(
+        _core.TableMemoryError, match=r"tables of all trees need \d+ bytes, but may take 1000"
+    ):
         tables_of(plan, ensemble, rows, 1000)
     with pytest.raises(ValueError, match="not those of the plan"):
         tables_of(plan, ensemble, rows[1:])
@@ -84,6 +100,6 @@ def test_what_is_refused() -> None:
     many = np.random.default_rng(0).random((9000, 13))
     wide = plan_of(ensemble, many, "logistic", "double", 1e6)
     assert len(np.unique(wide.background_margin)) > 4096
-    assert not wide.has_tables(2**28)
+    assert wide.table_costs(2**28) is None
     with pytest.raises(ValueError, match="margins of the background rows are spread too widely"):
         tables_of(wide, ensemble, many)

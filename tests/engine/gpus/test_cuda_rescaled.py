@@ -20,7 +20,7 @@ from helpers.ensembles import (
 from helpers.plans import attributes_of
 from hypothesis import HealthCheck, given, settings
 from sklearn.datasets import load_diabetes
-from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingClassifier
 
 from skshapgpu import TreeExplainer, _core
 from skshapgpu.adapters.ensemble import Ensemble
@@ -168,15 +168,3 @@ def test_rows_on_the_gpu(dtype: type) -> None:
         wrong[7, 3] = np.inf
         with pytest.raises(ValueError, match="row 7, column"):
             explainer.explain(wrong, y)
-
-
-def test_paths_that_are_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    deep = GradientBoostingRegressor(n_estimators=1, max_depth=40, random_state=0)
-    wide = np.random.default_rng(0).normal(size=(3000, 60))
-    deep.fit(wide, wide @ np.arange(60.0))
-    options: dict[str, Any] = {"model_output": "log_loss"}
-    y = np.zeros(20)
-    with pytest.raises(ValueError, match=r"a path has more than 12 features .* on the CPU only"):
-        TreeExplainer(deep, wide[:9], device="cuda", **options).explain(wide[:20], y)
-    monkeypatch.setenv("SKSHAPGPU_DEVICE", "auto")
-    assert TreeExplainer(deep, wide[:9], device="auto", **options).explain(wide[:20], y).device == "cpu"

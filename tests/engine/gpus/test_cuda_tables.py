@@ -110,15 +110,6 @@ def test_many_outputs() -> None:
     assert_same(ensemble, random_rows(4, ensemble, 300))
 
 
-def test_paths_too_long_for_tables() -> None:
-    ensemble = random_ensemble(5, n_trees=3, n_features=8, max_leaves=60)
-    attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
-    rows = random_rows(5, ensemble, 5)
-    plan = _core.background_plan(attributes, "single", rows, np.full(5, 0.2), 0)
-    with pytest.raises(ValueError, match="too long for tables"):
-        _cuda.CudaPlan(plan, 0)
-
-
 # The API
 
 

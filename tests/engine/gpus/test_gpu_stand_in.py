@@ -360,12 +360,41 @@ def test_auto_takes_the_gpu_for_many_pairs(boosting: Any) -> None:
         assert explainer.explain(many, None if labels is None else np.resize(labels, 5000)).device == "cuda:0"
 
 
-def test_long_paths_have_no_probabilities_on_gpus() -> None:
-    wide = np.random.default_rng(0).normal(size=(2000, 40))
+@pytest.fixture(scope="module")
+def wide() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(2000, 40))
+
+
+def test_long_paths(wide: np.ndarray, calls: list[dict[str, Any]]) -> None:
+    """Leaves on paths of more than 12 features have no tables."""
+    model = RandomForestRegressor(1, max_depth=30, random_state=0).fit(wide, wide @ np.arange(40.0))
+    on_cpu = TreeExplainer(model, wide[:9], device="cpu")
+    explainer = TreeExplainer(model, wide[:9], device="cuda")
+    assert explainer.model_info()["n_leaves_without_table"] > 0
+    rows = wide[:5]
+    for x in (rows, Array(rows)):
+        values = explainer.shap_values(x)
+        np.testing.assert_array_equal(values if x is rows else values.get(), on_cpu.shap_values(rows))
+        found = explainer.explain_interactions(x, interactions=[(3, 4)])
+        expected = on_cpu.explain_interactions(rows, interactions=[(3, 4)])
+        pairs = found.values if x is rows else found.values.get()
+        np.testing.assert_allclose(pairs, expected.values, rtol=0, atol=1e-4)
+        assert found.device == "cuda:0"
+        assert found.additivity_error is not None and found.additivity_error < 1e-2
+    assert len(calls) >= 4 and np.abs(expected.values).max() > 1e-2
+
+
+def test_probabilities_of_long_paths(wide: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_core, "RescaledTables", lambda plan, *arguments: plan)
     y = (wide @ np.arange(40.0) > 0).astype(int)
     model = GradientBoostingClassifier(n_estimators=1, max_depth=30, random_state=0).fit(wide, y)
     options: dict[str, Any] = {"model_output": "probability"}
+    expected = TreeExplainer(model, wide[:9], device="cpu", **options).explain(wide)
+    found = TreeExplainer(model, wide[:9], device="cuda", **options).explain(wide)
+    assert found.device == "cuda:0"
+    np.testing.assert_array_equal(found.values, expected.values)
+    monkeypatch.setattr("skshapgpu._engine.plans._GPU_TABLE_BYTES", 1000)
     for rows, device, error in ((wide, "cuda", ValueError), (Array(wide), "auto", TypeError)):
-        with pytest.raises(error, match=r"a path has more than 12 features .* computed on the CPU only"):
+        with pytest.raises(error, match=r"tables do not fit into memory .* computed on the CPU only"):
             TreeExplainer(model, wide[:9], device=device, **options).explain(rows)
     assert TreeExplainer(model, wide[:9], **options).explain(wide).device == "cpu"

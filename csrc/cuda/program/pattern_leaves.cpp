@@ -1,0 +1,216 @@
+// Leaves of a plan that have no table -> those of a GPU. Host only, needs no CUDA.
+#include "cuda/program/pattern_leaves.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "cuda/program/program.h"
+#include "plan/tree_paths.h"
+
+namespace skshap {
+namespace {
+
+// A warp takes one chunk for its rows. Leaves are added up in the plan's precision, of which more would lose
+// accuracy. Few rows fill a GPU only if there are many chunks, but each chunk has sums of its own, which take
+// memory and time for each row: comparisons with patterns, and for each sum, that make a chunk large enough.
+constexpr size_t kChunkLeaves = 256;
+constexpr size_t kChunkWork = size_t{1} << 14, kWorkPerSlot = 64;
+
+template <class T>
+class PatternWriter {
+ public:
+  PatternWriter(const Plan& plan, const CudaTest& test, const std::vector<PatternPanel>* panels)
+      : plan_(plan),
+        tables_(plan.tables),
+        test_(test),
+        panels_(panels),
+        slot_of_(n_places() * plan.n_outputs, kNone) {}
+
+  CudaPatternLeaves<T> write() {
+    uint32_t fewest = 0;
+    for (form_ = 0; form_ < kNumberOfPatternForms; ++form_) {
+      for (const TableBatch& batch : tables_.batches)
+        for (size_t t = batch.trees; t < batch.trees_end; ++t)
+          for (size_t i = tables_.trees[t].leaves; i < tables_.trees[t].leaves_end; ++i) {
+            const PatternLeaf& leaf = tables_.leaves[i];
+            if (leaf.n_bits >= fewest && leaf.n_bits <= kPatternForms[form_])
+              add_leaf(batch, tables_.trees[t], leaf);
+          }
+      end_chunk();
+      fewest = kPatternForms[form_] + 1;
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // Everything that the entries of a leaf share, for all outputs and panels.
+  struct Path {
+    size_t tests, runs, patterns, weights;
+    uint32_t n_tests, n_runs;
+    std::vector<uint32_t> order;  // of the plan's patterns; kNone: padding
+  };
+  static constexpr uint32_t kNone = ~uint32_t{0};
+
+  void add_leaf(const TableBatch& batch, const TableTree& tree, const PatternLeaf& from) {
+    // The outputs of a leaf may have entries of their own in the plan, too.
+    const auto [found, is_new] = paths_.try_emplace(from.patterns);
+    Path& path = found->second;
+    if (is_new) {
+      add_tests(tree, from, path);
+      add_patterns(from, path);
+    }
+    CudaPatternLeaf leaf{};
+    leaf.tests = path.tests;
+    leaf.n_tests = path.n_tests;
+    leaf.runs = path.runs;
+    leaf.n_runs = path.n_runs;
+    leaf.patterns = path.patterns;
+    leaf.weights = path.weights;
+    leaf.n_bits = from.n_bits;
+    if (!panels_) {
+      add_outputs(leaf, path, batch, from, 0, from.n_outputs);
+      return;
+    }
+    const size_t first = tables_.places[batch.places + tables_.targets[from.targets]] / n_places();
+    for (const PatternPanel& panel : *panels_) {
+      if (panel.output < first || panel.output >= first + from.n_outputs) continue;
+      leaf.first_alpha = panel.first_alpha;
+      leaf.n_terms = static_cast<uint32_t>(panel.weights.size());
+      leaf.weights = out_.terms.size();
+      add_terms(from, path, panel);
+      add_outputs(leaf, path, batch, from, panel.output - first, 1);
+    }
+  }
+
+  size_t n_places() const { return plan_.features.size() + plan_.pairs.size(); }
+
+  // Add the splits on the path: those on a feature are linked by DecideNode::previous.
+  void add_tests(const TableTree& tree, const PatternLeaf& from, Path& path) {
+    const DecideNode* const nodes = plan_.decide.data() + plan_.trees[tree.tree].decide;
+    path.tests = out_.tests.size();
+    for (uint32_t i = 0; i < from.n_bits; ++i)
+      for (uint32_t bit = tables_.bits[from.bits + i]; bit >> 1 >= static_cast<uint32_t>(kFirstWord);) {
+        const DecideNode& node = nodes[bit_node(bit)];
+        const CudaNode test = test_(node);
+        const uint32_t flip = bit & 1 ? uint32_t{kNodeFlip} : 0;
+        out_.tests.push_back({test.column_flags ^ flip, test.operand, i, 0});
+        bit = node.previous << 1 | static_cast<uint32_t>((node.flags & kPreviousRight) != 0);
+      }
+    path.n_tests = static_cast<uint32_t>(out_.tests.size() - path.tests);
+  }
+
+  // Add the patterns in runs.
+  void add_patterns(const PatternLeaf& from, Path& path) {
+    const uint64_t all = ~uint64_t{0} >> (64 - from.n_bits), *const given =
+                                                                 tables_.patterns.data() + from.patterns;
+    std::vector<std::vector<uint32_t>> by_missing(from.n_bits + 1);
+    for (uint32_t i = 0; i < from.n_patterns; ++i)
+      by_missing[__builtin_popcountll(all & ~given[i])].push_back(i);
+    const bool is_narrow = from.n_bits <= kNarrowBits;
+    path.patterns = is_narrow ? out_.narrow.size() : out_.wide.size();
+    path.weights = out_.weights.size();
+    path.runs = out_.runs.size();
+    for (uint32_t n_missing = 0; n_missing <= from.n_bits; ++n_missing) {
+      std::vector<uint32_t>& run = by_missing[n_missing];
+      if (run.empty()) continue;
+      run.resize((run.size() + kPatternsAtOnce - 1) / kPatternsAtOnce * kPatternsAtOnce, kNone);
+      out_.runs.push_back({n_missing, static_cast<uint32_t>(run.size())});
+      for (const uint32_t i : run) {
+        const uint64_t missing = i == kNone ? all : all & ~given[i];  // padding has the weight 0
+        if (is_narrow)
+          out_.narrow.push_back(static_cast<uint32_t>(missing));
+        else
+          out_.wide.push_back(missing);
+        if (!panels_) out_.weights.push_back(i == kNone ? 0 : tables_.weights[from.patterns + i]);
+      }
+      path.order.insert(path.order.end(), run.begin(), run.end());
+    }
+    path.n_runs = static_cast<uint32_t>(out_.runs.size() - path.runs);
+  }
+
+  void add_terms(const PatternLeaf& from, const Path& path, const PatternPanel& panel) {
+    const size_t stride = (panel.weights.size() + kTermsAtOnce - 1) / kTermsAtOnce * kTermsAtOnce;
+    for (const uint32_t i : path.order) {
+      const size_t first = out_.terms.size();
+      out_.terms.resize(first + stride);
+      for (size_t k = 0; k < panel.weights.size() && i != kNone; ++k)
+        out_.terms[first + k] = static_cast<T>(panel.weights[k][from.patterns + i]);
+    }
+  }
+
+  // Add a leaf with some of its outputs.
+  void add_outputs(CudaPatternLeaf leaf, const Path& path, const TableBatch& batch, const PatternLeaf& from,
+                   size_t first_output, size_t n_outputs) {
+    if (out_.leaves.size() - first_leaf_ >= kChunkLeaves ||
+        (work_ >= kChunkWork && work_ >= kWorkPerSlot * (out_.places.size() - first_slot_)))
+      end_chunk();
+    const size_t n_numbers =
+        from.n_bits + (plan_.order > 1 ? size_t{from.n_bits} * (from.n_bits - 1) / 2 : 0);
+    leaf.n_outputs = static_cast<uint32_t>(n_outputs);
+    leaf.slots = out_.slots.size();
+    for (size_t i = 0; i < n_numbers; ++i)
+      for (size_t o = first_output; o < first_output + n_outputs; ++o)
+        out_.slots.push_back(slot(tables_.places[batch.places + tables_.targets[from.targets + i] + o]));
+    leaf.values = out_.values.size();
+    for (size_t o = first_output; o < first_output + n_outputs; ++o)
+      out_.values.push_back(plan_.leaf_values[from.leaf + o] / plan_.leaf_scale);
+    out_.leaves.push_back(leaf);
+    work_ += path.n_tests + path.order.size() * (plan_.order > 1 ? from.n_bits + size_t{1} : 1);
+  }
+
+  // Return the slot of a place in the chunk.
+  uint32_t slot(uint32_t place) {
+    if (slot_of_[place] == kNone) {
+      slot_of_[place] = static_cast<uint32_t>(out_.places.size() - first_slot_);
+      out_.places.push_back(place);
+    }
+    return slot_of_[place];
+  }
+
+  void end_chunk() {
+    if (first_leaf_ < out_.leaves.size()) {
+      out_.chunks.push_back({first_leaf_, out_.leaves.size(), static_cast<uint32_t>(first_slot_),
+                             static_cast<uint32_t>(out_.places.size() - first_slot_)});
+      ++out_.n_chunks[form_];
+    }
+    for (size_t i = first_slot_; i < out_.places.size(); ++i) slot_of_[out_.places[i]] = kNone;
+    first_leaf_ = out_.leaves.size();
+    first_slot_ = out_.places.size();
+    work_ = 0;
+  }
+
+  const Plan& plan_;
+  const Tables& tables_;
+  const CudaTest& test_;
+  const std::vector<PatternPanel>* const panels_;
+  CudaPatternLeaves<T> out_;
+  std::unordered_map<size_t, Path> paths_;  // by place of the patterns in the plan
+  std::vector<uint32_t> slot_of_;           // by place
+  size_t form_ = 0, first_leaf_ = 0, first_slot_ = 0, work_ = 0;
+};
+
+}  // namespace
+
+template <class T>
+void add_pattern_leaves(const Plan& plan, const CudaTest& test, CudaProgram<T>& program) {
+  program.pattern_leaves = make_pattern_leaves<T>(plan, test, nullptr);
+  const size_t n_places = plan.features.size() + plan.pairs.size(), first_slot = program.slots.size();
+  for (CudaPatternChunk& chunk : program.pattern_leaves.chunks)
+    chunk.first_slot += static_cast<uint32_t>(first_slot);
+  for (const uint32_t place : program.pattern_leaves.places)
+    program.slots.push_back({static_cast<int32_t>(place / n_places), static_cast<int32_t>(place % n_places)});
+}
+template void add_pattern_leaves(const Plan&, const CudaTest&, CudaProgram<float>&);
+template void add_pattern_leaves(const Plan&, const CudaTest&, CudaProgram<double>&);
+
+template <class T>
+CudaPatternLeaves<T> make_pattern_leaves(const Plan& plan, const CudaTest& test,
+                                         const std::vector<PatternPanel>* panels) {
+  return PatternWriter<T>(plan, test, panels).write();
+}
+template CudaPatternLeaves<float> make_pattern_leaves(const Plan&, const CudaTest&,
+                                                      const std::vector<PatternPanel>*);
+template CudaPatternLeaves<double> make_pattern_leaves(const Plan&, const CudaTest&,
+                                                       const std::vector<PatternPanel>*);
+
+}  // namespace skshap

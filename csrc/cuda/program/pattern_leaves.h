@@ -1,0 +1,87 @@
+// Leaves without a table for a GPU, with the patterns of the background data: written by
+// cuda/program/pattern_leaves.cpp, read by cuda/pattern_leaves.cuh.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace skshap {
+
+// A function that returns the test of a node on the columns of the program, without children.
+struct CudaNode;
+using CudaTest = std::function<CudaNode(const DecideNode&)>;
+
+// The most features on the path of a leaf, for which there are kernels of their own.
+constexpr uint32_t kPatternForms[] = {16, 32, 64};
+constexpr size_t kNumberOfPatternForms = std::size(kPatternForms);
+// Patterns of leaves with at most so many features have 32 bits.
+constexpr uint32_t kNarrowBits = 32;
+// The patterns of a run are padded to a multiple of this number.
+constexpr uint32_t kPatternsAtOnce = 4;
+// The most terms of a panel, and the multiple to which the weights of a pattern are padded.
+constexpr uint32_t kMostPanelTerms = 16, kTermsAtOnce = 4;
+
+// A split on the path of a leaf, which fails `bit` of the row's pattern unless the row goes left.
+struct alignas(16) CudaPathTest {
+  uint32_t column_flags, operand;  // as in CudaNode
+  uint32_t bit;
+  uint32_t unused;
+};
+
+// Consecutive patterns that miss equally many features.
+struct CudaPatternRun {
+  uint32_t n_missing, n;
+};
+
+struct CudaPatternLeaf {
+  size_t tests;
+  size_t runs;
+  size_t slots;     // of the chunk: [number of tables/pattern_vectors.h][output]
+  size_t patterns;  // in `narrow` or `wide`
+  size_t weights;   // in `weights`, or in `terms`: [pattern][term, padded]
+  size_t values;    // by output
+  uint32_t n_tests, n_runs, n_bits, n_outputs;
+  uint32_t first_alpha, n_terms;  // if there are terms: their rows of alpha, see cuda/rescaled.cuh
+};
+
+struct CudaPatternChunk {
+  size_t leaves, leaves_end;
+  uint32_t first_slot, n_slots;  // the first among those of all chunks of patterns
+};
+
+template <class T>
+struct CudaPatternLeaves {
+  std::vector<CudaPatternChunk> chunks;
+  size_t n_chunks[kNumberOfPatternForms] = {};  // consecutive, by form
+  std::vector<CudaPatternLeaf> leaves;
+  std::vector<CudaPathTest> tests;
+  std::vector<CudaPatternRun> runs;
+  std::vector<uint32_t> slots;
+  std::vector<uint32_t> narrow;  // the features that a pattern misses
+  std::vector<uint64_t> wide;
+  std::vector<double> weights;
+  std::vector<T> terms;
+  std::vector<double> values;    // in units of the plan's leaf scale
+  std::vector<uint32_t> places;  // of the slots of all chunks, as in Tables::places
+};
+
+// Terms of an output whose sum weighs the patterns, as in background/rescaled_tables.h, with the weights of
+// each term as in Tables::weights.
+struct PatternPanel {
+  size_t output;
+  uint32_t first_alpha;
+  std::vector<const double*> weights;
+};
+
+// Write the leaves of a plan that have no table. With panels, a leaf is written once for each panel of its
+// outputs; `panels` is null if patterns have one weight.
+template <class T>
+CudaPatternLeaves<T> make_pattern_leaves(const Plan& plan, const CudaTest& test,
+                                         const std::vector<PatternPanel>* panels);
+
+}  // namespace skshap

@@ -1,0 +1,38 @@
+// The integrals by which a pair of a row and a background row counts at a leaf, if p features of its path are
+// satisfied by the row only and q by the background row only; see docs/mathematics.md.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "plan/program.h"
+
+namespace skshap {
+
+// Integrals of t^a (1 - t)^b for a + b <= kMaxPathFeatures, and, for pairs of features, half of those with
+// the weight of pair_weight. For Banzhaf values, t is 1/2.
+struct PatternMoments {
+  static constexpr uint32_t kSize = kMaxPathFeatures + 1;
+
+  explicit PatternMoments(Index index) : values(kSize * kSize), pairs(kSize * kSize, 0.0) {
+    for (uint32_t a = 0; a < kSize; ++a)
+      for (uint32_t b = 0; b < kSize; ++b) {
+        double& moment = values[a * kSize + b];
+        if (index == Index::kBanzhaf)
+          moment = std::ldexp(1.0, -static_cast<int>(a + b));
+        else  // a! b! / (a + b + 1)!
+          moment = b ? values[a * kSize + b - 1] * b / (a + b + 1) : 1.0 / (a + 1);
+      }
+    for (uint32_t a = 0; a < kSize; ++a)
+      for (uint32_t b = 0; b + 1 < kSize; ++b)
+        pairs[a * kSize + b] =
+            index == Index::kTaylor ? values[a * kSize + b + 1] : values[a * kSize + b] / 2;
+  }
+
+  double value(uint32_t a, uint32_t b) const { return values[a * kSize + b]; }
+  double pair(uint32_t a, uint32_t b) const { return pairs[a * kSize + b]; }
+
+  std::vector<double> values, pairs;  // [a][b]
+};
+
+}  // namespace skshap

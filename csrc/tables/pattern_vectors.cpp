@@ -1,0 +1,52 @@
+#include "tables/pattern_vectors.h"
+
+namespace skshap {
+
+template <class T>
+void PatternVectors::write(uint32_t n, uint64_t x, const uint64_t* patterns, const double* weights,
+                           size_t n_patterns, double value, T* out) {
+  const uint64_t all = ~uint64_t{0} >> (64 - n);
+  const uint32_t q = __builtin_popcountll(all & ~x);
+  numbers_.assign(leaf_numbers(order_, n), 0.0);
+  double mixed[kMaxPathFeatures] = {}, off = 0, pair_off = 0;
+  double* const pairs = numbers_.data() + n;
+  for (size_t b = 0; b < n_patterns; ++b) {
+    if ((x | patterns[b]) != all) continue;
+    const uint64_t only_x = all & ~patterns[b];
+    const uint32_t p = __builtin_popcountll(only_x);
+    const double w = weights[b];
+    if (q) off += w * moments_.value(p, q - 1);
+    if (order_ > 1 && q > 1) pair_off += w * moments_.pair(p, q - 2);
+    if (!p) continue;
+    const double of_one = w * moments_.value(p - 1, q);
+    const double of_mixed = order_ > 1 && q ? w * moments_.pair(p - 1, q - 1) : 0;
+    const double of_two = order_ > 1 && p > 1 ? w * moments_.pair(p - 2, q) : 0;
+    for (uint64_t rest = only_x; rest;) {
+      const uint32_t i = __builtin_ctzll(rest);
+      rest &= rest - 1;
+      numbers_[i] += of_one;
+      if (order_ < 2) continue;
+      mixed[i] += of_mixed;
+      for (uint64_t others = rest; others; others &= others - 1)
+        pairs[pair_number(n, i, __builtin_ctzll(others))] += of_two;
+    }
+  }
+  for (uint32_t i = 0; i < n; ++i) out[i] = static_cast<T>((x >> i & 1 ? numbers_[i] : -off) * value);
+  if (order_ < 2) return;
+  for (uint32_t i = 0, number = n; i < n; ++i)
+    for (uint32_t j = i + 1; j < n; ++j, ++number) {
+      const bool has_i = x >> i & 1, has_j = x >> j & 1;
+      const double of_pair = has_i && has_j ? numbers_[number]
+                             : has_i        ? -mixed[i]
+                             : has_j        ? -mixed[j]
+                                            : pair_off;
+      out[number] = static_cast<T>(of_pair * value);
+    }
+}
+
+template void PatternVectors::write(uint32_t, uint64_t, const uint64_t*, const double*, size_t, double,
+                                    float*);
+template void PatternVectors::write(uint32_t, uint64_t, const uint64_t*, const double*, size_t, double,
+                                    double*);
+
+}  // namespace skshap

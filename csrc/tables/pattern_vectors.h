@@ -1,0 +1,48 @@
+// The contributions of a leaf to the features of its path and to their pairs, against background data, by
+// going through the distinct patterns of these data.
+//
+// Let x be the set of the path's features that the row satisfies, and b that of a background row. The leaf
+// counts if x and b together cover all features, those in x only are known and those in b only are unknown;
+// see tables/table_builder.h. At t, with p features in x only and q in b only, this has the probability
+// t^p (1 - t)^q. Its mixed derivative by two features, integrated over t, is the interaction of the two:
+//     both in x only: t^(p - 2) (1 - t)^q,  both in b only: t^p (1 - t)^(q - 2),
+//     one each:      -t^(p - 1) (1 - t)^(q - 1).
+#pragma once
+
+#include <vector>
+
+#include "plan/pattern_moments.h"
+
+namespace skshap {
+
+// Return how many numbers a leaf has whose path has n features: one for each feature, then, for order 2, one
+// for each pair, in ascending order.
+constexpr uint32_t leaf_numbers(int order, uint32_t n) { return n + (order > 1 ? n * (n - 1) / 2 : 0); }
+
+// Return the position of the pair i < j among all pairs of n features.
+constexpr uint32_t pair_number(uint32_t n, uint32_t i, uint32_t j) {
+  return i * (2 * n - i - 1) / 2 + j - i - 1;
+}
+
+class PatternVectors {
+ public:
+  // Prepare for an index and order. Pairs get half of their interaction, as in plan/plan.h.
+  PatternVectors(Index index, int order) : order_(order), moments_(index) {}
+
+  // Write the numbers of x, times a value, for a path of n features.
+  template <class T>
+  void write(uint32_t n, uint64_t x, const uint64_t* patterns, const double* weights, size_t n_patterns,
+             double value, T* out);
+
+  // Return the bytes allocated for paths of at most `longest` features.
+  static size_t bytes(int order, uint32_t longest) {
+    return 8 * (2 * PatternMoments::kSize * PatternMoments::kSize + leaf_numbers(order, longest));
+  }
+
+ private:
+  const int order_;
+  const PatternMoments moments_;
+  std::vector<double> numbers_;
+};
+
+}  // namespace skshap
