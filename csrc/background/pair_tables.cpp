@@ -131,10 +131,8 @@ class PairLayout {
       const bool fits = out_.batches.size() > first_batch && placed_.size() + n_new <= kBatchPlaces &&
                         n_lookups_ < kBatchLookups;
       if (!fits) begin_batch(chunk);
-      if (!fits || out_.trees.size() == first_tree) {
-        add_table_tree(tree, out_.trees.size() == first_tree);
-        out_.batches.back().trees_end = out_.trees.size();
-      }
+      const bool is_first = out_.trees.size() == first_tree;
+      if (!fits || is_first) add_table_tree(tree, is_first);
       add_lookup(chunk, group);
       out_.trees.back().lookups_end = out_.lookups.size();
     }

@@ -588,7 +588,7 @@ class CompiledModel:
         return ExecutionPlan((), intervals, groups, building, seconds, n_threads, table_bytes)
 
     def _n_patterns(self, kind: Kind) -> int:
-        """Return the number of background patterns at leaves without a table, with which rows are compared."""
+        """Return the number of patterns of background data, at leaves without a table."""
         return int(self.info["n_patterns"]) if kind == SHAP_VALUES else 0
 
     def _rows_alone(self, kind: Kind) -> int:
