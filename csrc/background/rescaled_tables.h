@@ -28,10 +28,10 @@ struct RescaledTables {
 // Separate the slopes of all outputs. Throw std::invalid_argument if the margins are spread too widely.
 std::vector<SeparableSlope> separate_slopes(const RescaledPlan& plan);
 
-// The cost of tables and patterns of all terms: their bytes and, at most, how often a row is compared with a
-// pattern.
+// The cost of tables and patterns of all terms: their bytes, and the number of patterns at all leaves, at
+// most.
 struct RescaledTableCosts {
-  size_t bytes, n_tests;
+  size_t bytes, n_patterns;
 };
 
 // Return the costs, or nothing if even the patterns alone need more than table_bytes, or if the margins are

@@ -417,7 +417,7 @@ py::object costs_of_rescaled_tables(const RescaledPlan& plan, size_t table_bytes
   const std::optional<RescaledTableCosts> costs = rescaled_table_costs(plan, table_bytes);
   if (!costs) return py::none();
   py::dict out;
-  out["n_tests"] = costs->n_tests;
+  out["n_patterns"] = costs->n_patterns;
   out["table_bytes"] = costs->bytes;
   return out;
 }

@@ -147,13 +147,12 @@ void TableRunner<T>::add_pattern_leaf(const PatternLeaf& leaf, size_t row_size) 
     for (uint32_t i = 0; i < leaf.n_bits; ++i)
       x |= (bit_rows(words, tables.bits[leaf.bits + i]) >> row % kBlockRows & 1) << i;
     vectors_->write(leaf.n_bits, x, tables.patterns.data() + leaf.patterns,
-                    tables.weights.data() + leaf.patterns, leaf.n_patterns, 1 / plan_.leaf_scale,
-                    numbers_.data());
+                    tables.weights.data() + leaf.patterns, leaf.n_patterns, 1.0, numbers_.data());
     T* const phi = phi_.data() + row * row_size;
     for (uint32_t i = 0; i < n_numbers; ++i) {
       const double number = i < leaf.n_bits ? numbers_[i] : 2 * numbers_[i];  // tables have twice a pair
       for (size_t o = 0; o < leaf.n_outputs; ++o)
-        phi[tables.targets[leaf.targets + i] + o] += static_cast<T>(number * values[o]);
+        phi[tables.targets[leaf.targets + i] + o] += static_cast<T>(number * values[o] / plan_.leaf_scale);
     }
   }
 }

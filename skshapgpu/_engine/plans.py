@@ -546,7 +546,7 @@ class CompiledModel:
         of_tables = self._link_costs()
         assert of_tables is not None
         n_leaves, n_background = int(self.info["n_leaves"]), len(self.background.weights)
-        cpu, cuda = costs_of_link(n_leaves, n_background, of_tables["n_tests"], n_rows, on_cpu.n_threads)
+        cpu, cuda = costs_of_link(n_leaves, n_background, of_tables["n_patterns"], n_rows, on_cpu.n_threads)
         indices = self.options.devices.choose(costs.CPU_BESIDE_GPU * cpu, cuda)
         return on_cpu._replace(indices=indices, seconds=cuda / len(indices)) if indices else on_cpu
 

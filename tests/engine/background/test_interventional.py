@@ -1,10 +1,11 @@
 """Interventional SHAP values: the core and every family against the definition, and shap.
 
-All on the CPU; test_cuda_tables.py compares GPUs with it.
+With ``--device cuda``, all of it is computed on a GPU.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from itertools import product
 from math import comb
@@ -42,10 +43,6 @@ TOLERANCE = {"single": 5e-6, "double": 1e-10}
 TABLES = 2**24
 
 
-def explainer_of(model: Any, data: Any, **options: Any) -> TreeExplainer:
-    return TreeExplainer(model, data, device="cpu", **options)
-
-
 # The core
 
 
@@ -58,14 +55,19 @@ def compute(
     n_threads: int = 1,
     table_bytes: int = TABLES,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute values, margins and base value with the core."""
+    """Compute values, margins and base value with the core, on the device of the test run."""
     if weights is None:
         weights = np.full(len(background), 1 / len(background))
     attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
     plan = _core.background_plan(attributes, precision, background, weights, table_bytes)
     shape = len(rows), ensemble.n_outputs, ensemble.n_features
     values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
-    plan.explain(rows, values, margin, n_threads)
+    if os.environ["SKSHAPGPU_DEVICE"].startswith("cuda"):
+        from skshapgpu import _cuda
+
+        _cuda.CudaPlan(plan, 0).explain(rows, values, margin, None, 0)
+    else:
+        plan.explain(rows, values, margin, n_threads)
     return values, margin, plan.base_value
 
 
@@ -238,7 +240,7 @@ def test_families(case: tuple[Any, np.ndarray], weighted: bool) -> None:
     scale = leaf_scale(ensemble)
     rounding = 1e-15 * np.abs(ensemble.intercept)
     for precision, tolerance in TOLERANCE.items():
-        explainer = explainer_of(model, background, data_weights=weights, precision=precision)
+        explainer = TreeExplainer(model, background, data_weights=weights, precision=precision)
         explanation = explainer.explain(rows)
         found = outputs_second(explanation.values, 2)
         assert (np.abs(found - expected) <= tolerance * scale[:, np.newaxis]).all()
@@ -276,7 +278,7 @@ def test_scikit_learn_against_shap(model: Any) -> None:
     classes = np.digitize(target, [-0.5, 0.7])
     model = clone(model).fit(rows, classes if hasattr(model, "predict_proba") else target)
     values, base = _values_of_shap(model, rows[:60], rows[60:110])
-    explainer = explainer_of(model, rows[:60], precision="double")
+    explainer = TreeExplainer(model, rows[:60], precision="double")
     ours = explainer.shap_values(rows[60:110]).reshape(values.shape)
     np.testing.assert_allclose(ours, values, rtol=0, atol=1e-6 * np.abs(values).max())
     np.testing.assert_allclose(explainer.expected_value, base, rtol=1e-6)
@@ -291,7 +293,7 @@ def test_xgboost_against_shap(classes: bool) -> None:
     else:
         model = xgboost.XGBRegressor(n_estimators=8, max_depth=5, n_jobs=1).fit(rows, Y)
     values, base = _values_of_shap(model, rows[:60], rows[60:110])
-    explainer = explainer_of(model, rows[:60], precision="double")
+    explainer = TreeExplainer(model, rows[:60], precision="double")
     ours = explainer.shap_values(rows[60:110]).reshape(values.shape)
     np.testing.assert_allclose(ours, values, rtol=0, atol=1e-6 * np.abs(values).max())
     np.testing.assert_allclose(explainer.expected_value, base, rtol=1e-6, atol=1e-6 * np.abs(values).max())

@@ -71,15 +71,15 @@ def test_leaves_without_a_table() -> None:
     rows = np.random.default_rng(0).random((50, 13))
     plan = plan_of(chain, rows, "logistic", "single")
     costs = plan.table_costs(2**28)
-    assert costs is not None and costs["n_tests"] == 2 * len(rows)  # the two leaves at the end
+    assert costs is not None and costs["n_patterns"] == 2 * len(rows)  # the two leaves at the end
     tables_of(plan, chain, rows)
     ensemble = full_ensemble(13)
     plan = plan_of(ensemble, rows, "logistic", "single")
     costs = plan.table_costs(2**28)
-    assert costs is not None and costs["n_tests"] == 0
+    assert costs is not None and costs["n_patterns"] == 0
     least = least_table_bytes(plan)
     fewer = plan.table_costs(least)
-    assert fewer is not None and fewer["n_tests"] > 0
+    assert fewer is not None and fewer["n_patterns"] > 0
     assert fewer["table_bytes"] <= least < costs["table_bytes"]
     tables_of(plan, ensemble, rows, least)
 
