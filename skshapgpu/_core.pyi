@@ -288,8 +288,8 @@ class RescaledPlan:
     def table_costs(self, table_bytes: int) -> dict[str, int] | None:
         """Return the costs of :class:`RescaledTables` of this plan; None if they are impossible.
 
-        ``table_bytes`` is the size of tables and patterns, at most so many bytes. ``n_patterns`` is the number
-        of patterns of the background data at all leaves without a table, at most.
+        ``table_bytes`` is the size of tables and patterns, at most so many bytes. ``n_patterns`` is the
+        number of patterns of the background data at all leaves without a table, at most.
         """
 
     @property
