@@ -807,6 +807,16 @@ class TreeExplainer:
         """Return those of the names of :meth:`_names_seen` that are features of the results."""
         return self._features.names(self._names_seen(input_features))
 
+    def _gpus(self, kind: Kind, n_rows: int) -> tuple[int, ...]:
+        """Return the GPUs of a call with rows from the host; empty for the CPU."""
+        return self._compiled.plan_execution(kind, n_rows).indices
+
+    def _on_gpu(self, index: int) -> TreeExplainer:
+        """Return this explainer for calls on one of its GPUs; the values are the same."""
+        view = object.__new__(TreeExplainer)
+        view.__dict__ = vars(self) | {"_compiled": self._compiled.on_gpu(index)}
+        return view
+
     @property
     def _n_explained(self) -> int:
         """Number of features of the results."""

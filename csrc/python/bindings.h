@@ -162,7 +162,8 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
-// Function that periodically asks Python, from a thread without the GIL, whether a signal has arrived.
+// Function that periodically asks Python, from a thread without the GIL, whether a signal has arrived or the
+// calls of the thread are to end. If so, a Python exception is set.
 class Interrupt {
  public:
   bool operator()() {
@@ -170,13 +171,22 @@ class Interrupt {
     if (now - last_ < std::chrono::milliseconds(100)) return false;
     last_ = now;
     const PyGILState_STATE gil = gil_or_sleep([] { return PyGILState_Ensure(); });
-    const bool interrupted = PyErr_CheckSignals() != 0;
+    const bool interrupted = PyErr_CheckSignals() != 0 || !may_continue();
     PyGILState_Release(gil);
     return interrupted;
   }
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  static bool may_continue() {
+    PyObject* const module = PyImport_ImportModule("skshapgpu._common.interrupts");
+    PyObject* const checked = module ? PyObject_CallMethod(module, "check", nullptr) : nullptr;
+    Py_XDECREF(module);
+    Py_XDECREF(checked);
+    return checked != nullptr;
+  }
+
   Clock::time_point last_ = Clock::now();
 };
 

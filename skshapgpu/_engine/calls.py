@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from itertools import pairwise
+from threading import Event
 from typing import Any, TypeVar
 
 import numpy as np
 
 from .._common import devices, memory
+from .._common.interrupts import stoppable
 from .._common.progress import Progress, watched
 from .._rows import gpu_arrays
 from .._rows.gpu_arrays import GpuArray
@@ -381,8 +383,16 @@ class HostRun(Run):
         if len(parts) == 1:
             run(0, parts[0])
             return
+        stop = Event()
         with ThreadPoolExecutor(len(parts)) as pool:
-            list(pool.map(run, range(len(parts)), parts))
+            running = [pool.submit(stoppable(stop, run), i, rows) for i, rows in enumerate(parts)]
+            try:
+                ended = wait(running, return_when=FIRST_EXCEPTION).done
+            finally:
+                stop.set()  # neither an interrupt nor an error waits for the other GPUs
+            for each in running:
+                if each in ended:
+                    each.result()
 
     def _compute_on_gpus(
         self, block: np.ndarray, start: int, values: np.ndarray, parts: dict[str, np.ndarray]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from numbers import Integral
 from threading import Lock
@@ -207,6 +207,7 @@ class CompiledModel:
         self._layouts: dict[tuple[Kind, Intervals], TableLayout] = {}
         self._core_layouts: dict[tuple[Kind, Intervals], Any] = {}  # of tables that do not exist yet
         self._table_bytes: dict[tuple[Kind, Intervals], int] = {}
+        self._gpus = self.options.devices.indices or (0,)  # which all have the same tables
         self._results = self._results_of(self.options.algorithm)
         checked = self._results if self.options.check_additivity else ()
         self.checked_kinds = {kind for kind in checked if kind.adds_up}
@@ -223,6 +224,13 @@ class CompiledModel:
         self.info: dict[str, Any] = plan.info()
         self._groups = {SHAP_VALUES: costs.groups_of(self.info["groups"])}
         self._alone: dict[Kind, int] = {}
+
+    def on_gpu(self, index: int) -> CompiledModel:
+        """Return this model, with the same plans, for calls on one of its GPUs."""
+        options = replace(self.options, devices=Devices(indices=(index,)))
+        view = object.__new__(CompiledModel)
+        view.__dict__ = vars(self) | {"options": options}
+        return view
 
     def base_value(self, labels: np.ndarray | None) -> np.ndarray:
         """Return base values of the core's outputs: (n_outputs,), or (n_rows, 1) with labels."""
@@ -245,6 +253,7 @@ class CompiledModel:
             "_layouts",
             "_core_layouts",
             "_table_bytes",
+            "_gpus",
             "_results",
             "checked_kinds",
         )
@@ -667,9 +676,7 @@ class CompiledModel:
         if walking < max(costs.LEAST_TABLE_SECONDS, costs.GPU_MERGED_LEAF * n_leaves):
             return None
         sizes: tuple[Intervals, ...] = (Intervals(costs.MERGED_ONLY, on_gpu=True),)
-        if walking >= costs.GPU_TABLE_LEAF * n_leaves and devices.hold_tables(
-            self.options.devices.indices or (0,)
-        ):
+        if walking >= costs.GPU_TABLE_LEAF * n_leaves and devices.hold_tables(self._gpus):
             sizes = (Intervals(costs.GPU_TABLE_ENTRIES, on_gpu=True), *sizes)
 
         def seconds_with(layout: TableLayout) -> float:

@@ -76,20 +76,16 @@ def to_pandas(batch: Any) -> Any:
 
 
 def rows_of_columns(columns: Sequence[Any], dtype: Any) -> np.ndarray:
-    """Return columns of the same type as an array [row][column], contiguous by row; nulls become NaN."""
-    parts = [column.to_numpy(zero_copy_only=False) for column in columns]
-    n_rows = len(parts[0])
-    block = np.empty((n_rows, len(parts)), dtype)
-    for start in range(0, n_rows, _TILE):
-        tile = slice(start, start + _TILE)
-        for i, part in enumerate(parts):
-            block[tile, i] = part[tile]
-    return block
+    """Return columns of the same type as an array [row][column], contiguous by column; nulls become NaN."""
+    block = np.empty((len(columns), len(columns[0])), dtype)
+    for out, column in zip(block, columns):
+        out[...] = column.to_numpy(zero_copy_only=False)
+    return block.T
 
 
-def columns_of_rows(values: np.ndarray) -> np.ndarray:
+def columns_of_rows(values: np.ndarray, dtype: Any) -> np.ndarray:
     """Return the transpose of rows, [column][row], contiguous by column."""
-    columns = np.empty(values.shape[::-1], values.dtype)
+    columns = np.empty(values.shape[::-1], dtype)
     for start in range(0, len(values), _TILE):
         columns[:, start : start + _TILE] = values[start : start + _TILE].T
     return columns

@@ -1,16 +1,19 @@
 """Explanations of more rows than fit into memory: in batches, from files to files, resumable after a crash.
 
 ``sources.py`` and ``files.py`` read, ``record_batches.py`` explains and ``sinks.py`` writes; ``overlap.py``
-runs all three at the same time, and ``journal.py`` records which call an output belongs to. A batch has the
+runs all of this at the same time, and ``journal.py`` records which call an output belongs to. A batch has the
 same rows in every run, and its values depend only on these rows, so a resumed run writes the same output as
 an uninterrupted one.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -35,8 +38,14 @@ __all__ = ["BatchExplainer", "BatchesResult", "explain_batches"]
 #: Bytes of a batch if there is no memory limit: its rows, their values and the resulting output columns.
 _BATCH_BYTES = 2**26
 
-#: Batches held at once: being read, waiting, being explained, waiting, being written, and one for copies.
+#: Batches held at once, for each GPU: one is read, two are explained, and the others wait or are encoded.
 _BATCHES_HELD = 6
+
+#: Threads, for each GPU, that encode batches. They start when batches wait for them.
+_ENCODERS = 3
+
+#: With fewer batches for each GPU, every batch is divided among all GPUs.
+_BATCHES_EACH = 4
 
 #: Maximum number of rows of a batch; larger batches would not be faster.
 _MAX_ROWS = 2**20
@@ -113,8 +122,9 @@ def explain_batches(
 ) -> BatchesResult:
     """Explain any number of rows in batches, from files to files.
 
-    Reading, explaining and writing overlap. Memory is bounded whatever the number of rows: it takes six
-    batches and the memory of one call of :meth:`.TreeExplainer.explain`.
+    Reading, explaining, encoding and writing overlap, in several threads. Memory is bounded whatever the
+    number of rows: it takes six batches (for each GPU that ``device`` lists) and the memory of one call of
+    :meth:`.TreeExplainer.explain`. GPUs get entire batches each, if there are many.
 
     If the process is killed, at whatever moment, the same call resumes after the last complete batch, and
     the output is bit-identical to that of an uninterrupted run. The output records its call: a call with a
@@ -144,7 +154,8 @@ def explain_batches(
         in a hidden folder beside the file, or inside the output folder.
     batch_size : int or "auto", default="auto"
         Rows of a batch. "auto" chooses it so that rows and values take about 64 MiB, or a twelfth of
-        ``memory_limit`` if that is less; a resumed run keeps the size of the first run.
+        ``memory_limit``, divided by the number of GPUs, if that is less; a resumed run keeps the size of the
+        first run.
     features, keep, top, by_sign, interactions, index, prefix, dtype
         See :class:`~skshapgpu.batches.BatchExplainer`. Arrays have no columns to keep.
     format : {"parquet", "arrow"} or None, default=None
@@ -348,18 +359,22 @@ class _Run:
     def work_off(self, n_batches: int, progress: Any) -> tuple[list[Path], int]:
         """Explain the rows after the first ``n_batches`` batches, and complete the output."""
         n_done = n_batches * self.batch_rows
-        n_explained = n_done
         n_written = [n_done]
 
-        def work(piece: Any) -> tuple[int, Any]:
-            nonlocal n_explained
-            explained = self._explain(piece, n_explained)
-            n_explained += piece.shape[0]
-            return piece.shape[0], explained
+        def explain(explainer: BatchExplainer, number: int, piece: Any) -> tuple[int, Any, Any]:
+            n_rows = piece.shape[0]
+            with self._about_rows(n_batches + number, n_rows):
+                return n_rows, explainer._kept(piece), self._found(explainer, piece)
 
-        def write(explained: tuple[int, Any]) -> None:
-            self._sink.write(explained[1])
-            n_written[0] += explained[0]
+        def encode(number: int, explained: tuple[int, Any, Any]) -> tuple[int, Any]:
+            n_rows, kept, found = explained
+            with self._about_rows(n_batches + number, n_rows):
+                batch = self._batch(kept, found)
+            return n_rows, self._sink.prepare(n_batches + number, batch)
+
+        def write(prepared: tuple[int, Any]) -> None:
+            self._sink.write(prepared[1])
+            n_written[0] += prepared[0]
 
         def report() -> None:
             if tracker is not None:
@@ -368,8 +383,17 @@ class _Run:
         pieces = self._source.read(self._columns, n_done, self.batch_rows)
         n_rows = self._source.n_rows
         try:
+            steps = [partial(explain, each) for each in self._explainers(n_done)]
             with watched(progress, n_rows, n_done) as tracker:
-                overlapped(pieces, work, write, report)
+                overlapped(
+                    pieces,
+                    steps if len(steps) > 1 else steps[0],
+                    encode,
+                    write,
+                    report,
+                    n_encoders=min(_ENCODERS * self._n_gpus, os.cpu_count() or 1),
+                    n_held=_BATCHES_HELD * self._n_gpus,
+                )
             if n_rows is not None and n_written[0] != n_rows:
                 raise ValueError(
                     f"the source gave {n_written[0]:,} rows, but had {n_rows:,}: it was changed meanwhile"
@@ -381,27 +405,58 @@ class _Run:
         tidy(self._sink)
         return paths, n_written[0]
 
-    def _explain(self, piece: Any, start: int) -> Any:
+    def _explainers(self, n_done: int) -> list[BatchExplainer]:
+        """Return the explainers that take turns with the rows after the first ``n_done``, each in a thread.
+
+        On GPUs, one batch is read and checked while another is explained. Each GPU gets entire batches, if
+        there are many. A single explainer works in the caller's thread, as do steps of a pipeline, which may
+        not be made for threads.
+        """
+        whole = self._explainer
+        gpus = whole._gpus(self.batch_rows)
+        if not gpus or whole.explainer._steps:
+            return [whole]
+        n_rows = self._source.n_rows
+        n_batches = math.inf if n_rows is None else (n_rows - n_done) / self.batch_rows
+        if len(gpus) == 1 or n_batches < _BATCHES_EACH * len(gpus):
+            return [whole] * 2
+        return [whole._on_gpu(index) for index in gpus] * 2
+
+    @property
+    def _n_gpus(self) -> int:
+        """Number of GPUs that the option ``device`` names; 1 for others."""
+        return len(self._explainer.explainer._compiled.options.devices.indices) or 1
+
+    def _found(self, explainer: BatchExplainer, piece: Any) -> Any:
+        """Return the values of a piece, or its explanation, as :meth:`_batch` takes them."""
+        X = piece if self._names is None else explainer._rows(piece, self._names)
+        return explainer._found(X, self._names)
+
+    def _batch(self, kept: list[Any], found: Any) -> Any:
+        """Return what the sink takes for a piece, given its columns that are kept."""
+        if self._row:
+            return found.reshape(len(found), *self._row)
+        return self._explainer._batch(kept, found, self._names, self._schema)
+
+    @contextmanager
+    def _about_rows(self, number: int, n_rows: int) -> Iterator[None]:
+        """Say in messages of errors which rows a batch has."""
+        start = number * self.batch_rows
         try:
-            if self._row:
-                X = piece if self._names is None else self._explainer._rows(piece, self._names)
-                values = self._explainer._values(X, self._names, self._dtype)
-                return values.reshape(len(values), *self._row)
-            if self._source.schema is None:
-                return self._explainer._explain_rows(piece, self._schema)
-            assert self._names is not None
-            return self._explainer._explain_batch(piece, self._names, self._schema)
+            yield
         except Exception as error:
             if type(error) not in (ValueError, TypeError, RuntimeError, MemoryError):
                 raise
-            stop = start + piece.shape[0]
+            stop = start + n_rows
             raise type(error)(
                 f"in rows {start:,} to {stop - 1:,} of the source, counted from row {start:,}: {error}"
             ) from error
 
     def _auto_rows(self) -> int:
         limit = self._explainer.explainer.memory_limit
-        budget = _BATCH_BYTES if limit is None else min(_BATCH_BYTES, limit // (2 * _BATCHES_HELD))
+        budget = (
+            _BATCH_BYTES if limit is None else min(_BATCH_BYTES, limit // (2 * _BATCHES_HELD * self._n_gpus))
+        )
         # The rows as read and as one block, and the values as computed and as columns.
         n_values = len(self._explainer._value_names(self._names))
         row = 2 * self._source.row_bytes(self._columns) + 2 * n_values * 8

@@ -1,135 +1,234 @@
-"""Overlapping of reading, explaining and writing, with two threads in addition to the caller's.
+"""Overlapping of reading, explaining, encoding and writing, in threads that hand on items.
 
-At most one item waits between two threads, so memory is bounded whichever of them is slowest. A thread that
-fails or ends wakes the others, so that none of them waits forever.
+Items are numbered as they are read. If a stage fails, the items before are still written, and none after, so
+that an output has no gap. An item is read only once the one ``n_held`` places before it is written, so memory
+is bounded whichever stage is slowest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from threading import Condition, Thread
-from typing import Any, Generic, TypeVar
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from threading import Condition, Event, Thread
+from typing import Any
 
-T = TypeVar("T")
+from .._common.interrupts import stoppable
 
 #: Seconds to wait for the user's iterator if it is still running when a run has failed. Its thread ends after
 #: its next item, and never keeps the process alive.
 _PATIENCE = 10.0
 
+#: Seconds after which the caller's thread wakes: on Windows, Ctrl-C does not end its waiting.
+_LONGEST_WAIT = 0.5
 
-class Ended(Exception):
-    """Signal that there are no more items, or that the consumer has stopped."""
+#: Function of an item's number and content.
+Step = Callable[[int, Any], Any]
 
 
-class Channel(Generic[T]):
-    """Queue that hands items from one thread to another, one at a time."""
+class _Line:
+    """The items between the stages.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    n_written : int
+        Number of items that are written.
+    error : BaseException or None
+        Error that ended the items; None at their end.
+    """
+
+    def __init__(self, n_held: int, n_encoders: int) -> None:
         self._changed = Condition()
-        self._items: list[T] = []
-        self._closed = self._abandoned = False
-        self._error: BaseException | None = None
+        self._n_held = n_held
+        self._end = math.inf  # number of the first item that is not to be written
+        self._read: deque[Any] = deque()
+        self._n_taken = 0  # of those that were read
+        self._explained: dict[int, Any] = {}
+        self._n_encoded = 0  # items that encoders have taken
+        self._n_idle, self._n_more = 0, n_encoders - 1  # encoders that wait, or may still be started
+        self.n_written = 0
+        self.error: BaseException | None = None
 
-    def put(self, item: T) -> None:
-        """Hand over an item, after waiting for space. Raise ``Ended`` if the consumer has stopped."""
+    def end(self, number: int, error: BaseException | None = None) -> None:
+        """Declare that there are no items from this number on, or that an error makes them useless."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._items or self._abandoned)
-            if self._abandoned:
-                raise Ended
-            self._items.append(item)
+            if number < self._end:
+                self._end, self.error = number, error
+                self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End before the first item that is not explained."""
+        with self._changed:
+            number = self._n_encoded
+            while number in self._explained:
+                number += 1
+            self.end(number)
+
+    def is_wanted(self, number: int) -> bool:
+        """Wait until an item may be read; return False if it is not to be read."""
+        with self._changed:
+            self._changed.wait_for(lambda: number < self.n_written + self._n_held or number >= self._end)
+            return number < self._end
+
+    def put(self, item: Any) -> None:
+        """Hand over the next item that was read."""
+        with self._changed:
+            self._read.append(item)
             self._changed.notify_all()
 
-    def get(self) -> T:
-        """Wait for an item. After the last one, raise ``Ended``, or the exception of the producer."""
+    def take(self) -> tuple[int, Any] | None:
+        """Wait for the next item to explain; return None if there are no more."""
         with self._changed:
-            self._changed.wait_for(lambda: self._items or self._closed)
-            if not self._items:
-                raise Ended if self._error is None else self._error
-            item = self._items.pop()
-            self._changed.notify_all()
-            return item
+            self._changed.wait_for(lambda: self._read or self._n_taken >= self._end)
+            if self._n_taken >= self._end:
+                return None
+            self._n_taken += 1
+            return self._n_taken - 1, self._read.popleft()
 
-    def close(self, error: BaseException | None = None) -> None:
-        """Declare that there are no more items."""
+    def put_explained(self, number: int, result: Any) -> bool:
+        """Hand over an explained item; return whether to start another encoder."""
         with self._changed:
-            self._closed, self._error = True, self._error or error
+            self._explained[number] = result
             self._changed.notify_all()
+            if len(self._explained) <= self._n_idle or not self._n_more:
+                return False
+            self._n_more -= 1
+            return True
 
-    def abandon(self, error: BaseException | None = None) -> None:
-        """Declare that the consumer takes no more items."""
+    def take_explained(self) -> tuple[int, Any] | None:
+        """Wait for the next item to encode; return None if there are no more."""
         with self._changed:
-            self._abandoned, self._error = True, self._error or error
-            self._items.clear()
+            self._n_idle += 1
+            self._changed.wait_for(lambda: self._n_encoded in self._explained or self._n_encoded >= self._end)
+            self._n_idle -= 1
+            if self._n_encoded >= self._end:
+                return None
+            self._n_encoded += 1
+            return self._n_encoded - 1, self._explained.pop(self._n_encoded - 1)
+
+    def is_next(self, number: int) -> bool:
+        """Wait until all earlier items are written; return False if an item is not to be written."""
+        with self._changed:
+            self._changed.wait_for(lambda: number == self.n_written or number >= self._end)
+            return number < self._end
+
+    def written(self) -> None:
+        """Declare that the next item is written."""
+        with self._changed:
+            self.n_written += 1
             self._changed.notify_all()
 
-    @property
-    def error(self) -> BaseException | None:
-        """Exception with which the producer or the consumer failed, or None."""
-        return self._error
+    def wait(self, n_written: int) -> bool:
+        """Wait until more than ``n_written`` items are written; return False after the last one."""
+        with self._changed:
+            while n_written >= self.n_written < self._end:
+                self._changed.wait(_LONGEST_WAIT)
+            return self.n_written < self._end
 
 
 def overlapped(
-    items: Iterator[Any], work: Callable[[Any], Any], write: Callable[[Any], None], done: Callable[[], None]
+    items: Iterator[Any],
+    explain: Step | Sequence[Step],
+    encode: Step,
+    write: Callable[[Any], None],
+    done: Callable[[], None],
+    *,
+    n_encoders: int = 1,
+    n_held: int = 6,
 ) -> None:
-    """Call ``write(work(item))`` for each item, in order.
+    """Call ``write(encode(number, explain(number, item)))`` for each item.
 
     Parameters
     ----------
     items : iterator
         Read in a thread of its own.
-    work : callable
-        Called in the caller's thread.
+    explain : callable or sequence of callable
+        Called in the caller's thread; each function of a sequence in a thread of its own.
+    encode : callable
+        Called in up to ``n_encoders`` threads at the same time.
     write : callable
-        Called in a thread of its own.
+        Called in these threads, for one item after the other, in order.
     done : callable
-        Called in the caller's thread after each item, and once at the end.
+        Called in the caller's thread again and again, and once at the end.
+    n_encoders : int
+    n_held : int
+        Largest number of items that are in memory at the same time.
 
     Raises
     ------
     BaseException
-        Any error that one of them raises. Items that were finished by ``work`` before are written.
+        Any error that one of them raises; that of the first item, if several fail. All items before it are
+        written; if ``done`` fails, all that are explained by then.
     """
-    unread: Channel[Any] = Channel()
-    unwritten: Channel[Any] = Channel()
-    reader = Thread(target=_feed, args=(items, unread), name="skshapgpu-reader", daemon=True)
-    writer = Thread(target=_drain, args=(unwritten, write), name="skshapgpu-writer", daemon=True)
-    started: list[Thread] = []
+    line, stop = _Line(n_held, n_encoders), Event()
+    encoders: list[Thread] = []
+    others: list[Thread] = []
+
+    def add_encoder() -> None:
+        encoders.append(_started("writer", _encode_all, line, encode, write))
+
+    def explain_next(function: Step) -> bool:
+        taken = line.take()
+        if taken is None:
+            return False
+        number = taken[0]
+        try:
+            result = function(*taken)
+        except BaseException as error:
+            line.end(number, error)
+            return False
+        del taken
+        if line.put_explained(number, result):
+            with suppress(RuntimeError):  # there are no more threads: those that run do the work
+                add_encoder()
+        return True
+
+    def explain_all(function: Step) -> None:
+        while explain_next(function):
+            pass
+
     try:
-        for thread in (reader, writer):
-            thread.start()
-            started.append(thread)
-        while True:
-            try:
-                item = unread.get()
-            except Ended:
-                break
-            result = work(item)
-            del item
-            try:
-                unwritten.put(result)
-            except Ended:
-                break
-            del result
+        reader = _started("reader", _feed, items, line)
+        others.append(reader)
+        add_encoder()
+        if callable(explain):
+            while explain_next(explain):
+                done()
+        else:
+            for function in explain:
+                others.append(_started("explainer", stoppable(stop, explain_all), function))
+        n_written = 0
+        while line.wait(n_written):
+            n_written = line.n_written
             done()
+    except BaseException:
+        line.stop()
+        raise
     finally:
-        unread.abandon()
-        unwritten.close()
-        if writer in started:
-            writer.join()
-        if reader in started:
-            reader.join(_PATIENCE)
-    if unwritten.error is not None:
-        raise unwritten.error
+        stop.set()  # items that are still being explained are not wanted
+        for thread in others[1:] + encoders:
+            thread.join()
+        for thread in others[:1]:
+            thread.join(_PATIENCE)
+    if line.error is not None:
+        raise line.error
     done()
 
 
-def _feed(items: Iterator[Any], unread: Channel[Any]) -> None:
-    error = None
+def _started(name: str, function: Callable[..., None], *arguments: Any) -> Thread:
+    thread = Thread(target=function, args=arguments, name=f"skshapgpu-{name}", daemon=True)
+    thread.start()
+    return thread
+
+
+def _feed(items: Iterator[Any], line: _Line) -> None:
+    number, error = 0, None
     try:
-        for item in items:
-            unread.put(item)
-            del item
-    except Ended:
+        while line.is_wanted(number):
+            line.put(next(items))
+            number += 1
+    except StopIteration:
         pass
     except BaseException as raised:
         error = raised
@@ -138,14 +237,20 @@ def _feed(items: Iterator[Any], unread: Channel[Any]) -> None:
             if hasattr(items, "close"):
                 items.close()
         finally:
-            unread.close(error)
+            line.end(number, error)
 
 
-def _drain(unwritten: Channel[Any], write: Callable[[Any], None]) -> None:
-    try:
-        while True:
-            write(unwritten.get())
-    except Ended:
-        pass
-    except BaseException as error:
-        unwritten.abandon(error)
+def _encode_all(line: _Line, encode: Step, write: Callable[[Any], None]) -> None:
+    while (taken := line.take_explained()) is not None:
+        number = taken[0]
+        try:
+            encoded = encode(*taken)
+            del taken
+            if not line.is_next(number):
+                return
+            write(encoded)
+            del encoded
+            line.written()
+        except BaseException as error:
+            line.end(number, error)
+            return

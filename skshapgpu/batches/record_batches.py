@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from .._rows.arrow import (
 )
 from .._rows.tables import check_names
 from ..errors import require_one_of
-from ..explainer import TreeExplainer
+from ..explainer import _VALUE_KINDS, TreeExplainer
 from .batch_arguments import explainer_of, parse_names, request_of
 
 #: Key of a schema's metadata that holds base values and other facts about the explainer, as JSON.
@@ -427,28 +428,24 @@ class BatchExplainer:
         pyarrow.RecordBatch
             Values of the same rows in the same order.
         """
-        kept = [batch.column(name) for name in self._keep]
-        X = self._rows(batch, names) if batch.num_rows else None
-        return self._batch(schema, kept, X, names)
+        found = self._found(self._rows(batch, names), names) if batch.num_rows else None
+        return self._batch(self._kept(batch), found, names, schema)
 
-    def _explain_rows(self, X: Any, schema: Any) -> Any:
-        """Explain rows that are not a record batch.
+    def _kept(self, batch: Any) -> list[Any]:
+        return [batch.column(name) for name in self._keep]
 
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_rows, n_features)
-            Rows to explain.
-        schema : pyarrow.Schema
-            Schema of the output, as :meth:`_schema_of` returns it.
+    def _gpus(self, n_rows: int) -> tuple[int, ...]:
+        """Return the GPUs that explain a batch of so many rows; empty for the CPU."""
+        kind = _VALUE_KINDS[self._index] if self._request is None else self._request.kind
+        return self._explainer._gpus(kind, n_rows)
 
-        Returns
-        -------
-        pyarrow.RecordBatch
-            Values of the same rows in the same order.
-        """
-        return self._batch(schema, [], X if X.shape[0] else None, None)
+    def _on_gpu(self, index: int) -> BatchExplainer:
+        """Return this object with an explainer for calls on one of its GPUs."""
+        view = copy(self)
+        view._explainer = self._explainer._on_gpu(index)
+        return view
 
-    def _values(self, X: Any, names: Sequence[str] | None, dtype: Any) -> np.ndarray:
+    def _values(self, X: Any, names: Sequence[str] | None) -> np.ndarray:
         """Compute all values of some rows, side by side.
 
         Parameters
@@ -457,23 +454,21 @@ class BatchExplainer:
             Rows to explain.
         names : sequence of str or None
             Names of the features, if they have any.
-        dtype : dtype
-            Type of the values.
 
         Returns
         -------
         ndarray of shape (n_rows, n_columns)
-            Values in the order of :meth:`_value_names`.
+            Values in the order of :meth:`_value_names`, with the type that the explainer gives them.
         """
         if self._request is None:
-            return side_by_side(self._explanation(X).values).astype(dtype, copy=False)
+            return side_by_side(self._explanation(X).values)
         pairs: Any = "occurring"
         if self._request.form == "listed":
             pairs = self._pairs(self._explainer._names_explained(names))
         found = self._explainer.explain_interactions(
             self._as_taken(X), interactions=pairs, index=self._index
         ).values
-        return side_by_side(found).astype(dtype, copy=False)
+        return side_by_side(found)
 
     def _explanation(self, X: Any) -> Explanation:
         return self._explainer.explain(self._as_taken(X), index=self._index)
@@ -486,19 +481,24 @@ class BatchExplainer:
             raise ValueError(f"the model takes one column of texts, but there are {X.shape[1]} columns")
         return X[:, 0]
 
-    def _batch(self, schema: Any, kept: list[Any], X: Any, names: Sequence[str] | None) -> Any:
+    def _found(self, X: Any, names: Sequence[str] | None) -> Any:
+        """Return all values of some rows, or for values of each sign, which need the data, an explanation."""
+        return self._explanation(X) if self._by_sign else self._values(X, names)
+
+    def _batch(self, kept: list[Any], found: Any, names: Sequence[str] | None, schema: Any) -> Any:
+        """Return a record batch of kept columns and of what :meth:`_found` returned; None: without rows."""
         arrow = require_arrow()
         fields = list(schema)[len(kept) :]
-        if X is None:
+        if found is None:
             columns = [arrow.array([], field.type) for field in fields]
         else:
             dtype = np.float32 if str(fields[-1].type) == "float" else np.float64
             if self._by_sign:
-                columns = self._reasons(self._explanation(X), names, dtype)
+                columns = self._reasons(found, names, dtype)
             elif self._top is None:
-                columns = [arrow.array(column) for column in columns_of_rows(self._values(X, names, dtype))]
+                columns = [arrow.array(column) for column in columns_of_rows(found, dtype)]
             else:
-                columns = self._strongest(self._values(X, names, dtype), names)
+                columns = self._strongest(found.astype(dtype, copy=False), names)
         return arrow.RecordBatch.from_arrays([*kept, *columns], schema=schema)
 
     def _strongest(self, values: np.ndarray, names: Sequence[str] | None) -> list[Any]:

@@ -2,8 +2,8 @@
 
 A part has the rows of one batch. It is written under a temporary name, flushed to disk and renamed, so an
 existing part is always complete; a resumed run keeps the unbroken sequence of parts from the first on. A
-single Parquet or Arrow file is assembled from such parts at the end; a NumPy file grows from batch to
-batch, and a small file beside it records how many of its rows are complete.
+single Parquet or Arrow file is assembled from such parts, in a temporary file that each run begins anew; a
+NumPy file grows from batch to batch, and a small file beside it records how many of its rows are complete.
 
 Only output that this package wrote is ever replaced or deleted, as its content proves: a part names its
 call in its metadata, and a single file has the digest that the journal recorded before the file got its
@@ -48,7 +48,7 @@ _DIGEST_BYTES, _DIGEST_PLACES = 2**16, 64
 
 
 class Sink(ABC):
-    """Output to which batches are written in order.
+    """Output to which batches are written in order, after several threads have prepared them.
 
     Attributes
     ----------
@@ -91,8 +91,12 @@ class Sink(ABC):
         """Begin the output, or continue it after ``n_batches`` batches."""
 
     @abstractmethod
-    def write(self, batch: Any) -> None:
-        """Append a batch."""
+    def prepare(self, number: int, batch: Any) -> Any:
+        """Do whatever work for a batch with this number does not depend on other batches; thread-safe."""
+
+    @abstractmethod
+    def write(self, prepared: Any) -> None:
+        """Append a batch that was prepared."""
 
     @abstractmethod
     def finish(self, n_rows: int) -> list[Path]:
@@ -149,8 +153,11 @@ class PartsSink(Sink):
     def open(self, schema: Any, n_batches: int) -> None:
         self._parts.open(schema, n_batches, self.journal.call)
 
-    def write(self, batch: Any) -> None:
-        self._parts.write(batch)
+    def prepare(self, number: int, batch: Any) -> Path:
+        return self._parts.prepare(number, batch)
+
+    def write(self, prepared: Path) -> None:
+        self._parts.write(prepared)
 
     def finish(self, n_rows: int) -> list[Path]:
         return self._parts.finish()
@@ -198,8 +205,10 @@ class JoinedSink(_FileSink):
     def __init__(self, path: Path, form: str) -> None:
         super().__init__(path, _state_beside(path))
         self.kind, self._form = f"file of {form}", form
-        self._folder = self.journal.folder / "parts"
+        self._folder, self._beside = self.journal.folder / "parts", self.journal.folder / "joined"
         self._parts = _Parts(self._folder, self.journal.folder, "arrow")
+        self._file: Any = None
+        self._writer: Any = None
 
     def n_whole(self, n_batch: int) -> int:
         return self._parts.n_whole(n_batch)
@@ -208,22 +217,46 @@ class JoinedSink(_FileSink):
         self._folder.mkdir(exist_ok=True)
         self._schema = _plain(schema) if self._form == "arrow" else schema
         self._parts.open(schema, n_batches, self.journal.call)
+        self._file = _new(self._beside)
+        self._writer = _writer(self._file, self._schema, self._form)
+        self._n_joined = 0
 
-    def write(self, batch: Any) -> None:
-        self._parts.write(batch)
+    def prepare(self, number: int, batch: Any) -> Path:
+        return self._parts.prepare(number, batch)
+
+    def write(self, prepared: Path) -> None:
+        self._parts.write(prepared)
+        self._join(self._parts.paths)
+
+    def _join(self, paths: Sequence[Path]) -> None:
+        """Append parts that are not in the file yet; they are read again, so that all runs do the same."""
+        arrow = require_arrow()
+        for path in paths[self._n_joined :]:
+            with arrow.OSFile(os.fspath(path)) as source, arrow.ipc.open_file(source) as reader:
+                for i in range(reader.num_record_batches):
+                    whole = arrow.Table.from_batches([reader.get_batch(i)])
+                    _write(self._writer, whole.cast(self._schema), self._form)
+            self._n_joined += 1
 
     def finish(self, n_rows: int) -> list[Path]:
-        arrow = require_arrow()
-        beside = self.journal.folder / "joined"
-        with _new(beside) as file:
-            with _writer(file, self._schema, self._form) as writer:
-                for part in self._parts.finish():
-                    with arrow.OSFile(os.fspath(part)) as source, arrow.ipc.open_file(source) as reader:
-                        for i in range(reader.num_record_batches):
-                            whole = arrow.Table.from_batches([reader.get_batch(i)])
-                            _write(writer, whole.cast(self._schema), self._form)
-            flush(file)
-        return self._put(beside)
+        self._join(self._parts.finish())
+        self._end()
+        flush(self._file)
+        self.close()
+        return self._put(self._beside)
+
+    def _end(self) -> None:
+        """Write the end of the file, once: an Arrow writer would write it again."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def close(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(ValueError, OSError):  # a file that nobody reads
+                self._end()
+            self._file.close()
+            self._file = None
 
     def is_there(self, finished: dict[str, Any]) -> bool:
         shutil.rmtree(self._folder, ignore_errors=True)  # left over if a run ended just before tidying up
@@ -271,10 +304,13 @@ class NpySink(_FileSink):
         self._file.truncate(self._place(self._n_rows))
         self._file.seek(self._place(self._n_rows))
 
-    def write(self, batch: Any) -> None:
-        self._file.write(np.ascontiguousarray(batch, self._dtype).data)
+    def prepare(self, number: int, batch: Any) -> np.ndarray:
+        return np.ascontiguousarray(batch, self._dtype)
+
+    def write(self, prepared: np.ndarray) -> None:
+        self._file.write(prepared.data)
         flush(self._file)
-        self._n_rows += len(batch)
+        self._n_rows += len(prepared)
         new = self.journal.folder / "rows.new"
         with open(new, "w", encoding="utf-8") as file:
             file.write(str(self._n_rows))
@@ -295,11 +331,17 @@ class NpySink(_FileSink):
 
 
 class _Parts:
-    """Part files in a folder."""
+    """Part files in a folder.
+
+    Attributes
+    ----------
+    paths : list of Path
+        Those that are written, in order.
+    """
 
     def __init__(self, folder: Path, aside: Path, form: str) -> None:
-        self._folder, self._aside, self._form = folder, aside, form
-        self._paths: list[Path] = []
+        self._folder, self._aside, self._form = folder, aside / "unwritten", form
+        self.paths: list[Path] = []
         self._schema: Any = None
 
     def _path(self, number: int) -> Path:
@@ -318,29 +360,36 @@ class _Parts:
         assert call is not None
         self._call = call
         self._schema = schema.with_metadata({**schema.metadata, _CALL_KEY: call_digest(call).encode()})
-        self._paths = [self._path(number) for number in range(n_batches)]
+        self.paths = [self._path(number) for number in range(n_batches)]
+        shutil.rmtree(self._aside, ignore_errors=True)  # left over if a run was killed
+        self._aside.mkdir(exist_ok=True)
 
-    def write(self, batch: Any) -> None:
-        arrow = require_arrow()
-        beside, path = self._aside / "part", self._path(len(self._paths))
+    def prepare(self, number: int, batch: Any) -> Path:
+        """Write a batch to a file with another name, which is returned."""
+        beside = self._aside / self._path(number).name
         with _new(beside) as file:
             with _writer(file, self._schema, self._form) as writer:
-                _write(writer, arrow.Table.from_batches([batch], self._schema), self._form)
+                _write(writer, require_arrow().Table.from_batches([batch], self._schema), self._form)
             flush(file)
+        return beside
+
+    def write(self, beside: Path) -> None:
+        """Give the next part its name."""
+        path = self._path(len(self.paths))
         put(beside, path, lambda there: _is_of(there, self._call))
         flush_folder(self._folder)
-        self._paths.append(path)
+        self.paths.append(path)
 
     def finish(self) -> list[Path]:
         """Return all parts; if there are none, write one without rows, for its schema."""
         arrow = require_arrow()
-        if not self._paths:
+        if not self.paths:
             none = [arrow.array([], field.type) for field in self._schema]
-            self.write(arrow.RecordBatch.from_arrays(none, schema=self._schema))
+            self.write(self.prepare(0, arrow.RecordBatch.from_arrays(none, schema=self._schema)))
         for path in self._folder.glob(f"part-*.{self._form}"):  # left over from a run that saw more rows
-            if path not in self._paths and _is_of(path, self._call):
+            if path not in self.paths and _is_of(path, self._call):
                 path.unlink()
-        return self._paths
+        return self.paths
 
 
 def open_sink(sink: Any, form: str | None) -> Sink:
@@ -466,6 +515,7 @@ def files_of(paths: Sequence[Path]) -> list[list[Any]]:
 
 def tidy(sink: Sink) -> None:
     """Delete the temporary files from which a complete output was made."""
-    shutil.rmtree(sink.journal.folder / "parts", ignore_errors=True)
+    for name in ("parts", "unwritten"):
+        shutil.rmtree(sink.journal.folder / name, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         (sink.journal.folder / "rows").unlink()

@@ -189,6 +189,6 @@ def _frame_of_part(part: Any, parcel: Parcel, names: list[str], columns: list[st
 
     batches = parcel.open()
     keep = list(batches.keep)
-    values = batches._values(part[names], names, dtype)
+    values = batches._values(part[names], names).astype(dtype, copy=False)
     frame = pd.DataFrame(values, part.index, columns, copy=False)
     return pd.concat([part[keep], frame], axis=1) if keep else frame

@@ -6,7 +6,9 @@ The stand-ins compute with the CPU's plans, so values are compared to the bit. t
 from __future__ import annotations
 
 import pickle
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,8 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
-from skshapgpu import ShapTransformer, TreeExplainer, _core
-from skshapgpu._common import devices, memory
+from skshapgpu import ShapTransformer, TreeExplainer, _core, explain_batches
+from skshapgpu._common import devices, interrupts, memory
 from skshapgpu._rows import gpu_arrays
 
 X, Y = load_diabetes(return_X_y=True)
@@ -398,3 +400,81 @@ def test_probabilities_of_long_paths(wide: np.ndarray, monkeypatch: pytest.Monke
         with pytest.raises(error, match=r"tables do not fit into memory .* computed on the CPU only"):
             TreeExplainer(model, wide[:9], device=device, **options).explain(rows)
     assert TreeExplainer(model, wide[:9], **options).explain(wide).device == "cpu"
+
+
+# explain_batches
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "names", "whole"),
+    [
+        (40, ["cuda:0", "cuda:1"], True),
+        (40, ["cuda:1"], True),
+        (150, ["cuda:0", "cuda:1"], False),
+    ],
+    ids=["entire batches", "one GPU", "few batches"],
+)
+def test_batches_of_several_gpus(
+    batch_size: int,
+    names: list[str],
+    whole: bool,
+    tmp_path: Path,
+    regressor: Any,
+    calls: list[dict[str, Any]],
+) -> None:
+    pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
+    columns = [f"x{i}" for i in range(X.shape[1])]
+    table = pa.table(dict(zip(columns, X.T)) | {"id": np.arange(len(X))})
+    explainer = TreeExplainer(regressor, device=names)
+    told: list[int] = []
+    result = explain_batches(
+        explainer,
+        table,
+        tmp_path / "values.arrow",
+        features=columns,
+        keep=["id"],
+        batch_size=batch_size,
+        progress=lambda done, total: told.append(done),
+    )
+    assert result.n_rows == len(X) == told[-1] and told == sorted(told)
+    found = feather.read_table(result.path)
+    assert found.column("id").to_pylist() == list(range(len(X)))
+    expected = TreeExplainer(regressor, device="cpu").shap_values(X)
+    np.testing.assert_array_equal(np.column_stack(found.columns[1:]), expected)
+    assert {f"cuda:{call['device']}" for call in calls} == set(names)
+    sizes = {call["n_rows"] for call in calls}
+    assert sizes == ({40, len(X) % 40} if whole else {75, len(X) % 150 // 2})
+
+
+def test_an_error_in_a_batch_on_a_gpu(tmp_path: Path, regressor: Any) -> None:
+    pytest.importorskip("pyarrow")
+    rows = X.copy()
+    rows[217, 3] = np.inf
+    explainer = TreeExplainer(regressor, device=["cuda:0", "cuda:1"])
+    with pytest.raises(ValueError, match=r"in rows 200 to 239 of the source, .* row 17, column 3"):
+        explain_batches(explainer, rows, tmp_path / "out", batch_size=40)
+    assert len(list((tmp_path / "out").glob("part-*"))) == 5
+    assert explain_batches(explainer, X, tmp_path / "out", batch_size=40, overwrite=True).n_rows == len(X)
+
+
+def test_an_error_of_one_gpu_ends_the_call_on_the_other(
+    regressor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explainer = TreeExplainer(regressor, device=["cuda:0", "cuda:1"])
+    ended = []
+
+    def explain(plan: CudaPlan, X: np.ndarray, *arguments: Any, **parts: Any) -> None:
+        if plan.device:
+            raise CudaError("the second GPU failed")
+        try:
+            while True:
+                interrupts.check()
+                time.sleep(0.001)
+        except interrupts.Stopped:
+            ended.append(plan.device)
+            raise
+
+    monkeypatch.setattr(CudaPlan, "explain", explain)
+    with pytest.raises(CudaError, match="the second GPU failed"):
+        explainer.shap_values(X)
+    assert ended == [0]
