@@ -290,9 +290,10 @@ def run_scaling(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
     if arguments.quick:
         arguments.rows, arguments.trees, arguments.depth = [3_000, 12_000], 10, 5
     numbers = (arguments.features, arguments.trees, arguments.depth, arguments.batch_size or 1)
-    if min(*numbers, arguments.gpus, arguments.repeats) < 1 or min(arguments.rows) < max(2, arguments.gpus):
+    most_gpus = max(arguments.gpus)
+    if min(*numbers, *arguments.gpus, arguments.repeats) < 1 or min(arguments.rows) < max(2, most_gpus):
         refuse("all numbers must be positive, and --rows at least 2 and --gpus")
-    if arguments.gpus > (len(cuda_info()["devices"]) if on_gpu else 1):
+    if most_gpus > (len(cuda_info()["devices"]) if on_gpu else 1):
         refuse("there are not so many --gpus, or --device is not cuda")
     report = reports.start_report("scaling-cuda" if on_gpu else "scaling", arguments)
     report["tolerance"] = scaling.TOLERANCE

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,29 +33,7 @@ TRAINING_ROWS = 20_000
 ROW_GROUP = 65_536
 CHECKED_ROWS = 64
 
-#: Program of a process that explains; it prints one line of JSON.
-CHILD = """
-import json, resource, sys, time
-begin = time.perf_counter()
-arguments = json.loads(sys.argv[1])
-from skshapgpu import TreeExplainer, explain_batches
-explainer = TreeExplainer.load(arguments["model"], device=arguments["device"], n_jobs=arguments["n_jobs"])
-ready = time.perf_counter()
-result = explain_batches(
-    explainer, arguments["source"], arguments["sink"], keep=["id"], top=arguments["top"],
-    batch_size=arguments["batch_size"],
-)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-try:  # the other counts what the parent had before this process began, too
-    with open("/proc/self/status") as status:
-        peak = int(next(line for line in status if line.startswith("VmHWM")).split()[1])
-except OSError:
-    pass
-print(json.dumps({
-    "rows": result.n_rows, "batch_rows": result.batch_rows, "seconds": result.seconds,
-    "rows_per_second": result.rows_per_second, "loading_seconds": ready - begin, "peak_mib": peak / 1024,
-}))
-"""
+PROCESS = Path(__file__).parent / "scaling_process.py"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="threads of a process (1)")
     parser.add_argument("--top", type=int, help="number of values to keep per row (all)")
     parser.add_argument("--batch-size", type=int, help="rows of a batch (auto)")
-    parser.add_argument("--gpus", type=int, default=1, help="with --device cuda: GPUs of further runs (1)")
+    parser.add_argument(
+        "--gpus", type=int, nargs="+", default=[1], help="with --device cuda: numbers of GPUs to measure (1)"
+    )
+    parser.add_argument(
+        "--from-memory", action="store_true", help="also measure calls of shap_values with so many rows"
+    )
     parser.add_argument(
         "--threads",
         type=int,
@@ -79,40 +64,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure each number of rows in one process, and the largest one on several GPUs, too.
+    """Measure each number of rows in one process, and the largest one on several GPUs or in two processes.
 
     A run with several processes divides the rows among them; they work at the same time.
     """
     model = _model(arguments)
     root = Path(tempfile.mkdtemp(dir=arguments.folder))
-    first: list[str | list[str]] = [arguments.device]
-    gpus = [f"cuda:{index}" for index in range(arguments.gpus)]
-    more = [[gpus], gpus] if arguments.gpus > 1 else [first * 2]
     results = []
     try:
         for n_rows in arguments.rows:
             folder = root / str(n_rows)
-            files = _write_rows(folder, n_rows, arguments.features, max(2, arguments.gpus))
-            layouts = [first, *(more if n_rows == max(arguments.rows) else [])]
+            _write_rows(folder, n_rows, arguments.features, arguments.gpus)
+            layouts = _layouts(arguments, n_rows == max(arguments.rows))
             for _ in range(arguments.repeats):
                 for devices in layouts:
-                    sinks = [root / f"values-{i}" for i in range(len(devices))]
-                    sources = [folder] if len(devices) == 1 else files
-                    found = _in_processes(model, devices, sources, sinks, arguments)
-                    found["error"] = _error(model, folder, sinks, arguments)
+                    found = _from_files(model, devices, folder, root, arguments)
                     print_result(found)
                     results.append(found)
-                    for sink in sinks:
-                        shutil.rmtree(sink)
+                    if arguments.from_memory and len(devices) == 1:
+                        found = _in_processes(model, devices, [None], [None], n_rows, arguments)
+                        print_result(found)
+                        results.append(found)
             shutil.rmtree(folder)
     finally:
         shutil.rmtree(root)
     return results
 
 
+def _layouts(arguments: argparse.Namespace, largest: bool) -> list[list[str | list[str]]]:
+    """Return the devices of the processes of each run."""
+    if arguments.device == "cpu":
+        return [["cpu"], ["cpu"] * 2] if largest else [["cpu"]]
+    layouts: list[list[str | list[str]]] = []
+    for n_gpus in arguments.gpus if largest else arguments.gpus[:1]:
+        names = [f"cuda:{index}" for index in range(n_gpus)]
+        layouts += [[names], [*names]] if n_gpus > 1 else [[*names]]
+    return layouts
+
+
+def _from_files(
+    model: Path, devices: list[str | list[str]], folder: Path, root: Path, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Explain the files of a folder in as many processes as there are ``devices``; check the output."""
+    files, n = sorted(folder.iterdir()), len(devices)
+    sources = [
+        [os.fspath(path) for path in files[i * len(files) // n : (i + 1) * len(files) // n]] for i in range(n)
+    ]
+    sinks = [root / f"values-{i}" for i in range(n)]
+    found = _in_processes(model, devices, sources, sinks, 0, arguments)
+    found["error"] = _error(model, folder, sinks, arguments)
+    for sink in sinks:
+        shutil.rmtree(sink)
+    return found
+
+
 def print_result(result: dict[str, Any]) -> None:
+    where = "files" if "stage_seconds" in result else "memory"
     print(
-        f"{result['rows']:>12,} rows, processes on {' and on '.join(result['devices'])}: "
+        f"{result['rows']:>12,} rows from {where}, processes on {' and on '.join(result['devices'])}: "
         f"{result['wall_seconds']:8.1f} s, {result['rows_per_second']:>12,.0f} rows/s without starting, "
         f"peak {result['peak_mib']:,.0f} MiB",
         flush=True,
@@ -138,17 +147,17 @@ def _model(arguments: argparse.Namespace) -> Path:
     return path
 
 
-def _write_rows(folder: Path, n_rows: int, n_features: int, n_files: int) -> list[Path]:
-    """Write files of equally many rows, in row groups."""
+def _write_rows(folder: Path, n_rows: int, n_features: int, gpus: list[int]) -> None:
+    """Write files of equally many rows, in row groups; so many that processes can share them equally."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder.mkdir()
     names = [f"x{i}" for i in range(n_features)]
     schema = pa.schema([("id", pa.int64()), *((name, pa.float32()) for name in names)])
-    bounds = np.linspace(0, n_rows, n_files + 1).astype(int)
-    files = [folder / f"rows-{number}.parquet" for number in range(n_files)]
-    for path, begin, end in zip(files, bounds, bounds[1:]):
+    bounds = np.linspace(0, n_rows, math.lcm(2, *gpus) + 1).astype(int)
+    for number, (begin, end) in enumerate(pairwise(bounds)):
+        path = folder / f"rows-{number:03d}.parquet"
         with pq.ParquetWriter(path, schema, use_dictionary=False) as writer:
             for start in range(begin, end, ROW_GROUP):
                 n = min(ROW_GROUP, end - start)
@@ -156,36 +165,46 @@ def _write_rows(folder: Path, n_rows: int, n_features: int, n_files: int) -> lis
                 writer.write_table(
                     pa.Table.from_arrays([pa.array(np.arange(start, start + n)), *columns], schema=schema)
                 )
-    return files
 
 
 def _in_processes(
     model: Path,
     devices: list[str | list[str]],
-    sources: list[Path],
-    sinks: list[Path],
+    sources: list[list[str]] | list[None],
+    sinks: list[Path] | list[None],
+    n_rows: int,
     arguments: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Run one process per source at the same time; return the times of all and the peak of the largest."""
+    """Run one process per source at the same time; return the times of all and the peak of the largest.
+
+    Without a source, a process explains ``n_rows`` rows from memory.
+    """
     begin = time.perf_counter()
     running = []
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     for device, source, sink in zip(devices, sources, sinks, strict=True):
         call = {
             "model": os.fspath(model),
-            "source": os.fspath(source),
-            "sink": os.fspath(sink),
+            "source": source,
+            "sink": None if sink is None else os.fspath(sink),
+            "rows": n_rows,
             "device": device,
             "n_jobs": arguments.jobs,
             "top": arguments.top,
             "batch_size": arguments.batch_size or "auto",
         }
-        command = [sys.executable, "-c", CHILD, json.dumps(call)]
+        command = [sys.executable, os.fspath(PROCESS), json.dumps(call)]
         running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
     outputs = [process.communicate()[0] for process in running]
     if any(process.returncode for process in running):
         raise RuntimeError("a process that explains has failed; what it said stands above")
     parts = [json.loads(output) for output in outputs]
+    if sources[0] is None:
+        more = {"all_seconds": parts[0]["all_seconds"]}
+    else:
+        written = [path.stat().st_size for sink in sinks if sink for path in sink.glob("part-*")]
+        more = {name: [part[name] for part in parts] for name in ("stage_seconds", "processor_seconds")}
+        more |= {"batch_rows": parts[0]["batch_rows"], "output_mib": sum(written) / 2**20}
     return {
         "rows": sum(part["rows"] for part in parts),
         "processes": len(devices),
@@ -194,9 +213,8 @@ def _in_processes(
         "seconds": max(part["seconds"] for part in parts),
         "loading_seconds": max(part["loading_seconds"] for part in parts),
         "rows_per_second": sum(part["rows"] for part in parts) / max(part["seconds"] for part in parts),
-        "batch_rows": parts[0]["batch_rows"],
         "peak_mib": max(part["peak_mib"] for part in parts),
-        "output_mib": sum(path.stat().st_size for sink in sinks for path in sink.glob("part-*")) / 2**20,
+        **more,
     }
 
 

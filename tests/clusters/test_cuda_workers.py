@@ -36,12 +36,14 @@ def n_visible() -> int:
 
 
 @pytest.mark.parametrize("devices", [NAMES[0], NAMES], ids=str)
-def test_batches(devices: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch_size", [70, 9])
+def test_batches(devices: Any, batch_size: int, tmp_path: Path) -> None:
+    """The batches of two GPUs are split if they are large, and entire if there are many."""
     pa = pytest.importorskip("pyarrow")
     model, sink = classifier(X[FEATURES]), tmp_path / "values.arrow"
     source = pa.Table.from_pandas(X)
     result = explain_batches(
-        model, source, sink, keep=["id"], batch_size=70, algorithm="quadrature", device=devices
+        model, source, sink, keep=["id"], batch_size=batch_size, algorithm="quadrature", device=devices
     )
     assert result.n_rows == len(X)
     with pa.OSFile(str(sink)) as file:
