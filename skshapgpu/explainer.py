@@ -33,6 +33,7 @@ from ._files import saving
 from ._files.saving import Saved
 from ._rows import gpu_arrays
 from ._rows.background import Background, is_interventional, require_perturbation
+from ._rows.given_arrays import given_array
 from ._rows.inputs import Reader
 from ._rows.origins import Origins
 from ._rows.pipelines import NoCopy, copies_of, unwrap
@@ -700,7 +701,7 @@ class TreeExplainer:
             **self._facts(rows, run, self._origins_of(X) if self._features.by_input else None),
         )
 
-    def shap_values(self, X: Any, y: Any = None) -> np.ndarray:
+    def shap_values(self, X: Any, y: Any = None, *, out: Any = None) -> np.ndarray:
         """Compute SHAP values, and return the array alone.
 
         Parameters
@@ -709,17 +710,38 @@ class TreeExplainer:
             As for :meth:`explain`, which also lists the errors.
         y : array-like of shape (n_rows,), default=None
             As for :meth:`explain`.
+        out : array of float32 or float64, shape (n_rows, n_features[, n_outputs]), default=None
+            Array to which the values are written without an intermediate copy; it is also returned. It must
+            have the shape and the dtype of the values, must not share memory with X, and must be C-contiguous
+            or, with several outputs, have the layout of the arrays that this method returns: make it by
+            ``np.empty((n_rows, n_outputs, n_features), dtype).swapaxes(1, 2)``. For X on a GPU, it is an
+            array of CuPy or PyTorch there. It does not count towards ``memory_limit``. If an error is raised
+            after the work has begun, some of its rows may have been written, with values that may be wrong.
 
         Returns
         -------
         array of float32 or float64, shape (n_rows, n_features[, n_outputs])
-            SHAP values: an array of NumPy, or of the library of X if X is on a GPU.
+            SHAP values: an array of NumPy, or of the library of X if X is on a GPU; or ``out``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from skshapgpu import TreeExplainer
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> explainer = TreeExplainer(RandomForestRegressor(10, random_state=0).fit(X, y))
+        >>> values = np.empty(X.shape)
+        >>> explainer.shap_values(X, out=values) is values
+        True
         """
         rows = self._read(X, SHAP_VALUES)
-        values, _ = self._execute(rows, SHAP_VALUES, shap_values, self._read_labels(y, rows))
-        return _shaped(values)
+        labels = self._read_labels(y, rows)
+        place = self._given(out, rows, 1, labels)
+        values, _ = self._execute(rows, SHAP_VALUES, partial(shap_values, out=place), labels)
+        return _shaped(values) if out is None else out
 
-    def shap_interaction_values(self, X: Any) -> np.ndarray:
+    def shap_interaction_values(self, X: Any, *, out: Any = None) -> np.ndarray:
         """Compute SHAP interaction values of all pairs of features, and return the array alone.
 
         Each row and output has a symmetric matrix. Its elements off the diagonal are half of the Shapley
@@ -732,23 +754,27 @@ class TreeExplainer:
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             As for :meth:`explain_interactions`, which also lists the errors and offers results that need
             less memory.
+        out : array of float32 or float64, shape (n_rows, n_features, n_features[, n_outputs]), default=None
+            Array for the values, as for :meth:`shap_values`. With several outputs, make it by
+            ``np.empty((n_rows, n_outputs, n_features, n_features), dtype).swapaxes(1, 3)``.
 
         Returns
         -------
         array of float32 or float64, shape (n_rows, n_features, n_features[, n_outputs])
-            SHAP interaction values: an array of NumPy, or of the library of X if X is on a GPU.
+            SHAP interaction values: an array of NumPy, or of the library of X if X is on a GPU; or ``out``.
         """
-        found, _, _ = self._interactions(X, _ALL_PAIRS)
-        return _shaped(found.values)
+        found, _, _ = self._interactions(X, _ALL_PAIRS, out=out)
+        return _shaped(found.values) if out is None else out
 
     def _interactions(
-        self, X: Any, request: Request, progress: Any = False
+        self, X: Any, request: Request, progress: Any = False, out: Any = None
     ) -> tuple[Interactions, Run, Rows]:
         rows = self._read(X, request.kind, f"{INDEX_NAMES[request.kind.index]} of {request.result}")
         positions = None
         if request.form == "listed":
             positions = request.positions(self._names_of(rows))
-        work = partial(compute_interactions, request=request, positions=positions)
+        place = self._given(out, rows, 2)
+        work = partial(compute_interactions, request=request, positions=positions, out=place)
         found, run = self._execute(rows, request.kind, work, progress=progress)
         return found, run, rows
 
@@ -769,6 +795,13 @@ class TreeExplainer:
         progress: Any = False,
     ) -> tuple[T, Run]:
         return execute(self._compiled, rows, kind, work, labels, progress)
+
+    def _given(self, out: Any, rows: Rows, order: int, labels: np.ndarray | None = None) -> Any:
+        """Return a view of the caller's array for results, for the core; None without such an array."""
+        if out is None:
+            return None
+        compiled = self._compiled
+        return given_array(out, rows, compiled.n_outputs, (compiled.n_features,) * order, labels)
 
     def _read_labels(self, y: Any, rows: Rows) -> np.ndarray | None:
         """Return the labels in the form that the link takes if the model output needs them, else None."""

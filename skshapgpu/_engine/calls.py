@@ -103,6 +103,8 @@ class Run(ABC):
         Number of threads for passes over rows and results; 0: as many as are of use, as for copies to a GPU.
     skips_unused : bool
         Whether, in arrays of zeros, values of many features that no tree uses are not written again.
+    is_given : bool
+        Whether the memory of the result is the caller's, which does not count towards a memory limit.
     """
 
     device: str
@@ -111,6 +113,7 @@ class Run(ABC):
     passes = 1
     memory_threads = 0
     skips_unused = False
+    is_given = False
     _n_computed = 0
 
     def __init__(
@@ -374,7 +377,7 @@ class HostRun(Run):
     def _call_limit(self, allocated: int) -> int:
         """Return the bytes that a call on a GPU may take besides its results; 0: the core decides."""
         limit = self._compiled.call_limit
-        return 0 if limit is None else max(1, (limit - allocated) // 2)
+        return 0 if limit is None else max(1, (limit - (0 if self.is_given else allocated)) // 2)
 
     def _on_each_gpu(self, n_rows: int, run: Callable[[int, slice], None]) -> None:
         """Call ``run`` with the number of each GPU and its part of the rows."""
@@ -512,14 +515,19 @@ class DeviceRun(Run):
             )
 
 
-def shap_values(run: Run) -> Any:
-    """Return the SHAP values (or Banzhaf values) of all rows, [row][output][feature]."""
-    size = run.chunk_rows(*_rows_and_texts(run))
-    values, is_zero = run.new(run.n_rows, run.n_outputs, run.n_features)
+def shap_values(run: Run, out: Any = None) -> Any:
+    """Return the SHAP values (or Banzhaf values) of all rows, [row][output][feature].
+
+    They are in ``out``, if it is given.
+    """
+    result_row, work_row, what, advice = _rows_and_texts(run)
+    run.is_given = out is not None
+    size = run.chunk_rows(0 if run.is_given else result_row, work_row, what, advice)
+    values, is_zero = (out, False) if run.is_given else run.new(run.n_rows, run.n_outputs, run.n_features)
     zeroed = is_zero and run.skips_unused
     for start in range(0, run.n_rows, size):
         run.fill(start, chunk_of(values, start, size), zeroed=zeroed)
-    return run.to_native(values)
+    return values if run.is_given else run.to_native(values)
 
 
 def _rows_and_texts(run: Run) -> tuple[int, int, str, str]:

@@ -161,8 +161,12 @@ class Interactions:
     feature_values: Any = None
 
 
-def compute_interactions(run: Run, request: Request, positions: np.ndarray | None) -> Interactions:
-    """Compute the requested interactions; ``positions`` holds the feature positions of the listed sets.
+def compute_interactions(
+    run: Run, request: Request, positions: np.ndarray | None, out: Any = None
+) -> Interactions:
+    """Compute the requested interactions.
+
+    ``positions`` holds the feature positions of the listed sets; ``out`` is an array for all pairs, or None.
 
     Raises
     ------
@@ -170,7 +174,7 @@ def compute_interactions(run: Run, request: Request, positions: np.ndarray | Non
         The result does not fit into memory; the message says what to request instead.
     """
     if request.form == "all":
-        return _all(run, request)
+        return _all(run, request, out)
     if request.form == "occurring":
         return _occurring(run, request)
     if positions is None:
@@ -178,7 +182,7 @@ def compute_interactions(run: Run, request: Request, positions: np.ndarray | Non
     return _listed(run, request, positions)
 
 
-def _all(run: Run, request: Request) -> Interactions:
+def _all(run: Run, request: Request, out: Any) -> Interactions:
     n_features, item = run.n_features, run.dtype.itemsize
     matrix = n_features**2 * item
     memory = _ResultMemory(
@@ -189,12 +193,13 @@ def _all(run: Run, request: Request) -> Interactions:
     work = run.n_outputs * n_features * item
     if run.n_outputs > run.n_computed_outputs:
         work += n_features * item + matrix
-    size = memory.chunk_rows(run.n_outputs * matrix, work)
-    matrices = memory.allocate(run.n_outputs, n_features, n_features)
+    run.is_given = out is not None
+    size = memory.chunk_rows(0 if run.is_given else run.n_outputs * matrix, work)
+    matrices = out if run.is_given else memory.allocate(run.n_outputs, n_features, n_features)
     for start in range(0, run.n_rows, size):
-        out = chunk_of(matrices, start, size)
-        run.fill(start, run.empty(len(out), run.n_outputs, n_features), matrices=out)
-    return Interactions(run.to_native(matrices))
+        part = chunk_of(matrices, start, size)
+        run.fill(start, run.empty(len(part), run.n_outputs, n_features), matrices=part)
+    return Interactions(matrices if run.is_given else run.to_native(matrices))
 
 
 def _occurring(run: Run, request: Request) -> Interactions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -234,8 +235,43 @@ def current(array: Any) -> AbstractContextManager[Any]:
     return cupy.cuda.Device(gpu_of(array))
 
 
+def require_same_place(out: Any, rows: GpuArray) -> None:
+    """Reject an array for results that is not on the GPU of X, or not of the library that reads X.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    library = _root(rows.array)
+    if _root(out) != library or not on_gpu(out):
+        raise TypeError(
+            f"X lies on a GPU and is read by {library}, so out must be an array of {library} on that GPU, "
+            f"not a {type(out).__module__}.{type(out).__qualname__}"
+        )
+    if gpu_of(out) != rows.gpu:
+        raise ValueError(f"out lies on cuda:{gpu_of(out)}, but X on cuda:{rows.gpu}")
+    if getattr(out, "requires_grad", False):
+        raise ValueError("out requires gradients, which writing to it would break: use out.detach()")
+
+
+def is_contiguous(array: Any) -> bool:
+    return bool(array.is_contiguous() if is_torch(array) else array.flags.c_contiguous)
+
+
+def shares_memory(out: Any, rows: GpuArray) -> bool:
+    """Return whether a contiguous array of the dtype of the results may share memory with X."""
+    X = rows.array
+    item = 4 if dtype_of(X) == np.float32 else 8
+    strides = [item * stride for stride in X.stride()] if is_torch(X) else X.strides
+    spans = [stride * (n - 1) for stride, n in zip(strides, X.shape)]
+    begin = address(X) + sum(span for span in spans if span < 0)
+    end = address(X) + sum(span for span in spans if span > 0) + item
+    n_bytes = math.prod(out.shape) * rows.dtype.itemsize
+    return n_bytes > 0 and address(out) < end and begin < address(out) + n_bytes
+
+
 def address(array: Any) -> int:
-    """Return the address of an array made by :meth:`GpuArray.empty`."""
+    """Return the address of an array of PyTorch or CuPy."""
     return array.data_ptr() if is_torch(array) else array.data.ptr
 
 

@@ -26,6 +26,7 @@ class Array:
     def __init__(self, array: np.ndarray, index: int = 0) -> None:
         self.array, self.device = array, SimpleNamespace(id=index)
         self.dtype, self.shape, self.ndim, self.strides = array.dtype, array.shape, array.ndim, array.strides
+        self.flags = array.flags
 
     @property
     def data(self) -> Any:

@@ -383,6 +383,28 @@ def test_arrays_come_back_where_they_came_from(
     assert explanation.to_frame().shape[0] == len(rows)
 
 
+@pytest.mark.parametrize("model", ["regressor", "multiclass"])
+def test_values_in_arrays_of_the_caller(namespace: Any, model: str, request: pytest.FixtureRequest) -> None:
+    """On the GPU and on the host, the values are those that are returned without such an array."""
+    fitted, rows = request.getfixturevalue(model), X if model == "regressor" else IRIS[0]
+    explainer = TreeExplainer(fitted, device="cuda")
+    for values_of in (explainer.shap_values, explainer.shap_interaction_values):
+        expected = values_of(rows)
+        out = np.full_like(expected, np.nan)
+        assert values_of(rows, out=out) is out and (out == expected).all()
+        given = put(namespace, rows)
+        there = values_of(given)
+        there[...] = 0
+        assert values_of(given, out=there) is there
+        assert (gpu_arrays.to_host(there) == expected).all()
+    with pytest.raises(ValueError, match="shares memory"):
+        TreeExplainer(request.getfixturevalue("regressor"), device="cuda").shap_values(
+            both := put(namespace, X), out=both
+        )
+    with pytest.raises(TypeError, match="out must be an array of"):
+        explainer.shap_values(given, out=np.empty((len(rows), 1)))
+
+
 def test_strides(namespace: Any, regressor: Any) -> None:
     expected = TreeExplainer(regressor, device="cuda").shap_values(X)
     spread = np.zeros((2 * len(X), 3 * X.shape[1]))

@@ -9,11 +9,12 @@ import pickle
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers.gpu_stand_in import Array, CudaError, CudaMemoryError, CudaPlan, OtherArray, install
+from helpers.gpu_stand_in import Array, CudaError, CudaMemoryError, CudaPlan, OtherArray, empty, install
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     GradientBoostingClassifier,
@@ -400,6 +401,74 @@ def test_probabilities_of_long_paths(wide: np.ndarray, monkeypatch: pytest.Monke
         with pytest.raises(error, match=r"tables do not fit into memory .* computed on the CPU only"):
             TreeExplainer(model, wide[:9], device=device, **options).explain(rows)
     assert TreeExplainer(model, wide[:9], **options).explain(wide).device == "cpu"
+
+
+# Arrays of the caller
+
+
+@pytest.mark.usefixtures("chunks")
+def test_values_in_an_array_on_the_gpu(case: Any) -> None:
+    model, rows, options = case
+    explainer = TreeExplainer(model, **options)
+    expected = TreeExplainer(model, device="cpu", algorithm="quadrature", **options)
+    for values_of, values in (
+        (explainer.shap_values, expected.shap_values(rows)),
+        (explainer.shap_interaction_values, expected.shap_interaction_values(rows)),
+    ):
+        several = explainer.output_names is not None
+        core = values.swapaxes(1, -1) if several else values[:, None]
+        place = empty(core.shape, core.dtype)
+        out = place.swapaxes(1, core.ndim - 1) if several else place[:, 0]
+        assert values_of(Array(rows), out=out) is out
+        np.testing.assert_array_equal(out.get(), values)
+
+
+@pytest.mark.parametrize(
+    ("out", "error", "message"),
+    [
+        (
+            np.empty(X.shape),
+            TypeError,
+            "read by cupy, so out must be an array of cupy on that GPU, not a numpy",
+        ),
+        (OtherArray(np.empty(X.shape)), TypeError, "not a other_gpu_library.arrays.OtherArray"),
+        (Array(np.empty(X.shape), 1), ValueError, "out lies on cuda:1, but X on cuda:0"),
+        (Array(np.empty(X.shape, "f4")), ValueError, "out must be float64, .* not float32"),
+        (Array(np.empty((9, 10))), ValueError, r"not \(9, 10\)"),
+        (Array(np.empty(X.shape, order="F")), ValueError, "C-contiguous"),
+        (Array(X), ValueError, "shares memory"),
+        (Array(X[::-1]), ValueError, "C-contiguous"),
+    ],
+    ids=["host", "library", "GPU", "dtype", "shape", "order", "X", "reversed"],
+)
+def test_wrong_arrays_on_the_gpu(
+    regressor: Any, out: Any, error: type[Exception], message: str, calls: list[dict[str, Any]]
+) -> None:
+    with pytest.raises(error, match=message):
+        TreeExplainer(regressor).shap_values(Array(X), out=out)
+    assert not calls
+
+
+def test_memory_of_rows_on_the_gpu() -> None:
+    both = np.concatenate([X, X])
+    first, second = Array(both[: len(X)]), Array(both[len(X) :])
+    for rows in (both[: len(X)], both[: len(X)][::-1], both[: len(X), ::3]):
+        given: Any = SimpleNamespace(array=Array(rows), dtype=rows.dtype)
+        assert gpu_arrays.shares_memory(first, given) and not gpu_arrays.shares_memory(second, given)
+
+
+@pytest.mark.parametrize("names", ["cuda:0", ["cuda:0", "cuda:1"]])
+def test_rows_of_the_host_in_an_array_with_a_memory_limit(case: Any, names: Any) -> None:
+    """The array does not count towards the limit: it may be larger."""
+    model, rows, options = case
+    explainer = TreeExplainer(model, device=names, memory_limit=200_000, **options)
+    expected = TreeExplainer(model, device="cpu", algorithm="quadrature", **options).shap_values(rows)
+    many = np.tile(rows, (30, 1))
+    repeated = np.concatenate([expected] * 30)
+    out = np.full((len(many), *expected.swapaxes(1, -1).shape[1:]), np.nan, expected.dtype)
+    out = out if expected.ndim == 2 else out.swapaxes(1, 2)
+    assert out.nbytes > 200_000 and explainer.shap_values(many, out=out) is out
+    np.testing.assert_allclose(out, repeated, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
 
 
 # explain_batches
