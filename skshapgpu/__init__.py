@@ -15,6 +15,8 @@ if find_spec(f"{__name__}._core") is None:
 
 if TYPE_CHECKING:
     from ._common.devices import cuda_info
+    from ._dependence.friedman import friedman_h
+    from ._dependence.partial import partial_dependence
     from ._engine.costs import CallPlan, TreeGroup
     from ._estimators.cross_validation import cross_val_explain
     from ._estimators.importance import shap_importance
@@ -58,6 +60,8 @@ __all__ = [
     "explain",
     "explain_batches",
     "explain_interactions",
+    "friedman_h",
+    "partial_dependence",
     "register_adapter",
     "shap_importance",
     "show_versions",
@@ -88,6 +92,8 @@ _MODULES = {
     "explain": "explainer",
     "explain_batches": "batches",
     "explain_interactions": "explainer",
+    "friedman_h": "_dependence.friedman",
+    "partial_dependence": "_dependence.partial",
     "register_adapter": "adapters",
     "shap_importance": "_estimators.importance",
 }

@@ -5,17 +5,13 @@
 #include <vector>
 
 #include "plan/columns.h"
-#include "rows/coding.h"
+#include "rows/coded_tiles.h"
 
 namespace skshap {
 namespace {
 
 // Rows that descend together: their loads from memory overlap.
 constexpr int kTogether = 8;
-
-// Bytes of the codes of a tile, and of all tiles that are coded before trees are begun.
-constexpr size_t kTileBytes = 1 << 17, kCodeBytes = size_t{1} << 26;
-constexpr size_t kMostTileRows = 4096;
 
 // A chunk of trees has at most as many nodes, which stay in the cache, unless it has one tree only.
 constexpr int64_t kChunkNodes = 1 << 14;
@@ -37,14 +33,11 @@ struct Node {
 };
 constexpr uint32_t kByCategory = 2;
 
-struct Tile {
-  CodeTile codes;
+struct Tile : CodedTile {
   std::vector<uint32_t> categories;  // [column][stride]; empty without categorical columns
-  int64_t first;
-  int n_rows;
 
   void code(const Plan& plan, const Rows& rows) {
-    code_tile(plan, kernels(), rows, first, n_rows, codes);
+    CodedTile::code(plan, rows);
     if (codes.category_rows.empty()) return;
     categories.resize(plan.columns.size() * codes.stride);
     for (int row = 0; row < n_rows; row += kBlockRows)
@@ -245,28 +238,10 @@ bool add_leaf_weights(const EnsembleView& e, const Rows& rows, const double* wei
   plan.x_float32 = e.x_float32;
   plan.strict = e.strict;
   const ColumnCoder columns(e, plan, n_threads);
-  const size_t row_bytes = std::max<size_t>(code_bytes(plan) / kBlockRows, 1);
-  const size_t stride =
-      std::clamp<size_t>(kTileBytes / row_bytes / kBlockRows * kBlockRows, kBlockRows, kMostTileRows);
-  const auto n_tiles = static_cast<size_t>((rows.n_rows + stride - 1) / stride);
-  std::vector<Tile> tiles(std::min(n_tiles, std::max<size_t>(kCodeBytes / (row_bytes * stride), 1)));
-  for (Tile& tile : tiles) tile.codes.allocate(plan, static_cast<int>(stride));
+  const size_t stride = coded_tile_rows(plan);
   const std::vector<int32_t> chunks = chunks_of(e, n_threads);
   const auto n_chunks = static_cast<int64_t>(chunks.size()) - 1;
-
-  for (int64_t first = 0; first < rows.n_rows;) {
-    size_t n = 0;
-    for (; n < tiles.size() && first < rows.n_rows; ++n, first += tiles[n - 1].n_rows) {
-      tiles[n].first = first;
-      tiles[n].n_rows = static_cast<int>(std::min<int64_t>(stride, rows.n_rows - first));
-    }
-    tiles.resize(n);
-    const bool coded = work_off(n, n_threads, interrupted, [&] {
-      return [&](int64_t i, const Stop& stop) {
-        tiles[i].code(plan, rows);
-        return !stop();
-      };
-    });
+  return work_on_tiles<Tile>(plan, rows, n_threads, interrupted, [&](const std::vector<Tile>& tiles) {
     const auto descend = [&](auto descent) {
       return work_off(n_chunks, n_threads, interrupted, [&] {
         return [&, descent](int64_t i, const Stop& stop) mutable {
@@ -274,12 +249,9 @@ bool add_leaf_weights(const EnsembleView& e, const Rows& rows, const double* wei
         };
       });
     };
-    if (!coded) return false;
-    if (!(plan.wide_codes ? descend(Descent<uint32_t>(e, columns, plan, stride))
-                          : descend(Descent<uint16_t>(e, columns, plan, stride))))
-      return false;
-  }
-  return true;
+    return plan.wide_codes ? descend(Descent<uint32_t>(e, columns, plan, stride))
+                           : descend(Descent<uint16_t>(e, columns, plan, stride));
+  });
 }
 
 }  // namespace skshap

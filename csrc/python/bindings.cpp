@@ -16,6 +16,7 @@
 #include "cpu/walk_time.h"
 #include "intervals/builder.h"
 #include "plan/columns.h"
+#include "python/ensemble_view.h"
 #include "python/table_bindings.h"
 #include "simd/kernels.h"
 #include "tables/fast_v2.h"
@@ -23,30 +24,10 @@
 
 namespace skshap {
 
-void bind_arrays(py::module_& module);  // array_bindings.cpp
+void bind_arrays(py::module_& module);      // array_bindings.cpp
+void bind_dependence(py::module_& module);  // dependence_bindings.cpp
 
 namespace {
-
-template <class T>
-using Array = py::array_t<T, py::array::c_style>;
-
-// Return an attribute of the ensemble, which must have exactly the documented dtype; `n` is its length, or
-// -1.
-template <class T>
-Array<T> attribute(const py::dict& ensemble, const char* name, py::ssize_t n) {
-  const py::object value = ensemble[name];
-  if (!py::isinstance<Array<T>>(value))
-    throw py::type_error(std::string(name) + " must be a C-contiguous array of " +
-                         std::string(py::str(py::dtype::of<T>())));
-  const auto array = py::reinterpret_borrow<Array<T>>(value);
-  if (n >= 0 && array.size() != n) throw py::value_error(std::string(name) + " has a wrong length");
-  return array;
-}
-
-template <class T>
-const T* or_null(const Array<T>& array) {
-  return array.size() ? array.data() : nullptr;
-}
 
 Index index_named(const std::string& name) {
   if (name == "SII") return Index::kShapley;
@@ -76,61 +57,6 @@ Precision precision_named(const std::string& name) {
   if (name == "single") return Precision::kSingle;
   if (name == "double") return Precision::kDouble;
   throw py::value_error("precision must be 'single' or 'double', not '" + name + "'");
-}
-
-void require_threads(int n_threads) {
-  if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
-}
-
-// Call `make` with a view of an ensemble, without the GIL, and return its result. Ensemble
-// (skshapgpu/adapters/ensemble.py) has validated all values; only types and lengths are checked here.
-template <class Make>
-auto with_view(const py::dict& ensemble, const Make& make) {
-  const auto tree_output = attribute<int32_t>(ensemble, "tree_output", -1);
-  const auto tree_offsets = attribute<int64_t>(ensemble, "tree_offsets", tree_output.size() + 1);
-  const auto left = attribute<int32_t>(ensemble, "left", tree_offsets.at(tree_output.size()));
-  const py::ssize_t n = left.size();
-  const auto right = attribute<int32_t>(ensemble, "right", n);
-  const auto feature = attribute<int32_t>(ensemble, "feature", n);
-  const auto threshold = attribute<double>(ensemble, "threshold", n);
-  const auto missing_left = attribute<bool>(ensemble, "missing_left", n);
-  const auto cover = attribute<double>(ensemble, "cover", n);
-  const auto value = attribute<double>(ensemble, "value", -1);
-  const auto intercept = attribute<double>(ensemble, "intercept", -1);
-  const auto player = attribute<int32_t>(ensemble, "player", -1);
-  const auto zero_missing = attribute<bool>(ensemble, "zero_missing", -1);
-  const auto category_set = attribute<int32_t>(ensemble, "category_set", -1);
-  const auto category_offsets = attribute<int64_t>(ensemble, "category_offsets", -1);
-  const auto category_values = attribute<int32_t>(ensemble, "category_values", -1);
-  const auto category_listed_left = attribute<bool>(ensemble, "category_listed_left", -1);
-
-  EnsembleView view{};
-  view.n_features = ensemble["n_features"].cast<int32_t>();
-  view.n_outputs = static_cast<int32_t>(intercept.size());
-  view.n_trees = static_cast<int32_t>(tree_output.size());
-  view.tree_offsets = tree_offsets.data();
-  view.tree_output = tree_output.data();
-  view.left = left.data();
-  view.right = right.data();
-  view.feature = feature.data();
-  view.threshold = threshold.data();
-  view.missing_left = reinterpret_cast<const uint8_t*>(missing_left.data());
-  view.cover = cover.data();
-  view.value = value.data();
-  view.value_width = static_cast<int32_t>(value.ndim() == 2 ? value.shape(1) : 1);
-  view.intercept = intercept.data();
-  view.x_float32 = ensemble["x_dtype"].cast<std::string>() == "float32";
-  view.strict = ensemble["strict"].cast<bool>();
-  view.player = or_null(player);
-  view.n_players = view.n_features;
-  if (view.player) view.n_players = *std::max_element(view.player, view.player + view.n_features) + 1;
-  view.zero_missing = reinterpret_cast<const uint8_t*>(or_null(zero_missing));
-  view.category_set = or_null(category_set);
-  view.category_offsets = category_offsets.data();
-  view.category_values = category_values.data();
-  view.category_listed_left = reinterpret_cast<const uint8_t*>(category_listed_left.data());
-  const WithoutGil release;
-  return make(view);
 }
 
 Plan compile(const py::dict& ensemble, const std::string& precision, int order, const std::string& name,
@@ -196,12 +122,6 @@ Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_thr
   if (layout.plan != &plan) throw py::value_error("the layout is of another plan");
   const WithoutGil release;
   return make_interval_plan(plan, layout, n_threads);
-}
-
-void require_weights(const py::array& weights, py::ssize_t n_rows) {
-  if (!is_float64(weights)) throw py::type_error("weights must be float64");
-  if (weights.ndim() != 1 || weights.shape(0) != n_rows || !(weights.flags() & py::array::c_style))
-    throw py::value_error("weights must be contiguous, one for each row");
 }
 
 // Check the background rows and return them; their weights add up to 1.
@@ -304,28 +224,6 @@ std::vector<size_t> term_counts(const RescaledTables& tables) {
   std::vector<size_t> counts;
   for (const SeparableSlope& slope : tables.slopes) counts.push_back(slope.n_terms);
   return counts;
-}
-
-// Run `work` without the GIL; its argument tells it whether a signal has arrived.
-template <class Work>
-void run_interruptibly(const Work& work) {
-  Interrupt interrupted;
-  bool complete;
-  {
-    const WithoutGil release;
-    complete = work(std::ref(interrupted));
-  }
-  if (!complete) throw py::error_already_set();
-}
-
-// Check X, which may have only the columns that trees test, and return its rows.
-Rows host_rows(const Plan& plan, const py::array& X) {
-  const bool packed = X.ndim() == 2 && X.shape(1) != plan.n_inputs && X.shape(1) == plan.n_used_inputs;
-  if (!packed) return checked_rows(plan, X);
-  require_floats(X, "X");
-  Rows rows = rows_of(X);
-  rows.packed = true;
-  return rows;
 }
 
 using BaseValue = std::optional<std::vector<double>>;
@@ -587,6 +485,7 @@ PYBIND11_MODULE(_core, module) {
         return out;
       });
   bind_arrays(module);
+  bind_dependence(module);
   module.def("add_leaf_weights", &add_leaf_weights_of, py::arg("ensemble"), py::arg("rows"),
              py::arg("weights"), py::arg("weight_at"), py::arg("n_threads") = 1);
   module.def("parse_numbers", &parse_numbers, py::arg("text"), py::arg("numbers"));

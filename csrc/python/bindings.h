@@ -63,6 +63,26 @@ inline Rows checked_rows(const Plan& plan, const py::array& X) {
   return rows_of(X);
 }
 
+// Check X, which may have only the columns that trees test, and return its rows.
+inline Rows host_rows(const Plan& plan, const py::array& X) {
+  const bool packed = X.ndim() == 2 && X.shape(1) != plan.n_inputs && X.shape(1) == plan.n_used_inputs;
+  if (!packed) return checked_rows(plan, X);
+  require_floats(X, "X");
+  Rows rows = rows_of(X);
+  rows.packed = true;
+  return rows;
+}
+
+inline void require_threads(int n_threads) {
+  if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
+}
+
+inline void require_weights(const py::array& weights, py::ssize_t n_rows) {
+  if (!is_float64(weights)) throw py::type_error("weights must be float64");
+  if (weights.ndim() != 1 || weights.shape(0) != n_rows || !(weights.flags() & py::array::c_style))
+    throw py::value_error("weights must be contiguous, one for each row");
+}
+
 // Return the data of an optional float64 result.
 inline double* optional_doubles(const py::object& given, const char* name,
                                 const std::vector<py::ssize_t>& shape) {
@@ -189,5 +209,17 @@ class Interrupt {
 
   Clock::time_point last_ = Clock::now();
 };
+
+// Run `work` without the GIL; its argument tells it whether a signal has arrived.
+template <class Work>
+void run_interruptibly(const Work& work) {
+  Interrupt interrupted;
+  bool complete;
+  {
+    const WithoutGil release;
+    complete = work(std::ref(interrupted));
+  }
+  if (!complete) throw py::error_already_set();
+}
 
 }  // namespace skshap

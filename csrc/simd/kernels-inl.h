@@ -23,6 +23,7 @@ Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_ve
   k.find_leaves = &find_leaves;
   k.descend = &descend;
   k.index = &index;
+  k.count_rows = &count_rows;
   k.lookup_float = &lookup<FloatVector>;
   k.lookup_double = &lookup<DoubleVector>;
   k.entry_index = &entry_index;

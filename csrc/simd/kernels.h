@@ -244,6 +244,8 @@ struct Kernels {
   void (*find_leaves)(const ReachArgs&);  // for other trees of at most 65,536 leaves; in time for each leaf
   void (*descend)(const ReachArgs&);      // for any others; in time for each level
   void (*index)(const IndexArgs&);
+  // Add the number of rows in each word to its count.
+  void (*count_rows)(const uint64_t* words, size_t n_words, uint64_t* counts);
   void (*lookup_float)(const LookupArgs<float>&);
   void (*lookup_double)(const LookupArgs<double>&);
   void (*entry_index)(const EntryIndexArgs&);

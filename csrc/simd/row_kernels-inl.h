@@ -187,6 +187,10 @@ void index(const IndexArgs& args) {
   }
 }
 
+void count_rows(const uint64_t* words, size_t n_words, uint64_t* counts) {
+  for (size_t i = 0; i < n_words; ++i) counts[i] += static_cast<uint64_t>(__builtin_popcountll(words[i]));
+}
+
 template <class T>
 void add_scaled(double scale, const T* from, double* to) {
   for (int row = 0; row < kBlockRows; ++row) to[row] += scale * from[row];

@@ -101,8 +101,8 @@ def _about_data(message: str) -> str:
     return f"data: {message}" if named == message else named
 
 
-def shares(weights: Any, n_rows: int) -> np.ndarray:
-    """Return the weights of the rows of ``data``, divided by their sum.
+def shares(weights: Any, n_rows: int, data: str = "data", name: str = "data_weights") -> np.ndarray:
+    """Return the weights of the rows of ``data``, divided by their sum; errors give these names.
 
     Raises
     ------
@@ -110,24 +110,24 @@ def shares(weights: Any, n_rows: int) -> np.ndarray:
         There are no rows, or the weights are invalid.
     """
     if not n_rows:
-        raise ValueError("data has no rows: at least one is needed")
+        raise ValueError(f"{data} has no rows: at least one is needed")
     if weights is None:
         return np.full(n_rows, 1 / n_rows)
     try:
         shares = np.asarray(weights, np.float64)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"data_weights must be numbers: {error}") from error
+        raise type(error)(f"{name} must be numbers: {error}") from error
     if shares.shape != (n_rows,):
         raise ValueError(
-            f"data_weights must have one entry for each of the {n_rows} rows of data, not the shape "
+            f"{name} must have one entry for each of the {n_rows} rows of {data}, not the shape "
             f"{shares.shape}"
         )
     wrong = np.flatnonzero(~(np.isfinite(shares) & (shares >= 0)))
     if len(wrong):
         raise ValueError(
-            f"data_weights must be finite and not negative, but entry {wrong[0]} is {shares[wrong[0]]}"
+            f"{name} must be finite and not negative, but entry {wrong[0]} is {shares[wrong[0]]}"
         )
     if not shares.any():
-        raise ValueError("data_weights are all zero")
+        raise ValueError(f"{name} are all zero")
     shares = shares / shares.max()  # so that the sum cannot overflow
     return shares / shares.sum()

@@ -78,6 +78,10 @@ class ColumnRules:
         names = self.names or self._schema.feature_names
         return names[feature] if names else str(feature)
 
+    def is_categorical(self, feature: int) -> bool:
+        """Return whether a column has a type for categories or strings."""
+        return feature in self._category_numbers or feature in self.texts
+
     def has_encoder(self, feature: int) -> bool:
         """Return whether a column is encoded."""
         return self._encoder(feature) is not None

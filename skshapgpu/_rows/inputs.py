@@ -208,6 +208,10 @@ class HostRows:
             return bool(sp.issparse(self.data))
         return all(type(dtype).__name__ == "SparseDtype" for dtype in self.data.dtypes)
 
+    def is_categorical(self, feature: int) -> bool:
+        """Return whether a column of a data frame has a type for categories or strings."""
+        return self._rules.is_categorical(feature)
+
     def chunk(self, start: int, stop: int, packed: bool = False, n_threads: int = 1) -> np.ndarray:
         """Return rows ``start`` to ``stop - 1``, encoded and checked.
 

@@ -88,6 +88,8 @@ class DerivedColumns(Protocol):
         Number of derived columns.
     encoded : set of int
         Columns of X, with an encoder, from which they are computed.
+    sources : sequence of set of int
+        Columns of X from which each derived column is computed.
     row_bytes : int
         Bytes, approximately, that :meth:`fill` allocates for each row.
     """
@@ -98,6 +100,8 @@ class DerivedColumns(Protocol):
     def n_columns(self) -> int: ...
     @property
     def encoded(self) -> Set[int]: ...
+    @property
+    def sources(self) -> Sequence[Set[int]]: ...
     @property
     def row_bytes(self) -> int: ...
 

@@ -101,6 +101,11 @@ class Combination:
         """Columns of X whose categories it reads."""
         return {*self.categories, *(column for column, _ in self.equal)}
 
+    @property
+    def columns(self) -> set[int]:
+        """Columns of X that it reads."""
+        return {*self.encoded, *(column for column, *_ in self.above)}
+
     def keys_of(self, block: np.ndarray, hashes: Mapping[int, np.ndarray]) -> np.ndarray:
         """Return the hash of each row; ``hashes`` holds the hashes of the categorical columns."""
         key = np.zeros(len(block), np.uint64)
@@ -221,6 +226,10 @@ class CtrColumns:
     @cached_property
     def encoded(self) -> frozenset[int]:
         return frozenset().union(*(one.encoded for one in self.combinations))
+
+    @property
+    def sources(self) -> list[frozenset[int]]:
+        return [frozenset(self.combinations[i].columns) for i in self.combination]
 
     @property
     def row_bytes(self) -> int:

@@ -1,0 +1,90 @@
+#include "dependence/cells.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "rows/coding.h"
+
+namespace skshap {
+namespace {
+
+// Return the codes of rows in a column, of which missing is kMissingCode if the column is numeric.
+std::vector<uint32_t> codes_of(const Plan& plan, const CodeTile& tile, size_t column, size_t n_rows) {
+  std::vector<uint32_t> codes(n_rows);
+  if (plan.columns[column].categorical) {
+    for (size_t row = 0; row < n_rows; ++row) {
+      const CategoryRows& rows = tile.category_rows[row / kBlockRows * plan.columns.size() + column];
+      for (uint32_t i = 0; i < rows.n; ++i)
+        if (rows.rows[i] >> row % kBlockRows & 1) codes[row] = rows.code[i];
+    }
+  } else if (plan.wide_codes) {
+    std::copy_n(tile.wide.begin() + column * tile.stride, n_rows, codes.begin());
+  } else {
+    std::transform(tile.narrow.begin() + column * tile.stride,
+                   tile.narrow.begin() + column * tile.stride + n_rows, codes.begin(), [](uint16_t code) {
+                     return code == static_cast<uint16_t>(kMissingCode) ? kMissingCode : uint32_t{code};
+                   });
+  }
+  return codes;
+}
+
+void append(Runs& runs, uint32_t cell) {
+  if (!runs.empty() && runs.back().end == cell)
+    ++runs.back().end;
+  else
+    runs.push_back({cell, cell + 1});
+}
+
+}  // namespace
+
+Cells::Cells(const Plan& plan, const std::vector<int32_t>& inputs, const Rows& points)
+    : place_(plan.columns.size(), -1), cell_of_point_(points.n_rows) {
+  const auto n_points = static_cast<size_t>(points.n_rows);
+  CodeTile tile;
+  tile.allocate(plan, static_cast<int>(whole_blocks(n_points)));
+  code_tile(plan, kernels(), points, 0, static_cast<int>(n_points), tile);
+  std::vector<std::vector<uint32_t>> of_points;
+  for (size_t c = 0; c < plan.columns.size(); ++c) {
+    if (std::find(inputs.begin(), inputs.end(), plan.columns[c].input) == inputs.end()) continue;
+    place_[c] = static_cast<int32_t>(of_points.size());
+    of_points.push_back(codes_of(plan, tile, c, n_points));
+  }
+  std::vector<uint32_t> order(n_points);
+  std::iota(order.begin(), order.end(), 0u);
+  const auto differ = [&](uint32_t a, uint32_t b) {
+    return std::find_if(of_points.begin(), of_points.end(),
+                        [=](const std::vector<uint32_t>& codes) { return codes[a] != codes[b]; });
+  };
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    const auto codes = differ(a, b);
+    return codes != of_points.end() && (*codes)[a] < (*codes)[b];
+  });
+  codes_.resize(of_points.size());
+  n_cells_ = 0;
+  for (size_t i = 0; i < n_points; ++i) {
+    if (i == 0 || differ(order[i], order[i - 1]) != of_points.end()) {
+      ++n_cells_;
+      for (size_t place = 0; place < codes_.size(); ++place)
+        codes_[place].push_back(of_points[place][order[i]]);
+    }
+    cell_of_point_[order[i]] = static_cast<uint32_t>(n_cells_ - 1);
+  }
+}
+
+void Cells::split(const DecideNode& test, const std::vector<uint32_t>& category_bits, const Runs& runs,
+                  Runs& left, Runs& right) const {
+  const std::vector<uint32_t>& codes = codes_[place_[test.column]];
+  const uint32_t* const bits = category_bits.data() + test.operand;
+  for (const Run& run : runs)
+    for (uint32_t cell = run.begin; cell < run.end; ++cell) {
+      const uint32_t code = codes[cell];
+      bool goes_left;
+      if (test.flags & kCategorical)
+        goes_left = bits[code >> 5] >> (code & 31) & 1;
+      else
+        goes_left = code == kMissingCode ? test.bias != 0 : code + test.bias <= test.operand;
+      append(goes_left ? left : right, cell);
+    }
+}
+
+}  // namespace skshap

@@ -1,0 +1,159 @@
+#include "dependence/dependent_trees.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/columns.h"
+
+namespace skshap {
+namespace {
+
+class Compiler {
+ public:
+  Compiler(const EnsembleView& e, const ColumnCoder& columns, DependentTrees& out)
+      : e_(e), columns_(columns), out_(out), n_axes_(out.axes.size()) {}
+
+  void add_tree(int32_t number) {
+    const int64_t root = e_.tree_offsets[number];
+    tree_ = {out_.tests.size(), 0, out_.n_leaves(), 0, out_.leaf_begins.size(), e_.tree_output[number]};
+    leaves_.clear();
+    regions_.clear();
+    Item all{root, 0, {}};
+    for (const Cells& cells : out_.axes) {
+      all.regions.push_back(regions_.size());
+      regions_.push_back({{0, static_cast<uint32_t>(cells.n_cells())}});
+    }
+    stack_.push_back(std::move(all));
+    while (!stack_.empty()) {
+      Item item = std::move(stack_.back());
+      stack_.pop_back();
+      if (e_.is_leaf(item.node))
+        leaves_.push_back(std::move(item));
+      else
+        add_inner(root, std::move(item));
+    }
+    find_ends();
+    write_leaves(number);
+    out_.trees.push_back(tree_);
+  }
+
+ private:
+  struct Item {
+    int64_t node;
+    uint32_t edge;
+    std::vector<size_t> regions;  // of each axis
+  };
+
+  void add_inner(int64_t root, Item item) {
+    const size_t n_bits = out_.plan.category_bits.size();
+    const DecideNode test = columns_.code(item.node, out_.plan.category_bits);
+    const int64_t left = root + e_.left[item.node], right = root + e_.right[item.node];
+    size_t axis = 0;
+    while (axis < n_axes_ && !out_.axes[axis].has(test.column)) ++axis;
+    if (axis == n_axes_) {
+      out_.tests.push_back(test);
+      out_.inner_edges.push_back(item.edge);
+      const uint32_t edge = static_cast<uint32_t>(++tree_.n_inner) << 1;
+      stack_.push_back({right, edge | 1, item.regions});
+      stack_.push_back({left, edge, std::move(item.regions)});
+      return;
+    }
+    Runs of_left, of_right;
+    out_.axes[axis].split(test, out_.plan.category_bits, regions_[item.regions[axis]], of_left, of_right);
+    out_.plan.category_bits.resize(n_bits);
+    push(right, item, axis, std::move(of_right));
+    push(left, item, axis, std::move(of_left));
+  }
+
+  void push(int64_t node, const Item& above, size_t axis, Runs runs) {
+    if (runs.empty()) return;
+    Item item = above;
+    item.node = node;
+    item.regions[axis] = regions_.size();
+    regions_.push_back(std::move(runs));
+    stack_.push_back(std::move(item));
+  }
+
+  void find_ends() {
+    out_.inner_ends.resize(out_.tests.size());
+    uint32_t* const ends = out_.inner_ends.data() + tree_.inner;
+    for (size_t i = 0; i < tree_.n_inner; ++i) ends[i] = static_cast<uint32_t>(i) + 1;
+    for (size_t i = tree_.n_inner; i-- > 0;)
+      if (const uint32_t slot = out_.inner_edges[tree_.inner + i] >> 1)
+        ends[slot - 1] = std::max(ends[slot - 1], ends[i]);
+  }
+
+  void write_leaves(int32_t number) {
+    std::stable_sort(leaves_.begin(), leaves_.end(),
+                     [](const Item& a, const Item& b) { return a.edge < b.edge; });
+    tree_.n_leaves = leaves_.size();
+    uint32_t slot = 0;
+    for (uint32_t i = 0; i < leaves_.size(); ++i) {
+      for (; slot <= leaves_[i].edge >> 1; ++slot) out_.leaf_begins.push_back(i);
+      out_.leaf_edges.push_back(leaves_[i].edge);
+      for (const size_t region : leaves_[i].regions) {
+        out_.run_begins.push_back(out_.runs.size());
+        out_.runs.insert(out_.runs.end(), regions_[region].begin(), regions_[region].end());
+      }
+    }
+    for (; slot <= tree_.n_inner + 1; ++slot) out_.leaf_begins.push_back(static_cast<uint32_t>(leaves_.size()));
+    const size_t width = e_.value_width, first = out_.leaf_values.size();
+    for (const Item& leaf : leaves_)
+      out_.leaf_values.insert(out_.leaf_values.end(), e_.value + leaf.node * width,
+                              e_.value + (leaf.node + 1) * width);
+    for (size_t o = 0; o < width; ++o) center(number, o, first);
+  }
+
+  // Move the middle of the leaves into the constant: an offset that all leaves share would use up digits.
+  void center(int32_t number, size_t o, size_t first) {
+    const size_t width = e_.value_width;
+    double least = HUGE_VAL, largest = -HUGE_VAL;
+    for (size_t i = first + o; i < out_.leaf_values.size(); i += width) {
+      least = std::min(least, out_.leaf_values[i]);
+      largest = std::max(largest, out_.leaf_values[i]);
+    }
+    const size_t output = std::max(e_.tree_output[number], 0) + o;
+    const double middle = least / 2 + largest / 2, constant = out_.constant[output] + middle;
+    if (!std::isfinite(constant)) {
+      out_.leaf_magnitude[output] += std::max(-least, largest);
+      return;
+    }
+    out_.constant[output] = constant;
+    out_.leaf_magnitude[output] += largest - middle;
+    for (size_t i = first + o; i < out_.leaf_values.size(); i += width) out_.leaf_values[i] -= middle;
+  }
+
+  const EnsembleView& e_;
+  const ColumnCoder& columns_;
+  DependentTrees& out_;
+  const size_t n_axes_;
+  DependentTree tree_;
+  std::vector<Item> stack_, leaves_;
+  std::vector<Runs> regions_;  // of the tree
+};
+
+}  // namespace
+
+size_t DependentTrees::bytes() const {
+  return tests.size() * (sizeof(DecideNode) + 3 * sizeof(uint32_t)) + n_leaves() * sizeof(uint32_t) +
+         leaf_values.size() * sizeof(double) + run_begins.size() * sizeof(size_t) + runs.size() * sizeof(Run);
+}
+
+DependentTrees make_dependent_trees(const EnsembleView& e, const std::vector<GridAxis>& axes,
+                                    int64_t n_threads) {
+  DependentTrees out{};
+  out.plan.x_float32 = e.x_float32;
+  out.plan.strict = e.strict;
+  out.plan.n_inputs = e.n_features;
+  out.plan.n_outputs = e.n_outputs;
+  const ColumnCoder columns(e, out.plan, n_threads);
+  for (const GridAxis& axis : axes) out.axes.emplace_back(out.plan, axis.inputs, axis.points);
+  out.constant.assign(e.intercept, e.intercept + e.n_outputs);
+  out.leaf_magnitude.assign(e.n_outputs, 0.0);
+  Compiler compiler(e, columns, out);
+  for (int32_t tree = 0; tree < e.n_trees; ++tree) compiler.add_tree(tree);
+  out.run_begins.push_back(out.runs.size());
+  return out;
+}
+
+}  // namespace skshap

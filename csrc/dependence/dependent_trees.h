@@ -1,0 +1,55 @@
+// Trees as functions of the features of a grid, given the other features of a row.
+//
+// A path's splits on the grid's features select cells, the region of its leaf; all other splits select rows.
+// So a row adds the value of a leaf at each cell of the region, if it satisfies the other splits. Nodes that
+// split on features of the grid are therefore left out of the trees, and each node has an edge from the
+// nearest node above that is left: (its number in the tree + 1) << 1, + 1 if it is to the right. The edge 0
+// has no node above. Leaves whose region is empty are left out, too.
+#pragma once
+
+#include <vector>
+
+#include "dependence/cells.h"
+#include "plan/plan.h"
+
+namespace skshap {
+
+struct DependentTree {
+  size_t inner, n_inner;    // inner nodes, in preorder
+  size_t leaf, n_leaves;    // ordered by the node above
+  size_t leaf_begin;        // places of the leaves below edge 0, and below each inner node
+  int32_t output;           // -1: each leaf has a value for each output
+};
+
+struct DependentTrees {
+  Plan plan;  // columns and category bits only
+  std::vector<Cells> axes;
+  std::vector<DependentTree> trees;
+  std::vector<DecideNode> tests;  // of inner nodes
+  std::vector<uint32_t> inner_edges;
+  std::vector<uint32_t> inner_ends;  // number in the tree of the next inner node that is not below
+  std::vector<uint32_t> leaf_edges;
+  std::vector<uint32_t> leaf_begins;  // counted from DependentTree::leaf
+  std::vector<double> leaf_values;    // [leaf][1 or output], less the center of the tree
+  std::vector<size_t> run_begins;     // [leaf][axis], and the end
+  std::vector<Run> runs;
+  std::vector<double> constant;       // per output: the intercept and the centers
+  std::vector<double> leaf_magnitude;  // per output: sum over the trees of the largest |leaf_values|
+
+  int32_t n_outputs() const { return static_cast<int32_t>(constant.size()); }
+  size_t n_leaves() const { return leaf_edges.size(); }
+  // Return the number of values of a leaf.
+  size_t width() const { return leaf_edges.empty() ? 1 : leaf_values.size() / leaf_edges.size(); }
+  size_t bytes() const;
+};
+
+// An axis of a grid: columns of X, and points, which are rows of which only these columns matter.
+struct GridAxis {
+  std::vector<int32_t> inputs;
+  Rows points;
+};
+
+DependentTrees make_dependent_trees(const EnsembleView& ensemble, const std::vector<GridAxis>& axes,
+                                    int64_t n_threads);
+
+}  // namespace skshap

@@ -1,0 +1,65 @@
+// Tiles of rows that are coded once, before trees take them one after the other.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "base/threads.h"
+#include "plan/plan.h"
+#include "rows/coding.h"
+
+namespace skshap {
+
+// Bytes of the codes of a tile, and of all tiles that are coded before trees are begun.
+constexpr size_t kCodedTileBytes = 1 << 17, kCodedBytes = size_t{1} << 26;
+constexpr size_t kMostCodedRows = 4096;
+
+struct CodedTile {
+  CodeTile codes;
+  int64_t first;
+  int n_rows;
+
+  int n_blocks() const { return (n_rows + kBlockRows - 1) / kBlockRows; }
+  void code(const Plan& plan, const Rows& rows) { code_tile(plan, kernels(), rows, first, n_rows, codes); }
+};
+
+// Return the bytes of the codes of a row.
+inline size_t coded_row_bytes(const Plan& plan) {
+  return std::max<size_t>(code_bytes(plan) / kBlockRows, 1);
+}
+
+// Return the most rows of a tile.
+inline size_t coded_tile_rows(const Plan& plan) {
+  return std::clamp<size_t>(kCodedTileBytes / coded_row_bytes(plan) / kBlockRows * kBlockRows, kBlockRows,
+                            kMostCodedRows);
+}
+
+// Code rows as many tiles at a time as fit in kCodedBytes, and call work(tiles), whose result says whether to
+// go on. Return whether all rows were done.
+template <class Tile, class Work>
+bool work_on_tiles(const Plan& plan, const Rows& rows, int64_t n_threads, const Stop& interrupted,
+                   const Work& work) {
+  const size_t most_rows = coded_tile_rows(plan);
+  const auto n_tiles = static_cast<size_t>((rows.n_rows + most_rows - 1) / most_rows);
+  std::vector<Tile> tiles(
+      std::min(n_tiles, std::max<size_t>(kCodedBytes / (coded_row_bytes(plan) * most_rows), 1)));
+  for (Tile& tile : tiles) tile.codes.allocate(plan, static_cast<int>(most_rows));
+  for (int64_t first = 0; first < rows.n_rows;) {
+    size_t n = 0;
+    for (; n < tiles.size() && first < rows.n_rows; ++n, first += tiles[n - 1].n_rows) {
+      tiles[n].first = first;
+      tiles[n].n_rows = static_cast<int>(std::min<int64_t>(most_rows, rows.n_rows - first));
+    }
+    tiles.resize(n);
+    const bool coded = work_off(static_cast<int64_t>(n), n_threads, interrupted, [&] {
+      return [&](int64_t i, const Stop& stop) {
+        tiles[i].code(plan, rows);
+        return !stop();
+      };
+    });
+    if (!coded || !work(tiles)) return false;
+  }
+  return true;
+}
+
+}  // namespace skshap

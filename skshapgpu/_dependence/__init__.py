@@ -1,0 +1,1 @@
+"""Exact partial dependence, individual conditional expectations, and statistics made of them."""

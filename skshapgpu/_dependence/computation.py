@@ -1,0 +1,212 @@
+"""Partial dependence of a model's output on the axes of a grid, over the rows of X.
+
+The prediction of a row changes along an axis only where trees split on its columns, so the core takes each
+row once through the trees without these splits (``csrc/dependence/``), however many points the grid has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from .._common import memory
+from .._common.progress import Progress
+from .._engine.links import Link, link_of
+from .._rows import gpu_arrays
+from .._rows.background import shares
+from .._rows.inputs import HostRows, Reader
+from .._rows.pipelines import unwrap
+from ..adapters import adapt
+from ..adapters.schema import AdaptedModel
+
+
+class Axis(NamedTuple):
+    """Axis of a grid: columns that change together.
+
+    Attributes
+    ----------
+    columns : tuple of int
+        Columns that the trees test.
+    points : ndarray of shape (n_points, n_columns)
+        Encoded rows, of which only these columns matter.
+    """
+
+    columns: tuple[int, ...]
+    points: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Computation:
+    """A model and the rows over which its output is averaged.
+
+    Attributes
+    ----------
+    adapted : AdaptedModel
+    rows : HostRows
+    names : tuple of str
+        Names of the columns that the model receives.
+    weights : ndarray of float64, shape (n_rows,), or None
+        Weights of the rows, with sum 1; None: all rows have the same.
+    link : Link or None
+        Function of the margin that is averaged; None: the margin.
+    n_threads : int
+    memory_limit : int or None
+    """
+
+    adapted: AdaptedModel
+    rows: HostRows
+    names: tuple[str, ...]
+    weights: np.ndarray | None
+    link: Link | None
+    n_threads: int
+    memory_limit: int | None
+
+    @classmethod
+    def read(
+        cls,
+        model: Any,
+        X: Any,
+        sample_weight: Any,
+        model_output: str,
+        n_jobs: int | None,
+        memory_limit: int | str | None,
+    ) -> Computation:
+        """Read a fitted model and X.
+
+        Raises
+        ------
+        UnsupportedModelError, ValueError, TypeError
+            As of ``TreeExplainer``.
+        """
+        limit, n_threads = memory.parse_bytes(memory_limit), effective_n_jobs(n_jobs)
+        if gpu_arrays.on_gpu(X):
+            raise TypeError("partial dependence is computed on the CPU, but X lies on a GPU: copy it to the host")
+        steps, last = unwrap(model)
+        adapted = adapt(last)
+        link = link_of(adapted, model_output, all_outputs=False)
+        reader = Reader(steps, adapted)
+        rows = reader.read_on_host(X)
+        weights = shares(sample_weight, rows.n_rows, "X", "sample_weight")
+        names = rows.names or reader.default_names
+        return cls(adapted, rows, names, weights if sample_weight is not None else None, link, n_threads, limit)
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the ensemble, for the core."""
+        ensemble = self.adapted.ensemble
+        return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+
+    def columns_of(self, feature: int) -> tuple[int, ...]:
+        """Return the columns that the trees test instead of a column of X, or besides it.
+
+        Raises
+        ------
+        ValueError
+            Some of them depend on other columns of X, too.
+        """
+        derived, n_features = self.adapted.schema.derived, self.adapted.schema.n_features
+        if derived is None:
+            return (feature,)
+        made_of = derived.sources
+        mixed = [sources for sources in made_of if feature in sources and len(sources) > 1]
+        if mixed:
+            others = sorted({self.names[i] for sources in mixed for i in sources if i != feature})
+            raise ValueError(
+                f"the model combines {self.names[feature]!r} with {', '.join(map(repr, others))} into one number "
+                "(a CTR of CatBoost), so its output does not depend on it alone by splits: use "
+                "sklearn.inspection.partial_dependence(method='brute') for this feature"
+            )
+        return (feature, *(n_features + i for i, sources in enumerate(made_of) if feature in sources))
+
+    def trees(self, axes: list[Axis]) -> Any:
+        """Compile the trees for a grid."""
+        from .. import _core
+
+        given = [(list(axis.columns), axis.points) for axis in axes]
+        return _core.DependentTrees(self.attributes, given, self.n_threads)
+
+    def average(self, trees: Any, n_points: int, progress: Progress | None = None) -> np.ndarray:
+        """Return the mean output over the rows at all points of a grid: (n_outputs, ...)."""
+        n_outputs = self.adapted.ensemble.n_outputs
+        if self.link is not None:
+            return self._average_of_link(trees, n_points, progress)
+        weight_at = np.zeros(trees.info()["n_leaves"])
+        step = self.rows_at_once(trees, 0, 0, n_points * n_outputs)
+        for start, stop in self._batches(step, progress):
+            X, weights = self._chunk(start, stop)
+            trees.add_weights(X, weights, weight_at, self.n_threads)
+        return trees.average(weight_at, float(self.rows.n_rows) if self.weights is None else 1.0)
+
+    def _average_of_link(self, trees: Any, n_points: int, progress: Progress | None) -> np.ndarray:
+        of_row = n_points * self.adapted.ensemble.n_outputs
+        total = None
+        for start, stop in self._batches(self._rows_of_output(trees, 0, of_row), progress):
+            weights = np.full(stop - start, 1 / self.rows.n_rows) if self.weights is None else self.weights[start:stop]
+            part = np.einsum("r,or...->o...", weights, self._of_rows(trees, start, stop))
+            total = part if total is None else total + part
+        assert total is not None
+        return total
+
+    def individual(self, trees: Any, n_points: int, progress: Progress | None = None) -> np.ndarray:
+        """Return the output of each row at all points of a grid: (n_outputs, n_rows, ...)."""
+        of_row, n_rows = n_points * self.adapted.ensemble.n_outputs, self.rows.n_rows
+        found = None
+        for start, stop in self._batches(self._rows_of_output(trees, 8 * of_row, of_row), progress):
+            part = self._of_rows(trees, start, stop)
+            if len(part[0]) == n_rows:
+                return part
+            if found is None:
+                found = np.empty((len(part), n_rows, *part.shape[2:]))
+            found[:, start:stop] = part
+        assert found is not None
+        return found
+
+    def _rows_of_output(self, trees: Any, result_row: int, of_row: int) -> int:
+        """Return the number of rows whose output is computed at once, for ``of_row`` numbers each."""
+        arrays = 1 if self.link is None else 4  # a link needs temporary ones
+        return self.rows_at_once(trees, result_row, arrays * 8 * of_row, of_row)
+
+    def _of_rows(self, trees: Any, start: int, stop: int) -> np.ndarray:
+        X, _ = self._chunk(start, stop)
+        out = trees.individual(X, self.n_threads)
+        return out if self.link is None else self.link.of(out)
+
+    def mean(self) -> np.ndarray:
+        """Return the mean output over the rows: (n_outputs,)."""
+        return self.average(self.trees([]), 1)
+
+    def _chunk(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray | None]:
+        X = self.rows.chunk(start, stop, packed=True, n_threads=self.n_threads)
+        return X, None if self.weights is None else self.weights[start:stop]
+
+    def _batches(self, step: int, progress: Progress | None) -> Iterator[tuple[int, int]]:
+        start, n_rows = 0, self.rows.n_rows
+        while start < n_rows:
+            stop = min(n_rows, start + (step if progress is None else min(step, progress.step)))
+            yield start, stop
+            start = stop
+            if progress is not None:
+                progress.done(stop)
+
+    def rows_at_once(self, trees: Any, result_row: int, work_row: int, n_numbers: int) -> int:
+        """Return the number of rows to process at once.
+
+        ``result_row`` and ``work_row`` are bytes for each row; ``n_numbers`` is the size of a grid, outputs
+        included.
+
+        Raises
+        ------
+        MemoryError
+            The result does not fit.
+        """
+        info = trees.info()
+        fixed = 2 * 8 * n_numbers + self.n_threads * info["scratch_bytes_per_thread"]
+        work_row += self.rows.packed_row_bytes + info["code_bytes_per_row"]
+        advice = "or use fewer rows of X or a smaller grid"
+        need = memory.Need(self.rows.n_rows, result_row, work_row, info["bytes"], fixed, "predictions", advice)
+        return need.rows_at_once(self.memory_limit, memory.machine_bytes())

@@ -1,0 +1,161 @@
+"""Friedman's H: how much of the joint effect of two features is interaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from .._common import memory
+from .._common.progress import require_progress, watched
+from .._rows.inputs import tested_columns
+from .computation import Axis, Computation
+from .grid import position
+
+#: Largest effect that counts as none, relative to the sum over all trees of their leaves' magnitude: rounding.
+_NO_EFFECT = 2.0**-44
+
+
+def friedman_h(
+    model: Any,
+    X: Any,
+    features: Sequence[str | int] | None = None,
+    *,
+    sample_weight: Any = None,
+    n_jobs: int | None = None,
+    memory_limit: int | str | None = None,
+    progress: Any = False,
+) -> Bunch:
+    """Compute Friedman's H² of pairs of features, exactly: the share of their joint effect that is interaction.
+
+    With the partial dependence of the margin on one feature and on two, each centered to the mean 0 over the
+    rows, it is the sum over the rows of (PD_jk - PD_j - PD_k)², divided by that of PD_jk² (Friedman &
+    Popescu, 2008, doi:10.1214/07-AOAS148). All are computed at the values of the rows and averaged over all
+    rows, which by predictions takes the square of the number of rows.
+
+    Parameters
+    ----------
+    model, X, sample_weight, n_jobs, memory_limit
+        As for :func:`partial_dependence`.
+    features : sequence of str or int, default=None
+        Names or positions of the features whose pairs are computed. None: all that trees use.
+    progress : bool or callable, default=False
+        As for :meth:`TreeExplainer.explain`, but the numbers are of pairs.
+
+    Returns
+    -------
+    Bunch
+        ``pairs``, positions of shape (n_pairs, 2); ``names``, a list of pairs of names; ``h_squared`` of
+        shape (n_outputs, n_pairs), from 0 on, where 0 is no interaction; ``interaction``, the root of the mean
+        square of the numerator, in units of the margin, by which to rank pairs: H² can be large if two
+        features have next to no effect.
+
+    Raises
+    ------
+    UnsupportedModelError, ValueError, TypeError, KeyError, IndexError
+        As for :func:`partial_dependence`, or fewer than two features are given.
+    MemoryError
+        The values of two features in the rows differ so often that their joint grid exceeds ``memory_limit``
+        or the memory of the machine.
+
+    See Also
+    --------
+    partial_dependence : Compute partial dependence.
+    explain_interactions : Compute interactions of features for each row.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import friedman_h
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, max_depth=5, random_state=0).fit(X, y)
+    >>> friedman_h(model, X, ["bmi", "bp", "s5"]).names
+    [('bmi', 'bp'), ('bmi', 's5'), ('bp', 's5')]
+    """
+    if progress is not False:
+        require_progress(progress)
+    computation = Computation.read(model, X, sample_weight, "raw", n_jobs, memory_limit)
+    names = computation.names
+    chosen = _used(computation) if features is None else [position(each, names) for each in features]
+    if len(set(chosen)) < len(chosen) or len(chosen) < 2:
+        raise ValueError(f"at least two different features are needed, not {features!r}")
+    effects = _Effects(computation, chosen)
+    pairs = list(combinations(chosen, 2))
+    found = np.empty((2, computation.adapted.ensemble.n_outputs, len(pairs)))
+    with watched(progress, len(pairs)) as tracker:
+        for i, pair in enumerate(pairs):
+            found[:, :, i] = effects.of_pair(*pair)
+            if tracker is not None:
+                tracker.done(i + 1)
+    return Bunch(
+        pairs=np.array(pairs),
+        names=[(names[first], names[second]) for first, second in pairs],
+        h_squared=found[0],
+        interaction=found[1],
+    )
+
+
+def _used(computation: Computation) -> list[int]:
+    """Return the columns of X that trees use, those from which others are derived included."""
+    schema, tested = computation.adapted.schema, tested_columns(computation.adapted.ensemble).tolist()
+    used = {column for column in tested if column < schema.n_features}
+    if schema.derived is not None:
+        used.update(*(schema.derived.sources[column - schema.n_features] for column in tested if column not in used))
+    return sorted(used)
+
+
+class _Effects:
+    """Partial dependence at the values of the rows."""
+
+    def __init__(self, computation: Computation, features: Sequence[int]) -> None:
+        self._computation = computation
+        n_rows = computation.rows.n_rows
+        self._weights = np.full(n_rows, 1 / n_rows) if computation.weights is None else computation.weights
+        encoded = computation.rows.chunk(0, n_rows)
+        self._axes: dict[int, Axis] = {}
+        self._cells: dict[int, np.ndarray] = {}
+        self._single: dict[int, np.ndarray] = {}
+        for feature in features:
+            axis = Axis(computation.columns_of(feature), encoded)
+            trees = computation.trees([axis])
+            cells = trees.cells(0)
+            _, first = np.unique(cells, return_index=True)
+            self._axes[feature], self._cells[feature] = Axis(axis.columns, encoded[first]), cells
+            self._single[feature] = self._centered(computation.average(trees, n_rows))
+        self._no_effect = _NO_EFFECT * computation.trees([]).leaf_magnitude
+
+    def of_pair(self, first: int, second: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return H² and the root of the mean square of the interaction, for each output."""
+        both = self._joint(first, second)
+        interaction = self._mean_square(both - self._single[first] - self._single[second])
+        whole = self._mean_square(both)
+        interaction[np.sqrt(interaction) <= self._no_effect] = 0.0
+        share = np.divide(interaction, whole, out=np.zeros_like(whole), where=interaction > 0)
+        return share, np.sqrt(interaction)
+
+    def _joint(self, first: int, second: int) -> np.ndarray:
+        """Return the centered partial dependence on two features: (n_outputs, n_rows)."""
+        computation, axes = self._computation, [self._axes[first], self._axes[second]]
+        sizes = [len(axis.points) for axis in axes]
+        n_outputs = computation.adapted.ensemble.n_outputs
+        need = 2 * 8 * n_outputs * sizes[0] * sizes[1]
+        limit = computation.memory_limit or memory.machine_bytes()
+        if limit is not None and need > limit:
+            names = computation.names
+            raise MemoryError(
+                f"{names[first]!r} has {sizes[0]:,} values that the trees can tell apart, and "
+                f"{names[second]!r} {sizes[1]:,}: their joint grid takes {need:,} bytes, but {limit:,} are "
+                "available; use a sample of the rows"
+            )
+        grid = computation.average(computation.trees(axes), sizes[0] * sizes[1])
+        return self._centered(grid[:, self._cells[first], self._cells[second]])
+
+    def _centered(self, values: np.ndarray) -> np.ndarray:
+        return values - (values @ self._weights)[:, np.newaxis]
+
+    def _mean_square(self, values: np.ndarray) -> np.ndarray:
+        return np.square(values) @ self._weights

@@ -1,0 +1,312 @@
+"""Grids of partial dependence: scikit-learn's, every breakpoint of the trees, or given values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.stats.mstats import mquantiles
+
+from .._rows.inputs import read
+from .._rows.tables import select, to_array
+from ..adapters.ensemble import ZERO_MAGNITUDE
+from ..adapters.schema import Column
+from .computation import Axis, Computation
+
+#: Probabilities of the quantiles of a feature that displays mark.
+_DECILES = np.arange(0.1, 1.0, 0.1)
+
+
+@dataclass(frozen=True)
+class GridOptions:
+    """Options of a grid, as of :func:`partial_dependence`."""
+
+    percentiles: Any
+    grid_resolution: Any
+    categorical: frozenset[int] | None
+    custom: Mapping[int, Any]
+
+    @classmethod
+    def read(
+        cls,
+        names: tuple[str, ...],
+        features: tuple[int, ...],
+        percentiles: Any,
+        grid_resolution: Any,
+        categorical_features: Any,
+        custom_values: Any,
+    ) -> GridOptions:
+        """Check the options.
+
+        Raises
+        ------
+        ValueError, TypeError, KeyError, IndexError
+            An option is invalid, or names an unknown column.
+        """
+        if not isinstance(percentiles, Collection) or len(percentiles) != 2:
+            raise ValueError(f"percentiles must be two numbers, not {percentiles!r}")
+        low, high = percentiles
+        if not (0 <= low < high <= 1):
+            raise ValueError(f"percentiles must be ascending, and from 0 to 1, not {percentiles!r}")
+        if grid_resolution != "exact":
+            if isinstance(grid_resolution, bool) or not isinstance(grid_resolution, Integral):
+                raise TypeError(f"grid_resolution must be an int or 'exact', not {grid_resolution!r}")
+            if grid_resolution < 2:
+                raise ValueError(f"grid_resolution must be at least 2, not {grid_resolution}")
+        custom = {position(each, names): given for each, given in (custom_values or {}).items()}
+        unused = [names[i] for i in custom if i not in features]
+        if unused:
+            raise ValueError(f"custom_values has {unused[0]!r}, which is not among the features")
+        return cls((low, high), grid_resolution, _categorical(categorical_features, names), custom)
+
+
+def position(feature: Any, names: tuple[str, ...]) -> int:
+    """Return the position of a column, given by name or position.
+
+    Raises
+    ------
+    KeyError, IndexError, TypeError
+        There is no such column, or it is neither a name nor a position.
+    """
+    if isinstance(feature, str):
+        if names.count(feature) != 1:
+            raise KeyError(f"{feature!r} is not the name of a column that the model receives")
+        return names.index(feature)
+    if isinstance(feature, Integral) and not isinstance(feature, (bool, np.bool_)):
+        if not 0 <= feature < len(names):
+            raise IndexError(f"feature {feature} is out of range for {len(names)} columns")
+        return int(feature)
+    raise TypeError(f"features must be names or positions of columns, not {feature!r}")
+
+
+def _categorical(given: Any, names: tuple[str, ...]) -> frozenset[int] | None:
+    if given is None:
+        return None
+    found = np.asarray(given)
+    if found.dtype.kind == "b":
+        if found.shape != (len(names),):
+            raise ValueError(
+                f"categorical_features as a mask must have {len(names)} elements, not the shape {found.shape}"
+            )
+        return frozenset(np.flatnonzero(found).tolist())
+    return frozenset(position(each, names) for each in found.tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class GridFeature:
+    """A feature of a grid.
+
+    Attributes
+    ----------
+    axis : Axis
+    values : ndarray of shape (n_points,)
+        Value at each point; the last one of a categorical feature may be NaN, if it is missing in some rows.
+    is_categorical : bool
+    deciles : ndarray of shape (9,) or None
+        Deciles of the rows, for displays; None if the feature is categorical.
+    """
+
+    axis: Axis
+    values: np.ndarray
+    is_categorical: bool
+    deciles: np.ndarray | None
+
+
+def read_feature(computation: Computation, feature: int, options: GridOptions) -> GridFeature:
+    """Return a feature with its grid.
+
+    Raises
+    ------
+    ValueError, TypeError
+        There is no such grid, or the model does not accept a value.
+    """
+    columns = computation.columns_of(feature)
+    name, rows = computation.names[feature], computation.rows
+    of_rows = _column(rows.data, feature)
+    custom = options.custom.get(feature)
+    is_categorical = feature in (
+        _categorical_columns(computation, feature, of_rows)
+        if options.categorical is None
+        else options.categorical
+    )
+    if not is_categorical:
+        numbers = _numbers(of_rows, name)
+        values = _numeric_grid(computation, feature, numbers, options) if custom is None else _given(custom, name)
+        points = _points(computation, feature, values)
+        present = numbers[~np.isnan(numbers)]
+        deciles = np.asarray(mquantiles(present, prob=_DECILES)) if len(present) else None
+        return GridFeature(Axis(columns, points), values, False, deciles)
+    values, first = _categories(of_rows)
+    if custom is not None:
+        return _custom_categories(computation, feature, np.asarray(custom, object), columns, values, first)
+    points = np.concatenate([rows.chunk(row, row + 1) for row in first])
+    return GridFeature(Axis(columns, points), values, True, None)
+
+
+def _column(data: Any, feature: int) -> np.ndarray:
+    """Return a column of any ``HostRows.data``."""
+    part = select(data, slice(None), np.array([feature]))
+    return (part.toarray() if sp.issparse(part) else to_array(part)).ravel()
+
+
+def _categorical_columns(computation: Computation, feature: int, of_rows: np.ndarray) -> set[int]:
+    """Return the feature if the model treats it as a category, or if it holds something else than numbers."""
+    ensemble = computation.adapted.ensemble
+    tested = (ensemble.left >= 0) & (ensemble.feature == feature)
+    by_category = bool(len(ensemble.category_set)) and bool((ensemble.category_set[tested] >= 0).any())
+    if by_category or feature in computation.adapted.schema.encoders or computation.rows.is_categorical(feature):
+        return {feature}
+    is_number = of_rows.dtype.kind in "fiub" or all(_is_missing(v) or isinstance(v, Real) for v in of_rows)
+    return set() if is_number else {feature}
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+def _numbers(of_rows: np.ndarray, name: str) -> np.ndarray:
+    """Return a column as floats, NaN where missing; float32 stays float32."""
+    if of_rows.dtype.kind == "f":
+        return of_rows
+    if of_rows.dtype.kind in "iub":
+        return of_rows.astype(np.float64)
+    try:
+        return np.array([np.nan if _is_missing(value) else value for value in of_rows], np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"column {name!r} holds no numbers: name it in categorical_features") from error
+
+
+def _given(values: Any, name: str) -> np.ndarray:
+    try:
+        found = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"custom_values of {name!r} must be numbers: {error}") from error
+    if found.ndim != 1 or not len(found):
+        raise ValueError(f"custom_values of {name!r} must be a list of values, not the shape {found.shape}")
+    return found
+
+
+def _numeric_grid(
+    computation: Computation, feature: int, numbers: np.ndarray, options: GridOptions
+) -> np.ndarray:
+    name, exact = computation.names[feature], options.grid_resolution == "exact"
+    different = np.unique(numbers)
+    if not exact and len(different) < options.grid_resolution:
+        return different
+    present = numbers[~np.isnan(numbers)]
+    if not len(present):
+        raise ValueError(f"column {name!r} is missing in all rows: give custom_values")
+    low, high = mquantiles(present, prob=options.percentiles)
+    if not np.isfinite([low, high]).all():
+        raise ValueError(f"percentiles of column {name!r} are not finite: give custom_values, or others")
+    if exact:
+        return _breakpoints(computation, feature, low, high)
+    if np.allclose(low, high):
+        raise ValueError(
+            f"percentiles of column {name!r} are too close to each other to build a grid: choose others, give "
+            "custom_values, or use grid_resolution='exact'"
+        )
+    return np.linspace(low, high, num=options.grid_resolution, endpoint=True)
+
+
+def _breakpoints(computation: Computation, feature: int, low: float, high: float) -> np.ndarray:
+    """Return two limits, and on both sides of each break between them the number next to it."""
+    ensemble = computation.adapted.ensemble
+    tested = (ensemble.left >= 0) & (ensemble.feature == feature)
+    # The numbers that a column of X can hold and the trees can tell apart.
+    single = ensemble.x_dtype == "float32" or computation.rows.dtype == np.float32
+    dtype = np.float32 if single else np.float64
+    exact = np.unique(ensemble.threshold[tested])
+    with np.errstate(over="ignore"):
+        before = exact.astype(dtype)
+    largest = before.astype(np.float64)
+    down, up = dtype(-np.inf), dtype(np.inf)
+    if ensemble.strict:
+        before = np.nextafter(np.where(largest < exact, np.nextafter(before, up), before), down)
+    else:
+        before = np.where(largest > exact, np.nextafter(before, down), before)
+    if len(ensemble.zero_missing) and ensemble.zero_missing[feature]:
+        zero = dtype(ZERO_MAGNITUDE)
+        before = np.concatenate([before, [np.nextafter(-zero, down), zero]])
+    after = np.nextafter(before, up)
+    inside = (before >= low) & (after <= high)
+    ends = np.array([low, high], np.float64)
+    return np.unique(np.concatenate([ends, before[inside], after[inside]]).astype(np.float64))
+
+
+def _points(computation: Computation, feature: int, values: np.ndarray) -> np.ndarray:
+    """Return encoded rows with numbers in a column, read as X would be if it held them."""
+    schema, ensemble = computation.adapted.schema, computation.adapted.ensemble
+    with np.errstate(over="ignore"):
+        column = values.astype(computation.rows.dtype)
+    encoder = schema.encoders.get(feature)
+    if encoder is not None:
+        encoded = encoder.encode(Column(computation.names[feature], column))
+    else:
+        alone = replace(
+            schema,
+            n_features=1,
+            feature_names=None,
+            encoders={},
+            frame_encoder=None,
+            n_categorical=None,
+            derived=None,
+        )
+        encoded = read(column[:, np.newaxis], alone, ensemble.x_dtype).chunk(0, len(column))[:, 0]
+    points = np.zeros((len(column), schema.n_columns), ensemble.x_dtype)
+    with np.errstate(over="ignore"):
+        points[:, feature] = encoded
+    return points
+
+
+def _categories(of_rows: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """Return the different values of a column, ascending and a missing one last, and a row with each."""
+    first: dict[Any, int] = {}
+    missing = None
+    for row, value in enumerate(of_rows.tolist()):
+        if _is_missing(value):
+            missing = row if missing is None else missing
+        else:
+            first.setdefault(value, row)
+    try:
+        ordered = sorted(first)
+    except TypeError:  # of several types
+        ordered = sorted(first, key=str)
+    rows = [first[value] for value in ordered]
+    values = np.asarray(ordered, object if any(isinstance(value, str) for value in ordered) else None)
+    if missing is not None:
+        if values.dtype.kind != "O":
+            values = values.astype(np.float64)
+        values, rows = np.append(values, np.nan), [*rows, missing]
+    return values, rows
+
+
+def _custom_categories(
+    computation: Computation,
+    feature: int,
+    given: np.ndarray,
+    columns: tuple[int, ...],
+    values: np.ndarray,
+    first: list[int],
+) -> GridFeature:
+    """Return a feature with given categories, each of which must occur in X if X is a data frame."""
+    name, rows = computation.names[feature], computation.rows
+    if given.ndim != 1 or not len(given):
+        raise ValueError(f"custom_values of {name!r} must be a list of values, not the shape {given.shape}")
+    if isinstance(rows.data, np.ndarray) and rows.data.dtype.kind in "fiub" and len(columns) == 1:
+        numbers = _given(given, name)
+        return GridFeature(Axis(columns, _points(computation, feature, numbers)), numbers, True, None)
+    row_of = {None if _is_missing(value) else value: row for value, row in zip(values.tolist(), first)}
+    keys = [None if _is_missing(value) else value for value in given.tolist()]
+    unknown = [key for key in keys if key not in row_of]
+    if unknown:
+        raise ValueError(
+            f"custom_values of {name!r} has {unknown[0]!r}, which occurs in no row of X: the code of a category "
+            "is known only from a row that has it"
+        )
+    points = np.concatenate([rows.chunk(row_of[key], row_of[key] + 1) for key in keys])
+    return GridFeature(Axis(columns, points), given, True, None)

@@ -1,0 +1,161 @@
+"""Partial dependence in the form of scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from .._common.progress import require_progress, watched
+from ..errors import require_one_of
+from .computation import Computation
+from .grid import GridOptions, position, read_feature
+
+_KINDS, _OUTPUTS = ("average", "individual", "both"), ("raw", "probability")
+
+
+def partial_dependence(
+    model: Any,
+    X: Any,
+    features: Any,
+    *,
+    sample_weight: Any = None,
+    categorical_features: Any = None,
+    percentiles: tuple[float, float] = (0.05, 0.95),
+    grid_resolution: int | str = 100,
+    custom_values: Mapping[Any, Any] | None = None,
+    kind: str = "average",
+    centered: bool = False,
+    model_output: str = "raw",
+    n_jobs: int | None = None,
+    memory_limit: int | str | None = None,
+    progress: Any = False,
+) -> Bunch:
+    """Compute the exact partial dependence of a tree model's output on one feature, or on two.
+
+    It is the mean output over the rows of X if all of them had the same value of the feature (Friedman, 2001,
+    doi:10.1214/aos/1013203451), at each value of a grid: the numbers of
+    ``sklearn.inspection.partial_dependence(method="brute")``, which predicts all rows for each value of the
+    grid. Here, each row passes through the trees once, whatever the grid.
+
+    Parameters
+    ----------
+    model : fitted model, str or path
+        As for :class:`TreeExplainer`. For a ``Pipeline``, features are the columns that the last step
+        receives.
+    X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+        Rows over which the output is averaged, in any form that ``model.predict`` accepts; not on a GPU.
+    features : str, int, or sequence of one or two of them
+        Names or positions of columns.
+    sample_weight : array-like of shape (n_rows,), default=None
+        Non-negative weight of each row in averages; None gives all rows the same weight.
+    categorical_features : array-like of bool, int or str, default=None
+        Columns whose grid is their different values. With None, they are those that the model treats as
+        categories, and those that do not hold numbers.
+    percentiles : tuple of two floats, default=(0.05, 0.95)
+        Quantiles of a feature, missing values left out, between which its grid lies.
+    grid_resolution : int or "exact", default=100
+        Number of evenly spaced values of a grid; if a feature has fewer different values in X, these are its
+        grid. With "exact", the grid has the numbers on both sides of each jump, so that lines between them
+        are the whole curve.
+    custom_values : dict, default=None
+        Values of the grid, by feature; they override ``percentiles`` and ``grid_resolution``. NaN is the
+        output for a missing value.
+    kind : {"average", "individual", "both"}, default="average"
+        Whether to average over the rows, to return the curve of each row (individual conditional
+        expectation, ICE), or both.
+    centered : bool, default=False
+        Subtract the mean output over the rows. The result for one feature is its main effect; that for two
+        is the sum of their main effects and their interaction.
+    model_output : {"raw", "probability"}, default="raw"
+        Output: the margin, as scikit-learn's ``response_method="decision_function"``, or the probability,
+        which is averaged row by row and takes time for each value of the grid.
+    n_jobs : int or None, default=None
+        Number of threads, as for :class:`TreeExplainer`.
+    memory_limit : int, str or None, default=None
+        Bytes that the call may allocate, as for :class:`TreeExplainer`.
+    progress : bool or callable, default=False
+        As for :meth:`TreeExplainer.explain`.
+
+    Returns
+    -------
+    Bunch
+        As scikit-learn's, with float64 arrays: ``grid_values``, a list with the values of each feature;
+        ``average`` of shape (n_outputs, n_values, ...); and ``individual`` of shape (n_outputs, n_rows,
+        n_values, ...), depending on ``kind``. A binary classifier has one output, its positive class. It also
+        has what ``PartialDependenceDisplay`` takes: ``features``, a tuple of positions, ``feature_names`` of
+        all columns, ``deciles`` of numeric features by position, and ``is_categorical``.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The model is not supported.
+    ValueError, TypeError, KeyError, IndexError
+        X has a type, shape or value that the model does not accept; an argument is invalid; a feature does
+        not exist or has no grid, is one that CatBoost combines with others, or the model has no probability
+        that depends on one margin alone.
+    MemoryError
+        The result exceeds ``memory_limit`` or the memory of the machine.
+
+    See Also
+    --------
+    friedman_h : Compute how strongly pairs of features interact.
+    explain : Compute SHAP values.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from skshapgpu import partial_dependence
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = RandomForestRegressor(10, random_state=0).fit(X, y)
+    >>> partial_dependence(model, X, "bmi").average.shape
+    (1, 100)
+    >>> partial_dependence(model, X, ("bmi", "sex"), grid_resolution=20).average.shape
+    (1, 20, 2)
+    """
+    require_one_of("kind", kind, _KINDS)
+    require_one_of("model_output", model_output, _OUTPUTS)
+    if progress is not False:
+        require_progress(progress)
+    computation = Computation.read(model, X, sample_weight, model_output, n_jobs, memory_limit)
+    names = computation.names
+    chosen = _positions(features, names)
+    options = GridOptions.read(
+        names, chosen, percentiles, grid_resolution, categorical_features, custom_values
+    )
+    of_features = [read_feature(computation, feature, options) for feature in chosen]
+    trees = computation.trees([each.axis for each in of_features])
+    n_points = int(np.prod([len(each.values) for each in of_features]))
+    result = Bunch(
+        grid_values=[each.values for each in of_features],
+        features=chosen,
+        feature_names=list(names),
+        deciles={i: each.deciles for i, each in zip(chosen, of_features) if each.deciles is not None},
+        is_categorical=tuple(each.is_categorical for each in of_features),
+    )
+    mean = computation.mean() if centered else None
+    with watched(progress, computation.rows.n_rows) as tracker:
+        if kind != "average":
+            result["individual"] = computation.individual(trees, n_points, tracker)
+            tracker = None
+        if kind != "individual":
+            result["average"] = computation.average(trees, n_points, tracker)
+    if mean is not None:
+        for name in {"average", "individual"} & set(result):
+            result[name] -= mean.reshape(-1, *[1] * (result[name].ndim - 1))
+    return result
+
+
+def _positions(features: Any, names: tuple[str, ...]) -> tuple[int, ...]:
+    given = features
+    if isinstance(features, str) or not isinstance(features, Sequence | np.ndarray):
+        given = [features]
+    chosen = tuple(position(each, names) for each in (given.tolist() if isinstance(given, np.ndarray) else given))
+    if not 1 <= len(chosen) <= 2:
+        raise ValueError(f"features must be one feature or two, not {len(chosen)}")
+    if len(set(chosen)) < len(chosen):
+        raise ValueError(f"features has {names[chosen[0]]!r} twice")
+    return chosen
