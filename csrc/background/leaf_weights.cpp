@@ -33,28 +33,6 @@ struct Node {
 };
 constexpr uint32_t kByCategory = 2;
 
-struct Tile : CodedTile {
-  std::vector<uint32_t> categories;  // [column][stride]; empty without categorical columns
-
-  void code(const Plan& plan, const Rows& rows) {
-    CodedTile::code(plan, rows);
-    if (codes.category_rows.empty()) return;
-    categories.resize(plan.columns.size() * codes.stride);
-    for (int row = 0; row < n_rows; row += kBlockRows)
-      for (size_t c = 0; c < plan.columns.size(); ++c)
-        if (plan.columns[c].categorical)
-          list_codes(codes.category_rows[row / kBlockRows * plan.columns.size() + c],
-                     &categories[c * codes.stride + row]);
-  }
-
- private:
-  static void list_codes(const CategoryRows& groups, uint32_t* to) {
-    for (uint32_t i = 0; i < groups.n; ++i)
-      for (int row = 0; row < kBlockRows; ++row)
-        if (groups.rows[i] >> row & 1) to[row] = groups.code[i];
-  }
-};
-
 // One thread's work: takes the rows of tiles through the trees of a chunk. Code is the type of codes.
 template <class Code>
 class Descent {
@@ -63,7 +41,7 @@ class Descent {
       : e_(e), columns_(columns), plan_(plan), stride_(stride) {}
 
   // Return false if `stop` returned true.
-  bool add(int32_t first_tree, int32_t last_tree, const std::vector<Tile>& tiles, const double* weights,
+  bool add(int32_t first_tree, int32_t last_tree, const std::vector<CodedTile>& tiles, const double* weights,
            const Stop& stop, double* weight_at) {
     nodes_.clear();
     sources_.clear();
@@ -71,7 +49,7 @@ class Descent {
     category_bits_.clear();
     for (int32_t tree = first_tree; tree < last_tree; ++tree) read(e_.tree_offsets[tree]);
     sums_.assign(nodes_.size(), 0.0);
-    for (const Tile& tile : tiles) {
+    for (const CodedTile& tile : tiles) {
       if (stop()) return false;
       for (const Tree& tree : trees_)
         tree.n_levels ? add_by_level(tree, tile, weights + tile.first)
@@ -134,7 +112,7 @@ class Descent {
                                                          : e_.threshold[a] == e_.threshold[b]);
   }
 
-  void add_by_node(const Tree& tree, const Tile& tile, const double* weights) {
+  void add_by_node(const Tree& tree, const CodedTile& tile, const double* weights) {
     double* const sums = sums_.data() + tree.nodes;
     for (int first = 0; first < tile.n_rows; first += kTogether) {
       uint32_t at[kTogether] = {};
@@ -148,7 +126,7 @@ class Descent {
   }
 
   template <bool kCategories>
-  void descend(const Tree& tree, const Tile& tile, int first, uint32_t* at) const {
+  void descend(const Tree& tree, const CodedTile& tile, int first, uint32_t* at) const {
     const Node* const nodes = nodes_.data() + tree.nodes;
     const Code* const codes = codes_of(tile) + first;
     const uint32_t* const categories = tile.categories.data() + first;
@@ -172,7 +150,7 @@ class Descent {
     return ~category_bits_[node.operand + (category >> 5)] >> (category & 31) & 1;
   }
 
-  void add_by_level(const Tree& tree, const Tile& tile, const double* weights) {
+  void add_by_level(const Tree& tree, const CodedTile& tile, const double* weights) {
     ways_.assign(tile.n_rows, 0);
     for (int level = 0; level < tree.n_levels; ++level) {
       const Node& node = nodes_[tree.nodes + (size_t{1} << level) - 1];
@@ -204,9 +182,7 @@ class Descent {
     for (size_t i = 0; i < n_rows; ++i) ways[i] = static_cast<uint16_t>(2 * ways[i] + goes_right(codes[i]));
   }
 
-  const Code* codes_of(const Tile& tile) const {
-    return static_cast<const Code*>(tile.codes.codes(plan_, 0));
-  }
+  const Code* codes_of(const CodedTile& tile) const { return numeric_codes<Code>(plan_, tile); }
 
   const EnsembleView& e_;
   const ColumnCoder& columns_;
@@ -241,7 +217,7 @@ bool add_leaf_weights(const EnsembleView& e, const Rows& rows, const double* wei
   const size_t stride = coded_tile_rows(plan);
   const std::vector<int32_t> chunks = chunks_of(e, n_threads);
   const auto n_chunks = static_cast<int64_t>(chunks.size()) - 1;
-  return work_on_tiles<Tile>(plan, rows, n_threads, interrupted, [&](const std::vector<Tile>& tiles) {
+  return work_on_tiles(plan, rows, n_threads, interrupted, [&](const std::vector<CodedTile>& tiles) {
     const auto descend = [&](auto descent) {
       return work_off(n_chunks, n_threads, interrupted, [&] {
         return [&, descent](int64_t i, const Stop& stop) mutable {

@@ -2,113 +2,170 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "rows/coded_tiles.h"
+#include "rows/tiles.h"
 
 namespace skshap {
 namespace {
 
-// Up to this many inner nodes, all nodes of a tree are decided for a block; of larger trees, only those that
-// rows of the block reach.
+// Up to this many inner nodes, all nodes of a tree are decided for a block of rows at once. In larger trees,
+// rows are divided at the nodes that they reach.
 constexpr size_t kDecidedAtOnce = 512;
 
 // A chunk of trees has at most as many leaves, unless it has one tree only.
 constexpr size_t kChunkLeaves = 1 << 13;
 
-// The leaves of a tree that rows of a block reach: all leaves, or only those listed.
-struct ReachedLeaves {
-  const uint32_t* listed;  // or null
-  const uint64_t* rows;
-  size_t n;
-};
-
-// Take the rows of a block through a tree.
-class BlockReach {
- public:
-  explicit BlockReach(const DependentTrees& trees) : trees_(trees) {
-    size_t n_inner = 0, n_leaves = 0;
-    for (const DependentTree& tree : trees.trees) {
-      n_inner = std::max(n_inner, tree.n_inner);
-      n_leaves = std::max(n_leaves, tree.n_leaves);
-    }
-    words_.resize(kFirstWord + 2 * n_inner);
-    reach_.resize(n_inner + 1);
-    listed_.resize(n_leaves);
-    rows_.resize(n_leaves);
-  }
-
-  static size_t bytes(const DependentTrees& trees) {
-    size_t bytes = 0;
-    for (const DependentTree& tree : trees.trees)
-      bytes = std::max(bytes, tree.n_inner * 3 * sizeof(uint64_t) + tree.n_leaves * 12);
-    return bytes;
-  }
-
-  ReachedLeaves operator()(const DependentTree& tree, const CodedTile& tile, int block) {
-    const int n_rows = std::min(kBlockRows, tile.n_rows - block * kBlockRows);
-    reach_[0] = ~uint64_t{0} >> (kBlockRows - n_rows);
-    return tree.n_inner <= kDecidedAtOnce ? all(tree, tile, block) : reached(tree, tile, block);
-  }
-
- private:
-  uint64_t rows_of(uint32_t edge) const {
-    const uint32_t slot = edge >> 1;
-    return reach_[slot] & (words_[2 * slot + 1] ^ -static_cast<uint64_t>(edge & 1));
-  }
-
-  ReachedLeaves all(const DependentTree& tree, const CodedTile& tile, int block) {
-    decide_block(trees_.plan, kernels(), trees_.tests.data() + tree.inner, tree.n_inner, tile.codes, block,
-                 words_.data());
-    const uint32_t* const inner = trees_.inner_edges.data() + tree.inner;
-    for (size_t i = 0; i < tree.n_inner; ++i) reach_[i + 1] = rows_of(inner[i]);
-    const uint32_t* const leaves = trees_.leaf_edges.data() + tree.leaf;
-    for (size_t i = 0; i < tree.n_leaves; ++i) rows_[i] = rows_of(leaves[i]);
-    return {nullptr, rows_.data(), tree.n_leaves};
-  }
-
-  ReachedLeaves reached(const DependentTree& tree, const CodedTile& tile, int block) {
-    const DecideNode* const tests = trees_.tests.data() + tree.inner;
-    const uint32_t* const inner = trees_.inner_edges.data() + tree.inner;
-    const uint32_t* const ends = trees_.inner_ends.data() + tree.inner;
-    words_[1] = ~uint64_t{0};
-    size_t n = list_leaves(tree, 0, 0);
-    for (size_t i = 0; i < tree.n_inner;) {
-      reach_[i + 1] = rows_of(inner[i]);
-      if (!reach_[i + 1]) {
-        i = ends[i];
-        continue;
-      }
-      uint64_t words[kFirstWord + 2];
-      decide_block(trees_.plan, kernels(), tests + i, 1, tile.codes, block, words);
-      words_[2 * (i + 1) + 1] = words[kFirstWord + 1];
-      n = list_leaves(tree, ++i, n);
-    }
-    return {listed_.data(), rows_.data(), n};
-  }
-
-  // List the leaves below a slot that rows reach, after n others.
-  size_t list_leaves(const DependentTree& tree, size_t slot, size_t n) {
-    const uint32_t* const begins = trees_.leaf_begins.data() + tree.leaf_begin + slot;
-    for (uint32_t leaf = begins[0]; leaf < begins[1]; ++leaf) {
-      listed_[n] = leaf;
-      rows_[n] = rows_of(trees_.leaf_edges[tree.leaf + leaf]);
-      n += rows_[n] != 0;
-    }
-    return n;
-  }
-
-  const DependentTrees& trees_;
-  std::vector<uint64_t> words_;  // of a node's number + 1: its alive rows, and those that go left
-  std::vector<uint64_t> reach_;  // by slot: a node's number + 1
-  std::vector<uint32_t> listed_;
-  std::vector<uint64_t> rows_;
-};
+// Bytes of the sums of the rows of a tile, unless these are of one block.
+constexpr size_t kSumBytes = 1 << 19;
 
 // Call work(row) for each row of a block's word.
 template <class Work>
 void for_rows(uint64_t word, const Work& work) {
   for (; word; word &= word - 1) work(__builtin_ctzll(word));
 }
+
+// Takes the rows of tiles to the leaves of trees.
+class TileReach {
+ public:
+  explicit TileReach(const DependentTrees& trees) : trees_(trees) {
+    const Most most(trees);
+    words_.resize(kFirstWord + 2 * most.decided);
+    reach_.resize(most.decided + 1);
+    leaf_rows_.resize(most.decided_leaves);
+    lists_.resize(most.divided + 1);
+  }
+
+  // Return the bytes that are allocated for tiles of some rows.
+  static size_t bytes(const DependentTrees& trees, size_t n_rows) {
+    const Most most(trees);
+    return 8 * (3 * most.decided + most.decided_leaves) + sizeof(Lists) * most.divided +
+           sizeof(uint16_t) * n_rows * (most.divided ? kUsualHeight : 0);
+  }
+
+  // Call either on_words(first row, words) for each block, with a word for each leaf of the tree, or
+  // on_list(number of the leaf in the tree, rows of the tile, their number) for each leaf.
+  template <class OnWords, class OnList>
+  void operator()(const DependentTree& tree, const CodedTile& tile, const OnWords& on_words,
+                  const OnList& on_list) {
+    if (tree.n_inner <= kDecidedAtOnce)
+      for (int block = 0; block < tile.n_blocks(); ++block) {
+        decide(tree, tile, block);
+        on_words(block * kBlockRows, leaf_rows_.data());
+      }
+    else if (trees_.plan.wide_codes)
+      divide<uint32_t>(tree, tile, on_list);
+    else
+      divide<uint16_t>(tree, tile, on_list);
+  }
+
+ private:
+  static constexpr size_t kUsualHeight = 64;
+
+  struct Most {
+    size_t decided = 0, decided_leaves = 0, divided = 0;
+    explicit Most(const DependentTrees& trees) {
+      for (const DependentTree& tree : trees.trees) {
+        if (tree.n_inner > kDecidedAtOnce) {
+          divided = std::max(divided, tree.n_inner);
+          continue;
+        }
+        decided = std::max(decided, tree.n_inner);
+        decided_leaves = std::max(decided_leaves, tree.n_leaves);
+      }
+    }
+  };
+
+  // Rows that go left and right at a node, as places in rows_.
+  struct Lists {
+    size_t begin, middle, end;
+  };
+
+  void decide(const DependentTree& tree, const CodedTile& tile, int block) {
+    decide_block(trees_.plan, kernels(), trees_.tests.data() + tree.inner, tree.n_inner, tile.codes, block,
+                 words_.data());
+    reach_[0] = ~uint64_t{0} >> (kBlockRows - std::min(kBlockRows, tile.n_rows - block * kBlockRows));
+    const auto rows_of = [this](uint32_t edge) {
+      const uint32_t slot = edge >> 1;
+      return reach_[slot] & (words_[2 * slot + 1] ^ -static_cast<uint64_t>(edge & 1));
+    };
+    const uint32_t* const inner = trees_.inner_edges.data() + tree.inner;
+    for (size_t i = 0; i < tree.n_inner; ++i) reach_[i + 1] = rows_of(inner[i]);
+    const uint32_t* const leaves = trees_.leaf_edges.data() + tree.leaf;
+    for (size_t i = 0; i < tree.n_leaves; ++i) leaf_rows_[i] = rows_of(leaves[i]);
+  }
+
+  template <class Code, class OnList>
+  void divide(const DependentTree& tree, const CodedTile& tile, const OnList& on_list) {
+    const auto n_rows = static_cast<size_t>(tile.n_rows);
+    if (rows_.size() < n_rows) rows_.resize(n_rows);
+    std::iota(rows_.begin(), rows_.begin() + n_rows, uint16_t{0});
+    lists_[0] = {0, n_rows, n_rows};
+    visit_leaves(tree, 0, on_list);
+    for (size_t i = 0; i < tree.n_inner;) {
+      const uint32_t edge = trees_.inner_edges[tree.inner + i];
+      const Lists& above = lists_[edge >> 1];
+      const size_t first = edge & 1 ? above.middle : above.begin, last = edge & 1 ? above.end : above.middle;
+      if (first == last) {
+        i = trees_.inner_ends[tree.inner + i];
+        continue;
+      }
+      // What lies behind the lists of the node above belongs to nodes that are done.
+      const size_t begin = above.end, end = begin + last - first;
+      if (rows_.size() < end) rows_.resize(2 * end);
+      const size_t middle =
+          begin + divide_rows<Code>(trees_.tests[tree.inner + i], tile, rows_.data() + first, last - first,
+                                    rows_.data() + begin);
+      lists_[++i] = {begin, middle, end};
+      visit_leaves(tree, i, on_list);
+    }
+  }
+
+  // Write the rows that go left, then the others; return the number of the former.
+  template <class Code>
+  size_t divide_rows(const DecideNode& test, const CodedTile& tile, const uint16_t* rows, size_t n,
+                     uint16_t* to) const {
+    const size_t column = test.column * tile.codes.stride;
+    size_t left = 0, right = n - 1;
+    const auto put = [&](const auto& goes_left) {
+      for (size_t i = 0; i < n; ++i) {
+        const bool is_left = goes_left(rows[i]);
+        to[left] = to[right] = rows[i];
+        left += is_left;
+        right -= !is_left;
+      }
+    };
+    if (test.flags & kCategorical) {
+      const uint32_t* const bits = trees_.plan.category_bits.data() + test.operand;
+      const uint32_t* const codes = tile.categories.data() + column;
+      put([=](uint16_t row) { return bits[codes[row] >> 5] >> (codes[row] & 31) & 1; });
+    } else {
+      const Code* const codes = numeric_codes<Code>(trees_.plan, tile) + column;
+      const auto operand = static_cast<Code>(test.operand), bias = static_cast<Code>(test.bias);
+      put([=](uint16_t row) { return static_cast<Code>(codes[row] + bias) <= operand; });
+    }
+    return left;
+  }
+
+  template <class OnList>
+  void visit_leaves(const DependentTree& tree, size_t slot, const OnList& on_list) {
+    const uint32_t* const begins = trees_.leaf_begins.data() + tree.leaf_begin + slot;
+    const Lists& lists = lists_[slot];
+    for (uint32_t leaf = begins[0]; leaf < begins[1]; ++leaf) {
+      const bool right = trees_.leaf_edges[tree.leaf + leaf] & 1;
+      const size_t first = right ? lists.middle : lists.begin, last = right ? lists.end : lists.middle;
+      if (first < last) on_list(leaf, rows_.data() + first, last - first);
+    }
+  }
+
+  const DependentTrees& trees_;
+  std::vector<uint64_t> words_;  // of a node's number + 1: its alive rows, and those that go left
+  std::vector<uint64_t> reach_;  // by a node's number + 1
+  std::vector<uint64_t> leaf_rows_;
+  std::vector<Lists> lists_;     // by a node's number + 1
+  std::vector<uint16_t> rows_;
+};
 
 // One thread's work: the weight of the rows of tiles at the leaves of a chunk of trees.
 class Weigher {
@@ -125,37 +182,42 @@ class Weigher {
       for (size_t t = first_tree; t < last_tree; ++t) {
         if (stop()) return false;
         const DependentTree& tree = trees_.trees[t];
-        for (int block = 0; block < tile.n_blocks(); ++block) {
-          const ReachedLeaves leaves = reach_(tree, tile, block);
-          if (weights)
-            weigh(leaves, weights + tile.first + block * kBlockRows, weight_at + tree.leaf);
-          else
-            count(leaves, counts_.data() + (tree.leaf - first));
-        }
+        if (weights)
+          weigh(tree, tile, weights + tile.first, weight_at + tree.leaf);
+        else
+          count(tree, tile, counts_.data() + (tree.leaf - first));
       }
     for (size_t i = 0; i < counts_.size(); ++i) weight_at[first + i] += static_cast<double>(counts_[i]);
     return true;
   }
 
  private:
-  static void weigh(const ReachedLeaves& leaves, const double* weights, double* weight_at) {
-    for (size_t i = 0; i < leaves.n; ++i) {
-      double sum = 0;
-      for_rows(leaves.rows[i], [&](int row) { sum += weights[row]; });
-      weight_at[leaves.listed ? leaves.listed[i] : i] += sum;
-    }
+  void weigh(const DependentTree& tree, const CodedTile& tile, const double* weights, double* weight_at) {
+    reach_(
+        tree, tile,
+        [&](int first, const uint64_t* words) {
+          for (size_t leaf = 0; leaf < tree.n_leaves; ++leaf) {
+            double sum = 0;
+            for_rows(words[leaf], [&](int row) { sum += weights[first + row]; });
+            weight_at[leaf] += sum;
+          }
+        },
+        [&](uint32_t leaf, const uint16_t* rows, size_t n) {
+          double sum = 0;
+          for (size_t i = 0; i < n; ++i) sum += weights[rows[i]];
+          weight_at[leaf] += sum;
+        });
   }
 
-  static void count(const ReachedLeaves& leaves, uint64_t* counts) {
-    if (!leaves.listed)
-      kernels().count_rows(leaves.rows, leaves.n, counts);
-    else
-      for (size_t i = 0; i < leaves.n; ++i)
-        counts[leaves.listed[i]] += static_cast<uint64_t>(__builtin_popcountll(leaves.rows[i]));
+  void count(const DependentTree& tree, const CodedTile& tile, uint64_t* counts) {
+    reach_(
+        tree, tile,
+        [&](int, const uint64_t* words) { kernels().count_rows(words, tree.n_leaves, counts); },
+        [&](uint32_t leaf, const uint16_t*, size_t n) { counts[leaf] += n; });
   }
 
   const DependentTrees& trees_;
-  BlockReach reach_;
+  TileReach reach_;
   std::vector<uint64_t> counts_;
 };
 
@@ -220,13 +282,19 @@ class CellSums {
   const std::vector<uint32_t>& points(size_t axis) const { return trees_.axes[axis].cell_of_point(); }
 
   const DependentTrees& trees_;
-  std::array<size_t, 2> sizes_{1, 1};
+  std::array<size_t, kMostAxes> sizes_{1, 1};
   size_t n_points_ = 1;
 };
 
 // Return the output that a value of a leaf is for.
 size_t output_of(const DependentTree& tree, size_t value) {
   return tree.output < 0 ? value : static_cast<size_t>(tree.output);
+}
+
+// Return the most rows of a tile whose outputs are computed one by one.
+size_t individual_rows(const DependentTrees& trees) {
+  const size_t row_bytes = CellSums(trees).size() * trees.constant.size() * sizeof(double);
+  return whole_blocks(std::clamp<size_t>(kSumBytes / row_bytes, 1, coded_tile_rows(trees.plan)));
 }
 
 // Return the first tree of each chunk and, at the end, the number of trees.
@@ -246,14 +314,14 @@ std::vector<size_t> chunks_of(const DependentTrees& trees, int n_threads) {
 bool add_dependent_weights(const DependentTrees& trees, const Rows& rows, const double* weights,
                            int n_threads, const Stop& interrupted, double* weight_at) {
   const std::vector<size_t> chunks = chunks_of(trees, n_threads);
-  return work_on_tiles<CodedTile>(
-      trees.plan, rows, n_threads, interrupted, [&](const std::vector<CodedTile>& tiles) {
-        return work_off(static_cast<int64_t>(chunks.size()) - 1, n_threads, interrupted, [&] {
-          return [&, weigher = Weigher(trees)](int64_t i, const Stop& stop) mutable {
-            return weigher.add(chunks[i], chunks[i + 1], tiles, weights, stop, weight_at);
-          };
-        });
-      });
+  const auto n_chunks = static_cast<int64_t>(chunks.size()) - 1;
+  return work_on_tiles(trees.plan, rows, n_threads, interrupted, [&](const std::vector<CodedTile>& tiles) {
+    return work_off(n_chunks, n_threads, interrupted, [&] {
+      return [&, weigher = Weigher(trees)](int64_t i, const Stop& stop) mutable {
+        return weigher.add(chunks[i], chunks[i + 1], tiles, weights, stop, weight_at);
+      };
+    });
+  });
 }
 
 void write_average(const DependentTrees& trees, const double* weight_at, double total, double* out) {
@@ -273,27 +341,33 @@ bool write_individual(const DependentTrees& trees, const Rows& rows, int n_threa
                       double* out) {
   const CellSums cells(trees);
   const size_t width = trees.width(), row_size = cells.size() * trees.constant.size();
-  const int64_t n_blocks = (rows.n_rows + kBlockRows - 1) / kBlockRows;
-  return work_off(n_blocks, n_threads, interrupted, [&] {
+  const TileSize size{static_cast<int64_t>(individual_rows(trees)), 1};
+  const std::vector<int64_t> bounds = size.bounds(rows.n_rows, n_threads);
+  return work_off(static_cast<int64_t>(bounds.size()) - 1, n_threads, interrupted, [&] {
     CodedTile coded;
-    coded.codes.allocate(trees.plan, kBlockRows);
-    return [&, tile = std::move(coded), reach = BlockReach(trees),
-            sums = std::vector<double>(row_size * kBlockRows)](int64_t i, const Stop& stop) mutable {
-      tile.first = i * kBlockRows;
-      tile.n_rows = static_cast<int>(std::min<int64_t>(kBlockRows, rows.n_rows - tile.first));
+    coded.codes.allocate(trees.plan, size.most());
+    return [&, tile = std::move(coded), reach = TileReach(trees),
+            sums = std::vector<double>(row_size * size.most())](int64_t i, const Stop& stop) mutable {
+      tile.first = bounds[i];
+      tile.n_rows = static_cast<int>(bounds[i + 1] - bounds[i]);
       tile.code(trees.plan, rows);
       std::fill(sums.begin(), sums.end(), 0.0);
       for (const DependentTree& tree : trees.trees) {
         if (stop()) return false;
-        const ReachedLeaves leaves = reach(tree, tile, 0);
-        for (size_t j = 0; j < leaves.n; ++j) {
-          const size_t leaf = tree.leaf + (leaves.listed ? leaves.listed[j] : j);
-          for (size_t v = 0; v < width; ++v) {
-            double* const of_output = sums.data() + output_of(tree, v) * cells.size();
-            const double value = trees.leaf_values[leaf * width + v];
-            for_rows(leaves.rows[j], [&](int row) { cells.add(leaf, value, of_output + row * row_size); });
-          }
-        }
+        const auto add = [&](size_t leaf, int row) {
+          for (size_t v = 0; v < width; ++v)
+            cells.add(tree.leaf + leaf, trees.leaf_values[(tree.leaf + leaf) * width + v],
+                      sums.data() + row * row_size + output_of(tree, v) * cells.size());
+        };
+        reach(
+            tree, tile,
+            [&](int first, const uint64_t* words) {
+              for (size_t leaf = 0; leaf < tree.n_leaves; ++leaf)
+                for_rows(words[leaf], [&](int row) { add(leaf, first + row); });
+            },
+            [&](uint32_t leaf, const uint16_t* listed, size_t n) {
+              for (size_t j = 0; j < n; ++j) add(leaf, listed[j]);
+            });
       }
       for (int row = 0; row < tile.n_rows; ++row)
         for (size_t o = 0; o < trees.constant.size(); ++o)
@@ -305,8 +379,9 @@ bool write_individual(const DependentTrees& trees, const Rows& rows, int n_threa
 }
 
 size_t scratch_bytes(const DependentTrees& trees) {
-  return BlockReach::bytes(trees) + CellSums(trees).size() * trees.constant.size() * kBlockRows * sizeof(double) +
-         code_bytes(trees.plan);
+  const size_t n_rows = individual_rows(trees);
+  const size_t row_bytes = CellSums(trees).size() * trees.constant.size() * sizeof(double);
+  return TileReach::bytes(trees, n_rows) + n_rows * (row_bytes + coded_row_bytes(trees.plan));
 }
 
 }  // namespace skshap

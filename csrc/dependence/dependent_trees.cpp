@@ -1,6 +1,7 @@
 #include "dependence/dependent_trees.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "plan/columns.h"
@@ -19,18 +20,18 @@ class Compiler {
     leaves_.clear();
     regions_.clear();
     Item all{root, 0, {}};
-    for (const Cells& cells : out_.axes) {
-      all.regions.push_back(regions_.size());
-      regions_.push_back({{0, static_cast<uint32_t>(cells.n_cells())}});
+    for (size_t axis = 0; axis < n_axes_; ++axis) {
+      all.regions[axis] = regions_.size();
+      regions_.push_back({{0, static_cast<uint32_t>(out_.axes[axis].n_cells())}});
     }
-    stack_.push_back(std::move(all));
+    stack_.push_back(all);
     while (!stack_.empty()) {
-      Item item = std::move(stack_.back());
+      const Item item = stack_.back();
       stack_.pop_back();
       if (e_.is_leaf(item.node))
-        leaves_.push_back(std::move(item));
+        leaves_.push_back(item);
       else
-        add_inner(root, std::move(item));
+        add_inner(root, item);
     }
     find_ends();
     write_leaves(number);
@@ -41,10 +42,10 @@ class Compiler {
   struct Item {
     int64_t node;
     uint32_t edge;
-    std::vector<size_t> regions;  // of each axis
+    std::array<size_t, kMostAxes> regions;  // among those of the tree
   };
 
-  void add_inner(int64_t root, Item item) {
+  void add_inner(int64_t root, const Item& item) {
     const size_t n_bits = out_.plan.category_bits.size();
     const DecideNode test = columns_.code(item.node, out_.plan.category_bits);
     const int64_t left = root + e_.left[item.node], right = root + e_.right[item.node];
@@ -55,7 +56,7 @@ class Compiler {
       out_.inner_edges.push_back(item.edge);
       const uint32_t edge = static_cast<uint32_t>(++tree_.n_inner) << 1;
       stack_.push_back({right, edge | 1, item.regions});
-      stack_.push_back({left, edge, std::move(item.regions)});
+      stack_.push_back({left, edge, item.regions});
       return;
     }
     Runs of_left, of_right;
@@ -71,7 +72,7 @@ class Compiler {
     item.node = node;
     item.regions[axis] = regions_.size();
     regions_.push_back(std::move(runs));
-    stack_.push_back(std::move(item));
+    stack_.push_back(item);
   }
 
   void find_ends() {
@@ -91,9 +92,10 @@ class Compiler {
     for (uint32_t i = 0; i < leaves_.size(); ++i) {
       for (; slot <= leaves_[i].edge >> 1; ++slot) out_.leaf_begins.push_back(i);
       out_.leaf_edges.push_back(leaves_[i].edge);
-      for (const size_t region : leaves_[i].regions) {
+      for (size_t axis = 0; axis < n_axes_; ++axis) {
+        const Runs& region = regions_[leaves_[i].regions[axis]];
         out_.run_begins.push_back(out_.runs.size());
-        out_.runs.insert(out_.runs.end(), regions_[region].begin(), regions_[region].end());
+        out_.runs.insert(out_.runs.end(), region.begin(), region.end());
       }
     }
     for (; slot <= tree_.n_inner + 1; ++slot) out_.leaf_begins.push_back(static_cast<uint32_t>(leaves_.size()));

@@ -14,11 +14,14 @@
 
 namespace skshap {
 
+// The most axes of a grid.
+constexpr size_t kMostAxes = 2;
+
 struct DependentTree {
-  size_t inner, n_inner;    // inner nodes, in preorder
-  size_t leaf, n_leaves;    // ordered by the node above
-  size_t leaf_begin;        // places of the leaves below edge 0, and below each inner node
-  int32_t output;           // -1: each leaf has a value for each output
+  size_t inner, n_inner;  // inner nodes, in preorder
+  size_t leaf, n_leaves;  // ordered by the node above
+  size_t leaf_begin;      // places of the leaves below edge 0, and below each inner node
+  int32_t output;         // -1: each leaf has a value for each output
 };
 
 struct DependentTrees {

@@ -16,12 +16,36 @@ constexpr size_t kMostCodedRows = 4096;
 
 struct CodedTile {
   CodeTile codes;
+  std::vector<uint32_t> categories;  // of each row, [column][stride]; empty without categorical columns
   int64_t first;
   int n_rows;
 
   int n_blocks() const { return (n_rows + kBlockRows - 1) / kBlockRows; }
-  void code(const Plan& plan, const Rows& rows) { code_tile(plan, kernels(), rows, first, n_rows, codes); }
+
+  void code(const Plan& plan, const Rows& rows) {
+    code_tile(plan, kernels(), rows, first, n_rows, codes);
+    if (codes.category_rows.empty()) return;
+    categories.resize(plan.columns.size() * codes.stride);
+    for (int row = 0; row < n_rows; row += kBlockRows)
+      for (size_t c = 0; c < plan.columns.size(); ++c)
+        if (plan.columns[c].categorical)
+          list_codes(codes.category_rows[row / kBlockRows * plan.columns.size() + c],
+                     &categories[c * codes.stride + row]);
+  }
+
+ private:
+  static void list_codes(const CategoryRows& groups, uint32_t* to) {
+    for (uint32_t i = 0; i < groups.n; ++i)
+      for (int row = 0; row < kBlockRows; ++row)
+        if (groups.rows[i] >> row & 1) to[row] = groups.code[i];
+  }
 };
+
+// Return the codes of a tile, whose type is Code, [column][stride].
+template <class Code>
+const Code* numeric_codes(const Plan& plan, const CodedTile& tile) {
+  return static_cast<const Code*>(tile.codes.codes(plan, 0));
+}
 
 // Return the bytes of the codes of a row.
 inline size_t coded_row_bytes(const Plan& plan) {
@@ -36,14 +60,14 @@ inline size_t coded_tile_rows(const Plan& plan) {
 
 // Code rows as many tiles at a time as fit in kCodedBytes, and call work(tiles), whose result says whether to
 // go on. Return whether all rows were done.
-template <class Tile, class Work>
+template <class Work>
 bool work_on_tiles(const Plan& plan, const Rows& rows, int64_t n_threads, const Stop& interrupted,
                    const Work& work) {
   const size_t most_rows = coded_tile_rows(plan);
   const auto n_tiles = static_cast<size_t>((rows.n_rows + most_rows - 1) / most_rows);
-  std::vector<Tile> tiles(
+  std::vector<CodedTile> tiles(
       std::min(n_tiles, std::max<size_t>(kCodedBytes / (coded_row_bytes(plan) * most_rows), 1)));
-  for (Tile& tile : tiles) tile.codes.allocate(plan, static_cast<int>(most_rows));
+  for (CodedTile& tile : tiles) tile.codes.allocate(plan, static_cast<int>(most_rows));
   for (int64_t first = 0; first < rows.n_rows;) {
     size_t n = 0;
     for (; n < tiles.size() && first < rows.n_rows; ++n, first += tiles[n - 1].n_rows) {

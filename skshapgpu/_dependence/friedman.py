@@ -86,9 +86,10 @@ def friedman_h(
     effects = _Effects(computation, chosen)
     pairs = list(combinations(chosen, 2))
     found = np.empty((2, computation.adapted.ensemble.n_outputs, len(pairs)))
+    occurring = _occurring(computation)
     with watched(progress, len(pairs)) as tracker:
         for i, pair in enumerate(pairs):
-            found[:, :, i] = effects.of_pair(*pair)
+            found[:, :, i] = effects.of_pair(*pair) if frozenset(pair) in occurring else 0.0
             if tracker is not None:
                 tracker.done(i + 1)
     return Bunch(
@@ -106,6 +107,14 @@ def _used(computation: Computation) -> list[int]:
     if schema.derived is not None:
         used.update(*(schema.derived.sources[column - schema.n_features] for column in tested if column not in used))
     return sorted(used)
+
+
+def _occurring(computation: Computation) -> set[frozenset[int]]:
+    """Return the pairs of features that occur on one path; no others interact."""
+    from .. import _core
+
+    plan = _core.Plan(computation.attributes, "single", 2, n_threads=computation.n_threads)
+    return {frozenset(pair) for pair in plan.pairs.tolist()}
 
 
 class _Effects:
