@@ -3,6 +3,7 @@
 
 #include "dependence/dependence.h"
 #include "python/ensemble_view.h"
+#include "python/table_bindings.h"
 #include "rows/coded_tiles.h"
 
 namespace skshap {
@@ -111,7 +112,7 @@ void bind_dependence(py::module_& module) {
       .def("average", &average, py::arg("weight_at"), py::arg("total"))
       .def("individual", &individual, py::arg("X"), py::arg("n_threads") = 1)
       .def("cells", &cells, py::arg("axis"))
-      .def_property_readonly("leaf_magnitude", [](const DependentTrees& trees) { return trees.leaf_magnitude; })
+      .def_property_readonly("leaf_magnitude", [](const DependentTrees& trees) { return copy_of(trees.leaf_magnitude); })
       .def("info", &info);
 }
 

@@ -15,8 +15,8 @@ from .._rows.inputs import tested_columns
 from .computation import Axis, Computation
 from .grid import position
 
-#: Largest effect that counts as none, relative to the sum over all trees of their leaves' magnitude: rounding.
-_NO_EFFECT = 2.0**-44
+#: Rounding errors, relative to the mean margin, and to the sum over all trees of their leaves' magnitude.
+_OF_MEAN, _OF_LEAVES = 2.0**-49, 2.0**-44
 
 
 def friedman_h(
@@ -81,7 +81,7 @@ def friedman_h(
     computation = Computation.read(model, X, sample_weight, "raw", n_jobs, memory_limit)
     names = computation.names
     chosen = _used(computation) if features is None else [position(each, names) for each in features]
-    if len(set(chosen)) < len(chosen) or len(chosen) < 2:
+    if features is not None and (len(set(chosen)) < len(chosen) or len(chosen) < 2):
         raise ValueError(f"at least two different features are needed, not {features!r}")
     effects = _Effects(computation, chosen)
     pairs = list(combinations(chosen, 2))
@@ -93,7 +93,7 @@ def friedman_h(
             if tracker is not None:
                 tracker.done(i + 1)
     return Bunch(
-        pairs=np.array(pairs),
+        pairs=np.array(pairs, np.int64).reshape(-1, 2),
         names=[(names[first], names[second]) for first, second in pairs],
         h_squared=found[0],
         interaction=found[1],
@@ -135,7 +135,8 @@ class _Effects:
             _, first = np.unique(cells, return_index=True)
             self._axes[feature], self._cells[feature] = Axis(axis.columns, encoded[first]), cells
             self._single[feature] = self._centered(computation.average(trees, n_rows))
-        self._no_effect = _NO_EFFECT * computation.trees([]).leaf_magnitude
+        rounding = _OF_LEAVES * computation.trees([]).leaf_magnitude
+        self._no_effect = rounding + _OF_MEAN * np.abs(computation.mean())  # the largest that counts as none
 
     def of_pair(self, first: int, second: int) -> tuple[np.ndarray, np.ndarray]:
         """Return H² and the root of the mean square of the interaction, for each output."""
