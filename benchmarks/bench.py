@@ -9,6 +9,7 @@
     python benchmarks/bench.py tables
     python benchmarks/bench.py top-pairs
     python benchmarks/bench.py triples
+    python benchmarks/bench.py partial-dependence
     python benchmarks/bench.py loading
     python benchmarks/bench.py cross-validation
     python benchmarks/bench.py distributed
@@ -48,6 +49,7 @@ import interactions
 import loading
 import models
 import options
+import partial_dependence
 import peers
 import progress
 import progress_models
@@ -74,6 +76,7 @@ def main() -> None:
         "tables": run_tables,
         "top-pairs": run_top_pairs,
         "triples": run_triples,
+        "partial-dependence": run_partial_dependence,
         "loading": run_loading,
         "cross-validation": run_cross_validation,
         "distributed": run_distributed,
@@ -210,6 +213,27 @@ def run_triples(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
     report["models"].append(result)
     triples.print_result(result)
     reports.write(report, arguments)
+
+
+def run_partial_dependence(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.quick:
+        arguments.rows, arguments.rounds, arguments.repeats, arguments.grid = 2_000, 10, 2, 20
+    if min(arguments.rows, arguments.rounds, arguments.repeats) < 1 or arguments.grid < 2:
+        refuse("all numbers must be positive, and --grid at least 2")
+    if arguments.features < 3:
+        refuse("--features must be at least 3")
+    report = reports.start_report("partial-dependence", arguments)
+    report["tolerance"] = partial_dependence.TOLERANCE
+    for name in arguments.models:
+        try:
+            result = partial_dependence.measure(name, arguments)
+        except ImportError as error:
+            report["left_out"][name] = peers.reason(error)
+            print(f"\n{name}: left out: {report['left_out'][name]}", flush=True)
+            continue
+        report["models"].append(result)
+        partial_dependence.print_model(result)
+        reports.write(report, arguments)
 
 
 def run_loading(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:

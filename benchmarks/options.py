@@ -14,6 +14,7 @@ import distributed_engines
 import gpu
 import loading
 import models
+import partial_dependence
 import peers
 import progress
 import progress_models
@@ -95,6 +96,11 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     thirds = commands.add_parser("triples", help="interactions of triples: a GPU against all cores")
     triples.add_arguments(thirds)
     add_output(thirds)
+    dependence = commands.add_parser(
+        "partial-dependence", help="partial dependence: ours, scikit-learn's brute force, Woodelf's"
+    )
+    partial_dependence.add_arguments(dependence)
+    add_output(dependence)
     stored = commands.add_parser("loading", help="from a file with large tables to a first row")
     loading.add_arguments(stored)
     add_output(stored)
