@@ -27,9 +27,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=100_000, help="rows that are averaged (100000)")
     parser.add_argument("--features", type=int, default=10, help="(10)")
     parser.add_argument("--grid", type=int, default=100, help="values of the grid (100)")
-    parser.add_argument("--rounds", type=int, default=100, help="trees; a fifth in the unlimited forest (100)")
+    parser.add_argument(
+        "--rounds", type=int, default=100, help="trees; a fifth in the unlimited forest (100)"
+    )
     parser.add_argument("--repeats", type=int, default=7, help="our calls, of which the median counts (7)")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="NAME", help="of: " + " ".join(MODELS))
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        choices=MODELS,
+        default=list(MODELS),
+        metavar="NAME",
+        help="of: " + " ".join(MODELS),
+    )
 
 
 def fit(name: str, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
@@ -47,7 +56,9 @@ def fit(name: str, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
         model = HistGradientBoostingRegressor(max_iter=rounds, random_state=0)
     else:
         depth = None if name == "forest-unlimited" else 8
-        model = RandomForestRegressor(rounds if depth else max(1, rounds // 5), max_depth=depth, random_state=0)
+        model = RandomForestRegressor(
+            rounds if depth else max(1, rounds // 5), max_depth=depth, random_state=0
+        )
     return model.fit(X[:TRAINING_ROWS], y[:TRAINING_ROWS])
 
 
@@ -151,5 +162,7 @@ def print_model(result: dict[str, Any]) -> None:
         print(f"  {system:<22}{seconds:10.4f} s")
     for system, why in result["left_out"].items():
         print(f"  {system}: left out: {why}")
-    ratios = {name: result[name] for name in ("scikit_learn_over_ours", "woodelf_over_ours") if name in result}
+    ratios = {
+        name: result[name] for name in ("scikit_learn_over_ours", "woodelf_over_ours") if name in result
+    }
     print("  " + ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios.items()), flush=True)

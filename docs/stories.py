@@ -11,6 +11,7 @@ STORIES = (
     "plot_survival.py",
     "plot_cohorts.py",
     "plot_interactions.py",
+    "plot_partial_dependence.py",
     "plot_serving.py",
     "plot_batches.py",
     "plot_migrating_from_shap.py",

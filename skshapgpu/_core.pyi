@@ -190,6 +190,45 @@ def add_leaf_weights(
     ``rows`` are like X of :meth:`Plan.explain`; ``weights`` are float64, one for each of them.
     """
 
+class DependentTrees:
+    """The trees of an ensemble as functions of the axes of a grid; immutable, safe to use from threads."""
+
+    def __init__(
+        self,
+        ensemble: dict[str, Any],
+        axes: list[tuple[list[int], np.ndarray]],
+        n_threads: int = 1,
+    ) -> None:
+        """Compile an ensemble for a grid of up to two axes.
+
+        An axis has the columns that change together, and points: rows with all columns, of which only these
+        matter. The axes must have different columns. Without axes, the grid is one point, the row itself.
+        """
+
+    def add_weights(
+        self, X: np.ndarray, weights: np.ndarray | None, weight_at: np.ndarray, n_threads: int = 1
+    ) -> None:
+        """Add the weight of each row, 1 for None, at the leaves that it reaches at some point of the grid.
+
+        X is as for :meth:`Plan.explain`, ``weight_at`` float64 of shape (n_leaves,); :meth:`info` has n_leaves.
+        """
+
+    def average(self, weight_at: np.ndarray, total: float) -> np.ndarray:
+        """Return mean margins at all points, (n_outputs, n_points, ...), given the rows' total weight."""
+
+    def individual(self, X: np.ndarray, n_threads: int = 1) -> np.ndarray:
+        """Return the margin of each row at all points: (n_outputs, n_rows, n_points, ...)."""
+
+    def cells(self, axis: int) -> np.ndarray:
+        """Return the cell of each point of an axis; the trees cannot tell points of one cell apart."""
+
+    @property
+    def leaf_magnitude(self) -> np.ndarray:
+        """Sum over the trees of the largest distance of a leaf from their middle, for each output."""
+
+    def info(self) -> dict[str, int]:
+        """Return n_leaves, and the bytes of the trees, of codes for each row, and of scratch for a thread."""
+
 class BackgroundPairsPlan:
     """A compiled ensemble with background data, for Banzhaf values or interactions; like :class:`Plan`."""
 

@@ -111,7 +111,7 @@ class TileReach {
         i = trees_.inner_ends[tree.inner + i];
         continue;
       }
-      // What lies behind the lists of the node above belongs to nodes that are done.
+      // Lists behind those of the node above are of nodes that are done.
       const size_t begin = above.end, end = begin + last - first;
       if (rows_.size() < end) rows_.resize(2 * end);
       const size_t middle =
@@ -163,7 +163,7 @@ class TileReach {
   std::vector<uint64_t> words_;  // of a node's number + 1: its alive rows, and those that go left
   std::vector<uint64_t> reach_;  // by a node's number + 1
   std::vector<uint64_t> leaf_rows_;
-  std::vector<Lists> lists_;     // by a node's number + 1
+  std::vector<Lists> lists_;  // by a node's number + 1
   std::vector<uint16_t> rows_;
 };
 
@@ -211,8 +211,7 @@ class Weigher {
 
   void count(const DependentTree& tree, const CodedTile& tile, uint64_t* counts) {
     reach_(
-        tree, tile,
-        [&](int, const uint64_t* words) { kernels().count_rows(words, tree.n_leaves, counts); },
+        tree, tile, [&](int, const uint64_t* words) { kernels().count_rows(words, tree.n_leaves, counts); },
         [&](uint32_t leaf, const uint16_t*, size_t n) { counts[leaf] += n; });
   }
 

@@ -98,7 +98,8 @@ class Compiler {
         out_.runs.insert(out_.runs.end(), region.begin(), region.end());
       }
     }
-    for (; slot <= tree_.n_inner + 1; ++slot) out_.leaf_begins.push_back(static_cast<uint32_t>(leaves_.size()));
+    for (; slot <= tree_.n_inner + 1; ++slot)
+      out_.leaf_begins.push_back(static_cast<uint32_t>(leaves_.size()));
     const size_t width = e_.value_width, first = out_.leaf_values.size();
     for (const Item& leaf : leaves_)
       out_.leaf_values.insert(out_.leaf_values.end(), e_.value + leaf.node * width,

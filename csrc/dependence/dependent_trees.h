@@ -36,7 +36,7 @@ struct DependentTrees {
   std::vector<double> leaf_values;    // [leaf][1 or output], less the center of the tree
   std::vector<size_t> run_begins;     // [leaf][axis], and the end
   std::vector<Run> runs;
-  std::vector<double> constant;       // per output: the intercept and the centers
+  std::vector<double> constant;        // per output: the intercept and the centers
   std::vector<double> leaf_magnitude;  // per output: sum over the trees of the largest |leaf_values|
 
   int32_t n_outputs() const { return static_cast<int32_t>(constant.size()); }

@@ -28,9 +28,8 @@ DependentTrees compile(const py::dict& ensemble, const Axes& axes, int n_threads
     for (const int32_t input : given[i].inputs)
       if (i && std::find(given[0].inputs.begin(), given[0].inputs.end(), input) != given[0].inputs.end())
         throw py::value_error("the axes of a grid must have different columns");
-  return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_dependent_trees(view, given, n_threads);
-  });
+  return with_view(ensemble,
+                   [&](const EnsembleView& view) { return make_dependent_trees(view, given, n_threads); });
 }
 
 double* weights_at(const DependentTrees& trees, const py::object& weight_at) {
@@ -112,7 +111,8 @@ void bind_dependence(py::module_& module) {
       .def("average", &average, py::arg("weight_at"), py::arg("total"))
       .def("individual", &individual, py::arg("X"), py::arg("n_threads") = 1)
       .def("cells", &cells, py::arg("axis"))
-      .def_property_readonly("leaf_magnitude", [](const DependentTrees& trees) { return copy_of(trees.leaf_magnitude); })
+      .def_property_readonly("leaf_magnitude",
+                             [](const DependentTrees& trees) { return copy_of(trees.leaf_magnitude); })
       .def("info", &info);
 }
 

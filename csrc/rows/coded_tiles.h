@@ -48,9 +48,7 @@ const Code* numeric_codes(const Plan& plan, const CodedTile& tile) {
 }
 
 // Return the bytes of the codes of a row.
-inline size_t coded_row_bytes(const Plan& plan) {
-  return std::max<size_t>(code_bytes(plan) / kBlockRows, 1);
-}
+inline size_t coded_row_bytes(const Plan& plan) { return std::max<size_t>(code_bytes(plan) / kBlockRows, 1); }
 
 // Return the most rows of a tile.
 inline size_t coded_tile_rows(const Plan& plan) {

@@ -85,7 +85,9 @@ class Computation:
         """
         limit, n_threads = memory.parse_bytes(memory_limit), effective_n_jobs(n_jobs)
         if gpu_arrays.on_gpu(X):
-            raise TypeError("partial dependence is computed on the CPU, but X lies on a GPU: copy it to the host")
+            raise TypeError(
+                "partial dependence is computed on the CPU, but X lies on a GPU: copy it to the host"
+            )
         steps, last = unwrap(model)
         adapted = adapt(last)
         link = link_of(adapted, model_output, all_outputs=False)
@@ -93,7 +95,9 @@ class Computation:
         rows = reader.read_on_host(X)
         weights = shares(sample_weight, rows.n_rows, "X", "sample_weight")
         names = rows.names or reader.default_names
-        return cls(adapted, rows, names, weights if sample_weight is not None else None, link, n_threads, limit)
+        return cls(
+            adapted, rows, names, weights if sample_weight is not None else None, link, n_threads, limit
+        )
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
@@ -146,7 +150,11 @@ class Computation:
         of_row = n_points * self.adapted.ensemble.n_outputs
         total = None
         for start, stop in self._batches(self._rows_of_output(trees, 0, of_row), progress):
-            weights = np.full(stop - start, 1 / self.rows.n_rows) if self.weights is None else self.weights[start:stop]
+            weights = (
+                np.full(stop - start, 1 / self.rows.n_rows)
+                if self.weights is None
+                else self.weights[start:stop]
+            )
             part = np.einsum("r,or...->o...", weights, self._of_rows(trees, start, stop))
             total = part if total is None else total + part
         assert total is not None
@@ -208,5 +216,7 @@ class Computation:
         fixed = 2 * 8 * n_numbers + self.n_threads * info["scratch_bytes_per_thread"]
         work_row += self.rows.packed_row_bytes + info["code_bytes_per_row"]
         advice = "or use fewer rows of X or a smaller grid"
-        need = memory.Need(self.rows.n_rows, result_row, work_row, info["bytes"], fixed, "predictions", advice)
+        need = memory.Need(
+            self.rows.n_rows, result_row, work_row, info["bytes"], fixed, "predictions", advice
+        )
         return need.rows_at_once(self.memory_limit, memory.machine_bytes())

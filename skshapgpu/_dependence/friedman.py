@@ -105,7 +105,9 @@ def _used(computation: Computation) -> list[int]:
     schema, tested = computation.adapted.schema, tested_columns(computation.adapted.ensemble).tolist()
     used = {column for column in tested if column < schema.n_features}
     if schema.derived is not None:
-        used.update(*(schema.derived.sources[column - schema.n_features] for column in tested if column not in used))
+        used.update(
+            *(schema.derived.sources[column - schema.n_features] for column in tested if column not in used)
+        )
     return sorted(used)
 
 

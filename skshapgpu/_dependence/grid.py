@@ -13,7 +13,7 @@ from scipy.stats.mstats import mquantiles
 
 from .._rows.inputs import read
 from .._rows.tables import select, to_array
-from ..adapters.ensemble import ZERO_MAGNITUDE
+from ..adapters.ensemble import ZERO_MAGNITUDE, Ensemble
 from ..adapters.schema import Column
 from .computation import Axis, Computation
 
@@ -55,7 +55,7 @@ class GridOptions:
         if grid_resolution != "exact":
             if isinstance(grid_resolution, bool) or not isinstance(grid_resolution, Integral):
                 raise TypeError(f"grid_resolution must be an int or 'exact', not {grid_resolution!r}")
-            if grid_resolution < 2:
+            if int(grid_resolution) < 2:
                 raise ValueError(f"grid_resolution must be at least 2, not {grid_resolution}")
         custom = {position(each, names): given for each, given in (custom_values or {}).items()}
         unused = [names[i] for i in custom if i not in features]
@@ -126,7 +126,7 @@ def read_feature(computation: Computation, feature: int, options: GridOptions) -
     """
     columns = computation.columns_of(feature)
     name, rows = computation.names[feature], computation.rows
-    of_rows = _column(rows.data, feature)
+    of_rows = _column(rows.data, feature, computation.adapted.schema.sparse_zero_missing)
     custom = options.custom.get(feature)
     is_categorical = feature in (
         _categorical_columns(computation, feature, of_rows)
@@ -135,7 +135,9 @@ def read_feature(computation: Computation, feature: int, options: GridOptions) -
     )
     if not is_categorical:
         numbers = _numbers(of_rows, name)
-        values = _numeric_grid(computation, feature, numbers, options) if custom is None else _given(custom, name)
+        values = (
+            _numeric_grid(computation, feature, numbers, options) if custom is None else _given(custom, name)
+        )
         points = _points(computation, feature, values)
         present = numbers[~np.isnan(numbers)]
         deciles = np.asarray(mquantiles(present, prob=_DECILES)) if len(present) else None
@@ -147,21 +149,33 @@ def read_feature(computation: Computation, feature: int, options: GridOptions) -
     return GridFeature(Axis(columns, points), values, True, None)
 
 
-def _column(data: Any, feature: int) -> np.ndarray:
+def _column(data: Any, feature: int, absent_is_missing: bool) -> np.ndarray:
     """Return a column of any ``HostRows.data``."""
     part = select(data, slice(None), np.array([feature]))
-    return (part.toarray() if sp.issparse(part) else to_array(part)).ravel()
+    if not sp.issparse(part):
+        return to_array(part).ravel()
+    stored = part.tocoo()
+    column = np.full(part.shape[0], np.nan if absent_is_missing else 0.0)
+    column[stored.row] = stored.data
+    return column
 
 
 def _categorical_columns(computation: Computation, feature: int, of_rows: np.ndarray) -> set[int]:
     """Return the feature if the model treats it as a category, or if it holds something else than numbers."""
     ensemble = computation.adapted.ensemble
     tested = (ensemble.left >= 0) & (ensemble.feature == feature)
-    by_category = bool(len(ensemble.category_set)) and bool((ensemble.category_set[tested] >= 0).any())
-    if by_category or feature in computation.adapted.schema.encoders or computation.rows.is_categorical(feature):
+    if (
+        _splits_by_category(ensemble, tested)
+        or feature in computation.adapted.schema.encoders
+        or computation.rows.is_categorical(feature)
+    ):
         return {feature}
     is_number = of_rows.dtype.kind in "fiub" or all(_is_missing(v) or isinstance(v, Real) for v in of_rows)
     return set() if is_number else {feature}
+
+
+def _splits_by_category(ensemble: Ensemble, nodes: np.ndarray) -> bool:
+    return bool(len(ensemble.category_set)) and bool((ensemble.category_set[nodes] >= 0).any())
 
 
 def _is_missing(value: Any) -> bool:
@@ -217,6 +231,11 @@ def _breakpoints(computation: Computation, feature: int, low: float, high: float
     """Return two limits, and on both sides of each break between them the number next to it."""
     ensemble = computation.adapted.ensemble
     tested = (ensemble.left >= 0) & (ensemble.feature == feature)
+    if _splits_by_category(ensemble, tested):
+        raise ValueError(
+            f"the model splits column {computation.names[feature]!r} by categories, so its grid is not one of "
+            "numbers: name it in categorical_features"
+        )
     # The numbers that a column of X can hold and the trees can tell apart.
     single = ensemble.x_dtype == "float32" or computation.rows.dtype == np.float32
     dtype = np.float32 if single else np.float64
@@ -233,9 +252,9 @@ def _breakpoints(computation: Computation, feature: int, low: float, high: float
         zero = dtype(ZERO_MAGNITUDE)
         before = np.concatenate([before, [np.nextafter(-zero, down), zero]])
     after = np.nextafter(before, up)
-    inside = (before >= low) & (after <= high)
-    ends = np.array([low, high], np.float64)
-    return np.unique(np.concatenate([ends, before[inside], after[inside]]).astype(np.float64))
+    found = np.stack([before, after]).astype(np.float64)
+    inside = (found[0] >= low) & (found[1] <= high)
+    return np.unique(np.concatenate([[low, high], *found[:, inside]]))
 
 
 def _points(computation: Computation, feature: int, values: np.ndarray) -> np.ndarray:
@@ -305,8 +324,8 @@ def _custom_categories(
     unknown = [key for key in keys if key not in row_of]
     if unknown:
         raise ValueError(
-            f"custom_values of {name!r} has {unknown[0]!r}, which occurs in no row of X: the code of a category "
-            "is known only from a row that has it"
+            f"custom_values of {name!r} has {unknown[0]!r}, which occurs in no row of X: the code of a "
+            "category is known only from a row that has it"
         )
     points = np.concatenate([rows.chunk(row_of[key], row_of[key] + 1) for key in keys])
     return GridFeature(Axis(columns, points), given, True, None)

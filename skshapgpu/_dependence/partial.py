@@ -153,7 +153,9 @@ def _positions(features: Any, names: tuple[str, ...]) -> tuple[int, ...]:
     given = features
     if isinstance(features, str) or not isinstance(features, Sequence | np.ndarray):
         given = [features]
-    chosen = tuple(position(each, names) for each in (given.tolist() if isinstance(given, np.ndarray) else given))
+    chosen = tuple(
+        position(each, names) for each in (given.tolist() if isinstance(given, np.ndarray) else given)
+    )
     if not 1 <= len(chosen) <= 2:
         raise ValueError(f"features must be one feature or two, not {len(chosen)}")
     if len(set(chosen)) < len(chosen):

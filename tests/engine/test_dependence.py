@@ -59,9 +59,7 @@ def compiled(ensemble: Ensemble, columns: Sequence[Sequence[int]], points: Seque
     return _core.DependentTrees(state(ensemble), list(zip(map(list, columns), points)))
 
 
-def average(
-    trees: Any, X: np.ndarray, weights: np.ndarray | None = None, n_threads: int = 1
-) -> np.ndarray:
+def average(trees: Any, X: np.ndarray, weights: np.ndarray | None = None, n_threads: int = 1) -> np.ndarray:
     weight_at = np.zeros(trees.info()["n_leaves"])
     trees.add_weights(X, weights, weight_at, n_threads)
     return trees.average(weight_at, len(X) if weights is None else weights.sum())
@@ -81,7 +79,13 @@ def test_random_trees(first: int) -> None:
         X, points = random_rows(seed, ensemble, 70 + seed), random_rows(seed + 500, ensemble, 9)
         weights = random_weights(seed, len(X)) * 3 if seed % 2 else None
         pair = rng.permutation(6)
-        for columns in ([], *([[f]] for f in range(6)), [pair[:1], pair[1:2]], [pair[:2]], [pair[:2], pair[2:5]]):
+        for columns in (
+            [],
+            *([[f]] for f in range(6)),
+            [pair[:1], pair[1:2]],
+            [pair[:2]],
+            [pair[:2], pair[2:5]],
+        ):
             grid = [points[: 9 - 2 * len(columns)]] * len(columns)
             expected = by_definition(ensemble, X, columns, grid)
             trees = compiled(ensemble, columns, grid)

@@ -192,7 +192,9 @@ def test_probabilities_of_several_labels() -> None:
         np.testing.assert_allclose(found.average[:, i], own, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["forest", "histograms", "xgboost", "lightgbm", "lightgbm, float32", "catboost"])
+@pytest.mark.parametrize(
+    "name", ["forest", "histograms", "xgboost", "lightgbm", "lightgbm, float32", "catboost"]
+)
 def test_exact_grid(name: str) -> None:
     """Between its values the curve is a line: predictions at random numbers and next to every threshold."""
     rows, y = data("number", nan=name not in ("lightgbm, float32",))
@@ -227,7 +229,7 @@ def test_exact_grid_where_zeros_are_missing() -> None:
 
 
 def test_centered() -> None:
-    """Of one feature, it is the main effect; for the probability, the mean probability is subtracted."""
+    """Subtract the mean margin, or for the probability the mean probability."""
     rows, y = data("three")
     model = GradientBoostingClassifier(n_estimators=5).fit(rows, y)
     weights = np.arange(len(rows))
@@ -263,12 +265,13 @@ def test_missing_values() -> None:
     expected = [model.predict(replaced(rows, 0, value)).mean() for value in (0.5, np.nan)]
     np.testing.assert_allclose(given.average[0], expected, rtol=1e-12)
     rows[:, 0] = np.nan
-    with pytest.raises(ValueError, match="column '0' is missing in all rows|column 'x0' is missing in all rows"):
+    with pytest.raises(ValueError, match="column 'x0' is missing in all rows"):
         partial_dependence(model, rows, 0, grid_resolution="exact")
 
 
 def test_categories_of_a_frame() -> None:
     """Grids are the categories that occur, missing ones last, also in a pair with a number."""
+    ranges = []
     for name in ("sklearn histograms, categories", "xgboost categories", "lightgbm categories"):
         case = fitted(name)
         found = partial_dependence(case.model, case.X, ("colour", "x"), grid_resolution=5)
@@ -282,11 +285,12 @@ def test_categories_of_a_frame() -> None:
                 own = own_margin(case.model, changed).mean()
                 assert abs(found.average[0, i, j] - own) < 2e-6
         whole = partial_dependence(case.model, case.X, "colour")
-        assert np.ptp(whole.average) > 0.01
+        ranges.append(np.ptp(whole.average))
         some = partial_dependence(case.model, case.X, "colour", custom_values={"colour": values[::-1]})
         np.testing.assert_allclose(some.average, whole.average[:, ::-1], rtol=0, atol=1e-14)
         with pytest.raises(ValueError, match="'colour' has 'violet', which occurs in no row of X"):
             partial_dependence(case.model, case.X, "colour", custom_values={"colour": ["a", "violet"]})
+    assert sorted(ranges)[1] > 0.01  # one of the models does not use it
 
 
 def test_categories_of_an_array() -> None:
@@ -298,6 +302,8 @@ def test_categories_of_an_array() -> None:
     given = partial_dependence(case.model, case.X, 0, custom_values={0: [77, 2, -1]})
     expected = [own_margin(case.model, replaced(case.X, 0, value)).mean() for value in (77, 2, -1)]
     np.testing.assert_allclose(given.average[0], expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="splits column .* by categories.* name it in categorical_features"):
+        partial_dependence(case.model, case.X[:30], 0, categorical_features=[1], grid_resolution="exact")
     model = RandomForestRegressor(3, random_state=0).fit(X, Y)
     for categorical in ([1, 2], np.arange(10) == 2):
         named = partial_dependence(model, X, 2, categorical_features=categorical)
@@ -355,11 +361,24 @@ def test_sparse_and_other_containers() -> None:
     rows = np.where(X > 0, X, 0)
     model = RandomForestRegressor(5, random_state=0).fit(rows, Y)
     expected = partial_dependence(model, rows, 2, kind="both")
-    for container in (sparse.csr_matrix(rows), sparse.coo_array(rows), rows.tolist(), np.asfortranarray(rows)):
+    for container in (
+        sparse.csr_matrix(rows),
+        sparse.coo_array(rows),
+        rows.tolist(),
+        np.asfortranarray(rows),
+    ):
         found = partial_dependence(model, container, 2, kind="both")
         for key in ("average", "individual"):
             np.testing.assert_array_equal(found[key], expected[key])
         np.testing.assert_array_equal(found.grid_values[0], expected.grid_values[0])
+    nan = np.where(X > 0, X, np.nan)
+    booster = boosted("xgboost", "XGBRegressor", n_estimators=5).fit(nan, Y)
+    absent = sparse.csr_matrix(rows)  # entries that are not stored are missing
+    found = partial_dependence(booster, absent, 1)
+    expected_of_nan = partial_dependence(booster, nan, 1)
+    np.testing.assert_array_equal(found.grid_values[0], expected_of_nan.grid_values[0])
+    assert np.isnan(found.grid_values[0][-1])
+    np.testing.assert_array_equal(found.average, expected_of_nan.average)
     for package in ("polars", "pyarrow"):
         frame = library("pandas").DataFrame(rows, columns=[f"c{i}" for i in range(10)])
         named = RandomForestRegressor(5, random_state=0).fit(frame, Y)
@@ -379,11 +398,13 @@ def test_memory_limit_progress_and_threads() -> None:
     for options in ({}, {"model_output": "probability"}):
         whole = partial_dependence(model, rows, 2, kind="both", sample_weight=weights, **options)
         for limits in ({"memory_limit": "12MB"}, {"n_jobs": 3}, {"progress": lambda *n: reports.append(n)}):
-            found = partial_dependence(model, rows, 2, kind="both", sample_weight=weights, **options, **limits)
+            found = partial_dependence(
+                model, rows, 2, kind="both", sample_weight=weights, **options, **limits
+            )
             np.testing.assert_array_equal(found.individual, whole.individual)
             np.testing.assert_allclose(found.average, whole.average, rtol=0, atol=1e-13)
     assert reports[-1] == (len(rows), len(rows)) and len(reports) > 3
-    with pytest.raises(MemoryError, match="memory_limit is .* or use fewer rows of X or a smaller grid"):
+    with pytest.raises(MemoryError, match=r"memory_limit is .* or use fewer rows of X or a smaller grid"):
         partial_dependence(model, rows, 2, kind="individual", memory_limit="1MB")
 
 
@@ -401,11 +422,20 @@ def test_scikit_learns_display() -> None:
             deciles=found.deciles,
             is_categorical=[found.is_categorical],
         ).plot()
-        drawn = display.bars_ if features == "colour" else display.lines_ if features == "x" else display.contours_
+        drawn = (
+            display.bars_
+            if features == "colour"
+            else display.lines_
+            if features == "x"
+            else display.contours_
+        )
         assert drawn[0, 0] is not None
     rows, y = data("number")
     model = RandomForestRegressor(5, random_state=0).fit(rows, y)
-    ours, theirs = partial_dependence(model, rows, 0), PartialDependenceDisplay.from_estimator(model, rows, [0])
+    ours, theirs = (
+        partial_dependence(model, rows, 0),
+        PartialDependenceDisplay.from_estimator(model, rows, [0]),
+    )
     np.testing.assert_allclose(ours.deciles[0], theirs.deciles[0])
 
 
@@ -434,7 +464,11 @@ def test_scikit_learns_display() -> None:
         ({"custom_values": {0: ["a"]}}, ValueError, "custom_values of 'x0' must be numbers"),
         ({"custom_values": {0: [[1]]}}, ValueError, "must be a list of values"),
         ({"custom_values": {0: [np.inf]}}, ValueError, "infinity"),
-        ({"sample_weight": [1, 2]}, ValueError, "sample_weight must have one entry for each of the 442 rows of X"),
+        (
+            {"sample_weight": [1, 2]},
+            ValueError,
+            "sample_weight must have one entry for each of the 442 rows of X",
+        ),
         ({"sample_weight": -np.ones(442)}, ValueError, "sample_weight must be finite and not negative"),
         ({"sample_weight": np.zeros(442)}, ValueError, "sample_weight are all zero"),
         ({"categorical_features": [True]}, ValueError, "mask must have 10 elements"),

@@ -22,6 +22,7 @@ PACKAGE = Path(skshapgpu.__file__).parent
 MAY_IMPORT = {
     "__init__": {
         "_common",
+        "_dependence",
         "_engine",
         "_estimators",
         "_explanations",
@@ -34,6 +35,7 @@ MAY_IMPORT = {
     },
     "__main__": {"command_line"},
     "_common": {"_cuda"},
+    "_dependence": {"_common", "_core", "_engine", "_rows", "adapters", "errors"},
     "_deprecation": set(),
     "_engine": {"_common", "_core", "_explanations", "_rows", "adapters", "errors"},
     "_estimators": {
@@ -89,6 +91,7 @@ MAY_INCLUDE = {
     "rows": {"base", "plan", "simd"},
     "tables": {"base", "plan", "rows", "simd"},
     "background": {"base", "plan", "rows", "simd", "tables"},
+    "dependence": {"base", "plan", "rows", "simd"},
     "intervals": {"base", "plan", "rows", "simd", "tables"},
     "cpu": {"base", "intervals", "plan", "rows", "simd", "tables"},
     "cuda/program": {"base", "plan"},
@@ -99,6 +102,7 @@ MAY_INCLUDE = {
         "cpu",
         "cuda",
         "cuda/program",
+        "dependence",
         "intervals",
         "plan",
         "rows",
