@@ -210,7 +210,7 @@ class DependentTrees:
     ) -> None:
         """Add the weight of each row, 1 for None, at the leaves that it reaches at some point of the grid.
 
-        X is as for :meth:`Plan.explain`, ``weight_at`` float64 of shape (n_leaves,); :meth:`info` has n_leaves.
+        X is as for :meth:`Plan.explain`. ``weight_at`` is float64, of the shape (n_leaves,) by :meth:`info`.
         """
 
     def average(self, weight_at: np.ndarray, total: float) -> np.ndarray:

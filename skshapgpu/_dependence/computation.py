@@ -121,8 +121,8 @@ class Computation:
         if mixed:
             others = sorted({self.names[i] for sources in mixed for i in sources if i != feature})
             raise ValueError(
-                f"the model combines {self.names[feature]!r} with {', '.join(map(repr, others))} into one number "
-                "(a CTR of CatBoost), so its output does not depend on it alone by splits: use "
+                f"the model combines {self.names[feature]!r} with {', '.join(map(repr, others))} into one "
+                "number (a CTR of CatBoost), which depends on all of them: use "
                 "sklearn.inspection.partial_dependence(method='brute') for this feature"
             )
         return (feature, *(n_features + i for i, sources in enumerate(made_of) if feature in sources))

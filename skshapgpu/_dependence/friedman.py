@@ -29,7 +29,7 @@ def friedman_h(
     memory_limit: int | str | None = None,
     progress: Any = False,
 ) -> Bunch:
-    """Compute Friedman's H² of pairs of features, exactly: the share of their joint effect that is interaction.
+    """Compute Friedman's H² exactly: the share of the joint effect of two features that is interaction.
 
     With the partial dependence of the margin on one feature and on two, each centered to the mean 0 over the
     rows, it is the sum over the rows of (PD_jk - PD_j - PD_k)², divided by that of PD_jk² (Friedman &
@@ -49,9 +49,9 @@ def friedman_h(
     -------
     Bunch
         ``pairs``, positions of shape (n_pairs, 2); ``names``, a list of pairs of names; ``h_squared`` of
-        shape (n_outputs, n_pairs), from 0 on, where 0 is no interaction; ``interaction``, the root of the mean
-        square of the numerator, in units of the margin, by which to rank pairs: H² can be large if two
-        features have next to no effect.
+        shape (n_outputs, n_pairs), where 0 is no interaction; and ``interaction`` of the same shape, the root
+        of the mean square of the numerator, in units of the margin, by which to rank pairs: H² can be large
+        if two features have next to no effect.
 
     Raises
     ------

@@ -77,7 +77,7 @@ def position(feature: Any, names: tuple[str, ...]) -> int:
             raise KeyError(f"{feature!r} is not the name of a column that the model receives")
         return names.index(feature)
     if isinstance(feature, Integral) and not isinstance(feature, (bool, np.bool_)):
-        if not 0 <= feature < len(names):
+        if not 0 <= int(feature) < len(names):
             raise IndexError(f"feature {feature} is out of range for {len(names)} columns")
         return int(feature)
     raise TypeError(f"features must be names or positions of columns, not {feature!r}")
@@ -221,8 +221,8 @@ def _numeric_grid(
         return _breakpoints(computation, feature, low, high)
     if np.allclose(low, high):
         raise ValueError(
-            f"percentiles of column {name!r} are too close to each other to build a grid: choose others, give "
-            "custom_values, or use grid_resolution='exact'"
+            f"percentiles of column {name!r} are too close to each other: choose others, give custom_values, "
+            "or use grid_resolution='exact'"
         )
     return np.linspace(low, high, num=options.grid_resolution, endpoint=True)
 
@@ -233,8 +233,8 @@ def _breakpoints(computation: Computation, feature: int, low: float, high: float
     tested = (ensemble.left >= 0) & (ensemble.feature == feature)
     if _splits_by_category(ensemble, tested):
         raise ValueError(
-            f"the model splits column {computation.names[feature]!r} by categories, so its grid is not one of "
-            "numbers: name it in categorical_features"
+            f"the model splits column {computation.names[feature]!r} by categories, not at numbers: name it in "
+            "categorical_features"
         )
     # The numbers that a column of X can hold and the trees can tell apart.
     single = ensemble.x_dtype == "float32" or computation.rows.dtype == np.float32
