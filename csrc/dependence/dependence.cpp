@@ -100,6 +100,7 @@ class TileReach {
   void divide(const DependentTree& tree, const CodedTile& tile, const OnList& on_list) {
     const auto n_rows = static_cast<size_t>(tile.n_rows);
     if (rows_.size() < n_rows) rows_.resize(n_rows);
+    if (right_.size() < n_rows) right_.resize(n_rows);
     std::iota(rows_.begin(), rows_.begin() + n_rows, uint16_t{0});
     lists_[0] = {0, n_rows, n_rows};
     visit_leaves(tree, 0, on_list);
@@ -122,19 +123,20 @@ class TileReach {
     }
   }
 
-  // Write the rows that go left, then the others; return the number of the former.
+  // Write the rows that go left, then the others, both in their order; return the number of the former.
   template <class Code>
   size_t divide_rows(const DecideNode& test, const CodedTile& tile, const uint16_t* rows, size_t n,
-                     uint16_t* to) const {
+                     uint16_t* to) {
     const size_t column = test.column * tile.codes.stride;
-    size_t left = 0, right = n - 1;
+    size_t left = 0, right = 0;
     const auto put = [&](const auto& goes_left) {
       for (size_t i = 0; i < n; ++i) {
         const bool is_left = goes_left(rows[i]);
-        to[left] = to[right] = rows[i];
+        to[left] = right_[right] = rows[i];
         left += is_left;
-        right -= !is_left;
+        right += !is_left;
       }
+      std::copy_n(right_.begin(), right, to + left);
     };
     if (test.flags & kCategorical) {
       const uint32_t* const bits = trees_.plan.category_bits.data() + test.operand;
@@ -164,10 +166,11 @@ class TileReach {
   std::vector<uint64_t> reach_;  // by a node's number + 1
   std::vector<uint64_t> leaf_rows_;
   std::vector<Lists> lists_;  // by a node's number + 1
-  std::vector<uint16_t> rows_;
+  std::vector<uint16_t> rows_, right_;
 };
 
-// One thread's work: the weight of the rows of tiles at the leaves of a chunk of trees.
+// One thread's work: the weight of the rows of tiles at the leaves of a chunk of trees. A leaf adds up its
+// rows in their order.
 class Weigher {
  public:
   explicit Weigher(const DependentTrees& trees) : trees_(trees), reach_(trees) {}
@@ -197,15 +200,15 @@ class Weigher {
         tree, tile,
         [&](int first, const uint64_t* words) {
           for (size_t leaf = 0; leaf < tree.n_leaves; ++leaf) {
-            double sum = 0;
+            double sum = weight_at[leaf];
             for_rows(words[leaf], [&](int row) { sum += weights[first + row]; });
-            weight_at[leaf] += sum;
+            weight_at[leaf] = sum;
           }
         },
         [&](uint32_t leaf, const uint16_t* rows, size_t n) {
-          double sum = 0;
+          double sum = weight_at[leaf];
           for (size_t i = 0; i < n; ++i) sum += weights[rows[i]];
-          weight_at[leaf] += sum;
+          weight_at[leaf] = sum;
         });
   }
 

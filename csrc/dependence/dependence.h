@@ -7,7 +7,8 @@
 namespace skshap {
 
 // Add the weight of each row, or 1 if `weights` is null, to weight_at[leaf] of the leaves that it reaches at
-// any cell. The result does not depend on the number of threads. Return whether all rows were done.
+// any cell. The result depends neither on the number of threads nor on how rows are divided among calls.
+// Return whether all rows were done.
 bool add_dependent_weights(const DependentTrees& trees, const Rows& rows, const double* weights,
                            int n_threads, const Stop& interrupted, double* weight_at);
 

@@ -149,7 +149,8 @@ class Computation:
     def _average_of_link(self, trees: Any, n_points: int, progress: Progress | None) -> np.ndarray:
         of_row = n_points * self.adapted.ensemble.n_outputs
         total = None
-        for start, stop in self._batches(self._rows_of_output(trees, 0, of_row), progress):
+        # Batches that followed the progress would change the order of additions.
+        for start, stop in self._batches(self._rows_of_output(trees, 0, of_row), progress, follow=False):
             weights = (
                 np.full(stop - start, 1 / self.rows.n_rows)
                 if self.weights is None
@@ -166,8 +167,9 @@ class Computation:
         found = None
         for start, stop in self._batches(self._rows_of_output(trees, 8 * of_row, of_row), progress):
             part = self._of_rows(trees, start, stop)
-            if len(part[0]) == n_rows:
-                return part
+            if stop - start == n_rows:
+                found = part
+                continue
             if found is None:
                 found = np.empty((len(part), n_rows, *part.shape[2:]))
             found[:, start:stop] = part
@@ -192,10 +194,14 @@ class Computation:
         X = self.rows.chunk(start, stop, packed=True, n_threads=self.n_threads)
         return X, None if self.weights is None else self.weights[start:stop]
 
-    def _batches(self, step: int, progress: Progress | None) -> Iterator[tuple[int, int]]:
+    def _batches(
+        self, step: int, progress: Progress | None, *, follow: bool = True
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the limits of batches of at most ``step`` rows; of fewer to ``follow`` the progress."""
         start, n_rows = 0, self.rows.n_rows
         while start < n_rows:
-            stop = min(n_rows, start + (step if progress is None else min(step, progress.step)))
+            at_once = min(step, progress.step) if progress is not None and follow else step
+            stop = min(n_rows, start + at_once)
             yield start, stop
             start = stop
             if progress is not None:

@@ -233,8 +233,8 @@ def _breakpoints(computation: Computation, feature: int, low: float, high: float
     tested = (ensemble.left >= 0) & (ensemble.feature == feature)
     if _splits_by_category(ensemble, tested):
         raise ValueError(
-            f"the model splits column {computation.names[feature]!r} by categories, not at numbers: name it in "
-            "categorical_features"
+            f"the model splits column {computation.names[feature]!r} by categories, not at numbers: name it "
+            "in categorical_features"
         )
     # The numbers that a column of X can hold and the trees can tell apart.
     single = ensemble.x_dtype == "float32" or computation.rows.dtype == np.float32

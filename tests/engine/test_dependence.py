@@ -129,10 +129,12 @@ def test_threads_and_parts_do_not_change_bits(seed: int, max_leaves: int) -> Non
         np.testing.assert_array_equal(average(trees, X, weights, n_threads), whole)
         np.testing.assert_array_equal(few.individual(X, n_threads), of_rows)
     np.testing.assert_array_equal(few.individual(X[777:1001]), of_rows[:, 777:1001])
-    parts = np.zeros(trees.info()["n_leaves"])
-    for rows in (X[:17], X[17:4500], X[4500:]):
-        trees.add_weights(np.asfortranarray(rows), None, parts, 2)
-    np.testing.assert_array_equal(trees.average(parts, len(X)), equal)
+    for of_rows_given, expected, total in ((None, equal, len(X)), (weights, whole, weights.sum())):
+        parts = np.zeros(trees.info()["n_leaves"])
+        for part in (slice(17), slice(17, 4500), slice(4500, None)):
+            given = None if of_rows_given is None else of_rows_given[part]
+            trees.add_weights(np.asfortranarray(X[part]), given, parts, 2)
+        np.testing.assert_array_equal(trees.average(parts, total), expected)
     mean = average(few, X, weights)
     of_leaves = np.average(of_rows, axis=1, weights=weights)
     assert_within(mean, of_leaves, tolerance(ensemble, 1), "average of ICE")
