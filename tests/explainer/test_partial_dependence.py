@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -487,6 +488,14 @@ def test_wrong_arguments(change: dict[str, Any], error: type[Exception], message
     arguments = {"X": X, "features": 0} | change
     with pytest.raises(error, match=message):
         partial_dependence(model, **arguments)
+
+
+def test_x_on_a_gpu() -> None:
+    interface = {"shape": (1, 10), "typestr": "<f8", "data": (0, False), "version": 3}
+    on_gpu = SimpleNamespace(__cuda_array_interface__=interface)
+    model = RandomForestRegressor(2, random_state=0).fit(X, Y)
+    with pytest.raises(TypeError, match="computed on the CPU, but X lies on a GPU: copy it to the host"):
+        partial_dependence(model, on_gpu, 0)
 
 
 def test_refused_models_and_columns() -> None:
