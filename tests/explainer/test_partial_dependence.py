@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -491,11 +490,14 @@ def test_wrong_arguments(change: dict[str, Any], error: type[Exception], message
 
 
 def test_x_on_a_gpu() -> None:
-    interface = {"shape": (1, 10), "typestr": "<f8", "data": (0, False), "version": 3}
-    on_gpu = SimpleNamespace(__cuda_array_interface__=interface)
+    class OnGpu:
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            return {"shape": (1, 10), "typestr": "<f8", "data": (0, False), "version": 3}
+
     model = RandomForestRegressor(2, random_state=0).fit(X, Y)
     with pytest.raises(TypeError, match="computed on the CPU, but X lies on a GPU: copy it to the host"):
-        partial_dependence(model, on_gpu, 0)
+        partial_dependence(model, OnGpu(), 0)
 
 
 def test_refused_models_and_columns() -> None:
