@@ -89,8 +89,8 @@ class Computation:
                 "partial dependence is computed on the CPU, but X lies on a GPU: copy it to the host"
             )
         steps, last = unwrap(model)
-        adapted = adapt(last)
-        link = link_of(adapted, model_output, all_outputs=False)
+        adapted = adapt(last).with_output(model_output, None)
+        link = link_of(adapted, model_output, all_outputs=False, interventional=True)
         reader = Reader(steps, adapted)
         rows = reader.read_on_host(X)
         weights = shares(sample_weight, rows.n_rows, "X", "sample_weight")

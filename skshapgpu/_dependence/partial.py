@@ -13,7 +13,7 @@ from ..errors import require_one_of
 from .computation import Computation
 from .grid import GridOptions, position, read_feature
 
-_KINDS, _OUTPUTS = ("average", "individual", "both"), ("raw", "probability")
+_KINDS, _OUTPUTS = ("average", "individual", "both"), ("raw", "probability", "response")
 
 
 def partial_dependence(
@@ -69,9 +69,10 @@ def partial_dependence(
     centered : bool, default=False
         Subtract the mean output over the rows. The result for one feature is its main effect; that for two
         is the sum of their main effects and their interaction.
-    model_output : {"raw", "probability"}, default="raw"
-        Output: the margin, as scikit-learn's ``response_method="decision_function"``, or the probability,
-        which is averaged row by row and takes time for each value of the grid.
+    model_output : {"raw", "probability", "response"}, default="raw"
+        Output: the margin, as scikit-learn's ``response_method="decision_function"``, the probability, or
+        the exponential of the margin where that is the prediction. The last two are averaged row by row,
+        which takes time for each value of the grid.
     n_jobs : int or None, default=None
         Number of threads, as for :class:`TreeExplainer`.
     memory_limit : int, str or None, default=None
@@ -94,8 +95,8 @@ def partial_dependence(
         The model is not supported.
     ValueError, TypeError, KeyError, IndexError
         X has a type, shape or value that the model does not accept; an argument is invalid; a feature does
-        not exist or has no grid, is one that CatBoost combines with others, or the model has no probability
-        that depends on one margin alone.
+        not exist or has no grid, is one that CatBoost combines with others, or the model has no such
+        ``model_output``.
     MemoryError
         The result exceeds ``memory_limit`` or the memory of the machine.
 

@@ -182,6 +182,19 @@ def test_through_the_users_own_predictions() -> None:
                 np.testing.assert_allclose(found[key], expected[key], rtol=0, atol=1e-13 * 8)
 
 
+def test_response() -> None:
+    """Mean counts, which are no function of the mean margin."""
+    rows, y = data("binary")
+    model = boosted("xgboost", "XGBRegressor", n_estimators=5, objective="count:poisson").fit(rows, 7 * y)
+    found = partial_dependence(model, rows, 1, model_output="response", grid_resolution=5, kind="both")
+    for i, value in enumerate(found.grid_values[0]):
+        own = model.predict(replaced(rows, 1, value))
+        np.testing.assert_allclose(found.individual[0, :, i], own, rtol=2e-6)
+        np.testing.assert_allclose(found.average[0, i], own.mean(dtype=float), rtol=2e-6)
+    margin = partial_dependence(model, rows, 1, grid_resolution=5)
+    assert np.abs(np.exp(margin.average) - found.average).max() > 0.1
+
+
 def test_probabilities_of_several_labels() -> None:
     rows, _ = data("binary")
     labels = (rows[:, :3] > 0).astype(int)
