@@ -193,6 +193,7 @@ def function_of_cox(model_output: str, hazard: float) -> tuple[Callable[..., Any
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("model_output", OUTPUTS)
+@pytest.mark.usefixtures("on_cpu")
 def test_cox_boosting_is_the_definition(model_output: str, dropout: float) -> None:
     model = boosting(dropout_rate=dropout)
     given, background = rows_of(model)
@@ -217,6 +218,7 @@ def test_cox_boosting_is_the_definition(model_output: str, dropout: float) -> No
 
 @pytest.mark.parametrize("scale", [0.4, 1.3])
 @pytest.mark.parametrize("distribution", ["normal", "logistic", "extreme"])
+@pytest.mark.usefixtures("on_cpu")
 def test_aft_is_the_definition(distribution: str, scale: float, tmp_path: Any) -> None:
     booster = aft(distribution, scale)
     given, background = rows_of(booster)
@@ -251,6 +253,7 @@ def test_aft_is_the_definition(distribution: str, scale: float, tmp_path: Any) -
 
 
 @pytest.mark.parametrize("make", [aft, lambda: boosting(loss="ipcwls"), lambda: boosting(), lambda: cox()])
+@pytest.mark.usefixtures("on_cpu")
 def test_response_is_the_exponential(make: Callable[[], Any]) -> None:
     model = make()
     given, background = rows_of(model)
@@ -277,6 +280,7 @@ def cox() -> Any:
 
 
 @pytest.mark.parametrize("objective", ["count:poisson", "reg:gamma", "reg:tweedie"])
+@pytest.mark.usefixtures("on_cpu")
 def test_response_of_log_links(objective: str) -> None:
     model = library("xgboost").XGBRegressor(n_estimators=6, max_depth=3, objective=objective).fit(X, TIME)
     explanation = explain(model, X[:30], data=X[30:60], model_output="response", precision="double")
@@ -285,6 +289,7 @@ def test_response_of_log_links(objective: str) -> None:
     np.testing.assert_allclose(explanation.base_values, model.predict(X[30:60]).mean(), rtol=1e-5)
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_single_precision_of_functions_of_the_margin() -> None:
     model = boosting()
     for model_output in OUTPUTS:
@@ -414,6 +419,7 @@ def regressor() -> Any:
     return library("xgboost").XGBRegressor(n_estimators=2).fit(X, TIME)
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_other_refusals() -> None:
     with pytest.raises(ValueError, match=r"times: 0 is not between .*: times are positive"):
         TreeExplainer(aft(), X, model_output="survival", times=[0, 1])
@@ -431,6 +437,7 @@ def test_other_refusals() -> None:
         TreeExplainer(boosting(), model_output="survival", times=5.0, **counted)
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_a_response_that_overflows_is_refused() -> None:
     """exp of a margin beyond 709 is infinite, which no value can add up to."""
     adapted = adapt(boosting())
