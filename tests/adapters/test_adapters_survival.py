@@ -77,6 +77,7 @@ def aft(distribution: str = "normal", scale: float = 1.3, **options: Any) -> Any
         "aft_loss_distribution_scale": scale,
         "max_depth": 3,
         "eta": 0.5,
+        "max_delta_step": 1,  # without it, some versions of XGBoost diverge
         "nthread": 1,
         "seed": 0,
     } | options

@@ -16,7 +16,7 @@ from skshapgpu._common import devices, memory
 from skshapgpu._common.devices import Devices
 from skshapgpu._engine.algorithms import named
 from skshapgpu._engine.plans import CompiledModel
-from skshapgpu._rows import gpu_arrays
+from skshapgpu._rows import gpu_arrays, inputs
 from skshapgpu._rows.gpu_arrays import GpuArray, Numbers
 
 
@@ -80,14 +80,16 @@ class OnGpu(GpuArray):
         return np.full(shape, np.nan, self.dtype)
 
     def rows(self, start: int, stop: int) -> GpuArray:
-        return put(self.array[start:stop], self.numbers, self.names)
+        return view(self.array[start:stop], self.data, self.numbers, self.names)
 
     def to_native(self, values: Any) -> Any:
         return values.view(Rows)
 
 
-def put(X: np.ndarray, numbers: Numbers, names: tuple[str, ...]) -> GpuArray:
-    return OnGpu(X, np.asarray(X), 0, 0, np.asarray(X), X.shape, X.dtype, numbers, names)
+def view(
+    array: np.ndarray, data: Any, numbers: Numbers, names: tuple[str, ...], dtype: np.dtype | None = None
+) -> GpuArray:
+    return OnGpu(data, array, 0, 0, array, array.shape, dtype or array.dtype, numbers, names)
 
 
 @pytest.fixture
@@ -102,7 +104,10 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> list[StandIn]:
     monkeypatch.setattr(devices, "compile_on", compile_on)
     monkeypatch.setattr(devices, "new_array", lambda shape, dtype: None)
     monkeypatch.setattr(gpu_arrays, "on_gpu", lambda X: isinstance(X, Rows))
-    monkeypatch.setattr(gpu_arrays, "take", put)
+    monkeypatch.setattr(inputs, "load_cuda", lambda: None)
+    monkeypatch.setattr(gpu_arrays, "opened", np.asarray)
+    monkeypatch.setattr(gpu_arrays, "gpu_of", lambda array: 0)
+    monkeypatch.setattr(gpu_arrays, "view", view)
     monkeypatch.setattr(gpu_arrays, "address", lambda array: array.ctypes.data)
     return sent
 
