@@ -34,6 +34,8 @@ nitpick_ignore_regex = [
     ("py:class", "ColumnEncoder|Ensemble"),  # as autosummary finds them in annotations
     # No inventories of other projects are loaded, so that the site builds without a network.
     ("py:.*", r"(sklearn|numpy|pandas|matplotlib|shap)\..*"),
+    # numpydoc takes what Mapping's own docstrings return for types.
+    ("py:class", r"(D\[k\] if|an object providing a view|a set-like object) .*"),
 ]
 
 autosummary_generate = True
@@ -52,6 +54,7 @@ numpydoc_validation_exclude = {
     # These classes are protocols, or dataclasses that document their parameters as attributes.
     r"^skshapgpu\.(BatchesResult|CallPlan|Explanation|InteractionExplanation|TreeGroup)$",
     r"^skshapgpu\.adapters\.(AdaptedModel|Column|ColumnEncoder|DerivedColumns|Ensemble|InputSchema|Tree)$",
+    r"^skshapgpu\.Cohorts(\.(get|items|keys|values))?$",  # a Mapping, with the methods of that class
     r"\.set_callbacks$",  # scikit-learn's own
 }
 

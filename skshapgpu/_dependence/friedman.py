@@ -38,10 +38,12 @@ def friedman_h(
 
     Parameters
     ----------
-    model, X, sample_weight, n_jobs, memory_limit
+    model, X
         As for :func:`partial_dependence`.
     features : sequence of str or int, default=None
         Names or positions of the features whose pairs are computed. None: all that trees use.
+    sample_weight, n_jobs, memory_limit
+        As for :func:`partial_dependence`.
     progress : bool or callable, default=False
         As for :meth:`TreeExplainer.explain`, but the numbers are of pairs.
 
