@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from scipy.stats.mstats import mquantiles
 
 from .._rows.inputs import read
+from .._rows.real_numbers import is_missing
 from .._rows.tables import select, to_array
 from ..adapters.ensemble import ZERO_MAGNITUDE, Ensemble
 from ..adapters.schema import Column
@@ -170,16 +171,12 @@ def _categorical_columns(computation: Computation, feature: int, of_rows: np.nda
         or computation.rows.is_categorical(feature)
     ):
         return {feature}
-    is_number = of_rows.dtype.kind in "fiub" or all(_is_missing(v) or isinstance(v, Real) for v in of_rows)
+    is_number = of_rows.dtype.kind in "fiub" or all(is_missing(v) or isinstance(v, Real) for v in of_rows)
     return set() if is_number else {feature}
 
 
 def _splits_by_category(ensemble: Ensemble, nodes: np.ndarray) -> bool:
     return bool(len(ensemble.category_set)) and bool((ensemble.category_set[nodes] >= 0).any())
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def _numbers(of_rows: np.ndarray, name: str) -> np.ndarray:
@@ -189,7 +186,7 @@ def _numbers(of_rows: np.ndarray, name: str) -> np.ndarray:
     if of_rows.dtype.kind in "iub":
         return of_rows.astype(np.float64)
     try:
-        return np.array([np.nan if _is_missing(value) else value for value in of_rows], np.float64)
+        return np.array([np.nan if is_missing(value) else value for value in of_rows], np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"column {name!r} holds no numbers: name it in categorical_features") from error
 
@@ -287,7 +284,7 @@ def _categories(of_rows: np.ndarray) -> tuple[np.ndarray, list[int]]:
     first: dict[Any, int] = {}
     missing = None
     for row, value in enumerate(of_rows.tolist()):
-        if _is_missing(value):
+        if is_missing(value):
             missing = row if missing is None else missing
         else:
             first.setdefault(value, row)
@@ -319,8 +316,8 @@ def _custom_categories(
     if isinstance(rows.data, np.ndarray) and rows.data.dtype.kind in "fiub" and len(columns) == 1:
         numbers = _given(given, name)
         return GridFeature(Axis(columns, _points(computation, feature, numbers)), numbers, True, None)
-    row_of = {None if _is_missing(value) else value: row for value, row in zip(values.tolist(), first)}
-    keys = [None if _is_missing(value) else value for value in given.tolist()]
+    row_of = {None if is_missing(value) else value: row for value, row in zip(values.tolist(), first)}
+    keys = [None if is_missing(value) else value for value in given.tolist()]
     unknown = [key for key in keys if key not in row_of]
     if unknown:
         raise ValueError(

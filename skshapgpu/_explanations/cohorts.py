@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._common.digits import number
-from .._rows.columns import is_missing, read_column
+from .._rows.columns import read_column
+from .._rows.real_numbers import is_missing
 from .._rows.tables import names_of, row_labels
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .gpu_arrays import copied_to_host
+from .real_numbers import is_missing
 from .tables import select, to_array
 
 #: Pairs of percentiles between which colours change, tried in this order, from robust to all values.
@@ -135,8 +136,3 @@ def _of_values(values: np.ndarray) -> Column:
     names, codes = np.unique([str(value) for value in present], return_inverse=True)
     numbers[is_present] = codes
     return Column(numbers, tuple(map(str, names)))
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether a value is None, NaN, NaT or pandas' NA."""
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)

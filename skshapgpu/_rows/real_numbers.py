@@ -11,6 +11,11 @@ import numpy as np
 _FLOAT64 = np.dtype(np.float64)
 
 
+def is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN, NaT or pandas' NA."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
 def require_real(kind: str, where: str, *, text: bool = False) -> None:
     """Reject a dtype that does not hold real numbers; objects are checked one by one later."""
     if kind in "fiubO" or (kind in "UT" and text):

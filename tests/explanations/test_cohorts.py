@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.families import forest, frame_with_categories, with_categories
+from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from skshapgpu import Cohorts, Explanation, ShapBarDisplay, cross_val_explain, explain, explain_interactions
 
@@ -106,6 +108,22 @@ def test_columns_by_category_and_before_a_pipeline() -> None:
     model = make_pipeline(SimpleImputer(), forest()).fit(FRAME, Y)
     of_pipeline = explain(model, FRAME)
     assert list(of_pipeline.groupby("place")) == [0, 10, 20]
+    encoder = make_column_transformer((OneHotEncoder(), ["color"]), remainder="passthrough")
+    encoded = explain(make_pipeline(encoder, forest()).fit(frame, y), frame)
+    assert "color" not in encoded.feature_names
+    by_color = encoded.groupby("color")
+    for color, part in by_color.items():
+        np.testing.assert_array_equal(part.values, encoded.values[(frame["color"] == color).to_numpy()])
+    assert list(by_color) == sorted(set(frame["color"]))
+
+
+def test_text_names_the_strongest_features(explanation: Explanation) -> None:
+    lines = repr(explanation.groupby("place")).splitlines()
+    assert lines[0] == "Cohorts by place" and len(lines) == 4
+    for place, line in zip((0, 10, 20), lines[1:]):
+        part = explanation[(FRAME["place"] == place).to_numpy()]
+        assert line.startswith(f"  {place}: {len(part)} rows: {part.strongest(1)[0][0]} ")
+    assert repr(explanation.groupby(np.arange(N_ROWS))).endswith("\n  ...")
 
 
 def test_outputs_interactions_and_rows_without_values() -> None:

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -192,9 +193,7 @@ def build_tools(environment: Path) -> Path:
     folder = WORK / "build-tools"
     if not folder.exists():
         tools = (
-            "scikit-build-core>=0.10",
-            "pybind11>=2.13",
-            "hatch-fancy-pypi-readme>=22.5",
+            *tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"],
             "cmake>=3.24",
             "ninja",
         )
