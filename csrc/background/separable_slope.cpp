@@ -75,6 +75,12 @@ std::vector<double> basis_of(std::vector<double> samples, size_t n_nodes, double
   double largest = 0;
   error = std::max(error, 0x1p-53 * static_cast<double>(n_nodes));
   for (const double x : samples) largest = std::max(largest, std::fabs(x));
+  // The squares of the samples of a saturated link would underflow; a power of two changes no other bits.
+  if (largest > 0) {
+    const int exponent = std::ilogb(largest);
+    for (double& x : samples) x = std::ldexp(x, -exponent);
+    largest = std::ldexp(largest, -exponent);
+  }
   std::vector<double> basis;
   while (basis.size() < n_nodes * n_nodes) {
     size_t best = 0;

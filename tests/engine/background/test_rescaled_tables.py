@@ -65,6 +65,18 @@ def test_a_saturated_link_has_one_term() -> None:
         np.testing.assert_array_equal(values, 0)
 
 
+def test_slopes_whose_squares_underflow() -> None:
+    """Far from 0, the slope of the logistic function decays like exp(-margin): the terms stay the same."""
+    ensemble, background = full_ensemble(6), np.random.default_rng(3).random((200, 6))
+    for precision in ("single", "double"):
+        terms = []
+        for intercept in (100.0, 500.0, 650.0):
+            shifted = replace(ensemble, intercept=np.array([intercept]))
+            plan = plan_of(shifted, background, "logistic", precision)
+            terms += tables_of(plan, shifted, background).n_terms
+        assert terms[0] > 1 and terms == terms[:1] * 3
+
+
 def test_leaves_without_a_table() -> None:
     """Leaves on long paths, and leaves whose tables do not fit, have patterns instead."""
     chain = random_chain(0, 13, 13)

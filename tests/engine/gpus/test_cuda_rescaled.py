@@ -111,6 +111,19 @@ def test_large_and_wide_tables(n_features: int, n_used: int) -> None:
     assert_same(chain, rows[:70], rows[70:110])
 
 
+@pytest.mark.parametrize("intercept", [500.0, -650.0])
+def test_slopes_whose_squares_underflow(intercept: float) -> None:
+    rng = np.random.default_rng(3)
+    trees = [full_tree(rng, 4, 8) for _ in range(40)]
+    ensemble = Ensemble.from_trees(trees, n_features=8, intercept=[intercept])
+    rows = rng.random((300, 8))
+    assert_same(ensemble, rows[:200], rows[200:])
+    plans = Plans(ensemble, rows[200:], "logistic", "double")
+    (truth, _), (found, _) = (plans.compute(rows[:200], device) for device in ("cpu", "cuda"))
+    assert 0 < np.abs(truth).max() < 1e-160
+    np.testing.assert_allclose(found, truth, rtol=0, atol=1e-11 * np.abs(truth).max())
+
+
 def test_batches_and_neighbours_change_no_bit() -> None:
     ensemble = random_ensemble(8, n_trees=20, n_features=6, max_leaves=16)
     rows = random_rows(8, ensemble, 3300)
