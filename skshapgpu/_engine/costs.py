@@ -31,8 +31,8 @@ _CPU_READ, _CPU_WRITE = 1.5e-8, 5e-9
 #: trees with many features.
 _CPU_LOOKUP, _CPU_LARGE_LOOKUP, _LARGE_TABLE, _CPU_PLACE = 3e-9, 7.5e-9, 2**17, 4e-9
 
-#: Seconds for each row and pattern of background data, at leaves without a table; on a GPU, an estimate.
-_CPU_PATTERN, _CUDA_PATTERN = 3e-9, 5e-13
+#: Seconds for each row and pattern of background data, at leaves without a table.
+_CPU_PATTERN, _CUDA_PATTERN = 3e-9, 2.1e-12
 
 #: Tables by intervals: seconds per row and lookup, more for each doubling of a table beyond _SMALL_TABLE
 #: bytes; and when a table is built, per node of a unit, per entry that is written or to which others are
