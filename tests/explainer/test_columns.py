@@ -137,11 +137,12 @@ def test_background_data(options: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["quadrature", "fast_v2", "treeshap", "fast_v1"])
-def test_algorithms(algorithm: str) -> None:
+def test_algorithms(algorithm: str, request: pytest.FixtureRequest) -> None:
+    if algorithm in ("treeshap", "fast_v1"):
+        request.getfixturevalue("on_cpu")
     model = forest(5, 3).fit(X, Y)
-    # GPUs compute neither treeshap nor fast_v1.
-    whole = TreeExplainer(model, algorithm=algorithm, device="cpu").shap_values(X)
-    part = TreeExplainer(model, algorithm=algorithm, columns="used", device="cpu").shap_values(X)
+    whole = TreeExplainer(model, algorithm=algorithm).shap_values(X)
+    part = TreeExplainer(model, algorithm=algorithm, columns="used").shap_values(X)
     np.testing.assert_array_equal(part, whole[:, used_by(model)])
 
 
