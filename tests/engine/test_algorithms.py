@@ -348,15 +348,15 @@ def test_docstring_lists_the_values_of_the_options() -> None:
         assert f'{option} : {{{listed}}}, default="{values[0]}"' in lines
 
 
-#: Rows of the README's table, with the results of each.
-README_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
+#: Rows of the table in docs/supported.md, with the results of each.
+TABLE_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
     "SHAP values, Banzhaf values": [(SHAP_VALUES, False, "raw"), (BANZHAF_VALUES, False, "raw")],
     "interventional SHAP values (background data)": [(SHAP_VALUES, True, "raw")],
     "interventional SHAP values of the probability or the loss (`model_output=`)": [
         (SHAP_VALUES, True, "probability"),
         (SHAP_VALUES, True, "log_loss"),
     ],
-    "the same of [responses and functions of time](docs/which_shap.md#responses-and-functions-of-time)": [
+    "the same of [responses and functions of time](which_shap.md#responses-and-functions-of-time)": [
         (SHAP_VALUES, True, "response"),
         *((SHAP_VALUES, True, model_output) for model_output in TIME_OUTPUTS),
     ],
@@ -375,14 +375,14 @@ README_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
     ],
 }
 OTHERS = (
-    "SHAP values by [other algorithms](docs/mathematics.md#other-algorithms), for comparison (`algorithm=`)"
+    "SHAP values by [other algorithms](mathematics.md#other-algorithms), for comparison (`algorithm=`)"
 )
 
 
 def cell(cases: list[tuple[Kind, bool, str]], device: str) -> str:
     found = [AUTO.find(*case) for case in cases]
     has = {each is not None and device in each.devices for each in found}
-    assert len(has) == 1, f"{cases} do not belong into one row of the README"
+    assert len(has) == 1, f"{cases} do not belong into one row of the table"
     if has == {False}:
         return ""
     return "yes"
@@ -393,8 +393,8 @@ def others(device: str) -> str:
     return ", ".join(f'`"{algorithm.name}"`' for algorithm in compared)
 
 
-def test_readme_has_the_table() -> None:
-    cases = [case for row in README_ROWS.values() for case in row]
+def test_the_page_has_the_table() -> None:
+    cases = [case for row in TABLE_ROWS.values() for case in row]
     assert len(set(cases)) == len(cases)
     assert set(cases) == {
         (kind, found.interventional, model_output)
@@ -402,10 +402,10 @@ def test_readme_has_the_table() -> None:
         for kind in found.kinds
         for model_output in found.model_outputs
     }
-    rows = [(label, *(cell(row, device) for device in DEVICES)) for label, row in README_ROWS.items()]
+    rows = [(label, *(cell(row, device) for device in DEVICES)) for label, row in TABLE_ROWS.items()]
     rows.append((OTHERS, *(others(device) for device in DEVICES)))
     lines = ["| | CPU | GPU |", "| --- | --- | --- |"]
     lines += [re.sub(" +", " ", f"| {' | '.join(row)} |") for row in rows]
-    readme = (ROOT / "README.md").read_text()
-    table = readme[readme.index(lines[0]) :].partition("\n\n")[0]
+    page = (ROOT / "docs/supported.md").read_text()
+    table = page[page.index(lines[0]) :].partition("\n\n")[0]
     assert table.splitlines() == lines

@@ -52,6 +52,11 @@ def test_the_picture_and_tables_of_progress_are_current() -> None:
     assert page == progress["with_results"](page), "run python docs/progress.py"
 
 
+def test_the_chart_of_the_first_page_is_current() -> None:
+    drawing = runpy.run_path(str(ROOT / "docs/speed.py"))["drawing"]()
+    assert (ROOT / "docs/images/speed.svg").read_text() == drawing, "run python docs/speed.py"
+
+
 def test_a_run_takes_the_place_of_earlier_results_of_its_models(tmp_path: Path, store: ModuleType) -> None:
     path = tmp_path / "results" / "values.json"
 
