@@ -7,7 +7,7 @@ categories become the codes that the trees test. ``inputs.py`` applies the schem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -331,6 +331,11 @@ class AdaptedModel:
             )
         ensemble = replace(self.ensemble, cover=self.other_covers[asked]())
         return replace(self, ensemble=ensemble, cover_kind=asked, other_covers={})  # type: ignore[arg-type]
+
+
+def pair_names(pairs: Iterable[tuple[int, Any]]) -> tuple[str, ...]:
+    """Return the names of outputs that are classes of several targets: "0_a" for class "a" of target 0."""
+    return tuple(f"{target}_{label}" for target, label in pairs)
 
 
 def counts_of(trees: Sequence[Tree]) -> dict[str, Callable[[], np.ndarray]]:
