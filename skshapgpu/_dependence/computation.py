@@ -191,7 +191,7 @@ class Computation:
     def _of_rows(self, trees: Any, start: int, stop: int) -> np.ndarray:
         X, _ = self._chunk(start, stop)
         out = trees.individual(X, self.n_threads)
-        return out if self.link is None else self.link.of(out)
+        return out if self.link is None else self.link.of(out, outputs=0)
 
     def mean(self) -> np.ndarray:
         """Return the mean output over the rows: (n_outputs,)."""

@@ -120,8 +120,8 @@ def cross_val_explain(
 
     **Classes.** A class of y that is missing from the training rows of a split has no output in its model:
     its values and base values are NaN there. The test rows of a split are not explained if its model saw
-    only one class, or if it saw only two of several and explains margins, because margins for two classes
-    differ in kind from those for more. A warning names such splits; stratified splits avoid the problem.
+    only one class, or if it saw only two of several and does not add up probabilities as forests do, because
+    margins for two classes, and values of their probabilities, differ in kind from those for more. A warning names such splits; stratified splits avoid the problem.
 
     Examples
     --------
@@ -297,6 +297,16 @@ def _explain_split(
         raise _OtherOutputsError(
             f"its training rows are of 2 of {len(classes or ())} classes, so that its model has one margin, "
             "which is of another kind than those of more classes"
+        )
+    if (
+        few
+        and len(seen) == 2
+        and explainer.model_output == "probability"
+        and not explainer._adds_up_probabilities
+    ):
+        raise _OtherOutputsError(
+            f"its training rows are of 2 of {len(classes or ())} classes, whose probabilities are explained "
+            "by the rescale rule, but those of more classes by their definition"
         )
     labels = select(y, rows) if explainer.model_output == "log_loss" else None
     tested = select(X, rows)

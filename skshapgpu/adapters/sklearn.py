@@ -382,7 +382,7 @@ def _adapted(
     *,
     cover_kind: Literal["count", "weight"] = "weight",
     binary: Literal["margin", "probability"] | None = None,
-    link: Literal["identity", "logistic"] | None = None,
+    link: Literal["identity", "logistic", "softmax"] | None = None,
     link_scale: float = 1.0,
     allow_nan: bool = False,
     allow_inf: bool = False,
@@ -412,7 +412,7 @@ def _adapted(
         output_names=output_names,
         binary=binary if len(classes) == 2 else None,
         class_names=classes if len(classes) == 2 else None,
-        link=link if len(classes) == 2 or link == "identity" else None,
+        link=link if len(classes) == 2 or link != "logistic" else "softmax" if len(classes) > 2 else None,
         link_scale=link_scale,
         squared_error=is_regressor(model)
         and ensemble.n_outputs == 1
