@@ -121,7 +121,8 @@ def cross_val_explain(
     **Classes.** A class of y that is missing from the training rows of a split has no output in its model:
     its values and base values are NaN there. The test rows of a split are not explained if its model saw
     only one class, or if it saw only two of several and does not add up probabilities as forests do, because
-    margins for two classes, and values of their probabilities, differ in kind from those for more. A warning names such splits; stratified splits avoid the problem.
+    margins for two classes, and values of their probabilities, differ in kind from those for more. A warning
+    names such splits; stratified splits avoid the problem.
 
     Examples
     --------
