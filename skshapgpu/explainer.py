@@ -199,7 +199,8 @@ class TreeExplainer:
         of survival forests add up over the trees, like margins. All others, probabilities, losses and
         responses are explained against ``data``, by SHAP values of the margin that are rescaled for each pair
         of a row and a background row, which takes time for each pair on the CPU, but for probabilities and
-        losses not on a GPU; see docs/which_shap.md.
+        losses not on a GPU. The probabilities of a softmax are explained by their definition, on the CPU, for
+        models that use few features. See docs/which_shap.md.
     times : float or array-like of shape (n_times,), default=None
         Times of the survival function or the cumulative hazard function, in the unit of the training data,
         within the domain of the model's own functions.
@@ -423,9 +424,12 @@ class TreeExplainer:
     @property
     def _explains_probabilities(self) -> bool:
         """Whether the values explain probabilities of classes: by ``model_output``, or as the margin."""
-        return self._model_output == "probability" or (
-            self._model_output == "raw" and self._adapted.link == "identity"
-        )
+        return self._model_output == "probability" or self._adds_up_probabilities
+
+    @property
+    def _adds_up_probabilities(self) -> bool:
+        """Whether the margin is a probability, and the values explain it."""
+        return self._model_output in ("raw", "probability") and self._adapted.link == "identity"
 
     @property
     def feature_perturbation(self) -> str:

@@ -20,6 +20,7 @@ from .._engine.links import Link, link_of
 from .._rows import gpu_arrays
 from .._rows.background import shares
 from .._rows.inputs import HostRows, Reader
+from .._rows.origins import Origins
 from .._rows.pipelines import unwrap
 from ..adapters import adapt
 from ..adapters.schema import AdaptedModel
@@ -48,6 +49,9 @@ class Computation:
     ----------
     adapted : AdaptedModel
     rows : HostRows
+    reader : Reader
+    origins : Origins or None
+        Columns of X from which the steps of a pipeline made those that the model receives, with X as data.
     names : tuple of str
         Names of the columns that the model receives.
     weights : ndarray of float64, shape (n_rows,), or None
@@ -60,6 +64,8 @@ class Computation:
 
     adapted: AdaptedModel
     rows: HostRows
+    reader: Reader
+    origins: Origins | None
     names: tuple[str, ...]
     weights: np.ndarray | None
     link: Link | None
@@ -95,9 +101,8 @@ class Computation:
         rows = reader.read_on_host(X)
         weights = shares(sample_weight, rows.n_rows, "X", "sample_weight")
         names = rows.names or reader.default_names
-        return cls(
-            adapted, rows, names, weights if sample_weight is not None else None, link, n_threads, limit
-        )
+        given = weights if sample_weight is not None else None
+        return cls(adapted, rows, reader, reader.origins_of(X), names, given, link, n_threads, limit)
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
@@ -105,8 +110,8 @@ class Computation:
         ensemble = self.adapted.ensemble
         return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
 
-    def columns_of(self, feature: int) -> tuple[int, ...]:
-        """Return the columns that the trees test instead of a column of X, or besides it.
+    def columns_of(self, *features: int) -> tuple[int, ...]:
+        """Return the columns that the trees test instead of some columns of X, or besides them.
 
         Raises
         ------
@@ -115,17 +120,19 @@ class Computation:
         """
         derived, n_features = self.adapted.schema.derived, self.adapted.schema.n_features
         if derived is None:
-            return (feature,)
+            return features
         made_of = derived.sources
-        mixed = [sources for sources in made_of if feature in sources and len(sources) > 1]
-        if mixed:
-            others = sorted({self.names[i] for sources in mixed for i in sources if i != feature})
-            raise ValueError(
-                f"the model combines {self.names[feature]!r} with {', '.join(map(repr, others))} into one "
-                "number (a CTR of CatBoost), which depends on all of them: use "
-                "sklearn.inspection.partial_dependence(method='brute') for this feature"
-            )
-        return (feature, *(n_features + i for i, sources in enumerate(made_of) if feature in sources))
+        for feature in features:
+            others = {i for sources in made_of if feature in sources for i in sources} - set(features)
+            if others:
+                listed = ", ".join(repr(self.names[i]) for i in sorted(others, key=lambda i: self.names[i]))
+                raise ValueError(
+                    f"the model combines {self.names[feature]!r} with {listed} into one number (a CTR of "
+                    "CatBoost), which depends on all of them: use "
+                    "sklearn.inspection.partial_dependence(method='brute') for this feature"
+                )
+        made = (n_features + i for i, sources in enumerate(made_of) if not sources.isdisjoint(features))
+        return (*features, *made)
 
     def trees(self, axes: list[Axis]) -> Any:
         """Compile the trees for a grid."""
@@ -184,7 +191,7 @@ class Computation:
     def _of_rows(self, trees: Any, start: int, stop: int) -> np.ndarray:
         X, _ = self._chunk(start, stop)
         out = trees.individual(X, self.n_threads)
-        return out if self.link is None else self.link.of(out)
+        return out if self.link is None else self.link.of(out, outputs=0)
 
     def mean(self) -> np.ndarray:
         """Return the mean output over the rows: (n_outputs,)."""

@@ -127,7 +127,7 @@ def read_feature(computation: Computation, feature: int, options: GridOptions) -
     """
     columns = computation.columns_of(feature)
     name, rows = computation.names[feature], computation.rows
-    of_rows = _column(rows.data, feature, computation.adapted.schema.sparse_zero_missing)
+    of_rows = column_of(rows.data, feature, computation.adapted.schema.sparse_zero_missing)
     custom = options.custom.get(feature)
     is_categorical = feature in (
         _categorical_columns(computation, feature, of_rows)
@@ -135,22 +135,29 @@ def read_feature(computation: Computation, feature: int, options: GridOptions) -
         else options.categorical
     )
     if not is_categorical:
-        numbers = _numbers(of_rows, name)
-        values = (
-            _numeric_grid(computation, feature, numbers, options) if custom is None else _given(custom, name)
-        )
+        numbers = numbers_of(of_rows, name)
+        if custom is not None:
+            values = given_numbers(custom, name)
+        elif options.grid_resolution == "exact":
+            values = _breakpoints(computation, feature, *_limits(numbers, name, options))
+        else:
+            values = even_grid(numbers, name, options)
         points = _points(computation, feature, values)
-        present = numbers[~np.isnan(numbers)]
-        deciles = np.asarray(mquantiles(present, prob=_DECILES)) if len(present) else None
-        return GridFeature(Axis(columns, points), values, False, deciles)
-    values, first = _categories(of_rows)
+        return GridFeature(Axis(columns, points), values, False, deciles_of(numbers))
+    values, first = categories_of(of_rows)
     if custom is not None:
         return _custom_categories(computation, feature, np.asarray(custom, object), columns, values, first)
     points = np.concatenate([rows.chunk(row, row + 1) for row in first])
     return GridFeature(Axis(columns, points), values, True, None)
 
 
-def _column(data: Any, feature: int, absent_is_missing: bool) -> np.ndarray:
+def deciles_of(numbers: np.ndarray) -> np.ndarray | None:
+    """Return the deciles of numbers, missing ones left out; None if there are no others."""
+    present = numbers[~np.isnan(numbers)]
+    return np.asarray(mquantiles(present, prob=_DECILES)) if len(present) else None
+
+
+def column_of(data: Any, feature: int, absent_is_missing: bool) -> np.ndarray:
     """Return a column of any ``HostRows.data``."""
     part = select(data, slice(None), np.array([feature]))
     if not sp.issparse(part):
@@ -171,15 +178,19 @@ def _categorical_columns(computation: Computation, feature: int, of_rows: np.nda
         or computation.rows.is_categorical(feature)
     ):
         return {feature}
-    is_number = of_rows.dtype.kind in "fiub" or all(is_missing(v) or isinstance(v, Real) for v in of_rows)
-    return set() if is_number else {feature}
+    return set() if are_numbers(of_rows) else {feature}
+
+
+def are_numbers(of_rows: np.ndarray) -> bool:
+    """Return whether all values of a column that are not missing are numbers."""
+    return of_rows.dtype.kind in "fiub" or all(is_missing(v) or isinstance(v, Real) for v in of_rows)
 
 
 def _splits_by_category(ensemble: Ensemble, nodes: np.ndarray) -> bool:
     return bool(len(ensemble.category_set)) and bool((ensemble.category_set[nodes] >= 0).any())
 
 
-def _numbers(of_rows: np.ndarray, name: str) -> np.ndarray:
+def numbers_of(of_rows: np.ndarray, name: str) -> np.ndarray:
     """Return a column as floats, NaN where missing; float32 stays float32."""
     if of_rows.dtype.kind == "f":
         return of_rows
@@ -191,7 +202,14 @@ def _numbers(of_rows: np.ndarray, name: str) -> np.ndarray:
         raise ValueError(f"column {name!r} holds no numbers: name it in categorical_features") from error
 
 
-def _given(values: Any, name: str) -> np.ndarray:
+def given_numbers(values: Any, name: str) -> np.ndarray:
+    """Return ``custom_values`` of a feature that holds numbers.
+
+    Raises
+    ------
+    ValueError
+        They are not numbers, or not a list of them.
+    """
     try:
         found = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
@@ -201,27 +219,34 @@ def _given(values: Any, name: str) -> np.ndarray:
     return found
 
 
-def _numeric_grid(
-    computation: Computation, feature: int, numbers: np.ndarray, options: GridOptions
-) -> np.ndarray:
-    name, exact = computation.names[feature], options.grid_resolution == "exact"
+def even_grid(numbers: np.ndarray, name: str, options: GridOptions) -> np.ndarray:
+    """Return scikit-learn's grid: evenly spaced numbers, or all different ones if they are fewer.
+
+    Raises
+    ------
+    ValueError
+        The numbers have no such grid.
+    """
     different = np.unique(numbers)
-    if not exact and len(different) < options.grid_resolution:
+    if len(different) < options.grid_resolution:
         return different
-    present = numbers[~np.isnan(numbers)]
-    if not len(present):
-        raise ValueError(f"column {name!r} is missing in all rows: give custom_values")
-    low, high = mquantiles(present, prob=options.percentiles)
-    if not np.isfinite([low, high]).all():
-        raise ValueError(f"percentiles of column {name!r} are not finite: give custom_values, or others")
-    if exact:
-        return _breakpoints(computation, feature, low, high)
+    low, high = _limits(numbers, name, options)
     if np.allclose(low, high):
         raise ValueError(
             f"percentiles of column {name!r} are too close to each other: choose others, give custom_values, "
             "or use grid_resolution='exact'"
         )
     return np.linspace(low, high, num=options.grid_resolution, endpoint=True)
+
+
+def _limits(numbers: np.ndarray, name: str, options: GridOptions) -> tuple[float, float]:
+    present = numbers[~np.isnan(numbers)]
+    if not len(present):
+        raise ValueError(f"column {name!r} is missing in all rows: give custom_values")
+    low, high = mquantiles(present, prob=options.percentiles)
+    if not np.isfinite([low, high]).all():
+        raise ValueError(f"percentiles of column {name!r} are not finite: give custom_values, or others")
+    return low, high
 
 
 def _breakpoints(computation: Computation, feature: int, low: float, high: float) -> np.ndarray:
@@ -279,7 +304,7 @@ def _points(computation: Computation, feature: int, values: np.ndarray) -> np.nd
     return points
 
 
-def _categories(of_rows: np.ndarray) -> tuple[np.ndarray, list[int]]:
+def categories_of(of_rows: np.ndarray) -> tuple[np.ndarray, list[int]]:
     """Return the different values of a column, ascending and a missing one last, and a row with each."""
     first: dict[Any, int] = {}
     missing = None
@@ -314,7 +339,7 @@ def _custom_categories(
     if given.ndim != 1 or not len(given):
         raise ValueError(f"custom_values of {name!r} must be a list of values, not the shape {given.shape}")
     if isinstance(rows.data, np.ndarray) and rows.data.dtype.kind in "fiub" and len(columns) == 1:
-        numbers = _given(given, name)
+        numbers = given_numbers(given, name)
         return GridFeature(Axis(columns, _points(computation, feature, numbers)), numbers, True, None)
     row_of = {None if is_missing(value) else value: row for value, row in zip(values.tolist(), first)}
     keys = [None if is_missing(value) else value for value in given.tolist()]

@@ -12,6 +12,7 @@ from .._common.progress import require_progress, watched
 from ..errors import require_one_of
 from .computation import Computation
 from .grid import GridOptions, position, read_feature
+from .grouped import GroupedFeatures
 
 _KINDS, _OUTPUTS = ("average", "individual", "both"), ("raw", "probability", "response")
 
@@ -29,6 +30,7 @@ def partial_dependence(
     kind: str = "average",
     centered: bool = False,
     model_output: str = "raw",
+    groups: Any = None,
     n_jobs: int | None = None,
     memory_limit: int | str | None = None,
     progress: Any = False,
@@ -48,7 +50,7 @@ def partial_dependence(
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Rows over which the output is averaged, in any form that ``model.predict`` accepts; not on a GPU.
     features : str, int, or sequence of one or two of them
-        Names or positions of columns.
+        Names or positions of columns, or of groups.
     sample_weight : array-like of shape (n_rows,), default=None
         Non-negative weight of each row in averages; None gives all rows the same weight.
     categorical_features : array-like of bool, int or str, default=None
@@ -73,6 +75,12 @@ def partial_dependence(
         Output: the margin, as scikit-learn's ``response_method="decision_function"``, the probability, or
         the exponential of the margin where that is the prediction. The last two are averaged row by row,
         which takes time for each value of the grid.
+    groups : mapping of str to list, "input" or None, default=None
+        Columns that change together, as for :class:`TreeExplainer`; ``features`` are then groups, and columns
+        in none. "input" groups the columns that the leading steps of a pipeline make from each column of X:
+        the features are the columns of X, and so are the values of their grids, which the steps encode. The
+        grid of any other group of several columns has all combinations of their values that occur in X, as
+        tuples, at most ``grid_resolution``.
     n_jobs : int or None, default=None
         Number of threads, as for :class:`TreeExplainer`.
     memory_limit : int, str or None, default=None
@@ -95,8 +103,8 @@ def partial_dependence(
         The model is not supported.
     ValueError, TypeError, KeyError, IndexError
         X has a type, shape or value that the model does not accept; an argument is invalid; a feature does
-        not exist or has no grid, is one that CatBoost combines with others, or the model has no such
-        ``model_output``.
+        not exist or has no grid, is one that CatBoost combines with others, the model has no such
+        ``model_output``, or a step of a pipeline is not known to make each of its columns from a single one.
     MemoryError
         The result exceeds ``memory_limit`` or the memory of the machine.
 
@@ -122,12 +130,16 @@ def partial_dependence(
     if progress is not False:
         require_progress(progress)
     computation = Computation.read(model, X, sample_weight, model_output, n_jobs, memory_limit)
-    names = computation.names
+    grouped = None if groups is None else GroupedFeatures(computation, groups)
+    names = computation.names if grouped is None else grouped.names
     chosen = _positions(features, names)
     options = GridOptions.read(
         names, chosen, percentiles, grid_resolution, categorical_features, custom_values
     )
-    of_features = [read_feature(computation, feature, options) for feature in chosen]
+    if grouped is None:
+        of_features = [read_feature(computation, feature, options) for feature in chosen]
+    else:
+        of_features = [grouped.read(feature, options) for feature in chosen]
     trees = computation.trees([each.axis for each in of_features])
     n_points = int(np.prod([len(each.values) for each in of_features]))
     result = Bunch(

@@ -2,7 +2,8 @@
 
 Probabilities, losses, responses and functions of time are functions of the margin, called links. The core
 computes their slopes between two margins (``csrc/background/rescaled.cpp``), and this module evaluates the
-functions themselves, so that the additivity check compares two independent computations.
+functions themselves, so that the additivity check compares two independent computations. A softmax is a
+function of the margins of all outputs, which have no such slope (``softmax.py``).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, softmax
 from sklearn.utils.validation import column_or_1d
 
 from .._common.devices import require_cpu
@@ -21,6 +22,9 @@ from .algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
 
 #: Rounding error of a link's values and their mean, relative to their largest possible magnitude.
 _ROUNDING = 2.0**-48
+
+#: Rounding error of Shapley values that are sums over coalitions of numbers up to 1.
+_ROUNDING_OF_SUMS = 2.0**-44
 
 #: A bound on values of exp, so that an infinite gap is never acceptable.
 _LARGEST = 1e300
@@ -34,12 +38,12 @@ _LARGEST_LABEL = 1e30
 
 @dataclass(frozen=True)
 class Link:
-    """Function of the margin of each output, and of a label.
+    """Function of the margin of each output, and of a label; a softmax, of the margins of all outputs.
 
     Attributes
     ----------
-    name : {"logistic", "log_loss", "squared_error", "exp", "gumbel", "normal"}
-        Name in the core.
+    name : {"logistic", "log_loss", "squared_error", "exp", "gumbel", "normal", "softmax"}
+        Name in the core, which has no softmax.
     noun : str
         Name of its values in error messages.
     model_output : str
@@ -61,8 +65,18 @@ class Link:
         """Whether it is a loss, which compares the margin with a label."""
         return self.model_output == "log_loss"
 
-    def of(self, margin: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-        """Return the link's values for margins (n_rows, n_outputs) and labels (n_rows,)."""
+    @property
+    def is_joint(self) -> bool:
+        """Whether it is a function of the margins of all outputs together."""
+        return self.name == "softmax"
+
+    def of(self, margin: np.ndarray, labels: np.ndarray | None = None, outputs: int = 1) -> np.ndarray:
+        """Return the link's values for margins (n_rows, n_outputs) and labels (n_rows,).
+
+        Without labels, margins may have any shape; ``outputs`` is the axis of the outputs.
+        """
+        if self.name == "softmax":
+            return softmax(margin, axis=outputs)
         if self.name == "logistic":
             return np.exp(-np.logaddexp(0, -self.scale * margin))
         if self.name == "normal":
@@ -102,6 +116,8 @@ class Link:
         those of the background rows. For each pair of an explained row and a background row, the values are
         those of the margin times a slope, so a bound on the slope bounds the gap.
         """
+        if self.name == "softmax":
+            return of_margin.max() / 2 + _ROUNDING_OF_SUMS
         if self.name == "logistic":
             return of_margin * self.scale / 4 + _ROUNDING
         steepest = {"gumbel": np.exp(-1), "normal": 1 / np.sqrt(2 * np.pi)}
@@ -238,10 +254,12 @@ def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool, interve
     if model_output == "probability":
         if adapted.link == "logistic":
             return Link("logistic", "probability", model_output, adapted.link_scale)
+        if adapted.link == "softmax":
+            return Link("softmax", "probability", model_output)
         if adapted.output_names is not None:
             raise ValueError(
-                "model_output='probability' needs a probability that depends on the margin of its own output "
-                "alone; that of this model depends on those of all outputs, or it has none: use "
+                "model_output='probability' needs a probability that is known to be a logistic function of "
+                "the margin of its own output, or the softmax of the margins of all outputs: use "
                 "model_output='raw'"
             )
         raise ValueError(

@@ -29,6 +29,7 @@ from .link_costs import costs_of_link
 from .links import Link
 from .pair_costs import PairTables
 from .sharing import PairSharing, Sharing
+from .softmax import SoftmaxPlan
 
 #: Largest additivity gap of values computed (or, as float32, stored) in each precision, relative to the sum
 #: over the trees of their largest centered leaf. The gap is the sum of the rounding errors at a tree's nodes,
@@ -349,6 +350,8 @@ class CompiledModel:
                 return _core.BackgroundPairsPlan(
                     attributes, precision, rows, weights, order, index, table_bytes, n_threads
                 )
+            if link is not None and link.is_joint:
+                return SoftmaxPlan(self.ensemble, precision, background, link)
             if link is not None:
                 return _core.RescaledPlan(attributes, precision, rows, weights, link.name, link.scale)
             return _core.background_plan(attributes, precision, rows, weights, table_bytes, n_threads, stored)
@@ -503,7 +506,7 @@ class CompiledModel:
             return
         if "cuda" not in algorithm.devices:
             what = f"the values of algorithm={algorithm.name!r}"
-        elif "cuda" not in found.devices and self.link is not None:
+        elif self.link is not None and ("cuda" not in found.devices or self.link.is_joint):
             what = f"SHAP values of a {self.link.noun}"
         elif self.link is not None:
             what = (

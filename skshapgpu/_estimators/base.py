@@ -252,8 +252,10 @@ class ExplainingTransformer(
             raise ValueError("Complex data not supported: X")
         if y is None or on_gpu(y):
             return y
-        if get_tags(self).estimator_type == "classifier":
-            y = column_or_1d(y, warn=True)  # otherwise several targets would be rejected only after training
+        tags = get_tags(self)
+        if tags.estimator_type == "classifier":
+            if not tags.target_tags.multi_output:
+                y = column_or_1d(y, warn=True)  # otherwise they would be rejected only after training
             check_classification_targets(y)
         check_consistent_length(X, y)
         return y
@@ -481,6 +483,5 @@ class ExplainingTransformer(
         if isinstance(self.estimator, FrozenEstimator):
             tags.target_tags.required = False
         if tags.classifier_tags is not None:
-            tags.target_tags.multi_output = False
-            tags.classifier_tags.multi_label = False
+            tags.classifier_tags.multi_label &= tags.target_tags.multi_output  # as fit checks y
         return tags

@@ -53,12 +53,12 @@ def folds_of(
             "KFold, StratifiedKFold, GroupKFold or the like"
         )
     if classifier:
-        classes = np.unique(y)
+        targets = np.asarray(y).reshape(n_rows, -1).T
         for number, fold in enumerate(folds):
-            missing = np.setdiff1d(classes, np.asarray(y)[fold.train])
-            if len(missing):
+            missing = [label for y in targets for label in np.setdiff1d(y, y[fold.train]).tolist()]
+            if missing:
                 raise ValueError(
-                    f"fold {number} of cv={cv!r} has no row of class {missing.tolist()[0]!r} to fit on, "
+                    f"fold {number} of cv={cv!r} has no row of class {missing[0]!r} to fit on, "
                     "so that its values would have other outputs: use StratifiedKFold, or fewer folds"
                 )
     return folds

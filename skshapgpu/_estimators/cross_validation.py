@@ -24,6 +24,7 @@ from .._rows.origins import names_are_known
 from .._rows.pipelines import NoCopy, Prepared, is_self_training, nest, steps_before
 from .._rows.tables import n_rows_of, select
 from ..adapters import adapt
+from ..adapters.schema import pair_names
 from ..errors import UnsupportedModelError, require_n_jobs
 from ..explainer import TreeExplainer
 from .base import ExplainingTransformer
@@ -119,8 +120,9 @@ def cross_val_explain(
 
     **Classes.** A class of y that is missing from the training rows of a split has no output in its model:
     its values and base values are NaN there. The test rows of a split are not explained if its model saw
-    only one class, or if it saw only two of several and explains margins, because margins for two classes
-    differ in kind from those for more. A warning names such splits; stratified splits avoid the problem.
+    only one class, or if it saw only two of several and does not add up probabilities as forests do, because
+    margins for two classes, and values of their probabilities, differ in kind from those for more. A warning
+    names such splits; stratified splits avoid the problem.
 
     Examples
     --------
@@ -285,7 +287,7 @@ def _explain_split(
     """Explain ``rows`` of X; ``transformed`` is the result of the leading steps for them, if known."""
     start = perf_counter()
     options = explainer_options(model, asked)
-    seen = () if classes is None else tuple(model.classes_.tolist())
+    seen = () if classes is None else _labels(_classes_by_target(model))
     few = len(seen) < len(classes or ())
     if few and len(seen) == 1:
         raise _OtherOutputsError(f"all of its training rows are of class {seen[0]!r}")
@@ -296,6 +298,16 @@ def _explain_split(
         raise _OtherOutputsError(
             f"its training rows are of 2 of {len(classes or ())} classes, so that its model has one margin, "
             "which is of another kind than those of more classes"
+        )
+    if (
+        few
+        and len(seen) == 2
+        and explainer.model_output == "probability"
+        and not explainer._adds_up_probabilities
+    ):
+        raise _OtherOutputsError(
+            f"its training rows are of 2 of {len(classes or ())} classes, whose probabilities are explained "
+            "by the rescale rule, but those of more classes by their definition"
         )
     labels = select(y, rows) if explainer.model_output == "log_loss" else None
     tested = select(X, rows)
@@ -325,7 +337,10 @@ def _names_of_columns(explainer: TreeExplainer, of_features: tuple[str, ...]) ->
 
 
 def _warn_of_missing_classes(number: int, model: Any, classes: tuple[Any, ...] | None) -> None:
-    missing = [] if classes is None else [label for label in classes if label not in model.classes_.tolist()]
+    if classes is None:
+        return
+    seen = _labels(_classes_by_target(model))
+    missing = [label for label in classes if label not in seen]
     if missing:
         listed = ", ".join(map(repr, missing))
         warnings.warn(
@@ -336,20 +351,40 @@ def _warn_of_missing_classes(number: int, model: Any, classes: tuple[Any, ...] |
 
 
 def _all_classes(models: Sequence[Any], y: Any) -> tuple[Any, ...] | None:
-    """Return the class labels of y and of the models; None if a model has none, or several targets."""
-    labels: set[Any] = set()
-    for model in models:
-        of_model = getattr(model, "classes_", None)
-        if not isinstance(of_model, np.ndarray) or of_model.ndim != 1 or not len(of_model):
-            return None  # CatBoostRegressor has an empty array
-        labels.update(of_model.tolist())
-    if not models:
+    """Return the labels of all classes of y and of the models, see :func:`_labels`; None without classes."""
+    of_models = [_classes_by_target(model) for model in models]
+    if not of_models or not all(of_models) or len({len(found) for found in of_models}) > 1:
         return None
-    of_y = set(np.ravel(np.asarray(y)).tolist())
-    if labels <= of_y:  # otherwise a model has other names for its classes
-        unlabelled = {-1} if any(is_self_training(layer) for layer in nest(models[0])) else set()
-        labels |= of_y - unlabelled
-    return tuple(sorted(labels))
+    n_targets = len(of_models[0])
+    of_y = [np.ravel(np.asarray(y))] if n_targets == 1 else list(np.asarray(y).T)
+    if len(of_y) != n_targets:
+        return None
+    unlabelled = {-1} if any(is_self_training(layer) for layer in nest(models[0])) else set()
+    merged = []
+    for target, column in enumerate(of_y):
+        labels = {label for found in of_models for label in found[target]}
+        of_column = set(column.tolist())
+        if labels <= of_column:  # otherwise a model has other names for its classes
+            labels |= of_column - unlabelled
+        merged.append(sorted(labels))
+    return _labels(merged)
+
+
+def _classes_by_target(model: Any) -> list[list[Any]]:
+    """Return the class labels of each target of a model; an empty list if it has none."""
+    found = getattr(model, "classes_", None)
+    by_target: list[Any] = found if isinstance(found, list) else [found]
+    # CatBoostRegressor has an empty array.
+    if not all(isinstance(labels, np.ndarray) and labels.ndim == 1 and len(labels) for labels in by_target):
+        return []
+    return [labels.tolist() for labels in by_target]
+
+
+def _labels(by_target: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    """Return the class labels of the only target, or the names of the outputs of several targets."""
+    if len(by_target) == 1:
+        return tuple(by_target[0])
+    return pair_names((target, label) for target, labels in enumerate(by_target) for label in labels)
 
 
 def explainer_options(model: Any, asked: dict[str, Any]) -> dict[str, Any]:

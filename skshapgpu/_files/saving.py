@@ -176,7 +176,7 @@ def _check(adapted: AdaptedModel) -> None:
         raise ValueError("its feature_names are not all strings")
     for owner, name, allowed in (
         (adapted, "binary", (None, "margin", "probability")),
-        (adapted, "link", (None, "identity", "logistic", "exp", "gumbel", "normal")),
+        (adapted, "link", (None, "identity", "logistic", "softmax", "exp", "gumbel", "normal")),
         (adapted, "squared_error", (False, True)),
         (adapted, "has_cover", (False, True)),
         (adapted, "cover_kind", (None, "count", "weight", "data")),

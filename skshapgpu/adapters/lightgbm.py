@@ -163,7 +163,7 @@ def read_text(
         output_names=classes if classes is not None and len(classes) == n_outputs > 1 else None,
         binary="margin" if is_binary else None,
         class_names=classes if is_binary and classes is not None and len(classes) == 2 else None,
-        link="logistic" if objective in _LOGISTIC else None,
+        link="logistic" if objective in _LOGISTIC else "softmax" if objective == "multiclass" else None,
         link_scale=float(scale),
         squared_error=objective == "regression" and "sqrt" not in parameters,
         cover_kind="count",

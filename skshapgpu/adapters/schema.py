@@ -7,7 +7,7 @@ categories become the codes that the trees test. ``inputs.py`` applies the schem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -208,11 +208,12 @@ class AdaptedModel:
         negative class has the margin times -1, or one minus the probability.
     class_names : tuple or None
         Both class labels of a binary classifier, negative first.
-    link : {None, "identity", "logistic", "exp", "gumbel", "normal"}
-        How the library computes its prediction of an output from the margin alone. A probability is the
-        margin, or 1 / (1 + exp(-link_scale * margin)); "exp": predictions are exp(link_scale * margin).
-        None: it computes them in another way. Of a function of time, from :meth:`with_output`, also
-        exp(-exp(-link_scale * margin)) or the standard normal distribution function of link_scale * margin.
+    link : {None, "identity", "logistic", "softmax", "exp", "gumbel", "normal"}
+        How the library computes its prediction of an output from the margin. A probability is the margin,
+        1 / (1 + exp(-link_scale * margin)), or with "softmax" exp(margin) divided by the sum of exp(margin)
+        over all outputs; "exp": predictions are exp(link_scale * margin). None: it computes them in another
+        way. Of a function of time, from :meth:`with_output`, also exp(-exp(-link_scale * margin)) or the
+        standard normal distribution function of link_scale * margin.
     link_scale : float
         Factor of the margin in the link.
     squared_error : bool
@@ -240,7 +241,7 @@ class AdaptedModel:
     output_names: tuple[Any, ...] | None = None
     binary: Literal["margin", "probability"] | None = None
     class_names: tuple[Any, ...] | None = None
-    link: Literal["identity", "logistic", "exp", "gumbel", "normal"] | None = None
+    link: Literal["identity", "logistic", "softmax", "exp", "gumbel", "normal"] | None = None
     link_scale: float = 1.0
     squared_error: bool = False
     has_cover: bool = True
@@ -331,6 +332,11 @@ class AdaptedModel:
             )
         ensemble = replace(self.ensemble, cover=self.other_covers[asked]())
         return replace(self, ensemble=ensemble, cover_kind=asked, other_covers={})  # type: ignore[arg-type]
+
+
+def pair_names(pairs: Iterable[tuple[int, Any]]) -> tuple[str, ...]:
+    """Return the names of outputs that are classes of several targets: "0_a" for class "a" of target 0."""
+    return tuple(f"{target}_{label}" for target, label in pairs)
 
 
 def counts_of(trees: Sequence[Tree]) -> dict[str, Callable[[], np.ndarray]]:

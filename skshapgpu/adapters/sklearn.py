@@ -13,7 +13,8 @@ decision trees, forests, bagging of trees  ``predict``, or ``predict_proba``
 
 A binary classifier has one output, its positive class ``classes_[1]``; a classifier of three or
 more classes has one output for each. One that saw a single class in training has one constant
-output: its probability, 1, or the ``decision_function`` of HistGradientBoosting.
+output: its probability, 1, or the ``decision_function`` of HistGradientBoosting. A classifier of
+several targets has an output for each class of each target, the columns of ``np.hstack(predict_proba(X))``.
 
 Trees compare X rounded to float32 with a float64 threshold, HistGradientBoosting compares
 float64 with float64; both go left at ``<=``, and NaN goes where the node says. A model that
@@ -59,7 +60,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..errors import UnsupportedModelError
 from ._subclasses import require_own_method, require_own_predictions
 from .ensemble import Ensemble, Tree
-from .schema import AdaptedModel, Column, ColumnEncoder, InputSchema, counts_of
+from .schema import AdaptedModel, Column, ColumnEncoder, InputSchema, counts_of, pair_names
 
 #: Losses of boosting, and criteria of trees, that are squared errors.
 _SQUARED_ERRORS = ("squared_error", "friedman_mse")
@@ -223,6 +224,21 @@ def _node_values(estimator: Any, n_classes: int) -> np.ndarray:
     return proba if n_classes > 2 else proba[:, -1]
 
 
+def _has_several_targets(classifier: Any) -> bool:
+    return getattr(classifier, "n_outputs_", 1) > 1
+
+
+def _values_of_targets(estimator: Any, classes: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the probability of each class of each target at each node of a tree: (n_nodes, n_outputs)."""
+    value = estimator.tree_.value  # (n_nodes, n_targets, max_n_classes), filled up with zeros
+    n_classes = [len(labels) for labels in classes]
+    if value.shape[1:] != (len(n_classes), max(n_classes)):
+        raise ValueError(
+            f"the model has {n_classes} classes of its targets, but a tree has {value.shape[1:]}"
+        )
+    return np.hstack([value[:, target, :n] for target, n in enumerate(n_classes)])
+
+
 def _mean_of_trees(
     model: Any, estimators: Iterable[Any], columns: Sequence[np.ndarray] | None = None
 ) -> AdaptedModel:
@@ -230,14 +246,14 @@ def _mean_of_trees(
     n_classes = 0
     if is_classifier(model):
         estimators = require_trees(model, estimators, DecisionTreeClassifier, "predict_proba")
-        if getattr(model, "n_outputs_", 1) > 1:
-            raise UnsupportedModelError(
-                f"cannot explain a {type(model).__name__} of several targets: fit one model for each"
-            )
         n_classes = len(model.classes_)
     else:
         estimators = require_trees(model, estimators, DecisionTreeRegressor, "predict")
-    values = [_node_values(estimator, n_classes) / len(estimators) for estimator in estimators]
+    if n_classes and _has_several_targets(model):
+        found = [_values_of_targets(estimator, model.classes_) for estimator in estimators]
+    else:
+        found = [_node_values(estimator, n_classes) for estimator in estimators]
+    values = [value / len(estimators) for value in found]
     shown: list[np.ndarray | None] = list(columns) if columns else [None] * len(estimators)
     trees = [
         read_tree(estimator, value, columns=seen)
@@ -366,14 +382,20 @@ def _adapted(
     *,
     cover_kind: Literal["count", "weight"] = "weight",
     binary: Literal["margin", "probability"] | None = None,
-    link: Literal["identity", "logistic"] | None = None,
+    link: Literal["identity", "logistic", "softmax"] | None = None,
     link_scale: float = 1.0,
     allow_nan: bool = False,
     allow_inf: bool = False,
     encoders: Mapping[int, ColumnEncoder] | None = None,
 ) -> AdaptedModel:
     """Add the schema and names; ``binary`` and a logistic link apply to binary classifiers only."""
-    classes = tuple(model.classes_.tolist()) if is_classifier(model) else ()
+    classes: tuple[Any, ...] = ()
+    output_names = None
+    if is_classifier(model) and _has_several_targets(model):
+        output_names = pair_names((i, c) for i, found in enumerate(model.classes_) for c in found.tolist())
+    elif is_classifier(model):
+        classes = tuple(model.classes_.tolist())
+        output_names = classes if len(classes) > 2 else None
     names = getattr(model, "feature_names_in_", None)
     return AdaptedModel(
         ensemble=ensemble,
@@ -387,10 +409,10 @@ def _adapted(
             encoders=encoders or {},
         ),
         family="sklearn",
-        output_names=classes if len(classes) > 2 else None,
+        output_names=output_names,
         binary=binary if len(classes) == 2 else None,
         class_names=classes if len(classes) == 2 else None,
-        link=link if len(classes) == 2 or link == "identity" else None,
+        link=link if len(classes) == 2 or link != "logistic" else "softmax" if len(classes) > 2 else None,
         link_scale=link_scale,
         squared_error=is_regressor(model)
         and ensemble.n_outputs == 1

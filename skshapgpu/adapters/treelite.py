@@ -24,7 +24,7 @@ import numpy as np
 from ..errors import UnsupportedModelError
 from . import _treelite_checkpoint
 from .ensemble import Ensemble, Tree
-from .schema import AdaptedModel, Column, InputSchema, counts_of
+from .schema import AdaptedModel, Column, InputSchema, counts_of, pair_names
 
 #: Values of treelite's enumerations of node kinds, operators and tasks, in version 4 of its format.
 _CATEGORICAL = 2
@@ -411,4 +411,4 @@ def _names(outputs: list[tuple[int, int]]) -> tuple[Any, ...]:
     targets, classes = ({place[i] for place in outputs} for i in (0, 1))
     if len(targets) == 1:
         return tuple(c for _, c in outputs)
-    return tuple(t for t, _ in outputs) if len(classes) == 1 else tuple(f"{t}_{c}" for t, c in outputs)
+    return tuple(t for t, _ in outputs) if len(classes) == 1 else pair_names(outputs)

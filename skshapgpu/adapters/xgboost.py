@@ -29,6 +29,14 @@ from .survival import by_link, require_times
 _LOGIT = frozenset({"binary:logistic", "reg:logistic"})
 _LOG = frozenset({"count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft"})
 
+#: Links of the objectives, as ``AdaptedModel`` names them.
+_LINKS: dict[str, Literal["logistic", "exp", "softmax"]] = {
+    **dict.fromkeys(_LOGIT, "logistic"),
+    **dict.fromkeys(_LOG, "exp"),
+    "multi:softprob": "softmax",
+    "multi:softmax": "softmax",
+}
+
 #: Link from the margin to the survival function, for each distribution of the error of "survival:aft". In
 #: XGBoost, "extreme" is the distribution of the smallest value: 1 - exp(-exp(z)).
 _AFT_LINKS: dict[str, Literal["logistic", "gumbel", "normal"]] = {
@@ -178,7 +186,7 @@ def _read(
         output_names=classes if n_classes > 1 else None,
         binary="margin" if is_binary else None,
         class_names=classes if is_binary else None,
-        link="logistic" if objective in _LOGIT else "exp" if objective in _LOG else None,
+        link=_LINKS.get(objective),
         squared_error=objective == "reg:squarederror" and n_outputs == 1 and not is_binary,
         over_time=_over_time(learner["objective"], objective),
     )

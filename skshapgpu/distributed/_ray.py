@@ -17,6 +17,7 @@ def explain_ray(
     features: Sequence[str] | None = None,
     keep: Sequence[str] = (),
     top: int | None = None,
+    by_sign: bool = False,
     interactions: Any = None,
     index: str | None = None,
     prefix: str = "",
@@ -50,6 +51,10 @@ def explain_ray(
     top : int or None, default=None
         Return only this many values of each row, those of largest magnitude, in columns "feature_1",
         "shap_1", "feature_2", and so on.
+    by_sign : bool, default=False
+        With ``top``, return so many of the strongest positive values of each row, and of the strongest
+        negative ones, with the values of their features, in columns "for_1", "for_value_1", "for_shap_1", and
+        so on, then "against_1" and so on; see :class:`.BatchExplainer`.
     interactions : "occurring", list of pairs or None, default=None
         Which interactions to compute instead of SHAP values: those of all pairs that occur on a path of the
         model (others are zero), or of the listed pairs.
@@ -105,6 +110,7 @@ def explain_ray(
             features=features,
             keep=keep,
             top=top,
+            by_sign=by_sign,
             interactions=interactions,
             index=index,
             prefix=prefix,

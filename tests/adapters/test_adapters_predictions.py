@@ -164,10 +164,9 @@ def test_probability_of_outputs_one_by_one(loss: str, y: np.ndarray, of_file: bo
         np.testing.assert_allclose(total, expected, atol=1e-5)
 
 
-def test_probability_of_outputs_together_is_refused() -> None:
+def test_probability_of_a_sum_of_different_losses_is_refused() -> None:
     catboost = library("catboost")
     losses = ("MultiClass", "MultiClassOneVsAll")
     softmax, single = (classifier("catboost", loss_function=loss).fit(X, CLASSES) for loss in losses)
-    for model in (softmax, catboost.sum_models([softmax, single])):
-        with pytest.raises(ValueError, match="depends on those of all outputs, or it has none"):
-            TreeExplainer(model, X[:20], model_output="probability")
+    with pytest.raises(ValueError, match="or the softmax of the margins of all outputs"):
+        TreeExplainer(catboost.sum_models([softmax, single]), X[:20], model_output="probability")

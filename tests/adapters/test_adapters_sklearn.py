@@ -150,6 +150,7 @@ def test_outputs_are_named(fitted):
         "binary": (1, None, "probability" if probability else "margin", ("no", "yes")),
         "three": (3, ("a", "b", "c"), None, None),
         "several": (3, None, None, None),
+        "several classes": (6, ("0_a", "0_b", "0_c", "1_only", "2_no", "2_yes"), None, None),
     }.get(target, (1, None, None, None))
     assert (adapted.ensemble.n_outputs, adapted.output_names, adapted.binary, adapted.class_names) == expected
     assert adapted.family == "sklearn"
@@ -396,13 +397,12 @@ def test_refused_models_are_named(model):
         adapt(model)
 
 
-@pytest.mark.parametrize(
-    "cls", [DecisionTreeClassifier, ExtraTreeClassifier, RandomForestClassifier, ExtraTreesClassifier]
-)
-def test_multi_output_classification_is_refused(cls):
-    X, y = make_data("several")
-    with pytest.raises(UnsupportedModelError, match=rf"{cls.__name__} of several targets"):
-        adapt(cls(max_depth=2).fit(X, y > 0))
+def test_a_tree_with_other_targets_than_its_forest():
+    X, y = make_data("several classes")
+    model = RandomForestClassifier(**FOREST).fit(X, y)
+    model.estimators_[1] = RandomForestClassifier(**FOREST).fit(X, y[:, 1:]).estimators_[0]
+    with pytest.raises(ValueError, match=r"3, 1, 2\] classes of its targets, but a tree has \(2, 2\)"):
+        adapt(model)
 
 
 @pytest.mark.parametrize(

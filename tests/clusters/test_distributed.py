@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -73,6 +74,50 @@ def test_a_device_that_was_named_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pickle.loads(pickle.dumps(elsewhere_on))._compiled.options.devices.indices == (70, 71)
     with pytest.raises(RuntimeError):
         pickle.loads(pickle.dumps(elsewhere_on)).shap_values(X)
+
+
+def test_reasons_for_and_against_as_workers_compute_them() -> None:
+    """The functions that Spark's tasks and Ray's actors run, without either."""
+    pytest.importorskip("pandas")
+    pa = pytest.importorskip("pyarrow")
+    from helpers.clusters import FEATURES, assert_reasons, classifier, flowers
+
+    from skshapgpu.batches import BatchExplainer
+    from skshapgpu.distributed._ray import _Actor
+    from skshapgpu.distributed._spark import _explaining
+
+    rows = flowers(40).reset_index(drop=True)
+    model = classifier(rows[FEATURES])
+    batches = BatchExplainer(model, keep=["id"], features=FEATURES, top=2, by_sign=True)
+    parcel, table = Parcel(batches, pickle.dumps), pa.Table.from_pandas(rows)
+    explanation = TreeExplainer(model).explain(rows[FEATURES])
+    assert_reasons(_Actor(parcel)(table).to_pandas(), explanation, 2)
+    explain = _explaining(SimpleNamespace(value=parcel), ["id", *FEATURES])
+    found = list(explain(iter(table.select(["id", *FEATURES]).to_batches(max_chunksize=15))))
+    assert len(found) == 3
+    assert_reasons(pa.Table.from_batches(found).to_pandas(), explanation, 2)
+
+
+def test_by_sign_reaches_batches_of_spark_and_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both reject it without top, as batches do; the engines' modules are stand-ins."""
+    pytest.importorskip("pyarrow")
+
+    def module(name: str, **contents: object) -> None:
+        stand_in = ModuleType(name)
+        vars(stand_in).update(contents)
+        monkeypatch.setitem(sys.modules, name, stand_in)
+
+    dataset, frame = type("Dataset", (), {}), type("DataFrame", (), {"mapInArrow": None})
+    frame.__module__ = "pyspark.sql.dataframe"
+    module("ray", cloudpickle=pickle)
+    module("ray.data", ActorPoolStrategy=None, Dataset=dataset)
+    module("pyspark", cloudpickle=pickle)
+    module("pyspark.sql.functions", col=None)
+    module("pyspark.sql.pandas.types", from_arrow_schema=None)
+    module("pyspark.sql.types", StructType=None)
+    for explain, rows in ((explain_ray, dataset()), (explain_spark, frame())):
+        with pytest.raises(ValueError, match="by_sign splits the strongest features of each row: give top="):
+            explain(MODEL, rows, by_sign=True)
 
 
 @pytest.mark.parametrize(

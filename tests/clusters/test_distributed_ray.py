@@ -101,11 +101,19 @@ def test_killed_actor_and_top_of_batches_of_any_size(tmp_path: Path) -> None:
         np.testing.assert_array_equal(column, np.take_along_axis(values, order[:, rank, None], 1)[:, 0])
 
 
+def test_reasons_for_and_against() -> None:
+    model = classifier(X[FEATURES])
+    found = collected(explain_ray(model, dataset(), keep=["id"], top=2, by_sign=True, concurrency=1))
+    assert list(found["id"]) == list(X["id"])
+    clusters.assert_reasons(found, TreeExplainer(model).explain(X[FEATURES]), 2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         ({"keep": ["colour"]}, ValueError, "there is no column 'colour'"),
         ({"keep": FEATURES}, ValueError, "two columns .*use prefix"),
+        ({"by_sign": True}, ValueError, "give top="),
         ({"interactions": 3}, ValueError, "the strongest depend on all rows"),
         ({"device": "graphics"}, ValueError, "device must be"),
         ({"concurrency": 0}, ValueError, "concurrency must be at least 1"),

@@ -117,6 +117,18 @@ def test_top(rows: Any, make: Any) -> None:
             )
 
 
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_reasons_for_and_against(rows: Any, make: Any) -> None:
+    model = make(X[FEATURES])
+    found = explain_spark(model, rows, keep=["id"], top=2, by_sign=True)
+    n_outputs = 1 if make is regressor else 3
+    assert [kind for _, kind in found.dtypes[1 : 1 + 3 * n_outputs]] == [
+        kind for kind in ("string", "string", "double") for _ in range(n_outputs)
+    ]
+    explanation = TreeExplainer(model).explain(X[FEATURES].reset_index(drop=True))
+    clusters.assert_reasons(collected(found), explanation, 2)
+
+
 @pytest.mark.parametrize("pairs", ["occurring", [("petal width", "sepal width")]], ids=str)
 def test_interactions(rows: Any, pairs: Any) -> None:
     model = classifier(X[FEATURES])
@@ -191,6 +203,7 @@ def test_killed_worker(rows: Any, tmp_path: Path) -> None:
         ({"features": FEATURES[:3]}, ValueError, "now missing:\n- petal width"),
         ({"keep": FEATURES}, ValueError, "two columns .*use prefix"),
         ({"interactions": 3}, ValueError, "the strongest depend on all rows"),
+        ({"by_sign": True}, ValueError, "give top="),
         ({"top": 0}, ValueError, "top must be at least 1"),
         ({"device": "graphics"}, ValueError, "device must be"),
         ({"model_output": "log_loss", "data": X[FEATURES]}, ValueError, "needs labels"),

@@ -518,10 +518,6 @@ def test_refused_models_and_columns() -> None:
     model = RandomForestRegressor(2, random_state=0).fit(frame, Y)
     with pytest.raises(ValueError, match="same order"):
         partial_dependence(model, frame.iloc[:, ::-1], "c1")
-    rows, y = data("three")
-    softmax = GradientBoostingClassifier(n_estimators=2).fit(rows, y)
-    with pytest.raises(ValueError, match="use model_output='raw'"):
-        partial_dependence(softmax, rows, 0, model_output="probability")
     from sklearn.linear_model import LinearRegression
 
     with pytest.raises(UnsupportedModelError):

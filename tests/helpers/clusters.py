@@ -45,6 +45,31 @@ def classifier(X: Any) -> Any:
     )
 
 
+def assert_reasons(found: Any, explanation: Any, n: int) -> None:
+    """Check columns of the strongest values of each sign against ``Explanation.reasons``, by row position."""
+    of_outputs = [""] if explanation.output_names is None else [f"__{o}" for o in explanation.output_names]
+    for suffix, records in zip(of_outputs, _by_output(explanation, n), strict=True):
+        expected = {(r["row"], r["reason"], r["rank"]): r for r in records}
+        assert len(expected) > len(found)
+        for sign in ("for", "against"):
+            for rank in range(1, n + 1):
+                for row in range(len(found)):
+                    names = [f"{sign}_{what}{rank}{suffix}" for what in ("", "value_", "shap_")]
+                    feature, value, shap_value = found.iloc[row][names]
+                    record = expected.get((row, sign, rank))
+                    if record is None:
+                        assert pd.isna(feature) and pd.isna(value) and pd.isna(shap_value)
+                        continue
+                    assert (feature, shap_value) == (record["feature"], record["shap_value"])
+                    assert pd.isna(value) if record["value"] is None else float(value) == record["value"]
+
+
+def _by_output(explanation: Any, n: int) -> list[list[dict[str, Any]]]:
+    if explanation.output_names is None:
+        return [explanation.reasons(n)]
+    return [explanation[..., output].reasons(n) for output in explanation.output_names]
+
+
 class Gate(TransformerMixin, BaseEstimator):
     """First step of a pipeline, which records its progress in other processes in files.
 

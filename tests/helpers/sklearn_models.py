@@ -54,6 +54,13 @@ def make_data(
         "binary": np.where(signal > 0.7, "yes", "no"),
         "three": np.array(["c", "a", "b"])[np.digitize(signal, [-0.5, 1.0])],
         "single": np.full(n_rows, 7),
+        "several classes": np.column_stack(
+            [
+                np.array(["c", "a", "b"])[np.digitize(signal, [-0.5, 1.0])],
+                np.full(n_rows, "only"),
+                np.where(X[:, 2] + signal > 0.7, "yes", "no"),
+            ]
+        ),
     }[target]
     return X, y
 
@@ -70,6 +77,8 @@ def own_margin(model: Any, X: np.ndarray) -> np.ndarray:
         return -np.log2(-model.score_samples(X)) * average
     if isinstance(model, MEAN_MODELS):
         proba = model.predict_proba(X)
+        if isinstance(proba, list):
+            return np.hstack(proba)
         return proba[:, 1] if proba.shape[1] == 2 else proba
     if is_classifier(model):
         return model.decision_function(X)
@@ -98,9 +107,15 @@ CASES = {
         "binary",
         {},
     ),
+    "tree classifier, several targets": (
+        DecisionTreeClassifier(**TREE),
+        "several classes",
+        {"nan": True, "weighted": True},
+    ),
     "tree classifier, one class": (DecisionTreeClassifier(**TREE), "single", {}),
     "tree classifier, one leaf": (DecisionTreeClassifier(min_samples_leaf=200, random_state=0), "three", {}),
     "extra tree classifier": (ExtraTreeClassifier(**TREE), "three", {}),
+    "extra tree classifier, several targets": (ExtraTreeClassifier(**TREE), "several classes", {}),
     "extra tree classifier, NaN": (ExtraTreeClassifier(**TREE), "binary", {"nan": True}),
     "extra tree classifier, best splitter": (ExtraTreeClassifier(splitter="best", **TREE), "binary", {}),
     "tree regressor": (DecisionTreeRegressor(**TREE), "number", {}),
@@ -128,6 +143,11 @@ CASES = {
         "three",
         {"weighted": True},
     ),
+    "forest classifier, several targets": (
+        RandomForestClassifier(class_weight="balanced", **FOREST),
+        "several classes",
+        {"nan": True},
+    ),
     "forest classifier, one class": (RandomForestClassifier(**FOREST), "single", {}),
     "forest classifier, monotonic": (
         RandomForestClassifier(monotonic_cst=[1, 0, 0, 0, 1], **FOREST),
@@ -137,6 +157,11 @@ CASES = {
     "forest regressor": (RandomForestRegressor(max_samples=0.5, **FOREST), "number", {"weighted": True}),
     "forest regressor, several targets": (RandomForestRegressor(**FOREST), "several", {"nan": True}),
     "extra trees classifier": (ExtraTreesClassifier(**FOREST), "three", {}),
+    "extra trees classifier, several targets": (
+        ExtraTreesClassifier(bootstrap=True, **FOREST),
+        "several classes",
+        {},
+    ),
     "extra trees classifier, NaN": (ExtraTreesClassifier(bootstrap=True, **FOREST), "binary", {"nan": True}),
     "extra trees regressor": (ExtraTreesRegressor(max_leaf_nodes=9, **FOREST), "number", {}),
     "extra trees regressor, absolute error": (

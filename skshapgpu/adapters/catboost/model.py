@@ -185,12 +185,13 @@ def _adapted(document: dict[str, Any], names: list[str], n_features: int, classe
     # A class that was declared but never seen in training has no output.
     seen = document.get("model_info", {}).get("class_params", {}).get("class_to_label", range(len(classes)))
     outputs = tuple(classes[int(i)] for i in seen) if classes else None
+    loss = _loss(document) or _loss_of_sum(document)
     return AdaptedModel(
         ensemble,
         schema,
         "catboost",
         output_names=outputs,
-        link="logistic" if (_loss(document) or _loss_of_sum(document)) in _LOGISTIC else None,
+        link="logistic" if loss in _LOGISTIC else "softmax" if loss == "MultiClass" else None,
         has_cover=has_cover,
         cover_kind="weight" if has_cover else None,
         shared=shared,

@@ -213,9 +213,9 @@ def _multiclass() -> Any:
     return HistGradientBoostingClassifier(max_iter=3).fit(X, CLASSES)
 
 
-def _xgboost_of(objective: str) -> Any:
+def _xgboost_of(objective: str, **options: Any) -> Any:
     xgboost = pytest.importorskip("xgboost")
-    options = {"objective": objective, "nthread": 1}
+    options |= {"objective": objective, "nthread": 1}
     target = HIGH if objective.startswith("binary") else Y
     return xgboost.train(options, xgboost.DMatrix(X, target.astype(float)), 3)
 
@@ -228,7 +228,11 @@ def _lightgbm_of(**options: Any) -> Any:
 @pytest.mark.parametrize(
     "make, model_output, message",
     [
-        (_multiclass, "probability", "depends on those of all outputs"),
+        (
+            lambda: _xgboost_of("reg:quantileerror", quantile_alpha=[0.2, 0.7]),
+            "probability",
+            "needs a classifier whose probability is",
+        ),
         (_multiclass, "log_loss", "needs a binary classifier with a logistic link"),
         (
             lambda: IsolationForest(n_estimators=3).fit(X),

@@ -1,0 +1,136 @@
+"""Shapley values of the probabilities of a softmax against background data, by their definition.
+
+A softmax depends on the margins of all outputs, so that its values do not follow from those of the margins.
+For each explained row and each coalition of features, the probabilities of all background rows are computed,
+with the features in the coalition taken from the explained row. Their weighted mean is the value of the
+coalition. This takes 2^u predictions for each pair of rows if the model uses u features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from math import factorial
+from typing import Any
+
+import numpy as np
+
+from .._rows.background import Background
+from .._rows.inputs import tested_columns
+from ..adapters.ensemble import Ensemble
+from .links import Link
+
+#: The most features that a model may use, and the most predictions for each explained row.
+MOST_FEATURES, MOST_PREDICTIONS = 16, 2**20
+
+#: Number of mixtures of rows that are predicted at once.
+_AT_ONCE = 2**14
+
+
+class SoftmaxPlan:
+    """A compiled ensemble with background data, for the probabilities of a softmax; like ``_core.Plan``.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+    precision : {"single", "double"}
+        Precision of the model's other values; these are computed in double precision.
+    background : Background
+    link : Link
+
+    Attributes
+    ----------
+    constant, leaf_magnitude, background_margin
+        As of ``_core.RescaledPlan``.
+
+    Raises
+    ------
+    ValueError
+        There are too many features or background rows.
+    """
+
+    def __init__(self, ensemble: Ensemble, precision: str, background: Background, link: Link) -> None:
+        from .. import _core
+
+        attributes = {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+        self._link = link
+        self._tested = tested_columns(ensemble)
+        player = ensemble.player if len(ensemble.player) else np.arange(ensemble.n_features)
+        self._players, of_column = np.unique(player[self._tested], return_inverse=True)
+        weighted = background.weights > 0
+        self._weights = background.weights[weighted]
+        _require_few(len(self._players), len(self._weights))
+        self._background = np.ascontiguousarray(background.rows[weighted][:, self._tested])
+        numbers = np.arange(2 ** len(self._players))
+        in_coalition = (numbers[:, np.newaxis] >> np.arange(len(self._players)) & 1).astype(bool)
+        self._known = in_coalition[:, of_column]  # [coalition][tested column]
+        self._shares = _shapley_weights(in_coalition)
+        self._trees = _core.DependentTrees(attributes, [])
+        # Its constants are those of the margin, whatever the link.
+        self._of_margin = _core.RescaledPlan(
+            attributes, precision, background.rows, background.weights, "logistic", 1.0
+        )
+        self.constant, self.leaf_magnitude = self._of_margin.constant, self._of_margin.leaf_magnitude
+        self.background_margin = self._of_margin.background_margin
+
+    def info(self) -> dict[str, Any]:
+        """Return counts and sizes, as ``_core.RescaledPlan.info`` does."""
+        return self._of_margin.info()
+
+    def table_costs(self, table_bytes: int) -> None:
+        """Return None: there are no tables with which GPUs compute these values."""
+
+    def explain(
+        self,
+        X: np.ndarray,
+        values: np.ndarray,
+        margin: np.ndarray | None,
+        n_threads: int,
+        *,
+        zeroed: bool = False,
+    ) -> None:
+        """Fill values, [row][output][player], and margins, [row][output], as ``_core.Plan.explain`` does."""
+        if margin is not None:
+            margin[...] = self._trees.individual(X, n_threads).T
+        if not zeroed:
+            values[...] = 0
+        if X.shape[1] != len(self._tested):  # unless X has only these
+            X = X[:, self._tested]
+        for x, of_row in zip(X, values, strict=True):
+            found = np.einsum("pc,oc->op", self._shares, self._coalition_values(x, n_threads))
+            of_row[:, self._players] = found
+
+    def _coalition_values(self, x: np.ndarray, n_threads: int) -> np.ndarray:
+        """Return the mean probabilities of each coalition for a row: (n_outputs, n_coalitions)."""
+        n_background, found = len(self._weights), []
+        step = max(1, _AT_ONCE // n_background)
+        for start in range(0, len(self._known), step):
+            known = self._known[start : start + step, np.newaxis]
+            mixed = np.where(known, x, self._background).reshape(-1, len(x))
+            of_outputs = self._link.of(self._trees.individual(mixed, n_threads), outputs=0)
+            of_outputs = of_outputs.reshape(len(of_outputs), -1, n_background)
+            found.append(np.einsum("ocb,b->oc", of_outputs, self._weights))
+        return np.concatenate(found, axis=1)
+
+
+def _require_few(n_features: int, n_background: int) -> None:
+    predictions = 2**n_features * n_background
+    if n_features > MOST_FEATURES or predictions > MOST_PREDICTIONS:
+        raise ValueError(
+            "model_output='probability': the probabilities of a softmax are explained by their definition, "
+            f"with a prediction for each of the 2^{n_features} coalitions of the {n_features} features that "
+            f"the model uses and each of the {n_background:,} background rows: {predictions:,} for each row "
+            f"explained. At most {MOST_FEATURES} features and {MOST_PREDICTIONS:,} predictions are possible: "
+            "use fewer background rows, groups= of columns, or model_output='raw'"
+        )
+
+
+def _shapley_weights(in_coalition: np.ndarray) -> np.ndarray:
+    """Return the weight of each coalition's value in each Shapley value: (n_players, n_coalitions)."""
+    n, sizes = in_coalition.shape[1], in_coalition.sum(axis=1)
+    joined = np.array(
+        [factorial(s - 1) * factorial(n - s) / factorial(n) if s else 0.0 for s in range(n + 1)]
+    )
+    left = np.array(
+        [factorial(s) * factorial(n - s - 1) / factorial(n) if s < n else 0.0 for s in range(n + 1)]
+    )
+    return np.where(in_coalition, joined[sizes, np.newaxis], -left[sizes, np.newaxis]).T.copy()

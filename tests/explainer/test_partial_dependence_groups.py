@@ -1,0 +1,253 @@
+"""Partial dependence on groups of columns, by scikit-learn's brute force and the models' own predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import catboost_ctrs
+from helpers.families import library
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.inspection import PartialDependenceDisplay
+from sklearn.inspection import partial_dependence as brute_force
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+
+from skshapgpu import partial_dependence
+from skshapgpu.adapters import adapt
+
+pd = pytest.importorskip("pandas")
+
+
+def data(n_rows: int = 300) -> tuple[Any, np.ndarray]:
+    """Draw columns of strings and numbers, some missing, and a target far from zero."""
+    rng = np.random.default_rng(3)
+    X = pd.DataFrame(
+        {
+            "rooms": rng.integers(1, 6, n_rows),
+            "city": rng.choice(["Oslo", "Bergen", "Moss", "Voss"], n_rows, p=[0.4, 0.3, 0.2, 0.1]),
+            "area": rng.normal(80, 20, n_rows).round(1),
+            "year": rng.normal(1980, 20, n_rows),
+        }
+    )
+    X.loc[rng.random(n_rows) < 0.2, "area"] = np.nan
+    known = X["area"].fillna(60)
+    y = 1e4 + known * (X["city"] == "Oslo") + 20 * X["rooms"] * (X["city"] != "Moss") + (X["year"] > 1990)
+    return X, np.asarray(y)
+
+
+X, Y = data()
+WEIGHTS = np.linspace(0, 2, len(X))
+
+
+def pipeline(model: Any = None) -> Pipeline:
+    """Return columns in another order than those of X: a scaled number, dummies, and bins of a number."""
+    prepare = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["area"]),
+        (OneHotEncoder(sparse_output=False), ["city"]),
+        (KBinsDiscretizer(4, encode="onehot-dense"), ["year"]),
+        remainder="passthrough",
+    )
+    return make_pipeline(prepare, model or RandomForestRegressor(10, max_depth=6, random_state=0))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("features", ["city", "area", "year", "rooms", ("city", "area")], ids=str)
+def test_columns_of_x_through_a_pipeline(features: Any) -> None:
+    """Equal to scikit-learn's, which changes the column of X and predicts through the pipeline."""
+    model = pipeline().fit(X, Y)
+    complete = X.dropna()
+    options = {"grid_resolution": 12, "sample_weight": WEIGHTS[: len(complete)]}
+    found = partial_dependence(model, complete, features, groups="input", **options)
+    asked = [features] if isinstance(features, str) else list(features)
+    theirs = brute_force(
+        model,
+        complete.astype({"rooms": float}),
+        asked,
+        method="brute",
+        categorical_features=["city"],
+        **options,
+    )
+    for ours, values in zip(found.grid_values, theirs.grid_values, strict=True):
+        assert ours.dtype == object or np.array_equal(ours, values)
+        assert list(ours) == list(values)
+    assert np.ptp(theirs.average) > 0.1
+    np.testing.assert_allclose(found.average, theirs.average, rtol=1e-11)
+    assert found.feature_names == ["area", "city", "year", "rooms"]
+    assert [found.feature_names[i] for i in found.features] == asked
+    assert found.is_categorical == tuple(name == "city" for name in asked)
+
+
+def by_predictions(model: Any, name: str, values: Any, weights: Any = None) -> np.ndarray:
+    found = [model.predict(X.assign(**{name: value})) for value in values]
+    return np.average(found, axis=1, weights=weights)
+
+
+def test_missing_and_given_values() -> None:
+    model = pipeline().fit(X, Y)
+    numbers = [np.nan, 40.0, 95.55]
+    assert 95.55 not in set(X["area"])
+    found = partial_dependence(
+        model, X, "area", groups="input", custom_values={"area": numbers}, sample_weight=WEIGHTS, kind="both"
+    )
+    np.testing.assert_allclose(found.average[0], by_predictions(model, "area", numbers, WEIGHTS), rtol=1e-11)
+    curves = np.array([model.predict(X.assign(area=value)) for value in numbers]).T
+    np.testing.assert_allclose(found.individual[0], curves, rtol=1e-11)
+    cities = ["Voss", "Oslo"]
+    found = partial_dependence(model, X, "city", groups="input", custom_values={"city": cities})
+    np.testing.assert_allclose(found.average[0], by_predictions(model, "city", cities), rtol=1e-11)
+    codes = X.assign(city=pd.Categorical(X["city"]).codes)  # numbers that are categories
+    encoded = make_pipeline(
+        make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough"),
+        RandomForestRegressor(5, random_state=0),
+    ).fit(codes.fillna(0), Y)
+    found = partial_dependence(encoded, codes.fillna(0), "city", groups="input", grid_resolution=2,
+                               categorical_features=["city"])  # fmt: skip
+    expected = [encoded.predict(codes.fillna(0).assign(city=code)).mean() for code in range(4)]
+    np.testing.assert_array_equal(found.grid_values[0], range(4))
+    np.testing.assert_allclose(found.average[0], expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("form", ["array", "float32", "polars", "pandas categories"])
+def test_containers(form: str) -> None:
+    numbers = X[["rooms", "area", "year"]].fillna(70)
+    given: Any = {
+        "array": lambda: numbers.to_numpy(),
+        "float32": lambda: numbers.to_numpy(np.float32),
+        "polars": lambda: library("polars").from_pandas(numbers),
+        "pandas categories": lambda: numbers.assign(rooms=numbers["rooms"].astype("category")),
+    }[form]()
+    steps = (StandardScaler(), KBinsDiscretizer(6, encode="onehot-dense"))
+    model = make_pipeline(*steps, RandomForestRegressor(5, random_state=0)).fit(given, Y)
+    found = partial_dependence(model, given, 1, groups="input", grid_resolution=9)
+    (grid,) = found.grid_values
+    assert len(grid) == 9 and found.deciles[1].shape == (9,)
+    for i, value in enumerate(grid):
+        changed = numbers.assign(area=value)
+        if form in ("array", "float32"):
+            changed = changed.to_numpy(given.dtype)
+        elif form == "polars":
+            changed = library("polars").from_pandas(changed)
+        np.testing.assert_allclose(found.average[0, i], model.predict(changed).mean(), rtol=1e-11)
+    of_rooms = partial_dependence(model, given, 0, groups="input")
+    assert of_rooms.is_categorical == (form == "pandas categories",)
+    np.testing.assert_array_equal(of_rooms.grid_values[0], [1, 2, 3, 4, 5])
+
+
+def test_probability() -> None:
+    model = pipeline(HistGradientBoostingClassifier(max_iter=20)).fit(X, Y > np.median(Y))
+    found = partial_dependence(model, X, "city", groups="input", model_output="probability")
+    expected = [model.predict_proba(X.assign(city=city))[:, 1].mean() for city in found.grid_values[0]]
+    np.testing.assert_allclose(found.average[0], expected, rtol=1e-11)
+
+
+def test_combinations_that_occur() -> None:
+    """Groups by name: the grid has the rows' own combinations, in order, with missing values last."""
+    table = pd.get_dummies(X, columns=["city"], dtype=float)
+    cities = [name for name in table if name.startswith("city_")]
+    table.loc[:9, cities] = np.nan
+    model = DecisionTreeRegressor(max_depth=8, random_state=0).fit(table, Y)
+    groups = {"city": cities, "size": ["rooms", "area"]}
+    found = partial_dependence(model, table, "city", groups=groups, kind="both", sample_weight=WEIGHTS)
+    (grid,) = found.grid_values
+    assert found.feature_names == ["size", "year", "city"] and found.features == (2,)
+    assert list(grid[:4]) == [tuple(row) for row in np.eye(4)[::-1]] and np.isnan(grid[4]).all()
+    curves = np.array([model.predict(table.assign(**dict(zip(cities, values)))) for values in grid]).T
+    assert np.ptp(curves) > 10
+    np.testing.assert_allclose(found.individual[0], curves, rtol=1e-12)
+    np.testing.assert_allclose(found.average[0], np.average(curves, axis=0, weights=WEIGHTS), rtol=1e-12)
+    options = {"groups": groups, "custom_values": {"city": np.eye(4)[:2]}}
+    some = partial_dependence(model, table, ["city", "year"], grid_resolution=5, **options)
+    assert some.average.shape == (1, 2, 5) and some.is_categorical == (True, False)
+    for i, j in ((0, 0), (1, 4)):
+        changed = table.assign(year=some.grid_values[1][j], **dict(zip(cities, np.eye(4)[i])))
+        np.testing.assert_allclose(some.average[0, i, j], model.predict(changed).mean(), rtol=1e-12)
+    alone = partial_dependence(model, table, "year", groups=groups, grid_resolution="exact")
+    plain = partial_dependence(model, table, "year", grid_resolution="exact")
+    np.testing.assert_array_equal(alone.average, plain.average)
+    whole = partial_dependence(model, table, "size", groups=groups, grid_resolution="exact")
+    assert len(whole.grid_values[0]) == len(table[["rooms", "area"]].drop_duplicates())
+    with pytest.raises(ValueError, match=r"'size' have 2\d\d different combinations .* grid_resolution=100"):
+        partial_dependence(model, table, "size", groups=groups)
+
+
+def test_columns_that_catboost_combines() -> None:
+    """A group of all columns that a CTR combines can change together."""
+    model = catboost_ctrs.fit("regressor", iterations=20, depth=5)
+    derived = adapt(model).schema.derived
+    assert derived is not None
+    rows = catboost_ctrs.unseen(catboost_ctrs.rows(2, 40, nan=True))
+    combined = sorted({i for sources in derived.sources for i in sources if len(sources) > 1})
+    names = [rows.columns[i] for i in combined]
+    found = partial_dependence(model, rows, "all", groups={"all": names}, grid_resolution="exact")
+    (grid,) = found.grid_values
+    place = {tuple(map(str, row)): i for i, row in reversed(list(enumerate(rows[names].to_numpy().tolist())))}
+    for i, values in list(enumerate(grid))[::7]:
+        changed = rows.copy()
+        changed[names] = rows[names].iloc[[place[tuple(map(str, values))]] * len(rows)].to_numpy()
+        np.testing.assert_allclose(
+            found.average[:, i],
+            catboost_ctrs.raw(model, changed.astype(rows.dtypes)).mean(axis=0),
+            atol=1e-10,
+        )
+    with pytest.raises(ValueError, match="a CTR of CatBoost"):
+        partial_dependence(model, rows, "all", groups={"all": [*names[:1], "x"]}, grid_resolution="exact")
+
+
+def test_display() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    found = partial_dependence(pipeline().fit(X, Y), X, "city", groups="input")
+    display = PartialDependenceDisplay(
+        [found],
+        features=[found.features],
+        feature_names=found.feature_names,
+        target_idx=0,
+        deciles=found.deciles,
+        is_categorical=[found.is_categorical],
+    ).plot()
+    assert [label.get_text() for label in display.axes_[0, 0].get_xticklabels()] == list(found.grid_values[0])
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"groups": {"a": []}}, ValueError, "groups: 'a' must be a list of columns"),
+        ({"groups": ["a"]}, TypeError, "groups must be 'input' or map names"),
+        ({"groups": {"a": ["city"]}}, ValueError, "'a' has column 'city', which the model does not receive"),
+        ({"features": "town"}, KeyError, "'town' is not the name"),
+        (
+            {"features": "area", "grid_resolution": "exact"},
+            ValueError,
+            "steps of the pipeline transform 'area'",
+        ),
+        ({"custom_values": {"city": ["Rome"]}}, ValueError, "'city' has 'Rome', which occurs in no row of X"),
+        ({"custom_values": {"city": []}}, ValueError, "'city' has no values"),
+        ({"features": "area", "custom_values": {"area": ["x"]}}, ValueError, "'area' must be numbers"),
+        (
+            {"features": "d", "groups": {"d": [1, 2]}, "custom_values": {"d": [(0, 1, 0)]}},
+            ValueError,
+            "'d' must be a list of combinations of 2 values",
+        ),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    arguments: dict[str, Any] = {"X": X, "features": "city", "groups": "input"} | change
+    with pytest.raises(error, match=message):
+        partial_dependence(pipeline().fit(X, Y), **arguments)
+
+
+def test_steps_that_mix_columns() -> None:
+    numbers = X[["rooms", "year"]]
+    model = make_pipeline(PCA(2), DecisionTreeRegressor(max_depth=3)).fit(numbers, Y)
+    with pytest.raises(ValueError, match="PCA is not known to make each of its columns from a single one"):
+        partial_dependence(model, numbers, "year", groups="input")
+    tables = library("pyarrow").Table.from_pandas(numbers)
+    scaled = make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=3)).fit(numbers, Y)
+    with pytest.raises(TypeError, match=r"'year' has numbers that do not occur in X.*pandas or polars"):
+        partial_dependence(scaled, tables, "year", groups="input")
