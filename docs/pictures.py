@@ -1,4 +1,7 @@
-"""Draw the pictures of README and docs/displays.md, at twice the usual resolution: ``python docs/pictures.py``."""
+"""Draw the pictures of README and docs/displays.md, at twice the usual resolution.
+
+Run ``python docs/pictures.py``.
+"""
 
 from __future__ import annotations
 

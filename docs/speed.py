@@ -19,7 +19,11 @@ MODEL = "XGBoost model with 100 trees of depth 8, California housing; logarithmi
 PANELS = (
     ("values", ("shap", "fasttreeshap", "xgboost", "woodelf"), "SHAP values, one CPU core"),
     ("interactions", ("shap", "xgboost"), "Interactions of all pairs, one CPU core"),
-    ("background", ("shap", "woodelf"), "SHAP values against 1,000 background rows, one CPU core, with making the explainer"),
+    (
+        "background",
+        ("shap", "woodelf"),
+        "SHAP values against 1,000 background rows, one CPU core, with making the explainer",
+    ),
     ("values-cuda", ("xgboost",), "SHAP values of a million rows, one GPU, NumPy to NumPy"),
 )
 CASE = "cal_housing-med"

@@ -374,9 +374,7 @@ TABLE_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
         (Kind(3, "BII"), False, "raw"),
     ],
 }
-OTHERS = (
-    "SHAP values by [other algorithms](mathematics.md#other-algorithms), for comparison (`algorithm=`)"
-)
+OTHERS = "SHAP values by [other algorithms](mathematics.md#other-algorithms), for comparison (`algorithm=`)"
 
 
 def cell(cases: list[tuple[Kind, bool, str]], device: str) -> str:
