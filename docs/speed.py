@@ -27,12 +27,8 @@ PANELS = (
     ("values-cuda", ("xgboost",), "SHAP values of a million rows, one GPU, NumPy to NumPy"),
 )
 CASE = "cal_housing-med"
-LABELS = {
-    "xgboost": "XGBoost 3.4",
-    "shap": "shap 0.54",
-    "fasttreeshap": "Fast TreeSHAP",
-    "woodelf": "Woodelf",
-}
+LABELS = {"xgboost": "XGBoost", "shap": "shap", "fasttreeshap": "Fast TreeSHAP", "woodelf": "Woodelf"}
+PACKAGES = {"woodelf": "woodelf_explainer"}
 
 _WIDTH, _LEFT, _RIGHT, _LINE, _TITLE, _TOP = 760, 150, 70, 24, 34, 62
 _MOST = 10_000
@@ -42,9 +38,16 @@ _BAR, _TEXT, _GREY, _GRID = "#1d4f9c", "#1f2733", "#5b6779", "#e3e7ed"
 def ratios(name: str, systems: tuple[str, ...]) -> list[tuple[str, float]]:
     """Return the time of each system over ours, from a file of results."""
     runs = json.loads((RESULTS / f"{name}.json").read_text())["runs"]
-    (model,) = (model for run in runs for model in run["models"] if model["name"] == CASE)
+    ((model, versions),) = (
+        (model, run["versions"]) for run in runs for model in run["models"] if model["name"] == CASE
+    )
     found = _systems(model)
-    return [(LABELS[system], _ratio(found, system)) for system in systems]
+    return [(_label(system, versions), _ratio(found, system)) for system in systems]
+
+
+def _label(system: str, versions: dict[str, str]) -> str:
+    version = versions[PACKAGES.get(system, system)]
+    return f"{LABELS[system]} {version.rpartition('.')[0]}"
 
 
 def _systems(model: dict[str, Any]) -> dict[str, Any]:

@@ -100,7 +100,11 @@ def _read(
     ensemble, flat_trees = _ensemble(head, trees, _strict(trees))
     outputs = head.outputs()
     binary: Literal["margin", "probability"] | None = None
-    link: Literal["identity", "logistic"] | None = "logistic" if head.postprocessor in _LOGISTIC else None
+    link: Literal["identity", "logistic", "softmax"] | None = None
+    if head.postprocessor in _LOGISTIC:
+        link = "logistic"
+    elif head.postprocessor == "softmax" and len(head.n_classes) == 1 < len(outputs):
+        link = "softmax"  # with several targets, each has one of its own
     if _holds_probabilities(head, ensemble):
         link = "identity"
         if len(outputs) == 2:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from helpers.checks import assert_margin, hard_rows, refused_when_damaged
-from helpers.families import library
+from helpers.families import library, values_by_definition
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingClassifier,
@@ -119,6 +119,24 @@ def test_lightgbm(boosting, objective):
     adapted = check(model)
     assert adapted.link == adapt(booster).link
     np.testing.assert_allclose(explain(model, X[:20]).values, explain(booster, X[:20]).values, atol=1e-5)
+
+
+def test_probabilities_of_a_softmax():
+    pd = pytest.importorskip("pandas")
+    lgb = library("lightgbm")
+    params = {"objective": "multiclass", "num_class": 3, "num_leaves": 7, "verbosity": -1}
+    model = treelite.frontend.from_lightgbm(lgb.train(params, lgb.Dataset(X, CLASSES), 5))
+    rows, background = pd.DataFrame(X[50:56]), pd.DataFrame(X[:7])
+
+    def probability(mixed):
+        return treelite.gtil.predict(model, mixed.to_numpy(), nthread=1)[:, 0]
+
+    explanation = TreeExplainer(model, X[:7], model_output="probability").explain(X[50:56])
+    expected = values_by_definition(probability, rows, background)
+    assert np.abs(expected).max() > 0.1
+    # GTIL computes exponentials in float32.
+    np.testing.assert_allclose(explanation.values, expected, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(explanation.base_values, probability(background).mean(axis=0), atol=1e-7)
 
 
 def test_lightgbm_categories():

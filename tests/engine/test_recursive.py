@@ -23,6 +23,7 @@ from helpers.ensembles import (
     random_ensemble,
     random_rows,
 )
+from helpers.gpu_rows import OnGpu
 from helpers.models import MODELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -275,12 +276,6 @@ def test_what_the_explainer_refuses(method: str) -> None:
         explainer.shap_interaction_values(X)
     with pytest.raises(ValueError, match=only):
         explainer.explain_interactions(X, interactions=3, index="STII")
-
-
-class OnGpu:
-    """Array that claims to lie on a GPU, and is never read."""
-
-    __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
 
 
 @each_method

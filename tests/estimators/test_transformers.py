@@ -103,7 +103,7 @@ def test_models_that_cannot_be_explained() -> None:
     with pytest.raises(UnsupportedModelError, match="LogisticRegression"):
         ShapTransformer(LogisticRegression()).fit(IRIS[:100], SPECIES[:100])
     with pytest.raises(ValueError, match="y should be a 1d array"):
-        ShapTransformer(RandomForestClassifier()).fit(IRIS, np.column_stack([SPECIES, SPECIES]))
+        ShapTransformer(HistGradientBoostingClassifier()).fit(IRIS, np.column_stack([SPECIES, SPECIES]))
 
 
 @pytest.mark.parametrize("make", [sp.csr_array, sp.csc_matrix, sp.coo_array])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers import catboost_ctrs
 from helpers.cases import CASES, FOREST, HIST, data
+from helpers.displays import scikit_learns_display
 from helpers.ensembles import leaf_scale
 from helpers.families import library
 from helpers.own_values import fitted, own_margin
@@ -430,14 +431,7 @@ def test_scikit_learns_display() -> None:
     complete = case.X.dropna()
     for features in ("x", "colour", ("x", "z")):
         found = partial_dependence(case.model, complete, features, grid_resolution=10)
-        display = PartialDependenceDisplay(
-            [found],
-            features=[found.features],
-            feature_names=found.feature_names,
-            target_idx=0,
-            deciles=found.deciles,
-            is_categorical=[found.is_categorical],
-        ).plot()
+        display = scikit_learns_display(found)
         drawn = (
             display.bars_
             if features == "colour"

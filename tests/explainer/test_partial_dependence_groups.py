@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import catboost_ctrs
+from helpers.displays import scikit_learns_display
 from helpers.families import library
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 from sklearn.impute import SimpleImputer
-from sklearn.inspection import PartialDependenceDisplay
 from sklearn.inspection import partial_dependence as brute_force
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
@@ -202,14 +202,7 @@ def test_columns_that_catboost_combines() -> None:
 def test_display() -> None:
     pytest.importorskip("matplotlib").use("Agg")
     found = partial_dependence(pipeline().fit(X, Y), X, "city", groups="input")
-    display = PartialDependenceDisplay(
-        [found],
-        features=[found.features],
-        feature_names=found.feature_names,
-        target_idx=0,
-        deciles=found.deciles,
-        is_categorical=[found.is_categorical],
-    ).plot()
+    display = scikit_learns_display(found)
     assert [label.get_text() for label in display.axes_[0, 0].get_xticklabels()] == list(found.grid_values[0])
 
 

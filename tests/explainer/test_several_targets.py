@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from itertools import combinations
-from math import factorial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.families import values_by_definition
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.model_selection import KFold
@@ -56,26 +55,8 @@ def own(model: Any, rows: np.ndarray) -> np.ndarray:
 
 def by_definition(model: Any, rows: np.ndarray, background: np.ndarray) -> np.ndarray:
     """Compute interventional Shapley values by the model's own ``predict_proba``: (n_rows, n_features, k)."""
-    n = rows.shape[1]
-    found = []
-    for row in rows:
-        worth = {}
-        for size in range(n + 1):
-            for known in combinations(range(n), size):
-                mixed = background.copy()
-                mixed[:, list(known)] = row[list(known)]
-                worth[frozenset(known)] = own(model, mixed).mean(axis=0)
-        found.append(
-            [
-                sum(
-                    factorial(len(s)) * factorial(n - len(s) - 1) / factorial(n) * (worth[s | {i}] - worth[s])
-                    for s in worth
-                    if i not in s
-                )
-                for i in range(n)
-            ]
-        )
-    return np.array(found)
+    frames = [pytest.importorskip("pandas").DataFrame(X) for X in (rows, background)]
+    return values_by_definition(lambda mixed: own(model, mixed.to_numpy()), *frames)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: type(m).__name__)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.inspection import PartialDependenceDisplay
 
 from skshapgpu import (
     Explanation,
@@ -94,3 +95,15 @@ def assert_filled(pixels: np.ndarray, bar: Any) -> None:
     wanted = np.round(rgba(bar.get_facecolor())[:3] * 255)
     close = np.abs(pixels[rows, columns, :3].astype(int) - wanted).max(axis=-1) <= 2
     assert close.mean() > 0.9
+
+
+def scikit_learns_display(found: Any) -> PartialDependenceDisplay:
+    """Draw a result of ``partial_dependence`` with scikit-learn's display."""
+    return PartialDependenceDisplay(
+        [found],
+        features=[found.features],
+        feature_names=found.feature_names,
+        target_idx=0,
+        deciles=found.deciles,
+        is_categorical=[found.is_categorical],
+    ).plot()

@@ -88,7 +88,8 @@ def values_by_definition(
 ) -> np.ndarray:
     """Compute a frame's interventional SHAP values from the model's predictions, over all sets of groups.
 
-    Without ``groups``, each column is one.
+    Without ``groups``, each column is one. If margins have the shape (n_rows, n_outputs), values have the
+    shape (n_rows, n_groups, n_outputs).
     """
     import pandas as pd
 
@@ -101,9 +102,10 @@ def values_by_definition(
     def coalition_value(known: tuple[tuple[str, ...], ...]) -> np.ndarray:
         names = {name for player in known for name in player}
         mixed = pd.concat([(theirs if name in names else others)[[name]] for name in X], axis=1)
-        return np.asarray(margin(mixed), np.float64).reshape(n, m).mean(axis=1)
+        found = np.asarray(margin(mixed), np.float64)
+        return found.reshape(n, m, *found.shape[1:]).mean(axis=1)
 
-    values = np.zeros((n, len(players)))
+    values = np.zeros((n, len(players), *coalition_value(()).shape[1:]))
     for i, player in enumerate(players):
         rest = players[:i] + players[i + 1 :]
         for size in range(len(players)):

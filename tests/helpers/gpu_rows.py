@@ -1,4 +1,4 @@
-"""Models whose X is an array of codes, for tests of X on a GPU."""
+"""Rows for tests of X on a GPU, and models whose X is an array of codes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ from .families import library
 
 #: Kinds of models with categories that accept arrays.
 CODES = ["sklearn", "xgboost", "lightgbm", "catboost"]
+
+
+class OnGpu:
+    """Array that claims to lie on a GPU, and is never read."""
+
+    __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.gpu_rows import OnGpu
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
@@ -178,12 +179,6 @@ def test_margins_only(forest: Any) -> None:
         explainer.explain(CANCER, index="BV")
     with pytest.raises(ValueError, match="pairs are those of the margin: use model_output='raw'"):
         explainer.shap_interaction_values(CANCER)
-
-
-class OnGpu:
-    """Array that claims to lie on a GPU, and is never read."""
-
-    __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
 
 
 @pytest.fixture(scope="module")

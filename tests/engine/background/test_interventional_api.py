@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from helpers.gpu_rows import OnGpu
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import (
@@ -334,12 +335,6 @@ def test_bad_backgrounds(forest: Any, data: Any, error: type[Exception], message
 def test_bad_weights(forest: Any, weights: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         explainer_of(forest, X[:3], data_weights=weights)
-
-
-class OnGpu:
-    """Array that claims to lie on a GPU, and is never read."""
-
-    __cuda_array_interface__ = {"shape": (3, 10), "typestr": "<f8", "data": (0, True), "version": 3}  # noqa: RUF012
 
 
 def test_a_background_on_a_gpu_is_refused(forest: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from helpers import catboost_ctrs
 from helpers.families import FAMILIES, classifier, frame_with_categories, library, values_by_definition
+from helpers.gpu_rows import OnGpu
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 from sklearn.pipeline import make_pipeline
@@ -22,6 +24,7 @@ from skshapgpu import (
     explain_interactions,
     partial_dependence,
 )
+from skshapgpu._common.devices import Devices
 from skshapgpu._engine import softmax
 
 pd = pytest.importorskip("pandas")
@@ -45,12 +48,7 @@ DATA, ROWS, WEIGHTS = X[:7], X[50:58], np.arange(7.0)
 
 def by_definition(model: Any, rows: Any, background: Any, groups: Any = ()) -> np.ndarray:
     """Compute values of each class by predict_proba: (n_rows, n_features, n_classes)."""
-    n_classes = model.predict_proba(rows).shape[1]
-    found = [
-        values_by_definition(lambda mixed, k=k: model.predict_proba(mixed)[:, k], rows, background, groups)
-        for k in range(n_classes)
-    ]
-    return np.stack(found, axis=2)
+    return values_by_definition(model.predict_proba, rows, background, groups)
 
 
 def explainer_of(model: Any, background: Any = DATA, **options: Any) -> TreeExplainer:
@@ -208,6 +206,16 @@ def test_additivity_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "_shares", plan._shares * 1.001)
     with pytest.raises(RuntimeError, match=r"additivity check failed .* the probability is"):
         explainer.shap_values(ROWS)
+
+
+def test_gpus_are_refused() -> None:
+    explainer = explainer_of(classifier("sklearn").fit(X, Y), device="cpu")
+    what = "SHAP values of a probability are computed on the CPU only"
+    with pytest.raises(TypeError, match=f"{what}, but X lies on a GPU"):
+        explainer.shap_values(OnGpu())
+    explainer._compiled.options = replace(explainer._compiled.options, devices=Devices(indices=(0,)))
+    with pytest.raises(ValueError, match=f"{what}: use device='cpu' or 'auto'"):
+        explainer.explain(ROWS)
 
 
 def test_refused() -> None:
