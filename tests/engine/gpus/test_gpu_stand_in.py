@@ -6,6 +6,7 @@ The stand-ins compute with the CPU's plans, so values are compared to the bit. t
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -490,7 +491,18 @@ def test_batches_of_several_gpus(
     tmp_path: Path,
     regressor: Any,
     calls: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # On a busy machine one stand-in would take every batch before the thread of the other has started.
+    explain, waiting, all_started = CudaPlan.explain, set(names), threading.Barrier(len(names))
+
+    def explain_once_all_have_started(plan: CudaPlan, *arguments: Any, **parts: Any) -> None:
+        if (name := f"cuda:{plan.device}") in waiting:
+            waiting.remove(name)
+            all_started.wait(60)
+        explain(plan, *arguments, **parts)
+
+    monkeypatch.setattr(CudaPlan, "explain", explain_once_all_have_started)
     pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
     columns = [f"x{i}" for i in range(X.shape[1])]
     table = pa.table(dict(zip(columns, X.T)) | {"id": np.arange(len(X))})
